@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from sottovoce.core import MECHANISMS, initial_items
-from sottovoce.simulation import ENGINES, build_engine
-from sottovoce.simulation.engines import engine_package, has_kernel
+from sottovoce.simulation import build_engine
+from sottovoce.simulation.engines import ENGINES, engine_package, has_kernel
 from sottovoce.training import Settings
 from tests.core.compiled_loud import listed
 from tests.people import random_people

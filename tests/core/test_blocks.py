@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sottovoce.core import Histories, Shape, gradients, initial_items, residuals, user_vectors
+from sottovoce.core import Histories, Shape, initial_items, user_vectors
 from sottovoce.core.blocks import Blocks, public_keys
+from sottovoce.core.model import gradients, residuals
 from tests.people import histories, random_people
 
 sizes = st.sampled_from([1, 2, 8, 64, 256])
@@ -41,13 +42,6 @@ def test_a_batch_too_large_for_one_piece_adds_up_alike(monkeypatch: pytest.Monke
     whole = blocks.all_rows(V, X, h)
     monkeypatch.setattr("sottovoce.core.blocks.PIECE", 16 * 7)
     assert np.array_equal(blocks.all_rows(V, X, h), whole)
-
-
-def test_every_item_has_a_place_and_neighbours_part() -> None:
-    places = Blocks(Shape(1000, 1, 1.0), 5, 8).places
-    assert sorted(places.tolist()) == list(range(1000))
-    assert np.mean(places[1:] // 8 == places[:-1] // 8) < 0.05
-    assert not np.array_equal(places, Blocks(Shape(1000, 1, 1.0), 6, 8).places)
 
 
 def test_public_keys_are_pinned() -> None:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from sottovoce.core import (
     MECHANISMS,
-    Coordinate,
     Histories,
     Mechanism,
     Shape,
@@ -19,6 +18,7 @@ from sottovoce.core import (
     user_vectors,
 )
 from sottovoce.core.coin import LEAST_EPSILON, MAX_EPSILON
+from sottovoce.core.coordinate import Coordinate
 from sottovoce.errors import SettingsError
 from sottovoce.training import Settings
 from tests.people import histories, random_people
@@ -111,8 +111,6 @@ def test_a_batch_is_its_users_one_by_one(name: str) -> None:
 
 
 sizes = st.sampled_from([0.0, bounds.LEAST_ENTRY, 1e-9, 1.0, 1e3, bounds.MOST_ENTRY])
-
-
 entries = st.tuples(sizes, st.sampled_from([1.0, -1.0])).map(lambda pair: pair[0] * pair[1])
 
 
@@ -188,7 +186,7 @@ def test_impossible_shapes_and_too_many_directions_are_refused() -> None:
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_many_people_point_down_the_gradient(name: str) -> None:
     """The estimate correlates with the true mean gradient: it would be useless otherwise."""
-    from sottovoce.core import gradients, residuals
+    from sottovoce.core.model import gradients, residuals
 
     h = random_people(400, 16, seed=4, most=8)
     V = initial_items(16, 2, 0.3, 1)

@@ -7,16 +7,9 @@ from math import exp
 import numpy as np
 import pytest
 
-from sottovoce.core import (
-    Coordinate,
-    Histories,
-    Shape,
-    gradients,
-    initial_items,
-    residuals,
-    sum_signs,
-    user_vectors,
-)
+from sottovoce.core import Histories, Shape, initial_items, sum_signs, user_vectors
+from sottovoce.core.coordinate import Coordinate
+from sottovoce.core.model import gradients, residuals
 from tests.people import random_people
 
 

@@ -15,7 +15,6 @@ from sottovoce.core.coin import WORD, exp_epsilon
 from sottovoce.core.loudest import Loud, usual_block, usual_fraction, usual_gain, usual_history
 from sottovoce.errors import SettingsError
 from tests.core.compiled_loud import listed
-from tests.people import random_people
 
 
 def share(place: int, n: int) -> Fraction:
@@ -71,34 +70,6 @@ def test_reports_follow_the_enumerated_probabilities() -> None:
     assert chi_square < 31 + 6 * np.sqrt(62)
 
 
-def test_an_empty_history_reports_uniformly() -> None:
-    """Nothing to say: over random offsets every report comes equally often."""
-    n = 4000
-    h = Histories.from_lists([[]] * n, 4)
-    V = initial_items(4, 1, 0.5, 0)
-    mechanism = Loudest(Shape(4, 1, 1.0), 3.0, block=4, loud=2)
-    words = np.random.default_rng(3).integers(0, 2**64, (n, 2, 4), dtype=np.uint64)
-    reports = mechanism.reports(V, np.zeros((n, 1), np.float32), h, words)
-    chi_square = ((np.bincount(reports.ravel(), minlength=8) - n / 8) ** 2 / (n / 8)).sum()
-    assert chi_square < 7 + 6 * np.sqrt(14)
-
-
-def test_a_loud_report_goes_down_the_loss() -> None:
-    """At a large epsilon every report is loud: its direction has the gradient against it."""
-    from sottovoce.core import gradients, residuals
-
-    h = random_people(20, 30, seed=1)
-    h = h.take(np.flatnonzero(np.diff(h.indptr) > 0))
-    V = initial_items(30, 3, 0.5, 3)
-    X = user_vectors(V, h, alpha=1.0, regularization=1e-6)
-    mechanism = Loudest(Shape(30, 3, 1.0), 40.0, 9, block=4, loud=20)
-    words = np.random.default_rng(0).integers(0, 2**64, (h.n_users, 101, 4), dtype=np.uint64)
-    reports = mechanism.reports(V, X, h, words)
-    dense = mechanism.blocks.forward(gradients(residuals(V, X, h, alpha=1.0), X).astype(float))
-    shares = dense.reshape(h.n_users, -1)[np.arange(h.n_users)[:, None], reports >> 1]
-    assert np.array_equal(shares > 0, reports & 1 == 1)
-
-
 @pytest.mark.parametrize("items", [60, 1000, 9781, 10**6])
 def test_rules_go_one_way_as_epsilon_grows(items: int) -> None:
     """Smaller blocks, fewer loud directions, more said; for each factor never fewer than 20, or
@@ -129,25 +100,8 @@ def test_a_manifest_leaves_nothing_to_choose(public: dict[str, int]) -> None:
         Loudest.from_manifest(Shape(8, 2, 1.0), 1.0, {"directions_seed": 0, **public})
 
 
-def test_the_number_of_loud_directions_is_the_same_for_everybody() -> None:
-    h = random_people(50, 20, seed=8)
-    h = h.take(np.flatnonzero(np.diff(h.indptr) > 0))
-    V = initial_items(20, 2, 0.5, 0)
-    X = user_vectors(V, h, alpha=1.0, regularization=1e-6)
-    mechanism = Loudest(Shape(20, 2, 1.0), 1.0, loud=30)
-    density = mechanism.densities(V, X, h)
-    assert (density > 1).sum(axis=1).tolist() == [30] * h.n_users
-
-
-# Which directions are loud.
-
-
 few = st.sampled_from([-2.0, -1.0, -0.0, 0.0, 0.5, 1.0, 1.0, 2.0])
-
-
 wide = st.builds(lambda m, e: m * 10.0**e, st.floats(-9, 9), st.integers(-40, 25))
-
-
 any_size = st.one_of(few, wide).map(np.float32)
 
 

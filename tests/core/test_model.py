@@ -12,15 +12,14 @@ from scipy import sparse
 
 from sottovoce.core import (
     Histories,
-    gradients,
     gram,
     initial_items,
     predictions,
-    residuals,
     rotate_factors,
     update,
     user_vectors,
 )
+from sottovoce.core.model import gradients, residuals
 from sottovoce.errors import DataError, DivergedError, SettingsError
 from tests.people import histories, random_people
 
@@ -105,13 +104,6 @@ def test_equations_without_a_usable_solution_give_the_zero_vector(
     assert X[0].tolist() == X[1].tolist() == [0, 0]
 
 
-def test_an_item_alone_in_a_factor_silences_nobody() -> None:
-    """Weight 1e-40, lambda 0: who touched it has no finite vector. Version 1 fell silent."""
-    V = np.array([[1e-40, 0], [0, 1], [0, 0.5]], np.float32)
-    touched = Histories.from_lists([[0, 1]], 3)
-    assert user_vectors(V, touched, alpha=1, regularization=0).tolist() == [[0, 0]]
-
-
 def test_update_takes_its_steps_over_the_same_estimate() -> None:
     V, g = initial_items(3, 2, 1.0, 0), np.ones((3, 2))
     by_hand = V.astype(float)
@@ -155,9 +147,6 @@ def test_bases_are_fresh_every_epoch_and_uniform() -> None:
     first = bases[:, 0, :]
     covariance = first.T @ first / 4000
     assert np.abs(covariance - np.eye(3) / 3).max() < 5 * np.sqrt(2 / 15 / 4000)
-
-
-# Histories.
 
 
 @given(histories())
@@ -208,9 +197,3 @@ def test_a_typical_length_has_two_digits() -> None:
     lists = [[*range(n)] for n in (3, 197, 250)]
     assert Histories.from_lists(lists, 300).typical_length() == 200
     assert Histories.from_lists([], 300).typical_length() == 0
-
-
-def test_popularity_counts_users() -> None:
-    h = random_people(50, 7, seed=3)
-    dense = h.to_csr().toarray()
-    assert np.array_equal(h.popularity(), dense.sum(axis=0).astype(int))

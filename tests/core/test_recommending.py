@@ -27,8 +27,6 @@ from sottovoce.core.recommending import (
 )
 
 ITEMS, FACTORS, COLUMNS = 14, 3, 5
-
-
 ALPHA, LAMBDA = 4.0, 0.125
 
 
@@ -59,8 +57,6 @@ def dense(model: WideModel) -> np.ndarray:
 
 
 seeds = st.integers(0, 2**32)
-
-
 zero_rows = st.lists(st.integers(0, ITEMS - 1), unique=True, max_size=ITEMS)
 
 
@@ -155,9 +151,6 @@ def test_without_tags_and_with_equal_weights_it_is_the_papers_vector(
     assert found == pytest.approx(expected[0], rel=1e-5, abs=1e-6)
 
 
-# Which columns a catalogue has, by the rules that every client keeps to.
-
-
 def names(tags: Tags) -> list[str]:
     return [f"{tag.kind} {tag.name}" for tag in tags.names]
 
@@ -222,9 +215,6 @@ def test_a_catalogue_without_tags_has_no_columns() -> None:
     assert tags_of([]).table.shape == (0, 0)
 
 
-# Weights by the order of a history.
-
-
 MOMENTS = st.lists(st.integers(-5, 20) | st.integers(-(2**62), 2**62), max_size=40)
 
 
@@ -255,12 +245,7 @@ def test_many_histories_at_once_are_each_of_them(people: list[list[int]]) -> Non
     assert np.array_equal(recency_of(histories, times), expected)
 
 
-# The best of many scores: the same as by a plain sort, and always in the same time.
-
-
 ROWS = 200_000
-
-
 values = st.sampled_from([0.0, -0.0, 1.0, -1.0, 5e-324, -5e-324]) | st.floats()
 
 

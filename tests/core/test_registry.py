@@ -13,17 +13,9 @@ import pytest
 from numpy.typing import NDArray
 
 from sottovoce import FederatedMF
-from sottovoce.core import (
-    MECHANISMS,
-    Histories,
-    Loudest,
-    Mechanism,
-    coin,
-    gradients,
-    register,
-    residuals,
-)
+from sottovoce.core import MECHANISMS, Histories, Loudest, Mechanism, coin, register
 from sottovoce.core.mechanism import COIN, DIRECTION, ROUNDING, SignMechanism, pack, sign_densities
+from sottovoce.core.model import gradients, residuals
 from sottovoce.errors import SettingsError
 from sottovoce.protocol import Manifest
 from sottovoce.settings import setting

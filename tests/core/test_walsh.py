@@ -26,10 +26,4 @@ def test_public_signs_are_pinned() -> None:
     assert abs(signs.sum()) < 5 * np.sqrt(600)
 
 
-def test_public_bytes_go_on_and_differ_by_use() -> None:
-    stream = walsh.public_stream(3, "order", 100)
-    assert walsh.public_stream(3, "order", 40) == stream[:40]
-    assert walsh.public_stream(3, "signs", 100) != stream
-
-
 PINNED = "---++----+-+-++---+-+--+"

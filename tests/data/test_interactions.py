@@ -90,15 +90,6 @@ def test_stable_filter_is_the_largest_such_set(rows: list[list[int]], least: int
     assert triples(stamped(rows).filter(least)) == expected
 
 
-def test_once_counts_on_the_data_as_given() -> None:
-    # User 1 has two items, but item 3 is touched once only.
-    data = stamped([[0, 1], [0, 3], [0, 1]])
-    once = data.filter(2, rule="once")
-    assert once.histories.n_users == 3
-    assert np.diff(once.histories.indptr).tolist() == [2, 1, 2]
-    assert data.filter(2).user_ids.tolist() == ["u0", "u2"]
-
-
 def loose(listed: list[tuple[int, int, int]], *, timed: bool) -> Pairs:
     table = np.array(listed, np.int64).reshape(-1, 3)
     users, items = table[:, 0].astype(np.int32), table[:, 1].astype(np.int32)
@@ -153,19 +144,11 @@ def test_subsets_have_the_size_asked_for_and_grow_with_it() -> None:
     "asked",
     [
         lambda data: data.select(np.array([9]), None), lambda data: data.filter(-1),
-        lambda data: data.filter(1, rule="twice"), lambda data: data.subset(users=3),
-        lambda data: data.subset(items=9), lambda data: data.subset(users=0),
+        lambda data: data.subset(users=3), lambda data: data.subset(items=9),
+        lambda data: data.subset(users=0),
         lambda data: replace(data, item_ids=np.arange(3)),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused(asked: Any) -> None:
     with pytest.raises((DataError, SettingsError)):
         asked(stamped([[0, 1], [2], [3, 4]]))
-
-
-def test_pairs_in_order_are_taken_over_without_a_copy() -> None:
-    given_pairs = loose([(0, 1, 5), (0, 3, 2), (2, 0, 9)], timed=True)
-    histories, times, _ = pack(given_pairs, 4, 4)
-    assert np.shares_memory(histories.indices, given_pairs.items)
-    assert times is given_pairs.timestamps
-    assert histories.indptr.tolist() == [0, 2, 2, 3, 3]

@@ -23,14 +23,6 @@ def test_the_bundled_data_as_its_readme_says() -> None:
     assert "redistribute" in (bundled / "README.txt").read_text()
 
 
-def test_a_path_object_is_never_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "ml-1m").mkdir()
-    (tmp_path / "ml-1m" / "u.data").write_text("1\t2\t3\t4\n")
-    assert load(Path("ml-1m")).histories.n_interactions == 1
-    assert load("./ml-1m").name == "ml-1m"
-
-
 def test_a_name_is_what_was_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOTTOVOCE_CACHE", str(tmp_path))
     with pytest.raises(DataError):

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from sottovoce.data import Interactions, Late, hold_people, leave_one_out, synthetic_people
+from sottovoce.data import Interactions, leave_one_out
 from sottovoce.data.split import BEFORE, SplitRule
 from sottovoce.data.streams import stream
 from sottovoce.errors import DataError, SettingsError
@@ -121,26 +121,6 @@ def test_what_cannot_be_split() -> None:
             stream(seed, "split")
 
 
-@pytest.fixture(scope="module")
-def people() -> Interactions:
-    return synthetic_people(60, 40, seed=2)
-
-
-def whole(late: Late) -> list[tuple[int, ...]]:
-    """Everybody who is late, with all that they touched."""
-    both = zip(range(late.known.n_users), range(late.hidden.n_users), strict=True)
-    return [(*sorted([*late.known[k].tolist(), *late.hidden[h].tolist()]),) for k, h in both]
-
-
-def test_who_has_few_items_is_never_late() -> None:
-    data = Interactions.from_lists("few", [[0, 1, 2, 3], [0, 1, 2, 3, 4], [5]], n_items=6)
-    assert whole(hold_people(data, 1)) == [(0, 1, 2, 3, 4)]
-    with pytest.raises(DataError):
-        hold_people(data, 2)
-    with pytest.raises(DataError):
-        hold_people(data, 0)
-
-
 def test_seed_purpose_and_part_each_make_another_stream() -> None:
     streams = [stream(0, "split"), stream(1, "split"), stream(0, "users"), stream(0, "split", 1)]
     assert len({generator.integers(2**63) for generator in streams}) == 4
@@ -150,24 +130,3 @@ def test_seed_purpose_and_part_each_make_another_stream() -> None:
 def test_the_numbers_are_pinned() -> None:
     """A published split must stay what it was."""
     assert stream(0, "split").integers(0, 1000, 5).tolist() == [873, 388, 920, 525, 741]
-
-
-def test_late_people_and_the_others_are_everybody(people: Interactions) -> None:
-    """And a fifth of what the late ones touched is hidden."""
-    late = hold_people(people, 15, seed=1)
-    others = [(*late.others.histories[user].tolist(),) for user in range(45)]
-    everybody = [(*people.histories[user].tolist(),) for user in range(60)]
-    assert sorted(whole(late) + others) == sorted(everybody)
-    assert late.others.n_items == late.known.n_items == late.hidden.n_items == 40
-    hidden, known = np.diff(late.hidden.indptr), np.diff(late.known.indptr)
-    assert np.array_equal(hidden, (hidden + known) // 5)
-    assert hidden.min() >= 1
-
-
-def test_the_seed_decides(people: Interactions) -> None:
-    first, again, other = (leave_one_out(people, "random", seed) for seed in (0, 0, 1))
-    assert (first.test == again.test).all()
-    assert (first.test != other.test).mean() > 0.8
-    late, same, differs = (hold_people(people, 15, seed) for seed in (0, 0, 1))
-    assert np.array_equal(late.hidden.indices, same.hidden.indices)
-    assert whole(late) != whole(differs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sottovoce.data import Interactions, leave_one_out, load, synthetic_people
+from sottovoce.data import Interactions, load, synthetic_people
 from sottovoce.errors import SettingsError
 
 
@@ -25,19 +25,6 @@ def test_nobody_is_a_real_viewer(people: Interactions) -> None:
 
 def _is_top(people: Interactions) -> np.ndarray:
     return np.isin(load("ml-latest-small").item_ids, people.item_ids)
-
-
-def test_real_titles_and_times(people: Interactions) -> None:
-    assert people.titles is not None
-    assert people.tags is not None
-    assert people.timestamps is not None
-    assert people.titles[0] == "Toy Story (1995)"
-    assert "Animation" in people.tags[0]["genre"]
-    assert people.tags[0]["year"] == 1995
-    assert people.item_ids[0] == 1
-    assert people.timestamps.min() > 820_000_000
-    split = leave_one_out(people, "latest", 0)
-    assert (split.test >= 0).all()
 
 
 def test_the_seed_decides_and_fewer_people_are_the_first_ones(people: Interactions) -> None:

@@ -8,7 +8,8 @@ import pytest
 from scipy import integrate, stats
 
 from sottovoce.errors import SettingsError
-from sottovoce.privacy import gaussian_delta, gaussian_epsilon, mu_within
+from sottovoce.privacy import mu_within
+from sottovoce.privacy.gaussian import gaussian_delta, gaussian_epsilon
 
 
 def hockey_stick(mu: float, epsilon: float) -> float:

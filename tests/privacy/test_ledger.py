@@ -13,7 +13,6 @@ import json
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 from hashlib import sha256
 from itertools import pairwise
@@ -37,27 +36,7 @@ def batch(name: object, epsilon: float = 2.5, reports: int = 4) -> Charge:
     return Charge(bytes(16), 7, purpose(name), "loudest", epsilon, reports, 0.1, 9)
 
 
-def test_every_part_of_a_record_is_in_its_hash() -> None:
-    charge = batch("a")
-    entry = Entry(2, charge, "0" * 64)
-    changes: list[dict[str, object]] = [
-        {"epoch": 8},
-        {"purpose": purpose("b")},
-        {"mechanism": "coordinate"},
-        {"epsilon": math.nextafter(2.5, 3)},
-        {"reports": 5},
-        {"loud_fraction": 0.2},
-        {"clients": 10},
-    ]
-    others = [replace(entry, what=replace(charge, **change)) for change in changes]  # type: ignore[arg-type]
-    others += [replace(entry, record=3), replace(entry, previous="1" * 64)]
-    others += [replace(entry, what=Limit(2.5))]
-    assert len({entry.hash, *(other.hash for other in others)}) == 11
-
-
 AMOUNTS = st.sampled_from([0.1, 0.5, 1.0, 2.5, 1 / 3, 5e-324, 1e-9])
-
-
 STEPS = st.lists(
     st.tuples(AMOUNTS, st.integers(1, 9)) | st.floats(0, 60) | st.integers(0, 5), max_size=25
 )
@@ -142,19 +121,10 @@ def test_whole_numbers_and_floats_of_any_make_are_recorded_as_ours() -> None:
     assert b'"limit":0.0,' in Entry(2, Limit(-0.0), "0" * 64).hashed
 
 
-# The vectors.
-
-
 FILE = Path(__file__).parents[1] / "vectors" / "ledger.json"
-
-
 UNITS = 1074
 """Every finite float64, and so every amount, is a whole number of 2^-1074."""
-
-
 LARGEST, LEAST = sys.float_info.max, 5e-324
-
-
 Step = dict[str, Any]
 
 

@@ -23,13 +23,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sottovoce import FederatedMF
-from sottovoce.core import MECHANISMS, Coordinate, Histories, initial_items, sum_signs, user_vectors
+from sottovoce.core import MECHANISMS, Histories, initial_items, sum_signs, user_vectors
+from sottovoce.core.coordinate import Coordinate
 from sottovoce.data import Interactions
 from sottovoce.errors import DivergedError, SettingsError
-from sottovoce.simulation import ENGINES, Engine, Simulation, build_engine
+from sottovoce.simulation import Engine, Simulation, build_engine
 from sottovoce.simulation import engines as registry
 from sottovoce.simulation.cuda import card
-from sottovoce.simulation.engines import AUTO, engine_options, is_for_the_reference
+from sottovoce.simulation.engines import AUTO, ENGINES, engine_options, is_for_the_reference
 from sottovoce.simulation.evaluation import kernels, rank_factors
 from sottovoce.simulation.interface import StreamedEngine
 from sottovoce.simulation.people import LeaveOut, Part, Parts, People, Whole, report_words

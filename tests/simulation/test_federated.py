@@ -136,9 +136,9 @@ def test_a_budget_plans_the_rest_when_people_and_items_are_known() -> None:
 
 def test_turns_are_hidden_among_the_smallest_epoch_of_all() -> None:
     h = random_people(300, 40, seed=2)
-    crowd = FederatedMF(2, 5, reports=1, lifetime=1).fit(h).privacy().crowd
+    crowd = FederatedMF(2, 5, reports=1, lifetime=1).fit(h).privacy().people
     assert crowd is not None
-    assert 30 < crowd.clients < 60
+    assert 30 < crowd < 60
     alone = FederatedMF(2, 20, reports=1, lifetime=1).fit(random_people(30, 20, seed=2)).privacy()
     assert alone.lifetime.central is None, "an epoch of one person hides nobody"
 
@@ -219,14 +219,6 @@ def test_metrics_are_those_of_simulate_and_of_the_lists() -> None:
     run = simulate(DATA, Simulation(settings, negatives=0, tags=False, coverage=True)).final
     names = ("hr@10", "ndcg@10", "mrr@10", "coverage@10")
     assert [again[name] for name in names] == pytest.approx([run[name] for name in names])
-
-
-def test_people_without_a_history_are_tested_on_what_is_popular() -> None:
-    model = FederatedMF(**SETTINGS).fit(TRAIN)
-    nobody = sparse.csr_matrix((1, 80))
-    popular, _ = model.recommend(0, nobody)
-    asked = sparse.csr_matrix((np.ones(1), ([0], [popular[2]])), shape=(1, 80))
-    assert model.evaluate(nobody, asked)["mrr@10"] == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize(

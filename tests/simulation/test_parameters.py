@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from inspect import signature
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -44,20 +43,6 @@ def test_every_setting_of_a_training_is_an_argument_of_its_type() -> None:
         assert arguments[name].default == (0 if name == "seed" else None), name
 
 
-def test_numbers_of_numpy_train_as_those_of_python() -> None:
-    plain: dict[str, Any] = {
-        "factors": 2,
-        "epochs": 2,
-        "epsilon": 2.5,
-        "reports": 3,
-        "seed": 4,
-        "history": 5.0,
-    }
-    numpy, python = FederatedMF(**GIVEN).fit(SMALL), FederatedMF(**plain).fit(SMALL)
-    assert numpy.settings == python.settings
-    assert np.array_equal(numpy.item_factors, python.item_factors)
-
-
 def test_parameters_can_be_changed() -> None:
     model = FederatedMF(epsilon=1.0, epochs=1, reports=2, factors=1).fit(SMALL)
     assert model.set_params(epsilon=2.0) is model
@@ -68,15 +53,6 @@ def test_parameters_can_be_changed() -> None:
     with pytest.raises(SettingsError, match="epsilon"):
         model.set_params(seed=9, epsilon=np.nan)
     assert (model.seed, model.epsilon) == (0, 2.0)
-
-
-def test_presets_of_a_budget_keep_to_it() -> None:
-    strong = FederatedMF(preset="strong").fit(random_people(400, 30, seed=1)).privacy()
-    assert strong.training <= 10
-    assert strong.lifetime.central is not None
-    assert strong.lifetime.central <= 1
-    paper = FederatedMF(preset="paper", epochs=1, engine="reference").fit(SMALL).settings
-    assert (paper.mechanism, paper.steps) == ("coordinate", 20)
 
 
 def test_scikit_learn_itself_clones_it() -> None:
@@ -90,17 +66,6 @@ def test_scikit_learn_itself_clones_it() -> None:
     with pytest.raises(SettingsError):
         _ = made.item_factors
     assert np.array_equal(made.fit(SMALL).item_factors, trained.item_factors)
-
-
-def test_scikit_learns_grids_go_through_it() -> None:
-    grid = pytest.importorskip("sklearn.model_selection").ParameterGrid
-    values = {"epsilon": np.linspace(1, 3, 3), "factors": np.arange(1, 3)}
-    found = {
-        (model.settings.epsilon, model.settings.factors)
-        for each in grid(values)
-        for model in [FederatedMF(epochs=1, reports=1).set_params(**each).fit(SMALL)]
-    }
-    assert found == set(product([1.0, 2.0, 3.0], [1, 2]))
 
 
 PEOPLE = synthetic_people(200, 60, seed=2)

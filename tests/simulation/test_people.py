@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,17 +18,7 @@ from sottovoce.data.shards import ShardWriter
 from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce.simulation import Run, Simulation, build_engine, simulate
 from sottovoce.simulation.cpu.philox import begin_draws, fill_words
-from sottovoce.simulation.people import (
-    DROPPED,
-    LeaveOut,
-    Part,
-    People,
-    Whole,
-    parts_of,
-    philox,
-    report_words,
-    take_part,
-)
+from sottovoce.simulation.people import DROPPED, People, philox, report_words, take_part
 from sottovoce.training import Settings, first_items
 from tests.kernels import COMPILED
 from tests.people import random_people
@@ -179,52 +168,6 @@ def test_a_run_that_was_stopped_goes_on_over_the_same_shards_only(
     others = shard("ml-latest-small", tmp_path / "others", min_interactions=50)
     with pytest.raises(CheckpointError):
         simulate(others, plan, checkpoint=file)
-
-
-@pytest.mark.parametrize("split", ["random", "latest"])
-def test_any_cut_has_the_people_of_the_whole(
-    data: Interactions, shards: Shards, split: str
-) -> None:
-    rule = LeaveOut(split, 20, seed=3)  # type: ignore[arg-type]
-    whole, stored = parts_of(data, rule), parts_of(shards, rule)
-    assert isinstance(whole, Whole)
-    assert whole.fingerprint() == whole.cut(3).fingerprint() != stored.fingerprint()
-    for parts in (whole.cut(3), whole.cut(199), stored):
-        assert (parts.n_users, parts.n_items) == (200, 300)
-        for found, expected in zip(contents(parts), contents(whole), strict=True):
-            assert np.array_equal(found, expected)
-    made = whole.resampled(1000)
-    assert np.array_equal(np.concatenate([numbers(part) for part in made.cut(3)]), np.arange(1000))
-    assert len(made.as_they_are()[0].people) == 200
-
-
-def contents(parts: Iterable[Part]) -> list[np.ndarray]:
-    """Histories, what they are tested on, weights and numbers of everybody."""
-    rows = []
-    for part in parts:
-        assert part.left_out is not None
-        candidates, weights = part.left_out.candidates, part.left_out.side_information.weights
-        known = np.zeros(0) if weights is None else weights
-        tested = (candidates.items.ravel(), candidates.split.test)
-        rows.append((part.histories.indices, *tested, known, numbers(part)))
-    return [np.concatenate(each) for each in zip(*rows, strict=True)]
-
-
-def numbers(part: Part) -> np.ndarray:
-    return part.people.numbers(np.arange(len(part.people)))
-
-
-def test_shards_of_resampled_people_add_up() -> None:
-    h = random_people(150, 90, seed=4, most=60)
-    plan = Settings(factors=3, reports=2, epochs=5, lifetime=2, seed=5)
-    V = first_items(plan, 90) * np.float32(1e5)
-    with build_engine("cpu", h, plan, resample=400) as engine:
-        whole = engine.reports(V, 3)
-    parts = []
-    for first, n in ((0, 123), (123, 277)):
-        with build_engine("cpu", h, plan, first_user=first, resample=n) as engine:
-            parts.append(engine.reports(V, 3))
-    assert np.array_equal(np.concatenate(parts), whole)
 
 
 def test_people_who_cannot_be_are_refused(shards: Shards) -> None:

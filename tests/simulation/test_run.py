@@ -9,20 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sottovoce.core import Histories
 from sottovoce.data import Interactions, Split, leave_one_out, synthetic_people
 from sottovoce.data.interactions import object_array
 from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce.simulation import FederatedMF, Run, Simulation, build_engine, simulate
-from sottovoce.simulation.evaluation import (
-    SideInformation,
-    hit_ratio,
-    rank_factors,
-    rank_scores,
-    sample_candidates,
-    summary,
-)
-from sottovoce.simulation.run import popularity_ranks
+from sottovoce.simulation.evaluation import hit_ratio, rank_factors, sample_candidates
+from sottovoce.simulation.evaluation.ranking import rank_scores
 from sottovoce.simulation.training import begin, train
 from sottovoce.training import Settings
 from tests.kernels import COMPILED
@@ -139,14 +131,6 @@ def test_training_never_sees_the_test_items(people: Interactions) -> None:
     assert np.array_equal(trained.item_factors, simulate(people, plan).V)
 
 
-def test_a_single_user_and_a_single_item_work() -> None:
-    lonely = Histories.from_lists([[0]], 1)
-    model = FederatedMF(factors=1, epochs=2, reports=3).fit(lonely)
-    assert np.isfinite(model.item_factors).all()
-    # Nobody to hide among: no central promise.
-    assert model.privacy().lifetime.central is None
-
-
 def test_turns_and_resampled_people_are_said_and_accounted_for(people: Interactions) -> None:
     settings = Settings(epochs=4, reports=2, factors=2, lifetime=1, seed=1)
     run = simulate(people, Simulation(settings, resample=2_000, evaluate_every=0))
@@ -154,8 +138,7 @@ def test_turns_and_resampled_people_are_said_and_accounted_for(people: Interacti
     assert sum(crowds) == 2_000, "everybody once"
     assert run.crowd == min(crowds) > 400
     assert run.account.training == 5.0
-    assert run.account.crowd is not None
-    assert run.account.crowd.clients == run.crowd
+    assert run.account.people == run.crowd
     assert "2,000 people" in run.about_people()
     assert not simulate(people, short_plan(epochs=1)).about_people()
 
@@ -164,7 +147,7 @@ def test_an_epoch_that_is_nobodys_is_survived(people: Interactions) -> None:
     settings = Settings(epochs=30, reports=1, factors=1, lifetime=1)
     run = simulate(people, Simulation(settings, resample=2, evaluate_every=0))
     assert run.crowd == 0
-    assert run.account.crowd is None
+    assert run.account.lifetime.central is None
     assert np.isfinite(run.V).all()
 
 
@@ -196,22 +179,6 @@ def test_training_knows_nothing_of_it(runs: dict[str, Run]) -> None:
         assert run.epochs[-1]["hr@10"] == run.final["hr@10"]
         assert run.popularity == first.popularity
     assert len({tuple(run.final.values()) for run in runs.values()}) == 4
-
-
-def test_the_numbers_are_those_of_the_devices(people: Interactions, runs: dict[str, Run]) -> None:
-    split = leave_one_out(people, "latest", 0)
-    candidates = sample_candidates(split, 99, 0)
-    for name, run in runs.items():
-        known = SideInformation.of(
-            people, split, tags=WAYS[name].get("tags", True), time=WAYS[name]["time"]
-        )
-        ranks = known.ranks(
-            run.V, candidates, alpha=SETTINGS.alpha, regularization=SETTINGS.user_ridge(run.V)
-        )
-        assert run.final == pytest.approx(summary(ranks), abs=0.01)
-        assert run.informed_popularity == summary(popularity_ranks(candidates, known))
-    popular = summary(rank_scores(Constant(split.train.popularity()), candidates))
-    assert runs["both"].popularity == popular
 
 
 def test_another_runs_checkpoint_is_refused(people: Interactions, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ COMMANDS = {
     ),
     "bench": (
         "sottovoce_lab.cli.bench",
-        "Time one epoch of each mechanism against one ALS iteration and the numpy reference.",
+        "Time one epoch of the same people on every engine, beside one ALS iteration of implicit.",
         _NEEDS,
     ),
     "paper": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sottovoce.core import Histories
-from sottovoce.simulation.evaluation import Scorer
+from sottovoce.simulation.evaluation.ranking import Scorer
 
 ITEMS_PER_TASTE = 8
 

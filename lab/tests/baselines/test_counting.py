@@ -120,16 +120,6 @@ def test_many_reports_find_the_mean_history_of_unit_length() -> None:
     assert np.corrcoef(model.shares, Popularity.fit(people).counts)[0, 1] > 0.95
 
 
-def test_the_seed_decides() -> None:
-    people = synthetic_people(n_users=100, n_items=20, seed=0).histories
-    first, again, other = (
-        PrivatePopularity.fit(people, epsilon=1.0, reports=3, seed=seed).shares
-        for seed in (1, 1, 2)
-    )
-    assert np.array_equal(first, again)
-    assert not np.array_equal(first, other)
-
-
 @pytest.mark.parametrize("wrong", [{"reports": 0}, {"epsilon": 0.0}])
 def test_what_cannot_work_is_refused(wrong: dict[str, float]) -> None:
     people = Histories.from_lists([[0]], 2)

@@ -7,10 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from lab.tests.baselines.blocks import own_block_first, two_blocks
-from sottovoce.core import Histories, gradients, initial_items, residuals, user_vectors
+from lab.tests.baselines.blocks import two_blocks
+from sottovoce.core import Histories, initial_items, user_vectors
+from sottovoce.core.model import gradients, residuals
 from sottovoce.data import synthetic_people
-from sottovoce.errors import SettingsError
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import Federated, MatrixFactorization, models
 from sottovoce_lab.baselines.federated import MeanGradient, mean_gradient
@@ -24,11 +24,6 @@ def fit(train: Histories, factors: int, iterations: int) -> MatrixFactorization:
         train, factors=factors, alpha=ALS_ALPHA, regularization=ALS_LAMBDA, iterations=iterations,
         seed=2, threads=1,
     )  # fmt: skip
-
-
-def test_als_puts_the_own_block_first() -> None:
-    train = two_blocks()
-    assert own_block_first(fit(train, 2, 20), train)
 
 
 def test_a_dense_solver_finds_nothing_to_improve() -> None:
@@ -117,14 +112,6 @@ def test_devices_are_solved_block_by_block_to_the_same_bits(
     assert np.array_equal(device_vectors(V, people, alpha=ALPHA, regularization=LAMBDA), whole)
 
 
-def test_own_block_comes_first() -> None:
-    train = two_blocks()
-    model = Federated.fit(train, SETTINGS)
-    assert own_block_first(model, train)
-    X, V = model.factors()
-    assert model.scores(np.array([5])) == pytest.approx(X[[5]] @ V.T)
-
-
 def test_it_ends_where_alternating_least_squares_does(people: Histories) -> None:
     V = Federated.fit(people, Settings.preset("paper", factors=1, alpha=ALPHA, epochs=60)).V
     X = user_vectors(V, people, alpha=ALPHA, regularization=1e-6)
@@ -132,14 +119,3 @@ def test_it_ends_where_alternating_least_squares_does(people: Histories) -> None
     c = 1 + ALPHA * P
     best = (c * P * x[:, None]).sum(axis=0) / (c * (x * x)[:, None]).sum(axis=0)
     assert V[:, 0] == pytest.approx(best, rel=1e-3)
-
-
-def test_threads_change_nothing(people: Histories, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models, "USERS_PER_BLOCK", 11)
-    one, two = (Federated.fit(people, SETTINGS, threads=n).V for n in (1, 2))
-    assert np.array_equal(one, two)
-
-
-def test_no_threads_are_refused(people: Histories) -> None:
-    with pytest.raises(SettingsError):
-        Federated.fit(people, SETTINGS, threads=0)

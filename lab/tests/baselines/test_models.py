@@ -8,7 +8,8 @@ import pytest
 from sottovoce.core import Histories
 from sottovoce.data import Split, leave_one_out, synthetic_people
 from sottovoce.data.interactions import Interactions
-from sottovoce.simulation.evaluation import Scorer, rank_scores, sample_candidates
+from sottovoce.simulation.evaluation import sample_candidates
+from sottovoce.simulation.evaluation.ranking import Scorer, rank_scores
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import (
     DPLCF,
@@ -16,7 +17,6 @@ from sottovoce_lab.baselines import (
     MatrixFactorization,
     Popularity,
     PrivatePopularity,
-    Random,
     rank,
 )
 
@@ -35,7 +35,6 @@ def split() -> Split:
 def models(train: Histories) -> list[Scorer]:
     mf = {"factors": 2, "alpha": 1.0, "regularization": 0.1, "iterations": 2, "seed": 0}
     return [
-        Random(30, 1),
         Popularity.fit(train),
         PrivatePopularity.fit(train, epsilon=2.0, reports=5, seed=1),
         MatrixFactorization.fit(train, **mf, threads=1),  # type: ignore[arg-type]
@@ -53,14 +52,3 @@ def test_rank_agrees_with_scores(split: Split, negatives: int) -> None:
         assert fast.better.shape == slow.better.shape
         assert np.mean(fast.better != slow.better) < 0.02
         assert np.mean(fast.ties != slow.ties) < 0.02
-
-
-def test_popularity_is_the_count() -> None:
-    model = Popularity.fit(Histories.from_lists([[0, 1], [1], [1, 2]], 4))
-    assert model.scores(np.array([0, 2])).tolist() == [[1, 3, 1, 0]] * 2
-
-
-def test_random_is_the_same_for_the_same_seed_and_differs_between_users() -> None:
-    a, b = Random(50, 1).scores(np.array([0, 1])), Random(50, 1).scores(np.array([1]))
-    assert np.array_equal(a[1], b[0])
-    assert not np.array_equal(a[0], a[1])

@@ -169,13 +169,6 @@ def test_an_item_that_noise_made_negative_is_nobodys_best_neighbour() -> None:
     assert 0 <= similarity.max() <= 1
 
 
-def test_threads_change_nothing(people: Histories) -> None:
-    one, two = (DPLCF.fit(people, epsilon=2.0, neighbours=20, threads=n) for n in (1, None))
-    assert np.array_equal(one.similarity, two.similarity)
-    users = np.arange(people.n_users)
-    assert np.array_equal(one.scores(users), two.scores(users))
-
-
 @pytest.mark.parametrize("wrong", [{"neighbours": 0}, {"epsilon": 0.0}, {"threads": 0}])
 def test_what_cannot_work_is_refused(people: Histories, wrong: dict[str, float]) -> None:
     with pytest.raises(SettingsError):

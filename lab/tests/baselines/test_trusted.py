@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sottovoce.core import Histories, user_vectors
 from sottovoce.data import leave_one_out, synthetic_people
 from sottovoce.errors import DataError, SettingsError
-from sottovoce.privacy import gaussian_delta, gaussian_epsilon
+from sottovoce.privacy.gaussian import gaussian_delta, gaussian_epsilon
 from sottovoce.simulation.evaluation import sample_candidates, summary
 from sottovoce_lab.baselines import DPALS, MatrixFactorization, Popularity, TrustedSettings, rank
 from sottovoce_lab.baselines.models import blocks_of

@@ -14,33 +14,26 @@ import pytest
 from sottovoce.core import MECHANISMS
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce.errors import SettingsError, SottovoceError
-from sottovoce.simulation import LocalEngine
+from sottovoce.simulation import build_engine
 from sottovoce.simulation.evaluation.kernels import checked_threads
-from sottovoce.simulation.interface import Collected, PartedEngine
+from sottovoce.simulation.interface import Collected, LocalEngine, PartedEngine
 from sottovoce.simulation.people import Whole
 from sottovoce.simulation.reference import ReferenceEngine
 from sottovoce.training import Settings
 from sottovoce_lab.bench import Spread
-from sottovoce_lab.bench.comparison import (
+from sottovoce_lab.bench.epoch import (
+    RULE,
     BenchPlan,
     BenchResult,
+    ReferenceEpoch,
+    TimedEpoch,
     run_bench,
-)
-from sottovoce_lab.bench.engines import (
-    RULE,
-    EnginesPlan,
-    EnginesResult,
-    ScalingPlan,
-    ScalingResult,
-    run_engines,
-    run_scaling,
     stored_parts,
 )
-from sottovoce_lab.bench.epoch import ReferenceEpoch, TimedEpoch
 from sottovoce_lab.bench.timing import Contender, ratio, take_turns
 
 PEOPLE = 120
-PLAN = BenchPlan(repeats=2, reference_users=5, reports=8, threads=1)
+ALS = "implicit, one iteration of ALS"
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +76,8 @@ def test_ratios_are_taken_within_a_round() -> None:
 def test_the_reference_is_timed_on_a_sample_and_extrapolated(
     people: Interactions, mechanism: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    epoch = TimedEpoch.warmed_up(people.histories, Settings.preset(mechanism, reports=5), 1)
+    settings = Settings.preset(mechanism, reports=5)
+    epoch = TimedEpoch.of(people.histories, build_engine("cpu", people.histories, settings))
     seen: list[LocalEngine] = []
 
     def parts(_: TimedEpoch, engine: LocalEngine) -> tuple[float, float]:
@@ -103,53 +97,18 @@ def test_the_reference_is_timed_on_a_sample_and_extrapolated(
 )
 def test_a_plan_that_cannot_work_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(SettingsError):
-        replace(PLAN, **wrong)  # type: ignore[arg-type]
-
-
-# Beside ALS and the reference.
+        BenchPlan(**wrong)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
-def result(people: Interactions) -> BenchResult:
-    return run_bench(people, PLAN)
-
-
-def test_every_mechanism_has_positive_ratios(result: BenchResult) -> None:
-    assert [each.mechanism for each in result.comparisons] == list(MECHANISMS)
-    for each in result.comparisons:
-        assert len(each.seconds) == PLAN.repeats
-        for spread in (
-            each.epoch_over_als,
-            each.reference_over_epoch,
-            each.client_epochs_per_second,
-        ):
-            assert 0 < spread.low <= spread.median <= spread.high < np.inf
-
-
-def test_every_mechanism_grows_along_every_axis(result: BenchResult, people: Interactions) -> None:
-    found = {(growth.mechanism, growth.axis) for growth in result.growth}
-    assert found == {(m, axis) for m in MECHANISMS for axis in ("users", "items", "reports")}
-    for growth in result.growth:
-        last = growth.points[-1]
-        assert last.interactions == people.histories.n_interactions
-        assert (growth.slope_of_interactions is None) == (growth.axis == "reports")
-        assert last.nanoseconds_per_interaction > 0
-    sizes = {g.axis: [p.size for p in g.points] for g in result.growth}
-    assert sizes == {"users": [15, 30, 60, 120], "items": [7, 15, 30, 60], "reports": [2, 4, 8, 16]}
-
-
-# Engines side by side.
-
-
-@pytest.fixture(scope="module")
-def found(people: Interactions) -> EnginesResult:
+def found(people: Interactions) -> BenchResult:
     with alone():
-        return run_engines(people, EnginesPlan(reports=5, repeats=2, reference_users=6, parts=3))
+        return run_bench(people, BenchPlan(reports=5, repeats=2, reference_users=6, parts=3))
 
 
-def test_every_engine_is_timed_or_left_out_with_the_reason(found: EnginesResult) -> None:
+def test_every_engine_is_timed_or_left_out_with_the_reason(found: BenchResult) -> None:
     threads = checked_threads(None)
-    names = {"cpu, 1 thread", "streamed, 3 parts", "streamed, 3 shards", "reference"}
+    names = {"cpu, 1 thread", "streamed, 3 parts", "streamed, 3 shards", "reference", ALS}
     names.add("cpu, 1 thread" if threads == 1 else f"cpu, {threads} threads")
     assert [each.mechanism for each in found.mechanisms] == list(found.plan.mechanisms)
     for each in found.mechanisms:
@@ -157,7 +116,7 @@ def test_every_engine_is_timed_or_left_out_with_the_reason(found: EnginesResult)
         assert set(each.left_out) == {"ray", "cuda"}
 
 
-def test_ratios_rates_and_a_million_people_agree(found: EnginesResult) -> None:
+def test_ratios_rates_and_a_million_people_agree(found: BenchResult) -> None:
     cpu = f"cpu, {found.threads} thread{'' if found.threads == 1 else 's'}"
     for each in found.mechanisms:
         ways = {way.name: way for way in each.ways}
@@ -187,9 +146,9 @@ def test_an_engine_with_other_sums_is_not_timed(
         return collected
 
     monkeypatch.setattr(engine, "_collect", wrong)
-    plan = EnginesPlan(("coordinate",), reports=5, repeats=1, reference_users=6, parts=3)
+    plan = BenchPlan(("coordinate",), reports=5, repeats=1, reference_users=6, parts=3)
     with alone(), pytest.raises(SottovoceError, match=named):
-        run_engines(people, plan)
+        run_bench(people, plan)
 
 
 def test_shards_on_disk_hold_everybody(people: Interactions, tmp_path: Path) -> None:
@@ -203,42 +162,15 @@ def test_shards_on_disk_hold_everybody(people: Interactions, tmp_path: Path) -> 
     assert np.array_equal(joined, whole[0].histories.indices)
 
 
-# On more threads and processes.
-
-
-@pytest.fixture(scope="module")
-def scaled(people: Interactions) -> ScalingResult:
-    with alone():
-        return run_scaling(people, ScalingPlan(("coordinate",), reports=5, repeats=2))
-
-
-def test_efficiency_is_that_of_one_alone_over_that_of_each(scaled: ScalingResult) -> None:
-    most = checked_threads(None)
-    assert {(each.over, each.kind) for each in scaled.scalings} == {
-        ("threads", "strong"),
-        ("threads", "weak"),
-    }
-    assert set(scaled.left_out) == {"ray workers"}
-    for scaling in scaled.scalings:
-        first, last = scaling.points[0], scaling.points[-1]
-        assert (first.count, last.count, last.people) == (1, most, PEOPLE)
-        assert first.people == (PEOPLE if scaling.kind == "strong" else PEOPLE // most)
-        assert (first.efficiency.low, first.efficiency.high) == (1.0, 1.0)
-        each = np.divide(first.seconds, last.seconds)
-        each = each / most if scaling.kind == "strong" else each
-        assert last.efficiency.high == pytest.approx(each.max())
-        assert last.speedup == pytest.approx(float(np.median(each)) * most)
-
-
 # With real processes of Ray, which take seconds to start.
 
 
 @pytest.mark.slow
 def test_ray_takes_part_where_it_is_installed(people: Interactions) -> None:
     pytest.importorskip("ray")
-    plan = EnginesPlan(
+    plan = BenchPlan(
         ("coordinate",), reports=5, repeats=1, reference_users=6, parts=2, ray_workers=1
     )
-    (each,) = run_engines(people, plan).mechanisms
+    (each,) = run_bench(people, plan).mechanisms
     assert "ray, 1 worker" in [way.name for way in each.ways]
     assert "ray" not in each.left_out

@@ -21,7 +21,7 @@ def test_everything_in_small(tmp_path: Path) -> None:
     result = run("all", "--quick", "--seeds", 2, "--out", tmp_path, "--threads", 1)
     assert result.exit_code == 0, result.output
     assert "SMOKE RUN" in result.stdout
-    assert re.search(r"^\d+% after 0 min.*: .*seed \d", result.stderr, re.MULTILINE)
+    assert re.search(r"^cell 1 of \d+, 0 min so far: .*seed \d", result.stderr, re.MULTILINE)
     assert "stands in for ML-20M" in result.stdout
     page = (tmp_path / "report.html").read_text()
     for name, experiment in EXPERIMENTS.items():

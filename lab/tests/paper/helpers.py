@@ -11,20 +11,6 @@ QUICK = About("f" * 64, "x", "x", 400, 150, 9000, True, True, 0, quick=True, see
 WHOLE = About("f" * 64, "x", "x", 75_040, 9_781, 9_000_000, True, True, 0, quick=False, seeds=2)
 
 
-class Watched:
-    """Remembers what it saw."""
-
-    def __init__(self) -> None:
-        self.begun: list[Cell] = []
-        self.work = 0.0
-
-    def begin(self, cell: Cell) -> None:
-        self.begun.append(cell)
-
-    def advance(self, work: float) -> None:
-        self.work += work
-
-
 def cells_of(experiment: type[Experiment], scale: Scale) -> list[Cell]:
     """They are known before anything is computed."""
     return experiment(scale, CellStore(Path("nowhere"), scale.about)).cells()

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from lab.tests.paper.helpers import WHOLE, cells_of
 from sottovoce.data import Interactions, synthetic_people
-from sottovoce.privacy import Crowd, central_epsilon
+from sottovoce.privacy import central_epsilon
 from sottovoce.privacy.account import DELTA
 from sottovoce.training import all_presets
 from sottovoce_lab.audit import AttackPlan, run_attack
@@ -87,7 +87,7 @@ def test_a_cell_is_an_attack_with_its_bounds(scale: Scale, people: Interactions)
         "linked error": point.linked.error,
         "unlinked error": point.unlinked.error,
     }
-    crowd = Crowd(settings.crowd(people.n_users))
+    crowd = settings.crowd(people.n_users)
     central = central_epsilon(settings.event(40), crowd, DELTA)
     assert result["budget"] == {"local": 1.0, "central": central}
     bounds = result["bounds"]

@@ -2,11 +2,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from lab.tests.paper.helpers import cells_of
 from sottovoce.data import synthetic_people
-from sottovoce.errors import SettingsError
 from sottovoce.training import Settings
 from sottovoce_lab.paper import EXPERIMENTS, About, Cell, Scale, Size
 from sottovoce_lab.paper.cells import COMPARED
@@ -51,11 +48,6 @@ def test_the_settings_own_seed_does_not_count() -> None:
     seeded = Cell.training("loudest", SIZE, replace(CELL.settings, seed=8), 0)
     assert seeded == CELL
     assert seeded.settings.seed == 0
-
-
-def test_unknown_method() -> None:
-    with pytest.raises(SettingsError):
-        Cell("louder", SIZE, 0)  # type: ignore[arg-type]
 
 
 def test_figures_and_tables_share_cells() -> None:

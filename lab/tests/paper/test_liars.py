@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lab.tests.paper.helpers import Watched, cells_of
+from lab.tests.paper.helpers import cells_of
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce_lab.paper import About, Cell, CellStore, Runner, Scale
 from sottovoce_lab.paper.liars import ATTACKED, LiarsShown
@@ -44,7 +44,7 @@ def made_up(cell: Cell, _: CellContext) -> dict[str, Any]:
 def known(tmp_path: Path, people: Interactions) -> tuple[Scale, CellStore]:
     store = CellStore.start(tmp_path, about(people))
     scale = Scale.of(store.about)
-    Runner(people, store, 1, made_up).run(cells_of(LiarsShown, scale), Watched())
+    Runner(people, store, 1, made_up).run(cells_of(LiarsShown, scale))
     return scale, store
 
 
@@ -94,13 +94,11 @@ def test_a_cell_gives_json(people: Interactions, attacked: str, attacker: str) -
         if (cell.named["attacked"], cell.named["attacker"]) == (attacked, attacker)
     ]
     cell = cells[0]
-    parts: list[float] = []
-    result = run_cell(cell, CellContext(people, 1, on_part=parts.append))
+    result = run_cell(cell, CellContext(people, 1))
     assert json.loads(json.dumps(result)) == result
     assert {*result} == {"final", "liars", "people"}
     assert result["people"] == 80
     assert result["liars"] == (0 if attacker == "nobody" else 4)
     assert all(0 <= result["final"][f"exposure@10 {band}"] <= 1 for band in BANDS)
     assert 0 < result["final"]["hr@10"] <= 1
-    assert parts == [0.5, 1.0]
     assert run_cell(cell, CellContext(people, 1)) == result

@@ -12,15 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from sottovoce.core import (
-    MECHANISMS,
-    Histories,
-    count_reports,
-    gradients,
-    residuals,
-    sums_of,
-    user_vectors,
-)
+from sottovoce.core import MECHANISMS, Histories, count_reports, sums_of, user_vectors
+from sottovoce.core.model import gradients, residuals
 from sottovoce.data import leave_one_out, synthetic_people
 from sottovoce.simulation.engines import build_engine
 from sottovoce.training import Settings

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lab.tests.paper.helpers import Watched
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce.simulation.training import Trained, begin
 from sottovoce.training import Settings
@@ -61,7 +60,7 @@ def test_shared_results_are_those_of_each_alone(
     monkeypatch.setattr(methods, "begin", counted)
     about = About.of(people, "synthetic", min_interactions=0, quick=True, seeds=1)
     store = CellStore.start(tmp_path, about)
-    Runner(people, store, 1).run(cells, Watched())
+    Runner(people, store, 1).run(cells)
     assert [store.get(cell) for cell in cells] == alone
     assert len(begun) == 3
 

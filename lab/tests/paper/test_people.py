@@ -12,18 +12,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from lab.tests.paper.helpers import QUICK, Watched, cells_of
+from lab.tests.paper.helpers import QUICK, cells_of
 from sottovoce.core import Histories, user_vectors
-from sottovoce.data import Interactions, hold_people, leave_one_out, synthetic_people
+from sottovoce.data import Interactions, leave_one_out, synthetic_people
+from sottovoce.errors import DataError
 from sottovoce.simulation import Simulation, build_engine, simulate
 from sottovoce.simulation.evaluation import (
     SideInformation,
-    hits,
     rank_factors,
-    rank_scores,
     sample_candidates,
     summary,
 )
+from sottovoce.simulation.evaluation.metrics import hits
+from sottovoce.simulation.evaluation.ranking import rank_scores
 from sottovoce.simulation.training import begin, train
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import DPALS, DPLCF, MatrixFactorization, TrustedSettings
@@ -32,12 +33,14 @@ from sottovoce_lab.paper.cells import Way
 from sottovoce_lab.paper.methods import CellContext
 from sottovoce_lab.paper.people import (
     FIFTHS,
+    Late,
     LatePeople,
     PublishedFactors,
     SideInformationWorth,
     WhoPays,
     fifth_name,
     fifths,
+    hold_people,
     how_many_late,
     measure_late,
     measure_people,
@@ -110,6 +113,31 @@ def test_a_model_of_the_others_is_measured_on_who_is_late(cell: Cell, people: In
     untagged = measured_of(cell, replace(people, tags=None), "late")
     assert untagged["final"] == result["final"]
     assert untagged["known"] == {}
+
+
+def whole(late: Late) -> list[tuple[int, ...]]:
+    """Everybody who is late, with all that they touched."""
+    both = zip(range(late.known.n_users), range(late.hidden.n_users), strict=True)
+    return [(*sorted([*late.known[k].tolist(), *late.hidden[h].tolist()]),) for k, h in both]
+
+
+def test_late_people_and_the_others_are_everybody(people: Interactions) -> None:
+    """And a fifth of what the late ones touched is hidden."""
+    late = hold_people(people, 16, seed=1)
+    others = [(*late.others.histories[user].tolist(),) for user in range(64)]
+    everybody = [(*people.histories[user].tolist(),) for user in range(80)]
+    assert sorted(whole(late) + others) == sorted(everybody)
+    hidden, known = np.diff(late.hidden.indptr), np.diff(late.known.indptr)
+    assert np.array_equal(hidden, (hidden + known) // 5)
+    assert hidden.min() >= 1
+
+
+def test_who_has_few_items_is_never_late() -> None:
+    data = Interactions.from_lists("few", [[0, 1, 2, 3], [0, 1, 2, 3, 4], [5]], n_items=6)
+    assert whole(hold_people(data, 1)) == [(0, 1, 2, 3, 4)]
+    for people in (0, 2):
+        with pytest.raises(DataError):
+            hold_people(data, people)
 
 
 def test_what_is_hidden_of_late_people_teaches_nobody(people: Interactions) -> None:
@@ -200,7 +228,7 @@ WAYS: tuple[Way, ...] = ("tags", "time", "both")
 def computed(folder: Path, people: Interactions, seeds: int = 1) -> tuple[Scale, CellStore]:
     about = About.of(people, "synthetic", min_interactions=0, quick=True, seeds=seeds)
     store, scale = CellStore.start(folder, about), Scale.of(about)
-    Runner(people, store, 1).run(cells_of(SideInformationWorth, scale), Watched())
+    Runner(people, store, 1).run(cells_of(SideInformationWorth, scale))
     return scale, store
 
 

@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lab.tests.paper.helpers import Watched
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce.errors import SettingsError
 from sottovoce.simulation import Engine, build_engine
@@ -49,7 +47,7 @@ def results(folder: Path) -> dict[str, Any]:
 def test_stopped_and_started_again_it_goes_on(tmp_path: Path, people: Interactions) -> None:
     cells = some_cells()
     whole, parts = tmp_path / "whole", tmp_path / "parts"
-    Runner(people, store_of(whole, people), 1).run(cells, Watched())
+    Runner(people, store_of(whole, people), 1).run(cells)
     computed: list[Cell] = []
 
     def dies(cell: Cell, context: CellContext) -> dict[str, Any]:
@@ -59,13 +57,13 @@ def test_stopped_and_started_again_it_goes_on(tmp_path: Path, people: Interactio
         return run_cell(cell, context)
 
     with pytest.raises(KeyboardInterrupt):
-        Runner(people, store_of(parts, people), 1, dies).run(cells, Watched())
+        Runner(people, store_of(parts, people), 1, dies).run(cells)
     assert len(results(parts)) == 5
-    again = Watched()
-    assert Runner(people, store_of(parts, people), 1).run(cells, again) == len(cells) - 5
-    assert not set(again.begun) & set(computed)
+    again: list[Cell] = []
+    assert Runner(people, store_of(parts, people), 1).run(cells, again.append) == len(cells) - 5
+    assert not set(again) & set(computed)
     assert results(parts) == results(whole)
-    assert Runner(people, store_of(parts, people), 1).run(cells, Watched()) == 0
+    assert Runner(people, store_of(parts, people), 1).run(cells) == 0
 
 
 def test_every_engine_gives_the_same_results(
@@ -81,36 +79,9 @@ def test_every_engine_gives_the_same_results(
     monkeypatch.setattr("sottovoce.simulation.run.build_engine", build)
     for engine in ("cpu", "reference"):
         store = store_of(tmp_path / engine, people)
-        Runner(people, store, 1, engine=engine, card=0).run(cells, Watched())
+        Runner(people, store, 1, engine=engine, card=0).run(cells)
     assert results(tmp_path / "cpu") == results(tmp_path / "reference")
     assert asked == [("cpu", 1)] * 2 + [("reference", None)] * 2
-
-
-def test_processes_beside_it_change_no_result(tmp_path: Path, people: Interactions) -> None:
-    cells = [
-        *some_cells()[:6],
-        *(Cell.make("dplcf", size, 0, epsilon=2.0, neighbours=3) for size in (Size(), Size(40))),
-    ]
-    alone, beside = store_of(tmp_path / "alone", people), store_of(tmp_path / "beside", people)
-    Runner(people, alone, 1).run(cells, Watched())
-    watched = Watched()
-    runner = Runner(people, beside, 1, jobs=2)
-    assert runner.run(cells, watched) == len(cells)
-    assert results(tmp_path / "beside") == results(tmp_path / "alone")
-    assert watched.work == pytest.approx(sum(map(runner.work_of, cells)))
-    assert {cell.method for cell in watched.begun} == {"paper", "loudest"}
-    assert "NUMBA_NUM_THREADS" not in os.environ
-
-
-def test_what_fails_in_a_process_is_told_and_the_rest_is_kept(
-    tmp_path: Path, people: Interactions
-) -> None:
-    bad = Cell.make("dplcf", Size(), 0, epsilon=-1.0, neighbours=3)
-    store = store_of(tmp_path, people)
-    with pytest.raises(SettingsError):
-        Runner(people, store, 1, jobs=2).run([bad, *some_cells()[:1]], Watched())
-    assert store.get(some_cells()[0]) is not None
-    assert store.get(bad) is None
 
 
 def test_a_result_of_other_data_is_computed_anew(tmp_path: Path, people: Interactions) -> None:
@@ -124,7 +95,7 @@ def test_a_result_of_other_data_is_computed_anew(tmp_path: Path, people: Interac
     path.write_text("{ not json")
     fresh = store_of(tmp_path, people)
     assert fresh.get(cell) is None
-    Runner(people, fresh, 1).run([cell], Watched())
+    Runner(people, fresh, 1).run([cell])
     found = store_of(tmp_path, people).get(cell)
     assert found is not None
     assert len(found["curve"]) == 2

@@ -32,7 +32,7 @@ METAVARS_BY_NAME = {
     **dict.fromkeys(("cache", "checkpoint", "folder", "keep", "out", "up"), "FOLDER"),
     **dict.fromkeys(("budget", "central_budget", "epsilon", "limit"), "EPSILON"),
     **dict.fromkeys(("epoch_seconds", "jitter", "wait"), "SECONDS"),
-    **dict.fromkeys(("clients", "colluding", "least_clients", "people"), "PEOPLE"),
+    **dict.fromkeys(("clients", "least_clients", "people"), "PEOPLE"),
     **dict.fromkeys(("engine", "mechanism", "methods", "preset"), "NAME"),
     **dict.fromkeys(("database", "mirror", "origin", "proxy", "server"), "URL"),
     "columns": "NAMES",

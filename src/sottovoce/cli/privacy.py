@@ -20,10 +20,10 @@ from sottovoce.cli.options import (
 )
 from sottovoce.core import MECHANISMS
 from sottovoce.errors import SettingsError
-from sottovoce.privacy import Account, Crowd, Reporting, account, central_epsilon, local_epsilon
+from sottovoce.privacy import Account, Reporting, account, central_epsilon, local_epsilon
 from sottovoce.privacy.account import DELTA, shown
 from sottovoce.training import DEFAULT, Budget, planned
-from sottovoce.training.planning import PLANNED, Option, options
+from sottovoce.training.planning import PLANNED, Spending, ways_to_spend
 
 USUAL_CLIENTS = 10_000
 """Whom settings are planned for where nobody says how many people there are."""
@@ -57,22 +57,6 @@ def privacy(
         float,
         typer.Option(help="Probability that a figure with a delta may fail to hold.", hidden=True),
     ] = DELTA,
-    colluding: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="How many of the clients belong to the server; they hide nobody.",
-            hidden=True,
-        ),
-    ] = 0,
-    seeded_directions: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="Number of directions that the server lets a person choose from; 0 means all.",
-            hidden=True,
-        ),
-    ] = 0,
 ) -> None:
     """Say what reporting costs in epsilon, in numbers and words.
 
@@ -88,8 +72,7 @@ def privacy(
     """
     mechanism = training.pop("mechanism", None)
     if budget is not None or central_budget is not None:
-        beside = {"preset": preset, "trainings": trainings > 1, "colluding": colluding}
-        beside["seeded-directions"] = seeded_directions
+        beside = {"preset": preset, "trainings": trainings > 1}
         if refused := [f"--{name}" for name, value in beside.items() if value]:
             raise SettingsError(
                 f"a budget is planned for one training of honest people: leave out {refused[0]}"
@@ -97,8 +80,6 @@ def privacy(
         target = _Target.of(budget, central_budget, clients, delta, items)
         _plan(target, mechanism, training, history, json, plot)
         return
-    if clients is None and (colluding or seeded_directions):
-        raise SettingsError("these options need a crowd: give --clients PEOPLE")
     if preset in PLANNED and clients is None:
         raise SettingsError(
             f"the preset {preset} is planned for a number of people: give --clients PEOPLE"
@@ -113,16 +94,15 @@ def privacy(
         **training,
     )
     name, event = settings.mechanism, settings.event(items)
-    crowd = None
+    people = None
     if clients is not None:
-        in_an_epoch = settings.crowd(clients)
-        if in_an_epoch < 2 <= clients:
+        people = settings.crowd(clients)
+        if people < 2:
             raise SettingsError(
                 f"{clients} people who each take part in {settings.turns} of {settings.epochs} "
                 "epochs are too few: an epoch may have a single person; raise --clients"
             )
-        crowd = Crowd(in_an_epoch, colluding, seeded_directions)
-    found = account(event, crowd, delta, trainings)
+    found = account(event, people, delta, trainings)
     _print(name, found)
     content = {"mechanism": name, **found.as_dict(), "statement": found.statement()}
     output.write_json(json, content)
@@ -166,10 +146,10 @@ class _Target:
         assert central is not None, "one of them is given"
         return cls(central, "central", *about)
 
-    def options(self, mechanism: str, epsilon: float | None = None) -> list[Option]:
+    def ways(self, mechanism: str, epsilon: float | None = None) -> list[Spending]:
         """The ways of reporting that fit it; or another epsilon."""
         wanted = self.epsilon if epsilon is None else epsilon
-        return options(mechanism, wanted, self.view, self.clients, self.delta, self.items)
+        return ways_to_spend(mechanism, wanted, self.view, self.clients, self.delta, self.items)
 
 
 def _plan(
@@ -183,17 +163,17 @@ def _plan(
     budget = Budget(**{target.view: target.epsilon}, delta=target.delta)
     comparable = [name for name, kind in MECHANISMS.items() if not kind.gain_is_bound]
     names = [mechanism] if mechanism else comparable
-    found = [option for name in names for option in target.options(name)]
+    found = [way for name in names for way in target.ways(name)]
     if not found:
         raise SettingsError(
             f"a {target.view} epsilon of {target.epsilon:g} is too small for one report"
         )
-    _print_plan(sorted(found, key=lambda option: -option.signal))
-    content = [{**asdict(option), "signal": option.signal} for option in found]
+    _print_plan(sorted(found, key=lambda way: -way.signal))
+    content = [{**asdict(way), "signal": way.signal} for way in found]
     said: dict[str, Any] = {
         "epsilon": target.epsilon,
         "view": target.view,
-        "options": content,
+        "ways": content,
         "plan": None,
     }
     if target.clients is not None:
@@ -215,17 +195,17 @@ def _plan(
         save_figure(plot, lambda figure: _draw_frontier(figure.subplots(), names, target))
 
 
-def _print_plan(found: list[Option]) -> None:
+def _print_plan(found: list[Spending]) -> None:
     headings = ("epsilon", "reports in all (k T)", "signal", "local, pure", "central")
     table = Table("mechanism", *output.right(*headings))
-    for option in found:
-        central = "no crowd given" if option.central is None else shown(option.central, 3)
+    for way in found:
+        central = "no crowd given" if way.central is None else shown(way.central, 3)
         table.add_row(
-            option.mechanism,
-            shown(option.epsilon, 3),
-            f"{option.reports:,}",
-            f"{option.signal:.4g}",
-            shown(option.local),
+            way.mechanism,
+            shown(way.epsilon, 3),
+            f"{way.reports:,}",
+            f"{way.signal:.4g}",
+            shown(way.local),
             central,
         )
     output.results.print(table)
@@ -244,9 +224,9 @@ def _draw_epochs(axes: Any, found: Account) -> None:
     axes.plot(epochs, [s.pure for s in spans], label="local, pure", color="#c8442e")
     local = [local_epsilon(s, found.delta) for s in spans]
     axes.plot(epochs, local, label=f"local, delta {found.delta:g}", color="#c8442e", linestyle=":")
-    if found.crowd is not None:
-        central = [central_epsilon(s, found.crowd, found.delta) for s in spans]
-        label = f"central, {found.crowd.honest:,} honest people"
+    if found.people is not None:
+        central = [central_epsilon(s, found.people, found.delta) for s in spans]
+        label = f"central, {found.people:,} honest people"
         axes.plot(epochs, central, label=label, color="#1b6ca8")
     axes.set(xlabel="epochs", ylabel="epsilon", yscale="log")
     axes.grid(alpha=0.3)
@@ -257,7 +237,7 @@ def _draw_frontier(axes: Any, names: list[str], target: _Target) -> None:
     """The most signal for a budget, from a tenth of the target to ten times it."""
     budgets = [target.epsilon * 10 ** (i / 3 - 1) for i in range(7)]
     for name in names:
-        best = [target.options(name, budget) for budget in budgets]
+        best = [target.ways(name, budget) for budget in budgets]
         points = [(b, o[0].signal) for b, o in zip(budgets, best, strict=True) if o]
         axes.plot(*zip(*points, strict=True), marker=".", label=name)
     axes.set(

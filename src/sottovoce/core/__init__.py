@@ -1,6 +1,5 @@
 """The paper's equations in plain numpy, batch first: the reference for every faster engine."""
 
-from sottovoce.core.coordinate import Coordinate
 from sottovoce.core.loudest import Loudest
 from sottovoce.core.mechanism import (
     WORDS_PER_DRAW,
@@ -13,12 +12,9 @@ from sottovoce.core.mechanism import (
 )
 from sottovoce.core.model import (
     Histories,
-    gradients,
     gram,
     initial_items,
-    outer_table,
     predictions,
-    residuals,
     rotate_factors,
     update,
     user_vectors,
@@ -28,21 +24,17 @@ from sottovoce.core.registry import MECHANISMS, mechanism_named, register
 __all__ = [
     "MECHANISMS",
     "WORDS_PER_DRAW",
-    "Coordinate",
     "Histories",
     "Loudest",
     "Mechanism",
     "Shape",
     "count_reports",
-    "gradients",
     "gram",
     "initial_items",
     "mechanism_named",
     "os_words",
-    "outer_table",
     "predictions",
     "register",
-    "residuals",
     "rotate_factors",
     "sum_signs",
     "sums_of",

@@ -246,13 +246,11 @@ def sum_signs(reports: UInt32, n_directions: int) -> NDArray[np.int64]:
     return sums_of(count_reports(reports, n_directions))
 
 
-# Where a live client's random words come from: the operating system, and nowhere else.
-
-
 def os_words(n_users: int, reports: int) -> NDArray[np.uint64]:
     """What `Mechanism.reports` takes: N x (k + 1) x 4 words, asked for anew every time.
 
-    Nothing is buffered or seeded, so a forked process never repeats its parent's words.
+    From the operating system, and nowhere else. Nothing is buffered or seeded, so a forked process
+    never repeats its parent's words.
     """
     shape = (n_users, reports + 1, WORDS_PER_DRAW)
     size = n_users * (reports + 1) * WORDS_PER_DRAW

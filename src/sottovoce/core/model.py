@@ -95,16 +95,6 @@ def gram(V: Float32) -> Float64:
     return np.stack(rows, axis=0)
 
 
-def outer_table(V: Float32) -> Float64:
-    """For each item the lower triangle of `v v^T`, row by row, and then `v` itself.
-
-    The system of a user's normal equations is a sum of such rows: no product is computed twice.
-    """
-    wide = V.astype(np.float64)
-    rows, columns = np.tril_indices(V.shape[1])
-    return np.concatenate([wide[:, rows] * wide[:, columns], wide], axis=1)
-
-
 def user_vectors(
     V: Float32, histories: Histories, *, alpha: float, regularization: float
 ) -> Float32:

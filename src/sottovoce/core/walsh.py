@@ -12,15 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def next_power_of_two(n: int) -> int:
-    """The least power of two that is at least `n`.
-
-    >>> [next_power_of_two(n) for n in (1, 2, 3, 9781)]
-    [1, 2, 4, 16384]
-    """
-    return 1 << (n - 1).bit_length()
-
-
 def transform(values: NDArray[Any], axis: int) -> NDArray[Any]:
     """`H values` along one axis whose length is a power of two; the lowest bit is done first.
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from sottovoce.data.fetching import CATALOGUE
-from sottovoce.data.interactions import Interactions, Loaded
+from sottovoce.data.interactions import Interactions
 from sottovoce.data.loading import load
 from sottovoce.data.shards import Shards
-from sottovoce.data.split import Late, Split, hold_people, leave_one_out
+from sottovoce.data.split import Split, leave_one_out
 from sottovoce.data.synthetic import synthetic_people
 from sottovoce.data.tables import parse_columns
 
 __all__ = [
     "CATALOGUE",
     "Interactions",
-    "Late",
-    "Loaded",
     "Shards",
     "Split",
-    "hold_people",
     "leave_one_out",
     "load",
     "parse_columns",

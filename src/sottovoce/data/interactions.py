@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,6 @@ from sottovoce.core.recommending import Traits
 from sottovoce.data.streams import stream
 from sottovoce.errors import DataError, SettingsError
 
-FilterRule = Literal["stable", "once"]
 Bools = NDArray[np.bool_]
 Times = NDArray[np.int64] | None
 Described = Mapping[str, tuple[str, Traits]]
@@ -147,24 +146,16 @@ class Interactions:
         items = [] if self.tags is None else self.tags.tolist()
         return dict(Counter(kind for traits in items for kind in traits))
 
-    def filter(self, min_interactions: int, rule: FilterRule = "stable") -> Interactions:
+    def filter(self, min_interactions: int) -> Interactions:
         """Only users and items with at least `min_interactions` ("at least 60" in the paper).
 
-        `stable` repeats until every user and every item that is left has enough *in what is
-        left*, so the number asked for holds in the result; MovieLens 1M with 60 becomes 3,894
-        users x 2,338 films. `once` counts on the data as given, users and items at the same
-        time (MovieLens 1M: 3,938 x 2,392); afterwards some have fewer than the minimum, since
-        part of what they had is gone.
-
-        The paper does not say which rule it used. Its own result, 75,040 users x 9,781 films
-        of MovieLens 20M with 17,386,309 interactions, has not been checked against either.
+        Repeated until every user and every item that is left has enough *in what is left*, so the
+        number asked for holds in the result. The paper does not say whether it does so.
         """
         if min_interactions < 0:
             raise SettingsError(f"min_interactions must not be negative, found {min_interactions}")
-        if rule not in ("stable", "once"):
-            raise SettingsError(f"rule must be 'stable' or 'once', found {rule!r}")
         parts, users = lambda: [self.histories], [np.ones(self.n_users, bool)]
-        (kept,), items = enough(parts, users, self.n_items, min_interactions, rule)
+        (kept,), items = enough(parts, users, self.n_items, min_interactions)
         return self._keep(kept, items)
 
     def subset(
@@ -252,9 +243,8 @@ def enough(
     users: list[Bools],
     n_items: int,
     least: int,
-    rule: FilterRule,
 ) -> tuple[list[Bools], Bools]:
-    """Which of the users of each part, and which items, have enough: once, or for good."""
+    """Which of the users of each part, and which items, have enough in what is left."""
     items = np.ones(n_items, bool)
     changed = least > 0
     while changed:
@@ -264,9 +254,7 @@ def enough(
             left.append(some & (row_sums(part, entries) >= least))
             per_item += np.bincount(part.indices[entries], minlength=n_items)
         kept = items & (per_item >= least)
-        changed = rule == "stable" and not (
-            np.array_equal(kept, items) and all(map(np.array_equal, left, users))
-        )
+        changed = not (np.array_equal(kept, items) and all(map(np.array_equal, left, users)))
         users, items = left, kept
     if not items.any() or not any(some.any() for some in users):
         raise DataError(

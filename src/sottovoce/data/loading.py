@@ -11,17 +11,11 @@ from pathlib import Path
 import numpy as np
 
 from sottovoce.data.fetching import CANNOT_FETCH, CATALOGUE, archive_path
-from sottovoce.data.interactions import FilterRule, Interactions
+from sottovoce.data.interactions import Interactions
 from sottovoce.data.items import with_items
 from sottovoce.data.published import EDITIONS, is_published, read_published
 from sottovoce.data.shards import Buckets, Shards, ShardWriter, Watch, bounds, sort_out
-from sottovoce.data.synthetic import (
-    SYNTHETIC,
-    TYPICAL_FILMS,
-    parse_synthetic,
-    synthetic_parts,
-    synthetic_people,
-)
+from sottovoce.data.synthetic import SYNTHETIC, parse_synthetic, synthetic_people
 from sottovoce.data.tables import (
     MATRIX,
     PARQUET,
@@ -140,15 +134,14 @@ def shard(
     columns: Columns = None,
     items: Path | None = None,
     min_interactions: int = 0,
-    rule: FilterRule = "stable",
     rows: int = ROWS,
     made: Made | None = None,
     watch: Watch = lambda _: None,
 ) -> Shards:
     """Write a data set as shards of about so many rows; with the people and items of `filter`.
 
-    Parquet need not fit into memory, and invented people are written as they are made; anything
-    else is loaded first, and cut. `made` makes other people out of these, so many at a time.
+    Parquet need not fit into memory; anything else is loaded first, and cut. `made` makes other
+    people out of these, so many at a time.
     """
     if rows < 1:
         raise SettingsError(f"a shard must have at least one row, not {rows}")
@@ -159,21 +152,15 @@ def shard(
         if is_path and made is None and not Shards.is_at(path) and _is_parquet(path):
             with tempfile.TemporaryDirectory(dir=writer.folder, prefix="sorting-") as scratch:
                 buckets = Buckets(path, columns, Path(scratch), rows, watch)
-                about = sort_out(buckets, writer, min_interactions, rule, watch)
+                about = sort_out(buckets, writer, min_interactions, watch)
             return writer.finish(about if items is None else with_items(about, items))
         watch(f"reading {source}")
-        asked_more = columns or min_interactions or items or made
-        if _is_invented(source) and not asked_more:
-            parts = synthetic_parts(**parse_synthetic(source), at_once=rows // TYPICAL_FILMS)
-        else:
-            about = load(source, columns, items).filter(min_interactions, rule)
-            parts = _cut(about, rows) if made is None else made(about, rows)
-        people = 0
-        for part in parts:
+        about, people = load(source, columns, items).filter(min_interactions), 0
+        for part in _cut(about, rows) if made is None else made(about, rows):
             people += part.n_users
             watch(f"{people:,} people")
             writer.add(part)
-        return writer.finish(part if _is_invented(source) and not asked_more else about)
+        return writer.finish(about)
 
 
 def _cut(data: Interactions, rows: int) -> Iterator[Interactions]:

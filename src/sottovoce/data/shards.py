@@ -32,7 +32,6 @@ from sottovoce.core.model import Histories
 from sottovoce.core.recommending import Traits
 from sottovoce.data.interactions import (
     Bools,
-    FilterRule,
     Interactions,
     Loaded,
     Pairs,
@@ -101,7 +100,7 @@ class Shards:
                 id_array(ids),
                 object_array(titles) if any(titles) else None,
                 object_array(tags) if any(tags) else None,
-                _listed_shards(index),
+                tuple(Shard(**shard) for shard in index["shards"]),
                 Loaded(**index["loaded"]) if index["loaded"] else None,
             )
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
@@ -256,19 +255,6 @@ class ShardWriter:
         return Shards.read(self._wanted)
 
 
-def _listed_shards(index: dict[str, Any]) -> tuple[Shard, ...]:
-    """All of them, and people numbered without a gap."""
-    shards = tuple(Shard(**shard) for shard in index["shards"])
-    firsts = np.cumsum([0, *(shard.users for shard in shards)])
-    if [shard.first for shard in shards] != firsts[:-1].tolist() or any(
-        shard.users < 1 for shard in shards
-    ):
-        raise ValueError("people are not numbered without a gap")
-    if sum(shard.interactions for shard in shards) != index["interactions"]:
-        raise ValueError("interactions do not add up")
-    return shards
-
-
 def _cannot_write(error: Exception, folder: Path) -> DataError:
     why = str(error).splitlines()[0]
     return DataError(f"shards cannot be written here: {why}", path=folder)
@@ -285,14 +271,10 @@ def _json(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False, indent=1).encode()
 
 
-def sort_out(
-    buckets: Buckets, writer: ShardWriter, least: int, rule: FilterRule, watch: Watch
-) -> Interactions:
+def sort_out(buckets: Buckets, writer: ShardWriter, least: int, watch: Watch) -> Interactions:
     """Write what is in the buckets; the items that are left, and nobody."""
     watch("leaving out those with few interactions")
-    users, items = enough(
-        buckets.histories, buckets.everybody(), buckets.about.n_items, least, rule
-    )
+    users, items = enough(buckets.histories, buckets.everybody(), buckets.about.n_items, least)
     kept = np.flatnonzero(items)
     for index, some in enumerate(users):
         watch(f"writing shard {index + 1} of {len(users)}")

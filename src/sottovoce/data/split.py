@@ -1,9 +1,8 @@
-"""What is trained on and what is tested: one item of everybody left out, or people who come late.
+"""What is trained on and what is tested: one item of everybody left out.
 
 The paper (section 4.2) tests on a random interaction, and on the latest one when it compares with
 DPLCF. Both let a model learn from what others touched after it. A split by date does not: training
-ends there. People who come late are out of training altogether, with a part of their history
-hidden: strong generalisation, as Liang et al. (2018) test it.
+ends there.
 
 Random numbers are streams of `sottovoce.data.streams` from which nothing else is drawn, so a split
 never depends on what else was drawn with the same seed.
@@ -26,8 +25,6 @@ SplitRule = Literal["random", "latest", "date"]
 SPLIT_RULES: tuple[SplitRule, ...] = get_args(SplitRule)
 BEFORE = 0.9
 """The part of all interactions that lies before the date of a split by date, at most."""
-ONE_IN = 5
-"""So many items of a late person hide one, rounded down: a fifth, as in the literature."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,7 +127,7 @@ def first_after(data: Interactions, seed: int) -> Split:
     kept = np.ones(histories.n_interactions, bool)
     kept[chosen] = False
     rest = _without(histories, who[able], kept)
-    return Split(_marked(histories, before), test, "date", seed, times[before], rest)
+    return Split(marked(histories, before), test, "date", seed, times[before], rest)
 
 
 def _times(data: Interactions) -> NDArray[np.int64]:
@@ -158,45 +155,8 @@ def _without(histories: Histories, users: NDArray[np.intp], kept: Bools) -> Hist
     return Histories(indptr, histories.indices[kept], histories.n_items)
 
 
-@dataclass(frozen=True, eq=False)
-class Late:
-    """People who were taken out, and everybody else."""
-
-    others: Interactions
-    """Everybody else, with whole histories."""
-    known: Histories
-    """What the devices of late people have."""
-    hidden: Histories
-    """What is to be found, at least one item for each of the same people."""
-
-
-def hold_people(data: Interactions, people: int, seed: int = 0) -> Late:
-    """Take so many people out, drawn uniformly among those with at least `ONE_IN` items."""
-    histories = data.histories
-    able = np.flatnonzero(np.diff(histories.indptr) >= ONE_IN)
-    if not 1 <= people <= len(able):
-        raise DataError(
-            f"{data.name}: asked for {people:,} late people, there are {len(able):,} with at "
-            f"least {ONE_IN} interactions"
-        )
-    late = np.sort(stream(seed, "late").permutation(able)[:people])
-    others = np.setdiff1d(np.arange(histories.n_users), late)
-    known, hidden = _parted(histories.take(late), seed)
-    return Late(data.select(others, None), known, hidden)
-
-
-def _parted(histories: Histories, seed: int) -> tuple[Histories, Histories]:
-    """What stays and what is hidden of everybody."""
-    lengths = np.diff(histories.indptr)
-    chance = stream(seed, "hide").random(histories.n_interactions)
-    shuffled = np.lexsort((chance, histories.users_of_entries()))
-    place = np.arange(histories.n_interactions) - np.repeat(histories.indptr[:-1], lengths)
-    hidden = np.zeros(histories.n_interactions, bool)
-    hidden[shuffled[place < np.repeat(lengths // ONE_IN, lengths)]] = True
-    return _marked(histories, ~hidden), _marked(histories, hidden)
-
-
-def _marked(histories: Histories, entries: Bools) -> Histories:
+def marked(histories: Histories, entries: Bools) -> Histories:
+    """The histories with these entries alone."""
     ends = np.cumsum(row_sums(histories, entries))
     indptr = np.concatenate([[0], ends]).astype(np.int64)
     return Histories(indptr, histories.indices[entries], histories.n_items)

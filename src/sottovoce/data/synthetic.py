@@ -21,7 +21,6 @@ people however many are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -35,8 +34,6 @@ from sottovoce.data.streams import stream
 from sottovoce.errors import SettingsError
 
 SYNTHETIC = "synthetic"
-TYPICAL_FILMS = 70
-"""Of a person, in the mean."""
 _PEOPLE, _FILMS = 2000, 1000
 """Unless others are asked for."""
 _POOL = 40
@@ -64,19 +61,6 @@ class _Tastes:
     """The cubed lift, a row for each taste."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Block:
-    """The random numbers of some people; what they watch follows from these and the tastes."""
-
-    tastes: NDArray[np.intp]
-    """Three each."""
-    weights: NDArray[np.float64]
-    """Of these; the third may be 0."""
-    films: NDArray[np.int64]
-    """How many each watches."""
-    start: NDArray[np.int64]
-
-
 def synthetic_people(n_users: int = _PEOPLE, n_items: int = _FILMS, seed: int = 0) -> Interactions:
     """Invented viewers of the most popular films of the bundled MovieLens data.
 
@@ -84,33 +68,16 @@ def synthetic_people(n_users: int = _PEOPLE, n_items: int = _FILMS, seed: int = 
     >>> people.histories.n_users, people.histories.n_items
     (100, 200)
     """
-    (everybody,) = synthetic_parts(n_users, n_items, seed, at_once=n_users)
-    return everybody
-
-
-def synthetic_parts(
-    n_users: int = _PEOPLE, n_items: int = _FILMS, seed: int = 0, *, at_once: int
-) -> Iterator[Interactions]:
-    """The same people in the same order, about so many at a time."""
     if n_users < 1:
         raise SettingsError(f"there must be at least 1 synthetic person, found {n_users}")
     tastes = _tastes(n_items)
-    blocks = -(-n_users // _BLOCK)
-    step = max(-(-at_once // _BLOCK), 1)
-    for first in range(0, blocks, step):
-        numbers = range(first, min(first + step, blocks))
-        parts = [_watched(tastes, seed, number) for number in numbers]
-        yield _joined(tastes, parts, first * _BLOCK, min(numbers.stop * _BLOCK, n_users))
-
-
-def _joined(tastes: _Tastes, parts: list[Pairs], begin: int, end: int) -> Interactions:
+    parts = [_watched(tastes, seed, number) for number in range(-(-n_users // _BLOCK))]
     users = np.concatenate([part.users for part in parts])
     items = np.concatenate([part.items for part in parts])
     times = np.concatenate([part.timestamps for part in parts if part.timestamps is not None])
-    asked = users < end
-    pairs = Pairs(users[asked] - np.int32(begin), items[asked], times[asked])
-    histories, moments, _ = pack(pairs, end - begin, tastes.films.n_items)
-    ids = np.arange(begin, end)
+    asked = users < n_users
+    histories, moments, _ = pack(Pairs(users[asked], items[asked], times[asked]), n_users, n_items)
+    ids = np.arange(n_users)
     return replace(tastes.films, histories=histories, user_ids=ids, timestamps=moments)
 
 
@@ -175,31 +142,24 @@ def _traits(real: Interactions) -> NDArray[np.bool_]:
     return np.array(rows)
 
 
-def _drawn(rng: np.random.Generator, n_tastes: int, n_items: int) -> _Block:
-    """A whole block, even if fewer people are needed, so that their number changes nothing."""
-    tastes = np.argsort(rng.random((_BLOCK, n_tastes)), axis=1)[:, :3]
+def _watched(tastes: _Tastes, seed: int, number: int) -> Pairs:
+    """A whole block of people, even if fewer are needed: so their number changes nothing."""
+    rng, n_items = stream(seed, "synth", number), len(tastes.popularity)
+    own = np.argsort(rng.random((_BLOCK, len(tastes.favour))), axis=1)[:, :3]
     weights = rng.standard_exponential((_BLOCK, 3))  # normalised: Dirichlet(1)
     weights[rng.random(_BLOCK) < 0.5, 2] = 0.0
     weights /= weights.sum(axis=1, keepdims=True)
     films = np.floor(_MEDIAN_FILMS * np.exp(_SIGMA_FILMS * rng.standard_normal(_BLOCK)))
     most = n_items // 3
     films = np.clip(films, min(_FEWEST_FILMS, most), most).astype(np.int64)
-    return _Block(tastes, weights, films, rng.integers(_FIRST_DAY, _LAST_DAY, _BLOCK))
-
-
-def _watched(tastes: _Tastes, seed: int, number: int) -> Pairs:
-    rng = stream(seed, "synth", number)
-    n_items = len(tastes.popularity)
-    block = _drawn(rng, len(tastes.favour), n_items)
+    start = rng.integers(_FIRST_DAY, _LAST_DAY, _BLOCK)
     chosen = []
     for person in range(_BLOCK):
-        first, second, third = tastes.favour[block.tastes[person]]
-        one, two, three = block.weights[person]
+        first, second, third = tastes.favour[own[person]]
+        one, two, three = weights[person]
         wanted = tastes.popularity * (one * first + two * second + three * third)
         race = rng.standard_exponential(n_items) / wanted
-        chosen.append(np.argpartition(race, block.films[person])[: block.films[person]])
-    total = int(block.films.sum())
-    moments = np.repeat(block.start, block.films) + rng.integers(0, _TWO_YEARS, total)
+        chosen.append(np.argpartition(race, films[person])[: films[person]])
+    moments = np.repeat(start, films) + rng.integers(0, _TWO_YEARS, int(films.sum()))
     people = np.arange(_BLOCK, dtype=np.int32) + np.int32(number * _BLOCK)
-    users = np.repeat(people, block.films)
-    return Pairs(users, np.concatenate(chosen).astype(np.int32), moments)
+    return Pairs(np.repeat(people, films), np.concatenate(chosen).astype(np.int32), moments)

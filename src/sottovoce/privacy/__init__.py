@@ -1,32 +1,25 @@
 """Accounting: what is promised, in numbers and in words. Nothing here reads or writes anything."""
 
 from sottovoce.privacy.account import Account, Figures, Promise, account, promise
-from sottovoce.privacy.bound import Group, central_bound
 from sottovoce.privacy.events import SIGN, Reporting
-from sottovoce.privacy.gaussian import gaussian_delta, gaussian_epsilon, mu_within
+from sottovoce.privacy.gaussian import mu_within
 from sottovoce.privacy.ledger import Charge, Entry, Ledger, Limit, rounded_down, rounded_up
-from sottovoce.privacy.local import local_delta, local_epsilon
-from sottovoce.privacy.shuffle import Crowd, central_epsilon, gaussian_mu
+from sottovoce.privacy.local import local_epsilon
+from sottovoce.privacy.shuffle import central_epsilon, gaussian_mu
 
 __all__ = [
     "SIGN",
     "Account",
     "Charge",
-    "Crowd",
     "Entry",
     "Figures",
-    "Group",
     "Ledger",
     "Limit",
     "Promise",
     "Reporting",
     "account",
-    "central_bound",
     "central_epsilon",
-    "gaussian_delta",
-    "gaussian_epsilon",
     "gaussian_mu",
-    "local_delta",
     "local_epsilon",
     "mu_within",
     "promise",

@@ -19,7 +19,7 @@ from sottovoce.privacy.bound import Group, central_bound
 from sottovoce.privacy.events import Reporting, checked_delta
 from sottovoce.privacy.ledger import Charge, rounded_up
 from sottovoce.privacy.local import is_counted, local_epsilon
-from sottovoce.privacy.shuffle import Crowd, central_epsilon, is_composed
+from sottovoce.privacy.shuffle import central_epsilon, is_composed
 
 WEAK_ABOVE = 100.0
 """A lifetime local budget beyond this protects nobody by itself."""
@@ -48,7 +48,6 @@ class Account:
 
     event: Reporting
     delta: float
-    crowd: Crowd | None
     people: int | None
     """In the smallest epoch; None where that is not known."""
     trainings: int
@@ -81,7 +80,7 @@ class Account:
             "epochs": self.event.epochs,
             "trainings": self.trainings,
             "loud_fraction": self.event.loud_fraction,
-            "crowd": None if self.crowd is None else asdict(self.crowd),
+            "people": self.people,
             "spans": [asdict(figures) for figures in self.spans],
             "weak": self.weak,
         }
@@ -119,14 +118,14 @@ class Account:
         return text
 
     def _central(self) -> str:
-        central, crowd = self.lifetime.central, self.crowd
-        if central is None or crowd is None:
+        central, people = self.lifetime.central, self.people
+        if central is None or people is None:
             why = "an epoch may have no more than one person, who has nobody to hide among"
-            why = "the number of people is not known" if self.people is None else why
+            why = "the number of people is not known" if people is None else why
             return f"There is no central figure, because {why}."
-        bound = "" if is_composed(self._whole(), crowd) else TOO_MANY
+        bound = "" if is_composed(self._whole(), people) else TOO_MANY
         text = (
-            f"Promised if the proxy shuffles honestly and {crowd.honest:,} honest people take part "
+            f"Promised if the proxy shuffles honestly and {people:,} honest people take part "
             "in every epoch: any conclusion from what the server sees is "
             f"{at_most(central, self.delta, digits=4)}{bound}. This does not hold if proxy and "
             "server work together."
@@ -147,16 +146,15 @@ NOT_PROMISED = (
 
 
 def account(
-    event: Reporting, among: Crowd | int | None = None, delta: float = DELTA, trainings: int = 1
+    event: Reporting, people: int | None = None, delta: float = DELTA, trainings: int = 1
 ) -> Account:
     """Account for a report, an epoch, a training and a lifetime of `trainings`.
 
-    `among` are the people of the smallest epoch, or only their number.
+    `people` are those of the smallest epoch.
     """
     checked_delta(delta)
     if trainings < 1:
         raise SettingsError(f"trainings must be a whole number of at least 1, got {trainings!r}")
-    crowd = among if isinstance(among, Crowd) else Crowd.of(among)
     spans = {
         "report": event.one_report(),
         "epoch": event.one_epoch(),
@@ -167,15 +165,14 @@ def account(
     known = {
         each: (
             local_epsilon(each, delta),
-            None if crowd is None else central_epsilon(each, crowd, delta),
+            None if people is None or people < 2 else central_epsilon(each, people, delta),
         )
         for each in set(spans.values())
     }
     figures = tuple(
         Figures(span, each.total, each.pure, *known[each]) for span, each in spans.items()
     )
-    people = among.clients if isinstance(among, Crowd) else among
-    return Account(event, delta, crowd, people, trainings, figures)
+    return Account(event, delta, people, trainings, figures)
 
 
 def _lifetime(event: Reporting, trainings: int) -> Reporting:

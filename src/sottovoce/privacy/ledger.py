@@ -5,19 +5,9 @@ later limit replaces it from there on. A charge costs `epsilon * reports`; sums 
 of the floats themselves, so nothing drifts or is rounded down. A charge that would go beyond the
 limit is refused. `purpose` names a batch: the same charge again is no second one.
 
-Records are chained by hashes. Of each record these bytes are hashed (here broken to fit the page):
-
-    {"record":1,"limit":50.0,"previous":"sottovoce-ledger-1"
-    {"record":2,"charge":{"training":"0f...","epoch":7,"purpose":"ab...","mechanism":"loudest",
-     "epsilon":2.5,"reports":4,"loud_fraction":0.1,"clients":100},
-     "previous":"6e..."
-
-ASCII JSON without spaces and without the closing brace, keys in exactly this order, floats in the
-shortest form that reads back as the same float, `training`, `purpose` and `previous` in lower-case
-hexadecimal.
-`previous` is the SHA-256 of the record before; in record 1 it is the name of this format. Whoever
-keeps the hash of the last record sees a record that was changed, left out or cut off. The hashes
-are not keyed: they guard against accidents, not against the owner of the device.
+Records are chained by hashes, over the bytes that docs/protocol.md gives. Whoever keeps the hash of
+the last record sees a record that was changed, left out or cut off. The hashes are not keyed: they
+guard against accidents, not against the owner of the device.
 
 Nothing is read or written here: `sottovoce.client.store` keeps the records in a table.
 """
@@ -119,7 +109,7 @@ class Entry:
 
     @property
     def hashed(self) -> bytes:
-        """The record as the module's docstring has it."""
+        """As docs/protocol.md has it."""
         fields = {"record": self.record, **_fields(self.what), "previous": self.previous}
         return json.dumps(fields, separators=(",", ":"), allow_nan=False).encode("ascii")[:-1]
 

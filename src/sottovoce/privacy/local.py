@@ -14,7 +14,6 @@ from math import exp, floor, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.errors import SettingsError
 from sottovoce.privacy.bound import moments, renyi_epsilon
 from sottovoce.privacy.events import SIGN, Reporting, checked_delta
 
@@ -25,13 +24,6 @@ MOST_SIGNS, MOST_COUNTED = 10**7, 10**6
 SPREAD = 60.0
 """Ends of a binomial of at most 2 e^-60 are not looked at, and count as the largest loss."""
 ORDERS = 1 + np.geomspace(1e-9, 1e9, 1_000)
-
-
-def local_delta(event: Reporting, epsilon: float) -> float:
-    """The exact delta at this total epsilon, for reports that are linked."""
-    if not is_counted(event):
-        raise SettingsError(f"{event.total:,} reports are too many for an exact delta")
-    return _delta(*_losses(event), epsilon)
 
 
 def is_counted(event: Reporting) -> bool:

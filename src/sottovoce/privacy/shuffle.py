@@ -16,7 +16,6 @@ place.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from math import expm1, sqrt
 from typing import Any
@@ -49,42 +48,6 @@ MOST_BOUNDED = 10**10
 """The largest crowd that the bound takes: more people hide no worse than so many of them."""
 
 
-@dataclass(frozen=True)
-class Crowd:
-    """Among whom a person hides in each epoch."""
-
-    clients: int
-    """n: everybody who reports, the person included."""
-    colluding: int = 0
-    """Of these, how many are the server's own or show it their reports."""
-    seeded_directions: int = 0
-    """If the server chose each person's directions: among how many. 0: the client draws them."""
-
-    def __post_init__(self) -> None:
-        if self.clients < 2:
-            raise SettingsError(f"clients must be a whole number of at least 2, got {self.clients}")
-        if self.clients > MOST:
-            raise SettingsError("clients must be at most 10^30")
-        if not 0 <= self.colluding < self.clients:
-            raise SettingsError(
-                f"colluding must be from 0 to {self.clients - 1}, got {self.colluding}"
-            )
-        if self.seeded_directions < 0:
-            raise SettingsError(
-                f"seeded_directions must not be negative, got {self.seeded_directions}"
-            )
-
-    @classmethod
-    def of(cls, clients: int | None) -> Crowd | None:
-        """So many people, or None where there is nobody to hide among."""
-        return cls(clients) if clients is not None and clients > 1 else None
-
-    @property
-    def honest(self) -> int:
-        """The people whose reports hide the victim's, the victim included."""
-        return 1 + (self.clients - self.colluding - 1) // max(self.seeded_directions, 1)
-
-
 def gaussian_mu(event: Reporting, clients: int) -> float:
     """The mu of the Gaussian that this tends to: the whole training in one number.
 
@@ -94,33 +57,35 @@ def gaussian_mu(event: Reporting, clients: int) -> float:
     return sqrt(event.total * 2 * event.loud_fraction * event.blanket / clients) * shift
 
 
-def central_epsilon(event: Reporting, crowd: Crowd, delta: float) -> float:
+def central_epsilon(event: Reporting, people: int, delta: float) -> float:
     """The least epsilon that holds with this delta after the shuffle; never more than local.
 
-    Beyond `is_composed` not the least, but one that holds.
+    `people` are those who report in each epoch, the person included; who works with the server
+    hides nobody and is not counted. Beyond `is_composed` not the least, but one that holds.
     """
     checked_delta(delta)
-    found = _shuffled(event, crowd, delta) if crowd.honest > 1 else event.pure
+    if not 1 <= people <= MOST:
+        raise SettingsError("people must be a whole number from 1 to 10^30")
+    found = _shuffled(event, people, delta) if people > 1 else event.pure
     if found <= surely_lost(event, delta):
         return found
     return min(found, local_epsilon(event, delta))
 
 
-def is_composed(event: Reporting, crowd: Crowd) -> bool:
+def is_composed(event: Reporting, people: int) -> bool:
     """Whether people and reports are few enough for loss distributions; else there is a bound."""
-    most_people = _most_people(event)
-    return crowd.honest <= most_people and event.total <= _most_reports(event, crowd.honest)
+    return people <= _most_people(event) and event.total <= _most_reports(event, people)
 
 
-def _shuffled(event: Reporting, crowd: Crowd, delta: float) -> float:
+def _shuffled(event: Reporting, people: int, delta: float) -> float:
     """The least of what is known. A larger crowd hides no worse than a smaller one."""
-    found, counted = event.pure, min(crowd.honest, _most_people(event))
+    found, counted = event.pure, min(people, _most_people(event))
     if event.total <= _most_reports(event, counted):
         one = _one_report(event.epsilon, event.loud_fraction, counted)
         composed = one if event.total == 1 else one.self_compose(event.total)
         found = min(found, float(composed.get_epsilon_for_delta(delta)))
-    if not is_composed(event, crowd):
-        hidden = Group(event, min(crowd.honest, MOST_BOUNDED))
+    if not is_composed(event, people):
+        hidden = Group(event, min(people, MOST_BOUNDED))
         found = min(found, central_bound([hidden], delta))
     return found
 

@@ -1,8 +1,9 @@
 """Which engines there are. A further one is a folder beside this file and a line in this list.
 
-An engine's folder is a package with two names: `Options`, a settings class, and `build`, which
-makes the engine. It imports what it needs when it builds, so that listing engines costs nothing.
-`auto` is no engine: it is the reference for small work, which waits for no compiler, else `cpu`.
+An engine's folder is a package with two names: `Options`, a frozen dataclass with stated fields,
+and `build(parts, settings, options)`, which makes the engine over these people. It imports what it
+needs when it builds, so that listing engines costs nothing. `auto` is no engine: it is the
+reference for small work, which waits for no compiler, else `cpu`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any, Protocol, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,21 +37,13 @@ NUMPY_AT_MOST = 10.0
 long, once on a machine."""
 
 
-class EnginePackage(Protocol):
-    Options: type[Any]
-    """Its own options: a frozen dataclass with stated fields."""
-
-    def build(self, parts: Parts, settings: Settings, options: Any) -> Engine:
-        """The engine over these people. One that computes part by part gives `one_by_one`."""
-
-
-def engine_package(name: str) -> EnginePackage:
+def engine_package(name: str) -> ModuleType:
     """Of the engine; of `auto`, that of the engine which it may come to with options of its own."""
     if name == AUTO:
         name = "cpu"
     if name not in list(ENGINES):  # a list: what is asked for may be anything
         raise SettingsError(f"no engine {name!r:.80}; there are {', '.join((AUTO, *ENGINES))}")
-    return cast("EnginePackage", import_module(ENGINES[name]))
+    return import_module(ENGINES[name])
 
 
 def engine_options() -> dict[str, dict[str, Setting]]:
@@ -93,7 +86,8 @@ def build_engine(
     if name == AUTO and is_for_the_reference(resample or who.n_users, who.n_items, settings):
         package = engine_package("reference")
         chosen = package.Options()
-    return package.build(who, settings, chosen)
+    built: Engine = package.build(who, settings, chosen)
+    return built
 
 
 def is_for_the_reference(people: int, n_items: int, settings: Settings) -> bool:

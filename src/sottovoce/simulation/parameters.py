@@ -162,9 +162,6 @@ def plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-# Matrices, ids and numbers of a call, checked.
-
-
 def histories_from(user_items: Matrix | Histories, name: str = "user_items") -> Histories:
     """Of a sparse matrix; one row of a sparse array, which has one dimension, is one person."""
     if isinstance(user_items, Histories):
@@ -259,18 +256,14 @@ def _traits(row: int, given: Any) -> Traits:
     for kind, value in given.items():
         if isinstance(value, list | tuple) and all(isinstance(label, str) for label in value):
             traits[kind] = tuple(dict.fromkeys(value))
-        elif isinstance(value, int | float | np.number) and _is_small(value):
-            traits[kind] = float(value)
+        elif isinstance(value, int | float | np.number) and abs(float(value)) < 2**53:
+            traits[kind] = float(value)  # not a NaN
         else:
             raise DataError(
                 f"item_features: {kind!r} of item {row} is {value!r}; it must be a list of labels "
                 "or a finite number"
             )
     return traits
-
-
-def _is_small(value: Any) -> bool:
-    return bool(abs(value) < 2**53)  # a NaN is not
 
 
 def times_of(given: Matrix, histories: Histories) -> NDArray[np.int64]:

@@ -22,21 +22,15 @@ from sottovoce.errors import SettingsError
 from sottovoce.simulation.evaluation import Candidates, SideInformation, sample_candidates
 from sottovoce.simulation.files import fingerprint
 
-# Random words: Philox 4x64-10, a function of (seed, epoch, user, draw).
-#
-# Counter based, so nobody's words depend on who was simulated before: any number of threads, any
-# batching, a GPU or a cluster give the same reports. It is the generator behind
-# `numpy.random.Philox`, which the tests hold it against. Never for live clients: those ask the
-# operating system.
-
-
 RandomWords = NDArray[np.uint64]
-
+"""Philox 4x64-10, a function of (seed, epoch, user, draw): any number of threads, any batching, a
+card or a cluster give the same reports. Never for live clients: those ask the operating system."""
 ROUNDS = 10
 MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 WEYL = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
-REPORTS, TURNS, RESAMPLED, CHANCES = 1, 2, 3, 4
-"""What the words are for, as the second half of the key: another use would have another number."""
+REPORTS, TURNS, RESAMPLED = 1, 2, 3
+"""What the words are for, as the second half of the key: another use has another number
+(the laboratory has 4)."""
 
 _MASK = (1 << 64) - 1
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -64,18 +58,6 @@ def take_part(
         takes = multiply_high(random_words[..., each % WORDS_PER_DRAW], epochs - each) < left
         left -= takes
     return takes
-
-
-def chances(seed: int, epoch: int, users: NDArray[np.integer]) -> NDArray[np.float64]:
-    """In [0, 1), as a device makes one of a word: who is below the share of the terms takes part.
-
-    The rule of a training without end. That nobody takes part beyond a lifetime is counted by
-    whoever asks, for people join at different times.
-    """
-    random_words = philox((seed, CHANCES), np.array(epoch // WORDS_PER_DRAW), users, 0, 0)
-    return np.asarray(
-        (random_words[..., epoch % WORDS_PER_DRAW] >> np.uint64(11)) * 2.0**-53, np.float64
-    )
 
 
 def philox(

@@ -106,12 +106,5 @@ def _differing(saved: ModelFile, settings: Settings, identity: Record) -> list[s
     names = [name for name in {**here, **there} if there.get(name) != here.get(name)]
     if names == ["data"]:
         return ["other data"]
-
-    def said(values: Record, name: str) -> str:
-        return "none" if values.get(name) is None else str(values[name])
-
-    return [
-        f"{name} is {said(there, name)} there and {said(here, name)} here"
-        for name in names
-        if name != "data"
-    ]
+    pairs = ((name, there.get(name), here.get(name)) for name in names if name != "data")
+    return [f"{name} is {theirs} there and {ours} here" for name, theirs, ours in pairs]

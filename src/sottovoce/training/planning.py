@@ -19,7 +19,7 @@ from sottovoce.core.bounds import MOST_ENTRIES, MOST_PRODUCTS, MOST_REPORTS
 from sottovoce.core.coin import LEAST_EPSILON, MAX_EPSILON
 from sottovoce.core.loudest import QUIET, usual_history
 from sottovoce.errors import SettingsError
-from sottovoce.privacy import Crowd, Reporting, central_epsilon, gaussian_mu, mu_within
+from sottovoce.privacy import Reporting, central_epsilon, gaussian_mu, mu_within
 from sottovoce.privacy.account import DELTA, shown
 from sottovoce.privacy.events import MOST
 from sottovoce.privacy.gaussian import gaussian_epsilon
@@ -30,7 +30,7 @@ EPSILONS = (0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 10 / 3, 4.0, 5.0, 6.0, 8.0, 10.0)
 
 
 @dataclass(frozen=True)
-class Option:
+class Spending:
     """One way to spend a budget."""
 
     mechanism: str
@@ -51,7 +51,7 @@ class Option:
         return self.reports * self.gain**2
 
 
-def options(
+def ways_to_spend(
     mechanism: str,
     target: float,
     view: View,
@@ -59,39 +59,38 @@ def options(
     delta: float,
     items: int,
     epsilons: Sequence[float] = EPSILONS,
-) -> list[Option]:
+) -> list[Spending]:
     """The most reports that fit the target at each epsilon, best signal first."""
     if not target > 0:
         raise SettingsError(f"the target epsilon must be positive, got {target}")
     if view == "central" and clients is None:
         raise SettingsError("a central target needs the number of clients in an epoch")
-    crowd = None if clients is None else Crowd(clients)
     found, kind = [], mechanism_named(mechanism)
     for epsilon in epsilons:
         built = kind.build(Shape(items, 1, 1.0), epsilon, 0, {})
         rho = built.loud_fraction
-        most = most_reports(epsilon, rho, target, view, crowd, delta)
+        most = most_reports(epsilon, rho, target, view, clients, delta)
         if most:
             event = Reporting(epsilon, most, 1, rho)
-            central = None if crowd is None else central_epsilon(event, crowd, delta)
-            found.append(Option(mechanism, epsilon, most, built.gain, event.pure, central))
-    return sorted(found, key=lambda option: -option.signal)
+            central = None if clients is None else central_epsilon(event, clients, delta)
+            found.append(Spending(mechanism, epsilon, most, built.gain, event.pure, central))
+    return sorted(found, key=lambda way: -way.signal)
 
 
 def most_reports(
-    epsilon: float, rho: float, target: float, view: View, crowd: Crowd | None, delta: float
+    epsilon: float, rho: float, target: float, view: View, people: int | None, delta: float
 ) -> int:
     """The largest number of reports whose budget stays within the target."""
     if view == "local":
         return int(target / epsilon * (1 + 1e-12))
-    assert crowd is not None
+    assert people is not None
 
     def spent(reports: int) -> float:
-        return central_epsilon(Reporting(epsilon, reports, 1, rho), crowd, delta)
+        return central_epsilon(Reporting(epsilon, reports, 1, rho), people, delta)
 
     if spent(1) > target:
         return 0
-    one = gaussian_mu(Reporting(epsilon, 1, 1, rho), crowd.honest)
+    one = gaussian_mu(Reporting(epsilon, 1, 1, rho), people)
     guess = max(1, int((mu_within(target, delta) / one) ** 2))
     low, high = 1, max(2, guess)
     while spent(high) <= target:
@@ -114,8 +113,6 @@ CLEAR = 300.0
 
 Below it, every epoch needs everybody.
 """
-
-
 MOST_LOCAL, MOST_CENTRAL = 1e6, 100.0
 """Beyond them nobody is promised anything, and a plan would be of millions of reports."""
 
@@ -174,8 +171,8 @@ class Budget:
         return max(spent / self.central, 1.0) ** 2
 
     def _central(self, settings: Settings, people: int, items: int) -> float:
-        event, crowd = settings.event(items), Crowd.of(settings.crowd(people))
-        return event.pure if crowd is None else central_epsilon(event, crowd, self.delta)
+        event, crowd = settings.event(items), settings.crowd(people)
+        return event.pure if crowd < 2 else central_epsilon(event, crowd, self.delta)
 
     def is_hopeless(self, event: Reporting, clients: int) -> bool:
         """Whether the Gaussian that it tends to is too much: quick, and nearly exact."""
@@ -383,12 +380,11 @@ def _in_crowd(
     settings: Settings, budget: Budget, about: Public, given: Mapping[str, Any]
 ) -> Settings | None:
     """With the most reports of this epsilon; None where not even one fits, or as many as given."""
-    epsilon, crowd = settings.epsilon, Crowd.of(about.people)
+    epsilon = settings.epsilon
     assert budget.central is not None
-    assert crowd is not None
     rho = mechanism_named(settings.mechanism).crowd_fraction(epsilon, about.items, about.history)
     reports = _reports_of(given) or most_reports(
-        epsilon, rho, budget.central, "central", crowd, budget.delta
+        epsilon, rho, budget.central, "central", about.people, budget.delta
     )
     while reports:
         shared = settings.changed(**_shared_out(reports, epsilon, given, by_turns=False))

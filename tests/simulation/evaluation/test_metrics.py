@@ -15,19 +15,16 @@ from sottovoce.errors import DataError
 from sottovoce.simulation.evaluation import (
     Interval,
     Ranks,
-    coverage,
     exposure,
-    gini,
     hit_ratio,
     hit_ratio_of_several,
-    mrr,
     mrr_of_several,
-    ndcg,
     ndcg_of_several,
     rank_hidden,
     recall,
     summary,
 )
+from sottovoce.simulation.evaluation.metrics import mrr, ndcg
 from tests.people import histories
 
 
@@ -137,15 +134,6 @@ def test_exposure_is_that_of_sorted_lists(h: Histories, length: int, seed: int) 
     assert np.array_equal(found, expected)
 
 
-@given(st.lists(st.integers(0, 50), min_size=1, max_size=30))
-def test_gini_is_half_the_mean_difference_over_the_mean(counts: list[int]) -> None:
-    exposed = np.array(counts)
-    differences = np.abs(exposed[:, None] - exposed).mean()
-    expected = differences / (2 * exposed.mean()) if any(counts) else 0.0
-    assert gini(exposed) == pytest.approx(expected)
-    assert coverage(exposed) == pytest.approx(np.mean(exposed > 0))
-
-
 @pytest.mark.parametrize(
     ("measure", "better", "ties", "expected"),
     [
@@ -161,9 +149,3 @@ def test_who_tie_share_their_places(
     measure: Any, better: list[int], ties: list[int], expected: float
 ) -> None:
     assert measure(ranks(better, ties), 10) == pytest.approx(expected)
-
-
-def test_nothing_has_no_measure() -> None:
-    for measure in (coverage, gini):
-        with pytest.raises(DataError):
-            measure(np.empty(0, np.int64))

@@ -17,11 +17,11 @@ from sottovoce.errors import SettingsError
 from sottovoce.simulation.evaluation import (
     Candidates,
     rank_factors,
-    rank_scores,
     ranking,
     sample_candidates,
     wide_vectors,
 )
+from sottovoce.simulation.evaluation.ranking import rank_scores
 from tests.people import histories, random_people
 from tests.simulation.evaluation.test_side_information import model_for
 

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from sottovoce.core import Histories, initial_items
-from sottovoce.core.recommending import Tag, Tags, WideModel, no_tags, recency, tags_of
+from sottovoce.core.recommending import Tag, Tags, WideModel, no_tags, recency
 from sottovoce.data import Interactions, leave_one_out, synthetic_people
 from sottovoce.errors import DataError
 from sottovoce.simulation.evaluation import (
     SideInformation,
     rank_devices,
-    rank_scores,
     sample_candidates,
     wide_vectors,
 )
+from sottovoce.simulation.evaluation.ranking import rank_scores
 from tests.people import histories
 
 FACTORS = 3
@@ -58,10 +58,6 @@ def test_vectors_are_those_of_the_model(h: Histories, seed: int, columns: int, n
     found = wide_vectors(model, h, weights)
     assert found.shape == (h.n_users, FACTORS + columns)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-
-
-def described(data: Interactions) -> list[Any]:
-    return [tags for _, _, tags in data.described()]
 
 
 def test_who_has_no_solution_has_the_zero_vector() -> None:
@@ -121,18 +117,3 @@ def test_an_order_that_nobody_knows_is_refused_or_left_out(people: Interactions)
     with pytest.raises(DataError):
         SideInformation.of(timeless, split, tags=True, time=True)
     assert SideInformation.of(timeless, split, tags=True, time=None).weights is None
-
-
-def test_tags_are_those_of_the_data_if_it_has_any(people: Interactions) -> None:
-    split = leave_one_out(people, "random", 0)
-    tags = SideInformation.of(people, split, tags=True, time=False).tags
-    assert tags.names == tags_of(described(people)).names != ()
-    assert SideInformation.of(people, split, tags=False, time=False).tags.names == ()
-    untagged = replace(people, tags=None)
-    empty = SideInformation.of(untagged, split, tags=True, time=False).tags
-    assert (empty.names, empty.n_items) == ((), 80)
-    assert (
-        str(SideInformation.of(people, split, tags=True, time=True))
-        == f"{len(tags.names)} tags and time"
-    )
-    assert not SideInformation.of(people, split, tags=False, time=False)

@@ -17,7 +17,8 @@ from sottovoce.data import Interactions
 from sottovoce.data.loading import shard
 from sottovoce.data.shards import ShardWriter
 from sottovoce.errors import DataError, DivergedError, SettingsError
-from sottovoce.simulation import ENGINES, Simulation, build_engine, simulate
+from sottovoce.simulation import Simulation, build_engine, simulate
+from sottovoce.simulation.engines import ENGINES
 from sottovoce.simulation.people import LeaveOut, Stored
 from sottovoce.training import Settings, first_items
 from tests.kernels import COMPILED
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from sottovoce.simulation import Collected, LocalEngine
+    from sottovoce.simulation.interface import Collected, LocalEngine
 
 try:
     import ray

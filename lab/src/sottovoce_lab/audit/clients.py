@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import Histories, Mechanism, mechanism_named, os_words, user_vectors
-from sottovoce.simulation.cpu import kernels
-from sottovoce.simulation.engines import has_kernel
+from sottovoce.core import Histories, Loudest, Mechanism, mechanism_named, os_words, user_vectors
 from sottovoce.training import Settings
+from sottovoce_lab.audit.densities import loudest_densities
 
 Client = Callable[[NDArray[np.float32], Sequence[int], int], NDArray[Any]]
 """`(V, history, k) -> k reports`. Nothing else of it is looked at."""
@@ -66,13 +65,9 @@ def report_densities(
 ) -> Float32:
     """Of every report under every user's history, N x 2D; a report is its own column."""
     X = user_vectors(V, histories, alpha=settings.alpha, regularization=settings.user_ridge(V))
-    # A kernel may compute what the mechanism states, sooner.
-    known = has_kernel(kernels.__name__, mechanism.name)
-    compiled = getattr(kernels.kernel_of(mechanism), "densities", None) if known else None
-    if compiled is None:
-        return mechanism.densities(V, X, histories)
-    found: Float32 = compiled(mechanism, V, X, histories)
-    return found
+    if isinstance(mechanism, Loudest):
+        return loudest_densities(mechanism, V, X, histories)
+    return mechanism.densities(V, X, histories)
 
 
 def mean_density(

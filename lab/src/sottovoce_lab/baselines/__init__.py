@@ -2,7 +2,7 @@
 
 from sottovoce_lab.baselines.counting import NamedItems, PrivatePopularity, factorized
 from sottovoce_lab.baselines.federated import Federated, MatrixFactorization
-from sottovoce_lab.baselines.models import Popularity, Random, rank
+from sottovoce_lab.baselines.models import Popularity, rank
 from sottovoce_lab.baselines.neighbours import DPLCF
 from sottovoce_lab.baselines.trusted import DPALS, TrustedSettings
 
@@ -14,7 +14,6 @@ __all__ = [
     "NamedItems",
     "Popularity",
     "PrivatePopularity",
-    "Random",
     "TrustedSettings",
     "factorized",
     "rank",

@@ -72,7 +72,8 @@ class RowReports:
 
     @property
     def rows(self) -> int:
-        return walsh.next_power_of_two(self.n_items)
+        """The least power of two that is not below the items."""
+        return 1 << (self.n_items - 1).bit_length()
 
     @cached_property
     def item_signs(self) -> Float32:

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import Histories, gram, initial_items, outer_table, update
+from sottovoce.core import Histories, gram, initial_items, update
 from sottovoce.errors import SettingsError
 from sottovoce.simulation import build_engine
 from sottovoce.training import Settings
@@ -42,6 +42,7 @@ from sottovoce_lab.baselines.models import (
     blocks_of,
     device_vectors,
     normal_equations,
+    outer_table,
 )
 
 if TYPE_CHECKING:

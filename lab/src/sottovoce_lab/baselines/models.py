@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core import Histories, user_vectors
-from sottovoce.simulation.evaluation import Candidates, Ranks, Scorer, rank_factors, rank_scores
+from sottovoce.simulation.evaluation import Candidates, Ranks, rank_factors
+from sottovoce.simulation.evaluation.ranking import Scorer, rank_scores
 
 
 @runtime_checkable
@@ -81,19 +82,6 @@ class Popularity:
         return np.ones((self.n_users, 1), np.float32), self.counts[:, None]
 
 
-@dataclass(frozen=True)
-class Random:
-    """Scores without looking at anything: the floor."""
-
-    n_items: int
-    seed: int = 0
-
-    def scores(self, users: NDArray[np.int64]) -> NDArray[np.float32]:
-        """A fresh row for each user, the same for the same seed."""
-        rows = [np.random.default_rng([self.seed, int(u)]).random(self.n_items) for u in users]
-        return np.asarray(rows, dtype=np.float32)
-
-
 USERS_PER_BLOCK = 8192
 """Enough for whole-array arithmetic, few enough to fit beside the data."""
 
@@ -116,6 +104,16 @@ def device_vectors(
         )
         first += some.n_users
     return X
+
+
+def outer_table(V: NDArray[np.float32]) -> NDArray[np.float64]:
+    """For each item the lower triangle of `v v^T`, row by row, and then `v` itself.
+
+    The system of a user's normal equations is a sum of such rows: no product is computed twice.
+    """
+    wide = V.astype(np.float64)
+    rows, columns = np.tril_indices(V.shape[1])
+    return np.concatenate([wide[:, rows] * wide[:, columns], wide], axis=1)
 
 
 def normal_equations(

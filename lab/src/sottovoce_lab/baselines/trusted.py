@@ -36,13 +36,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import Histories, gram, outer_table
+from sottovoce.core import Histories, gram
 from sottovoce.data.streams import stream
 from sottovoce.errors import DataError, SettingsError
-from sottovoce.privacy import gaussian_epsilon, mu_within
+from sottovoce.privacy import mu_within
 from sottovoce.privacy.account import DELTA
+from sottovoce.privacy.gaussian import gaussian_epsilon
 from sottovoce.settings import check, setting
-from sottovoce_lab.baselines.models import Factorization, blocks_of, normal_equations
+from sottovoce_lab.baselines.models import Factorization, blocks_of, normal_equations, outer_table
 
 if TYPE_CHECKING:
     from scipy import sparse

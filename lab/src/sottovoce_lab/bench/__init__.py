@@ -1,4 +1,4 @@
-"""How fast an epoch is: beside implicit's ALS and the numpy reference, on every engine, by threads.
+"""How fast an epoch is, on every engine and beside implicit's ALS; and the live system.
 
 `timing` needs numpy alone: the live system's benchmark measures processes that should hold no more.
 """

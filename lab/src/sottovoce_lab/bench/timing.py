@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,27 +73,6 @@ def take_turns(
 def ratio(seconds: Mapping[str, Sequence[float]], of: str, over: str) -> Spread:
     """`of / over`, divided round by round."""
     return Spread.of(np.asarray(seconds[of]) / np.asarray(seconds[over]))
-
-
-def slope(sizes: Sequence[float], seconds: Sequence[float]) -> float:
-    """The exponent p of `seconds = c * size^p`: least squares on logarithms.
-
-    >>> round(slope([1, 2, 4], [3.0, 12.0, 48.0]), 12)
-    2.0
-    """
-    x, y = np.log(np.asarray(sizes, float)), np.log(np.asarray(seconds, float))
-    x = x - x.mean()
-    return float(x @ (y - y.mean()) / (x @ x))
-
-
-def peak_memory() -> int | None:
-    """The most bytes that this process ever had resident; None where nobody counts them."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return int(peak) if sys.platform == "darwin" else int(peak) * 1024
 
 
 @dataclass(frozen=True)

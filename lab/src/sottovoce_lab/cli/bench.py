@@ -5,10 +5,8 @@ Ratios of two times in one round hold on a busy machine; seconds do not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, replace
-from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -21,22 +19,12 @@ from sottovoce.cli.options import (
     JsonFile,
     Mechanisms,
     MinInteractions,
-    Threads,
     optional,
     training_options,
 )
-from sottovoce.data import Interactions, load, parse_columns
-from sottovoce_lab.bench.comparison import BenchPlan, BenchResult, run_bench
-from sottovoce_lab.bench.engines import (
-    EnginesPlan,
-    EnginesResult,
-    ScalingPlan,
-    ScalingResult,
-    SideBySide,
-    run_engines,
-    run_scaling,
-)
-from sottovoce_lab.bench.epoch import TimedPlan
+from sottovoce.core import MECHANISMS
+from sottovoce.data import load, parse_columns
+from sottovoce_lab.bench.epoch import BenchPlan, BenchResult, SideBySide, run_bench
 from sottovoce_lab.bench.live.live_bench import (
     EpochCosts,
     LiveBenchPlan,
@@ -44,38 +32,11 @@ from sottovoce_lab.bench.live.live_bench import (
     UnitCosts,
     run_live_bench,
 )
-from sottovoce_lab.bench.timing import Watch
 
 SYNTHETIC = "synthetic:N=4000,M=1000,seed=0"
 QUICK_USERS, QUICK_ROUNDS, QUICK_SAMPLE = 1000, 2, 20
 QUICK_LIVE = LiveBenchPlan(repeats=2, chunk=5_000, batches=1_000)
 PEOPLE = (10_000, 100_000, 1_000_000, 10_000_000)
-
-Repeats = Annotated[
-    int, typer.Option("--repeats", help="Number of rounds; each runs every contender once.", min=1)
-]
-ReferenceUsers = Annotated[
-    int,
-    typer.Option(
-        "--reference-users",
-        help="People for whom the numpy reference runs; its time is extrapolated to all.",
-        min=1,
-    ),
-]
-Quick = Annotated[
-    bool,
-    typer.Option(
-        "--quick",
-        help=f"Take at most {QUICK_USERS:,} people, {QUICK_ROUNDS} rounds, and {QUICK_SAMPLE} "
-        "people in the reference.",
-    ),
-]
-RayWorkers = Annotated[
-    int | None,
-    optional("Ray worker processes, one core each.", "as many as threads", "--ray-workers", min=1),
-]
-Plan = TypeVar("Plan", bound=TimedPlan)
-Result = TypeVar("Result", BenchResult, EnginesResult, ScalingResult)
 
 app = typer.Typer(name="bench", invoke_without_command=True, add_completion=False)
 
@@ -90,123 +51,63 @@ def bench(
     min_interactions: MinInteractions = 0,
     training: dict[str, Any],
     mechanism: Mechanisms = None,
-    repeats: Repeats = 5,
-    threads: Threads = None,
-    growth: Annotated[
+    repeats: Annotated[
+        int, typer.Option(help="Number of rounds; each runs every contender once.", min=1)
+    ] = 5,
+    ray_workers: Annotated[
+        int | None,
+        optional("Ray worker processes, one core each.", "one for each core", min=1),
+    ] = None,
+    parts: Annotated[
+        int, typer.Option(help="Number of parts in which people are streamed.", min=2)
+    ] = 8,
+    reference_users: Annotated[
+        int,
+        typer.Option(
+            help="People for whom the numpy reference runs; its time is extrapolated to all.",
+            min=1,
+        ),
+    ] = 200,
+    json_file: JsonFile = None,
+    quick: Annotated[
         bool,
         typer.Option(
-            "--growth/--no-growth",
-            help="Also time with fewer people and items, and other numbers of reports.",
+            "--quick",
+            help=f"Take at most {QUICK_USERS:,} people, {QUICK_ROUNDS} rounds, and {QUICK_SAMPLE} "
+            "people in the reference.",
         ),
-    ] = True,
-    reference_users: ReferenceUsers = 200,
-    json_file: JsonFile = None,
-    quick: Quick = False,
+    ] = False,
 ) -> None:
-    """Time one epoch of each mechanism against one ALS iteration and the numpy reference.
+    """Time one epoch of the same people on every engine, beside one ALS iteration of implicit.
 
-    After a warm-up the contenders take turns, in an order that rotates. Shown are the median and
-    the range over all rounds of the ratio of two times in one round: unlike seconds, it hardly
-    depends on the machine and its other work.
+    First all engines (cpu, streamed, ray, cuda, reference) must give the same sums, to the bit;
+    otherwise nothing is timed. Then they take turns, in an order that rotates. Shown are the median
+    and the range over all rounds of the ratio of two times in one round: unlike seconds, it hardly
+    depends on the machine and its other work. What cannot run here is named with the reason.
 
     \b
     Examples:
       sottovoce bench --quick
       sottovoce bench --data ml-1m --min-interactions 60 --json bench.json
-      sottovoce bench --mechanism loudest --factors 16 --threads 1 --no-growth
+      sottovoce bench --data netflix-75k.parquet --factors 16 --mechanism loudest --ray-workers 4
     """
     if context.invoked_subcommand:
         return
     plan = BenchPlan(
         **training,
-        **_mechanisms(mechanism),
-        repeats=_few(repeats, QUICK_ROUNDS, quick=quick),
-        threads=threads,
-        growth=growth,
-        reference_users=_few(reference_users, QUICK_SAMPLE, quick=quick),
-    )
-    people = data, columns, min_interactions
-    show_comparison(_measured(run_bench, plan, people, json_file, quick=quick))
-
-
-@app.command()
-@training_options(only=["factors", "epsilon", "reports", "seed"])
-def engines(
-    *,
-    data: DataSource = SYNTHETIC,
-    columns: HistoryColumns = None,
-    min_interactions: MinInteractions = 0,
-    training: dict[str, Any],
-    mechanism: Mechanisms = None,
-    repeats: Repeats = 5,
-    ray_workers: RayWorkers = None,
-    parts: Annotated[
-        int, typer.Option(help="Number of parts in which people are streamed.", min=2)
-    ] = 8,
-    reference_users: ReferenceUsers = 200,
-    json_file: JsonFile = None,
-    quick: Quick = False,
-) -> None:
-    """Time one epoch of the same people on every engine: cpu, streamed, ray, cuda, reference.
-
-    First all engines must give the same sums, to the bit; otherwise nothing is timed. Then they
-    take turns, and times are compared within a round. An engine that cannot run here is named with
-    the reason. One item of each person is left out, as in a simulation.
-
-    \b
-    Examples:
-      sottovoce bench engines --quick
-      sottovoce bench engines --data netflix-75k.parquet --factors 16 --mechanism loudest
-      sottovoce bench engines --ray-workers 4 --parts 16 --json engines.json
-    """
-    plan = EnginesPlan(
-        **training,
-        **_mechanisms(mechanism),
+        mechanisms=tuple(mechanism or MECHANISMS),
         repeats=_few(repeats, QUICK_ROUNDS, quick=quick),
         ray_workers=ray_workers,
         parts=parts,
         reference_users=_few(reference_users, QUICK_SAMPLE, quick=quick),
     )
-    people = data, columns, min_interactions
-    show_engines(_measured(run_engines, plan, people, json_file, quick=quick))
-
-
-@app.command()
-@training_options(only=["factors", "epsilon", "reports", "seed"])
-def scaling(
-    *,
-    data: DataSource = SYNTHETIC,
-    columns: HistoryColumns = None,
-    min_interactions: MinInteractions = 0,
-    training: dict[str, Any],
-    mechanism: Mechanisms = None,
-    repeats: Repeats = 5,
-    threads: Threads = None,
-    ray_workers: RayWorkers = None,
-    json_file: JsonFile = None,
-    quick: Quick = False,
-) -> None:
-    """Time one epoch on 1, 2, 4, ... threads of the cpu engine and processes of Ray.
-
-    Strong scaling: the same people each time. Weak scaling: the same number of people for each
-    thread. Efficiency is the work of a thread in a second, relative to a single thread in the same
-    round; 1 is best.
-
-    \b
-    Examples:
-      sottovoce bench scaling --quick
-      sottovoce bench scaling --data netflix-75k.parquet --repeats 3
-      sottovoce bench scaling --threads 8 --ray-workers 4 --json scaling.json
-    """
-    plan = ScalingPlan(
-        **training,
-        **_mechanisms(mechanism),
-        repeats=_few(repeats, QUICK_ROUNDS, quick=quick),
-        threads=threads,
-        ray_workers=ray_workers,
-    )
-    people = data, columns, min_interactions
-    show_scaling(_measured(run_scaling, plan, people, json_file, quick=quick))
+    with output.messages.status(f"reading {output.plain(data)}") as status:
+        people = load(data, parse_columns(columns)).filter(min_interactions)
+        if quick and people.n_users > QUICK_USERS:
+            people = people.subset(users=QUICK_USERS, seed=plan.seed)
+        result = run_bench(people, plan, lambda what: status.update(output.plain(what)))
+    show_bench(result)
+    output.write_json(json_file, asdict(result))
 
 
 @app.command()
@@ -285,89 +186,14 @@ def _few(number: int, most: int, *, quick: bool) -> int:
     return min(number, most) if quick else number
 
 
-def _mechanisms(named: list[str] | None) -> dict[str, Any]:
-    """For a plan, which has all of them unless some are named."""
-    return {"mechanisms": tuple(named)} if named else {}
-
-
-def _measured(
-    run: Callable[[Interactions, Plan, Watch], Result],
-    plan: Plan,
-    people: tuple[str, str | None, int],
-    json_file: Path | None,
-    *,
-    quick: bool,
-) -> Result:
-    """Run on these people (data, columns, least interactions); show meanwhile what is done."""
-    source, columns, least = people
-    with output.messages.status(f"reading {output.plain(source)}") as status:
-        data = load(source, parse_columns(columns)).filter(least)
-        if quick and data.histories.n_users > QUICK_USERS:
-            data = data.subset(users=QUICK_USERS, seed=plan.seed)
-        result = run(data, plan, lambda what: status.update(output.plain(what)))
-    if json_file:
-        output.write_json(json_file, asdict(result))
-    return result
-
-
-def _people(data: dict[str, Any], plan: TimedPlan) -> str:
-    return (
+def show_bench(result: BenchResult) -> None:
+    data, plan, say = result.data, result.plan, output.results.print
+    say(
         f"{output.plain(data['name'])}: {data['users']:,} users x {data['items']:,} items, "
         f"{data['interactions']:,} interactions. {plan.factors} factors, {plan.reports} reports, "
-        f"epsilon {plan.epsilon:g}, {plan.repeats} rounds: median (least..most)."
+        f"epsilon {plan.epsilon:g}, {plan.repeats} rounds: median (least..most). All engines give "
+        "the same sums."
     )
-
-
-def show_comparison(result: BenchResult) -> None:
-    data, plan, memory, say = result.data, result.plan, result.memory, output.results.print
-    say(f"{_people(data, plan)} {result.threads} threads.")
-    table = output.table(
-        "One epoch", "mechanism", "epoch / ALS iteration", "reference / epoch", "client-epochs / s"
-    )
-    for each in result.comparisons:
-        table.add_row(
-            each.mechanism,
-            output.spread(each.epoch_over_als),
-            output.spread(each.reference_over_epoch),
-            output.spread(each.client_epochs_per_second),
-        )
-    say(table)
-    say(
-        "ALS: one iteration of implicit, users and items, "
-        f"{result.als_solver}, OpenBLAS on one thread; setup not counted.\n"
-        f"Reference: numpy, one process, {min(plan.reference_users, data['users']):,} users drawn "
-        "at random, extrapolated to all.",
-    )
-    if result.growth:
-        say(_growth(result))
-    say(
-        f"Peak memory of the process: {output.megabytes(memory.loaded)} with the data loaded, "
-        f"{output.megabytes(memory.epochs)} after an epoch of each mechanism, "
-        f"{output.megabytes(memory.all)} in the end, ALS and subsets included.",
-    )
-
-
-def _growth(result: BenchResult) -> Table:
-    table = output.table(
-        "Growth: exponent of the size, and of the interactions in it", "mechanism", "along",
-        "sizes", "slope", "slope of interactions", "ns / interaction",
-    )  # fmt: skip
-    for each in result.growth:
-        by_interactions = each.slope_of_interactions
-        table.add_row(
-            each.mechanism,
-            each.axis,
-            ", ".join(f"{point.size:,}" for point in each.points),
-            output.spread(each.slope),
-            output.spread(by_interactions) if by_interactions else "",
-            ", ".join(f"{point.nanoseconds_per_interaction:.3g}" for point in each.points),
-        )
-    return table
-
-
-def show_engines(result: EnginesResult) -> None:
-    plan, say = result.plan, output.results.print
-    say(f"{_people(result.data, plan)} All give the same sums.")
     for each in result.mechanisms:
         say(_side_by_side(each))
         for engine, why in each.left_out.items():
@@ -375,9 +201,10 @@ def show_engines(result: EnginesResult) -> None:
     say(
         "An epoch: everybody's vector and reports, the estimate and the update; no evaluation. "
         "Streamed: parts are views of what is in memory, shards are read from disk and split "
-        "again every time. The reference is numpy in one process, "
-        f"{min(plan.reference_users, result.data['users']):,} users drawn at random, extrapolated "
-        "to all. A million people: such people, extrapolated.",
+        "again every time. One item of each person is left out. The reference is numpy in one "
+        f"process, {min(plan.reference_users, data['users']):,} users drawn at random, "
+        "extrapolated to all. A million people: such people, extrapolated. ALS has the default "
+        "solver, all threads and OpenBLAS on one; its setup is not counted.",
     )
 
 
@@ -393,36 +220,6 @@ def _side_by_side(found: SideBySide) -> Table:
             output.spread(way.over_cpu),
             output.spread(way.seconds_per_million),
         )
-    return table
-
-
-def show_scaling(result: ScalingResult) -> None:
-    say = output.results.print
-    say(_people(result.data, result.plan))
-    for name in dict.fromkeys(each.mechanism for each in result.scalings):
-        say(_scaling(name, result))
-    for what, why in result.left_out.items():
-        output.say(f"Left out: {what}: {why}.")
-    say(
-        "Efficiency: work a second of each thread or process, over that of one alone in the same "
-        "round. Speed-up: efficiency times how many there are. Others on the machine take cores "
-        "away from many threads, and none from one.",
-    )
-
-
-def _scaling(mechanism: str, result: ScalingResult) -> Table:
-    table = output.table(
-        f"Scaling, {mechanism}", "scaling", "on", "people", "efficiency", "speed-up"
-    )
-    for each in result.scalings:
-        for point in each.points if each.mechanism == mechanism else []:
-            table.add_row(
-                each.kind,
-                f"{point.count} {each.over.removesuffix('s' if point.count == 1 else '')}",
-                f"{point.people:,}",
-                output.spread(point.efficiency),
-                f"{point.speedup:.2f}",
-            )
     return table
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from sottovoce.cli import output
 from sottovoce.cli.figures import figure_class
@@ -52,52 +53,27 @@ DETAILS = """
     Examples:
       sottovoce paper {name} --quick --out /tmp/quick
       sottovoce paper {name} --data netflix-75k.parquet --out results
-      sottovoce paper {name} --data ml-1m --out results --engine cuda --jobs 8
+      sottovoce paper {name} --data ml-1m --out results --engine cuda
       sottovoce paper {name} --data ml-20m --min-interactions 60 --out results --seeds 5
 """
 
 
-class WorkBar:
-    """Progress over the work, not over the number of cells: some take a thousand times longer."""
+@contextmanager
+def _progress(cells: int) -> Iterator[Callable[[Cell], None]]:
+    """One live line; a file or a pipe gets a line every minute instead."""
+    number, next_line, began = 0, 0.0, time.monotonic()
+    with output.messages.status("starting") as status:
 
-    def __init__(self, work: float):
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:>3.0f}%"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=output.messages,
-            # Speed over all that was done: the last minute may have been one unusual method.
-            speed_estimate_period=24 * 3600,
-        )
-        self._task = self._progress.add_task("starting", total=work)
-        self._lines = 0
+        def begin(cell: Cell) -> None:
+            nonlocal number, next_line
+            number, passed = number + 1, time.monotonic() - began
+            said = f"cell {number} of {cells}, {passed / 60:.0f} min so far: {cell}"
+            status.update(output.plain(said))
+            if not output.messages.is_terminal and passed >= next_line:
+                next_line = passed + 60
+                output.note(said)
 
-    def __enter__(self) -> Self:
-        self._progress.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def begin(self, cell: Cell) -> None:
-        self._progress.update(self._task, description=output.plain(str(cell)))
-
-    def advance(self, work: float) -> None:
-        """Move the bar; a file or a pipe gets a line every minute instead."""
-        self._progress.advance(self._task, work)
-        minutes = int(self._progress.tasks[0].elapsed or 0.0) // 60
-        if not output.messages.is_terminal and minutes >= self._lines:
-            self._lines = minutes + 1
-            self._print_line()
-
-    def _print_line(self) -> None:
-        task = self._progress.tasks[0]
-        left = task.time_remaining
-        when = "" if left is None else f", about {left / 60:.0f} min left"
-        said = f"{task.percentage:.0f}% after {(task.elapsed or 0.0) / 60:.0f} min{when}"
-        output.messages.print(f"{said}: {task.description}", soft_wrap=True)
+        yield begin
 
 
 def _command(name: str) -> Callable[..., None]:
@@ -145,14 +121,6 @@ def _command(name: str) -> Callable[..., None]:
         card: Annotated[
             int | None, optional("Number of the graphics card (cuda engine).", "0", min=0)
         ] = None,
-        jobs: Annotated[
-            int,
-            typer.Option(
-                min=1,
-                help="Processes for what the engine does not compute (baselines, liars, attacker). "
-                "Each needs memory for the data.",
-            ),
-        ] = 1,
         quick: Annotated[
             bool,
             typer.Option(
@@ -175,7 +143,7 @@ def _command(name: str) -> Callable[..., None]:
             people, source, min_interactions=min_interactions, quick=quick, seeds=seeds
         )
         store = CellStore.start(out, about)
-        runner = Runner(people, store, threads, engine=engine, card=card, jobs=jobs)
+        runner = Runner(people, store, threads, engine=engine, card=card)
         names = list(EXPERIMENTS) if name == "all" else [name]
         store.ask(names)
         scale = replace(Scale.of(store.about, seeds=seeds), most_people=most_people)
@@ -217,7 +185,7 @@ def _read(
 def _compute(names: list[str], runner: Runner, scale: Scale, methods: list[str]) -> None:
     experiments = [EXPERIMENTS[name] for name in names]
     try:
-        compute(experiments, scale, runner, methods, WorkBar)
+        compute(experiments, scale, runner, methods, _progress)
     except KeyboardInterrupt:
         output.messages.print("Stopped. Finished results are kept; run the same command to resume.")
         raise typer.Exit(INTERRUPTED) from None

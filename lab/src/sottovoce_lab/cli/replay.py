@@ -55,9 +55,7 @@ from sottovoce_lab.replay.replay import (
     overall,
     recovery,
 )
-from sottovoce_lab.replay.replay import (
-    replay as run_replay,
-)
+from sottovoce_lab.replay.replay import replay as run_replay
 from sottovoce_lab.replay.timeline import YOUNG, Timeline
 
 WON = (0.5, 0.9)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from scipy import special
 
-from sottovoce.privacy import Crowd, central_epsilon
+from sottovoce.privacy import central_epsilon
 from sottovoce.privacy.account import DELTA
 from sottovoce.training import Budget, Settings, all_presets, planned
 from sottovoce_lab.audit import AttackPlan, run_attack
@@ -72,8 +72,8 @@ def attack(cell: Cell, context: CellContext) -> dict[str, Any]:
         threads=context.threads,
     )
     (point,) = run_attack(data.histories, settings, plan).points
-    event, crowd = settings.event(data.n_items), Crowd.of(settings.crowd(data.n_users))
-    central = {d: event.pure if crowd is None else central_epsilon(event, crowd, d) for d in DELTAS}
+    event, crowd = settings.event(data.n_items), settings.crowd(data.n_users)
+    central = {d: event.pure if crowd < 2 else central_epsilon(event, crowd, d) for d in DELTAS}
     return {
         "final": {
             "linked": point.linked.value,

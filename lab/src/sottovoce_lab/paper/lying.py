@@ -13,15 +13,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, singledispatch
-from typing import Any, Literal, Protocol, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import Histories, gradients, gram, initial_items, outer_table, residuals, update
+from sottovoce.core import Histories, gram, initial_items, update
 from sottovoce.core.coordinate import Coordinate
 from sottovoce.core.loudest import Loudest
 from sottovoce.core.mechanism import Mechanism, count_reports, pack, sums_of
+from sottovoce.core.model import gradients, residuals
 from sottovoce.data.split import Split
 from sottovoce.data.streams import stream
 from sottovoce.simulation.engines import build_engine
@@ -32,7 +33,7 @@ from sottovoce.training import Settings, first_items
 from sottovoce.training.counts import capped, most_of_one
 from sottovoce.training.items import moved_items
 from sottovoce_lab.baselines.federated import MeanGradient, mean_gradient
-from sottovoce_lab.baselines.models import blocks_of, normal_equations
+from sottovoce_lab.baselines.models import blocks_of, normal_equations, outer_table
 from sottovoce_lab.paper.cells import Cell
 from sottovoce_lab.paper.methods import CellContext
 
@@ -186,24 +187,6 @@ RIVALS = (10, 50)
 """How many items in the way `adaptive` tries to push down."""
 
 
-class OpenEpoch(Protocol):
-    """What liars can do in an epoch, whatever they send."""
-
-    @property
-    def V(self) -> Float32:  # noqa: N802 - the paper's letter
-        """As it was published."""
-
-    @property
-    def left(self) -> int:
-        """Epochs to come, this one among them."""
-
-    def ask(self, wanted: Sequence[Float64], times: int = 1) -> Float64:
-        """What to send for changes of V, the first one first; or for so many epochs' worth."""
-
-    def ahead(self, message: Float64, times: int = 1) -> Float32:
-        """The next V, as far as liars can tell; or after so many epochs, of the same."""
-
-
 def invented(
     honest: Histories, item: int, liars: int, seed: int, *, company: int, pool: int
 ) -> Histories:
@@ -221,12 +204,12 @@ class Liars:
     item: int
     known: Audience
 
-    def blunt(self, epoch: OpenEpoch, reach: float = REACH) -> Float64:
+    def blunt(self, epoch: ReportEpoch | GradientEpoch, reach: float = REACH) -> Float64:
         """What `reports` sends."""
         liked = self._liked(epoch.V)
         return epoch.ask([self._towards(epoch.V, reach * liked[0])])
 
-    def adapted(self, epoch: OpenEpoch) -> Float64:
+    def adapted(self, epoch: ReportEpoch | GradientEpoch) -> Float64:
         """What `adaptive` sends: the best on the people it knows of all that it tries.
 
         What takes more than one epoch is judged by where it leads to.
@@ -616,7 +599,7 @@ class GradientEpoch:
 
 
 System = Reporters | Senders
-Send = Callable[[Liars, OpenEpoch], NDArray[np.float64]]
+Send = Callable[[Liars, ReportEpoch | GradientEpoch], Float64]
 OWN = ("attacked", "attacker", "defence", "pushed", "share")
 """Parameters of a cell beside the settings of the training that is attacked."""
 SENDING: dict[str, Send] = {"reports": Liars.blunt, "adaptive": Liars.adapted}
@@ -640,24 +623,21 @@ def lie(cell: Cell, context: CellContext) -> dict[str, Any]:
         if cell.named["attacker"] in SENDING:
             pushed = cell.named["pushed"]
             who = Liars(items[pushed], audiences[pushed].sample(cell.seed))
-        V = _trained(system, who, SENDING.get(cell.named["attacker"]), context.on_part)
+        V = _trained(system, who, SENDING.get(cell.named["attacker"]))
     X = solved(V, honest, settings.alpha, system.ridge(V))
     exposed = {exposure_of(name): each.exposure(V) for name, each in audiences.items()}
     final = {**summary(rank_factors(X, V, candidates)), **exposed}
     return {"final": final, "liars": liars, "people": honest.n_users}
 
 
-def _trained(
-    system: System, who: Liars | None, send: Send | None, on_part: Callable[[float], None]
-) -> Float32:
-    V, epochs = system.first(), system.settings.epochs
-    for number in range(epochs):
+def _trained(system: System, who: Liars | None, send: Send | None) -> Float32:
+    V = system.first()
+    for number in range(system.settings.epochs):
         if who is None or send is None:
             V = system.open(V, number).close()
         else:
             epoch = system.open(V, number, who.known)
             V = epoch.close(send(who, epoch))
-        on_part((number + 1) / epochs)
     return V
 
 

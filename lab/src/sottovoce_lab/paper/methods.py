@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core import Histories
-from sottovoce.data import Interactions, hold_people, leave_one_out
-from sottovoce.privacy import Crowd, Reporting, central_epsilon
+from sottovoce.data import Interactions, leave_one_out
+from sottovoce.privacy import Reporting, central_epsilon
 from sottovoce.privacy.account import DELTA
 from sottovoce.simulation import Simulation, build_engine, simulate
 from sottovoce.simulation.engines import engine_options
@@ -38,6 +38,7 @@ from sottovoce_lab.paper.people import (
     PublishedCounts,
     PublishedFactors,
     PublishedTraining,
+    hold_people,
     how_many_late,
     measure_late,
     measure_people,
@@ -116,8 +117,6 @@ class CellContext:
     card: int | None = None
     """Of the cuda engine."""
     shared: Shared = field(default_factory=Shared)
-    on_part: Callable[[float], None] = lambda _: None
-    """Told which part of the cell is done, 0 to 1."""
 
     @property
     def engine_options(self) -> dict[str, Any]:
@@ -188,11 +187,7 @@ def _simulated(cell: Cell, context: CellContext) -> dict[str, Any]:
         time=False,
         resample=cell.resample,
     )
-    run = simulate(
-        context.data,
-        plan,
-        on_epoch=lambda record: context.on_part(record["epoch"] / settings.epochs),
-    )
+    run = simulate(context.data, plan)
     people = cell.resample or context.data.n_users
     spent = _budget_of(settings, context.data.n_items, people)
     result: dict[str, Any] = {"final": run.final, "budget": spent}
@@ -210,8 +205,7 @@ def _budget_of(settings: Settings, items: int, people: int) -> dict[str, float |
 
 
 def _spent(event: Reporting, people: int) -> dict[str, float | None]:
-    crowd = Crowd.of(people)
-    central = None if crowd is None else central_epsilon(event, crowd, DELTA)
+    central = central_epsilon(event, people, DELTA) if people > 1 else None
     return {"local": event.pure, "central": central}
 
 
@@ -320,7 +314,6 @@ def _items(cell: Cell, train: Histories, context: CellContext) -> NDArray[np.flo
     state = begin(settings, train.n_items)
     with build_engine(context.engine, train, settings, **context.engine_options) as engine:
         for after in learn(settings, engine, state):
-            context.on_part(after.epochs_done / settings.epochs)
             state = after
     return state.V
 

@@ -12,23 +12,26 @@ from numpy.typing import NDArray
 
 from sottovoce.core import Histories
 from sottovoce.core.recommending import Tags, WideModel, counts_model, tags_of
-from sottovoce.data import Late
-from sottovoce.data.split import SplitRule
+from sottovoce.data import Interactions
+from sottovoce.data.split import SplitRule, marked
+from sottovoce.data.streams import stream
+from sottovoce.errors import DataError
 from sottovoce.simulation import Engine
 from sottovoce.simulation.evaluation import (
     Candidates,
     Interval,
+    Ranks,
     coverage,
     exposure,
-    gini,
-    hits,
+    ndcg_of_several,
     rank_factors,
     rank_hidden,
+    recall,
     summary,
-    summary_of_several,
-    who_is_tested,
     wide_vectors,
 )
+from sottovoce.simulation.evaluation.metrics import hits
+from sottovoce.simulation.evaluation.ranking import who_is_tested
 from sottovoce.training import Budget
 from sottovoce_lab.baselines.models import device_vectors
 from sottovoce_lab.paper.cells import Cell, Size, Way
@@ -112,9 +115,72 @@ class PublishedCounts(Published):
         return counts_model(self.V[:, 0].astype(np.int64), self.people, tags)
 
 
+ONE_IN = 5
+"""So many items of a late person hide one, rounded down: a fifth, as in the literature."""
+
+
+@dataclass(frozen=True, eq=False)
+class Late:
+    """People who were taken out of training, a part of their history hidden, and everybody else.
+
+    Strong generalisation, as Liang et al. (2018) test it.
+    """
+
+    others: Interactions
+    """Everybody else, with whole histories."""
+    known: Histories
+    """What the devices of late people have."""
+    hidden: Histories
+    """What is to be found, at least one item for each of the same people."""
+
+
+def hold_people(data: Interactions, people: int, seed: int = 0) -> Late:
+    """Take so many people out, drawn uniformly among those with at least `ONE_IN` items."""
+    histories = data.histories
+    able = np.flatnonzero(np.diff(histories.indptr) >= ONE_IN)
+    if not 1 <= people <= len(able):
+        raise DataError(
+            f"{data.name}: asked for {people:,} late people, there are {len(able):,} with at "
+            f"least {ONE_IN} interactions"
+        )
+    late = np.sort(stream(seed, "late").permutation(able)[:people])
+    others = np.setdiff1d(np.arange(histories.n_users), late)
+    known, hidden = _parted(histories.take(late), seed)
+    return Late(data.select(others, None), known, hidden)
+
+
+def _parted(histories: Histories, seed: int) -> tuple[Histories, Histories]:
+    """What stays and what is hidden of everybody."""
+    lengths = np.diff(histories.indptr)
+    chance = stream(seed, "hide").random(histories.n_interactions)
+    shuffled = np.lexsort((chance, histories.users_of_entries()))
+    place = np.arange(histories.n_interactions) - np.repeat(histories.indptr[:-1], lengths)
+    hidden = np.zeros(histories.n_interactions, bool)
+    hidden[shuffled[place < np.repeat(lengths // ONE_IN, lengths)]] = True
+    return marked(histories, ~hidden), marked(histories, hidden)
+
+
 def how_many_late(people: int) -> int:
     """Of so many: 5,000, or a fifth where that is less."""
     return min(MOST_LATE, people // FIFTHS)
+
+
+def summary_of_several(ranks: Ranks, hidden: Histories) -> dict[str, float]:
+    """The recalls and the NDCG of the literature on held-out people."""
+    out = {f"recall@{cutoff}": recall(ranks, hidden, cutoff) for cutoff in (20, 50)}
+    out["ndcg@100"] = ndcg_of_several(ranks, hidden, 100)
+    return out
+
+
+def gini(exposed: NDArray[np.int64]) -> float:
+    """0 where all items are recommended equally often, near 1 where a few are to everybody.
+
+    >>> gini(np.array([2, 2, 2])), gini(np.array([0, 0, 0, 4]))
+    (0.0, 0.75)
+    """
+    n, total = len(exposed), float(exposed.sum())
+    places = 2 * np.arange(1, n + 1) - n - 1
+    return float(places @ np.sort(exposed)) / (n * total) if total else 0.0
 
 
 def measure_late(model: Published, late: Late) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sottovoce.core import WORDS_PER_DRAW
 from sottovoce.core.recommending import WideModel, counts_model, no_tags, recency_of
 from sottovoce.errors import DataError, SettingsError
 from sottovoce.privacy import Account, account
@@ -26,12 +27,11 @@ from sottovoce.simulation.evaluation import (
     Interval,
     Ranks,
     SideInformation,
-    hits,
-    ndcg,
     rank_devices,
     rank_factors,
 )
-from sottovoce.simulation.people import chances
+from sottovoce.simulation.evaluation.metrics import hits, ndcg
+from sottovoce.simulation.people import philox
 from sottovoce.simulation.training import Trained, begin
 from sottovoce.training import Settings, next_items
 from sottovoce_lab.replay.timeline import YOUNG, Cases, Timeline, cases_of
@@ -42,6 +42,8 @@ from sottovoce_lab.replay.timeline import YOUNG, Cases, Timeline, cases_of
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 CUTOFF = 10
+CHANCES = 4
+"""What random words are for: another number than in `simulation.people`."""
 RECENT = 2
 """Periods that make the popularity of today."""
 MODEL, FROZEN, POPULAR, LATELY = "model", "frozen", "popularity", "popularity lately"
@@ -193,6 +195,18 @@ def replay(
         periods.append(period)
         on_period(period)
     return Replay(plan, timeline, periods, frozen_at)
+
+
+def chances(seed: int, epoch: int, users: NDArray[np.integer]) -> NDArray[np.float64]:
+    """In [0, 1), as a device makes one of a word: who is below the share of the terms takes part.
+
+    The rule of a training without end. That nobody takes part beyond a lifetime is counted by
+    whoever asks, for people join at different times.
+    """
+    random_words = philox((seed, CHANCES), np.array(epoch // WORDS_PER_DRAW), users, 0, 0)
+    return np.asarray(
+        (random_words[..., epoch % WORDS_PER_DRAW] >> np.uint64(11)) * 2.0**-53, np.float64
+    )
 
 
 def takes_part(timeline: Timeline, settings: Settings) -> NDArray[np.bool_]:

@@ -35,7 +35,6 @@ def _digest() -> str:
     """Of all sources that can be compiled into a loop."""
     digest = hashlib.sha256()
     for place in COMPILED_IN:
-        path = PACKAGE / place
-        for source in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
+        for source in sorted((PACKAGE / place).rglob("*.py")):
             digest.update(source.read_bytes())
     return digest.hexdigest()

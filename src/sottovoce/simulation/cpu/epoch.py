@@ -15,8 +15,6 @@ from sottovoce.simulation.evaluation.kernels import compiled_in
 from sottovoce.simulation.interface import EpochConstants
 
 Int32 = NDArray[np.int32]
-
-
 TOGETHER = 8
 """Users whose reports a kernel may compute at once, so that it reads large tables once for all."""
 

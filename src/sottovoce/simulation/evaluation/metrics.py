@@ -25,8 +25,6 @@ Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 
 CUTOFFS = (2, 5, 10)
-RECALLS = (20, 50)
-NDCG_AT = 100
 
 
 def hits(ranks: Ranks, cutoff: int) -> Float64:
@@ -114,13 +112,6 @@ def mrr_of_several(ranks: Ranks, hidden: Histories, cutoff: int) -> float:
     return _mean_best(reciprocals(ranks, cutoff), hidden)
 
 
-def summary_of_several(ranks: Ranks, hidden: Histories) -> dict[str, float]:
-    """The recalls and the NDCG of the literature on held-out people."""
-    out = {f"recall@{cutoff}": recall(ranks, hidden, cutoff) for cutoff in RECALLS}
-    out[f"ndcg@{NDCG_AT}"] = ndcg_of_several(ranks, hidden, NDCG_AT)
-    return out
-
-
 def _mean_share(found: Float64, hidden: Histories, possible: Float64) -> float:
     """Over people of whom something is hidden."""
     totals = np.bincount(hidden.users_of_entries(), weights=found, minlength=hidden.n_users)
@@ -147,24 +138,9 @@ def coverage(exposed: NDArray[np.int64]) -> float:
     >>> coverage(np.array([3, 0, 1, 0]))
     0.5
     """
-    return float(np.count_nonzero(exposed)) / _some(exposed)
-
-
-def gini(exposed: NDArray[np.int64]) -> float:
-    """0 where all items are recommended equally often, near 1 where a few are to everybody.
-
-    >>> gini(np.array([2, 2, 2])), gini(np.array([0, 0, 0, 4]))
-    (0.0, 0.75)
-    """
-    n, total = _some(exposed), float(exposed.sum())
-    places = 2 * np.arange(1, n + 1) - n - 1
-    return float(places @ np.sort(exposed)) / (n * total) if total else 0.0
-
-
-def _some(exposed: NDArray[np.int64]) -> int:
     if not len(exposed):
         raise DataError("an empty catalogue recommends nothing")
-    return len(exposed)
+    return float(np.count_nonzero(exposed)) / len(exposed)
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from math import exp
-from typing import cast
-
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from sottovoce.core import Histories, Loudest, Mechanism
 from sottovoce.core.loudest import LoudestConstants
-from sottovoce.simulation.cpu.cache import drop_stale
 from sottovoce.simulation.cpu.epoch import TOGETHER, plug_in
 from sottovoce.simulation.cpu.kernels.select import Ranks, find_loud, list_tied, new_ranks, nth_loud
 from sottovoce.simulation.cpu.philox import multiply_high, report_words
@@ -251,31 +245,4 @@ def add_scaled_row(c: np.float32, row: Float32, out: Float32) -> None:
         out[r] += c * row[r]
 
 
-def densities(mechanism: Mechanism, V: Float32, X: Float32, histories: Histories) -> Float32:
-    """`Loudest.densities`, for who needs them of many people."""
-    loudest = cast("Loudest", mechanism)
-    found = np.full((histories.n_users, loudest.n_signed), loudest.gamma, np.float32)
-    rows = np.ascontiguousarray(loudest.blocks.all_rows(V, X, histories))
-    _fill_loud(rows, X, loudest.loud, np.float32(loudest.gamma * exp(loudest.epsilon)), found)
-    return found
-
-
-@njit(error_model="numpy", cache=True)
-def _fill_loud(rows: Float32, X: Float32, loud: int, value: np.float32, out: Float32) -> None:
-    ranks = new_ranks(rows.shape[1], X.shape[1])
-    for u in range(X.shape[0]):
-        a, x = rows[u], X[u]
-        if not (a.any() and x.any()):
-            out[u] = 1
-            continue
-        least = find_loud(a, x, loud, ranks)
-        tied, above = list_tied(a, x, least, 0, ranks), ranks.ends[-1]
-        for rank in range(loud):
-            if rank < above:
-                out[u, nth_loud(a, x, least, rank, ranks)] = value
-            else:
-                out[u, tied[rank - above]] = value
-
-
 plug_in(LoudestConstants, new_scratch, fill_reports, any_loud)
-drop_stale(_fill_loud)
