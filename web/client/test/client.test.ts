@@ -12,19 +12,7 @@ import * as exported from "../src/index.js";
 import { JITTER } from "../src/timing.js";
 import { connect, type Line, serve } from "../src/workers.js";
 import { Browser } from "./virtual.js";
-import {
-  AT_ONCE,
-  COST,
-  EPSILON,
-  hashOf,
-  ITEMS,
-  item,
-  REPORTS,
-  sameWords,
-  TERMS,
-  traitsOf,
-  World,
-} from "./world.js";
+import { AT_ONCE, COST, item, REPORTS, TERMS, World } from "./world.js";
 
 /** What a page over http has. */
 const INSECURE = { value: { getRandomValues: () => {} } };
@@ -58,16 +46,6 @@ test("a page without cryptography is told why", async (t) => {
   await assert.rejects(world.open(), { name: "SettingsError", message: /over https/ });
 });
 
-test("the catalogue, once there is one", async (t) => {
-  const world = await World.begin(t);
-  const client = await world.client();
-  await assert.rejects(client.catalogue(), { name: "StoreError", message: /no model/ });
-  await client.refresh();
-  const items = await client.catalogue();
-  assert.equal(items.length, ITEMS);
-  assert.deepEqual(items[4], { id: item(4), title: "Title 4", tags: traitsOf(4) });
-});
-
 test("files that are the same are not fetched again, nor decoded again", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
@@ -99,28 +77,6 @@ test("a reload finds everything again, without a network", async (t) => {
   assert.deepEqual(await reloaded.recommend(5), recommended);
   assert.deepEqual(await reloaded.lastBatch(), shown);
   assert.deepEqual(await reloaded.catalogue(), items);
-});
-
-test("the last batch is shown bit for bit", async (t) => {
-  const world = await World.begin(t);
-  const client = await world.client({ words: sameWords });
-  assert.equal(await client.lastBatch(), null);
-  await client.sync(AT_ONCE);
-  const shown = await client.lastBatch();
-  assert.ok(shown);
-  assert.deepEqual(Object.keys(shown).sort(), [
-    ...["bytes", "epoch", "epsilon", "hash", "mechanism", "state", "told"],
-  ]);
-  assert.deepEqual([shown.epoch, shown.state, shown.mechanism], [1, "sent", "loudest"]);
-  assert.equal(shown.epsilon, EPSILON);
-  assert.deepEqual(shown.bytes, world.received[0]);
-  assert.equal(shown.hash, await hashOf(shown.bytes));
-  const opened = await world.opened(shown.bytes);
-  assert.deepEqual(
-    shown.told.map(({ index, bit }) => index * 2 + bit),
-    opened,
-  );
-  assert.ok(shown.told.every(({ coin }) => ["kept", "turned", "random"].includes(coin)));
 });
 
 test("nothing private is in any request", async (t) => {
@@ -176,16 +132,6 @@ test("answers come to whoever asked, one question after the other", async (t) =>
   assert.deepEqual(answers, ["one!", "two!", "three!"]);
 });
 
-test("what is told unasked is heard", async (t) => {
-  let hear = (_: unknown) => {};
-  const heard = new Promise((done) => {
-    hear = done;
-  });
-  const { far } = connected(t, {}, (told) => hear(told));
-  far.postMessage({ kind: "news" });
-  assert.deepEqual(await heard, { kind: "news" });
-});
-
 test("an error arrives as what it was, with all that it says", async (t) => {
   const { TermsError, ...plain } = errors;
   for (const Kind of Object.values(plain)) {
@@ -231,17 +177,6 @@ test("once it is closed every question fails, also those that wait", async (t) =
   end.abort();
   await assert.rejects(waiting, errors.SettingsError);
   await assert.rejects(ask("never"), errors.SettingsError);
-});
-
-test("every error is one of ours and carries the name of its class", () => {
-  const { TermsError, ...others } = errors;
-  assert.equal(new TermsError([], TERMS).name, "TermsError");
-  for (const [name, Kind] of Object.entries(others)) {
-    const error = new Kind("what happened");
-    assert.ok(error instanceof errors.SottovoceError);
-    assert.equal(error.name, name);
-    assert.equal(error.message, "what happened");
-  }
 });
 
 const { Client } = exported;

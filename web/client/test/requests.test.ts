@@ -6,10 +6,8 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { MOST_TOUCHED } from "../src/model.js";
-import { lookBack } from "../src/network.js";
 import { systemTimer } from "../src/options.js";
 import { type Looked, Schedule, STEP, TICK } from "../src/timing.js";
-import { manifestWith } from "./vectors.js";
 import { Browser, type Tab, Virtual } from "./virtual.js";
 import { DAY, item, LEAD, REPORTS, reply, TERMS, World } from "./world.js";
 
@@ -304,10 +302,4 @@ test("a time that no browser's timer can count is not over at once, and no proxy
   schedule.meet(SEEN);
   await timer.pass(86_400 + TICK);
   assert.deepEqual(ticks.slice(0, 2), [0, 86_400 / TICK]);
-});
-
-test("to look back is as long as a phone can bear", () => {
-  const of = (items: number, factors: number) =>
-    lookBack(manifestWith({ items, terms: { factors } }));
-  assert.deepEqual([of(9724, 5), of(2 ** 24, 8)], [21, 1]);
 });

@@ -103,6 +103,8 @@ interface ChargeRow {
   purpose: string;
   epsilon: number;
   reports: number;
+  loudFraction: number;
+  clients: number;
 }
 
 /** What the ledger says, in the order of epochs. */

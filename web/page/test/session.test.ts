@@ -5,14 +5,7 @@ import type { Terms } from "../../client/src/terms.js";
 import { Browser } from "../../client/test/virtual.js";
 import { COST, DAY, item, TERMS, World } from "../../client/test/world.js";
 import { type DeskCalls, deskCalls } from "../src/desk.js";
-import {
-  type AskDesk,
-  type Curve,
-  type Event,
-  Failed,
-  Session,
-  type State,
-} from "../src/session.js";
+import { type AskDesk, type Curve, type Event, Session, type State } from "../src/session.js";
 import { meaningText } from "../src/view/consent.js";
 
 const PACE = 5;
@@ -85,19 +78,6 @@ test("films change the advice at once, and each advice has its reasons", async (
   assert.deepEqual(
     state().films.map(({ id }) => id),
     [item(7)],
-  );
-});
-
-test("a reason of next to nothing is none", async (context) => {
-  const { client, ask, state } = await begin(context);
-  const reason = (share: number) => ({ kind: "item" as const, id: item(3), title: "", share });
-  client.recommend = async () => [
-    { id: item(5), title: "", tags: {}, score: 1, because: [reason(0.6), reason(0.004)] },
-  ];
-  await ask({ kind: "add", id: item(3) });
-  assert.deepEqual(
-    state().advice.map(({ because }) => because.length),
-    [1],
   );
 });
 
@@ -204,16 +184,6 @@ test("a look does not wait for a moment that was drawn, and nothing is spent bef
   assert.equal(state().spent, COST);
 });
 
-test("another epoch has a moment of its own", async (context) => {
-  const { world, ask, look, state } = await begin(context, { jitter: 600 });
-  await ask({ kind: "agree", terms: shown(state()), limit: COST * 10 });
-  await look();
-  await world.publish(2, { opens: 0, closes: 9 * DAY });
-  await look();
-  assert.match(state().line, /^Epoch 2: your reports leave at/u);
-  assert.deepEqual([state().spent, state().trouble], [0, null]);
-});
-
 test("forgetting stops what was planned", async (context) => {
   const { world, pass, ask, look, state } = await begin(context, { jitter: 600 });
   await ask({ kind: "agree", terms: shown(state()), limit: COST * 10 });
@@ -233,23 +203,6 @@ test("a bad signature is told, nothing is sent, and advice goes on", async (cont
   assert.equal(state().trouble?.kind, "untrusted");
   assert.equal(state().advice.length, 10);
   assert.equal(world.received.length, 0);
-});
-
-test("forgetting leaves the ledger and nothing else, and stops taking part", async (context) => {
-  const { pass, ask, state, events } = await begin(context);
-  await ask({ kind: "add", id: item(3) });
-  await ask({ kind: "agree", terms: shown(state()), limit: COST * 10 });
-  await pass(30);
-  await ask({ kind: "forget" });
-  await pass(0);
-  assert.deepEqual([state().films, state().manifest, state().takingPart], [[], null, false]);
-  assert.equal(state().spent, COST);
-  assert.deepEqual(
-    [...events].reverse().find((event) => event.kind === "batch"),
-    { kind: "batch", batch: null },
-  );
-  await pass(3 * PACE); // a look that was under way finds its files forgotten
-  assert.equal(state().suggestions.length, 12);
 });
 
 test("the curve is measured epoch by epoch", async (context) => {
@@ -280,23 +233,6 @@ test("with a panel there is a number for every model", async (context) => {
     popularity: null,
     points: [{ epoch: 1, quality: 1, people: null }],
   });
-});
-
-test("search knows what was seen", async (context) => {
-  const { ask } = await begin(context);
-  const search = () => ask({ kind: "search", text: "title 7" });
-  const [first] = await search();
-  assert.ok(first !== undefined && !first.seen);
-  await ask({ kind: "add", id: first.id });
-  assert.ok((await search())[0]?.seen);
-});
-
-test("what fails has words for whoever asked", async (context) => {
-  const { ask } = await begin(context);
-  await assert.rejects(
-    ask({ kind: "setLimit", limit: Number.NaN }),
-    (error) => error instanceof Failed && error.trouble.kind === "storage",
-  );
 });
 
 async function until(holds: () => boolean): Promise<void> {
