@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.lacking import leave_out
-from tests.web.front import instead
-from tests.web.lying import other_key
+from tests.web.front import instead, other_key
 from tests.web.visitor_scripts import IN_VIEW
 
 if TYPE_CHECKING:
@@ -47,7 +46,6 @@ FOCUSED = """
       const { outlineStyle, outlineWidth } = getComputedStyle(each);
       return outlineStyle !== "none" && Number.parseFloat(outlineWidth) >= 2;
     }),
-    inside: active.closest("dialog")?.id ?? null,
     what: active.outerHTML.slice(0, 120),
   };
 }
@@ -180,26 +178,6 @@ def test_tab_reaches_every_control_and_shows_where_it_is(visitor: Visitor, syste
         "(missed) => missed.map((at) => document.querySelector(`[data-stop='${at}']`).outerHTML)",
         sorted(missed),
     )
-
-
-@pytest.mark.parametrize("opener", ["take-part", "forget"])
-def test_a_dialog_takes_the_focus_keeps_it_and_gives_it_back(
-    opener: str, visitor: Visitor, system: System
-) -> None:
-    dialog = {"take-part": "terms-dialog", "forget": "forget-dialog"}[opener]
-    visitor.open()
-    visitor.at(f"#{opener}").focus()
-    visitor.page.keyboard.press("Enter")
-    visitor.expect(f"#{dialog}").to_be_visible()
-    assert visitor.page.evaluate(FOCUSED)["inside"] == dialog
-    for _ in range(8):
-        visitor.page.keyboard.press("Tab")
-        focused = visitor.page.evaluate(FOCUSED)
-        assert focused["inside"] == dialog or "<body" in focused["what"], focused
-    visitor.page.keyboard.press("Escape")
-    visitor.expect(f"#{dialog}").to_have_count(0)
-    visitor.expect(f"#{opener}").to_be_focused()
-    visitor.is_on(on=False)
 
 
 @pytest.mark.parametrize("size", [PHONE, (640, 320)], ids=["phone", "low"])

@@ -177,8 +177,3 @@ export function budgetOf(limit: number, charges: readonly Charge[]): Budget {
     remaining: roundedDown(remaining(limit, charges)),
   };
 }
-
-/** Whether this charge may be added: it is new, and within the limit. */
-export function allows(limit: number, charges: readonly Charge[], next: Charge): boolean {
-  return decide(limit, charges, next) === "charged";
-}

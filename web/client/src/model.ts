@@ -54,7 +54,7 @@ export function checkShape(items: number, factors: number): void {
 }
 
 /** Whether an entry of the item matrix is 0 or of a size that devices can work with. */
-export function isWithinBounds(entry: number): boolean {
+function isWithinBounds(entry: number): boolean {
   const size = Math.abs(entry);
   return size === 0 || (size >= LEAST_ENTRY && size <= MOST_ENTRY); // a NaN is not
 }

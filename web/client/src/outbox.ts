@@ -5,7 +5,7 @@
  * that rests on `keep`, the only transaction that makes a batch or a charge.
  */
 
-import { allows, type Charge } from "./ledger.js";
+import { type Charge, decide } from "./ledger.js";
 import {
   answer,
   type BatchRow,
@@ -80,7 +80,8 @@ export class Outbox {
     return this.database.write([...STANDING, "shown"], async (transaction) => {
       const standing = await standingIn(transaction, made.batch.epoch);
       const isOfNow = standing.settings.generation === made.generation;
-      const isPaid = allows(standing.settings.limit, standing.charges, made.charge);
+      const { limit } = standing.settings;
+      const isPaid = decide(limit, standing.charges, made.charge) === "charged";
       if (!stands(standing) || !isOfNow || !isPaid) {
         return false;
       }

@@ -136,7 +136,7 @@ export class HttpProxy {
       throw new RefusedError(`${url}: the proxy sends us elsewhere; redirects are not followed`);
     }
     const told = `${url}: the proxy answered ${response.status}`;
-    if (isForLater(response.status)) {
+    if (LATER.includes(response.status) || response.status >= 500) {
       const wait = secondsToWait(response.headers.get("retry-after"), this.options.clock());
       throw new UnavailableError(`${told}; try again later`, wait);
     }
@@ -178,11 +178,6 @@ const MAX_PROBLEM = 16 * 1024;
 /** What, beside every 5xx, means: the same again later. */
 const LATER: readonly number[] = [408, 425, 429];
 
-/** Whether the same request may succeed another time. */
-export function isForLater(status: number): boolean {
-  return LATER.includes(status) || status >= 500;
-}
-
 /** An answer as it arrives. */
 export interface Arriving {
   response: Response;
@@ -193,7 +188,7 @@ export interface Arriving {
 }
 
 /** The body, given up as soon as it is longer than `most`: it is never held in memory then. */
-export async function readCapped(arriving: Arriving, most: number): Promise<Uint8Array> {
+async function readCapped(arriving: Arriving, most: number): Promise<Uint8Array> {
   const { response, url, alive } = arriving;
   const tooLong = new ProtocolError(`${url}: longer than ${most} bytes; it was not read`);
   if (Number(response.headers.get("content-length") ?? 0) > most) {
@@ -214,7 +209,7 @@ export async function readCapped(arriving: Arriving, most: number): Promise<Uint
 }
 
 /** The `type` of a problem (RFC 9457); undefined if the answer is none. */
-export async function problemType(arriving: Arriving): Promise<unknown> {
+async function problemType(arriving: Arriving): Promise<unknown> {
   try {
     const body = await readCapped(arriving, MAX_PROBLEM);
     const problem: unknown = JSON.parse(new TextDecoder().decode(body));
@@ -228,14 +223,14 @@ export async function problemType(arriving: Arriving): Promise<unknown> {
 }
 
 /** Seconds from now; a number of seconds or a date (RFC 9110, 10.2.3), else nothing. */
-export function secondsToWait(header: string | null, now: number): number | undefined {
+function secondsToWait(header: string | null, now: number): number | undefined {
   const text = header ?? "";
   const seconds = /^\d{1,9}$/.test(text) ? Number(text) : Date.parse(text) / 1000 - now;
   return Number.isFinite(seconds) && seconds > 0 ? seconds : undefined;
 }
 
 /** Gives a request up when nothing has come for so many seconds. */
-export class Watch {
+class Watch {
   readonly #controller = new AbortController();
   #timer: ReturnType<typeof setTimeout> | undefined;
 

@@ -1,19 +1,12 @@
 /**
  * When a device asks the proxy, when it takes part, and when it sends: from public numbers, a clock and its
- * own coins, before any history is read.
+ * own coins, before any history is read. Computing takes longer for a longer history, so the moment of
+ * sending leaves time for it, and what is ready earlier waits.
  */
 
 import type { Entropy } from "./coin.js";
 import { asksForReports, endOf, type Manifest } from "./manifest.js";
 import type { Timer } from "./options.js";
-
-/**
- * When a device takes part and when it sends: decided by its own coins, before any history is read.
- *
- * Whatever can be seen from outside (whether it takes part, the moment of sending) is then a function
- * of public numbers and these coins. Computing takes longer for a longer history, so the moment leaves
- * time for it, and what is ready earlier waits.
- */
 
 /** Seconds over which devices spread what they send, or what is left of the epoch. */
 export const JITTER = 3_600;

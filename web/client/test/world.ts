@@ -16,9 +16,6 @@ import { History } from "../src/history.js";
 import { type Manifest, SUITE } from "../src/manifest.js";
 import { Network } from "../src/network.js";
 import type { NetworkOptions } from "../src/options.js";
-import { HttpProxy } from "../src/proxy.js";
-import { Fetching } from "../src/release.js";
-import { Database, Store } from "../src/store.js";
 import type { Job, Synced } from "../src/syncing.js";
 import { type Terms, writtenTerms } from "../src/terms.js";
 import { JITTER, STEP } from "../src/timing.js";
@@ -161,11 +158,11 @@ export class Device {
 
   async sync({ jitter = JITTER } = {}): Promise<Synced> {
     const network = await this.#network(jitter);
-    const begun = await network.begin();
+    const begun = await network.syncing.begin();
     if ("outcome" in begun) return begun;
     await this.#sleep(begun.until - STEP - this.world.now);
     try {
-      return await network.goOn(begun);
+      return await network.syncing.goOn(begun);
     } finally {
       await this.#making.done;
     }
@@ -173,18 +170,9 @@ export class Device {
 
   /** Fetches, and sends nothing. */
   async refresh(): Promise<Manifest> {
-    const database = await Database.open(this.options.name, this.options.indexedDB);
-    try {
-      const { fetch } = this.options;
-      const proxy = new HttpProxy(this.world.url, { clock: () => this.world.now, fetch });
-      const instant = () => ({ clock: this.world.now, now: this.world.now });
-      const store = new Store(database);
-      const [settings, names] = [await store.settings(), await store.fileNames()];
-      const known = { settings, names, waiting: undefined };
-      return (await new Fetching(store, proxy, instant).refresh(known)).signed.manifest;
-    } finally {
-      database.close();
-    }
+    const { fetching, store } = await this.#network(0);
+    const [settings, names] = [await store.settings(), await store.fileNames()];
+    return (await fetching.refresh({ settings, names, waiting: undefined })).signed.manifest;
   }
 
   async status() {
@@ -211,10 +199,10 @@ export class Device {
   setLimit = async (limit: number) => (await this.#network(0)).setLimit(limit);
   forget = async () => (await this.#network(0)).forget();
   release = async (epoch: number) => {
-    const network = await this.#network(0);
-    const settings = await network.settings();
-    const present = await network.present();
-    return present?.manifest.epoch === epoch ? present : network.release(epoch, settings);
+    const { fetching, store } = await this.#network(0);
+    const present = await fetching.present();
+    if (present?.manifest.epoch === epoch) return present;
+    return fetching.release(epoch, await store.settings());
   };
   lastBatch = async () => (await this.status()).lastBatch;
 

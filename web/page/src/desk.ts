@@ -68,7 +68,7 @@ interface Measurable extends Panel {
 }
 
 /** Grows by an epoch whenever there is a new one. */
-export class Measuring {
+class Measuring {
   readonly #tell: (curve: Curve) => void;
   readonly #measured = new Map<number, Measured | null>();
   readonly #waiting: (() => Promise<void>)[] = [];

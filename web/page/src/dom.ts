@@ -3,7 +3,7 @@
  * that the page is put together from.
  */
 
-import type { Film, State } from "./session.js";
+import type { Ask, Film, State } from "./session.js";
 
 /** What may stand inside an element. */
 export type Child = Node | string | null | false;
@@ -104,6 +104,23 @@ export function focusAt(parent: HTMLElement, at: number, otherwise: HTMLElement)
 export interface View {
   element: HTMLElement;
   update(state: State): void;
+}
+
+/** What a part of the page can do beside showing. */
+export interface Acting {
+  ask: Ask;
+  /** Tells a screen reader what an action did. */
+  announce(text: string): void;
+}
+
+/** A button with words, and what it does. */
+export function button(
+  attributes: Attributes,
+  words: string,
+  onclick: () => unknown,
+): HTMLButtonElement {
+  const act = () => void onclick();
+  return h("button", { type: "button", class: "button small", ...attributes, onclick: act }, words);
 }
 
 /** A section with a heading, which is also its name. */

@@ -6,7 +6,7 @@ import { Client } from "sottovoce-client";
 import { connect } from "sottovoce-client/workers";
 import type { DeskCalls, DeskTold } from "./desk.js";
 import { recall, remember } from "./dom.js";
-import { type Ask, Failed, Session, troubleOf } from "./session.js";
+import { type Ask, Session, troubleOf } from "./session.js";
 import { applyTheme, type Page, showPage, showSentence } from "./view/page.js";
 
 const KEY = /^[0-9a-f]{64}$/u;
@@ -67,7 +67,7 @@ async function begin(named: string, key: string): Promise<void> {
   const session = opening.then(
     (client) => new Session(client, desk, (event) => page.hear(event), clock),
   );
-  const ask: Ask = async (request) => (await session).ask(request);
+  const ask: Ask = async (work) => work(await session);
   const page: Page = showPage({
     ask,
     statement: meta("sottovoce-statement"),
@@ -96,7 +96,7 @@ async function fetchPanel(): Promise<unknown> {
 }
 
 async function beginAnew(ask: Ask, named: string): Promise<void> {
-  await ask({ kind: "forget" });
+  await ask((session) => session.forget());
   remember("key", named);
   location.reload();
 }
@@ -107,10 +107,6 @@ function keepForOffline(): void {
   });
 }
 
-// What failed is on the page already.
-window.addEventListener("unhandledrejection", (event) => {
-  if (event.reason instanceof Failed) event.preventDefault();
-});
 void start();
 
 /** What this page cannot do without, and what to say where it is missing. */

@@ -162,7 +162,7 @@ function planned({ epoch, sendAt }: Plan): string {
 }
 
 /** The time of day, as this device writes it. */
-export function clockText(time: number): string {
+function clockText(time: number): string {
   return new Date(time * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
 }
 

@@ -56,12 +56,6 @@ export interface Mechanism {
   readonly odds: (terms: Terms) => Odds;
 }
 
-/** Of a sign that is kept with probability e^epsilon / (1 + e^epsilon), else turned. */
-export function signOdds({ epsilon }: Terms): Odds {
-  const ratio = Math.exp(epsilon);
-  return { truth: ratio / (1 + ratio), chance: 0.5, random: 0 };
-}
-
 /** One report in readable form. `coin` says what the chance did to it, and stays on the device. */
 export interface Told {
   /** Of the public direction that it names. */
@@ -105,10 +99,4 @@ export function drawsOf(words: BigUint64Array, reports: number): { draws: Draw[]
     coin: word(draw, 2),
   }));
   return { draws, ties: word(reports, 0) };
-}
-
-/** A sign after the coin: turned if the word lies below the threshold. */
-export function tossed(plus: boolean, word: bigint, flipBelow: bigint): Pick<Told, "bit" | "coin"> {
-  const turned = word < flipBelow;
-  return { bit: plus !== turned ? 1 : 0, coin: turned ? "turned" : "kept" };
 }

@@ -4,7 +4,7 @@
  */
 
 import { type Amount, epochsWithin, limitFor } from "sottovoce-client";
-import { h, say } from "../dom.js";
+import { button, h, say } from "../dom.js";
 import type { Offer, State } from "../session.js";
 import { termsInWords } from "../terms.js";
 import { amountText, atMostText, epochsText } from "../words.js";
@@ -127,18 +127,8 @@ function buttons({ id, yes, no, grave = false }: Question, end: (yes: boolean) =
   return h(
     "div",
     { class: "buttons" },
-    h(
-      "button",
-      {
-        type: "button",
-        id: `${id}-no`,
-        class: "button",
-        autofocus: grave,
-        onclick: () => end(false),
-      },
-      no,
-    ),
-    h("button", { type: "button", id: `${id}-yes`, class: kind, onclick: () => end(true) }, yes),
+    button({ id: `${id}-no`, class: "button", autofocus: grave }, no, () => end(false)),
+    button({ id: `${id}-yes`, class: kind }, yes, () => end(true)),
   );
 }
 

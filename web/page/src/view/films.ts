@@ -4,6 +4,7 @@
 
 import type { Manifest } from "sottovoce-client";
 import {
+  type Acting,
   focusAt,
   genres,
   h,
@@ -15,25 +16,18 @@ import {
   titleOf,
   type View,
 } from "../dom.js";
-import type { Advice, Ask, Curve, Film, Found, State } from "../session.js";
+import type { Advice, Curve, Film, Found, State } from "../session.js";
 import { label } from "../titles.js";
 import { becauseWords, youngText } from "../words.js";
 
-/** What the section can do beside asking. */
-export interface FilmsOptions {
-  ask: Ask;
-  /** Tells a screen reader what an action did. */
-  announce(text: string): void;
-}
-
 /** The first section. */
-export function filmsView({ ask, announce }: FilmsOptions): View {
+export function filmsView({ ask, announce }: Acting): View {
   const add = async (film: Film) => {
-    await ask({ kind: "add", id: film.id });
+    await ask((session) => session.add(film.id));
     announce(`${label(film)} added. Your recommendations are new.`);
   };
   const search = new SearchBox({
-    find: (text) => ask({ kind: "search", text }),
+    find: (text) => ask((session) => session.search(text), false),
     choose: (film) => void add(film),
   });
   const chosen = h("ul", { id: "films", class: "chips" });
@@ -45,7 +39,7 @@ export function filmsView({ ask, announce }: FilmsOptions): View {
   });
   const offer = h("div", {}, h("p", { class: "note" }, "Perhaps one of these?"), offered);
   const remove = async (film: Film, at: number) => {
-    await ask({ kind: "remove", id: film.id });
+    await ask((session) => session.remove(film.id));
     announce(`${label(film)} removed.`);
     focusAt(chosen, at, search.input);
   };
@@ -106,20 +100,13 @@ function countText(count: number): string {
   return count === 1 ? "1 film" : `${count} films`;
 }
 
-/** What the section can do beside asking. */
-export interface AdviceOptions {
-  ask: Ask;
-  /** Tells a screen reader what an action did. */
-  announce(text: string): void;
-}
-
 /** The section, which is told of the curve too: it says how much to expect. */
 export interface AdviceView extends View {
   showCurve(curve: Curve): void;
 }
 
 /** The second section. */
-export function adviceView({ ask, announce }: AdviceOptions): AdviceView {
+export function adviceView({ ask, announce }: Acting): AdviceView {
   const films = h("ol", { id: "recommendations", class: "advice" });
   const empty = h("p", { id: "no-recommendations", class: "empty" });
   const young = h("p", { id: "young", class: "young" });
@@ -134,7 +121,7 @@ export function adviceView({ ask, announce }: AdviceOptions): AdviceView {
     model,
   );
   const seen = async (film: Advice, at: number) => {
-    await ask({ kind: "add", id: film.id });
+    await ask((session) => session.add(film.id));
     announce(`${label(film)} marked as seen.`);
     focusAt(films, at, element);
   };
@@ -209,7 +196,7 @@ export interface SearchOptions {
 const QUIET = 800;
 
 /** Searches while somebody types; arrows, Home, End, Enter and Escape work on the list. */
-export class SearchBox {
+class SearchBox {
   readonly element: HTMLElement;
   readonly input: HTMLInputElement;
   readonly #list: HTMLUListElement;
@@ -374,7 +361,7 @@ export class SearchBox {
 }
 
 /** Which option a key leads to; null for a key that leads nowhere. */
-export function placeAfter(key: string, active: number, count: number): number | null {
+function placeAfter(key: string, active: number, count: number): number | null {
   if (key === "ArrowDown") return (active + 1) % count;
   if (key === "ArrowUp") return active <= 0 ? count - 1 : active - 1;
   if (key === "Home") return 0;

@@ -2,16 +2,8 @@
  * The whole page, put together: its sections, its notices, its colours.
  */
 
-import { h, recall, remember, say, show } from "../dom.js";
-import {
-  type Ask,
-  type Event,
-  Failed,
-  type Request,
-  type RequestOf,
-  type State,
-  type Trouble,
-} from "../session.js";
+import { button, h, recall, remember, say, show } from "../dom.js";
+import { type Ask, type Event, type State, type Trouble, troubleOf } from "../session.js";
 import { asked, askForNewTerms, type Question } from "./consent.js";
 import { adviceView, filmsView } from "./films.js";
 import { leavingView } from "./leaving.js";
@@ -87,19 +79,25 @@ export function showPage({ ask: askWorker, ...options }: PageOptions): Page {
   };
 }
 
-/** Tells of every question that failed, until one goes well again. */
+/** Tells of everything that failed, until a choice goes well again. */
 function withFailures(ask: Ask, tell: (trouble: Trouble | null) => void): Ask {
-  return async <K extends Request["kind"]>(request: RequestOf<K>) => {
+  return async (work, isChoice = true) => {
     try {
-      const answer = await ask(request);
-      if (request.kind !== "search") tell(null);
+      const answer = await ask(work);
+      if (isChoice) tell(null);
       return answer;
     } catch (error) {
-      if (error instanceof Failed) tell(error.trouble);
-      throw error;
+      tell(troubleOf(error));
+      throw new Failed();
     }
   };
 }
+
+/** What was told on the page already. */
+class Failed extends Error {}
+window.addEventListener("unhandledrejection", (event) => {
+  if (event.reason instanceof Failed) event.preventDefault();
+});
 
 function header(): HTMLElement {
   return h(
@@ -168,7 +166,7 @@ const TITLES: Readonly<Partial<Record<Trouble["kind"], string>>> = {
 const OFFLINE = "Offline: recommendations go on, nothing is sent.";
 
 /** An alert for trust, a status for the rest. */
-export function notices(options: NoticesOptions): Notices {
+function notices(options: NoticesOptions): Notices {
   let trouble: Trouble | null = null;
   let now: State | null = null;
   const agree = async () => {
@@ -176,15 +174,11 @@ export function notices(options: NoticesOptions): Notices {
     if (now === null || shown === null) return;
     const worse = trouble?.terms?.worse ?? [];
     if (!(await askForNewTerms(worse, shown, now, options.jitter))) return;
-    await options.ask({ kind: "acceptTerms", terms: shown.terms });
+    await options.ask((session) => session.acceptTerms(shown.terms));
   };
   const title = h("strong", {});
   const text = h("span", { id: "alert-text" });
-  const button = h(
-    "button",
-    { id: "accept-terms", type: "button", class: "button small", onclick: () => void agree() },
-    "Look at the new terms …",
-  );
+  const look = button({ id: "accept-terms" }, "Look at the new terms …", agree);
   const alert = h("div", { id: "alert", class: "notice alert", role: "alert" });
   const status = h("p", { id: "status", class: "notice quiet", role: "status" });
   return {
@@ -195,9 +189,8 @@ export function notices(options: NoticesOptions): Notices {
       const loud = trouble !== null && isLoud(trouble) ? trouble : null;
       say(title, loud === null ? "" : (TITLES[loud.kind] ?? ""));
       say(text, loud?.text ?? "");
-      show(button, trouble?.kind === "terms");
-      if (loud !== null && alert.childElementCount === 0)
-        alert.append(title, " ", text, " ", button);
+      show(look, trouble?.kind === "terms");
+      if (loud !== null && alert.childElementCount === 0) alert.append(title, " ", text, " ", look);
       if (loud === null) alert.replaceChildren();
       say(status, quietText(trouble, online));
     },
@@ -222,11 +215,7 @@ function otherKey({ beginAnew }: NoticesOptions): HTMLElement {
     { id: "other-key", class: "notice alert", role: "alert" },
     h("strong", {}, "This address now names another server."),
     " Its key is not the one that this browser began with, so somebody may be pretending to be the server you know. Nothing is fetched from it and nothing is sent. Recommendations go on with the last model that could be trusted. ",
-    h(
-      "button",
-      { id: "begin-anew", type: "button", class: "button small", onclick: () => void begin() },
-      "Begin anew …",
-    ),
+    button({ id: "begin-anew" }, "Begin anew …", begin),
   );
 }
 
@@ -268,7 +257,7 @@ function chosen(): Theme {
 }
 
 /** Three buttons of which one is in. */
-export function themeSwitch(): HTMLElement {
+function themeSwitch(): HTMLElement {
   return h(
     "fieldset",
     { id: "theme", class: "theme" },

@@ -146,7 +146,7 @@ function factsView(): View & { tick(now: number): void } {
 }
 
 /** What comes next for an epoch, and when. */
-export function closing(
+function closing(
   { publicKey, opens, closes, terms }: Closing,
   now: number,
 ): { name: string; value: string } {
@@ -236,7 +236,7 @@ function popularityText(popularity: number | null): string {
 }
 
 /** A curve in one sentence. */
-export function trend(
+function trend(
   values: readonly { epoch: number; value: number }[],
   write: (value: number) => string,
 ): string {
