@@ -21,7 +21,6 @@ import type { Job } from "./syncing.js";
 import type { Terms } from "./terms.js";
 import type { Plan } from "./timing.js";
 
-/** What a history is opened with. */
 export interface HistoryOptions {
   /** Of the database. */
   name: string;
@@ -160,7 +159,6 @@ export class History {
   }
 }
 
-/** Something that the owner touched. */
 export interface TouchedItem extends Item {
   /** Whether it is in the catalogue; if not it is kept, since a later one may know it. */
   readonly isKnown: boolean;
@@ -176,7 +174,6 @@ function counted(n: number): number {
   return n;
 }
 
-/** All that can be said of it. */
 export interface Standing extends Budget {
   readonly proxy: string;
   /** The one that holds; null before the first and after `forget`. */

@@ -29,7 +29,6 @@ export interface Charge {
   readonly clients: number;
 }
 
-/** What one epoch costs. */
 export type Price = Pick<Charge, "epsilon" | "reports">;
 
 /** Charged: it fits. Known: charged before, costs nothing. Refused: beyond the limit. */
@@ -95,7 +94,6 @@ export function checkCharge(charge: Charge): void {
   }
 }
 
-/** Everything charged so far. */
 export function spent(charges: readonly Charge[]): Amount {
   return charges.reduce((sum, charge) => sum + amount(charge.epsilon, charge.reports), 0n);
 }

@@ -107,7 +107,6 @@ export function alone(
   return (work) => (locks === null ? work() : locks.request(`sottovoce ${name}`, work));
 }
 
-/** How the last look went. */
 export interface Seen {
   /** What it came to; null before the first, and while a moment is waited for. */
   readonly synced: Synced | null;
@@ -117,14 +116,12 @@ export interface Seen {
   readonly error: SottovoceError | null;
 }
 
-/** Who hears of it. */
 export interface Listener {
   seen(seen: Seen): void;
   /** The model of an epoch; null where it is missing or cannot be believed. */
   past(epoch: number, release: PastRelease | null): void;
 }
 
-/** How it looks. */
 export interface LookingOptions {
   pace: number;
   /** Models of earlier epochs that are fetched. */
@@ -167,7 +164,6 @@ export class Looking {
     this.tell();
   }
 
-  /** How the last look went. */
   tell(): void {
     this.listener.seen({ synced: this.#synced, sentAt: this.#sentAt, error: this.#error });
   }

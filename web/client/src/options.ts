@@ -62,7 +62,6 @@ export interface NetworkOptions extends OpenOptions {
 /** Milliseconds: a longer time-out would be over at once. */
 const LONGEST = 2 ** 31 - 1;
 
-/** The browser's own. */
 export const systemTimer: Timer = {
   clock: () => Date.now() / 1000,
   now: () => performance.now() / 1000,

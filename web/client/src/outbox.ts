@@ -52,7 +52,6 @@ export interface LeftDevice extends Omit<ShownRow, "only" | "purpose"> {
 
 const STANDING: ("settings" | "batches" | "charges")[] = ["settings", "batches", "charges"];
 
-/** What leaves, and what it cost. */
 export class Outbox {
   constructor(private readonly database: Database) {}
 
@@ -118,7 +117,6 @@ export class Outbox {
     return plans.at(-1) ?? null;
   }
 
-  /** The batch that has neither arrived nor been given up. */
   waiting(): Promise<BatchRow | undefined> {
     return this.database.read(["batches"], waitingIn);
   }
@@ -146,7 +144,6 @@ export class Outbox {
     });
   }
 
-  /** How many batches there are in each state. */
   async counts(): Promise<Record<State, number>> {
     const rows = await this.database.all("batches");
     const counts = { charged: 0, sent: 0, dropped: 0 };
@@ -156,12 +153,10 @@ export class Outbox {
     return counts;
   }
 
-  /** Everything that was ever charged. */
   charges(): Promise<Charge[]> {
     return this.database.all("charges");
   }
 
-  /** The last batch in readable form. */
   lastBatch(): Promise<LeftDevice | null> {
     return this.database.read(["batches", "shown"], async (transaction) => {
       const found = [

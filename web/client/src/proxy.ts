@@ -35,7 +35,6 @@ const HYGIENE = {
 
 const HEADERS = { "accept-language": "*" };
 
-/** How a proxy is spoken to. */
 export interface ProxyOptions {
   /** Unix seconds. */
   clock: () => number;
@@ -75,7 +74,6 @@ export class HttpProxy {
     return this.#find(`/v2/models/${toHex(hash)}`, most);
   }
 
-  /** The catalogue file with this hash. */
   catalogue(hash: Uint8Array): Promise<Uint8Array> {
     return this.#get(`/v2/catalogues/${toHex(hash)}`, MAX_CATALOGUE);
   }
@@ -178,7 +176,6 @@ const MAX_PROBLEM = 16 * 1024;
 /** What, beside every 5xx, means: the same again later. */
 const LATER: readonly number[] = [408, 425, 429];
 
-/** An answer as it arrives. */
 export interface Arriving {
   response: Response;
   /** Where it was asked for. */
@@ -242,7 +239,6 @@ class Watch {
     return this.#controller.signal;
   }
 
-  /** Something came. */
   alive(): void {
     clearTimeout(this.#timer);
     const late = () => this.#controller.abort(new Error(`no answer for ${this.patience} seconds`));

@@ -45,7 +45,6 @@ import type { Fetched, Fetching, Known } from "./release.js";
 import type { BatchRow, Store } from "./store.js";
 import { drawnPlan, lead, MOST_LEAD, type Plan, STEP } from "./timing.js";
 
-/** What a sync came to. */
 export interface Synced {
   /** Of the manifest that holds now. */
   epoch: number;
@@ -71,7 +70,6 @@ export interface Job {
   sendAt: number;
 }
 
-/** Everything that a sync works with. */
 export interface Tools {
   store: Store;
   outbox: Outbox;

@@ -51,7 +51,6 @@ export interface Solution {
   readonly own: readonly Weighted[];
 }
 
-/** What a score is the sum of. */
 export interface Parts {
   /** A part of each own item, in their order: what they say through the learnt factors. */
   readonly own: Float64Array;

@@ -18,11 +18,8 @@ import type { Conditions } from "./timing.js";
 /** Options with every default filled in that both workers need. */
 export type Named = OpenOptions & { name: string };
 
-/** What the worker `network` can be asked. */
 export type NetworkCalls = ReturnType<typeof networkCalls>;
-/** What the worker `history` can be asked. */
 export type HistoryCalls = ReturnType<typeof historyCalls>;
-/** What the worker `batches` can be asked. */
 export type BatchesCalls = ReturnType<typeof batchesCalls>;
 
 /** What the worker `network` tells unasked. */
@@ -115,7 +112,6 @@ function unopened<Side>(): () => Side {
  * an error arrives as what it was.
  */
 
-/** What a worker can be asked: names and functions. */
 // biome-ignore lint/suspicious/noExplicitAny: the arguments are those of each function
 export type Calls = Record<string, (...given: any[]) => unknown>;
 
@@ -141,7 +137,6 @@ export interface Told {
   terms: { worse: readonly string[]; asked: Terms } | undefined;
 }
 
-/** Asks by name. */
 export type Ask<Known extends Calls> = <Name extends keyof Known & string>(
   name: Name,
   ...given: Parameters<Known[Name]>

@@ -97,15 +97,6 @@ test("nothing private is in any request", async (t) => {
   }
 });
 
-test("every name that is exported is there", () => {
-  assert.deepEqual(Object.keys(exported).sort(), [
-    ...["Client", "ClosedError", "LedgerError", "PostponedError", "ProtocolError"],
-    ...["RefusedError", "SettingsError", "SottovoceError", "StoreError", "TermsError"],
-    ...["UnavailableError", "UntrustedError", "epochsWithin", "limitFor", "scoreOf"],
-    ...["solution", "spent", "tagsOf", "wideModel"],
-  ]);
-});
-
 type Calls = { [name: string]: (...given: never[]) => unknown };
 
 function connected<Known extends Calls>(t: TestContext, calls: Known, hear = (_: unknown) => {}) {

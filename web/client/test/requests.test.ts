@@ -202,17 +202,6 @@ function scheduled(results: Looked[] = [], { pace = TICK, durations = [] as numb
   return { timer, ticks, schedule };
 }
 
-test("nothing happens before the page has spoken; then soon, then at every pace", async () => {
-  const { timer, ticks, schedule } = scheduled([], { pace: 2 * TICK });
-  schedule.wake();
-  await timer.pass(100);
-  assert.deepEqual(ticks, []);
-  const later = 100 / TICK;
-  schedule.meet(SEEN);
-  await timer.pass(5 * TICK);
-  assert.deepEqual(ticks, [later, later + 2, later + 4]);
-});
-
 test("a clock that moves between two readings does not cost the first look a tick", async () => {
   const { timer, ticks, schedule } = scheduled();
   const { now } = timer;
@@ -279,15 +268,6 @@ test("it waits as long as the proxy asked, counted from its answer and in whole 
     await timer.pass(7 * TICK);
     assert.deepEqual(ticks.slice(0, 2), [0, next], `${retryAfter} after ${duration}`);
   }
-});
-
-test("a wish during a look is fulfilled after it, not beside it", async () => {
-  const { timer, ticks, schedule } = scheduled([], { pace: 12 * TICK, durations: [1.5 * TICK] });
-  schedule.meet(SEEN);
-  await timer.pass(TICK);
-  schedule.wake();
-  await timer.pass(2 * TICK);
-  assert.deepEqual(ticks, [0, 2]);
 });
 
 test("a time that no browser's timer can count is not over at once, and no proxy asks for years", async () => {

@@ -92,18 +92,6 @@ test("a page that is closed while it waits has spent nothing, and goes on from i
   assert.ok(Math.abs((next.seen.at(-1)?.[1] ?? 0) - (plan?.sendAt ?? 0)) < 1e-6);
 });
 
-test("a moment that is over by the next visit: as soon as the batch is made", async (t) => {
-  const world = await World.begin(t);
-  const giveUp = closedIn(world);
-  const { client } = await watched(world, { entropy: coins(0, 0.5), sleep: giveUp });
-  await assert.rejects(client.sync());
-  world.now += 7200;
-  const start = world.now;
-  const { client: again, seen } = await watched(world);
-  assert.equal((await again.sync()).outcome, "sent");
-  assert.ok(Math.abs((seen.at(-1)?.[1] ?? 0) - (start + STEP + LEAD)) < 1e-6);
-});
-
 test("another epoch while it sleeps: this one is missed, and cost nothing", async (t) => {
   const world = await World.begin(t);
   const { client } = await watched(world, {

@@ -22,10 +22,8 @@ import type { Curve, Film, Point } from "./session.js";
 import { toFilm } from "./titles.js";
 import { hex } from "./words.js";
 
-/** What the desk can be asked. */
 export type DeskCalls = ReturnType<typeof deskCalls>;
 
-/** What it tells unasked. */
 export interface DeskTold {
   kind: "curve";
   curve: Curve;
@@ -159,7 +157,6 @@ function peopleBetween(own: Measured, next: Measured): number {
   return next.model === own.model ? 0 : Math.round(next.reportsBehind / own.reports);
 }
 
-/** One public test person. */
 export interface Tested {
   seen: readonly number[];
   left: number;

@@ -13,7 +13,6 @@ type Value = string | number | boolean | null | ((event: never) => void);
 /** Attributes; a function under `onclick` listens to `click`. */
 export type Attributes = Readonly<Record<string, Value>>;
 
-/** An HTML element. */
 export function h<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   attributes: Attributes = {},
@@ -22,7 +21,6 @@ export function h<K extends keyof HTMLElementTagNameMap>(
   return filled(document.createElement(tag), attributes, children);
 }
 
-/** An SVG element. */
 export function svg<K extends keyof SVGElementTagNameMap>(
   tag: K,
   attributes: Attributes = {},
@@ -50,7 +48,6 @@ export function say(element: Element, text: string): void {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Shows or hides. */
 export function show(element: HTMLElement, shown: boolean): void {
   if (element.hidden === shown) element.hidden = !shown;
 }
@@ -100,7 +97,6 @@ export function focusAt(parent: HTMLElement, at: number, otherwise: HTMLElement)
   (buttons[Math.min(at, buttons.length - 1)] ?? otherwise).focus();
 }
 
-/** Shows a part of the state. */
 export interface View {
   element: HTMLElement;
   update(state: State): void;
@@ -146,7 +142,6 @@ export function otherName(film: Film): HTMLElement | null {
   return film.otherName === null ? null : h("span", { class: "other" }, film.otherName);
 }
 
-/** Genres in one line. */
 export function genres(film: Film): HTMLElement | null {
   return film.genres.length === 0 ? null : h("span", { class: "genres" }, film.genres.join(" · "));
 }

@@ -26,7 +26,6 @@ import { hex, stateLine } from "./words.js";
 
 export type { Offer } from "sottovoce-client";
 
-/** A film, ready to be shown. */
 export interface Film {
   id: string;
   name: string;
@@ -36,7 +35,6 @@ export interface Film {
   genres: readonly string[];
 }
 
-/** A film that the search found. */
 export interface Found extends Film {
   seen: boolean;
 }
@@ -95,7 +93,6 @@ export interface Point {
   people: number | null;
 }
 
-/** The learning curve so far. */
 export interface Curve {
   /** Public test people in the panel; null: the operator publishes none. */
   panel: number | null;

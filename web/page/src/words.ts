@@ -31,7 +31,6 @@ export function epochsText(epochs: number): string {
   return epochs === 1 ? "1 epoch" : `${amountText(epochs)} epochs`;
 }
 
-/** Two lower-case digits for each byte. */
 export function hex(bytes: Uint8Array): string {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

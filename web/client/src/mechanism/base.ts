@@ -34,7 +34,6 @@ export interface Parameter {
 /** The loud fraction of a mechanism that reports a sign: one of the two at each index. */
 export const SIGN = 0.5;
 
-/** One way to report. */
 export interface Mechanism {
   /** As in the manifest. */
   readonly name: string;
@@ -64,7 +63,6 @@ export interface Told {
   readonly bit: 0 | 1;
   /** The item for `coordinate`, else the row of a block: row r of all. */
   readonly row: number;
-  /** The factor. */
   readonly column: number;
   /** Whether the truth was let through, turned round, or replaced by a uniform draw. */
   readonly coin: "kept" | "turned" | "random";

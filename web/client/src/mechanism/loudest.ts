@@ -91,12 +91,10 @@ interface Layout {
   readonly places: Uint32Array;
 }
 
-/** b. */
 function blockOf({ terms }: Manifest): number {
   return terms.parameters.block as number;
 }
 
-/** R. */
 function rowsOf(manifest: Manifest): number {
   const block = blockOf(manifest);
   return Math.ceil(manifest.items / block) * block;

@@ -132,7 +132,6 @@ function buttons({ id, yes, no, grave = false }: Question, end: (yes: boolean) =
   );
 }
 
-/** Where the field stands and what it counts from. */
 export interface LimitOptions {
   id: string;
   value: number;
@@ -145,7 +144,6 @@ export type Counted = Pick<Offer, "turns"> & {
   terms: Pick<Offer["terms"], "epsilon" | "reports">;
 };
 
-/** The field, and its value when that is one. */
 export interface LimitField {
   element: HTMLElement;
   /** Null, with the field marked, if there is no number above 0 in it. */

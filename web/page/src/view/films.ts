@@ -20,7 +20,6 @@ import type { Advice, Curve, Film, Found, State } from "../session.js";
 import { label } from "../titles.js";
 import { becauseWords, youngText } from "../words.js";
 
-/** The first section. */
 export function filmsView({ ask, announce }: Acting): View {
   const add = async (film: Film) => {
     await ask((session) => session.add(film.id));
@@ -105,7 +104,6 @@ export interface AdviceView extends View {
   showCurve(curve: Curve): void;
 }
 
-/** The second section. */
 export function adviceView({ ask, announce }: Acting): AdviceView {
   const films = h("ol", { id: "recommendations", class: "advice" });
   const empty = h("p", { id: "no-recommendations", class: "empty" });
@@ -186,7 +184,6 @@ function modelText({ epoch }: Manifest): string {
 
 /** The search box: an editable combobox with a list, as the ARIA practices describe it. */
 
-/** What the box needs. */
 export interface SearchOptions {
   find(text: string): Promise<readonly Found[]>;
   choose(film: Found): void;

@@ -21,7 +21,6 @@ export interface LeavingView extends View {
   showBatch(batch: LeftDevice | null): void;
 }
 
-/** The third section. */
 export function leavingView(options: LeavingOptions): LeavingView {
   const toggle = switchView(options);
   const line = h("p", { id: "report-state", class: "state", role: "status" });
@@ -200,7 +199,6 @@ const HEADER = 56;
 const SEALED = 52;
 const SHOWN_AT_FIRST = 100;
 
-/** A part of the page that shows the batch. */
 export interface ReportsView {
   element: HTMLElement;
   showBatch(batch: LeftDevice | null): void;

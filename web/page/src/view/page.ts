@@ -9,7 +9,6 @@ import { adviceView, filmsView } from "./films.js";
 import { leavingView } from "./leaving.js";
 import { togetherView } from "./together.js";
 
-/** What the page is made with. */
 export interface PageOptions {
   ask: Ask;
   statement: string;
@@ -22,14 +21,12 @@ export interface PageOptions {
   beginAnew(): void;
 }
 
-/** What happens to it from outside. */
 export interface Page {
   hear(event: Event): void;
   online(online: boolean): void;
   tick(now: number): void;
 }
 
-/** Builds it into the body. */
 export function showPage({ ask: askWorker, ...options }: PageOptions): Page {
   let state: State | null = null;
   let failed: Trouble | null = null;
@@ -150,7 +147,6 @@ export interface NoticesOptions {
   jitter: number;
 }
 
-/** What the notices are told. */
 export interface Notices {
   element: HTMLElement;
   update(trouble: Trouble | null, state: State | null, online: boolean): void;

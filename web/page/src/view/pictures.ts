@@ -8,7 +8,6 @@ import { atMostText, ratio, reportsText, surenessText } from "../words.js";
 
 const PAPER: Paper = { width: 400, height: 240, left: 46, right: 16, top: 30, bottom: 36 };
 
-/** What a chart shows. */
 export interface Chart {
   id: string;
   title: string;
@@ -28,7 +27,6 @@ export interface Level {
   side: "left" | "right";
 }
 
-/** The drawing. */
 export function chart(wanted: Chart): SVGSVGElement {
   const { id, title, description, values, least } = wanted;
   const places = layout(values, PAPER, least);
@@ -105,7 +103,6 @@ function marks(places: Layout, { write }: Chart): SVGElement[] {
   ];
 }
 
-/** One value for one epoch. */
 export interface Value {
   epoch: number;
   value: number;
@@ -126,7 +123,6 @@ export interface Layout {
   columns: readonly Tick[];
 }
 
-/** The paper. */
 export interface Paper {
   width: number;
   height: number;
@@ -251,7 +247,6 @@ function picture(id: string, epsilon: number, steps: readonly Step[]): SVGSVGEle
   );
 }
 
-/** The picture in words. */
 function described(epsilon: number, steps: readonly Step[]): string {
   const sure = steps.map(
     ({ epsilon, name }) => `epsilon ${atMostText(epsilon)}${own(name)}: ${surenessText(epsilon)}`,

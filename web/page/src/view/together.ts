@@ -24,7 +24,6 @@ export interface TogetherView extends View {
   tick(now: number): void;
 }
 
-/** The fourth section. */
 export function togetherView(options: {
   statement: string;
   notice: string;
