@@ -79,21 +79,6 @@ for (const turns of [0, 6]) {
   });
 }
 
-test("a crash after every step and then the next epoch", async (t) => {
-  const world = await World.begin(t);
-  let outcome: string | null = null;
-  for (let steps = 0; outcome === null; steps += 1) {
-    await anew(world);
-    outcome = await syncFor(world, steps);
-    world.now += DAY;
-    await world.publish(2);
-    assert.equal(await syncFor(world, FOREVER), "sent");
-    await check(world);
-    assert.equal((await charges(world)).at(-1)?.epoch, 2);
-    assert.equal((await (await world.open()).status()).batches.charged, 0);
-  }
-});
-
 test("epochs, crashes, silence, refusals, pauses, forgetting, in any order", async (t) => {
   const world = await World.begin(t);
   const random = seeded(2);

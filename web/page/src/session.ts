@@ -123,21 +123,6 @@ const LEAST_SHARE = 0.005;
 /** Whoever has chosen so many has found the way. */
 const ENOUGH = 3;
 
-/** What a session needs of a client. */
-export type Used = Pick<
-  Client,
-  | "record"
-  | "remove"
-  | "touched"
-  | "recommend"
-  | "popular"
-  | "catalogue"
-  | "accept"
-  | "pause"
-  | "setLimit"
-  | "forget"
->;
-
 type Shelf = Pick<State, "films" | "advice" | "suggestions" | "searchable">;
 
 /** Everything that happens between the page and its workers. */
@@ -152,7 +137,7 @@ export class Session {
   #filling: Promise<void> = Promise.resolve();
 
   constructor(
-    private readonly client: Used,
+    private readonly client: Omit<Client, "close">,
     private readonly desk: Calling<DeskCalls>,
     private readonly tell: (event: Event) => void,
     /** Unix seconds. */

@@ -169,22 +169,6 @@ test("what is accepted is what was shown, not what was asked before or since", a
   assert.equal(world.received.length, 1);
 });
 
-test("a look does not wait for a moment that was drawn, and nothing is spent before it", async (context) => {
-  const { world, pass, session, look, state } = await begin(context, { jitter: 600 });
-  await session.agree(shown(state()), COST * 10);
-  await look();
-  await look();
-  assert.deepEqual([state().spent, world.received.length], [0, 0]);
-  assert.match(
-    state().line,
-    /^Epoch 1: your reports leave at .*drawn at random.*nothing is spent/u,
-  );
-  await pass(620);
-  assert.equal(world.received.length, 1);
-  assert.match(state().line, /^Epoch 1: your 4 reports left/u);
-  assert.equal(state().spent, COST);
-});
-
 test("forgetting stops what was planned", async (context) => {
   const { world, pass, session, look, state } = await begin(context, { jitter: 600 });
   await session.agree(shown(state()), COST * 10);

@@ -144,14 +144,8 @@ export type Counted = Pick<Offer, "turns"> & {
   terms: Pick<Offer["terms"], "epsilon" | "reports">;
 };
 
-export interface LimitField {
-  element: HTMLElement;
-  /** Null, with the field marked, if there is no number above 0 in it. */
-  read(): number | null;
-}
-
 /** Says at every change what the number means. */
-export function limitField({ id, value, gone, offer }: LimitOptions): LimitField {
+export function limitField({ id, value, gone, offer }: LimitOptions) {
   const meaning = h("p", { id: `${id}-meaning`, class: "note", "aria-live": "polite" });
   const input = h("input", {
     id,
@@ -177,6 +171,7 @@ export function limitField({ id, value, gone, offer }: LimitOptions): LimitField
       input,
       meaning,
     ),
+    /** Null, with the field marked, if there is no number above 0 in it. */
     read: () => checked(input),
   };
 }

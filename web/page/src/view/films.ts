@@ -25,10 +25,10 @@ export function filmsView({ ask, announce }: Acting): View {
     await ask((session) => session.add(film.id));
     announce(`${label(film)} added. Your recommendations are new.`);
   };
-  const search = new SearchBox({
-    find: (text) => ask((session) => session.search(text), false),
-    choose: (film) => void add(film),
-  });
+  const search = new SearchBox(
+    (text) => ask((session) => session.search(text), false),
+    (film) => void add(film),
+  );
   const chosen = h("ul", { id: "films", class: "chips" });
   const count = h("p", { id: "film-count", class: "note" });
   const offered = h("ul", {
@@ -99,12 +99,7 @@ function countText(count: number): string {
   return count === 1 ? "1 film" : `${count} films`;
 }
 
-/** The section, which is told of the curve too: it says how much to expect. */
-export interface AdviceView extends View {
-  showCurve(curve: Curve): void;
-}
-
-export function adviceView({ ask, announce }: Acting): AdviceView {
+export function adviceView({ ask, announce }: Acting) {
   const films = h("ol", { id: "recommendations", class: "advice" });
   const empty = h("p", { id: "no-recommendations", class: "empty" });
   const young = h("p", { id: "young", class: "young" });
@@ -132,11 +127,12 @@ export function adviceView({ ask, announce }: Acting): AdviceView {
   };
   return {
     element,
-    showCurve(curve) {
+    /** It says how much to expect. */
+    showCurve(curve: Curve) {
       learnt = curve;
       showAge();
     },
-    update(state) {
+    update(state: State) {
       const { advice, manifest, films: chosen } = state;
       now = state;
       showAge();
@@ -184,11 +180,6 @@ function modelText({ epoch }: Manifest): string {
 
 /** The search box: an editable combobox with a list, as the ARIA practices describe it. */
 
-export interface SearchOptions {
-  find(text: string): Promise<readonly Found[]>;
-  choose(film: Found): void;
-}
-
 /** Silence before a screen reader is told how much was found. */
 const QUIET = 800;
 
@@ -198,7 +189,6 @@ class SearchBox {
   readonly input: HTMLInputElement;
   readonly #list: HTMLUListElement;
   readonly #count: HTMLElement;
-  readonly #options: SearchOptions;
   #found: readonly Found[] = [];
   #active = -1;
   #asked = 0;
@@ -206,8 +196,10 @@ class SearchBox {
   #hasCatalogue = false;
   #telling: number | undefined;
 
-  constructor(options: SearchOptions) {
-    this.#options = options;
+  constructor(
+    private readonly find: (text: string) => Promise<readonly Found[]>,
+    private readonly choose: (film: Found) => void,
+  ) {
     this.input = this.#makeInput();
     this.#list = h("ul", {
       id: "search-results",
@@ -254,7 +246,7 @@ class SearchBox {
     try {
       for (let asked = 0; asked !== this.#asked; ) {
         asked = this.#asked;
-        const found = await this.#options.find(this.input.value);
+        const found = await this.find(this.input.value);
         if (asked === this.#asked) this.#show(found);
       }
     } finally {
@@ -333,7 +325,7 @@ class SearchBox {
   #choose(at: number): void {
     const film = this.#found[at];
     if (film === undefined || film.seen || this.#list.hidden) return;
-    this.#options.choose(film);
+    this.choose(film);
     this.#clear();
   }
 

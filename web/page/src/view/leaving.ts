@@ -16,12 +16,7 @@ export interface LeavingOptions extends Acting {
   jitter: number;
 }
 
-/** The section, which is told of batches too. */
-export interface LeavingView extends View {
-  showBatch(batch: LeftDevice | null): void;
-}
-
-export function leavingView(options: LeavingOptions): LeavingView {
+export function leavingView(options: LeavingOptions) {
   const toggle = switchView(options);
   const line = h("p", { id: "report-state", class: "state", role: "status" });
   const budget = budgetView(options);
@@ -37,7 +32,7 @@ export function leavingView(options: LeavingOptions): LeavingView {
       reports.element,
       forgetButton(options),
     ),
-    update(state) {
+    update(state: State) {
       toggle.update(state);
       say(line, state.line);
       budget.update(state);
@@ -199,13 +194,8 @@ const HEADER = 56;
 const SEALED = 52;
 const SHOWN_AT_FIRST = 100;
 
-export interface ReportsView {
-  element: HTMLElement;
-  showBatch(batch: LeftDevice | null): void;
-}
-
 /** The table, what it means, and how much it weighs. */
-function reportsView(): ReportsView {
+function reportsView() {
   const none = h("p", { class: "empty" }, "There is no report here.");
   const rows = h("tbody", {});
   const size = h("p", { id: "batch-size", class: "note" });
@@ -232,7 +222,7 @@ function reportsView(): ReportsView {
   let filled = "";
   return {
     element: h("div", { id: "batch" }, h("h3", {}, "The last batch, bit by bit"), none, shown),
-    showBatch(batch) {
+    showBatch(batch: LeftDevice | null) {
       show(none, batch === null);
       show(shown, batch !== null);
       if (batch === null) empty();

@@ -14,10 +14,12 @@ export interface PageOptions {
   statement: string;
   /** What visitors should know about this service, such as that it is a demo; "": nothing. */
   notice: string;
+  /** Whether the page names another key than the one this browser began with. */
   otherKey: boolean;
   /** Seconds over which the moment of sending is drawn. */
   jitter: number;
   begun(): void;
+  /** Gives up what belongs to the first server and begins with the present one. */
   beginAnew(): void;
 }
 
@@ -136,22 +138,6 @@ export function showSentence(text: string): void {
 
 /** The one place for bad news: loud where trust is at stake, quiet where patience is enough. */
 
-/** What the notices can do beside asking. */
-export interface NoticesOptions {
-  ask: Ask;
-  /** Gives up what belongs to the first server and begins with the present one. */
-  beginAnew(): void;
-  /** Whether the page names another key than the one this browser began with. */
-  otherKey: boolean;
-  /** Seconds over which the moment of sending is drawn. */
-  jitter: number;
-}
-
-export interface Notices {
-  element: HTMLElement;
-  update(trouble: Trouble | null, state: State | null, online: boolean): void;
-}
-
 /** What is said aloud; everything else needs patience only. */
 const TITLES: Readonly<Partial<Record<Trouble["kind"], string>>> = {
   untrusted: "The server's word could not be trusted.",
@@ -162,7 +148,7 @@ const TITLES: Readonly<Partial<Record<Trouble["kind"], string>>> = {
 const OFFLINE = "Offline: recommendations go on, nothing is sent.";
 
 /** An alert for trust, a status for the rest. */
-function notices(options: NoticesOptions): Notices {
+function notices(options: PageOptions) {
   let trouble: Trouble | null = null;
   let now: State | null = null;
   const agree = async () => {
@@ -179,7 +165,7 @@ function notices(options: NoticesOptions): Notices {
   const status = h("p", { id: "status", class: "notice quiet", role: "status" });
   return {
     element: h("div", { class: "notices" }, options.otherKey && otherKey(options), alert, status),
-    update(told, state, online) {
+    update(told: Trouble | null, state: State | null, online: boolean) {
       now = state;
       trouble = online ? told : null;
       const loud = trouble !== null && isLoud(trouble) ? trouble : null;
@@ -202,7 +188,7 @@ function quietText(trouble: Trouble | null, online: boolean): string {
   return trouble === null || isLoud(trouble) ? "" : trouble.text;
 }
 
-function otherKey({ beginAnew }: NoticesOptions): HTMLElement {
+function otherKey({ beginAnew }: PageOptions): HTMLElement {
   const begin = async () => {
     if (await asked(beginning())) beginAnew();
   };
