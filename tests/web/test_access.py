@@ -31,7 +31,7 @@ STOPS = """
 () => {
   const wanted = "button, input, summary, a[href], [tabindex='0']";
   const found = [...document.querySelectorAll(wanted)].filter((each) =>
-    !each.disabled && each.checkVisibility() && (each.type !== "radio" || each.checked));
+    !each.disabled && each.checkVisibility());
   found.forEach((each, at) => { each.dataset.stop = String(at); });
   return found.length;
 }
@@ -39,13 +39,10 @@ STOPS = """
 FOCUSED = """
 () => {
   const active = document.activeElement;
-  const drawn = [active, active.nextElementSibling].filter((each) => each !== null);
+  const { outlineStyle, outlineWidth } = getComputedStyle(active);
   return {
     stop: active.dataset.stop ?? null,
-    outlined: drawn.some((each) => {
-      const { outlineStyle, outlineWidth } = getComputedStyle(each);
-      return outlineStyle !== "none" && Number.parseFloat(outlineWidth) >= 2;
-    }),
+    outlined: outlineStyle !== "none" && Number.parseFloat(outlineWidth) >= 2,
     what: active.outerHTML.slice(0, 120),
   };
 }

@@ -145,21 +145,3 @@ export function otherName(film: Film): HTMLElement | null {
 export function genres(film: Film): HTMLElement | null {
   return film.genres.length === 0 ? null : h("span", { class: "genres" }, film.genres.join(" · "));
 }
-
-/** Null where nothing is stored, or where the browser lets nothing be stored. */
-export function recall(name: string): string | null {
-  try {
-    return localStorage.getItem(`sottovoce-${name}`);
-  } catch {
-    return null;
-  }
-}
-
-/** Stores it, where the browser allows that. */
-export function remember(name: string, value: string): void {
-  try {
-    localStorage.setItem(`sottovoce-${name}`, value);
-  } catch {
-    // Then it holds until the page is closed.
-  }
-}

@@ -5,11 +5,12 @@
 import { Client } from "sottovoce-client";
 import { connect } from "sottovoce-client/workers";
 import type { DeskCalls, DeskTold } from "./desk.js";
-import { recall, remember } from "./dom.js";
 import { type Ask, Session, troubleOf } from "./session.js";
-import { applyTheme, type Page, showPage, showSentence } from "./view/page.js";
+import { type Page, showPage, showSentence } from "./view/page.js";
 
 const KEY = /^[0-9a-f]{64}$/u;
+/** Under which name this browser keeps it. */
+const KEPT = "sottovoce-key";
 const HOUR = 3600;
 /** Seconds between two looks for news. */
 const PACE = 5;
@@ -22,14 +23,13 @@ function meta(name: string): string {
 
 /** The key that this browser began with; the page's own word counts at the first visit only. */
 function pinnedKey(named: string): string {
-  const kept = recall("key");
+  const kept = localStorage.getItem(KEPT);
   if (kept !== null && KEY.test(kept)) return kept;
-  remember("key", named);
+  localStorage.setItem(KEPT, named);
   return named;
 }
 
 async function start(): Promise<void> {
-  applyTheme();
   const lacking = await missing();
   if (lacking !== null) return showSentence(lacking);
   const named = meta("sottovoce-key");
@@ -97,7 +97,7 @@ async function fetchPanel(): Promise<unknown> {
 
 async function beginAnew(ask: Ask, named: string): Promise<void> {
   await ask((session) => session.forget());
-  remember("key", named);
+  localStorage.setItem(KEPT, named);
   location.reload();
 }
 
@@ -135,6 +135,7 @@ const outdated =
 function canStore(): Promise<boolean> {
   return new Promise((resolve) => {
     try {
+      localStorage.getItem(KEPT);
       const opening = indexedDB.open("sottovoce-probe");
       opening.onerror = () => resolve(false);
       opening.onsuccess = () => {

@@ -2,7 +2,7 @@
  * The whole page, put together: its sections, its notices, its colours.
  */
 
-import { button, h, recall, remember, say, show } from "../dom.js";
+import { button, h, say, show } from "../dom.js";
 import { type Ask, type Event, type State, type Trouble, troubleOf } from "../session.js";
 import { asked, askForNewTerms, type Question } from "./consent.js";
 import { adviceView, filmsView } from "./films.js";
@@ -99,21 +99,9 @@ window.addEventListener("unhandledrejection", (event) => {
 });
 
 function header(): HTMLElement {
-  return h(
-    "header",
-    {},
-    h(
-      "div",
-      {},
-      h("h1", {}, "sottovoce"),
-      h(
-        "p",
-        {},
-        "Films for you, learnt from everybody in a whisper. What you have seen stays on this device.",
-      ),
-    ),
-    themeSwitch(),
-  );
+  const lead =
+    "Films for you, learnt from everybody in a whisper. What you have seen stays on this device.";
+  return h("header", {}, h("h1", {}, "sottovoce"), h("p", {}, lead));
 }
 
 function footer(): HTMLElement {
@@ -221,44 +209,4 @@ function beginning(): Question {
     no: "Leave it as it is",
     grave: true,
   };
-}
-
-/** Light or dark: as the device says, unless somebody says otherwise. */
-
-const THEMES = ["auto", "light", "dark"] as const;
-type Theme = (typeof THEMES)[number];
-
-/** To be called before anything is drawn. */
-export function applyTheme(): void {
-  document.documentElement.dataset.theme = chosen();
-}
-
-function chosen(): Theme {
-  const kept = recall("theme");
-  return THEMES.find((theme) => theme === kept) ?? "auto";
-}
-
-/** Three buttons of which one is in. */
-function themeSwitch(): HTMLElement {
-  return h(
-    "fieldset",
-    { id: "theme", class: "theme" },
-    h("legend", { class: "visually-hidden" }, "Colours"),
-    ...THEMES.map(option),
-  );
-}
-
-function option(theme: Theme): HTMLElement {
-  const choose = () => {
-    remember("theme", theme);
-    applyTheme();
-  };
-  const input = h("input", {
-    type: "radio",
-    name: "theme",
-    value: theme,
-    checked: theme === chosen(),
-    onchange: choose,
-  });
-  return h("label", {}, input, h("span", {}, theme));
 }
