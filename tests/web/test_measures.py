@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,9 +41,7 @@ def whole_system(browser: Browser, folder: Path) -> Iterator[System]:
         yield system
 
 
-def test_a_first_visit_loads_little(
-    visit: Visit, system: System, record_property: Callable[[str, object], None]
-) -> None:
+def test_a_first_visit_loads_little(visit: Visit, system: System) -> None:
     system.front.prelude = AS_SHIPPED
     visitor = visit()
     visitor.context.add_init_script(LISTEN)
@@ -61,20 +59,18 @@ def test_a_first_visit_loads_little(
         largest[heard.path] = largest.get(heard.path, 0) + heard.sent
     shown = ", ".join(f"{path[:24]} {size}" for path, size in sorted(largest.items()))
     print(f"first visit: {loaded} bytes on the wire ({shown})")
-    record_property("first visit, bytes beside V", loaded["everything else"])
     assert {"/", "/page/worker.js", "/sw.js", "/page/panel.json"} <= set(largest)
     assert loaded["everything else"] < MOST_BYTES
 
 
-def test_a_hundred_reports_are_sealed_in_a_second_and_nothing_freezes(
-    visit: Visit, system: System, record_property: Callable[[str, object], None]
+def test_100_reports_are_sealed_in_a_second_and_nothing_freezes(
+    visit: Visit, system: System
 ) -> None:
     """The best of a few tries: this machine may be at work on something else."""
     tries: list[tuple[float, float]] = []
     while len(tries) < TRIES and not _good(tries):
         tries.append(_sealed(visit, system))
     print(f"100 reports sealed, stored and charged: {tries} (milliseconds, longest task)")
-    record_property("100 reports sealed, milliseconds", min(each[0] for each in tries))
     assert _good(tries), tries
 
 

@@ -27,7 +27,6 @@ from sottovoce.protocol import (
     Catalogue,
     Manifest,
     SignedManifest,
-    Terms,
     decode_items,
     encode_items,
     open_reports,
@@ -42,7 +41,6 @@ from tests.protocol.examples import (
     manifest,
     parameters,
     signing_key,
-    terms,
 )
 
 WEB = Path(__file__).parents[3] / "web"
@@ -263,33 +261,6 @@ def test_both_read_and_refuse_the_same_manifests(browser: Browser, raw: bytes) -
         public = [here.alpha, here.regularization, here.closes, here.epochs_left]
         assert answer["fields"] == [*asked, *public]
         assert answer["terms"] == here.terms.as_dict()
-
-
-VALUES: dict[str, Any] = {
-    "training": st.sampled_from([bytes(16), bytes(range(16))]),
-    "mechanism": st.sampled_from(IN_BROWSER),
-    "epsilon": st.sampled_from([1.5, 2.5, 2.5000000000000004]),
-    "loud_fraction": st.sampled_from([3 / 16, 0.5]),
-    "share": st.sampled_from([0.5, 0.75, 0.875]),
-    "least_clients": st.sampled_from([49, 50, 51, 500, 501]),
-    **{
-        name: st.sampled_from([1, 2, 3])
-        for name in ("reports", "epochs", "hold", "factors", "most_items")
-    },
-}
-
-
-@st.composite
-def some_terms(draw: st.DrawFn) -> Terms:
-    drawn = {name: draw(values) for name, values in VALUES.items()}
-    return terms(**drawn, parameters=draw(parameters(drawn["mechanism"], 4, 1)))
-
-
-@settings(max_examples=300)
-@given(accepted=some_terms(), asked=some_terms())
-def test_both_find_the_same_terms_worse(browser: Browser, accepted: Terms, asked: Terms) -> None:
-    given = {"accepted": accepted.as_dict(), "asked": asked.as_dict()}
-    assert browser.ask("terms", **given)["worse"] == accepted.broken_by(asked)
 
 
 @settings(max_examples=300)

@@ -18,17 +18,17 @@ import type { Manifest } from "./manifest.js";
 import {
   beginningOf,
   checkCryptography,
-  checkedJitter,
   checkedLimit,
   type NetworkOptions,
   systemTimer,
   type Timer,
+  within,
 } from "./options.js";
 import { Outbox } from "./outbox.js";
 import { HttpProxy } from "./proxy.js";
 import { Fetching, type PastRelease } from "./release.js";
 import { Database, Store } from "./store.js";
-import { type Early, type Synced, Syncing } from "./syncing.js";
+import { type Early, type Lock, type Synced, Syncing } from "./syncing.js";
 import type { Terms } from "./terms.js";
 import { type Conditions, JITTER, type Looked, Schedule, STEP } from "./timing.js";
 
@@ -47,7 +47,7 @@ export class Network {
     const { name, make, timer = systemTimer, entropy = systemEntropy } = options;
     const { clock, sleep } = timer;
     const beginning = beginningOf(options, clock());
-    const jitter = checkedJitter(options.jitter ?? JITTER);
+    const jitter = within("jitter", options.jitter ?? JITTER, 0, JITTER);
     const database = await Database.open(name, options.indexedDB ?? globalThis.indexedDB);
     const [store, outbox] = [new Store(database), new Outbox(database)];
     try {
@@ -93,8 +93,6 @@ export class Network {
     this.database.close();
   }
 }
-
-export type Lock = <Result>(work: () => Promise<Result>) => Promise<Result>;
 
 /**
  * Waits until no other tab syncs. It spares the proxy a second copy and the device some work; that a

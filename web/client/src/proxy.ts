@@ -170,8 +170,6 @@ function otherOrigin(url: string): string | null {
   return here === undefined || here === new URL(url).origin ? null : here;
 }
 
-/** What HTTP adds to the bytes: bodies that are never longer than allowed, and when to try again. */
-
 const MAX_PROBLEM = 16 * 1024;
 /** What, beside every 5xx, means: the same again later. */
 const LATER: readonly number[] = [408, 425, 429];

@@ -38,7 +38,6 @@ import {
 } from "./errors.js";
 import { budgetOf, type Charge } from "./ledger.js";
 import type { Manifest } from "./manifest.js";
-import type { Lock } from "./network.js";
 import type { End, Outbox, Waiting } from "./outbox.js";
 import type { HttpProxy } from "./proxy.js";
 import type { Fetched, Fetching, Known } from "./release.js";
@@ -59,6 +58,8 @@ export interface Synced {
   /** All of it in plain words. */
   sentence: string;
 }
+
+export type Lock = <Result>(work: () => Promise<Result>) => Promise<Result>;
 
 /** A batch to be made by the worker that reads the history. */
 export interface Job {

@@ -9,11 +9,11 @@
 import * as errors from "./errors.js";
 import { History } from "./history.js";
 import { Looking, Network, type Seen } from "./network.js";
-import { checkedPace, type OpenOptions, systemTimer } from "./options.js";
+import { type OpenOptions, systemTimer, within } from "./options.js";
 import type { PastRelease } from "./release.js";
 import type { Job } from "./syncing.js";
 import type { Terms } from "./terms.js";
-import type { Conditions } from "./timing.js";
+import { type Conditions, TICK } from "./timing.js";
 
 /** Options with every default filled in that both workers need. */
 export type Named = OpenOptions & { name: string };
@@ -50,7 +50,7 @@ function networkCalls(tell: (told: NetworkTold) => void) {
   return {
     async open(options: Named, batches: MessagePort): Promise<void> {
       const { pace = PACE, past = 0 } = options;
-      const used = { pace: checkedPace(pace), past, timer: systemTimer };
+      const used = { pace: within("pace", pace, TICK, 3600), past, timer: systemTimer };
       const make = (job: Job) => batches.postMessage(job);
       const opened = await Network.open({ ...options, make });
       const begun = new Looking(opened, listenerOf(tell), used);

@@ -15,7 +15,7 @@ import { openManifest } from "../src/manifest.js";
 import { allRows } from "../src/mechanism/loudest.js";
 import { makeReports } from "../src/mechanism/registry.js";
 import { ascending, decodeItems, userVector } from "../src/model.js";
-import { brokenBy, readTerms, writtenTerms } from "../src/terms.js";
+import { writtenTerms } from "../src/terms.js";
 import { fromWords, readCharge, type WrittenCharge } from "./vectors.js";
 
 interface Step {
@@ -29,7 +29,6 @@ interface Asked {
   rows: { signed: string; key: string; model: string; own: number[] };
   ledger: { steps: Step[] };
   manifest: { signed: string; key: string };
-  terms: { accepted: object; asked: object };
   catalogue: { bytes: string };
   model: { bytes: string; items: number; factors: number };
 }
@@ -63,9 +62,6 @@ const commands: Commands = {
     const { epoch, alpha, regularization, closes, epochsLeft, terms } = manifest;
     const fields = [epoch, terms.epsilon, terms.reports, alpha, regularization, closes, epochsLeft];
     return { hash: toHex(hash), key: toHex(last), fields, terms: writtenTerms(terms) };
-  },
-  async terms({ accepted, asked }) {
-    return { worse: brokenBy(readTerms(accepted), readTerms(asked)) };
   },
   async catalogue({ bytes }) {
     const { items } = decodeCatalogue(fromHex(bytes));

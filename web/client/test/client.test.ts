@@ -64,21 +64,6 @@ test("files that are the same are not fetched again, nor decoded again", async (
   assert.equal(models.length, 2); // of two epochs fetched; the present one is looked at here
 });
 
-test("a reload finds everything again, without a network", async (t) => {
-  const world = await World.begin(t);
-  const client = await world.client();
-  await client.sync(AT_ONCE);
-  const [status, recommended] = [await client.status(), await client.recommend(5)];
-  const [shown, items] = [await client.lastBatch(), await client.catalogue()];
-  client.close();
-  await world.stop();
-  const reloaded = await world.open();
-  assert.deepEqual(await reloaded.status(), status);
-  assert.deepEqual(await reloaded.recommend(5), recommended);
-  assert.deepEqual(await reloaded.lastBatch(), shown);
-  assert.deepEqual(await reloaded.catalogue(), items);
-});
-
 test("nothing private is in any request", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
@@ -99,14 +84,14 @@ test("nothing private is in any request", async (t) => {
 
 type Calls = { [name: string]: (...given: never[]) => unknown };
 
-function connected<Known extends Calls>(t: TestContext, calls: Known, hear = (_: unknown) => {}) {
+function connected<Known extends Calls>(t: TestContext, calls: Known, end?: AbortSignal) {
   const { port1, port2 } = new MessageChannel();
   for (const port of [port1, port2]) {
     port.start();
     t.after(() => port.close());
   }
   serve(port2 as Line, calls);
-  return { ask: connect<Known>(port1 as Line, hear), far: port2 };
+  return connect<Known>(port1 as Line, () => {}, end);
 }
 
 test("answers come to whoever asked, one question after the other", async (t) => {
@@ -118,7 +103,7 @@ test("answers come to whoever asked, one question after the other", async (t) =>
     atWork -= 1;
     return `${word}!`;
   };
-  const { ask } = connected(t, { slow });
+  const ask = connected(t, { slow });
   const answers = await Promise.all([ask("slow", "one"), ask("slow", "two"), ask("slow", "three")]);
   assert.deepEqual(answers, ["one!", "two!", "three!"]);
 });
@@ -129,21 +114,17 @@ test("an error arrives as what it was, with all that it says", async (t) => {
     const fail = () => {
       throw new Kind("why");
     };
-    const error = await connected(t, { fail })
-      .ask("fail")
-      .catch((caught) => caught);
+    const error = await connected(t, { fail })("fail").catch((caught) => caught);
     assert.deepEqual([error.constructor, error.message], [Kind, "why"]);
   }
   const busy = () => {
     throw new errors.PostponedError("later", 17);
   };
-  await assert.rejects(connected(t, { busy }).ask("busy"), { retryAfter: 17 });
+  await assert.rejects(connected(t, { busy })("busy"), { retryAfter: 17 });
   const worse = () => {
     throw new TermsError(["more"], TERMS);
   };
-  const asked = await connected(t, { worse })
-    .ask("worse")
-    .catch((caught) => caught);
+  const asked = await connected(t, { worse })("worse").catch((caught) => caught);
   assert.ok(asked instanceof TermsError);
   assert.deepEqual([asked.worse, asked.asked], [["more"], TERMS]);
 });
@@ -152,18 +133,12 @@ test("what is none of ours is told too", async (t) => {
   const fail = () => {
     throw new TypeError("odd");
   };
-  await assert.rejects(connected(t, { fail }).ask("fail"), errors.StoreError);
+  await assert.rejects(connected(t, { fail })("fail"), errors.StoreError);
 });
 
 test("once it is closed every question fails, also those that wait", async (t) => {
-  const { port1, port2 } = new MessageChannel();
-  for (const port of [port1, port2]) {
-    port.start();
-    t.after(() => port.close());
-  }
-  serve(port2 as Line, { never: () => new Promise(() => {}) });
   const end = new AbortController();
-  const ask = connect<{ never: () => Promise<void> }>(port1 as Line, () => {}, end.signal);
+  const ask = connected(t, { never: () => new Promise(() => {}) }, end.signal);
   const waiting = ask("never");
   end.abort();
   await assert.rejects(waiting, errors.SettingsError);

@@ -97,12 +97,6 @@ test("what no ledger can hold is refused before it is decided on", () => {
   }
 });
 
-const CHARGE: Charge = {
-  ...{ training: "00".repeat(16), epoch: 1, purpose: "0a".repeat(32), mechanism: "loudest" },
-  ...{ epsilon: TERMS.epsilon, reports: TERMS.reports },
-  ...{ loudFraction: TERMS.loudFraction, clients: TERMS.leastClients },
-};
-
 type Case = (typeof promises)[number];
 
 function termsIn({ epsilon, loud_fraction, reports, epochs, clients }: Case) {
@@ -112,7 +106,7 @@ function termsIn({ epsilon, loud_fraction, reports, epochs, clients }: Case) {
 function chargesIn({ charges }: Case): Charge[] {
   return charges.flatMap(({ times, training, loud_fraction, ...kind }) => {
     const name = training === "own" ? TERMS.training : training;
-    return Array(times).fill({ ...CHARGE, ...kind, training: name, loudFraction: loud_fraction });
+    return Array(times).fill({ ...charge, ...kind, training: name, loudFraction: loud_fraction });
   });
 }
 
@@ -146,7 +140,7 @@ test("the extremes of the terms have a promise", () => {
 test("a limit for some epochs pays for these and no more, whatever is gone", () => {
   for (const epsilon of [0.1, 2.5, 1 / 3]) {
     const price = { epsilon, reports: 3 };
-    const gone = spent(Array(7).fill({ ...CHARGE, epsilon: 0.7 }));
+    const gone = spent(Array(7).fill({ ...charge, epsilon: 0.7 }));
     for (const epochs of [1, 2, 10]) {
       const limit = limitFor(epochs, gone, price);
       assert.equal(epochsWithin(limit, gone, price, 100), epochs);

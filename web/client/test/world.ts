@@ -7,7 +7,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from "node:net";
 import type { TestContext } from "node:test";
 import { IDBFactory } from "fake-indexeddb";
-import { INFO, SEALED, suite } from "../src/batch.js";
+import { suite } from "../src/batch.js";
 import type { Traits } from "../src/catalogue.js";
 import type { Words } from "../src/coin.js";
 import { concat, fromHex, sha256, toHex, utf8 } from "../src/encoding.js";
@@ -19,7 +19,7 @@ import type { NetworkOptions } from "../src/options.js";
 import type { Job, Synced } from "../src/syncing.js";
 import { type Terms, writtenTerms } from "../src/terms.js";
 import { JITTER, STEP } from "../src/timing.js";
-import { seeded } from "./vectors.js";
+import { openSealed, seeded } from "./vectors.js";
 
 export const ITEMS = 50;
 export const FACTORS = 3;
@@ -406,15 +406,8 @@ export class World {
   /** What the server finds in a sealed batch. */
   async opened(batch: Uint8Array): Promise<number[]> {
     const view = new DataView(batch.buffer, batch.byteOffset);
-    const info = concat([INFO, batch.subarray(8, 40)]);
-    const recipientKey = (await this.#epochKey(view.getUint32(4, true))).privateKey;
-    const reports: number[] = [];
-    for (let at = 56; at < batch.length; at += SEALED) {
-      const [enc, ct] = [batch.slice(at, at + 32), batch.slice(at + 32, at + SEALED)];
-      const plain = await suite.open({ recipientKey, enc: enc.buffer, info }, ct.buffer);
-      reports.push(new DataView(plain).getUint32(0, true));
-    }
-    return reports;
+    const { privateKey } = await this.#epochKey(view.getUint32(4, true));
+    return openSealed(batch.subarray(56), privateKey, batch.subarray(8, 40));
   }
 
   async #fields(epoch: number): Promise<Changes> {

@@ -109,10 +109,8 @@ function keepForOffline(): void {
 
 void start();
 
-/** What this page cannot do without, and what to say where it is missing. */
-
-/** A sentence for whoever came, or null if everything is there. */
-export async function missing(): Promise<string | null> {
+/** What to say where something is missing that this page cannot do without; null if all is there. */
+async function missing(): Promise<string | null> {
   if (!window.isSecureContext || crypto.subtle === undefined) {
     return (
       "This page needs a secure connection: without one a browser does not let it check signatures " +
@@ -160,9 +158,7 @@ async function canVerifyAndSeal(): Promise<boolean> {
 }
 
 /** The only two scripts that this page ever starts, named in the one policy that may start them. */
-
-/** Paths of the page's own server. */
-export type Script = "/page/worker.js" | "/sw.js";
+type Script = "/page/worker.js" | "/sw.js";
 
 interface TrustedTypes {
   createPolicy(
@@ -182,6 +178,6 @@ const { trustedTypes } = globalThis as { trustedTypes?: TrustedTypes };
 const policy = trustedTypes?.createPolicy("sottovoce", { createScriptURL: own });
 
 /** An address that the browser will accept as a script's. */
-export function script(path: Script): string {
+function script(path: Script): string {
   return policy?.createScriptURL(path) ?? own(path);
 }

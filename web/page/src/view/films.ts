@@ -178,12 +178,10 @@ function modelText({ epoch }: Manifest): string {
   return `From the model of epoch ${epoch}, checked against the server's signature.`;
 }
 
-/** The search box: an editable combobox with a list, as the ARIA practices describe it. */
-
 /** Silence before a screen reader is told how much was found. */
 const QUIET = 800;
 
-/** Searches while somebody types; arrows, Home, End, Enter and Escape work on the list. */
+/** An editable combobox with a list, as the ARIA practices describe it: searches while somebody types. */
 class SearchBox {
   readonly element: HTMLElement;
   readonly input: HTMLInputElement;

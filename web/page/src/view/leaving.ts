@@ -99,9 +99,7 @@ function forgetting(): Question {
   };
 }
 
-/** What was spent of a lifetime's budget, and the limit, which can be changed. */
-
-/** A meter, a sentence, and a field behind a fold. */
+/** What was spent of a lifetime's budget, and the limit, which can be changed behind a fold. */
 function budgetView(options: Acting): View {
   const text = h("p", { id: "budget-text", class: "note" });
   const meter = h("div", {
@@ -188,13 +186,11 @@ function limitForm(
   return [field.element, button({ id: "limit-save" }, "Set the limit", save)];
 }
 
-/** Every report of the last batch, as it was made and as it left. */
-
 const HEADER = 56;
 const SEALED = 52;
 const SHOWN_AT_FIRST = 100;
 
-/** The table, what it means, and how much it weighs. */
+/** Every report of the last batch, as it was made and as it left. */
 function reportsView() {
   const none = h("p", { class: "empty" }, "There is no report here.");
   const rows = h("tbody", {});

@@ -124,8 +124,6 @@ export function showSentence(text: string): void {
   );
 }
 
-/** The one place for bad news: loud where trust is at stake, quiet where patience is enough. */
-
 /** What is said aloud; everything else needs patience only. */
 const TITLES: Readonly<Partial<Record<Trouble["kind"], string>>> = {
   untrusted: "The server's word could not be trusted.",
@@ -135,7 +133,7 @@ const TITLES: Readonly<Partial<Record<Trouble["kind"], string>>> = {
 
 const OFFLINE = "Offline: recommendations go on, nothing is sent.";
 
-/** An alert for trust, a status for the rest. */
+/** The one place for bad news: an alert where trust is at stake, a status where patience is enough. */
 function notices(options: PageOptions) {
   let trouble: Trouble | null = null;
   let now: State | null = null;
