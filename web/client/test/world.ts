@@ -460,17 +460,17 @@ export class World {
   }
 }
 
-/** Time passes while a client sleeps; something happens when the first batch of its waits to be sent. */
-export function whileWaiting(world: World, happens: () => Promise<void>): Sleep {
-  let hasHappened = false;
+/** Time passes while a client sleeps; something happens while its first batch waits to be sent, in this sleep. */
+export function whileWaiting(world: World, happens: () => Promise<void>, which = 0): Sleep {
+  let left = which;
   return async (seconds) => {
     world.now += seconds;
     const observer = await world.open();
     const { charged } = (await observer.status()).batches;
     observer.close();
-    if (charged === 0 || hasHappened) return;
-    hasHappened = true;
-    await happens();
+    if (charged === 0 || left < 0) return;
+    left -= 1;
+    if (left < 0) await happens();
   };
 }
 
