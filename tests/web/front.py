@@ -14,6 +14,7 @@ import uvicorn
 from anyio import to_thread
 
 from tests.processes import wait_until
+from tests.server.world import KEYS
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -32,13 +33,6 @@ HURRY = b"""{
 Eight random bytes are drawn for the device's own coins alone: whether it takes part, and when it
 sends. Thirty seconds without an answer stay thirty.
 """
-HALF_AN_HOUR = b"""{
-  const draw = crypto.getRandomValues.bind(crypto);
-  const half = (into) => into.set([0, 0, 0, 0, 0, 0, 0, 128]);
-  crypto.getRandomValues = (into) => (into.byteLength === 8 ? (half(into), into) : draw(into));
-}
-"""
-"""Nothing hurried, and the moment of sending lies half an hour ahead, or in half of the epoch."""
 AS_SHIPPED = b""
 
 
@@ -168,6 +162,17 @@ def flipped(bit: int) -> Lie:
         body = bytearray(honest().body)
         body[bit // 8] ^= 1 << bit % 8
         return replace(honest(), body=bytes(body))
+
+    return lie
+
+
+def other_key() -> Lie:
+    """The page names a key of somebody else's."""
+
+    def lie(_request: Heard, honest: Callable[[], Answer]) -> Answer:
+        body = honest().body.replace(KEYS.verification_key.hex().encode(), b"ab" * 32)
+        assert body != honest().body
+        return replace(honest(), body=body)
 
     return lie
 

@@ -13,7 +13,7 @@ import argparse
 import io
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from playwright.sync_api import sync_playwright
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 FILMS = ("matrix 1999", "spirited away", "pulp fiction", "amelie")
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 COLOURS = 96
 """Enough for letters with soft edges; a third of the bytes."""
 PATIENCE = 900.0
@@ -39,8 +40,8 @@ def main() -> None:
     with sync_playwright() as started:
         browser = chromium.launch(started.chromium)
         visitor = taking_part(browser, given.url, given.epoch)
-        for scheme in ("light", "dark"):
-            visitor.at(f"#theme input[value={scheme}]").check(force=True)
+        for scheme in SCHEMES:
+            visitor.page.emulate_media(color_scheme=scheme)
             picture = visitor.page.screenshot(animations="disabled")
             write(picture, given.folder / f"page-{scheme}.png")
         browser.close()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.web import chromium
-from tests.web.front import HALF_AN_HOUR, HURRY, refuse
+from tests.web.front import refuse
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Playwright
@@ -107,29 +106,6 @@ def test_one_batch_an_epoch_whatever_is_done_with_the_page(
     assert visitor.spent() == 2 * system.cost()
 
 
-def test_once_stopped_nothing_leaves_and_recommendations_go_on(
-    visitor: Visitor, system: System
-) -> None:
-    first = taking_part(visitor, system, "toy story")
-    visitor.switch()
-    visitor.is_on(on=False)
-    system.turn()
-    visitor.expect("#epoch").to_have_text(str(first + 1))
-    visitor.says("#report-state", "Paused. Nothing leaves this device; recommendations go on.")
-    visitor.looks_again(3)
-    assert epochs_of(system) == [first]
-    visitor.choose("fargo")
-    wanted = [each.id for each in system.recommended(["1", "608"])]
-    visitor.until(lambda: visitor.advice() == wanted, "recommendations of the new model")
-    visitor.reload()
-    visitor.is_on(on=False)
-    visitor.looks_again()
-    assert epochs_of(system) == [first]
-    visitor.switch()
-    visitor.sees_left(first + 1)
-    assert epochs_of(system) == [first, first + 1]
-
-
 def test_to_forget_leaves_the_ledger_and_the_epoch_is_not_reported_again(
     visitor: Visitor, system: System
 ) -> None:
@@ -138,7 +114,7 @@ def test_to_forget_leaves_the_ledger_and_the_epoch_is_not_reported_again(
     visitor.forget()
     visitor.is_on(on=False)
     visitor.expect("#reports").to_be_hidden()
-    visitor.expect("#reports tbody tr, #batch .marks > *").to_have_count(0)
+    visitor.expect("#reports tbody tr").to_have_count(0)
     stored = visitor.stored()
     assert stored["history"] == stored["batches"] == stored["shown"] == []
     assert stored["charges"] == charged
@@ -160,30 +136,6 @@ def test_to_forget_leaves_the_ledger_and_the_epoch_is_not_reported_again(
     system.turn()
     visitor.sees_left(epoch + 1)
     assert epochs_of(system) == [epoch, epoch + 1]
-
-
-def test_a_page_that_is_closed_before_its_moment_has_spent_nothing_and_goes_on_from_its_plan(
-    visitor: Visitor, system: System
-) -> None:
-    system.turn()  # the whole hour lies ahead
-    system.front.prelude = HALF_AN_HOUR
-    epoch = system.signed().manifest.epoch
-    visitor.open()
-    visitor.choose("fargo")
-    visitor.take_part()
-    visitor.says("#report-state", f"Epoch {epoch}: your reports leave at", "nothing is spent")
-    visitor.looks_again()
-    (plan,) = visitor.stored("plans")["plans"]
-    assert 1700 < plan["sendAt"] - time.time() < 1900
-    assert (system.front.batches(), visitor.charges(), visitor.spent()) == ([], [], 0)
-    visitor.reload()
-    visitor.says("#report-state", f"Epoch {epoch}: your reports leave at")
-    assert visitor.stored("plans")["plans"] == [plan], "no second toss"
-    system.front.prelude = HURRY  # as if the half hour had passed
-    visitor.reload().sees_left(epoch)
-    assert visitor.stored("plans")["plans"] == [plan]
-    assert epochs_of(system) == [epoch]
-    assert visitor.spent() == system.cost()
 
 
 # A browser that is killed while its batch is on the way.

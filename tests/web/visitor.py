@@ -132,15 +132,6 @@ class Visitor:
     def advice(self) -> list[str]:
         return self._ids("#recommendations > li")
 
-    def reasons(self) -> list[tuple[list[str], list[str]]]:
-        """What speaks for each recommendation: films by their names, and tags."""
-        found: list[list[list[str]]] = self.page.evaluate(
-            "() => [...document.querySelectorAll('#recommendations > li')].map((each) =>"
-            " ['cite', '.tag'].map((what) =>"
-            " [...each.querySelectorAll(`.reason ${what}`)].map((name) => name.innerText)))"
-        )
-        return [(films, tags) for films, tags in found]
-
     def _ids(self, selector: str) -> list[str]:
         found: list[str] = self.page.evaluate(
             "(selector) => [...document.querySelectorAll(selector)].map((each) => each.dataset.id)",

@@ -1,8 +1,7 @@
 """The Python and the browser client agree, whatever is drawn: the same words, the same bits.
 
 `web/client/test/agree.ts` runs the browser client's own parts under node and answers line by line.
-Everything is compared exactly; user vectors too, where the protocol's order of operations leaves no
-last bit open.
+Everything is compared exactly: the protocol's order of operations leaves no last bit open.
 """
 
 from __future__ import annotations
@@ -22,19 +21,15 @@ from hypothesis import strategies as st
 
 from sottovoce.core import MECHANISMS, Histories, Loudest, Shape, user_vectors
 from sottovoce.core.bounds import LEAST_ENTRY, LEAST_RIDGE, MOST_ENTRY, flushed
-from sottovoce.core.recommending import WideModel, recency, tags_of
 from sottovoce.errors import ProtocolError
 from sottovoce.protocol import (
     Batch,
     Catalogue,
     Manifest,
     SignedManifest,
-    Terms,
     decode_items,
     encode_items,
     open_reports,
-    public_key_of,
-    seal_reports,
 )
 from sottovoce.protocol.manifest import MAGIC, SIGNED_MANIFEST
 from tests.lacking import leave_out
@@ -46,7 +41,6 @@ from tests.protocol.examples import (
     manifest,
     parameters,
     signing_key,
-    terms,
 )
 
 WEB = Path(__file__).parents[3] / "web"
@@ -175,18 +169,6 @@ def test_the_same_words_give_the_same_reports_which_open_here(
     assert (opened.reports.tolist(), opened.undecodable) == (wanted, 0)
 
 
-@settings(max_examples=200)
-@given(world=worlds())
-def test_user_vectors_are_equal_to_the_last_bit(browser: Browser, world: dict[str, Any]) -> None:
-    one = manifest(**world["changes"])
-    h = Histories.from_lists([world["own"]], one.items)
-    asked = {"V": world["V"].ravel().tolist(), "items": one.items, "factors": one.terms.factors}
-    solving = {"alpha": one.alpha, "regularization": one.regularization}
-    answer = browser.ask("vector", **asked, own=world["own"], **solving)
-    [x] = user_vectors(world["V"], h, **solving)
-    assert answer["x"] == x.tolist()
-
-
 @settings(max_examples=150)
 @given(world=worlds(), exponent=st.integers(0, 10), data=st.data())
 def test_loudest_agrees_for_every_block_and_number_of_loud_directions(
@@ -209,24 +191,6 @@ def test_loudest_agrees_for_every_block_and_number_of_loud_directions(
     assert answer["rows"] == mechanism.blocks.all_rows(V, X, h).ravel().tolist()
     answer = browser.ask("batch", **asked, words=hexadecimal(world["words"]), id="00" * 16)
     assert answer["reports"] == reports_here(one, world)
-
-
-@settings(max_examples=30)
-@given(
-    reports=st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=5),
-    key=st.binary(min_size=32, max_size=32),
-    name=st.binary(min_size=32, max_size=32),
-)
-def test_what_either_seals_the_other_opens(
-    browser: Browser, reports: list[int], key: bytes, name: bytes
-) -> None:
-    public = public_key_of(key)
-    ours = seal_reports(np.array(reports, np.uint32), public, name)
-    opened = browser.ask("open", sealed=ours.hex(), privateKey=key.hex(), hash=name.hex())
-    assert opened == {"reports": reports}
-    theirs = browser.ask("seal", reports=reports, publicKey=public.hex(), hash=name.hex())
-    found = open_reports(bytes.fromhex(theirs["sealed"]), key, name, 2**31)
-    assert (found.reports.tolist(), found.undecodable) == (reports, 0)
 
 
 AMOUNTS = st.sampled_from([0.1, 0.2, 0.3, 2.5, 1.0, 5e-324, 1e-6, 1e300]) | st.floats(
@@ -299,33 +263,6 @@ def test_both_read_and_refuse_the_same_manifests(browser: Browser, raw: bytes) -
         assert answer["terms"] == here.terms.as_dict()
 
 
-VALUES: dict[str, Any] = {
-    "training": st.sampled_from([bytes(16), bytes(range(16))]),
-    "mechanism": st.sampled_from(IN_BROWSER),
-    "epsilon": st.sampled_from([1.5, 2.5, 2.5000000000000004]),
-    "loud_fraction": st.sampled_from([3 / 16, 0.5]),
-    "share": st.sampled_from([0.5, 0.75, 0.875]),
-    "least_clients": st.sampled_from([49, 50, 51, 500, 501]),
-    **{
-        name: st.sampled_from([1, 2, 3])
-        for name in ("reports", "epochs", "hold", "factors", "most_items")
-    },
-}
-
-
-@st.composite
-def some_terms(draw: st.DrawFn) -> Terms:
-    drawn = {name: draw(values) for name, values in VALUES.items()}
-    return terms(**drawn, parameters=draw(parameters(drawn["mechanism"], 4, 1)))
-
-
-@settings(max_examples=300)
-@given(accepted=some_terms(), asked=some_terms())
-def test_both_find_the_same_terms_worse(browser: Browser, accepted: Terms, asked: Terms) -> None:
-    given = {"accepted": accepted.as_dict(), "asked": asked.as_dict()}
-    assert browser.ask("terms", **given)["worse"] == accepted.broken_by(asked)
-
-
 @settings(max_examples=300)
 @given(raw=damaged(catalogue().raw))
 def test_both_read_and_refuse_the_same_catalogues(browser: Browser, raw: bytes) -> None:
@@ -345,53 +282,6 @@ def test_both_read_and_refuse_the_same_models(browser: Browser, raw: bytes) -> N
     here = read_here(lambda data: decode_items(data, 3, 2), raw)
     if agree(answer, here):
         assert answer["values"] == here.ravel().tolist()
-
-
-@st.composite
-def shelves(draw: st.DrawFn) -> dict[str, Any]:
-    """Items with labels and numbers, a model of them, and somebody who touched some."""
-    items, factors = draw(st.integers(1, 160)), draw(st.integers(1, 5))
-    stream = np.random.default_rng(draw(st.integers(0, 2**32)))
-    labels, values = draw(st.sampled_from([1, 4, 200])), draw(st.sampled_from([1, 12, 500]))
-    tags: list[dict[str, Any]] = []
-    for _ in range(items):
-        some = [f"l{n}" for n in np.unique(stream.integers(0, labels, stream.integers(0, 4)))]
-        known = {"genre": some, "price": int(stream.integers(0, values)) / 4, "brand": some[:1]}
-        tags.append({kind: known[kind] for kind in known if stream.random() < 0.8})
-    V = stream.normal(0, 0.3, (items, factors)).astype(np.float32)
-    V[stream.random(items) < draw(st.sampled_from([0.0, 0.3, 1.0]))] = 0
-    own = np.flatnonzero(stream.random(items) < draw(st.sampled_from([0.05, 0.5])))
-    return {
-        "tags": tags,
-        "V": V,
-        "own": own.tolist(),
-        "moments": stream.integers(1, 30, len(own)).tolist(),
-        "solving": {"alpha": draw(st.sampled_from([0.0, 1.5, 40.0])), "regularization": 0.1},
-    }
-
-
-@settings(max_examples=150)
-@given(shelf=shelves())
-def test_both_find_the_same_tags_and_recommend_the_same(
-    browser: Browser, shelf: dict[str, Any]
-) -> None:
-    tags = tags_of(
-        [
-            {kind: tuple(of) if isinstance(of, list) else of for kind, of in each.items()}
-            for each in shelf["tags"]
-        ]
-    )
-    model = WideModel.of(shelf["V"], tags, **shelf["solving"])
-    shares = model.shares(shelf["own"], recency(np.array(shelf["moments"], np.int64)))
-    given = {**shelf, "V": shelf["V"].ravel().tolist(), "factors": shelf["V"].shape[1]}
-    given["solving"] = {**shelf["solving"], "reportsBehind": 1}
-    answer = browser.ask("recommend", **given)
-    assert answer["tags"] == [[tag.kind, tag.name] for tag in tags.names]
-    assert answer["columns"] == [np.flatnonzero(row).tolist() for row in tags.table.toarray()]
-    learnt = model.V @ shares[: model.V.shape[1]]
-    here = {"scores": model.scores(shares.sum(axis=1)), "parts": learnt}
-    for name, known in {**here, "popularity": model.popularity}.items():
-        np.testing.assert_allclose(np.array(answer[name]), known, rtol=1e-8, atol=1e-10)
 
 
 def test_an_undamaged_file_of_each_kind_is_read(browser: Browser) -> None:

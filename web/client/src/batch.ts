@@ -29,7 +29,6 @@ export interface Own {
   generation: string;
 }
 
-/** All the coins of a batch. */
 export interface Coins {
   words: Words;
   entropy: Entropy;
@@ -115,7 +114,6 @@ async function sealOne(report: number, recipientPublicKey: CryptoKey, info: Byte
   return sealed;
 }
 
-/** Bytes of a batch's id. */
 export const BATCH_ID = 16;
 /** Bytes before the sealed reports. */
 export const HEADER = 56;
@@ -130,7 +128,6 @@ export interface Batch {
   readonly sealed: Uint8Array;
 }
 
-/** As sent. */
 export function encodeBatch(batch: Batch): Bytes {
   const { epoch, manifestHash, id, sealed } = batch;
   const fits = manifestHash.length === HASH && id.length === BATCH_ID;

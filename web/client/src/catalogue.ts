@@ -9,7 +9,6 @@
 import * as strict from "./encoding.js";
 import { ProtocolError } from "./errors.js";
 
-/** One thing that can be recommended. */
 export interface Item {
   /** The product's own name for it, unique in the catalogue. */
   readonly id: string;
@@ -28,7 +27,6 @@ export interface Catalogue {
   readonly tags: Tags;
 }
 
-/** Bytes of the longest catalogue file. */
 export const MAX_CATALOGUE = 64 * 2 ** 20;
 const VERSION = 2;
 const MAX_TEXT = 512;
@@ -38,7 +36,6 @@ const MAX_LABELS = 64;
 // Of a catalogue: a device must hold them, and count how many items share each.
 const MAX_ALL_LABELS = 2 ** 22;
 const MAX_DISTINCT_LABELS = 2 ** 17;
-/** What a kind of tag may be called. */
 const KIND = /^[a-z][a-z0-9_]{0,31}$/;
 
 /** Any bytes give a catalogue or a `ProtocolError`. */
@@ -176,7 +173,6 @@ const MOST_TAGS = 128;
 /** Of a number, with about as many items each. */
 const BANDS = 10;
 
-/** A label, or a band of a number. */
 export interface Tag {
   /** `genre`, `year` ... */
   readonly kind: string;
@@ -214,7 +210,6 @@ export function tagsOf(items: readonly Traits[]): Tags {
   );
 }
 
-/** Of one item. */
 export function columnsOf({ starts, columns }: Tags, item: number): Uint16Array {
   return columns.subarray(starts[item], starts[item + 1]);
 }

@@ -8,7 +8,7 @@
  */
 
 import type { Item } from "./catalogue.js";
-import { SettingsError, type SottovoceError, TermsError } from "./errors.js";
+import { type SottovoceError, TermsError } from "./errors.js";
 import type { Standing, TouchedItem } from "./history.js";
 import type { Seen } from "./network.js";
 import type { OpenOptions } from "./options.js";
@@ -34,7 +34,6 @@ export interface News extends Standing, Seen {
   readonly worse: readonly string[];
 }
 
-/** What a client is opened with. */
 export interface ClientOptions extends OpenOptions {
   /** Hears where the client stands: once it is open, and after every look and every choice of the owner. */
   news?: (news: News) => unknown;
@@ -64,7 +63,6 @@ export class Client {
   static async open(options: ClientOptions): Promise<Client> {
     const { news: _, pastRelease: __, worker = started, ...rest } = options;
     const named: Named = { name: "sottovoce", ...rest };
-    checkNews(options.news);
     const end = new AbortController();
     const { port1, port2 } = new MessageChannel();
     // The network's first: what reads the disk later must not be waited for.
@@ -111,7 +109,6 @@ export class Client {
     return this.history("remove", ids);
   }
 
-  /** What the owner touched, in the order of recording. */
   touched(): Promise<readonly TouchedItem[]> {
     return this.history("touched");
   }
@@ -223,12 +220,6 @@ function conditionsOf(): [EventTarget, string][] {
   const { document } = globalThis as { document?: Document };
   const seen: [EventTarget, string][] = document ? [[document, "visibilitychange"]] : [];
   return [...seen, [globalThis, "online"], [globalThis, "offline"]];
-}
-
-function checkNews(news: unknown): void {
-  if (news !== undefined && typeof news !== "function") {
-    throw new SettingsError("news must be a function");
-  }
 }
 
 function started(name: WorkerName): Worker {

@@ -11,7 +11,6 @@ export type Bytes = Uint8Array<ArrayBuffer>;
 const HEXADECIMAL = /^(?:[0-9a-f]{2})*$/;
 const encoder = new TextEncoder();
 
-/** Lower-case hexadecimal. */
 export function toHex(data: Uint8Array): string {
   let text = "";
   for (const byte of data) text += byte.toString(16).padStart(2, "0");
@@ -28,7 +27,6 @@ export function fromHex(text: string): Bytes {
   return data;
 }
 
-/** One after the other. */
 export function concat(parts: readonly Uint8Array[]): Bytes {
   const whole = new Uint8Array(parts.reduce((length, part) => length + part.length, 0));
   let at = 0;
@@ -44,7 +42,6 @@ export function equal(a: Uint8Array, b: Uint8Array): boolean {
   return a.length === b.length && a.every((byte, at) => byte === b[at]);
 }
 
-/** A text as UTF-8. */
 export function utf8(text: string): Bytes {
   return new Uint8Array(encoder.encode(text));
 }
@@ -56,7 +53,6 @@ export function owned(data: Uint8Array): Bytes {
   return new Uint8Array(data);
 }
 
-/** SHA-256. */
 export async function sha256(data: Uint8Array): Promise<Bytes> {
   return new Uint8Array(await crypto.subtle.digest("SHA-256", owned(data)));
 }
@@ -121,7 +117,6 @@ function countKeys(value: unknown, depth: number): number {
   return keys;
 }
 
-/** Whether it was written in braces. */
 export function isObject(value: unknown): value is Fields {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
@@ -156,7 +151,6 @@ export function whole(value: unknown, least: number, most: number, what: string)
   return value + 0; // -0 becomes 0
 }
 
-/** A finite number within its range. */
 export function real(value: unknown, least: number, most: number, what: string): number {
   if (typeof value !== "number" || !(least <= value && value <= most)) {
     throw new ProtocolError(`${what}: a number in ${least}..${most}, not ${shown(value)}`);

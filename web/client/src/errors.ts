@@ -23,22 +23,18 @@ export class SottovoceError extends Error {
   override name = "SottovoceError";
 }
 
-/** A setting or an argument has a value that cannot work. */
 export class SettingsError extends SottovoceError {
   override name = "SettingsError";
 }
 
-/** The record of spent budget cannot be trusted: nothing may be reported. */
 export class LedgerError extends SottovoceError {
   override name = "LedgerError";
 }
 
-/** A signature, a hash, an epoch or the terms do not hold: nothing is sent. */
 export class UntrustedError extends SottovoceError {
   override name = "UntrustedError";
 }
 
-/** Bytes are not what docs/protocol.md says they must be. */
 export class ProtocolError extends UntrustedError {
   override name = "ProtocolError";
 }
@@ -61,7 +57,6 @@ export class TermsError extends UntrustedError {
   }
 }
 
-/** The proxy cannot be reached now, or is busy: the same again later. */
 export class UnavailableError extends SottovoceError {
   override name = "UnavailableError";
   /** Seconds that it asked to be left alone for, if it said so. */
@@ -78,17 +73,14 @@ export class PostponedError extends UnavailableError {
   override name = "PostponedError";
 }
 
-/** The proxy understood and said no: the same again is no use. */
 export class RefusedError extends SottovoceError {
   override name = "RefusedError";
 }
 
-/** The epoch is over: what belongs to it can no longer be handed in. */
 export class ClosedError extends RefusedError {
   override name = "ClosedError";
 }
 
-/** The browser's storage cannot be read or written; nothing was acknowledged. */
 export class StoreError extends SottovoceError {
   override name = "StoreError";
 }

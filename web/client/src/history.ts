@@ -21,7 +21,6 @@ import type { Job } from "./syncing.js";
 import type { Terms } from "./terms.js";
 import type { Plan } from "./timing.js";
 
-/** What a history is opened with. */
 export interface HistoryOptions {
   /** Of the database. */
   name: string;
@@ -37,7 +36,7 @@ export class History {
   readonly #store: Store;
   readonly #outbox: Outbox;
   readonly #reading: Reading;
-  readonly #standings: Standings;
+  readonly #offers = new Map<string, Offer>();
 
   private constructor(
     private readonly database: Database,
@@ -47,7 +46,6 @@ export class History {
     this.#store = new Store(database);
     this.#outbox = new Outbox(database);
     this.#reading = new Reading(this.#store);
-    this.#standings = new Standings(this.#store, this.#outbox);
   }
 
   static async open(options: HistoryOptions): Promise<History> {
@@ -89,8 +87,35 @@ export class History {
   }
 
   /** Where the client stands, and what worse terms would mean that somebody asks for. */
-  standing(asked: Terms | null): Promise<Standing> {
-    return this.#standings.now(asked);
+  async standing(asked: Terms | null): Promise<Standing> {
+    const [store, outbox] = [this.#store, this.#outbox];
+    const settings = await store.settings();
+    const charges = await outbox.charges();
+    const manifest = (await store.signed())?.manifest ?? null;
+    return {
+      ...budgetOf(settings.limit, charges),
+      proxy: settings.proxy,
+      manifest,
+      offer: manifest && this.#offer(settings.terms ?? manifest.terms, charges),
+      asked: asked && this.#offer(asked, charges),
+      epoch: settings.newest?.epoch ?? null,
+      terms: settings.terms,
+      epochs: settings.terms === null ? 0 : epochsOf(settings.terms, charges),
+      charges,
+      plan: await outbox.lastPlan(),
+      paused: settings.paused,
+      batches: await outbox.counts(),
+      lastBatch: await outbox.lastBatch(),
+    };
+  }
+
+  /** A promise takes some tenths of a second: worked out once for the same terms and charges. */
+  #offer(terms: Terms, charges: readonly Charge[]): Offer {
+    const name = JSON.stringify([terms, charges.map(({ purpose }) => purpose)]);
+    const offer = this.#offers.get(name) ?? offerOf(terms, charges);
+    if (this.#offers.size >= MOST_OFFERS) this.#offers.clear();
+    this.#offers.set(name, offer);
+    return offer;
   }
 
   /** Everything that there is, in the order of the model's rows. */
@@ -134,7 +159,6 @@ export class History {
   }
 }
 
-/** Something that the owner touched. */
 export interface TouchedItem extends Item {
   /** Whether it is in the catalogue; if not it is kept, since a later one may know it. */
   readonly isKnown: boolean;
@@ -150,7 +174,6 @@ function counted(n: number): number {
   return n;
 }
 
-/** All that can be said of it. */
 export interface Standing extends Budget {
   readonly proxy: string;
   /** The one that holds; null before the first and after `forget`. */
@@ -177,44 +200,3 @@ export interface Standing extends Budget {
 }
 
 const MOST_OFFERS = 4;
-
-/** Works it out anew each time, but for promises, which take some tenths of a second. */
-export class Standings {
-  readonly #offers = new Map<string, Offer>();
-
-  constructor(
-    private readonly store: Store,
-    private readonly outbox: Outbox,
-  ) {}
-
-  async now(asked: Terms | null): Promise<Standing> {
-    const { store, outbox } = this;
-    const settings = await store.settings();
-    const charges = await outbox.charges();
-    const manifest = (await store.signed())?.manifest ?? null;
-    return {
-      ...budgetOf(settings.limit, charges),
-      proxy: settings.proxy,
-      manifest,
-      offer: manifest && this.#offer(settings.terms ?? manifest.terms, charges),
-      asked: asked && this.#offer(asked, charges),
-      epoch: settings.newest?.epoch ?? null,
-      terms: settings.terms,
-      epochs: settings.terms === null ? 0 : epochsOf(settings.terms, charges),
-      charges,
-      plan: await outbox.lastPlan(),
-      paused: settings.paused,
-      batches: await outbox.counts(),
-      lastBatch: await outbox.lastBatch(),
-    };
-  }
-
-  /** Worked out once for the same terms after the same charges. */
-  #offer(terms: Terms, charges: readonly Charge[]): Offer {
-    const name = JSON.stringify([terms, charges.map(({ purpose }) => purpose)]);
-    const offer = this.#offers.get(name) ?? offerOf(terms, charges);
-    if (this.#offers.size >= MOST_OFFERS) this.#offers.clear();
-    this.#offers.set(name, offer);
-    return offer;
-  }
-}

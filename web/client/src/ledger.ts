@@ -29,7 +29,6 @@ export interface Charge {
   readonly clients: number;
 }
 
-/** What one epoch costs. */
 export type Price = Pick<Charge, "epsilon" | "reports">;
 
 /** Charged: it fits. Known: charged before, costs nothing. Refused: beyond the limit. */
@@ -95,7 +94,6 @@ export function checkCharge(charge: Charge): void {
   }
 }
 
-/** Everything charged so far. */
 export function spent(charges: readonly Charge[]): Amount {
   return charges.reduce((sum, charge) => sum + amount(charge.epsilon, charge.reports), 0n);
 }
@@ -176,9 +174,4 @@ export function budgetOf(limit: number, charges: readonly Charge[]): Budget {
     spent: roundedUp(spent(charges)),
     remaining: roundedDown(remaining(limit, charges)),
   };
-}
-
-/** Whether this charge may be added: it is new, and within the limit. */
-export function allows(limit: number, charges: readonly Charge[], next: Charge): boolean {
-  return decide(limit, charges, next) === "charged";
 }

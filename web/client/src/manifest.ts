@@ -47,7 +47,7 @@ export interface Manifest {
 }
 
 /** Bytes of the longest manifest, without signatures. */
-export const MAX_MANIFEST = 16_384;
+const MAX_MANIFEST = 16_384;
 /** The only suite of version 2. */
 export const SUITE = "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM";
 const VERSION = 2;

@@ -54,7 +54,7 @@ export function checkShape(items: number, factors: number): void {
 }
 
 /** Whether an entry of the item matrix is 0 or of a size that devices can work with. */
-export function isWithinBounds(entry: number): boolean {
+function isWithinBounds(entry: number): boolean {
   const size = Math.abs(entry);
   return size === 0 || (size >= LEAST_ENTRY && size <= MOST_ENTRY); // a NaN is not
 }
@@ -256,13 +256,14 @@ export function solve(lower: Float64Array, right: Float64Array): Float64Array {
   return x;
 }
 
-/** Sorting by counting: the same steps are done whatever the order of the numbers. */
-
 /** Bits by which numbers are put in order at once: three passes for all 32. */
 const DIGIT = 11;
 const MASK = (1 << DIGIT) - 1;
 
-/** Where the keys are, in ascending order of the keys; of equal ones the lower place first. */
+/**
+ * Where the keys are, in ascending order of the keys; of equal ones the lower place first. Sorted by
+ * counting: the same steps are done whatever the order of the numbers.
+ */
 export function ascendingOrder(keys: Uint32Array): Uint32Array {
   const order = new Uint32Array(keys.length);
   for (let place = 0; place < order.length; place++) order[place] = place;

@@ -18,17 +18,17 @@ import type { Manifest } from "./manifest.js";
 import {
   beginningOf,
   checkCryptography,
-  checkedJitter,
   checkedLimit,
   type NetworkOptions,
   systemTimer,
   type Timer,
+  within,
 } from "./options.js";
 import { Outbox } from "./outbox.js";
 import { HttpProxy } from "./proxy.js";
 import { Fetching, type PastRelease } from "./release.js";
-import { Database, type Settings, Store } from "./store.js";
-import { type Early, type Synced, Syncing } from "./syncing.js";
+import { Database, Store } from "./store.js";
+import { type Early, type Lock, type Synced, Syncing } from "./syncing.js";
 import type { Terms } from "./terms.js";
 import { type Conditions, JITTER, type Looked, Schedule, STEP } from "./timing.js";
 
@@ -36,9 +36,9 @@ import { type Conditions, JITTER, type Looked, Schedule, STEP } from "./timing.j
 export class Network {
   private constructor(
     private readonly database: Database,
-    private readonly store: Store,
-    private readonly fetching: Fetching,
-    private readonly syncing: Syncing,
+    readonly store: Store,
+    readonly fetching: Fetching,
+    readonly syncing: Syncing,
   ) {}
 
   /** Begin a client in this browser, or take it up where it was; asks nobody. */
@@ -47,7 +47,7 @@ export class Network {
     const { name, make, timer = systemTimer, entropy = systemEntropy } = options;
     const { clock, sleep } = timer;
     const beginning = beginningOf(options, clock());
-    const jitter = checkedJitter(options.jitter ?? JITTER);
+    const jitter = within("jitter", options.jitter ?? JITTER, 0, JITTER);
     const database = await Database.open(name, options.indexedDB ?? globalThis.indexedDB);
     const [store, outbox] = [new Store(database), new Outbox(database)];
     try {
@@ -64,35 +64,6 @@ export class Network {
     const used = { store, outbox, fetching, proxy, clock, monotonic, sleep, entropy };
     const syncing = new Syncing({ ...used, jitter, lock, make });
     return new Network(database, store, fetching, syncing);
-  }
-
-  /** Fetch what was published and take part, or find out when; see `Syncing`. */
-  begin(): Promise<Synced | Early> {
-    return this.syncing.begin();
-  }
-
-  /** A `STEP` before the moment that `begin` found. */
-  goOn(early: Early): Promise<Synced> {
-    return this.syncing.goOn(early);
-  }
-
-  /** The last manifest that was believed since this was opened. */
-  get newest(): Manifest | null {
-    return this.fetching.newest;
-  }
-
-  settings(): Promise<Settings> {
-    return this.store.settings();
-  }
-
-  /** The model of the present epoch; asks nobody. */
-  present(): Promise<PastRelease | null> {
-    return this.fetching.present();
-  }
-
-  /** The model of an earlier epoch, as signed; null if the proxy has it no more. It is not stored. */
-  release(epoch: number, settings: Settings): Promise<PastRelease | null> {
-    return this.fetching.release(epoch, settings);
   }
 
   /** The owner was shown exactly these terms and said yes: nothing worse is reported under. */
@@ -123,8 +94,6 @@ export class Network {
   }
 }
 
-export type Lock = <Result>(work: () => Promise<Result>) => Promise<Result>;
-
 /**
  * Waits until no other tab syncs. It spares the proxy a second copy and the device some work; that a
  * batch is made and charged once rests on `Outbox.keep`, with or without a lock.
@@ -136,7 +105,6 @@ export function alone(
   return (work) => (locks === null ? work() : locks.request(`sottovoce ${name}`, work));
 }
 
-/** How the last look went. */
 export interface Seen {
   /** What it came to; null before the first, and while a moment is waited for. */
   readonly synced: Synced | null;
@@ -146,14 +114,12 @@ export interface Seen {
   readonly error: SottovoceError | null;
 }
 
-/** Who hears of it. */
 export interface Listener {
   seen(seen: Seen): void;
   /** The model of an epoch; null where it is missing or cannot be believed. */
   past(epoch: number, release: PastRelease | null): void;
 }
 
-/** How it looks. */
 export interface LookingOptions {
   pace: number;
   /** Models of earlier epochs that are fetched. */
@@ -196,7 +162,6 @@ export class Looking {
     this.tell();
   }
 
-  /** How the last look went. */
   tell(): void {
     this.listener.seen({ synced: this.#synced, sentAt: this.#sentAt, error: this.#error });
   }
@@ -204,7 +169,7 @@ export class Looking {
   /** While a batch is on its way, its own requests say all that there is. */
   async #look(): Promise<Looked> {
     if (this.#isBusy) return { isWell: true, retryAfter: 0 };
-    const found = await this.#tried(() => this.network.begin());
+    const found = await this.#tried(() => this.network.syncing.begin());
     return { isWell: found === null, retryAfter: waitOf(found) };
   }
 
@@ -221,7 +186,7 @@ export class Looking {
       this.#isBusy = false;
     }
     this.tell();
-    const { newest } = this.network;
+    const { newest } = this.network.fetching;
     if (newest !== null && this.options.past > 0) void this.#fetchPast(newest);
     return this.#error;
   }
@@ -242,7 +207,7 @@ export class Looking {
     const goOn = async () => {
       this.#appointment = null;
       // A look that is under way finds that it is time by itself.
-      if (!this.#isBusy) await this.#tried(() => this.network.goOn(early));
+      if (!this.#isBusy) await this.#tried(() => this.network.syncing.goOn(early));
     };
     const wait = moment - STEP - this.#timer.now();
     this.#appointment = this.#timer.start(Math.max(0, wait), goOn);
@@ -260,12 +225,13 @@ export class Looking {
     const { epoch: newest } = manifest;
     const first = Math.max(1, newest - Math.min(this.options.past, lookBack(manifest)) + 1);
     try {
-      const settings = await this.network.settings();
-      const present = await this.network.present();
+      const { store, fetching } = this.network;
+      const settings = await store.settings();
+      const present = await fetching.present();
       for (let epoch = newest; epoch >= first; epoch -= 1) {
         if (this.#past.has(epoch)) continue;
         const isHere = present?.manifest.epoch === epoch;
-        const fetch = () => this.network.release(epoch, settings).catch(unbelievable);
+        const fetch = () => fetching.release(epoch, settings).catch(unbelievable);
         this.listener.past(epoch, isHere ? present : await fetch());
         this.#past.add(epoch);
       }
@@ -281,7 +247,7 @@ export class Looking {
 const HEAVIEST = 4 * 2 ** 20;
 
 /** How many epochs that is; one at least. */
-export function lookBack({ items, terms }: Pick<Manifest, "items" | "terms">): number {
+function lookBack({ items, terms }: Pick<Manifest, "items" | "terms">): number {
   return Math.max(1, Math.floor(HEAVIEST / (4 * items * terms.factors)));
 }
 

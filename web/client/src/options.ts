@@ -7,7 +7,6 @@ import { hexadecimal, text, toHex } from "./encoding.js";
 import { SettingsError } from "./errors.js";
 import type { Beginning } from "./store.js";
 import type { Job } from "./syncing.js";
-import { JITTER } from "./timing.js";
 
 /** Both clocks, and what happens later. */
 export interface Timer {
@@ -62,7 +61,6 @@ export interface NetworkOptions extends OpenOptions {
 /** Milliseconds: a longer time-out would be over at once. */
 const LONGEST = 2 ** 31 - 1;
 
-/** The browser's own. */
 export const systemTimer: Timer = {
   clock: () => Date.now() / 1000,
   now: () => performance.now() / 1000,
@@ -116,17 +114,8 @@ export function checkedLimit(limit: number): number {
   return limit;
 }
 
-/** Seconds, no more than an hour. */
-export function checkedJitter(jitter: number): number {
-  return within("jitter", jitter, 0, JITTER);
-}
-
-/** Seconds; a page that asks all the time helps nobody. */
-export function checkedPace(pace: number): number {
-  return within("pace", pace, 5, 3600);
-}
-
-function within(name: string, value: number, least: number, most: number): number {
+/** Refuses what is out of range, and NaN. */
+export function within(name: string, value: number, least: number, most: number): number {
   if (!(value >= least && value <= most)) {
     throw new SettingsError(`${name} must be in ${least}..${most} seconds, not ${value}`);
   }

@@ -5,7 +5,7 @@
  * that rests on `keep`, the only transaction that makes a batch or a charge.
  */
 
-import { allows, type Charge } from "./ledger.js";
+import { type Charge, decide } from "./ledger.js";
 import {
   answer,
   type BatchRow,
@@ -52,7 +52,6 @@ export interface LeftDevice extends Omit<ShownRow, "only" | "purpose"> {
 
 const STANDING: ("settings" | "batches" | "charges")[] = ["settings", "batches", "charges"];
 
-/** What leaves, and what it cost. */
 export class Outbox {
   constructor(private readonly database: Database) {}
 
@@ -80,7 +79,8 @@ export class Outbox {
     return this.database.write([...STANDING, "shown"], async (transaction) => {
       const standing = await standingIn(transaction, made.batch.epoch);
       const isOfNow = standing.settings.generation === made.generation;
-      const isPaid = allows(standing.settings.limit, standing.charges, made.charge);
+      const { limit } = standing.settings;
+      const isPaid = decide(limit, standing.charges, made.charge) === "charged";
       if (!stands(standing) || !isOfNow || !isPaid) {
         return false;
       }
@@ -117,7 +117,6 @@ export class Outbox {
     return plans.at(-1) ?? null;
   }
 
-  /** The batch that has neither arrived nor been given up. */
   waiting(): Promise<BatchRow | undefined> {
     return this.database.read(["batches"], waitingIn);
   }
@@ -145,7 +144,6 @@ export class Outbox {
     });
   }
 
-  /** How many batches there are in each state. */
   async counts(): Promise<Record<State, number>> {
     const rows = await this.database.all("batches");
     const counts = { charged: 0, sent: 0, dropped: 0 };
@@ -155,12 +153,10 @@ export class Outbox {
     return counts;
   }
 
-  /** Everything that was ever charged. */
   charges(): Promise<Charge[]> {
     return this.database.all("charges");
   }
 
-  /** The last batch in readable form. */
   lastBatch(): Promise<LeftDevice | null> {
     return this.database.read(["batches", "shown"], async (transaction) => {
       const found = [

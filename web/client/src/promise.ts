@@ -171,7 +171,7 @@ const ORDERS = Array.from({ length: 270 }, (_, at) => 1 + 0.01 * 1.1 ** at);
 const MOST_GROUPS = 8;
 
 /** An epsilon that holds with this delta for all groups together, if all reports are shuffled. */
-export function centralBound(groups: readonly Group[], delta: number): number {
+function centralBound(groups: readonly Group[], delta: number): number {
   const isHidden = ({ clients }: Group) => (clients > 1 ? 1 : 0);
   const dearest = [...groups].sort(
     (one, other) => isHidden(other) - isHidden(one) || pureOf([other]) - pureOf([one]),

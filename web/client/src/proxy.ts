@@ -35,7 +35,6 @@ const HYGIENE = {
 
 const HEADERS = { "accept-language": "*" };
 
-/** How a proxy is spoken to. */
 export interface ProxyOptions {
   /** Unix seconds. */
   clock: () => number;
@@ -75,7 +74,6 @@ export class HttpProxy {
     return this.#find(`/v2/models/${toHex(hash)}`, most);
   }
 
-  /** The catalogue file with this hash. */
   catalogue(hash: Uint8Array): Promise<Uint8Array> {
     return this.#get(`/v2/catalogues/${toHex(hash)}`, MAX_CATALOGUE);
   }
@@ -136,7 +134,7 @@ export class HttpProxy {
       throw new RefusedError(`${url}: the proxy sends us elsewhere; redirects are not followed`);
     }
     const told = `${url}: the proxy answered ${response.status}`;
-    if (isForLater(response.status)) {
+    if (LATER.includes(response.status) || response.status >= 500) {
       const wait = secondsToWait(response.headers.get("retry-after"), this.options.clock());
       throw new UnavailableError(`${told}; try again later`, wait);
     }
@@ -172,18 +170,10 @@ function otherOrigin(url: string): string | null {
   return here === undefined || here === new URL(url).origin ? null : here;
 }
 
-/** What HTTP adds to the bytes: bodies that are never longer than allowed, and when to try again. */
-
 const MAX_PROBLEM = 16 * 1024;
 /** What, beside every 5xx, means: the same again later. */
 const LATER: readonly number[] = [408, 425, 429];
 
-/** Whether the same request may succeed another time. */
-export function isForLater(status: number): boolean {
-  return LATER.includes(status) || status >= 500;
-}
-
-/** An answer as it arrives. */
 export interface Arriving {
   response: Response;
   /** Where it was asked for. */
@@ -193,7 +183,7 @@ export interface Arriving {
 }
 
 /** The body, given up as soon as it is longer than `most`: it is never held in memory then. */
-export async function readCapped(arriving: Arriving, most: number): Promise<Uint8Array> {
+async function readCapped(arriving: Arriving, most: number): Promise<Uint8Array> {
   const { response, url, alive } = arriving;
   const tooLong = new ProtocolError(`${url}: longer than ${most} bytes; it was not read`);
   if (Number(response.headers.get("content-length") ?? 0) > most) {
@@ -214,7 +204,7 @@ export async function readCapped(arriving: Arriving, most: number): Promise<Uint
 }
 
 /** The `type` of a problem (RFC 9457); undefined if the answer is none. */
-export async function problemType(arriving: Arriving): Promise<unknown> {
+async function problemType(arriving: Arriving): Promise<unknown> {
   try {
     const body = await readCapped(arriving, MAX_PROBLEM);
     const problem: unknown = JSON.parse(new TextDecoder().decode(body));
@@ -228,14 +218,14 @@ export async function problemType(arriving: Arriving): Promise<unknown> {
 }
 
 /** Seconds from now; a number of seconds or a date (RFC 9110, 10.2.3), else nothing. */
-export function secondsToWait(header: string | null, now: number): number | undefined {
+function secondsToWait(header: string | null, now: number): number | undefined {
   const text = header ?? "";
   const seconds = /^\d{1,9}$/.test(text) ? Number(text) : Date.parse(text) / 1000 - now;
   return Number.isFinite(seconds) && seconds > 0 ? seconds : undefined;
 }
 
 /** Gives a request up when nothing has come for so many seconds. */
-export class Watch {
+class Watch {
   readonly #controller = new AbortController();
   #timer: ReturnType<typeof setTimeout> | undefined;
 
@@ -247,7 +237,6 @@ export class Watch {
     return this.#controller.signal;
   }
 
-  /** Something came. */
   alive(): void {
     clearTimeout(this.#timer);
     const late = () => this.#controller.abort(new Error(`no answer for ${this.patience} seconds`));

@@ -29,7 +29,6 @@ export interface Fetched {
   readonly at: Instant;
 }
 
-/** One moment. */
 export interface Instant {
   /** Unix seconds. */
   readonly clock: number;
@@ -37,13 +36,11 @@ export interface Instant {
   readonly now: number;
 }
 
-/** The model of an earlier epoch. */
 export interface PastRelease {
   readonly manifest: Manifest;
   readonly V: Matrix;
 }
 
-/** What was published, as the proxy gives it. */
 export class Fetching {
   /** The files that were checked last, and the shape that they had to have. */
   #checked = "";

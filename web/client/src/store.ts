@@ -24,7 +24,6 @@ const GENERATION = 16;
 /** Whom the owner trusts, what they chose, and how far they have seen: the one row of `settings`. */
 export interface Settings {
   only: 1;
-  /** Where the proxy is. */
   proxy: string;
   /** The server's verification key, in hexadecimal: pinned at the first open. */
   key: string;
@@ -161,7 +160,6 @@ export class Database {
     });
   }
 
-  /** All rows of one store. */
   all<Name extends Table>(name: Name): Promise<Schema[Name][]> {
     return this.read([name], (transaction) => answer(transaction.objectStore(name).getAll()));
   }
@@ -271,7 +269,6 @@ function storeError(error: unknown): SottovoceError {
   );
 }
 
-/** What a client begins with. */
 export type Beginning = Pick<Settings, "proxy" | "key" | "since" | "limit" | "paused">;
 
 /** The client's memory. Nothing of it is kept in variables: another tab may have changed it. */
@@ -299,7 +296,6 @@ export class Store {
     return this.database.read(["settings"], settingsIn);
   }
 
-  /** Another choice of theirs. */
   choose(choice: Partial<Pick<Settings, "limit" | "paused" | "terms">>): Promise<void> {
     return this.database.write(["settings"], async (transaction) => {
       await transaction

@@ -38,14 +38,12 @@ import {
 } from "./errors.js";
 import { budgetOf, type Charge } from "./ledger.js";
 import type { Manifest } from "./manifest.js";
-import type { Lock } from "./network.js";
 import type { End, Outbox, Waiting } from "./outbox.js";
 import type { HttpProxy } from "./proxy.js";
 import type { Fetched, Fetching, Known } from "./release.js";
 import type { BatchRow, Store } from "./store.js";
 import { drawnPlan, lead, MOST_LEAD, type Plan, STEP } from "./timing.js";
 
-/** What a sync came to. */
 export interface Synced {
   /** Of the manifest that holds now. */
   epoch: number;
@@ -61,6 +59,8 @@ export interface Synced {
   sentence: string;
 }
 
+export type Lock = <Result>(work: () => Promise<Result>) => Promise<Result>;
+
 /** A batch to be made by the worker that reads the history. */
 export interface Job {
   /** Of the manifest that it is for. */
@@ -71,7 +71,6 @@ export interface Job {
   sendAt: number;
 }
 
-/** Everything that a sync works with. */
 export interface Tools {
   store: Store;
   outbox: Outbox;

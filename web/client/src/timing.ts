@@ -1,26 +1,18 @@
 /**
  * When a device asks the proxy, when it takes part, and when it sends: from public numbers, a clock and its
- * own coins, before any history is read.
+ * own coins, before any history is read. Computing takes longer for a longer history, so the moment of
+ * sending leaves time for it, and what is ready earlier waits.
  */
 
 import type { Entropy } from "./coin.js";
 import { asksForReports, endOf, type Manifest } from "./manifest.js";
 import type { Timer } from "./options.js";
 
-/**
- * When a device takes part and when it sends: decided by its own coins, before any history is read.
- *
- * Whatever can be seen from outside (whether it takes part, the moment of sending) is then a function
- * of public numbers and these coins. Computing takes longer for a longer history, so the moment leaves
- * time for it, and what is ready earlier waits.
- */
-
 /** Seconds over which devices spread what they send, or what is left of the epoch. */
 export const JITTER = 3_600;
 /** Beyond the lead of any shape: a batch that would wait longer was made before a clock was set back. */
 export const MOST_LEAD = 1_200;
 
-/** What the coins said of one epoch. */
 export interface Plan {
   readonly epoch: number;
   readonly takesPart: boolean;
@@ -71,7 +63,6 @@ export function isTime(manifest: Manifest, now: number): boolean {
   return asksForReports(manifest, now) && asksForReports(manifest, now + lead(manifest));
 }
 
-/** In [0, 1). */
 function uniform(entropy: Entropy): number {
   const random = entropy(8);
   const view = new DataView(random.buffer, random.byteOffset, random.byteLength);
@@ -96,7 +87,6 @@ export interface Conditions {
   online: boolean;
 }
 
-/** How a look went. */
 export interface Looked {
   isWell: boolean;
   /** Seconds that the proxy asked to be left alone for, from now on. */
@@ -112,7 +102,6 @@ export const STEP = 0.5;
 /** Ticks between two looks of a page that nobody sees, and after many failures, at least. */
 const SELDOM = 60 / TICK;
 
-/** One look at a time. */
 export class Schedule {
   /** Until the page has said what the world is like, there is nothing to look at. */
   #conditions: Conditions = { visible: false, online: false };
@@ -146,7 +135,6 @@ export class Schedule {
     this.#plan();
   }
 
-  /** Look at the next tick. */
   wake(): void {
     this.#isWanted = true;
     this.#plan();

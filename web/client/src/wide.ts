@@ -51,7 +51,6 @@ export interface Solution {
   readonly own: readonly Weighted[];
 }
 
-/** What a score is the sum of. */
 export interface Parts {
   /** A part of each own item, in their order: what they say through the learnt factors. */
   readonly own: Float64Array;
@@ -247,7 +246,7 @@ export function partsOf(model: WideModel, { x, factor, own }: Solution, item: nu
  * its row sums say which are touched together with many, in any basis of the factors. A model that
  * knows nothing takes all items for equally popular.
  */
-export function popularityOf({ values, rows, columns }: Matrix): Float64Array {
+function popularityOf({ values, rows, columns }: Matrix): Float64Array {
   if (values.every((value) => value === 0)) return new Float64Array(rows).fill(1);
   const sums = new Float64Array(columns);
   values.forEach((value, place) => {
@@ -263,7 +262,7 @@ export function popularityOf({ values, rows, columns }: Matrix): Float64Array {
 }
 
 /** Which items are not new, by row; a new one has a row of zeros. */
-export function learntItems({ values, rows, columns }: Matrix): Uint8Array {
+function learntItems({ values, rows, columns }: Matrix): Uint8Array {
   const learnt = new Uint8Array(rows);
   values.forEach((value, place) => {
     if (value !== 0) learnt[Math.floor(place / columns)] = 1;
@@ -276,7 +275,7 @@ export function learntItems({ values, rows, columns }: Matrix): Uint8Array {
  * without such a tag the mean row of all items. So a new item is as popular, and as near to
  * somebody's taste, as those that share its tags are on average. Nothing is made of zeros alone.
  */
-export function withCompanions(V: Matrix, learnt: Uint8Array, tags: Tags): Matrix {
+function withCompanions(V: Matrix, learnt: Uint8Array, tags: Tags): Matrix {
   if (!learnt.includes(0) || !learnt.includes(1)) return V;
   const known = [...learnt.keys()].filter((item) => learnt[item] === 1);
   const byTag = tags.names.map(() => new Mean(V.columns));

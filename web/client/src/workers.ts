@@ -9,20 +9,17 @@
 import * as errors from "./errors.js";
 import { History } from "./history.js";
 import { Looking, Network, type Seen } from "./network.js";
-import { checkedPace, type OpenOptions, systemTimer } from "./options.js";
+import { type OpenOptions, systemTimer, within } from "./options.js";
 import type { PastRelease } from "./release.js";
 import type { Job } from "./syncing.js";
 import type { Terms } from "./terms.js";
-import type { Conditions } from "./timing.js";
+import { type Conditions, TICK } from "./timing.js";
 
 /** Options with every default filled in that both workers need. */
 export type Named = OpenOptions & { name: string };
 
-/** What the worker `network` can be asked. */
 export type NetworkCalls = ReturnType<typeof networkCalls>;
-/** What the worker `history` can be asked. */
 export type HistoryCalls = ReturnType<typeof historyCalls>;
-/** What the worker `batches` can be asked. */
 export type BatchesCalls = ReturnType<typeof batchesCalls>;
 
 /** What the worker `network` tells unasked. */
@@ -53,7 +50,7 @@ function networkCalls(tell: (told: NetworkTold) => void) {
   return {
     async open(options: Named, batches: MessagePort): Promise<void> {
       const { pace = PACE, past = 0 } = options;
-      const used = { pace: checkedPace(pace), past, timer: systemTimer };
+      const used = { pace: within("pace", pace, TICK, 3600), past, timer: systemTimer };
       const make = (job: Job) => batches.postMessage(job);
       const opened = await Network.open({ ...options, make });
       const begun = new Looking(opened, listenerOf(tell), used);
@@ -115,7 +112,6 @@ function unopened<Side>(): () => Side {
  * an error arrives as what it was.
  */
 
-/** What a worker can be asked: names and functions. */
 // biome-ignore lint/suspicious/noExplicitAny: the arguments are those of each function
 export type Calls = Record<string, (...given: any[]) => unknown>;
 
@@ -141,7 +137,6 @@ export interface Told {
   terms: { worse: readonly string[]; asked: Terms } | undefined;
 }
 
-/** Asks by name. */
 export type Ask<Known extends Calls> = <Name extends keyof Known & string>(
   name: Name,
   ...given: Parameters<Known[Name]>

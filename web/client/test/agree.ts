@@ -7,7 +7,7 @@
 
 import { createInterface } from "node:readline";
 import { encodeBatch, sealReports } from "../src/batch.js";
-import { columnsOf, decodeCatalogue, type Traits, tagsOf } from "../src/catalogue.js";
+import { decodeCatalogue } from "../src/catalogue.js";
 import { fromHex, toHex } from "../src/encoding.js";
 import { LedgerError } from "../src/errors.js";
 import { type Charge, decide, remaining, roundedDown, roundedUp, spent } from "../src/ledger.js";
@@ -15,10 +15,8 @@ import { openManifest } from "../src/manifest.js";
 import { allRows } from "../src/mechanism/loudest.js";
 import { makeReports } from "../src/mechanism/registry.js";
 import { ascending, decodeItems, userVector } from "../src/model.js";
-import { recency } from "../src/recommending.js";
-import { brokenBy, readTerms, writtenTerms } from "../src/terms.js";
-import { partsOf, scoreOf, solution, wideModel } from "../src/wide.js";
-import { fromWords, openSealed, readCharge, type WrittenCharge } from "./vectors.js";
+import { writtenTerms } from "../src/terms.js";
+import { fromWords, readCharge, type WrittenCharge } from "./vectors.js";
 
 interface Step {
   limit?: number;
@@ -27,43 +25,17 @@ interface Step {
 
 /** Bytes travel as hexadecimal, words as hexadecimal without a prefix, floats as JSON numbers. */
 interface Asked {
-  seal: { reports: number[]; publicKey: string; hash: string };
-  open: { sealed: string; privateKey: string; hash: string };
   batch: { signed: string; key: string; model: string; own: number[]; words: string[]; id: string };
-  vector: {
-    V: number[];
-    items: number;
-    factors: number;
-    own: number[];
-    alpha: number;
-    regularization: number;
-  };
   rows: { signed: string; key: string; model: string; own: number[] };
   ledger: { steps: Step[] };
   manifest: { signed: string; key: string };
-  terms: { accepted: object; asked: object };
   catalogue: { bytes: string };
   model: { bytes: string; items: number; factors: number };
-  recommend: {
-    tags: Traits[];
-    V: number[];
-    factors: number;
-    solving: { alpha: number; regularization: number; reportsBehind: number };
-    own: number[];
-    moments: number[];
-  };
 }
 
 type Commands = { [name in keyof Asked]: (asked: Asked[name]) => Promise<object> };
 
 const commands: Commands = {
-  async seal({ reports, publicKey, hash }) {
-    const sealed = await sealReports(Uint32Array.from(reports), fromHex(publicKey), fromHex(hash));
-    return { sealed: toHex(sealed) };
-  },
-  async open({ sealed, privateKey, hash }) {
-    return { reports: await openSealed(fromHex(sealed), fromHex(privateKey), fromHex(hash)) };
-  },
   async batch({ signed, key, model, own, words, id }) {
     const { manifest, hash } = await openManifest(fromHex(signed), fromHex(key));
     const { items, epoch, publicKey, terms } = manifest;
@@ -73,10 +45,6 @@ const commands: Commands = {
     const sealed = await sealReports(made.reports, publicKey, hash);
     const batch = encodeBatch({ epoch, manifestHash: hash, id: fromHex(id), sealed });
     return { batch: toHex(batch), reports: [...made.reports], told: made.told };
-  },
-  async vector({ V, items, factors, own, alpha, regularization }) {
-    const matrix = { values: Float32Array.from(V), rows: items, columns: factors };
-    return { x: [...userVector(matrix, own, alpha, regularization)] };
   },
   async rows({ signed, key, model, own: touched }) {
     const { manifest } = await openManifest(fromHex(signed), fromHex(key));
@@ -95,28 +63,12 @@ const commands: Commands = {
     const fields = [epoch, terms.epsilon, terms.reports, alpha, regularization, closes, epochsLeft];
     return { hash: toHex(hash), key: toHex(last), fields, terms: writtenTerms(terms) };
   },
-  async terms({ accepted, asked }) {
-    return { worse: brokenBy(readTerms(accepted), readTerms(asked)) };
-  },
   async catalogue({ bytes }) {
     const { items } = decodeCatalogue(fromHex(bytes));
     return { items: items.map(({ id, title, tags }) => [id, title, tags]) };
   },
   async model({ bytes, items, factors }) {
     return { values: [...decodeItems(fromHex(bytes), items, factors).values] };
-  },
-  async recommend({ tags: traits, V, factors, solving, own, moments }) {
-    const tags = tagsOf(traits);
-    const matrix = { values: Float32Array.from(V), rows: traits.length, columns: factors };
-    const model = wideModel(solving, matrix, tags);
-    const solved = solution(model, own, recency(moments));
-    return {
-      tags: tags.names.map(({ kind, name }) => [kind, name]),
-      columns: traits.map((_, item) => [...columnsOf(tags, item)]),
-      popularity: [...model.popularity],
-      scores: traits.map((_, item) => scoreOf(model, solved, item)),
-      parts: traits.map((_, item) => [...partsOf(model, solved, item).own]),
-    };
   },
 };
 

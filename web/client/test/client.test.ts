@@ -12,19 +12,7 @@ import * as exported from "../src/index.js";
 import { JITTER } from "../src/timing.js";
 import { connect, type Line, serve } from "../src/workers.js";
 import { Browser } from "./virtual.js";
-import {
-  AT_ONCE,
-  COST,
-  EPSILON,
-  hashOf,
-  ITEMS,
-  item,
-  REPORTS,
-  sameWords,
-  TERMS,
-  traitsOf,
-  World,
-} from "./world.js";
+import { AT_ONCE, COST, item, REPORTS, TERMS, World } from "./world.js";
 
 /** What a page over http has. */
 const INSECURE = { value: { getRandomValues: () => {} } };
@@ -58,16 +46,6 @@ test("a page without cryptography is told why", async (t) => {
   await assert.rejects(world.open(), { name: "SettingsError", message: /over https/ });
 });
 
-test("the catalogue, once there is one", async (t) => {
-  const world = await World.begin(t);
-  const client = await world.client();
-  await assert.rejects(client.catalogue(), { name: "StoreError", message: /no model/ });
-  await client.refresh();
-  const items = await client.catalogue();
-  assert.equal(items.length, ITEMS);
-  assert.deepEqual(items[4], { id: item(4), title: "Title 4", tags: traitsOf(4) });
-});
-
 test("files that are the same are not fetched again, nor decoded again", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
@@ -84,43 +62,6 @@ test("files that are the same are not fetched again, nor decoded again", async (
   assert.equal(calls.length, 1);
   const models = world.calls().filter((call) => call === "models");
   assert.equal(models.length, 2); // of two epochs fetched; the present one is looked at here
-});
-
-test("a reload finds everything again, without a network", async (t) => {
-  const world = await World.begin(t);
-  const client = await world.client();
-  await client.sync(AT_ONCE);
-  const [status, recommended] = [await client.status(), await client.recommend(5)];
-  const [shown, items] = [await client.lastBatch(), await client.catalogue()];
-  client.close();
-  await world.stop();
-  const reloaded = await world.open();
-  assert.deepEqual(await reloaded.status(), status);
-  assert.deepEqual(await reloaded.recommend(5), recommended);
-  assert.deepEqual(await reloaded.lastBatch(), shown);
-  assert.deepEqual(await reloaded.catalogue(), items);
-});
-
-test("the last batch is shown bit for bit", async (t) => {
-  const world = await World.begin(t);
-  const client = await world.client({ words: sameWords });
-  assert.equal(await client.lastBatch(), null);
-  await client.sync(AT_ONCE);
-  const shown = await client.lastBatch();
-  assert.ok(shown);
-  assert.deepEqual(Object.keys(shown).sort(), [
-    ...["bytes", "epoch", "epsilon", "hash", "mechanism", "state", "told"],
-  ]);
-  assert.deepEqual([shown.epoch, shown.state, shown.mechanism], [1, "sent", "loudest"]);
-  assert.equal(shown.epsilon, EPSILON);
-  assert.deepEqual(shown.bytes, world.received[0]);
-  assert.equal(shown.hash, await hashOf(shown.bytes));
-  const opened = await world.opened(shown.bytes);
-  assert.deepEqual(
-    shown.told.map(({ index, bit }) => index * 2 + bit),
-    opened,
-  );
-  assert.ok(shown.told.every(({ coin }) => ["kept", "turned", "random"].includes(coin)));
 });
 
 test("nothing private is in any request", async (t) => {
@@ -141,25 +82,16 @@ test("nothing private is in any request", async (t) => {
   }
 });
 
-test("every name that is exported is there", () => {
-  assert.deepEqual(Object.keys(exported).sort(), [
-    ...["Client", "ClosedError", "LedgerError", "PostponedError", "ProtocolError"],
-    ...["RefusedError", "SettingsError", "SottovoceError", "StoreError", "TermsError"],
-    ...["UnavailableError", "UntrustedError", "epochsWithin", "limitFor", "scoreOf"],
-    ...["solution", "spent", "tagsOf", "wideModel"],
-  ]);
-});
-
 type Calls = { [name: string]: (...given: never[]) => unknown };
 
-function connected<Known extends Calls>(t: TestContext, calls: Known, hear = (_: unknown) => {}) {
+function connected<Known extends Calls>(t: TestContext, calls: Known, end?: AbortSignal) {
   const { port1, port2 } = new MessageChannel();
   for (const port of [port1, port2]) {
     port.start();
     t.after(() => port.close());
   }
   serve(port2 as Line, calls);
-  return { ask: connect<Known>(port1 as Line, hear), far: port2 };
+  return connect<Known>(port1 as Line, () => {}, end);
 }
 
 test("answers come to whoever asked, one question after the other", async (t) => {
@@ -171,19 +103,9 @@ test("answers come to whoever asked, one question after the other", async (t) =>
     atWork -= 1;
     return `${word}!`;
   };
-  const { ask } = connected(t, { slow });
+  const ask = connected(t, { slow });
   const answers = await Promise.all([ask("slow", "one"), ask("slow", "two"), ask("slow", "three")]);
   assert.deepEqual(answers, ["one!", "two!", "three!"]);
-});
-
-test("what is told unasked is heard", async (t) => {
-  let hear = (_: unknown) => {};
-  const heard = new Promise((done) => {
-    hear = done;
-  });
-  const { far } = connected(t, {}, (told) => hear(told));
-  far.postMessage({ kind: "news" });
-  assert.deepEqual(await heard, { kind: "news" });
 });
 
 test("an error arrives as what it was, with all that it says", async (t) => {
@@ -192,21 +114,17 @@ test("an error arrives as what it was, with all that it says", async (t) => {
     const fail = () => {
       throw new Kind("why");
     };
-    const error = await connected(t, { fail })
-      .ask("fail")
-      .catch((caught) => caught);
+    const error = await connected(t, { fail })("fail").catch((caught) => caught);
     assert.deepEqual([error.constructor, error.message], [Kind, "why"]);
   }
   const busy = () => {
     throw new errors.PostponedError("later", 17);
   };
-  await assert.rejects(connected(t, { busy }).ask("busy"), { retryAfter: 17 });
+  await assert.rejects(connected(t, { busy })("busy"), { retryAfter: 17 });
   const worse = () => {
     throw new TermsError(["more"], TERMS);
   };
-  const asked = await connected(t, { worse })
-    .ask("worse")
-    .catch((caught) => caught);
+  const asked = await connected(t, { worse })("worse").catch((caught) => caught);
   assert.ok(asked instanceof TermsError);
   assert.deepEqual([asked.worse, asked.asked], [["more"], TERMS]);
 });
@@ -215,33 +133,16 @@ test("what is none of ours is told too", async (t) => {
   const fail = () => {
     throw new TypeError("odd");
   };
-  await assert.rejects(connected(t, { fail }).ask("fail"), errors.StoreError);
+  await assert.rejects(connected(t, { fail })("fail"), errors.StoreError);
 });
 
 test("once it is closed every question fails, also those that wait", async (t) => {
-  const { port1, port2 } = new MessageChannel();
-  for (const port of [port1, port2]) {
-    port.start();
-    t.after(() => port.close());
-  }
-  serve(port2 as Line, { never: () => new Promise(() => {}) });
   const end = new AbortController();
-  const ask = connect<{ never: () => Promise<void> }>(port1 as Line, () => {}, end.signal);
+  const ask = connected(t, { never: () => new Promise(() => {}) }, end.signal);
   const waiting = ask("never");
   end.abort();
   await assert.rejects(waiting, errors.SettingsError);
   await assert.rejects(ask("never"), errors.SettingsError);
-});
-
-test("every error is one of ours and carries the name of its class", () => {
-  const { TermsError, ...others } = errors;
-  assert.equal(new TermsError([], TERMS).name, "TermsError");
-  for (const [name, Kind] of Object.entries(others)) {
-    const error = new Kind("what happened");
-    assert.ok(error instanceof errors.SottovoceError);
-    assert.equal(error.name, name);
-    assert.equal(error.message, "what happened");
-  }
 });
 
 const { Client } = exported;

@@ -79,35 +79,6 @@ for (const turns of [0, 6]) {
   });
 }
 
-test("a crash after every step and then the next epoch", async (t) => {
-  const world = await World.begin(t);
-  let outcome: string | null = null;
-  for (let steps = 0; outcome === null; steps += 1) {
-    await anew(world);
-    outcome = await syncFor(world, steps);
-    world.now += DAY;
-    await world.publish(2);
-    assert.equal(await syncFor(world, FOREVER), "sent");
-    await check(world);
-    assert.equal((await charges(world)).at(-1)?.epoch, 2);
-    assert.equal((await (await world.open()).status()).batches.charged, 0);
-  }
-});
-
-test("any number of crashes", async (t) => {
-  const world = await World.begin(t);
-  const random = seeded(1);
-  for (let round = 0; round < rounds(12); round += 1) {
-    await anew(world);
-    for (let life = 0; life < 1 + random() * 7; life += 1) {
-      await syncFor(world, Math.floor(random() * 40), Math.floor(random() * 9));
-      await check(world);
-    }
-    assert.match((await syncFor(world, FOREVER)) ?? "", /^(already )?sent$/);
-    assert.deepEqual([distinct(world.received).length, (await charges(world)).length], [1, 1]);
-  }
-});
-
 test("epochs, crashes, silence, refusals, pauses, forgetting, in any order", async (t) => {
   const world = await World.begin(t);
   const random = seeded(2);
@@ -188,30 +159,3 @@ async function syncWithout(world: World, write: number, turns: number): Promise<
     return "full";
   }
 }
-
-test("a proxy that never answers does not keep another tab from sending the same", async (t) => {
-  const world = await World.begin(t);
-  let [release, asked] = [() => {}, () => {}];
-  const hanging = new Promise<void>((done) => {
-    asked = done;
-  });
-  world.answer = (response, call, body) => {
-    if (call === "batches") {
-      world.received.push(body);
-      release = () => response.destroy();
-      asked();
-    }
-    return call === "batches";
-  };
-  const abandoned = (await world.client()).sync(AT_ONCE);
-  abandoned.catch(() => undefined);
-  await hanging;
-  world.answer = () => false;
-  const other = await world.open();
-  assert.equal((await other.sync(AT_ONCE)).outcome, "sent");
-  release();
-  await assert.rejects(abandoned, { name: "UnavailableError" });
-  assert.equal((await other.lastBatch())?.state, "sent");
-  assert.equal(world.received.length, 2);
-  await check(world);
-});

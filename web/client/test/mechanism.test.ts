@@ -3,34 +3,14 @@
  */
 
 import assert from "node:assert/strict";
-import { readdirSync, readFileSync } from "node:fs";
 import { test } from "node:test";
-import { flipThreshold, systemEntropy, systemWords, uniformThreshold } from "../src/coin.js";
-import { fromHex, utf8 } from "../src/encoding.js";
-import { ProtocolError, SettingsError } from "../src/errors.js";
-import { decodeManifest } from "../src/manifest.js";
-import type { Mechanism, Person } from "../src/mechanism/base.js";
-import {
-  allRows,
-  hadamardSign,
-  loudAt,
-  publicBytes,
-  publicSigns,
-  slices,
-  transform,
-  type Voice,
-} from "../src/mechanism/loudest.js";
-import { explain, MECHANISMS, makeReports, mechanismNamed } from "../src/mechanism/registry.js";
-import {
-  ascending,
-  ascendingOrder,
-  decodeItems,
-  type Matrix,
-  sumOfAllSquares,
-  usable,
-  userVector,
-} from "../src/model.js";
-import { brokenBy } from "../src/terms.js";
+import { flipThreshold, systemEntropy, uniformThreshold } from "../src/coin.js";
+import { fromHex } from "../src/encoding.js";
+import { SettingsError } from "../src/errors.js";
+import type { Mechanism } from "../src/mechanism/base.js";
+import { loudAt, slices, type Voice } from "../src/mechanism/loudest.js";
+import { MECHANISMS, makeReports, mechanismNamed } from "../src/mechanism/registry.js";
+import { ascending, decodeItems, type Matrix, usable, userVector } from "../src/model.js";
 import {
   fromFloatHex,
   fromWords,
@@ -135,78 +115,6 @@ for (const mechanism of MECHANISMS) {
   });
 }
 
-const WEB = new URL("../../../", import.meta.url);
-const SOURCES = ["client/src/", "page/src/"];
-
-/** Its code, without comments. */
-function codeOf(path: string): string {
-  const text = readFileSync(new URL(path, WEB), "utf8");
-  return text.replace(/\/\*[\s\S]*?\*\//g, "").replace(/^\s*\/\/.*$/gm, "");
-}
-
-function namedIn(path: string): string[] {
-  const code = codeOf(path);
-  return MECHANISMS.map(({ name }) => name).filter((name) =>
-    new RegExp(`\\b${name}\\b`).test(code),
-  );
-}
-
-test("a mechanism's name stands in its own file and in the registry, and nowhere else", () => {
-  const files = SOURCES.flatMap((folder) =>
-    readdirSync(new URL(folder, WEB), { recursive: true, encoding: "utf8" })
-      .filter((name) => name.endsWith(".ts"))
-      .map((name) => folder + name),
-  );
-  const naming = files.map((file) => [file, namedIn(file)] as const);
-  const own = MECHANISMS.map(({ name }) => [`client/src/mechanism/${name}.ts`, [name]] as const);
-  const registry = [
-    "client/src/mechanism/registry.ts",
-    MECHANISMS.map(({ name }) => name),
-  ] as const;
-  assert.deepEqual(
-    naming.filter(([, names]) => names.length > 0).sort(),
-    [...own, registry].sort(),
-  );
-});
-
-test("each has a name of its own, under which the shared vectors know it", () => {
-  const registered = new Set(MECHANISMS.map(({ name }) => name));
-  assert.equal(registered.size, MECHANISMS.length);
-  const known = new Set<string>(mechanisms.map(({ mechanism }) => mechanism));
-  assert.ok([...registered].every((name) => known.has(name)));
-});
-
-/** The vectors' manifest, its terms changed, and read again. */
-function read(changes: object): ReturnType<typeof decodeManifest> {
-  const { fields } = protocol.manifest;
-  const terms = { ...fields.terms, loud_fraction: 0.5, ...changes };
-  return decodeManifest(utf8(JSON.stringify({ ...fields, terms })));
-}
-
-test("each mechanism refuses what it does not have, and what it cannot work with", () => {
-  const own = { directions_seed: 7, block: 4, loud: 6 };
-  const { block: _, ...blockless } = own;
-  const { loud: __, ...silent } = own;
-  for (const parameters of [
-    ...[silent, blockless, [], { ...own, more: 1 }, { ...own, directions_seed: -1 }],
-    ...[0, 3, 1023, 2048, "4"].map((block) => ({ ...own, block })),
-    ...[0, 17, "3"].map((loud) => ({ ...own, loud })),
-    { ...own, block: 1, loud: 11 },
-  ]) {
-    assert.throws(() => read({ mechanism: "loudest", parameters }), ProtocolError);
-  }
-  for (const mechanism of ["coordinate", "louder", ["loudest"]]) {
-    assert.throws(() => read({ mechanism, parameters: own }), ProtocolError);
-  }
-  assert.deepEqual(read({ mechanism: "coordinate", parameters: {} }).terms.parameters, {});
-  for (let block = 1; block <= 1024; block *= 2) {
-    const loud = { ...own, block, loud: Math.ceil(5 / block) * block * 2 };
-    assert.deepEqual(read({ mechanism: "loudest", parameters: loud }).terms.parameters, loud);
-    const more = { ...loud, loud: loud.loud + 1 };
-    assert.throws(() => read({ mechanism: "loudest", parameters: more }), ProtocolError);
-  }
-});
-
 const closeTo = (value: number, wanted: number) => assert.ok(Math.abs(value - wanted) < 1e-9);
 
 test("a sign is kept e^epsilon times as often as it is turned", () => {
@@ -223,41 +131,6 @@ test("a loud direction is e^epsilon times as likely as a quiet one", () => {
   assert.equal(chance, 5394 / 32768);
 });
 
-test("a further mechanism is an object in the list", async (t) => {
-  const always: Mechanism = {
-    name: "always",
-    about: "a report names the first direction.",
-    parameters: { patience: { least: 1, most: ({ items }) => items, isFree: false } },
-    directions: () => 1,
-    loudFraction: () => 0.25,
-    reports: (_, draws) => draws.map(() => ({ index: 0, bit: 1, row: 0, column: 0, coin: "kept" })),
-    odds: () => ({ truth: 1, chance: 1, random: 0 }),
-  };
-  const list = MECHANISMS as Mechanism[];
-  list.push(always);
-  t.after(() => list.pop());
-  const asking = (patience: number) => read({ mechanism: "always", parameters: { patience } });
-  assert.throws(() => asking(6), /patience: a whole number in 1..5/);
-  const manifest = asking(5);
-  const columns = manifest.terms.factors;
-  const V = { values: new Float32Array(10), rows: manifest.items, columns };
-  const words = new BigUint64Array(4 * (manifest.terms.reports + 1));
-  const { reports } = await makeReports(manifest, V, [], words);
-  assert.deepEqual([...reports], [1, 1, 1, 1]);
-  assert.deepEqual(explain(manifest.terms), {
-    about: always.about,
-    odds: always.odds(manifest.terms),
-  });
-  // What is not free is pinned.
-  const broken = brokenBy(manifest.terms, asking(4).terms);
-  assert.deepEqual(broken, ["the mechanism's parameters would be patience 4, not patience 5"]);
-});
-
-function matrixOf(rows: number, columns: number, random: () => number): Matrix {
-  const values = Float32Array.from({ length: rows * columns }, () => random() - 0.5);
-  return { values, rows, columns };
-}
-
 test("user vectors are the other implementation's, bit for bit", () => {
   for (const { factors, items, alpha, regularization, ...vector } of mechanisms) {
     const values = Float32Array.from(vector.item_matrix, fromFloatHex);
@@ -268,7 +141,7 @@ test("user vectors are the other implementation's, bit for bit", () => {
 });
 
 test("order and repeats of the own items do not matter, items beyond the model are refused", () => {
-  const V = matrixOf(20, 3, seeded(4));
+  const { V } = example(MECHANISMS[0] as Mechanism, 20, 3, 4);
   assert.deepEqual(userVector(V, [9, 1, 9, 4], 1, 1), userVector(V, [1, 4, 9], 1, 1));
   assert.deepEqual(ascending([10, 9, 9, 0], 11), [0, 9, 10]);
   for (const wrong of [[20], [-1], [1.5], [NaN]]) {
@@ -298,87 +171,6 @@ test("a user vector may be as long as 2^40 and no longer", () => {
     const x = Float32Array.of(1, entry);
     assert.deepEqual(usable(x), isUsable ? x : new Float32Array(2));
   }
-});
-
-interface Size {
-  items: number;
-  factors: number;
-  block: number;
-}
-
-function somebody({ items, factors, block }: Size, own: readonly number[]): Person {
-  const random = seeded(items + block);
-  const values = Float32Array.from({ length: items * factors }, () => random() - 0.5);
-  const parameters = { directions_seed: 7, block, loud: items };
-  const terms = { mechanism: "loudest", parameters, factors, reports: 100, epsilon: 2.5 };
-  const manifest = manifestWith({ items, alpha: 2, terms });
-  const V = { values, rows: items, columns: factors };
-  return { manifest, V, own, x: userVector(V, own, 2, manifest.regularization) };
-}
-
-/** `a_r = sum_i s_i H[r mod b, place_i mod b] e_i` over the items of the block, as it is defined. */
-async function defined({ manifest, V, own, x }: Person, block: number): Promise<number[]> {
-  const signs = await publicSigns(7, V.rows);
-  const bytes = await publicBytes(7, "order", 4 * V.rows);
-  const numbers = new Uint32Array(bytes.slice().buffer);
-  const places = Array.from({ length: V.rows }, (_, item) => item)
-    .sort((one, other) => (numbers[one] as number) - (numbers[other] as number))
-    .reduce((found, item, place) => found.set(item, place), new Map<number, number>());
-  const rows = Array.from({ length: Math.ceil(V.rows / block) * block }, () => 0);
-  places.forEach((place, item) => {
-    const at = item * V.columns;
-    const predicted = x.reduce((sum, value, f) => sum + value * (V.values[at + f] as number), 0);
-    const isOwn = own.includes(item);
-    const e = (isOwn ? 1 + manifest.alpha : 1) * ((isOwn ? 1 : 0) - predicted);
-    const start = place - (place % block);
-    for (let row = 0; row < block; row++) {
-      const share = (signs[item] as number) * hadamardSign(row, place % block) * e;
-      rows[start + row] = (rows[start + row] as number) + share;
-    }
-  });
-  return rows;
-}
-
-for (const block of [1, 2, 64, 128, 256, 1024]) {
-  test(`rows in blocks of ${block} are what they are defined as`, async () => {
-    for (const [items, factors] of [
-      [1, 1],
-      [63, 2],
-      [300, 3],
-    ] as const) {
-      for (const own of [
-        [],
-        [0],
-        Array.from({ length: Math.ceil(items / 3) }, (_, at) => 3 * at),
-      ]) {
-        const person = somebody({ items, factors, block }, own);
-        const [found, wanted] = [await allRows(person), await defined(person, block)];
-        assert.equal(found.length, wanted.length);
-        const error = Math.max(...wanted.map((row, at) => Math.abs(row - (found[at] as number))));
-        assert.ok(error < 1e-3, `${items} items, ${own.length} touched: ${error}`);
-      }
-    }
-  });
-}
-
-test("a large model takes a moment, in which others have their turn", async () => {
-  const own = Array.from({ length: 500 }, (_, at) => 17 * at);
-  const { manifest, V } = somebody({ items: 10_000, factors: 32, block: 64 }, own);
-  sumOfAllSquares(V);
-  const random = seeded(3);
-  const words = BigUint64Array.from({ length: 101 * 4 }, () => wordFrom(random));
-  let [turns, isOver] = [0, false];
-  const others = () => {
-    turns += 1;
-    if (!isOver) setImmediate(others);
-  };
-  setImmediate(others);
-  const begun = performance.now();
-  const { reports } = await makeReports(manifest, V, own, words);
-  isOver = true;
-  assert.equal(reports.length, 100);
-  assert.ok(performance.now() - begun < 1000, `${performance.now() - begun} ms`);
-  assert.ok(turns > 3, `${turns} turns`);
 });
 
 test("slices cover everything once; between two of them, and only there, others have their turn", async () => {
@@ -448,35 +240,6 @@ test("the least and the largest numbers order exactly", async () => {
   }
 });
 
-test("the transform is the matrix of signs, and twice it is n times the same", () => {
-  const values = Float64Array.from({ length: 16 }, (_, at) => at * at - 5);
-  const once = values.slice();
-  transform(once);
-  const wanted = values.map((_, row) =>
-    values.reduce((sum, value, column) => sum + hadamardSign(row, column) * value, 0),
-  );
-  assert.deepEqual(once, wanted);
-  transform(once);
-  assert.deepEqual(
-    once,
-    values.map((value) => 16 * value),
-  );
-});
-
-test("an order is that of the numbers, of equal ones the lower place first", () => {
-  const random = seeded(4);
-  const ends = [0, 1, 2047, 2048, 2 ** 22 - 1, 2 ** 22, 2 ** 31, 2 ** 32 - 1];
-  for (const length of [0, 1, 2, 100, 5000]) {
-    for (const draw of [() => random() * 2 ** 32, () => ends[Math.floor(random() * 8)] as number]) {
-      const keys = Uint32Array.from({ length }, draw);
-      const wanted = Array.from(keys.keys()).sort(
-        (one, other) => (keys[one] as number) - (keys[other] as number) || one - other,
-      );
-      assert.deepEqual([...ascendingOrder(keys)], wanted);
-    }
-  }
-});
-
 const WORD = 1n << 64n;
 
 test("every threshold is the other implementation's, to the last unit", () => {
@@ -504,14 +267,5 @@ test("every part of a long run of bytes is filled", () => {
   for (let at = 0; at < data.length; at += 4096) {
     const piece = data.subarray(at, at + 4096);
     assert.ok(piece.length < 32 || piece.some((byte) => byte !== 0), `at ${at}`);
-  }
-});
-
-test("words do not repeat, and each of their bits is set about half of the time", () => {
-  const words = systemWords(9_999);
-  assert.equal(new Set(words).size, words.length);
-  for (let bit = 0n; bit < 64n; bit++) {
-    const set = words.reduce((count, word) => count + Number((word >> bit) & 1n), 0);
-    assert.ok(Math.abs(set - 20_000) < 1_000, `bit ${bit}: ${set} of 40000`); // ten deviations
   }
 });

@@ -4,109 +4,23 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { BATCH_ID, encodeBatch, INFO, SEALED, sealReports } from "../src/batch.js";
+import { BATCH_ID, encodeBatch, INFO, SEALED, sealReports, suite } from "../src/batch.js";
 import { decodeCatalogue } from "../src/catalogue.js";
-import * as strict from "../src/encoding.js";
-import { concat, equal, fromHex, sha256, toHex, utf8 } from "../src/encoding.js";
+import { concat, fromHex, readObject, sha256, toHex, utf8 } from "../src/encoding.js";
 import { ProtocolError, UntrustedError } from "../src/errors.js";
 import { asksForReports, decodeManifest, openManifest } from "../src/manifest.js";
 import { decodeItems } from "../src/model.js";
 import { writtenTerms } from "../src/terms.js";
-import { fromFloatHex, manifestWith, openSealed, protocol, seeded } from "./vectors.js";
+import { fromFloatHex, manifestWith, openSealed, protocol } from "./vectors.js";
 
-test("what is not lower-case hexadecimal is refused", () => {
-  for (const text of ["a", "0g", "AB", "0x00", " 00", "00\n", "é0"]) {
-    assert.throws(() => fromHex(text), ProtocolError, JSON.stringify(text));
+test("a repeated key is refused at any depth; colons, quotes and backslashes in texts are fine", () => {
+  const read = (text: string) => readObject(utf8(text), 10_000, "file");
+  for (const text of ['{"a":{"b":1,"c":2,"b":3}}', '{"a":[{"b":1,"b":1}]}', '{"":1,"":2}']) {
+    assert.throws(() => read(text), ProtocolError, text);
   }
-});
-
-test("bytes are joined and compared", () => {
-  assert.deepEqual(
-    concat([Uint8Array.of(1), new Uint8Array(), Uint8Array.of(2, 3)]),
-    fromHex("010203"),
-  );
-  const many = Array.from({ length: 200_000 }, () => Uint8Array.of(7));
-  assert.equal(concat(many).length, 200_000, "an answer may come in as many pieces");
-  assert.ok(equal(utf8("é"), fromHex("c3a9")));
-  assert.ok(!equal(fromHex("00"), fromHex("01")));
-  assert.ok(!equal(fromHex("00"), fromHex("0000")));
-});
-
-const readJson = (text: string) => strict.readObject(utf8(text), 10_000, "file");
-const refused = (text: string) => assert.throws(() => readJson(text), ProtocolError, text);
-
-test("a repeated key is refused at any depth, however it is written", () => {
-  refused('{"a":1,"a":1}');
-  refused('{"a":1,"\\u0061":1}');
-  refused('{"a":{"b":1,"c":2,"b":3}}');
-  refused('{"a":[{"b":1,"b":1}]}');
-  refused('{"":1,"":2}');
-  refused('{"1":1,"1":2}');
-  refused('{"__proto__":1,"__proto__":2}');
-  refused('{"a\\"":1,"a\\u0022":2}');
-});
-
-test("the same key in two objects, and colons, quotes and backslashes in texts, are fine", () => {
-  const text =
+  const fine =
     '{"a:b":{"a":":\\":\\\\"},"b":[{"a":"\\\\"},{"a":":"}],"__proto__":{"a":1},"\\\\":":"}';
-  assert.equal(Object.keys(readJson(text)).length, 4);
-});
-
-test("random objects are readJson, and refused as soon as one key is written twice", () => {
-  const random = seeded(1);
-  const alphabet = [...'ab:"\\{}[],\u00e9 1', "\\u0061"];
-  const key = () => Array.from({ length: 3 }, () => alphabet[Math.floor(random() * 12)]).join("");
-  const value = (depth: number): unknown => {
-    const inner = () => value(depth + 1);
-    if (depth > 3 || random() < 0.3) return [key(), 7, null, true][Math.floor(random() * 4)];
-    if (random() < 0.4) return [inner(), inner()];
-    return Object.fromEntries([0, 1, 2].map(() => [key(), inner()]));
-  };
-  for (let round = 0; round < 300; round++) {
-    const whole = { first: value(0), last: value(0) };
-    const text = JSON.stringify(whole);
-    assert.deepEqual(readJson(text), whole);
-    refused(`${text.slice(0, -1)},"f\\u0069rst":0}`);
-  }
-});
-
-test("only UTF-8 without a byte order mark, only an object, nothing behind it", () => {
-  for (const text of [
-    "",
-    "1",
-    "[]",
-    "null",
-    '"a"',
-    "{}{}",
-    "{},",
-    "\ufeff{}",
-    "{'a':1}",
-    "{a:1}",
-  ]) {
-    refused(text);
-  }
-  for (const text of [
-    '{"a":NaN}',
-    '{"a":-Infinity}',
-    '{"a":01}',
-    '{"a":+1}',
-    '{"a":1,}',
-    "\u00a0{}",
-  ]) {
-    refused(text);
-  }
-  const damaged = utf8('{"a":"?"}').map((byte) => (byte === 0x3f ? 0xff : byte));
-  assert.throws(() => strict.readObject(damaged, 9, "file"), ProtocolError);
-  assert.deepEqual(readJson(' \n\t{"a" : 1}\r '), { a: 1 });
-});
-
-test("depth and length have their limits", () => {
-  const nested = (depth: number) => `{"a":${"[".repeat(depth)}${"]".repeat(depth)}}`;
-  assert.ok(readJson(nested(60)));
-  refused(nested(70));
-  refused(nested(4_000));
-  assert.ok(strict.readObject(utf8("{}"), 2, "file"));
-  assert.throws(() => strict.readObject(utf8("{} "), 2, "file"), /3 bytes, at most 2/);
+  assert.equal(Object.keys(read(fine)).length, 4);
 });
 
 const key = fromHex(protocol.verification_key);
@@ -186,11 +100,6 @@ test("no bit of a signed manifest can be turned", async () => {
   }
 });
 
-test("an unsigned manifest is not parsed", async () => {
-  const unreadable = concat([utf8("SVM2"), new Uint8Array(1 + 64), utf8("{")]);
-  await assert.rejects(openManifest(unreadable, key), /not signed by the server/);
-});
-
 test("no louder mechanism than the terms promise is accepted, however near it is", () => {
   const { terms } = decodeManifest(utf8(protocol.manifest.text));
   const share = `"loud_fraction":${terms.loudFraction}`;
@@ -206,12 +115,6 @@ const file = fromHex(protocol.model.bytes);
 const { items } = protocol.manifest.fields;
 const { factors } = protocol.manifest.fields.terms;
 
-function withHeader(header: string, values = file.subarray(file.length - 40)): Uint8Array {
-  const length = new Uint8Array(8);
-  new DataView(length.buffer).setUint32(0, header.length, true);
-  return concat([length, utf8(header), values]);
-}
-
 test("the item matrix", () => {
   const wanted = Float32Array.from(protocol.model.values, fromFloatHex);
   assert.deepEqual(decodeItems(file, items, factors).values, wanted);
@@ -225,18 +128,6 @@ test("every malformed model file is refused", () => {
   assert.ok(protocol.refused.model.length > 15);
   for (const { label, bytes } of protocol.refused.model) {
     assert.throws(() => decodeItems(fromHex(bytes), items, factors), ProtocolError, label);
-  }
-});
-
-test("every entry is 0 or of a size in 2^-60..2^20", () => {
-  const header = '{"item_matrix":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]}}';
-  const one = (value: number) => withHeader(header, new Uint8Array(Float32Array.of(value).buffer));
-  for (const value of [0, -0, 2 ** -60, -(2 ** -60), 2 ** 20, -(2 ** 20), 1]) {
-    assert.deepEqual(decodeItems(one(value), 1, 1).values, Float32Array.of(value));
-  }
-  const beyond = [2 ** -60 * (1 - 2 ** -24), 2 ** -149, 2 ** 20 * (1 + 2 ** -23), 3e38];
-  for (const value of [...beyond, ...beyond.map((size) => -size), NaN, Infinity, -Infinity]) {
-    assert.throws(() => decodeItems(one(value), 1, 1), ProtocolError, String(value));
   }
 });
 
@@ -257,12 +148,6 @@ test("every malformed catalogue is refused", () => {
   }
 });
 
-test("kinds that objects have of their own are kinds like any other", () => {
-  const items = ["a", "b"].map((id) => ({ id, title: id, tags: { constructor: ["x"] } }));
-  const { tags } = decodeCatalogue(utf8(JSON.stringify({ version: 2, items })));
-  assert.deepEqual(tags.names, [{ kind: "constructor", name: "x" }]);
-});
-
 test("ids that objects have of their own are ids like any other", () => {
   const items = ["__proto__", "constructor"].map((id) => ({ id, title: id, tags: {} }));
   const { numbers } = decodeCatalogue(utf8(JSON.stringify({ version: 2, items })));
@@ -277,7 +162,7 @@ test("ids that objects have of their own are ids like any other", () => {
 
 const hash = fromHex(protocol.manifest.hash);
 const publicKey = fromHex(protocol.sealing.public_key);
-const privateKey = fromHex(protocol.sealing.private_key);
+const privateKey = await suite.kem.deserializePrivateKey(fromHex(protocol.sealing.private_key));
 
 test("what the other implementation sealed opens here", async () => {
   const sealed = concat(protocol.sealing.sealed.map(fromHex));
@@ -304,7 +189,8 @@ test("no two sealed reports are alike, not even of the same report", async () =>
 test("under another manifest, another key, or with a bit turned it does not open", async () => {
   const sealed = await sealReports(Uint32Array.of(5), publicKey, hash);
   await assert.rejects(openSealed(sealed, privateKey, new Uint8Array(32)));
-  await assert.rejects(openSealed(sealed, new Uint8Array(32).fill(7), hash));
+  const { privateKey: other } = await suite.kem.generateKeyPair();
+  await assert.rejects(openSealed(sealed, other, hash));
   for (const at of [0, 32, 36, 51]) {
     const damaged = sealed.slice();
     damaged[at] = (damaged[at] as number) ^ 1;

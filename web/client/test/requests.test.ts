@@ -6,10 +6,8 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { MOST_TOUCHED } from "../src/model.js";
-import { lookBack } from "../src/network.js";
 import { systemTimer } from "../src/options.js";
 import { type Looked, Schedule, STEP, TICK } from "../src/timing.js";
-import { manifestWith } from "./vectors.js";
 import { Browser, type Tab, Virtual } from "./virtual.js";
 import { DAY, item, LEAD, REPORTS, reply, TERMS, World } from "./world.js";
 
@@ -204,17 +202,6 @@ function scheduled(results: Looked[] = [], { pace = TICK, durations = [] as numb
   return { timer, ticks, schedule };
 }
 
-test("nothing happens before the page has spoken; then soon, then at every pace", async () => {
-  const { timer, ticks, schedule } = scheduled([], { pace: 2 * TICK });
-  schedule.wake();
-  await timer.pass(100);
-  assert.deepEqual(ticks, []);
-  const later = 100 / TICK;
-  schedule.meet(SEEN);
-  await timer.pass(5 * TICK);
-  assert.deepEqual(ticks, [later, later + 2, later + 4]);
-});
-
 test("a clock that moves between two readings does not cost the first look a tick", async () => {
   const { timer, ticks, schedule } = scheduled();
   const { now } = timer;
@@ -283,15 +270,6 @@ test("it waits as long as the proxy asked, counted from its answer and in whole 
   }
 });
 
-test("a wish during a look is fulfilled after it, not beside it", async () => {
-  const { timer, ticks, schedule } = scheduled([], { pace: 12 * TICK, durations: [1.5 * TICK] });
-  schedule.meet(SEEN);
-  await timer.pass(TICK);
-  schedule.wake();
-  await timer.pass(2 * TICK);
-  assert.deepEqual(ticks, [0, 2]);
-});
-
 test("a time that no browser's timer can count is not over at once, and no proxy asks for years", async () => {
   let fired = 0;
   const handle = systemTimer.start(1e9, async () => {
@@ -304,10 +282,4 @@ test("a time that no browser's timer can count is not over at once, and no proxy
   schedule.meet(SEEN);
   await timer.pass(86_400 + TICK);
   assert.deepEqual(ticks.slice(0, 2), [0, 86_400 / TICK]);
-});
-
-test("to look back is as long as a phone can bear", () => {
-  const of = (items: number, factors: number) =>
-    lookBack(manifestWith({ items, terms: { factors } }));
-  assert.deepEqual([of(9724, 5), of(2 ** 24, 8)], [21, 1]);
 });

@@ -23,7 +23,6 @@ const CHARGE = {
   ...{ training: "0f".repeat(16), mechanism: "loudest", epsilon: 1, reports: 1 },
   ...{ loudFraction: 0.1, clients: 9 },
 };
-const MOMENTS = { sendAt: 0, ends: 9 * DAY, notBefore: 0 };
 
 async function begun(t: TestContext): Promise<[World, Device]> {
   const world = await World.begin(t);
@@ -121,17 +120,13 @@ test("a database of an earlier layout is refused, and left as it is", async (t) 
   assert.deepEqual(await early(), ["charges"]);
 });
 
-for (const bad of ["", "x".repeat(513), "\ud800", 7, null]) {
-  test(`one bad name (${String(bad).slice(0, 4)}) and nothing is recorded`, async (t) => {
-    const [, client] = await begun(t);
-    await assert.rejects(client.record(["good", bad as string]), (error) => {
-      assert.ok(error instanceof SettingsError);
-      assert.match(error.message, /item/);
-      return true;
-    });
-    assert.equal((await client.status()).touched, 3);
-  });
-}
+test("one bad name and nothing is recorded", async (t) => {
+  const [, client] = await begun(t);
+  for (const bad of ["", "x".repeat(513), "\ud800", 7, null]) {
+    await assert.rejects(client.record(["good", bad as string]), SettingsError);
+  }
+  assert.equal((await client.status()).touched, 3);
+});
 
 for (const [what, change] of Object.entries({
   "a short key": { key: "abcd" },
@@ -161,11 +156,7 @@ test("a database of a newer program is refused", async (t) => {
     const request = world.factory.open("sottovoce", 99);
     request.onsuccess = () => done(request.result.close());
   });
-  await assert.rejects(world.open(), (error) => {
-    assert.ok(error instanceof StoreError);
-    assert.match(error.message, /newer version/);
-    return true;
-  });
+  await assert.rejects(world.open(), { name: "StoreError", message: /newer version/ });
 });
 
 test("a browser that deletes the data is not held up, and the client says so", async (t) => {
@@ -191,81 +182,40 @@ test("a spoilt file is fetched again", async (t) => {
   assert.equal((await reloaded.recommend(4)).length, 4);
 });
 
-test("the database itself refuses a second batch and a second charge for an epoch", async (t) => {
+/** A batch of four bytes with its charge, as a careless caller may hand them in: all of it stands. */
+async function keep(database: Database, { batch = 1, charge = 1, reports = 1 }): Promise<boolean> {
+  const bytes = new Uint8Array(4);
+  const purpose = await hashOf(bytes);
+  const { generation } = await new Store(database).settings();
+  const moments = { sendAt: 0, ends: 9 * DAY, notBefore: 0 };
+  const made = {
+    batch: { epoch: batch, purpose, state: "charged", ...moments, bytes },
+    charge: { ...CHARGE, epoch: charge, purpose, reports },
+    shown: { only: 1, epoch: batch, bytes, told: [], mechanism: "", epsilon: 1, purpose },
+    generation,
+  } as const;
+  return new Outbox(database).keep(made, () => true);
+}
+
+test("the database refuses a second batch or charge for an epoch, and keeps none without the other", async (t) => {
   const [world, client] = await begun(t);
   await client.sync(AT_ONCE);
-  const before = await dump(world.factory);
-  const purpose = "11".repeat(32);
-  const charge = { ...CHARGE, epoch: 1, purpose };
-  await assert.rejects(
-    meddle(world.factory, "charges", (rows) => rows.add(charge)),
-    /Constraint/,
-  );
-  const outbox = new Outbox(await opened(world));
-  const bytes = new Uint8Array(4);
-  const batch = {
-    epoch: 1,
-    purpose,
-    state: "charged",
-    ...MOMENTS,
-    bytes,
-  } as const;
-  const shown = { only: 1, epoch: 1, bytes, told: [], mechanism: "", epsilon: 1, purpose } as const;
-  const { generation } = await new Store(await opened(world)).settings();
-  // Whatever a careless caller lets pass, the rows have their keys.
-  await assert.rejects(
-    outbox.keep({ batch, charge, shown, generation }, () => true),
-    StoreError,
-  );
-  assert.deepEqual(await dump(world.factory), before);
+  const [before, database] = [await dump(world.factory), await opened(world)];
+  for (const [batch, charge] of [
+    [1, 1],
+    [1, 2],
+    [2, 1],
+  ] as const) {
+    await assert.rejects(keep(database, { batch, charge }), StoreError);
+    assert.deepEqual(await dump(world.factory), before);
+  }
 });
 
 test("the transaction that keeps a batch refuses one beyond the limit, whatever was judged before", async (t) => {
   const [world, client] = await begun(t);
   await client.setLimit(1);
   const database = await opened(world);
-  const { generation } = await new Store(database).settings();
-  const bytes = new Uint8Array(4);
-  const purpose = await hashOf(bytes);
-  const batch = { epoch: 1, purpose, state: "charged" as const, ...MOMENTS, bytes };
-  const shown = { only: 1, epoch: 1, bytes, told: [], mechanism: "", epsilon: 1, purpose } as const;
-  const keep = (reports: number) => {
-    const charge = { ...CHARGE, epoch: 1, purpose, reports };
-    return new Outbox(database).keep({ batch, charge, shown, generation }, () => true);
-  };
-  assert.equal(await keep(2), false);
+  assert.equal(await keep(database, { reports: 2 }), false);
   assert.deepEqual((await dump(world.factory)).batches, []);
-  assert.equal(await keep(1), true);
-});
-
-test("a batch without its charge, or a charge without its batch, is never kept", async (t) => {
-  const [world, client] = await begun(t);
-  await client.sync(AT_ONCE);
-  const outbox = new Outbox(await opened(world));
-  const before = await dump(world.factory);
-  const bytes = new Uint8Array(4);
-  const { generation } = await new Store(await opened(world)).settings();
-  for (const [batchEpoch, chargeEpoch] of [
-    [1, 2],
-    [2, 1],
-  ] as const) {
-    const purpose = await hashOf(bytes);
-    const state = "charged" as const;
-    const batch = { epoch: batchEpoch, purpose, state, ...MOMENTS, bytes };
-    const charge = { ...CHARGE, epoch: chargeEpoch, purpose };
-    const shown = {
-      only: 1,
-      epoch: 2,
-      bytes,
-      told: [],
-      mechanism: "",
-      epsilon: 1,
-      purpose,
-    } as const;
-    await assert.rejects(
-      outbox.keep({ batch, charge, shown, generation }, () => true),
-      StoreError,
-    );
-    assert.deepEqual(await dump(world.factory), before);
-  }
+  assert.equal(await keep(database, { reports: 1 }), true);
 });

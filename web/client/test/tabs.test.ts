@@ -4,11 +4,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { systemWords } from "../src/coin.js";
 import { seeded } from "./vectors.js";
+import { Locks, Virtual } from "./virtual.js";
 import {
   AT_ONCE,
   COST,
   charges,
-  DAY,
   type DeviceOptions,
   distinct,
   hashOf,
@@ -16,24 +16,10 @@ import {
   itemMatrix,
   reply,
   rounds,
-  toBatches,
   World,
 } from "./world.js";
 
-/** As `navigator.locks`, for one name after the other. */
-class Locks {
-  #last: Promise<unknown> = Promise.resolve();
-
-  request(_: string, work: () => Promise<unknown>): Promise<unknown> {
-    const mine = this.#last.then(work);
-    this.#last = mine.catch(() => undefined);
-    return mine;
-  }
-}
-
-function newLocks(): LockManager {
-  return new Locks() as unknown as LockManager;
-}
+const newLocks = () => new Locks(new Virtual()) as unknown as LockManager;
 
 async function ticks(count: number): Promise<void> {
   for (let tick = 0; tick < count; tick += 1) {
@@ -122,20 +108,6 @@ test("a tab that sleeps until its moment holds no other tab up", async (t) => {
   assert.equal(world.received.length, 1);
 });
 
-test("tabs that find an old batch at once", async (t) => {
-  const world = await World.begin(t);
-  const first = await world.client();
-  world.answer = toBatches(503);
-  await assert.rejects(first.sync(AT_ONCE));
-  world.answer = () => false;
-  const tabs = await Promise.all([world.open(), world.open()]);
-  const outcomes = (await Promise.all(tabs.map((tab) => tab.sync(AT_ONCE)))).map(
-    ({ outcome }) => outcome,
-  );
-  assert.ok(outcomes.includes("sent"));
-  assert.deepEqual([distinct(world.received).length, (await charges(world)).length], [1, 1]);
-});
-
 test("what one tab has sent is not too late because another one was", async (t) => {
   const world = await World.begin(t);
   const [slow, fast] = [await world.client(), await world.open()];
@@ -210,13 +182,4 @@ test("forgetting in one tab holds in the other", async (t) => {
   await other.refresh();
   assert.equal((await one.recommend(1)).length, 1);
   assert.equal((await one.release(1))?.V.values[0], itemMatrix(1)[0]);
-});
-
-test("a pause in one tab stops the other", async (t) => {
-  const world = await World.begin(t);
-  const [one, other] = [await world.client(), await world.open()];
-  await one.pause(true);
-  assert.equal((await other.sync(AT_ONCE)).outcome, "paused");
-  world.now += DAY;
-  assert.deepEqual(world.received, []);
 });

@@ -76,18 +76,6 @@ test("it sleeps until a lead before the moment, asks again, makes the batch, and
   assert.ok(Math.abs((times[7] ?? 0) - moment) < 1e-6);
 });
 
-test("without jitter it sends a lead after the decision", async (t) => {
-  const world = await World.begin(t);
-  const start = world.now;
-  const { client, seen } = await watched(world);
-  assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
-  assert.deepEqual(
-    seen.map(([what]) => what),
-    ["manifest", "models", "catalogues", "history", "sleep", "batches"],
-  );
-  assert.ok(Math.abs((seen.at(-1)?.[1] ?? 0) - (start + STEP + LEAD)) < 1e-6);
-});
-
 test("a page that is closed while it waits has spent nothing, and goes on from its plan", async (t) => {
   const world = await World.begin(t);
   const giveUp = closedIn(world);
@@ -102,18 +90,6 @@ test("a page that is closed while it waits has spent nothing, and goes on from i
   assert.equal((await next.client.sync()).outcome, "sent");
   assert.deepEqual((await next.client.status()).plan, plan); // no second toss
   assert.ok(Math.abs((next.seen.at(-1)?.[1] ?? 0) - (plan?.sendAt ?? 0)) < 1e-6);
-});
-
-test("a moment that is over by the next visit: as soon as the batch is made", async (t) => {
-  const world = await World.begin(t);
-  const giveUp = closedIn(world);
-  const { client } = await watched(world, { entropy: coins(0, 0.5), sleep: giveUp });
-  await assert.rejects(client.sync());
-  world.now += 7200;
-  const start = world.now;
-  const { client: again, seen } = await watched(world);
-  assert.equal((await again.sync()).outcome, "sent");
-  assert.ok(Math.abs((seen.at(-1)?.[1] ?? 0) - (start + STEP + LEAD)) < 1e-6);
 });
 
 test("another epoch while it sleeps: this one is missed, and cost nothing", async (t) => {
@@ -184,17 +160,6 @@ test("a lifetime is the device's own, however fast a server goes through its epo
   assert.deepEqual([epochs, spent], [3, 3 * COST]);
 });
 
-test("epochs that were thrown away count, and no server makes a device spend more", async (t) => {
-  const world = await World.begin(t, { terms: { epochs: 2 } });
-  const client = await world.client({ limit: 1000 });
-  for (const epoch of [1, 2, 3, 4, 5]) {
-    world.now = (epoch + 0.5) * DAY;
-    await world.publish(epoch, { reports_behind: 0 });
-    await client.sync(AT_ONCE);
-  }
-  assert.deepEqual([world.received.length, (await charges(world)).length], [2, 2]);
-});
-
 const announced = (share: number, epochsLeft: number) =>
   manifestWith({ epochsLeft, terms: { share } });
 
@@ -258,16 +223,6 @@ async function lived(t: TestContext, terms: object, said: readonly number[], ent
   client.close();
   return outcomes;
 }
-
-test("a device has its turns by the last epoch", async (t) => {
-  for (const turns of [1, 3]) {
-    for (const seed of [1, 2, 3]) {
-      const terms = { epochs: turns, share: turns / 8 };
-      const outcomes = await lived(t, terms, [8, 7, 6, 5, 4, 3, 2, 1], bytesFrom(seeded(seed)));
-      assert.equal(outcomes.filter((outcome) => outcome === "sent").length, turns);
-    }
-  }
-});
 
 test("a device that was away makes up for it", async (t) => {
   assert.deepEqual(await lived(t, { epochs: 2, share: 2 ** -32 }, [2, 1], never), ["sent", "sent"]);

@@ -67,10 +67,9 @@ export function wordFrom(random: () => number): bigint {
 /** The reports in a run of sealed ones; throws at the first that does not open. */
 export async function openSealed(
   sealed: Uint8Array,
-  privateKey: Uint8Array,
+  recipientKey: CryptoKey,
   manifestHash: Uint8Array,
 ): Promise<number[]> {
-  const recipientKey = await suite.kem.deserializePrivateKey(privateKey);
   const info = concat([INFO, manifestHash]);
   const reports: number[] = [];
   for (let at = 0; at < sealed.length; at += SEALED) {

@@ -7,7 +7,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from "node:net";
 import type { TestContext } from "node:test";
 import { IDBFactory } from "fake-indexeddb";
-import { INFO, SEALED, suite } from "../src/batch.js";
+import { suite } from "../src/batch.js";
 import type { Traits } from "../src/catalogue.js";
 import type { Words } from "../src/coin.js";
 import { concat, fromHex, sha256, toHex, utf8 } from "../src/encoding.js";
@@ -16,13 +16,10 @@ import { History } from "../src/history.js";
 import { type Manifest, SUITE } from "../src/manifest.js";
 import { Network } from "../src/network.js";
 import type { NetworkOptions } from "../src/options.js";
-import { HttpProxy } from "../src/proxy.js";
-import { Fetching } from "../src/release.js";
-import { Database, Store } from "../src/store.js";
 import type { Job, Synced } from "../src/syncing.js";
 import { type Terms, writtenTerms } from "../src/terms.js";
 import { JITTER, STEP } from "../src/timing.js";
-import { seeded } from "./vectors.js";
+import { openSealed, seeded } from "./vectors.js";
 
 export const ITEMS = 50;
 export const FACTORS = 3;
@@ -103,6 +100,8 @@ interface ChargeRow {
   purpose: string;
   epsilon: number;
   reports: number;
+  loudFraction: number;
+  clients: number;
 }
 
 /** What the ledger says, in the order of epochs. */
@@ -159,11 +158,11 @@ export class Device {
 
   async sync({ jitter = JITTER } = {}): Promise<Synced> {
     const network = await this.#network(jitter);
-    const begun = await network.begin();
+    const begun = await network.syncing.begin();
     if ("outcome" in begun) return begun;
     await this.#sleep(begun.until - STEP - this.world.now);
     try {
-      return await network.goOn(begun);
+      return await network.syncing.goOn(begun);
     } finally {
       await this.#making.done;
     }
@@ -171,18 +170,9 @@ export class Device {
 
   /** Fetches, and sends nothing. */
   async refresh(): Promise<Manifest> {
-    const database = await Database.open(this.options.name, this.options.indexedDB);
-    try {
-      const { fetch } = this.options;
-      const proxy = new HttpProxy(this.world.url, { clock: () => this.world.now, fetch });
-      const instant = () => ({ clock: this.world.now, now: this.world.now });
-      const store = new Store(database);
-      const [settings, names] = [await store.settings(), await store.fileNames()];
-      const known = { settings, names, waiting: undefined };
-      return (await new Fetching(store, proxy, instant).refresh(known)).signed.manifest;
-    } finally {
-      database.close();
-    }
+    const { fetching, store } = await this.#network(0);
+    const [settings, names] = [await store.settings(), await store.fileNames()];
+    return (await fetching.refresh({ settings, names, waiting: undefined })).signed.manifest;
   }
 
   async status() {
@@ -209,10 +199,10 @@ export class Device {
   setLimit = async (limit: number) => (await this.#network(0)).setLimit(limit);
   forget = async () => (await this.#network(0)).forget();
   release = async (epoch: number) => {
-    const network = await this.#network(0);
-    const settings = await network.settings();
-    const present = await network.present();
-    return present?.manifest.epoch === epoch ? present : network.release(epoch, settings);
+    const { fetching, store } = await this.#network(0);
+    const present = await fetching.present();
+    if (present?.manifest.epoch === epoch) return present;
+    return fetching.release(epoch, await store.settings());
   };
   lastBatch = async () => (await this.status()).lastBatch;
 
@@ -416,15 +406,8 @@ export class World {
   /** What the server finds in a sealed batch. */
   async opened(batch: Uint8Array): Promise<number[]> {
     const view = new DataView(batch.buffer, batch.byteOffset);
-    const info = concat([INFO, batch.subarray(8, 40)]);
-    const recipientKey = (await this.#epochKey(view.getUint32(4, true))).privateKey;
-    const reports: number[] = [];
-    for (let at = 56; at < batch.length; at += SEALED) {
-      const [enc, ct] = [batch.slice(at, at + 32), batch.slice(at + 32, at + SEALED)];
-      const plain = await suite.open({ recipientKey, enc: enc.buffer, info }, ct.buffer);
-      reports.push(new DataView(plain).getUint32(0, true));
-    }
-    return reports;
+    const { privateKey } = await this.#epochKey(view.getUint32(4, true));
+    return openSealed(batch.subarray(56), privateKey, batch.subarray(8, 40));
   }
 
   async #fields(epoch: number): Promise<Changes> {
@@ -477,17 +460,17 @@ export class World {
   }
 }
 
-/** Time passes while a client sleeps; something happens when the first batch of its waits to be sent. */
-export function whileWaiting(world: World, happens: () => Promise<void>): Sleep {
-  let hasHappened = false;
+/** Time passes while a client sleeps; something happens while its first batch waits to be sent, in this sleep. */
+export function whileWaiting(world: World, happens: () => Promise<void>, which = 0): Sleep {
+  let left = which;
   return async (seconds) => {
     world.now += seconds;
     const observer = await world.open();
     const { charged } = (await observer.status()).batches;
     observer.close();
-    if (charged === 0 || hasHappened) return;
-    hasHappened = true;
-    await happens();
+    if (charged === 0 || left < 0) return;
+    left -= 1;
+    if (left < 0) await happens();
   };
 }
 

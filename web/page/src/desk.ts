@@ -22,10 +22,8 @@ import type { Curve, Film, Point } from "./session.js";
 import { toFilm } from "./titles.js";
 import { hex } from "./words.js";
 
-/** What the desk can be asked. */
 export type DeskCalls = ReturnType<typeof deskCalls>;
 
-/** What it tells unasked. */
 export interface DeskTold {
   kind: "curve";
   curve: Curve;
@@ -68,7 +66,7 @@ interface Measurable extends Panel {
 }
 
 /** Grows by an epoch whenever there is a new one. */
-export class Measuring {
+class Measuring {
   readonly #tell: (curve: Curve) => void;
   readonly #measured = new Map<number, Measured | null>();
   readonly #waiting: (() => Promise<void>)[] = [];
@@ -159,7 +157,6 @@ function peopleBetween(own: Measured, next: Measured): number {
   return next.model === own.model ? 0 : Math.round(next.reportsBehind / own.reports);
 }
 
-/** One public test person. */
 export interface Tested {
   seen: readonly number[];
   left: number;

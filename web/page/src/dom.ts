@@ -3,7 +3,7 @@
  * that the page is put together from.
  */
 
-import type { Film, State } from "./session.js";
+import type { Ask, Film, State } from "./session.js";
 
 /** What may stand inside an element. */
 export type Child = Node | string | null | false;
@@ -13,7 +13,6 @@ type Value = string | number | boolean | null | ((event: never) => void);
 /** Attributes; a function under `onclick` listens to `click`. */
 export type Attributes = Readonly<Record<string, Value>>;
 
-/** An HTML element. */
 export function h<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   attributes: Attributes = {},
@@ -22,7 +21,6 @@ export function h<K extends keyof HTMLElementTagNameMap>(
   return filled(document.createElement(tag), attributes, children);
 }
 
-/** An SVG element. */
 export function svg<K extends keyof SVGElementTagNameMap>(
   tag: K,
   attributes: Attributes = {},
@@ -50,7 +48,6 @@ export function say(element: Element, text: string): void {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Shows or hides. */
 export function show(element: HTMLElement, shown: boolean): void {
   if (element.hidden === shown) element.hidden = !shown;
 }
@@ -100,10 +97,26 @@ export function focusAt(parent: HTMLElement, at: number, otherwise: HTMLElement)
   (buttons[Math.min(at, buttons.length - 1)] ?? otherwise).focus();
 }
 
-/** Shows a part of the state. */
 export interface View {
   element: HTMLElement;
   update(state: State): void;
+}
+
+/** What a part of the page can do beside showing. */
+export interface Acting {
+  ask: Ask;
+  /** Tells a screen reader what an action did. */
+  announce(text: string): void;
+}
+
+/** A button with words, and what it does. */
+export function button(
+  attributes: Attributes,
+  words: string,
+  onclick: () => unknown,
+): HTMLButtonElement {
+  const act = () => void onclick();
+  return h("button", { type: "button", class: "button small", ...attributes, onclick: act }, words);
 }
 
 /** A section with a heading, which is also its name. */
@@ -129,25 +142,6 @@ export function otherName(film: Film): HTMLElement | null {
   return film.otherName === null ? null : h("span", { class: "other" }, film.otherName);
 }
 
-/** Genres in one line. */
 export function genres(film: Film): HTMLElement | null {
   return film.genres.length === 0 ? null : h("span", { class: "genres" }, film.genres.join(" · "));
-}
-
-/** Null where nothing is stored, or where the browser lets nothing be stored. */
-export function recall(name: string): string | null {
-  try {
-    return localStorage.getItem(`sottovoce-${name}`);
-  } catch {
-    return null;
-  }
-}
-
-/** Stores it, where the browser allows that. */
-export function remember(name: string, value: string): void {
-  try {
-    localStorage.setItem(`sottovoce-${name}`, value);
-  } catch {
-    // Then it holds until the page is closed.
-  }
 }

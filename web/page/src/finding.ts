@@ -103,7 +103,6 @@ function fitAs(words: readonly string[], question: readonly string[]): number {
   return FITS.letters;
 }
 
-/** A film as it is looked for. */
 interface Entry {
   readonly film: Film;
   /** The words of its own name, and of its other one. */
@@ -153,7 +152,6 @@ function placeOf({ name }: Film): Place {
   return { series: words.slice(0, length).join(" "), place: at === length ? number : null };
 }
 
-/** A film that was found. */
 interface Hit extends Place {
   readonly film: Film;
   readonly fit: number;
@@ -162,7 +160,6 @@ interface Hit extends Place {
 /** Letters that a word needs before it is taken for a slip, and before it may have two. */
 const [ONE_SLIP, TWO_SLIPS] = [4, 8];
 
-/** Finds films by their titles. */
 export class TitleIndex {
   readonly #entries: readonly Entry[];
   /** Every word of a title, and titles in one word. */

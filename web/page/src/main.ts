@@ -5,11 +5,12 @@
 import { Client } from "sottovoce-client";
 import { connect } from "sottovoce-client/workers";
 import type { DeskCalls, DeskTold } from "./desk.js";
-import { recall, remember } from "./dom.js";
-import { type Ask, Failed, Session, troubleOf } from "./session.js";
-import { applyTheme, type Page, showPage, showSentence } from "./view/page.js";
+import { type Ask, Session, troubleOf } from "./session.js";
+import { type Page, showPage, showSentence } from "./view/page.js";
 
 const KEY = /^[0-9a-f]{64}$/u;
+/** Under which name this browser keeps it. */
+const KEPT = "sottovoce-key";
 const HOUR = 3600;
 /** Seconds between two looks for news. */
 const PACE = 5;
@@ -22,14 +23,13 @@ function meta(name: string): string {
 
 /** The key that this browser began with; the page's own word counts at the first visit only. */
 function pinnedKey(named: string): string {
-  const kept = recall("key");
+  const kept = localStorage.getItem(KEPT);
   if (kept !== null && KEY.test(kept)) return kept;
-  remember("key", named);
+  localStorage.setItem(KEPT, named);
   return named;
 }
 
 async function start(): Promise<void> {
-  applyTheme();
   const lacking = await missing();
   if (lacking !== null) return showSentence(lacking);
   const named = meta("sottovoce-key");
@@ -67,7 +67,7 @@ async function begin(named: string, key: string): Promise<void> {
   const session = opening.then(
     (client) => new Session(client, desk, (event) => page.hear(event), clock),
   );
-  const ask: Ask = async (request) => (await session).ask(request);
+  const ask: Ask = async (work) => work(await session);
   const page: Page = showPage({
     ask,
     statement: meta("sottovoce-statement"),
@@ -96,8 +96,8 @@ async function fetchPanel(): Promise<unknown> {
 }
 
 async function beginAnew(ask: Ask, named: string): Promise<void> {
-  await ask({ kind: "forget" });
-  remember("key", named);
+  await ask((session) => session.forget());
+  localStorage.setItem(KEPT, named);
   location.reload();
 }
 
@@ -107,16 +107,10 @@ function keepForOffline(): void {
   });
 }
 
-// What failed is on the page already.
-window.addEventListener("unhandledrejection", (event) => {
-  if (event.reason instanceof Failed) event.preventDefault();
-});
 void start();
 
-/** What this page cannot do without, and what to say where it is missing. */
-
-/** A sentence for whoever came, or null if everything is there. */
-export async function missing(): Promise<string | null> {
+/** What to say where something is missing that this page cannot do without; null if all is there. */
+async function missing(): Promise<string | null> {
   if (!window.isSecureContext || crypto.subtle === undefined) {
     return (
       "This page needs a secure connection: without one a browser does not let it check signatures " +
@@ -139,6 +133,7 @@ const outdated =
 function canStore(): Promise<boolean> {
   return new Promise((resolve) => {
     try {
+      localStorage.getItem(KEPT);
       const opening = indexedDB.open("sottovoce-probe");
       opening.onerror = () => resolve(false);
       opening.onsuccess = () => {
@@ -163,9 +158,7 @@ async function canVerifyAndSeal(): Promise<boolean> {
 }
 
 /** The only two scripts that this page ever starts, named in the one policy that may start them. */
-
-/** Paths of the page's own server. */
-export type Script = "/page/worker.js" | "/sw.js";
+type Script = "/page/worker.js" | "/sw.js";
 
 interface TrustedTypes {
   createPolicy(
@@ -185,6 +178,6 @@ const { trustedTypes } = globalThis as { trustedTypes?: TrustedTypes };
 const policy = trustedTypes?.createPolicy("sottovoce", { createScriptURL: own });
 
 /** An address that the browser will accept as a script's. */
-export function script(path: Script): string {
+function script(path: Script): string {
   return policy?.createScriptURL(path) ?? own(path);
 }

@@ -19,13 +19,13 @@ import {
   UnavailableError,
   UntrustedError,
 } from "sottovoce-client";
+import type { Ask as Calling } from "sottovoce-client/workers";
 import type { DeskCalls } from "./desk.js";
 import { toFilm } from "./titles.js";
 import { hex, stateLine } from "./words.js";
 
 export type { Offer } from "sottovoce-client";
 
-/** A film, ready to be shown. */
 export interface Film {
   id: string;
   name: string;
@@ -35,7 +35,6 @@ export interface Film {
   genres: readonly string[];
 }
 
-/** A film that the search found. */
 export interface Found extends Film {
   seen: boolean;
 }
@@ -94,7 +93,6 @@ export interface Point {
   people: number | null;
 }
 
-/** The learning curve so far. */
 export interface Curve {
   /** Public test people in the panel; null: the operator publishes none. */
   panel: number | null;
@@ -103,34 +101,11 @@ export interface Curve {
   points: readonly Point[];
 }
 
-/** What the page may ask for. */
-export type Request =
-  | { kind: "search"; text: string }
-  | { kind: "add"; id: string }
-  | { kind: "remove"; id: string }
-  | { kind: "agree"; terms: Terms; limit: number }
-  | { kind: "takePart"; on: boolean }
-  | { kind: "setLimit"; limit: number }
-  | { kind: "acceptTerms"; terms: Terms }
-  | { kind: "forget" };
-
-/** What each question is answered with. */
-export interface Answers {
-  search: readonly Found[];
-  add: null;
-  remove: null;
-  agree: null;
-  takePart: null;
-  setLimit: null;
-  acceptTerms: null;
-  forget: null;
-}
-
-/** A question of one kind. */
-export type RequestOf<K extends Request["kind"]> = Extract<Request, { kind: K }>;
-
-/** Asks the session. */
-export type Ask = <K extends Request["kind"]>(request: RequestOf<K>) => Promise<Answers[K]>;
+/** Does something with the session. Where it is a choice of the owner's that goes well, earlier trouble is over. */
+export type Ask = <Result>(
+  work: (session: Session) => Promise<Result>,
+  isChoice?: boolean,
+) => Promise<Result>;
 
 /** What the page is told unasked. */
 export type Event =
@@ -148,27 +123,6 @@ const LEAST_SHARE = 0.005;
 /** Whoever has chosen so many has found the way. */
 const ENOUGH = 3;
 
-/** Asks the desk. */
-export type AskDesk = <Name extends keyof DeskCalls>(
-  name: Name,
-  ...given: Parameters<DeskCalls[Name]>
-) => Promise<Awaited<ReturnType<DeskCalls[Name]>>>;
-
-/** What a session needs of a client. */
-export type Used = Pick<
-  Client,
-  | "record"
-  | "remove"
-  | "touched"
-  | "recommend"
-  | "popular"
-  | "catalogue"
-  | "accept"
-  | "pause"
-  | "setLimit"
-  | "forget"
->;
-
 type Shelf = Pick<State, "films" | "advice" | "suggestions" | "searchable">;
 
 /** Everything that happens between the page and its workers. */
@@ -183,21 +137,12 @@ export class Session {
   #filling: Promise<void> = Promise.resolve();
 
   constructor(
-    private readonly client: Used,
-    private readonly desk: AskDesk,
+    private readonly client: Omit<Client, "close">,
+    private readonly desk: Calling<DeskCalls>,
     private readonly tell: (event: Event) => void,
     /** Unix seconds. */
     private readonly clock: () => number,
   ) {}
-
-  /** Does what the page asks for; what fails has words. */
-  readonly ask: Ask = async <K extends Request["kind"]>(request: RequestOf<K>) => {
-    try {
-      return (await this.#answer(request)) as Answers[K];
-    } catch (error) {
-      throw new Failed(troubleOf(error));
-    }
-  };
 
   /** The network's worker says where things stand. */
   async hear(news: News): Promise<void> {
@@ -210,51 +155,43 @@ export class Session {
     if (model !== before) await this.#fill();
   }
 
-  async #answer(request: Request): Promise<Answers[Request["kind"]]> {
-    switch (request.kind) {
-      case "search":
-        return this.#search(request.text);
-      case "add":
-        await this.client.record([request.id]);
-        await this.#fill();
-        return null;
-      case "remove":
-        await this.client.remove([request.id]);
-        await this.#fill();
-        return null;
-      case "agree":
-        return this.#agree(request.terms, request.limit);
-      case "takePart":
-        await this.client.pause(!request.on);
-        return null;
-      case "setLimit":
-        await this.client.setLimit(request.limit);
-        return null;
-      case "acceptTerms":
-        await this.client.accept(request.terms);
-        return null;
-      case "forget":
-        return this.#forget();
-    }
+  async add(id: string): Promise<void> {
+    await this.client.record([id]);
+    await this.#fill();
+  }
+
+  async remove(id: string): Promise<void> {
+    await this.client.remove([id]);
+    await this.#fill();
   }
 
   /** A yes to what was shown: to that and no more, up to a limit; then to begin. */
-  async #agree(terms: Terms, limit: number): Promise<null> {
+  async agree(terms: Terms, limit: number): Promise<void> {
     await this.client.accept(terms);
     await this.client.setLimit(limit);
     await this.client.pause(false);
-    return null;
+  }
+
+  takePart(on: boolean): Promise<void> {
+    return this.client.pause(!on);
+  }
+
+  setLimit(limit: number): Promise<void> {
+    return this.client.setLimit(limit);
+  }
+
+  acceptTerms(terms: Terms): Promise<void> {
+    return this.client.accept(terms);
   }
 
   /** Deletes what tells of the owner, and stops taking part. */
-  async #forget(): Promise<null> {
+  async forget(): Promise<void> {
     await this.client.pause(true);
     await this.client.forget();
     await this.#fill();
-    return null;
   }
 
-  async #search(text: string): Promise<Found[]> {
+  async search(text: string): Promise<Found[]> {
     const films = await this.desk("search", text, FOUND);
     const seen = new Set(this.#shelf.films.map(({ id }) => id));
     return films.map((film) => ({ ...film, seen: seen.has(film.id) }));
@@ -329,14 +266,6 @@ function adviceOf(item: Recommendation): Advice {
         : { kind: "tag" as const, tag: reason.tag, name: reason.name },
     );
   return { ...toFilm(item), because };
-}
-
-/** A question that could not be answered, with the words for whoever asked. */
-export class Failed extends Error {
-  constructor(readonly trouble: Trouble) {
-    super(trouble.text);
-    this.name = "Failed";
-  }
 }
 
 const LOOKS_AGAIN =

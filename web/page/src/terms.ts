@@ -13,7 +13,6 @@ import {
   togetherSentence,
 } from "./words.js";
 
-/** One thing to know. */
 export interface Term {
   name: string;
   words: string;

@@ -34,7 +34,6 @@ export function toFilm({ id, title, tags }: Item): Film {
   return { id, ...splitTitle(title), genres: Array.isArray(tags.genre) ? tags.genre : [] };
 }
 
-/** A film in one line. */
 export function label(film: Film): string {
   return film.year === null ? film.name : `${film.name} (${film.year})`;
 }

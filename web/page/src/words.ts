@@ -31,7 +31,6 @@ export function epochsText(epochs: number): string {
   return epochs === 1 ? "1 epoch" : `${amountText(epochs)} epochs`;
 }
 
-/** Two lower-case digits for each byte. */
 export function hex(bytes: Uint8Array): string {
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
@@ -162,7 +161,7 @@ function planned({ epoch, sendAt }: Plan): string {
 }
 
 /** The time of day, as this device writes it. */
-export function clockText(time: number): string {
+function clockText(time: number): string {
   return new Date(time * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
 }
 

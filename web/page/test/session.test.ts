@@ -1,18 +1,12 @@
 import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
 import test from "node:test";
+import type { Ask } from "sottovoce-client/workers";
 import type { Terms } from "../../client/src/terms.js";
 import { Browser } from "../../client/test/virtual.js";
 import { COST, DAY, item, TERMS, World } from "../../client/test/world.js";
 import { type DeskCalls, deskCalls } from "../src/desk.js";
-import {
-  type AskDesk,
-  type Curve,
-  type Event,
-  Failed,
-  Session,
-  type State,
-} from "../src/session.js";
+import { type Curve, type Event, Session, type State } from "../src/session.js";
 import { meaningText } from "../src/view/consent.js";
 
 const PACE = 5;
@@ -27,7 +21,7 @@ async function begin(context: TestContext, { panel = null as unknown, jitter = 0
   const tell = (event: Event) => void events.push(event);
   const calls: DeskCalls = deskCalls(tell);
   const desk = (async (name: keyof DeskCalls, ...given: never[]) =>
-    (calls[name] as (...given: never[]) => unknown)(...given)) as AskDesk;
+    (calls[name] as (...given: never[]) => unknown)(...given)) as Ask<DeskCalls>;
   calls.panel(panel);
   const session = new Session(client, desk, tell, virtual.clock);
   let heard: Promise<unknown> = Promise.resolve();
@@ -53,7 +47,7 @@ async function begin(context: TestContext, { panel = null as unknown, jitter = 0
   const look = () => pass(PACE);
   client.show();
   await look();
-  return { world, client, events, state, curve, pass, look, ask: session.ask };
+  return { world, client, events, state, curve, pass, look, session };
 }
 
 /** The terms that the question shows. */
@@ -73,44 +67,31 @@ test("before a yes nothing is sent, and suggestions are there", async (context) 
 });
 
 test("films change the advice at once, and each advice has its reasons", async (context) => {
-  const { ask, state } = await begin(context);
-  await ask({ kind: "add", id: item(3) });
+  const { session, state } = await begin(context);
+  await session.add(item(3));
   assert.equal(state().films.length, 1);
   assert.equal(state().advice.length, 10);
-  await ask({ kind: "add", id: item(7) });
+  await session.add(item(7));
   const reasons = state().advice.flatMap(({ because }) => because);
   assert.deepEqual(new Set(reasons.map(({ kind }) => kind)), new Set(["film", "tag"]));
   assert.ok(state().advice.every(({ because }) => because.length > 0 && because.length <= 3));
-  await ask({ kind: "remove", id: item(3) });
+  await session.remove(item(3));
   assert.deepEqual(
     state().films.map(({ id }) => id),
     [item(7)],
   );
 });
 
-test("a reason of next to nothing is none", async (context) => {
-  const { client, ask, state } = await begin(context);
-  const reason = (share: number) => ({ kind: "item" as const, id: item(3), title: "", share });
-  client.recommend = async () => [
-    { id: item(5), title: "", tags: {}, score: 1, because: [reason(0.6), reason(0.004)] },
-  ];
-  await ask({ kind: "add", id: item(3) });
-  assert.deepEqual(
-    state().advice.map(({ because }) => because.length),
-    [1],
-  );
-});
-
 test("a yes is one batch for an epoch, and a pause stops the next", async (context) => {
-  const { world, pass, ask, look, state, events } = await begin(context);
-  await ask({ kind: "add", id: item(3) });
-  await ask({ kind: "agree", terms: shown(state()), limit: COST * 2 });
+  const { world, pass, session, look, state, events } = await begin(context);
+  await session.add(item(3));
+  await session.agree(shown(state()), COST * 2);
   for (const _ of [1, 2, 3]) await look();
   assert.equal(world.received.length, 1);
   assert.equal(state().spent, COST);
   assert.match(state().line, /^Epoch 1: your 4 reports left at/u);
   assert.ok(events.some((event) => event.kind === "batch"));
-  await ask({ kind: "takePart", on: false });
+  await session.takePart(false);
   await world.publish(2, { opens: 0, closes: 9 * DAY });
   await pass(60);
   assert.equal(world.received.length, 1);
@@ -118,23 +99,23 @@ test("a yes is one batch for an epoch, and a pause stops the next", async (conte
 });
 
 test("the limit stops reporting in the client's words, and a new one counts at once", async (context) => {
-  const { world, pass, ask, look, state } = await begin(context);
-  await ask({ kind: "agree", terms: shown(state()), limit: COST / 2 });
+  const { world, pass, session, look, state } = await begin(context);
+  await session.agree(shown(state()), COST / 2);
   await look();
   assert.match(state().line, /lifetime limit does not allow another batch/u);
   assert.equal(world.received.length, 0);
   assert.equal(state().trouble, null);
-  await ask({ kind: "setLimit", limit: COST });
+  await session.setLimit(COST);
   await pass(15);
   assert.equal(world.received.length, 1);
 });
 
 test("worse terms are told, refused, and taken only when they are accepted", async (context) => {
-  const { world, pass, ask, look, state } = await begin(context);
-  await ask({ kind: "add", id: item(3) });
+  const { world, pass, session, look, state } = await begin(context);
+  await session.add(item(3));
   const terms = shown(state());
   await world.publish(2, { terms: { epsilon: 5 }, opens: 0, closes: 4_000_000 });
-  await ask({ kind: "agree", terms, limit: COST * 10 });
+  await session.agree(terms, COST * 10);
   await look();
   assert.equal(state().trouble?.kind, "terms");
   assert.match(state().trouble?.terms?.worse[0] ?? "", /2\.5 to 5/u);
@@ -144,15 +125,15 @@ test("worse terms are told, refused, and taken only when they are accepted", asy
   assert.ok(asked);
   assert.deepEqual(asked.terms, { ...TERMS, epsilon: 5 });
   assert.match(asked.promise.join(" "), /Whatever happens/u);
-  await ask({ kind: "acceptTerms", terms: asked.terms });
+  await session.acceptTerms(asked.terms);
   await pass(30);
   assert.equal(state().trouble, null);
   assert.equal(world.received.length, 1);
 });
 
 test("another training is shown with all that was spent before, and what the limit leaves", async (context) => {
-  const { world, pass, ask, state } = await begin(context);
-  await ask({ kind: "agree", terms: shown(state()), limit: COST * 2 });
+  const { world, pass, session, state } = await begin(context);
+  await session.agree(shown(state()), COST * 2);
   await pass(20);
   const first = state();
   assert.deepEqual([first.spent, first.offer?.turns], [COST, TERMS.epochs - 1]);
@@ -166,7 +147,7 @@ test("another training is shown with all that was spent before, and what the lim
 });
 
 test("what is accepted is what was shown, not what was asked before or since", async (context) => {
-  const { world, pass, ask, look, state } = await begin(context);
+  const { world, pass, session, look, state } = await begin(context);
   const window = { opens: 0, closes: 4_000_000 };
   const dear = { ...window, terms: { epsilon: 5 } };
   await world.publish(2, dear);
@@ -178,7 +159,7 @@ test("what is accepted is what was shown, not what was asked before or since", a
   await world.publish(4, dear); // while the question stands open
   await look();
   assert.equal(state().trouble, null); // whoever has accepted nothing cannot be cheated
-  await ask({ kind: "agree", terms, limit: COST * 10 });
+  await session.agree(terms, COST * 10);
   await look();
   await look(); // the first one may have been under way
   assert.equal(state().trouble?.kind, "terms");
@@ -188,68 +169,25 @@ test("what is accepted is what was shown, not what was asked before or since", a
   assert.equal(world.received.length, 1);
 });
 
-test("a look does not wait for a moment that was drawn, and nothing is spent before it", async (context) => {
-  const { world, pass, ask, look, state } = await begin(context, { jitter: 600 });
-  await ask({ kind: "agree", terms: shown(state()), limit: COST * 10 });
-  await look();
-  await look();
-  assert.deepEqual([state().spent, world.received.length], [0, 0]);
-  assert.match(
-    state().line,
-    /^Epoch 1: your reports leave at .*drawn at random.*nothing is spent/u,
-  );
-  await pass(620);
-  assert.equal(world.received.length, 1);
-  assert.match(state().line, /^Epoch 1: your 4 reports left/u);
-  assert.equal(state().spent, COST);
-});
-
-test("another epoch has a moment of its own", async (context) => {
-  const { world, ask, look, state } = await begin(context, { jitter: 600 });
-  await ask({ kind: "agree", terms: shown(state()), limit: COST * 10 });
-  await look();
-  await world.publish(2, { opens: 0, closes: 9 * DAY });
-  await look();
-  assert.match(state().line, /^Epoch 2: your reports leave at/u);
-  assert.deepEqual([state().spent, state().trouble], [0, null]);
-});
-
 test("forgetting stops what was planned", async (context) => {
-  const { world, pass, ask, look, state } = await begin(context, { jitter: 600 });
-  await ask({ kind: "agree", terms: shown(state()), limit: COST * 10 });
+  const { world, pass, session, look, state } = await begin(context, { jitter: 600 });
+  await session.agree(shown(state()), COST * 10);
   await look();
-  await ask({ kind: "forget" });
+  await session.forget();
   await pass(700);
   assert.deepEqual([state().takingPart, world.received.length], [false, 0]);
 });
 
 test("a bad signature is told, nothing is sent, and advice goes on", async (context) => {
-  const { world, ask, look, state } = await begin(context);
-  await ask({ kind: "add", id: item(3) });
+  const { world, session, look, state } = await begin(context);
+  await session.add(item(3));
   const terms = shown(state());
   world.manifest = world.manifest.map((byte, at) => (at === 5 ? byte ^ 1 : byte));
-  await ask({ kind: "agree", terms, limit: COST * 10 });
+  await session.agree(terms, COST * 10);
   await look();
   assert.equal(state().trouble?.kind, "untrusted");
   assert.equal(state().advice.length, 10);
   assert.equal(world.received.length, 0);
-});
-
-test("forgetting leaves the ledger and nothing else, and stops taking part", async (context) => {
-  const { pass, ask, state, events } = await begin(context);
-  await ask({ kind: "add", id: item(3) });
-  await ask({ kind: "agree", terms: shown(state()), limit: COST * 10 });
-  await pass(30);
-  await ask({ kind: "forget" });
-  await pass(0);
-  assert.deepEqual([state().films, state().manifest, state().takingPart], [[], null, false]);
-  assert.equal(state().spent, COST);
-  assert.deepEqual(
-    [...events].reverse().find((event) => event.kind === "batch"),
-    { kind: "batch", batch: null },
-  );
-  await pass(3 * PACE); // a look that was under way finds its files forgotten
-  assert.equal(state().suggestions.length, 12);
 });
 
 test("the curve is measured epoch by epoch", async (context) => {
@@ -280,23 +218,6 @@ test("with a panel there is a number for every model", async (context) => {
     popularity: null,
     points: [{ epoch: 1, quality: 1, people: null }],
   });
-});
-
-test("search knows what was seen", async (context) => {
-  const { ask } = await begin(context);
-  const search = () => ask({ kind: "search", text: "title 7" });
-  const [first] = await search();
-  assert.ok(first !== undefined && !first.seen);
-  await ask({ kind: "add", id: first.id });
-  assert.ok((await search())[0]?.seen);
-});
-
-test("what fails has words for whoever asked", async (context) => {
-  const { ask } = await begin(context);
-  await assert.rejects(
-    ask({ kind: "setLimit", limit: Number.NaN }),
-    (error) => error instanceof Failed && error.trouble.kind === "storage",
-  );
 });
 
 async function until(holds: () => boolean): Promise<void> {

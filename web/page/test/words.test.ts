@@ -4,84 +4,29 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import {
-  RefusedError,
-  StoreError,
-  type Terms,
-  UnavailableError,
-  UntrustedError,
-} from "sottovoce-client";
-import { checkTerms } from "../../client/src/agreement.js";
+import type { Terms } from "sottovoce-client";
 import { type Amount, amount, type Charge } from "../../client/src/ledger.js";
 import { explain } from "../../client/src/mechanism/registry.js";
 import { offerOf } from "../../client/src/promise.js";
 import { manifestWith } from "../../client/test/vectors.js";
 import { TERMS } from "../../client/test/world.js";
-import { type Because, sentence, troubleOf } from "../src/session.js";
+import type { Because } from "../src/session.js";
 import { crowdSentence, termsInWords, whenSentence } from "../src/terms.js";
 import { toFilm } from "../src/titles.js";
 import { meaningText } from "../src/view/consent.js";
-import { placeAfter } from "../src/view/films.js";
-import { budgetText, lifetimeText, sealedAt, sizeText } from "../src/view/leaving.js";
-import { described, stepsOf } from "../src/view/pictures.js";
-import { closing, statementOf, trend } from "../src/view/together.js";
+import { budgetText, lifetimeText } from "../src/view/leaving.js";
+import { stepsOf } from "../src/view/pictures.js";
+import { statementOf } from "../src/view/together.js";
 import {
   atMostText,
   becauseWords,
-  countdownText,
-  durationText,
   type Learnt,
   oddsSentence,
-  type ReportStanding,
   ratioSentence,
-  sentencesOf,
-  stateLine,
   surenessText,
   togetherSentence,
   youngText,
 } from "../src/words.js";
-
-const told = Array.from({ length: 50 }, () => ({
-  ...{ index: 1, bit: 1 as const, row: 0, column: 1, coin: "kept" as const },
-}));
-const MANIFEST = { epoch: 4, publicKey: new Uint8Array(32) };
-const STANDING: ReportStanding = {
-  ...{ manifest: MANIFEST, agreed: true, takingPart: true },
-  ...{ batch: null, synced: null, sentAt: null, plan: null, now: 1000 },
-};
-const line = (changes: Partial<ReportStanding>) => stateLine({ ...STANDING, ...changes });
-
-test("the state line says what became of this epoch's reports", () => {
-  const batch = { epoch: 4, state: "sent" as const, told };
-  assert.match(line({ agreed: false }), /Nothing leaves this device/u);
-  assert.match(line({ takingPart: false }), /^Paused\./u);
-  assert.match(line({ manifest: null }), /first word/u);
-  assert.match(
-    line({ batch: { ...batch, state: "charged" } }),
-    /your 50 reports .* wait to be sent/u,
-  );
-  assert.equal(line({ batch }), "Epoch 4: your 50 reports left.");
-  assert.match(line({ batch, sentAt: { epoch: 4, time: 0 } }), /^Epoch 4: .* left at .*\d\d/u);
-  assert.equal(line({ batch, sentAt: { epoch: 3, time: 0 } }), "Epoch 4: your 50 reports left.");
-  assert.match(line({ batch, takingPart: false }), /left\. Paused: nothing more leaves/u);
-});
-
-test("the state line repeats the client's sentence for this epoch only", () => {
-  const synced = { epoch: 4, outcome: "limit reached" as const, sentence: "The limit." };
-  assert.equal(line({ synced }), "The limit.");
-  assert.match(line({ synced: { ...synced, epoch: 3 } }), /being made/u);
-  assert.match(line({ manifest: { ...MANIFEST, publicKey: null } }), /No reports are asked for/u);
-  assert.match(line({ batch: { epoch: 3, state: "sent", told } }), /Epoch 4: .* being made/u);
-});
-
-test("the state line names the moment that was drawn, while it lies ahead", () => {
-  const plan = { epoch: 4, takesPart: true, sendAt: 1001 };
-  assert.match(line({ plan }), /^Epoch 4: your reports leave at .*nothing is spent/u);
-  assert.match(line({ plan: { ...plan, sendAt: 999 } }), /being made/u);
-  assert.match(line({ plan: { ...plan, epoch: 3 } }), /being made/u);
-  const synced = { epoch: 4, outcome: "sitting out" as const, sentence: "It sits out." };
-  assert.equal(line({ plan, synced }), "It sits out.");
-});
 
 const offered = (epsilon: number, reports: number, turns = 1000) => ({
   ...{ terms: { epsilon, reports }, turns },
@@ -110,71 +55,6 @@ test("no limit allows more epochs than the terms do", () => {
   const budget = { spent: 50, gone: gone(50), limit: 500 };
   assert.match(budgetText(budget, offered(2.5, 20, 1)), /enough for 1 more epoch\.$/u);
   assert.equal(budgetText(budget, offered(2.5, 20, 0)), "Spent 50 of 500.");
-});
-
-test("each error is told by what it means", () => {
-  const kinds = [
-    new UntrustedError("x"),
-    new UnavailableError("x"),
-    new RefusedError("x"),
-    new StoreError("x"),
-    new TypeError("x"),
-  ].map((error) => troubleOf(error).kind);
-  assert.deepEqual(kinds, ["untrusted", "unavailable", "refused", "storage", "storage"]);
-  const { text } = troubleOf(new UntrustedError("the signature does not fit"));
-  assert.match(text, /^The signature does not fit\. Nothing was sent\. Recommendations go on/u);
-  assert.doesNotMatch(
-    troubleOf(new UntrustedError("a; nothing is sent")).text,
-    /Nothing was sent/u,
-  );
-  const away = new UnavailableError("http://a/b: the proxy cannot be reached (x); try again later");
-  assert.match(troubleOf(away).text, /^The proxy cannot be reached\. Recommendations go on/u);
-  assert.equal(sentence("http://a/b: the proxy answered 404"), "The proxy answered 404.");
-});
-
-test("a change of terms is listed, with what would be accepted", () => {
-  const worse = { ...TERMS, epsilon: 5, leastClients: 10 };
-  assert.throws(
-    () => checkTerms(TERMS, worse),
-    (error) => {
-      const trouble = troubleOf(error);
-      assert.equal(trouble.kind, "terms");
-      assert.equal(trouble.terms?.worse.length, 2);
-      assert.deepEqual(trouble.terms?.asked, worse);
-      assert.match(trouble.terms?.worse[0] ?? "", /^The budget of one report .* 2\.5 to 5\.$/u);
-      return true;
-    },
-  );
-});
-
-test("time, sentences, curves", () => {
-  assert.deepEqual([-3, 0.2, 42, 65, 3900].map(countdownText), [
-    "0:00",
-    "0:01",
-    "0:42",
-    "1:05",
-    "1:05:00",
-  ]);
-  assert.deepEqual(sentencesOf("One is e^19.1 (1e-06). Two! And three"), [
-    "One is e^19.1 (1e-06).",
-    "Two!",
-    "And three",
-  ]);
-  const window = { publicKey: new Uint8Array(32), opens: 10, closes: 70, terms: { hold: 30 } };
-  assert.deepEqual(closing(window, 5), { name: "Opens in", value: "0:05" });
-  assert.deepEqual(closing(window, 28), { name: "Closes in", value: "0:42" });
-  assert.deepEqual(closing(window, 70), { name: "Waits for", value: "its crowd" });
-  assert.deepEqual(closing(window, 100), { name: "Closed", value: "over" });
-  assert.equal(closing({ ...window, publicKey: null }, 28).value, "none");
-  assert.deepEqual([0, 1, 59, 60, 90, 7200, 604_800].map(durationText), [
-    ...["0 seconds", "1 second", "59 seconds", "1 minute", "90 seconds", "2 hours", "7 days"],
-  ]);
-  const values = [
-    { epoch: 1, value: 0.1 },
-    { epoch: 3, value: 0.5 },
-  ];
-  assert.equal(trend(values, String), "From 0.1 in epoch 1 to 0.5 in epoch 3.");
-  assert.equal(trend(values.slice(0, 1), String), "0.1 in epoch 1.");
 });
 
 test("the statement says what protects and what does not, from the terms and the ledger", () => {
@@ -233,34 +113,6 @@ test("every term is told in words", () => {
     lifetimeText(2, terms),
     "This device took part in 2 of 20 epochs that the terms allow.",
   );
-});
-
-test("a batch is shown by its bytes", () => {
-  const bytes = Uint8Array.from({ length: 56 + 104 }, (_, at) => at);
-  assert.deepEqual([sealedAt(bytes, 1)[0], sealedAt(bytes, 1).length], [108, 52]);
-  const batch = {
-    epoch: 4,
-    told: told.slice(0, 2),
-    bytes,
-    mechanism: "loudest",
-    epsilon: 2.5,
-    hash: "",
-  };
-  assert.match(
-    sizeText({ ...batch, state: "sent" }),
-    /^Epoch 4: 160 bytes, .* 2 × 52 .* has left\.$/u,
-  );
-  assert.match(sizeText({ ...batch, state: "dropped" }), /not counted/u);
-});
-
-test("keys lead through the list and around it", () => {
-  assert.equal(placeAfter("ArrowDown", -1, 3), 0);
-  assert.equal(placeAfter("ArrowDown", 2, 3), 0);
-  assert.equal(placeAfter("ArrowUp", -1, 3), 2);
-  assert.equal(placeAfter("ArrowUp", 1, 3), 0);
-  assert.equal(placeAfter("Home", 2, 3), 0);
-  assert.equal(placeAfter("End", 0, 3), 2);
-  assert.equal(placeAfter("a", 0, 3), null);
 });
 
 /** Only what the steps and the sentences of a lifetime are made from. */
@@ -336,28 +188,6 @@ test("how sure somebody can be is never rounded down", () => {
   }
 });
 
-test("the picture has one report, an epoch's, all of them, linked and mixed, beside yardsticks", () => {
-  const terms = { ...LOUDEST, reports: 4, epochs: 2, leastClients: 300 };
-  const steps = stepsOf(offeredFor(terms, 0.4281));
-  assert.deepEqual(
-    steps.filter(({ name }) => name !== null),
-    [
-      { epsilon: 0.4281, name: "everything, mixed" },
-      { epsilon: 2.5, name: "one report" },
-      { epsilon: 10, name: "4 reports of an epoch, linked" },
-      { epsilon: 20, name: "everything, linked" },
-    ],
-  );
-  assert.deepEqual(
-    steps.map(({ epsilon }) => epsilon),
-    [0, 0.4281, 1, 2.5, 3, 10, 20],
-  );
-  assert.match(
-    described(2.5, steps),
-    /at most 12\.2 times likelier .* epsilon 0\.43 \(everything, mixed/u,
-  );
-});
-
 test("the largest step of the picture is never below what a lifetime can cost", () => {
   for (const reports of [1, 4]) {
     for (const epochs of [1, 20]) {
@@ -388,22 +218,6 @@ const [ALIEN, THING, HORROR] = [
   likes("genre", "Horror"),
 ];
 
-test("own films are named as people say them", () => {
-  assert.equal(said(ALIEN), "because you saw Alien");
-  assert.equal(said(ALIEN, THING), "because you saw Alien and The Thing");
-  assert.equal(said(ALIEN, THING, seen("Jaws")), "because you saw Alien, The Thing and Jaws");
-});
-
-test("a genre stands for itself, years and other kinds say what they are", () => {
-  const years = likes("year", "1979 to 1984");
-  assert.equal(said(HORROR), "because you like Horror");
-  assert.equal(said(HORROR, years), "because you like Horror and films from 1979 to 1984");
-  assert.equal(said(years, HORROR), "because you like Horror and films from 1979 to 1984");
-  assert.equal(said(likes("year", "1994")), "because you like films from 1994");
-  assert.equal(said(likes("brand", "Acme")), "because you like brand: Acme");
-  assert.equal(said(likes("price_eur", "9.5 to 12")), "because you like price eur: 9.5 to 12");
-});
-
 test("films and tags come together, what speaks most first, and no reason is no sentence", () => {
   assert.equal(said(HORROR, ALIEN), "because you like Horror, and saw Alien");
   assert.equal(said(ALIEN, HORROR, THING), "because you saw Alien and The Thing, and like Horror");
@@ -414,36 +228,21 @@ test("films and tags come together, what speaks most first, and no reason is no 
   );
 });
 
-test("genres are the labels of that kind alone", () => {
-  const film = (tags: Parameters<typeof toFilm>[0]["tags"]) =>
-    toFilm({ id: "1", title: "A (1999)", tags });
-  assert.deepEqual(film({ year: 1999, genre: ["Horror"], brand: ["Acme"] }).genres, ["Horror"]);
-  assert.deepEqual(film({ year: 1999 }).genres, []);
-  assert.deepEqual(film({ genre: 7 }).genres, []);
+test("years and other kinds of tags say what they are, after what stands for itself", () => {
+  const years = likes("year", "1979 to 1984");
+  assert.equal(said(years, HORROR), "because you like Horror and films from 1979 to 1984");
+  assert.equal(said(likes("price_eur", "9.5 to 12")), "because you like price eur: 9.5 to 12");
 });
 
 const saidOfAge = (epoch: number, reportsBehind: number, learnt: Learnt | null = null) =>
   youngText({ epoch, items: 900, reportsBehind, terms: { reports: 20 } }, learnt);
 
-test("a model that nobody or too few have taught says so", () => {
-  assert.match(saidOfAge(1, 0) ?? "", /^This model is young: nobody's reports .* tags alone/u);
-  assert.match(saidOfAge(50, 0) ?? "", /nobody's reports/u);
-  assert.match(saidOfAge(50, 880) ?? "", /young: the reports of 44 people are few for 900 films/u);
-});
-
-test("a model of few epochs says so, a grown one says nothing", () => {
-  assert.match(saidOfAge(2, 900) ?? "", /young: people have taught it in 1 epoch so far/u);
-  assert.match(saidOfAge(3, 90_000) ?? "", /in 2 epochs so far/u);
-  assert.equal(saidOfAge(4, 900), null);
-});
-
-test("a model that is no better than popularity says so, where both are measured", () => {
+test("a model says so where nobody, few people or few epochs taught it, or popularity is as good", () => {
   const points = [0.6, 0.4].map((quality, at) => ({ epoch: at + 1, quality, people: null }));
-  assert.match(
-    saidOfAge(9, 900, { points, popularity: 0.4 }) ?? "",
-    /no better .* what is popular/u,
-  );
+  assert.match(saidOfAge(50, 0) ?? "", /nobody's reports .* tags alone/u);
+  assert.match(saidOfAge(50, 880) ?? "", /young: the reports of 44 people are few for 900 films/u);
+  assert.match(saidOfAge(3, 90_000) ?? "", /in 2 epochs so far/u);
+  assert.match(saidOfAge(9, 900, { points, popularity: 0.4 }) ?? "", /what is popular/u);
+  assert.equal(saidOfAge(4, 900), null);
   assert.equal(saidOfAge(9, 900, { points, popularity: 0.39 }), null);
-  assert.equal(saidOfAge(9, 900, { points, popularity: null }), null);
-  assert.equal(saidOfAge(9, 900, { points: [], popularity: 0.4 }), null);
 });

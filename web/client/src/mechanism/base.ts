@@ -34,7 +34,6 @@ export interface Parameter {
 /** The loud fraction of a mechanism that reports a sign: one of the two at each index. */
 export const SIGN = 0.5;
 
-/** One way to report. */
 export interface Mechanism {
   /** As in the manifest. */
   readonly name: string;
@@ -56,12 +55,6 @@ export interface Mechanism {
   readonly odds: (terms: Terms) => Odds;
 }
 
-/** Of a sign that is kept with probability e^epsilon / (1 + e^epsilon), else turned. */
-export function signOdds({ epsilon }: Terms): Odds {
-  const ratio = Math.exp(epsilon);
-  return { truth: ratio / (1 + ratio), chance: 0.5, random: 0 };
-}
-
 /** One report in readable form. `coin` says what the chance did to it, and stays on the device. */
 export interface Told {
   /** Of the public direction that it names. */
@@ -70,7 +63,6 @@ export interface Told {
   readonly bit: 0 | 1;
   /** The item for `coordinate`, else the row of a block: row r of all. */
   readonly row: number;
-  /** The factor. */
   readonly column: number;
   /** Whether the truth was let through, turned round, or replaced by a uniform draw. */
   readonly coin: "kept" | "turned" | "random";
@@ -105,10 +97,4 @@ export function drawsOf(words: BigUint64Array, reports: number): { draws: Draw[]
     coin: word(draw, 2),
   }));
   return { draws, ties: word(reports, 0) };
-}
-
-/** A sign after the coin: turned if the word lies below the threshold. */
-export function tossed(plus: boolean, word: bigint, flipBelow: bigint): Pick<Told, "bit" | "coin"> {
-  const turned = word < flipBelow;
-  return { bit: plus !== turned ? 1 : 0, coin: turned ? "turned" : "kept" };
 }

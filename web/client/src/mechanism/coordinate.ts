@@ -3,15 +3,7 @@
 import { flipThreshold, pick } from "../coin.js";
 import type { Manifest } from "../manifest.js";
 import { dot } from "../model.js";
-import {
-  type Draw,
-  type Mechanism,
-  type Person,
-  SIGN,
-  signOdds,
-  type Told,
-  tossed,
-} from "./base.js";
+import { type Draw, type Mechanism, type Person, SIGN, type Told } from "./base.js";
 
 const { fround } = Math;
 
@@ -25,7 +17,10 @@ export const coordinate: Mechanism = {
   directions,
   loudFraction: () => SIGN,
   reports,
-  odds: signOdds,
+  odds({ epsilon }) {
+    const ratio = Math.exp(epsilon);
+    return { truth: ratio / (1 + ratio), chance: 0.5, random: 0 };
+  },
 };
 
 /** M F. */
@@ -47,7 +42,8 @@ function reports(person: Person, draws: readonly Draw[]): Told[] {
     const [row, column] = [Math.floor(index / columns), index % columns];
     const value = gradientEntry(person, row, column, touched.has(row));
     const plus = unit(draw.rounding) < (1 + value) / 2;
-    return { index, row, column, ...tossed(plus, draw.coin, flipBelow) };
+    const turned = draw.coin < flipBelow;
+    return { index, row, column, bit: plus !== turned ? 1 : 0, coin: turned ? "turned" : "kept" };
   });
 }
 

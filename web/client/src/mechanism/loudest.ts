@@ -75,7 +75,7 @@ async function reports(person: Person, draws: readonly Draw[], ties: bigint): Pr
  */
 
 const { fround } = Math;
-export const MOST_BLOCK = 1024;
+const MOST_BLOCK = 1024;
 /** Items are added within so many rows one by one, the rest of a block by butterflies. */
 const ONE_BY_ONE = 128;
 /** Numbers that are worked on at once: some milliseconds. */
@@ -91,19 +91,17 @@ interface Layout {
   readonly places: Uint32Array;
 }
 
-/** b. */
 function blockOf({ terms }: Manifest): number {
   return terms.parameters.block as number;
 }
 
-/** R. */
 function rowsOf(manifest: Manifest): number {
   const block = blockOf(manifest);
   return Math.ceil(manifest.items / block) * block;
 }
 
 /** n = R F. */
-export function blockDirections(manifest: Manifest): number {
+function blockDirections(manifest: Manifest): number {
   return rowsOf(manifest) * manifest.terms.factors;
 }
 
@@ -343,7 +341,7 @@ const TOGETHER = 256;
  * Each pair of rows (u, v) at distance 1, 2, 4, ... becomes (u + v, u - v). A result is rounded when
  * it is stored: once, to float32 or float64, whichever the array holds.
  */
-export function transform(values: Float32Array | Float64Array, width = 1): void {
+function transform(values: Float32Array | Float64Array, width = 1): void {
   for (let half = width; half < values.length; half *= 2) {
     for (let start = 0; start < values.length; start += 2 * half) {
       for (let low = start; low < start + half; low++) {
@@ -357,20 +355,20 @@ export function transform(values: Float32Array | Float64Array, width = 1): void 
 }
 
 /** `H[row, column]`: -1 to the number of ones that the two have in common. */
-export function hadamardSign(row: number, column: number): 1 | -1 {
+function hadamardSign(row: number, column: number): 1 | -1 {
   let bits = row & column;
   for (const shift of [16, 8, 4, 2, 1]) bits ^= bits >>> shift;
   return (bits & 1) === 1 ? -1 : 1;
 }
 
 /** `n` signs that everybody can compute from the seed in the manifest; a set bit is -1. */
-export async function publicSigns(seed: number, n: number): Promise<Int8Array> {
+async function publicSigns(seed: number, n: number): Promise<Int8Array> {
   const bytes = await publicBytes(seed, "signs", Math.ceil(n / 8));
   return new Int8Array(n).map((_, at) => (((bytes[at >> 3] as number) >> (at & 7)) & 1 ? -1 : 1));
 }
 
 /** Bytes that everybody can compute: digests of label, use, seed and number, one after the other. */
-export async function publicBytes(
+async function publicBytes(
   seed: number,
   use: "signs" | "order",
   size: number,

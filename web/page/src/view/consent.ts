@@ -4,7 +4,7 @@
  */
 
 import { type Amount, epochsWithin, limitFor } from "sottovoce-client";
-import { h, say } from "../dom.js";
+import { button, h, say } from "../dom.js";
 import type { Offer, State } from "../session.js";
 import { termsInWords } from "../terms.js";
 import { amountText, atMostText, epochsText } from "../words.js";
@@ -127,22 +127,11 @@ function buttons({ id, yes, no, grave = false }: Question, end: (yes: boolean) =
   return h(
     "div",
     { class: "buttons" },
-    h(
-      "button",
-      {
-        type: "button",
-        id: `${id}-no`,
-        class: "button",
-        autofocus: grave,
-        onclick: () => end(false),
-      },
-      no,
-    ),
-    h("button", { type: "button", id: `${id}-yes`, class: kind, onclick: () => end(true) }, yes),
+    button({ id: `${id}-no`, class: "button", autofocus: grave }, no, () => end(false)),
+    button({ id: `${id}-yes`, class: kind }, yes, () => end(true)),
   );
 }
 
-/** Where the field stands and what it counts from. */
 export interface LimitOptions {
   id: string;
   value: number;
@@ -155,15 +144,8 @@ export type Counted = Pick<Offer, "turns"> & {
   terms: Pick<Offer["terms"], "epsilon" | "reports">;
 };
 
-/** The field, and its value when that is one. */
-export interface LimitField {
-  element: HTMLElement;
-  /** Null, with the field marked, if there is no number above 0 in it. */
-  read(): number | null;
-}
-
 /** Says at every change what the number means. */
-export function limitField({ id, value, gone, offer }: LimitOptions): LimitField {
+export function limitField({ id, value, gone, offer }: LimitOptions) {
   const meaning = h("p", { id: `${id}-meaning`, class: "note", "aria-live": "polite" });
   const input = h("input", {
     id,
@@ -189,6 +171,7 @@ export function limitField({ id, value, gone, offer }: LimitOptions): LimitField
       input,
       meaning,
     ),
+    /** Null, with the field marked, if there is no number above 0 in it. */
     read: () => checked(input),
   };
 }

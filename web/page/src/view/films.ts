@@ -4,6 +4,7 @@
 
 import type { Manifest } from "sottovoce-client";
 import {
+  type Acting,
   focusAt,
   genres,
   h,
@@ -15,27 +16,19 @@ import {
   titleOf,
   type View,
 } from "../dom.js";
-import type { Advice, Ask, Curve, Film, Found, State } from "../session.js";
+import type { Advice, Curve, Film, Found, State } from "../session.js";
 import { label } from "../titles.js";
 import { becauseWords, youngText } from "../words.js";
 
-/** What the section can do beside asking. */
-export interface FilmsOptions {
-  ask: Ask;
-  /** Tells a screen reader what an action did. */
-  announce(text: string): void;
-}
-
-/** The first section. */
-export function filmsView({ ask, announce }: FilmsOptions): View {
+export function filmsView({ ask, announce }: Acting): View {
   const add = async (film: Film) => {
-    await ask({ kind: "add", id: film.id });
+    await ask((session) => session.add(film.id));
     announce(`${label(film)} added. Your recommendations are new.`);
   };
-  const search = new SearchBox({
-    find: (text) => ask({ kind: "search", text }),
-    choose: (film) => void add(film),
-  });
+  const search = new SearchBox(
+    (text) => ask((session) => session.search(text), false),
+    (film) => void add(film),
+  );
   const chosen = h("ul", { id: "films", class: "chips" });
   const count = h("p", { id: "film-count", class: "note" });
   const offered = h("ul", {
@@ -45,7 +38,7 @@ export function filmsView({ ask, announce }: FilmsOptions): View {
   });
   const offer = h("div", {}, h("p", { class: "note" }, "Perhaps one of these?"), offered);
   const remove = async (film: Film, at: number) => {
-    await ask({ kind: "remove", id: film.id });
+    await ask((session) => session.remove(film.id));
     announce(`${label(film)} removed.`);
     focusAt(chosen, at, search.input);
   };
@@ -106,20 +99,7 @@ function countText(count: number): string {
   return count === 1 ? "1 film" : `${count} films`;
 }
 
-/** What the section can do beside asking. */
-export interface AdviceOptions {
-  ask: Ask;
-  /** Tells a screen reader what an action did. */
-  announce(text: string): void;
-}
-
-/** The section, which is told of the curve too: it says how much to expect. */
-export interface AdviceView extends View {
-  showCurve(curve: Curve): void;
-}
-
-/** The second section. */
-export function adviceView({ ask, announce }: AdviceOptions): AdviceView {
+export function adviceView({ ask, announce }: Acting) {
   const films = h("ol", { id: "recommendations", class: "advice" });
   const empty = h("p", { id: "no-recommendations", class: "empty" });
   const young = h("p", { id: "young", class: "young" });
@@ -134,7 +114,7 @@ export function adviceView({ ask, announce }: AdviceOptions): AdviceView {
     model,
   );
   const seen = async (film: Advice, at: number) => {
-    await ask({ kind: "add", id: film.id });
+    await ask((session) => session.add(film.id));
     announce(`${label(film)} marked as seen.`);
     focusAt(films, at, element);
   };
@@ -147,11 +127,12 @@ export function adviceView({ ask, announce }: AdviceOptions): AdviceView {
   };
   return {
     element,
-    showCurve(curve) {
+    /** It says how much to expect. */
+    showCurve(curve: Curve) {
       learnt = curve;
       showAge();
     },
-    update(state) {
+    update(state: State) {
       const { advice, manifest, films: chosen } = state;
       now = state;
       showAge();
@@ -197,24 +178,15 @@ function modelText({ epoch }: Manifest): string {
   return `From the model of epoch ${epoch}, checked against the server's signature.`;
 }
 
-/** The search box: an editable combobox with a list, as the ARIA practices describe it. */
-
-/** What the box needs. */
-export interface SearchOptions {
-  find(text: string): Promise<readonly Found[]>;
-  choose(film: Found): void;
-}
-
 /** Silence before a screen reader is told how much was found. */
 const QUIET = 800;
 
-/** Searches while somebody types; arrows, Home, End, Enter and Escape work on the list. */
-export class SearchBox {
+/** An editable combobox with a list, as the ARIA practices describe it: searches while somebody types. */
+class SearchBox {
   readonly element: HTMLElement;
   readonly input: HTMLInputElement;
   readonly #list: HTMLUListElement;
   readonly #count: HTMLElement;
-  readonly #options: SearchOptions;
   #found: readonly Found[] = [];
   #active = -1;
   #asked = 0;
@@ -222,8 +194,10 @@ export class SearchBox {
   #hasCatalogue = false;
   #telling: number | undefined;
 
-  constructor(options: SearchOptions) {
-    this.#options = options;
+  constructor(
+    private readonly find: (text: string) => Promise<readonly Found[]>,
+    private readonly choose: (film: Found) => void,
+  ) {
     this.input = this.#makeInput();
     this.#list = h("ul", {
       id: "search-results",
@@ -270,7 +244,7 @@ export class SearchBox {
     try {
       for (let asked = 0; asked !== this.#asked; ) {
         asked = this.#asked;
-        const found = await this.#options.find(this.input.value);
+        const found = await this.find(this.input.value);
         if (asked === this.#asked) this.#show(found);
       }
     } finally {
@@ -349,7 +323,7 @@ export class SearchBox {
   #choose(at: number): void {
     const film = this.#found[at];
     if (film === undefined || film.seen || this.#list.hidden) return;
-    this.#options.choose(film);
+    this.choose(film);
     this.#clear();
   }
 
@@ -374,7 +348,7 @@ export class SearchBox {
 }
 
 /** Which option a key leads to; null for a key that leads nowhere. */
-export function placeAfter(key: string, active: number, count: number): number | null {
+function placeAfter(key: string, active: number, count: number): number | null {
   if (key === "ArrowDown") return (active + 1) % count;
   if (key === "ArrowUp") return active <= 0 ? count - 1 : active - 1;
   if (key === "Home") return 0;

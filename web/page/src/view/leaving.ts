@@ -3,29 +3,20 @@
  */
 
 import { type Amount, epochsWithin, type LeftDevice, type Told } from "sottovoce-client";
-import { type Child, h, say, section, show, type View } from "../dom.js";
-import type { Ask, State } from "../session.js";
+import { type Acting, button, type Child, h, say, section, show, type View } from "../dom.js";
+import type { State } from "../session.js";
 import { amountText, atMostText, BUDGET_SENTENCE, epochsText, hex } from "../words.js";
 import { asked, askForConsent, type Counted, limitField, type Question } from "./consent.js";
 
-/** What the section can do beside asking. */
-export interface LeavingOptions {
-  ask: Ask;
-  /** Tells a screen reader what an action did. */
-  announce(text: string): void;
+/** What the section can do, and when. */
+export interface LeavingOptions extends Acting {
   /** Taking part begins: now it matters that the browser keeps the ledger. */
   begun(): void;
   /** Seconds over which the moment of sending is drawn. */
   jitter: number;
 }
 
-/** The section, which is told of batches too. */
-export interface LeavingView extends View {
-  showBatch(batch: LeftDevice | null): void;
-}
-
-/** The third section. */
-export function leavingView(options: LeavingOptions): LeavingView {
+export function leavingView(options: LeavingOptions) {
   const toggle = switchView(options);
   const line = h("p", { id: "report-state", class: "state", role: "status" });
   const budget = budgetView(options);
@@ -41,7 +32,7 @@ export function leavingView(options: LeavingOptions): LeavingView {
       reports.element,
       forgetButton(options),
     ),
-    update(state) {
+    update(state: State) {
       toggle.update(state);
       say(line, state.line);
       budget.update(state);
@@ -53,33 +44,22 @@ export function leavingView(options: LeavingOptions): LeavingView {
 function switchView({ ask, begun, jitter }: LeavingOptions): View {
   let now: State | null = null;
   const change = async () => {
-    if (now === null || now.offer === null) return;
-    if (now.agreed) return void (await ask({ kind: "takePart", on: !now.takingPart }));
-    const shown = now.offer; // another one may come while this is read
-    const limit = await askForConsent(shown, now.gone, jitter);
+    const { agreed, takingPart, offer: shown, gone } = now ?? { offer: null };
+    if (!shown) return; // another one may come while this is read
+    if (agreed) return ask((session) => session.takePart(!takingPart));
+    const limit = await askForConsent(shown, gone, jitter);
     if (limit === null) return;
     begun();
-    await ask({ kind: "agree", terms: shown.terms, limit });
+    await ask((session) => session.agree(shown.terms, limit));
   };
-  const button = h(
-    "button",
-    {
-      id: "take-part",
-      type: "button",
-      role: "switch",
-      class: "switch",
-      "aria-checked": "false",
-      disabled: true,
-      onclick: () => void change(),
-    },
-    "Take part",
-  );
+  const attributes = { role: "switch", class: "switch", "aria-checked": "false", disabled: true };
+  const element = button({ id: "take-part", ...attributes }, "Take part", change);
   return {
-    element: button,
+    element,
     update(state) {
       now = state;
-      button.setAttribute("aria-checked", String(state.agreed && state.takingPart));
-      button.disabled = state.manifest === null;
+      element.setAttribute("aria-checked", String(state.agreed && state.takingPart));
+      element.disabled = state.manifest === null;
     },
   };
 }
@@ -87,14 +67,11 @@ function switchView({ ask, begun, jitter }: LeavingOptions): View {
 function forgetButton({ ask, announce }: LeavingOptions): HTMLElement {
   const forget = async () => {
     if (!(await asked(forgetting()))) return;
-    await ask({ kind: "forget" });
+    await ask((session) => session.forget());
     announce("Everything but the ledger is forgotten.");
   };
-  return h(
-    "button",
-    { id: "forget", type: "button", class: "button grave wide", onclick: () => void forget() },
-    "Forget everything on this device",
-  );
+  const attributes = { id: "forget", class: "button grave wide" };
+  return button(attributes, "Forget everything on this device", forget);
 }
 
 function forgetting(): Question {
@@ -122,17 +99,8 @@ function forgetting(): Question {
   };
 }
 
-/** What was spent of a lifetime's budget, and the limit, which can be changed. */
-
-/** What the part can do beside asking. */
-export interface BudgetOptions {
-  ask: Ask;
-  /** Tells a screen reader what an action did. */
-  announce(text: string): void;
-}
-
-/** A meter, a sentence, and a field behind a fold. */
-export function budgetView(options: BudgetOptions): View {
+/** What was spent of a lifetime's budget, and the limit, which can be changed behind a fold. */
+function budgetView(options: Acting): View {
   const text = h("p", { id: "budget-text", class: "note" });
   const meter = h("div", {
     id: "budget",
@@ -183,12 +151,12 @@ export function lifetimeText(epochs: number, terms: { epochs: number }): string 
 }
 
 /** The field is left alone while it is open: nothing may change under busy hands. */
-function limitChange({ ask, announce }: BudgetOptions): View {
+function limitChange({ ask, announce }: Acting): View {
   const summary = h("summary", {}, "Change the limit");
   const form = h("div", {});
   const element = h("details", { id: "limit-change" }, summary, form);
   const set = async (limit: number) => {
-    await ask({ kind: "setLimit", limit });
+    await ask((session) => session.setLimit(limit));
     element.open = false;
     summary.focus();
     announce(`The lifetime limit is ${atMostText(limit)} now.`);
@@ -215,31 +183,16 @@ function limitForm(
     const limit = field.read();
     if (limit !== null) void set(limit);
   };
-  const button = h(
-    "button",
-    { type: "button", id: "limit-save", class: "button small", onclick: save },
-    "Set the limit",
-  );
-  return [field.element, button];
+  return [field.element, button({ id: "limit-save" }, "Set the limit", save)];
 }
-
-/** Every report of the last batch, as it was made and as it left. */
 
 const HEADER = 56;
 const SEALED = 52;
 const SHOWN_AT_FIRST = 100;
-const MOST_MARKS = 400;
 
-/** A part of the page that shows the batch. */
-export interface ReportsView {
-  element: HTMLElement;
-  showBatch(batch: LeftDevice | null): void;
-}
-
-/** The table, what it means, and how much it weighs. */
-export function reportsView(): ReportsView {
+/** Every report of the last batch, as it was made and as it left. */
+function reportsView() {
   const none = h("p", { class: "empty" }, "There is no report here.");
-  const marks = h("div", { class: "marks", "aria-hidden": "true" });
   const rows = h("tbody", {});
   const size = h("p", { id: "batch-size", class: "note" });
   const all = h("button", { type: "button", class: "button small", hidden: true });
@@ -248,10 +201,9 @@ export function reportsView(): ReportsView {
     { class: "scroll", role: "region", "aria-labelledby": "reports-caption", tabindex: 0 },
     table(rows),
   );
-  const shown = h("div", { hidden: true }, marks, size, region, all, ...explained());
+  const shown = h("div", { hidden: true }, size, region, all, ...explained());
   const fill = (batch: LeftDevice) => {
     rows.replaceChildren(...reportRows(batch, SHOWN_AT_FIRST));
-    marks.replaceChildren(...batch.told.slice(0, MOST_MARKS).map(mark));
     say(all, `Show all ${amountText(batch.told.length)}`);
     show(all, batch.told.length > SHOWN_AT_FIRST);
     all.onclick = () => {
@@ -260,13 +212,13 @@ export function reportsView(): ReportsView {
     };
   };
   const empty = () => {
-    for (const part of [rows, marks, size]) part.replaceChildren();
+    for (const part of [rows, size]) part.replaceChildren();
     all.onclick = null;
   };
   let filled = "";
   return {
     element: h("div", { id: "batch" }, h("h3", {}, "The last batch, bit by bit"), none, shown),
-    showBatch(batch) {
+    showBatch(batch: LeftDevice | null) {
       show(none, batch === null);
       show(shown, batch !== null);
       if (batch === null) empty();
@@ -278,6 +230,23 @@ export function reportsView(): ReportsView {
 }
 
 function table(rows: HTMLElement): HTMLElement {
+  const group = (name: string, kind: string | null, colspan = 1) =>
+    h("th", { scope: "colgroup", class: kind, colspan }, name);
+  const named = (name: Child, kind: string | null = null) =>
+    h("th", { scope: "col", class: kind }, name);
+  const groups = [
+    h("td"),
+    group("In the envelope", null, 2),
+    group("Leaves", "leaves"),
+    group("Stays here", "stays"),
+  ];
+  const names = [
+    named(h("span", { class: "visually-hidden" }, "Number")),
+    named("Direction"),
+    named("Sign"),
+    named("4 bytes → 52", "leaves"),
+    named("Coin", "stays"),
+  ];
   return h(
     "table",
     { id: "reports" },
@@ -286,27 +255,7 @@ function table(rows: HTMLElement): HTMLElement {
       { id: "reports-caption", class: "visually-hidden" },
       "Every report of the last batch",
     ),
-    h(
-      "thead",
-      {},
-      h(
-        "tr",
-        {},
-        h("td", {}),
-        h("th", { scope: "colgroup", colspan: 2 }, "In the envelope"),
-        h("th", { scope: "colgroup", class: "leaves" }, "Leaves"),
-        h("th", { scope: "colgroup", class: "stays" }, "Stays here"),
-      ),
-      h(
-        "tr",
-        {},
-        h("th", { scope: "col" }, h("span", { class: "visually-hidden" }, "Number")),
-        h("th", { scope: "col" }, "Direction"),
-        h("th", { scope: "col" }, "Sign"),
-        h("th", { scope: "col", class: "leaves" }, "4 bytes → 52"),
-        h("th", { scope: "col", class: "stays" }, "Coin"),
-      ),
-    ),
+    h("thead", {}, h("tr", {}, ...groups), h("tr", {}, ...names)),
     rows,
   );
 }
@@ -316,7 +265,7 @@ function reportRows({ told, bytes }: LeftDevice, most: number): HTMLElement[] {
 }
 
 /** The sealed report at a place of an encoded batch. */
-export function sealedAt(bytes: Uint8Array, at: number): Uint8Array {
+function sealedAt(bytes: Uint8Array, at: number): Uint8Array {
   return bytes.subarray(HEADER + at * SEALED, HEADER + (at + 1) * SEALED);
 }
 
@@ -353,12 +302,8 @@ function unfold(button: HTMLElement, row: HTMLElement, whole: HTMLElement): void
   button.setAttribute("aria-expanded", String(open));
 }
 
-function mark({ bit }: Told): HTMLElement {
-  return h("i", { class: bit === 1 ? "plus" : "minus" });
-}
-
 /** What became of it, and what it weighs. */
-export function sizeText({ epoch, state, told, bytes }: LeftDevice): string {
+function sizeText({ epoch, state, told, bytes }: LeftDevice): string {
   const became = {
     charged: "It waits to be sent.",
     sent: "It has left.",

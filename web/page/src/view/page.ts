@@ -2,42 +2,33 @@
  * The whole page, put together: its sections, its notices, its colours.
  */
 
-import { h, recall, remember, say, show } from "../dom.js";
-import {
-  type Ask,
-  type Event,
-  Failed,
-  type Request,
-  type RequestOf,
-  type State,
-  type Trouble,
-} from "../session.js";
+import { button, h, say, show } from "../dom.js";
+import { type Ask, type Event, type State, type Trouble, troubleOf } from "../session.js";
 import { asked, askForNewTerms, type Question } from "./consent.js";
 import { adviceView, filmsView } from "./films.js";
 import { leavingView } from "./leaving.js";
 import { togetherView } from "./together.js";
 
-/** What the page is made with. */
 export interface PageOptions {
   ask: Ask;
   statement: string;
   /** What visitors should know about this service, such as that it is a demo; "": nothing. */
   notice: string;
+  /** Whether the page names another key than the one this browser began with. */
   otherKey: boolean;
   /** Seconds over which the moment of sending is drawn. */
   jitter: number;
   begun(): void;
+  /** Gives up what belongs to the first server and begins with the present one. */
   beginAnew(): void;
 }
 
-/** What happens to it from outside. */
 export interface Page {
   hear(event: Event): void;
   online(online: boolean): void;
   tick(now: number): void;
 }
 
-/** Builds it into the body. */
 export function showPage({ ask: askWorker, ...options }: PageOptions): Page {
   let state: State | null = null;
   let failed: Trouble | null = null;
@@ -87,36 +78,30 @@ export function showPage({ ask: askWorker, ...options }: PageOptions): Page {
   };
 }
 
-/** Tells of every question that failed, until one goes well again. */
+/** Tells of everything that failed, until a choice goes well again. */
 function withFailures(ask: Ask, tell: (trouble: Trouble | null) => void): Ask {
-  return async <K extends Request["kind"]>(request: RequestOf<K>) => {
+  return async (work, isChoice = true) => {
     try {
-      const answer = await ask(request);
-      if (request.kind !== "search") tell(null);
+      const answer = await ask(work);
+      if (isChoice) tell(null);
       return answer;
     } catch (error) {
-      if (error instanceof Failed) tell(error.trouble);
-      throw error;
+      tell(troubleOf(error));
+      throw new Failed();
     }
   };
 }
 
+/** What was told on the page already. */
+class Failed extends Error {}
+window.addEventListener("unhandledrejection", (event) => {
+  if (event.reason instanceof Failed) event.preventDefault();
+});
+
 function header(): HTMLElement {
-  return h(
-    "header",
-    {},
-    h(
-      "div",
-      {},
-      h("h1", {}, "sottovoce"),
-      h(
-        "p",
-        {},
-        "Films for you, learnt from everybody in a whisper. What you have seen stays on this device.",
-      ),
-    ),
-    themeSwitch(),
-  );
+  const lead =
+    "Films for you, learnt from everybody in a whisper. What you have seen stays on this device.";
+  return h("header", {}, h("h1", {}, "sottovoce"), h("p", {}, lead));
 }
 
 function footer(): HTMLElement {
@@ -139,25 +124,6 @@ export function showSentence(text: string): void {
   );
 }
 
-/** The one place for bad news: loud where trust is at stake, quiet where patience is enough. */
-
-/** What the notices can do beside asking. */
-export interface NoticesOptions {
-  ask: Ask;
-  /** Gives up what belongs to the first server and begins with the present one. */
-  beginAnew(): void;
-  /** Whether the page names another key than the one this browser began with. */
-  otherKey: boolean;
-  /** Seconds over which the moment of sending is drawn. */
-  jitter: number;
-}
-
-/** What the notices are told. */
-export interface Notices {
-  element: HTMLElement;
-  update(trouble: Trouble | null, state: State | null, online: boolean): void;
-}
-
 /** What is said aloud; everything else needs patience only. */
 const TITLES: Readonly<Partial<Record<Trouble["kind"], string>>> = {
   untrusted: "The server's word could not be trusted.",
@@ -167,8 +133,8 @@ const TITLES: Readonly<Partial<Record<Trouble["kind"], string>>> = {
 
 const OFFLINE = "Offline: recommendations go on, nothing is sent.";
 
-/** An alert for trust, a status for the rest. */
-export function notices(options: NoticesOptions): Notices {
+/** The one place for bad news: an alert where trust is at stake, a status where patience is enough. */
+function notices(options: PageOptions) {
   let trouble: Trouble | null = null;
   let now: State | null = null;
   const agree = async () => {
@@ -176,28 +142,23 @@ export function notices(options: NoticesOptions): Notices {
     if (now === null || shown === null) return;
     const worse = trouble?.terms?.worse ?? [];
     if (!(await askForNewTerms(worse, shown, now, options.jitter))) return;
-    await options.ask({ kind: "acceptTerms", terms: shown.terms });
+    await options.ask((session) => session.acceptTerms(shown.terms));
   };
   const title = h("strong", {});
   const text = h("span", { id: "alert-text" });
-  const button = h(
-    "button",
-    { id: "accept-terms", type: "button", class: "button small", onclick: () => void agree() },
-    "Look at the new terms …",
-  );
+  const look = button({ id: "accept-terms" }, "Look at the new terms …", agree);
   const alert = h("div", { id: "alert", class: "notice alert", role: "alert" });
   const status = h("p", { id: "status", class: "notice quiet", role: "status" });
   return {
     element: h("div", { class: "notices" }, options.otherKey && otherKey(options), alert, status),
-    update(told, state, online) {
+    update(told: Trouble | null, state: State | null, online: boolean) {
       now = state;
       trouble = online ? told : null;
       const loud = trouble !== null && isLoud(trouble) ? trouble : null;
       say(title, loud === null ? "" : (TITLES[loud.kind] ?? ""));
       say(text, loud?.text ?? "");
-      show(button, trouble?.kind === "terms");
-      if (loud !== null && alert.childElementCount === 0)
-        alert.append(title, " ", text, " ", button);
+      show(look, trouble?.kind === "terms");
+      if (loud !== null && alert.childElementCount === 0) alert.append(title, " ", text, " ", look);
       if (loud === null) alert.replaceChildren();
       say(status, quietText(trouble, online));
     },
@@ -213,7 +174,7 @@ function quietText(trouble: Trouble | null, online: boolean): string {
   return trouble === null || isLoud(trouble) ? "" : trouble.text;
 }
 
-function otherKey({ beginAnew }: NoticesOptions): HTMLElement {
+function otherKey({ beginAnew }: PageOptions): HTMLElement {
   const begin = async () => {
     if (await asked(beginning())) beginAnew();
   };
@@ -222,11 +183,7 @@ function otherKey({ beginAnew }: NoticesOptions): HTMLElement {
     { id: "other-key", class: "notice alert", role: "alert" },
     h("strong", {}, "This address now names another server."),
     " Its key is not the one that this browser began with, so somebody may be pretending to be the server you know. Nothing is fetched from it and nothing is sent. Recommendations go on with the last model that could be trusted. ",
-    h(
-      "button",
-      { id: "begin-anew", type: "button", class: "button small", onclick: () => void begin() },
-      "Begin anew …",
-    ),
+    button({ id: "begin-anew" }, "Begin anew …", begin),
   );
 }
 
@@ -250,44 +207,4 @@ function beginning(): Question {
     no: "Leave it as it is",
     grave: true,
   };
-}
-
-/** Light or dark: as the device says, unless somebody says otherwise. */
-
-const THEMES = ["auto", "light", "dark"] as const;
-type Theme = (typeof THEMES)[number];
-
-/** To be called before anything is drawn. */
-export function applyTheme(): void {
-  document.documentElement.dataset.theme = chosen();
-}
-
-function chosen(): Theme {
-  const kept = recall("theme");
-  return THEMES.find((theme) => theme === kept) ?? "auto";
-}
-
-/** Three buttons of which one is in. */
-export function themeSwitch(): HTMLElement {
-  return h(
-    "fieldset",
-    { id: "theme", class: "theme" },
-    h("legend", { class: "visually-hidden" }, "Colours"),
-    ...THEMES.map(option),
-  );
-}
-
-function option(theme: Theme): HTMLElement {
-  const choose = () => {
-    remember("theme", theme);
-    applyTheme();
-  };
-  const input = h("input", {
-    type: "radio",
-    name: "theme",
-    value: theme,
-    checked: theme === chosen(),
-    onchange: choose,
-  });
-  return h("label", {}, input, h("span", {}, theme));
 }

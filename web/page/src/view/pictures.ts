@@ -8,7 +8,6 @@ import { atMostText, ratio, reportsText, surenessText } from "../words.js";
 
 const PAPER: Paper = { width: 400, height: 240, left: 46, right: 16, top: 30, bottom: 36 };
 
-/** What a chart shows. */
 export interface Chart {
   id: string;
   title: string;
@@ -28,7 +27,6 @@ export interface Level {
   side: "left" | "right";
 }
 
-/** The drawing. */
 export function chart(wanted: Chart): SVGSVGElement {
   const { id, title, description, values, least } = wanted;
   const places = layout(values, PAPER, least);
@@ -93,16 +91,18 @@ function area({ marks, line }: Layout): string {
 function marks(places: Layout, { write }: Chart): SVGElement[] {
   const last = places.marks.at(-1);
   if (last === undefined) return [];
-  const text = write(last.value);
-  const { x, y } = newestAt(places, text, PAPER);
   return [
     ...places.marks.map(({ x, y }) => svg("circle", { class: "mark", cx: x, cy: y, r: 2 })),
     svg("circle", { class: "last", cx: last.x, cy: last.y, r: 4.5 }),
-    svg("text", { class: "value", x, y, "text-anchor": "end" }, text),
+    // Above everything that is drawn: the axis ends there.
+    svg(
+      "text",
+      { class: "value", x: RIGHT, y: PAPER.top - 9, "text-anchor": "end" },
+      write(last.value),
+    ),
   ];
 }
 
-/** One value for one epoch. */
 export interface Value {
   epoch: number;
   value: number;
@@ -123,7 +123,6 @@ export interface Layout {
   columns: readonly Tick[];
 }
 
-/** The paper. */
 export interface Paper {
   width: number;
   height: number;
@@ -155,36 +154,8 @@ export function layout(values: readonly Value[], paper: Paper, least: number): L
   };
 }
 
-/** A letter of the newest value at its widest, and the room between its foot and the line. */
-const LETTER = 12;
-const CLEAR = 9;
-
-/** Where the newest value ends and stands: above whatever of the line runs below it. */
-export function newestAt(
-  { marks }: Pick<Layout, "marks">,
-  text: string,
-  paper: Paper,
-): { x: number; y: number } {
-  const width = text.length * LETTER;
-  const middle = marks.at(-1)?.x ?? 0;
-  const x = Math.max(paper.left + width, Math.min(middle + width / 2, paper.width - 2));
-  return { x, y: rounded(highest(marks, x - width, x) - CLEAR) };
-}
-
-/** The least y of a line between two places. */
-function highest(marks: Layout["marks"], from: number, to: number): number {
-  const heights = marks.map(({ x, y }, at) => {
-    const next = marks[at + 1] ?? { x, y };
-    if (next.x < from || x > to) return Number.POSITIVE_INFINITY;
-    const heightAt = (place: number) =>
-      along(y, next.y, next.x === x ? 0 : (place - x) / (next.x - x));
-    return Math.min(heightAt(Math.max(x, from)), heightAt(Math.min(next.x, to)));
-  });
-  return Math.min(...heights);
-}
-
 /** The least of 1, 2, 5 times a power of ten that is not below. */
-export function roundStep(least: number): number {
+function roundStep(least: number): number {
   const power = 10 ** Math.floor(Math.log10(least));
   const step = [1, 2, 5, 10].find((each) => each * power >= least * (1 - 1e-9)) ?? 10;
   return step * power;
@@ -276,8 +247,7 @@ function picture(id: string, epsilon: number, steps: readonly Step[]): SVGSVGEle
   );
 }
 
-/** The picture in words. */
-export function described(epsilon: number, steps: readonly Step[]): string {
+function described(epsilon: number, steps: readonly Step[]): string {
   const sure = steps.map(
     ({ epsilon, name }) => `epsilon ${atMostText(epsilon)}${own(name)}: ${surenessText(epsilon)}`,
   );

@@ -17,19 +17,7 @@ import { chart, epsilonFigure, type Level } from "./pictures.js";
 /** So often blind chance puts a film among the first ten of a hundred. */
 const CHANCE = 0.1;
 
-/** The section, which is told of the curve and of the time too. */
-export interface TogetherView extends View {
-  showCurve(curve: Curve): void;
-  /** Unix seconds. */
-  tick(now: number): void;
-}
-
-/** The fourth section. */
-export function togetherView(options: {
-  statement: string;
-  notice: string;
-  jitter: number;
-}): TogetherView {
+export function togetherView(options: { statement: string; notice: string; jitter: number }) {
   const facts = factsView();
   const learning = h(
     "div",
@@ -51,12 +39,12 @@ export function togetherView(options: {
       h("h3", {}, "What is promised"),
       statement.element,
     ),
-    update(state) {
+    update(state: State) {
       facts.update(state);
       epsilon.update(state);
       statement.update(state);
     },
-    showCurve(curve) {
+    showCurve(curve: Curve) {
       const now = JSON.stringify(curve);
       if (now === shown) return;
       shown = now;
@@ -146,7 +134,7 @@ function factsView(): View & { tick(now: number): void } {
 }
 
 /** What comes next for an epoch, and when. */
-export function closing(
+function closing(
   { publicKey, opens, closes, terms }: Closing,
   now: number,
 ): { name: string; value: string } {
@@ -236,7 +224,7 @@ function popularityText(popularity: number | null): string {
 }
 
 /** A curve in one sentence. */
-export function trend(
+function trend(
   values: readonly { epoch: number; value: number }[],
   write: (value: number) => string,
 ): string {
