@@ -1,6 +1,6 @@
 """`sottovoce privacy`: what a way of reporting costs, and which ways fit a budget."""
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -8,19 +8,17 @@ import typer
 from rich.table import Table
 
 from sottovoce.cli import output
-from sottovoce.cli.figures import save_figure
 from sottovoce.cli.options import (
     PRESETS,
     BudgetOption,
     CentralBudgetOption,
     HistoryOption,
     JsonFile,
-    picture_option,
     training_options,
 )
 from sottovoce.core import MECHANISMS
 from sottovoce.errors import SettingsError
-from sottovoce.privacy import Account, Crowd, Reporting, account, central_epsilon, local_epsilon
+from sottovoce.privacy import Account, Crowd, account
 from sottovoce.privacy.account import DELTA, shown
 from sottovoce.training import DEFAULT, Budget, planned
 from sottovoce.training.planning import PLANNED, Option, options
@@ -45,9 +43,6 @@ def privacy(
         ),
     ] = None,
     json: JsonFile = None,
-    plot: Annotated[
-        Path | None, picture_option("epsilon by epochs (with a budget: what it buys)")
-    ] = None,
     trainings: Annotated[
         int,
         typer.Option(min=1, help="Number of such trainings in a person's lifetime.", hidden=True),
@@ -84,7 +79,7 @@ def privacy(
     Examples:
       sottovoce privacy --preset paper --clients 50000
       sottovoce privacy --mechanism loudest --epsilon 5 --reports 1 --epochs 2 --clients 75040
-      sottovoce privacy --central-budget 1 --clients 50000 --plot frontier.png
+      sottovoce privacy --central-budget 1 --clients 50000
     """
     mechanism = training.pop("mechanism", None)
     if budget is not None or central_budget is not None:
@@ -94,8 +89,19 @@ def privacy(
             raise SettingsError(
                 f"a budget is planned for one training of honest people: leave out {refused[0]}"
             )
-        target = _Target.of(budget, central_budget, clients, delta, items)
-        _plan(target, mechanism, training, history, json, plot)
+        if budget is not None and central_budget is not None:
+            raise SettingsError("give --budget or --central-budget, not both")
+        _plan(
+            budget or central_budget or 0.0,
+            "central" if budget is None else "local",
+            delta,
+            clients,
+            items,
+            mechanism=mechanism,
+            json=json,
+            history=history,
+            **training,
+        )
         return
     if clients is None and (colluding or seeded_directions):
         raise SettingsError("these options need a crowd: give --clients PEOPLE")
@@ -126,8 +132,6 @@ def privacy(
     _print(name, found)
     content = {"mechanism": name, **found.as_dict(), "statement": found.statement()}
     output.write_json(json, content)
-    if plot is not None:
-        save_figure(plot, lambda figure: _draw_epochs(figure.subplots(), found))
 
 
 def _print(mechanism: str, found: Account) -> None:
@@ -147,72 +151,34 @@ def _print(mechanism: str, found: Account) -> None:
     output.say(found.statement())
 
 
-@dataclass(frozen=True)
-class _Target:
-    """The epsilon that is asked for, in which view, and for whom."""
-
-    epsilon: float
-    view: Literal["local", "central"]
-    clients: int | None
-    delta: float
-    items: int
-
-    @classmethod
-    def of(cls, local: float | None, central: float | None, *about: Any) -> "_Target":
-        if local is not None and central is not None:
-            raise SettingsError("give --budget or --central-budget, not both")
-        if local is not None:
-            return cls(local, "local", *about)
-        assert central is not None, "one of them is given"
-        return cls(central, "central", *about)
-
-    def options(self, mechanism: str, epsilon: float | None = None) -> list[Option]:
-        """The ways of reporting that fit it; or another epsilon."""
-        wanted = self.epsilon if epsilon is None else epsilon
-        return options(mechanism, wanted, self.view, self.clients, self.delta, self.items)
-
-
 def _plan(
-    target: _Target,
+    epsilon: float,
+    view: Literal["local", "central"],
+    delta: float,
+    clients: int | None,
+    items: int,
+    *,
     mechanism: str | None,
-    training: dict[str, Any],
-    history: float | None,
     json: Path | None,
-    plot: Path | None,
+    **given: Any,
 ) -> None:
-    budget = Budget(**{target.view: target.epsilon}, delta=target.delta)
+    """Which ways of reporting fit a budget; for a crowd of known size also what is planned."""
     comparable = [name for name, kind in MECHANISMS.items() if not kind.gain_is_bound]
     names = [mechanism] if mechanism else comparable
-    found = [option for name in names for option in target.options(name)]
+    found = [each for name in names for each in options(name, epsilon, view, clients, delta, items)]
     if not found:
-        raise SettingsError(
-            f"a {target.view} epsilon of {target.epsilon:g} is too small for one report"
-        )
+        raise SettingsError(f"a {view} epsilon of {epsilon:g} is too small for one report")
     _print_plan(sorted(found, key=lambda option: -option.signal))
     content = [{**asdict(option), "signal": option.signal} for option in found]
-    said: dict[str, Any] = {
-        "epsilon": target.epsilon,
-        "view": target.view,
-        "options": content,
-        "plan": None,
-    }
-    if target.clients is not None:
-        plan = planned(
-            target.clients,
-            target.items,
-            history=history,
-            mechanism=mechanism,
-            budget=budget,
-            **training,
-        )
-        cost = account(plan.event(target.items), plan.crowd(target.clients), target.delta)
+    said: dict[str, Any] = {"epsilon": epsilon, "view": view, "options": content, "plan": None}
+    if clients is not None:
+        budget = Budget(**{view: epsilon}, delta=delta)
+        plan = planned(clients, items, mechanism=mechanism, budget=budget, **given)
+        cost = account(plan.event(items), plan.crowd(clients), delta)
         output.say(f"The planner takes {output.settings_in_words(plan)}.")
         _print(plan.mechanism, cost)
         said |= {"plan": plan.as_dict(), "cost": cost.as_dict()}
     output.write_json(json, said)
-    if plot is not None:
-        output.note("Drawing the frontier takes up to a minute.")
-        save_figure(plot, lambda figure: _draw_frontier(figure.subplots(), names, target))
 
 
 def _print_plan(found: list[Option]) -> None:
@@ -235,34 +201,3 @@ def _print_plan(found: list[Option]) -> None:
         "cost, if everybody takes part in each. With --clients the planner makes its own choice of "
         "epsilon, loud directions and epochs."
     )
-
-
-def _draw_epochs(axes: Any, found: Account) -> None:
-    event = found.event
-    epochs = sorted({1 + round(i * (event.epochs - 1) / 12) for i in range(13)})
-    spans = [Reporting(event.epsilon, event.reports, t, event.loud_fraction) for t in epochs]
-    axes.plot(epochs, [s.pure for s in spans], label="local, pure", color="#c8442e")
-    local = [local_epsilon(s, found.delta) for s in spans]
-    axes.plot(epochs, local, label=f"local, delta {found.delta:g}", color="#c8442e", linestyle=":")
-    if found.crowd is not None:
-        central = [central_epsilon(s, found.crowd, found.delta) for s in spans]
-        label = f"central, {found.crowd.honest:,} honest people"
-        axes.plot(epochs, central, label=label, color="#1b6ca8")
-    axes.set(xlabel="epochs", ylabel="epsilon", yscale="log")
-    axes.grid(alpha=0.3)
-    axes.legend()
-
-
-def _draw_frontier(axes: Any, names: list[str], target: _Target) -> None:
-    """The most signal for a budget, from a tenth of the target to ten times it."""
-    budgets = [target.epsilon * 10 ** (i / 3 - 1) for i in range(7)]
-    for name in names:
-        best = [target.options(name, budget) for budget in budgets]
-        points = [(b, o[0].signal) for b, o in zip(budgets, best, strict=True) if o]
-        axes.plot(*zip(*points, strict=True), marker=".", label=name)
-    axes.set(
-        xlabel=f"{target.view} epsilon", ylabel="signal of one person", xscale="log", yscale="log"
-    )
-    axes.axvline(target.epsilon, color="black", linestyle=":")
-    axes.grid(alpha=0.3)
-    axes.legend()
