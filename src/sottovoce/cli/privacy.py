@@ -163,6 +163,7 @@ def _plan(
     **given: Any,
 ) -> None:
     """Which ways of reporting fit a budget; for a crowd of known size also what is planned."""
+    budget = Budget(**{view: epsilon}, delta=delta)
     comparable = [name for name, kind in MECHANISMS.items() if not kind.gain_is_bound]
     names = [mechanism] if mechanism else comparable
     found = [each for name in names for each in options(name, epsilon, view, clients, delta, items)]
@@ -172,7 +173,6 @@ def _plan(
     content = [{**asdict(option), "signal": option.signal} for option in found]
     said: dict[str, Any] = {"epsilon": epsilon, "view": view, "options": content, "plan": None}
     if clients is not None:
-        budget = Budget(**{view: epsilon}, delta=delta)
         plan = planned(clients, items, mechanism=mechanism, budget=budget, **given)
         cost = account(plan.event(items), plan.crowd(clients), delta)
         output.say(f"The planner takes {output.settings_in_words(plan)}.")

@@ -7,6 +7,7 @@ ledger, entropy, sealing, the manifest asked for anew and checked) is each clien
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, as_completed
@@ -21,7 +22,6 @@ import numpy as np
 from sottovoce.client import Client, HttpProxy, ProxyApi
 from sottovoce.core import Histories
 from sottovoce.data import Interactions, leave_one_out
-from sottovoce.data.split import SplitRule
 from sottovoce.errors import DataError, SottovoceError, UnavailableError
 from sottovoce.protocol import (
     Catalogue,
@@ -40,6 +40,7 @@ from sottovoce.simulation.people import People as Simulated
 
 T = TypeVar("T")
 
+PROCESSES = 2 * (os.cpu_count() or 1)
 AT_ONCE = 4
 """Clients that a process is given at a time."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
@@ -95,9 +96,9 @@ class SharedDownloads:
 class ClientPool:
     """A pool of processes that run clients. Use it in a `with`."""
 
-    def __init__(self, url: str, processes: int):
+    def __init__(self, url: str):
         self._pool = ProcessPoolExecutor(
-            processes, get_context("spawn"), initializer=_start_worker, initargs=(url,)
+            PROCESSES, get_context("spawn"), initializer=_start_worker, initargs=(url,)
         )
 
     def make(
@@ -193,9 +194,6 @@ def _groups(things: Sequence[T]) -> list[Sequence[T]]:
     return [things[at : at + AT_ONCE] for at in range(0, len(things), AT_ONCE)]
 
 
-# A data set as the people of a live system: their items are those of the served catalogue.
-
-
 NEGATIVES = 99
 """As in `sottovoce simulate`."""
 
@@ -222,12 +220,10 @@ class People:
         return [str(self.data.item_ids[row]) for row in self.train[user]]
 
 
-def choose_people(
-    data: Interactions, catalogue: Catalogue, clients: int, *, split: SplitRule, seed: int
-) -> People:
+def choose_people(data: Interactions, catalogue: Catalogue, clients: int, seed: int) -> People:
     """So many at random, and for each of them one item that their device is not told of."""
     chosen = on_catalogue(data, catalogue).subset(users=clients, seed=seed)
-    left_out = leave_one_out(chosen, split, seed)
+    left_out = leave_one_out(chosen, "random", seed)
     return People(chosen, sample_candidates(left_out, NEGATIVES, seed))
 
 
@@ -259,9 +255,6 @@ def on_catalogue(data: Interactions, catalogue: Catalogue) -> Interactions:
         titles=None,
         tags=None,
     )
-
-
-# What a proxy shows to everybody, as anybody may read it.
 
 
 LOOK_SECONDS = 0.2
