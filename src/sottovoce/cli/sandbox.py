@@ -41,7 +41,6 @@ from sottovoce.sandbox.demo import (
     REPORTS,
     CurvePoint,
     DemoPlan,
-    LearningCurve,
     Reporters,
     follow,
 )
@@ -271,8 +270,8 @@ def _run_demo(folder: Path, plan: DemoPlan, stop: StopSignal, *, browser: bool) 
     panel = Panel.decode((folder / "proxy" / PANEL).read_bytes())
     with ExitStack() as stack:
         # Their processes take a while to begin, too: they wait for the proxy meanwhile.
-        reporters = Reporters(system.proxy, system.key, plan.rows)
-        stack.enter_context(reporters)
+        rows = [plan.histories[person].tolist() for person in range(plan.people)]
+        reporters = stack.enter_context(Reporters(system.proxy, system.key, rows))
         children = stack.enter_context(running_system(folder, system, stop, quiet=True))
         stack.callback(reporters.terminate)
         if stop():
@@ -284,7 +283,7 @@ def _run_demo(folder: Path, plan: DemoPlan, stop: StopSignal, *, browser: bool) 
         http = stack.enter_context(httpx.Client(trust_env=False))
         reader = PublicReader(HttpProxy(http, system.proxy), system.key)
         checks = [*(child.check for child in children), reporters.check]
-        for point in follow(LearningCurve(reader, panel), checks, stop):
+        for point in follow(reader, panel, checks, stop):
             _print_epoch(point, plan)
 
 

@@ -43,9 +43,6 @@ from sottovoce.simulation.evaluation.panel import make_panel
 from sottovoce.storage.files import write_atomically
 from sottovoce.training import Settings
 
-# The folder that `sottovoce up` makes: what lies where, and how its settings are changed.
-
-
 ABOUT = "up.json"
 """What the catalogue was made from."""
 
@@ -129,9 +126,6 @@ def _set(table: Container, name: str, value: object) -> None:
         return
     _, mark, why = lines[0].as_string().rstrip().partition("  # ")
     lines[0].trivia.comment = f"{name} = {tomlkit.item(value).as_string()}{mark}{why}"
-
-
-# Services as child processes: started, watched, their words passed on, and ended together.
 
 
 READY_SECONDS = 60.0
@@ -248,9 +242,6 @@ def is_ready(url: str) -> bool:
 def _write_line(line: str) -> None:
     sys.stderr.write(line)
     sys.stderr.flush()
-
-
-# Whom the page of a trial measures its models on: invented people who take no part in it.
 
 
 PEOPLE = 200
@@ -427,9 +418,6 @@ def running_system(
         for child in children:
             stack.callback(child.terminate)
         yield children
-
-
-# Folders for everything that an experiment makes.
 
 
 @contextmanager
