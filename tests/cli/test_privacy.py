@@ -54,9 +54,8 @@ def test_planned_presets_need_a_crowd(tmp_path: Path) -> None:
         ["--budget", "0.01"], ["--budget", "inf"],
         ["--budget", "10", "--central-budget", "1", "--clients", "100"],
         ["--central-budget", "1000", "--clients", "100"],
-        ["--central-budget", "1", "--clients", "50000", "--colluding", "49990"],
         ["--central-budget", "1", "--clients", "50000", "--preset", "paper"],
-        ["--colluding", "5"], ["--lifetime", "1", "--clients", "50"],
+        ["--lifetime", "1", "--clients", "50"],
         ["--clients", "1" + "0" * 400],
     ],
 )  # fmt: skip

@@ -328,21 +328,7 @@ def test_told_to_stop_while_it_starts(temporary: Path) -> None:
         check_gone(process, temporary)
 
 
-def refused(*arguments: object) -> str:
-    with pytest.raises(SettingsError) as caught:
-        calling(app, "demo", *SMALL, "--no-browser")(*arguments)
-    return str(caught.value)
-
-
 @pytest.fixture(autouse=True)
 def no_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process goes on after a command that was refused."""
     monkeypatch.setattr("sottovoce.sandbox.system.signal.signal", lambda *_: None)
-
-
-def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.write_text("precious")
-    for folder in (file, tmp_path, file / "below"):
-        assert str(folder) in refused("--folder", folder)
-    assert file.read_text() == "precious"

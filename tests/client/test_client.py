@@ -36,15 +36,13 @@ def test_a_column_of_a_csv_file(
 @pytest.mark.parametrize(
     ("content", "line"),
     [
-        (b"", 1),
+        (b"", 0),
         (b"movie,when\na,1\n", 1),
         (b"item,item,when\na,b,1\n", 1),
         (b"item\na\n", 1),
         (b"item,when\na,1\nb\n", 3),
         (b"item,when\na,1\n,2\n", 3),
         (b"item,when\na,1\n" + b"x" * 513 + b",2\n", 3),
-        (b"item,when\na,1\n\xff,1\n", 3),
-        (b"when,item\n1,a\n\xff,b\n", 3),
         (b'item,when\na,1\n"b\n', 3),
         (b'item,when\na,1\n"b"c,1\n', 3),
         *(
@@ -61,7 +59,8 @@ def test_a_bad_file_is_named_with_its_line(
     with pytest.raises(DataError) as caught:
         client.record_csv(path, time="when")
     assert str(caught.value).startswith(f"{path}, line {line}: ")
-    for wrong in (tmp_path / "nowhere", tmp_path):
+    path.write_bytes(b"item,when\n\xff,1\n")
+    for wrong in (tmp_path / "nowhere", tmp_path, path):
         with pytest.raises(DataError, match=wrong.name):
             client.record_csv(wrong)
     assert client.status().interactions == 3

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
@@ -24,13 +24,6 @@ from sottovoce.data.fetching import fetch as fetch_archive
 from sottovoce.data.loading import ROWS, shard
 from sottovoce.simulation.people import resampled_parts
 
-Rule = Annotated[
-    Literal["stable", "once"],
-    typer.Option(
-        help="Apply --min-interactions until nothing more is left out (stable), or once.",
-        hidden=True,
-    ),
-]
 app = group("data", "List, fetch, describe and shard data sets.", "data info ml-latest-small")
 
 
@@ -72,7 +65,6 @@ def info(
     ] = None,
     *,
     min_interactions: MinInteractions = 0,
-    rule: Rule = "stable",
     columns: HistoryColumns = None,
     json_file: JsonFile = None,
 ) -> None:
@@ -92,8 +84,7 @@ def info(
         _list()
         return
     with output.messages.status(f"reading {output.plain(source)}"):
-        data = load(source, columns=parse_columns(columns))
-        data = data.filter(min_interactions, rule=rule)
+        data = load(source, columns=parse_columns(columns)).filter(min_interactions)
     _describe(data.summary())
     output.write_json(json_file, data.summary())
 
@@ -106,7 +97,6 @@ def shard_(
     columns: HistoryColumns = None,
     items: ItemsFile = None,
     min_interactions: MinInteractions = 0,
-    rule: Rule = "stable",
     rows: Annotated[
         int,
         typer.Option(
@@ -144,7 +134,6 @@ def shard_(
             columns=parse_columns(columns),
             items=items,
             min_interactions=min_interactions,
-            rule=rule,
             rows=rows,
             made=made,
             watch=lambda what: status.update(output.plain(what)),

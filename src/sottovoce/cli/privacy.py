@@ -52,22 +52,6 @@ def privacy(
         float,
         typer.Option(help="Probability that a figure with a delta may fail to hold.", hidden=True),
     ] = DELTA,
-    colluding: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="How many of the clients belong to the server; they hide nobody.",
-            hidden=True,
-        ),
-    ] = 0,
-    seeded_directions: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="Number of directions that the server lets a person choose from; 0 means all.",
-            hidden=True,
-        ),
-    ] = 0,
 ) -> None:
     """Say what reporting costs in epsilon, in numbers and words.
 
@@ -83,12 +67,8 @@ def privacy(
     """
     mechanism = training.pop("mechanism", None)
     if budget is not None or central_budget is not None:
-        beside = {"preset": preset, "trainings": trainings > 1, "colluding": colluding}
-        beside["seeded-directions"] = seeded_directions
-        if refused := [f"--{name}" for name, value in beside.items() if value]:
-            raise SettingsError(
-                f"a budget is planned for one training of honest people: leave out {refused[0]}"
-            )
+        if preset is not None or trainings > 1:
+            raise SettingsError("a budget is for one training: leave out --preset, --trainings")
         if budget is not None and central_budget is not None:
             raise SettingsError("give --budget or --central-budget, not both")
         _plan(
@@ -103,8 +83,6 @@ def privacy(
             **training,
         )
         return
-    if clients is None and (colluding or seeded_directions):
-        raise SettingsError("these options need a crowd: give --clients PEOPLE")
     if preset in PLANNED and clients is None:
         raise SettingsError(
             f"the preset {preset} is planned for a number of people: give --clients PEOPLE"
@@ -127,7 +105,7 @@ def privacy(
                 f"{clients} people who each take part in {settings.turns} of {settings.epochs} "
                 "epochs are too few: an epoch may have a single person; raise --clients"
             )
-        crowd = Crowd(in_an_epoch, colluding, seeded_directions)
+        crowd = Crowd(in_an_epoch)
     found = account(event, crowd, delta, trainings)
     _print(name, found)
     content = {"mechanism": name, **found.as_dict(), "statement": found.statement()}

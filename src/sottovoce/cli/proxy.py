@@ -9,8 +9,7 @@ import typer
 
 from sottovoce.cli import output
 from sottovoce.cli.options import JsonFile, group, settings_options
-from sottovoce.errors import TlsError, UnavailableError, UnknownProxyError
-from sottovoce.protocol import SignedManifest, fetch_manifest
+from sottovoce.protocol import SignedManifest
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, build_app, connect
 from sottovoce.proxy.settings import PORT, WATCH_PORT
 from sottovoce.proxy.setup import DATA, SETTINGS, make_proxy
@@ -25,18 +24,13 @@ app = group(
     "proxy run --config my-proxy/proxy.toml",
 )
 
-USUAL = ProxySettings.least_clients
 ConfigOption = Annotated[
     Path, typer.Option("--config", help="Settings file, from `sottovoce proxy init`.")
 ]
 
 
 @app.command()
-@settings_options(
-    "crowd",
-    {"least_clients": stated(ProxySettings)["least_clients"]},
-    defaults={"least_clients": f"{USUAL}, or more if the terms ask for more"},
-)
+@settings_options("crowd", {"least_clients": stated(ProxySettings)["least_clients"]})
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder for the settings; created if missing.")],
     *,
@@ -47,7 +41,8 @@ def init(
         str, typer.Option(help="Verification key of the server: 64 hexadecimal digits.")
     ],
     secret_file: Annotated[
-        Path, typer.Option(help="File with this proxy's secret; copied into the folder.")
+        Path,
+        typer.Option(exists=True, help="File with this proxy's secret; copied into the folder."),
     ],
     crowd: dict[str, Any],
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on.")] = PORT,
@@ -58,7 +53,7 @@ def init(
     """Write the settings of a new proxy, with every field explained. Overwrites nothing.
 
     The operator of the server, who should be somebody else, gives you its address, key and secret.
-    If the server answers, the crowd that its terms ask for is shown.
+    An epoch waits for --least-clients people, or for more if the terms ask for more.
 
     \b
     Example:
@@ -66,20 +61,16 @@ def init(
         --secret-file first.secret
     """
     listen, watch = Listen(port=port), Watch(port=watch_port)
-    wanted = ProxySettings(folder / DATA, server, secret_file, key, listen=listen, watch=watch)
-    asked, problem = _asked(wanted)
-    chosen = crowd.get("least_clients") or max(USUAL, asked or 0)
+    ProxySettings(folder / DATA, server, secret_file, key, listen=listen, watch=watch)  # checks
     make_proxy(
         folder,
         secret_file,
         server=server,
         verification_key=key,
-        least_clients=chosen,
+        least_clients=crowd.get("least_clients", ProxySettings.least_clients),
         port=port,
         watch_port=watch_port,
     )
-    for line in _crowd_in_words(chosen, asked, problem):
-        typer.echo(line)
     typer.echo(f"Settings written to {folder / SETTINGS}. Review them, then run:")
     typer.echo(f"sottovoce proxy run --config {folder / SETTINGS}")
 
@@ -118,39 +109,6 @@ def status(config: ConfigOption, *, json_file: JsonFile = None) -> None:
     with http:
         found = ProxyStatus.read(settings, upstream, time.time())
     output.say_status(lines(found, settings), found, json_file)
-
-
-def _asked(settings: ProxySettings) -> tuple[int | None, str | None]:
-    """The crowd that the server's terms name, None if it does not answer; and what is wrong."""
-    http, upstream = connect(settings)
-    crowd = None
-    with http:
-        try:
-            crowd = fetch_manifest(upstream, settings.key, None).manifest.terms.least_clients
-            upstream.check_secret()
-        except (TlsError, UnknownProxyError) as error:
-            return crowd, str(error)
-        except UnavailableError:
-            pass
-    return crowd, None
-
-
-def _crowd_in_words(chosen: int, asked: int | None, problem: str | None) -> Iterator[str]:
-    if problem is not None:
-        yield f"Needs attention: {problem}."
-    if asked is None:
-        why = "The server does not answer yet, so" if problem is None else "So"
-        yield (
-            f"{why} its terms are not known. An epoch waits for {output.people(chosen)} here, or "
-            "for more if the terms ask for more."
-        )
-        return
-    yield (
-        f"The terms ask for a crowd of {asked:,}, these settings for {chosen:,}: an epoch waits "
-        f"for {output.people(max(chosen, asked))}."
-    )
-    if chosen > asked:
-        yield f"To wait for as few as the terms allow, set least_clients = {asked}."
 
 
 def lines(found: ProxyStatus, settings: ProxySettings) -> Iterator[str]:

@@ -220,9 +220,6 @@ def demo(
         int | None,
         optional("Port of the page.", f"{PORT}, or the next free one", min=1, max=65_535),
     ] = None,
-    folder: Annotated[
-        Path | None, optional("New folder to keep everything in.", "a temporary folder")
-    ] = None,
     browser: Annotated[
         bool,
         typer.Option(
@@ -244,7 +241,7 @@ def demo(
     stop = StopSignal()
     if port is not None and not is_free(port):
         raise SettingsError(f"port {port} is taken: name another one, or leave --port out")
-    with new_folder(folder, "demo") as place:
+    with new_folder("demo") as place:
         plan = DemoPlan.of(people, films, seed, epochs=epochs, epoch_seconds=epoch_seconds)
         plan.make(place, port or free_port(PORT))
         if not stop():

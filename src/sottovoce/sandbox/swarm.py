@@ -193,7 +193,7 @@ def run_swarm(data: Interactions, plan: SwarmPlan, watch: SwarmProgress) -> Swar
         catalogue = reader.release(first).catalogue
         people = choose_people(data, catalogue, plan.clients, plan.seed)
         began = time.perf_counter()
-        with new_folder(None, "swarm") as folder, ClientPool(plan.proxy) as pool:
+        with new_folder("swarm") as folder, ClientPool(plan.proxy) as pool:
             swarm = _Swarm(plan, reader, people, pool, watch, first)
             swarm.make_clients(folder)
             made = time.perf_counter()
