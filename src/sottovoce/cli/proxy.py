@@ -108,7 +108,7 @@ def status(config: ConfigOption, *, json_file: JsonFile = None) -> None:
     http, upstream = connect(settings)
     with http:
         found = ProxyStatus.read(settings, upstream, time.time())
-    output.say_status(lines(found, settings), found, json_file)
+    output.say_status(lines(found, settings), found.problems, found.as_dict(), json_file)
 
 
 def lines(found: ProxyStatus, settings: ProxySettings) -> Iterator[str]:

@@ -136,9 +136,9 @@ class SwarmBars(output.CountBar):
         self._reports = reports_each
         self.add_task(what, total=total, state="")
 
-    def step(self, steps: int = 1) -> None:
+    def step(self) -> None:
         task = self.tasks[-1]
-        self.advance(task.id, steps)
+        self.advance(task.id)
         if self._reports and task.elapsed:
             rate = f"{task.completed * self._reports / task.elapsed:,.0f} reports/s"
             self.update(task.id, state=rate)

@@ -67,7 +67,7 @@ def read_items(path: Path, column: str = "item", time: str | None = None) -> lis
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot be read: {reason(error)}", path=path) from error
     except (csv.Error, ProtocolError) as error:
-        raise DataError(str(error), path=path, line=rows.line_num) from error
+        raise DataError(str(error), path=path, line=rows.reader.line_num) from error
     return [items for _, items in sorted(moments.items())]
 
 

@@ -23,14 +23,7 @@ from sottovoce.data import Interactions
 from sottovoce.errors import RefusedError, UnavailableError
 from sottovoce.privacy import Account, Reporting, account
 from sottovoce.protocol import Manifest, SignedManifest
-from sottovoce.sandbox.devices import (
-    PROCESSES,
-    ClientPool,
-    NewClient,
-    People,
-    PublicReader,
-    choose_people,
-)
+from sottovoce.sandbox.devices import PROCESSES, ClientPool, People, PublicReader, choose_people
 from sottovoce.sandbox.system import new_folder
 from sottovoce.simulation import build_engine
 from sottovoce.simulation.engines import AUTO, is_for_the_reference
@@ -104,8 +97,8 @@ class SwarmProgress(Protocol):
     def begin(self, what: str, total: int, reports_each: int = 0) -> None:
         """Begin a task of `total` steps, each of `reports_each` reports; the last one is done."""
 
-    def step(self, steps: int = 1) -> None:
-        """Some steps are done."""
+    def step(self) -> None:
+        """Another step is done."""
 
 
 @dataclass(frozen=True)
@@ -244,12 +237,12 @@ class _Swarm:
     def make_clients(self, folder: Path) -> None:
         """Each with what its owner touched, and a limit that the epochs to come just fit into."""
         plan, users = self._plan, range(self._people.train.n_users)
-        clients = [NewClient(folder / f"{user:06}", self._people.items_of(user)) for user in users]
-        self._folders = [client.folder for client in clients]
+        self._folders = [folder / f"{user:06}" for user in users]
+        items = [self._people.items_of(user) for user in users]
         limit = self.settings.epsilon * self.settings.reports * plan.epochs
-        self._watch.begin("making clients", len(clients))
-        for made in self._pool.make(clients, plan.proxy, plan.key, limit):
-            self._watch.step(made)
+        self._watch.begin("making clients", len(users))
+        for _ in self._pool.make(self._folders, items, plan.proxy, plan.key, limit):
+            self._watch.step()
 
     def drive(self) -> None:
         """Epoch after epoch, until there are enough or the training is finished."""
@@ -289,14 +282,13 @@ class _Swarm:
         self._watch.begin(f"epoch {epoch}", len(self._folders), self.settings.reports)
         outcomes: Counter[str] = Counter()
         retries = 0
-        for some in self._pool.sync(self._folders, self._plan.wait):
-            for result in some:
-                outcomes[result.outcome] += 1
-                retries += result.tries - 1
-                self.spent = max(self.spent, result.spent)
-                if result.problem:
-                    self.problems.add(result.problem)
-            self._watch.step(len(some))
+        for result in self._pool.sync(self._folders, self._plan.wait):
+            outcomes[result.outcome] += 1
+            retries += result.tries - 1
+            self.spent = max(self.spent, result.spent)
+            if result.problem:
+                self.problems.add(result.problem)
+            self._watch.step()
         return dict(outcomes), retries
 
     def compared(self) -> list[Round]:
