@@ -1,7 +1,5 @@
 """The edge of the program: help at once, errors in a line or two, what is missing is named."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import shlex

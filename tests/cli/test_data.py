@@ -1,7 +1,5 @@
 """`sottovoce data`."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -10,20 +8,15 @@ import re
 import subprocess
 import sys
 import zipfile
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from sottovoce.cli.data import app
 from sottovoce.errors import DataError, SettingsError
 from tests.loopback import LoopbackServer, reply
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from typer.testing import Result
 
 
 def run(*arguments: str) -> Result:

@@ -1,14 +1,13 @@
 """`sottovoce proxy`: set up, run, end."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal
 import socket
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
@@ -19,16 +18,8 @@ from sottovoce.proxy import ProxySettings, ProxyStore
 from sottovoce.service import read_settings
 from tests.processes import calling, read_until
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
 KEY = "ab" * 32
-
-
 run = calling(app)
-
-
 NOBODY = "http://127.0.0.1:9"
 """Nobody listens there."""
 

@@ -1,7 +1,5 @@
 """`sottovoce up`, `swarm` and `demo` as a person tries them: real processes, real sockets."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

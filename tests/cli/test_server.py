@@ -1,7 +1,5 @@
 """`sottovoce server`: set up, run, look, change, stop."""
 
-from __future__ import annotations
-
 import json
 import os
 import select
@@ -13,19 +11,18 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from subprocess import PIPE
 
 import httpx
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from sottovoce.cli.server import app, catalogue_in, opened
-from sottovoce.errors import DataError, SettingsError
+from sottovoce.cli.server import app, opened
+from sottovoce.errors import SettingsError
 from sottovoce.protocol import Catalogue, Chunk, Item, SignedManifest, seal_reports
 from sottovoce.server import InProcess, Keys, Server, ServerSettings, ServerStore
 from sottovoce.training import Budget, planned
-from tests.processes import PATIENCE, calling, free_port, read_until, wait_until
+from tests.processes import calling, free_port, read_until, wait_until
 from tests.server.changes import present
 
 call = calling(app)
@@ -263,9 +260,6 @@ def test_openers_do_not_outlive_a_server_that_was_killed(tmp_path: Path, catalog
             assert ended
 
 
-WHEN_TOLD = "from sottovoce.cli.server import app; print('ready', flush=True); input(); app()"
-
-
 @pytest.fixture
 def begun(config: Path) -> Path:
     """A server whose first epoch is open."""
@@ -314,16 +308,6 @@ def test_a_whole_catalogue_is_compared_and_then_taken(begun: Path, tmp_path: Pat
         update(begun, wanted)
 
 
-def test_an_export_that_broke_off_retires_nothing(begun: Path, tmp_path: Path) -> None:
-    broken = tmp_path / "broken.csv"
-    broken.write_text("item\n" + "\n".join(f"f{n}" for n in range(5)))
-    with pytest.raises(SettingsError):
-        update(begun, broken)
-    assert len(items(begun)) == 12
-    assert "7 retired" in update(begun, broken, "--dry-run")
-    assert "7 retired" in update(begun, broken, "--retire-many")
-
-
 def test_another_training_begins_after_a_yes(begun: Path) -> None:
     before = beat(begun).manifest.terms.training
     asked = CliRunner().invoke(app, ["training", "begin", "--config", str(begun)], input="n\n")
@@ -359,42 +343,3 @@ def test_the_signing_key_is_replaced(begun: Path) -> None:
     assert before.signing.hex() not in path.read_text()
     assert beat(begun).key == before.verification_key, "what is published stays"
     assert [file.name for file in path.parent.glob(".keys*")] == []
-
-
-def test_processes_that_replace_the_key_at_once_make_one_chain(begun: Path) -> None:
-    path = ServerSettings.read(begun).keys
-    before = Keys.read(path)
-    command = [sys.executable, "-c", WHEN_TOLD, "keys", "rotate", "--config", str(begun)]
-    running = [subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True) for _ in range(4)]
-    for each in running:
-        assert each.stdout is not None
-        assert each.stdout.readline() == "ready\n"
-    for each in running:
-        assert each.stdin is not None
-        each.stdin.write("\n")
-        each.stdin.flush()
-    shown = {each.communicate(timeout=PATIENCE)[0].split()[-1] for each in running}
-    assert [each.returncode for each in running] == [0] * 4
-    after = Keys.read(path)
-    assert after.first == before.verification_key
-    assert {each.key.hex() for each in after.statements} == shown
-    assert len(shown) == 4
-    beat(begun)  # a worker starts with it
-
-
-@pytest.mark.parametrize(
-    ("row", "column"),
-    [
-        ('a,"\x1b]0;PWNED\x07\x1b[2Jred",x\n', "title"),
-        ('a,"line1\nAccepted terms: epsilon 0",x\n', "title"),
-        ("a\u202eb,A,x\n", "item"),
-        ("a,A,x\u2066\n", "genre"),
-    ],
-)
-def test_control_characters_are_refused_with_item_and_column(
-    tmp_path: Path, row: str, column: str
-) -> None:
-    table = tmp_path / "items.csv"
-    table.write_text(f"item,title,genre\n{row}", newline="")
-    with pytest.raises(DataError, match=f"column '{column}' of item 'a"):
-        catalogue_in(table)

@@ -1,17 +1,12 @@
 """The device's own interface: files that are read, what is promised, status and catalogue."""
 
-from __future__ import annotations
-
-from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sottovoce.client import Client
 from sottovoce.client.client import read_items
 from sottovoce.errors import DataError, StoreError
-from sottovoce.protocol import KeyStatement, SignedManifest
 from tests.client.world import COST, DAY, FakeProxy, World, charges, item
 
 
@@ -179,26 +174,6 @@ def test_a_charge_keeps_the_share_and_the_crowd_of_its_epoch(
     client.sync(proxy)
     assert [charge.clients for charge in charges(folder)] == [terms.least_clients, 500]
     assert {charge.loud_fraction for charge in charges(folder)} == {terms.loud_fraction}
-
-
-def test_it_survives_another_key_and_forgetting(lived: Lived) -> None:
-    lived.training(1)
-    lived.accept()
-    assert lived.report() == "sent"
-    terms = lived.client.asked(lived.proxy)
-    found = lived.client.outlook(terms)
-    old, new = lived.world.signing_key, Ed25519PrivateKey.generate()
-    statement = KeyStatement.make(old, new.public_key().public_bytes_raw())
-    lived.world.now += DAY
-    manifest = lived.world.manifest(lived.epoch + 1, **lived.asked)
-    lived.proxy.publish(SignedManifest.make(manifest, new, (statement,)))
-    assert lived.client.asked(lived.proxy) == terms
-    assert lived.client.sync(lived.proxy).outcome == "sent"
-    lived.client.forget()
-    now = lived.client.outlook(terms)
-    assert now.promise == found.promise
-    assert Fraction(now.promise.local) == EPOCHS * COST
-    assert now.turns_left == 0
 
 
 # Status and catalogue.

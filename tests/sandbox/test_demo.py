@@ -1,7 +1,5 @@
 """The demo: invented people who report, what it learns from them, and how its curve is followed."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections import Counter

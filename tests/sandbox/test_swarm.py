@@ -1,7 +1,5 @@
 """The swarm's parts, and the settings files of a system, small and real."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from pathlib import Path

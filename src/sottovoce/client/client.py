@@ -1,7 +1,5 @@
 """The client itself: what an application on a device calls."""
 
-from __future__ import annotations
-
 import csv
 import os
 import time

@@ -1,7 +1,5 @@
 """The proxy over HTTP. Every device's requests look the same: see `HttpSource`."""
 
-from __future__ import annotations
-
 from http import HTTPStatus
 from typing import Protocol
 from urllib.parse import urlsplit

@@ -5,8 +5,6 @@ and the table `about` that of the last one: a row that was changed, or is missin
 noticed, and then nothing is reported.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator

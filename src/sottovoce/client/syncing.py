@@ -1,7 +1,5 @@
 """One sync, step by step; the package's docstring has the order and the reasons."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil

@@ -7,8 +7,6 @@
 56  52k  the sealed reports
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property

@@ -4,8 +4,6 @@ A device keeps what its owner touched under the product's own names (`id`) and f
 here, so that nobody has to be asked about an item.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable

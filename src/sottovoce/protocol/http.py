@@ -4,8 +4,6 @@ Requests are built by hand, so that nothing is added to them: no cookie, no lang
 `If-None-Match` (which would tell what this reader saw last). Redirects are not followed.
 """
 
-from __future__ import annotations
-
 import json
 import ssl
 import time

@@ -5,8 +5,6 @@ same bytes go to everybody and their hash is bound into every sealed report, nob
 manifest, a model or a key of their own unnoticed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable

@@ -4,8 +4,6 @@ Written and read here, in a few lines, so that a device needs no library for one
 eight bytes (little endian) of header length, a JSON header, the numbers row by row.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any, Self

@@ -4,8 +4,6 @@ A device pins the terms that its owner accepted. A server may later ask for less
 each field has one rule, and a single field that is worse refuses the manifest, whatever got better.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
@@ -143,7 +141,7 @@ class Terms:
         strict.exact_keys(given, {each.name for each in fields(cls)}, "manifest: terms")
         return cls(**_checked(given))
 
-    def broken_by(self, asked: Terms) -> list[str]:
+    def broken_by(self, asked: Self) -> list[str]:
         """In plain words, everything that would be worse for the owner."""
         return [
             rule.sentence.format(*(_shown(getattr(each, rule.field)) for each in (self, asked)))

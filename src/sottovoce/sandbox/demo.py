@@ -1,7 +1,5 @@
 """Who reports in `sottovoce demo`, what is learnt from it, and why it is set up so."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -68,7 +66,7 @@ class DemoPlan:
     seed: int = 0
 
     @classmethod
-    def of(cls, people: int, films: int, seed: int, **changes: int) -> DemoPlan:
+    def of(cls, people: int, films: int, seed: int, **changes: int) -> Self:
         return cls(synthetic_people(people, films, seed), seed=seed, **changes)
 
     @property

@@ -5,8 +5,6 @@ connection and the public files that it has fetched among its clients; everythin
 ledger, entropy, sealing, the manifest asked for anew and checked) is each client's own.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -40,7 +38,6 @@ from sottovoce.simulation.people import LeftOut, Part, Parts, Whole
 from sottovoce.simulation.people import People as Simulated
 
 T = TypeVar("T")
-
 PROCESSES = 2 * (os.cpu_count() or 1)
 AT_ONCE = 4
 """Clients that a process is given at a time."""

@@ -4,15 +4,13 @@ The server learns from these clients as from any others; what is measured is the
 publishes, on the items that no device was told of.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import httpx
 import numpy as np
@@ -47,7 +45,7 @@ class Noise:
     sd: float
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Noise:
+    def of(cls, values: Sequence[float]) -> Self:
         """Mean and standard deviation; with one run the latter is 0."""
         sd = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
         return cls(float(np.mean(values)), sd)

@@ -1,7 +1,5 @@
 """A whole system on one machine, as `up` and `demo` have it: made, started, stopped."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -18,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 import httpx
 import tomlkit
@@ -82,7 +80,7 @@ class LiveSystem:
     """where the proxy is."""
 
     @classmethod
-    def read(cls, folder: Path) -> LiveSystem:
+    def read(cls, folder: Path) -> Self:
         """Of a folder made by `sottovoce up`."""
         if not is_made(folder):
             raise SettingsError(f"{folder}: nothing is there yet; run: sottovoce up {folder}")
