@@ -303,6 +303,9 @@ def test_a_whole_catalogue_is_compared_and_then_taken(begun: Path, tmp_path: Pat
     kept = tmp_path / "kept.json"
     call("status", "--config", begun, "--catalogue", kept)
     assert Catalogue.decode(kept.read_bytes()).items[0].tags == {"year": 1993}
+    wanted.write_text("item\nf3")  # an export that broke off
+    with pytest.raises(SettingsError):
+        update(begun, wanted)
     wanted.write_text("item\n" + "\n".join(f"f{n}" for n in range(25)))
     with pytest.raises(SettingsError, match="24"):  # more than devices agreed to
         update(begun, wanted)

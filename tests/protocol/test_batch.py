@@ -19,7 +19,6 @@ from tests.protocol.examples import EPOCH_KEY, refuses
 
 HASH, ID = bytes(range(32)), bytes(range(16))
 REPORTS = 2
-BATCH = Batch(3, HASH, ID, bytes(range(104))).encode()
 sealed = st.binary(min_size=52 * REPORTS, max_size=52 * REPORTS)
 
 
@@ -46,9 +45,6 @@ def test_the_size_of_a_batch_depends_on_k_alone(contents: list[list[int]]) -> No
         for c in contents
     }
     assert sizes == {batch_size(3)} == {56 + 52 * 3}
-
-
-CHUNK = Chunk(3, HASH, bytes(range(104))).encode()
 
 
 def header(count: int) -> bytes:
