@@ -72,7 +72,7 @@ LEFT_OUT = {"scipy.stats", "numba", "polars", "matplotlib", "safetensors", "dp_a
     ("arguments", "never"),
     [
         ((), LEFT_OUT | {"numpy", "rich", "httpx", "cryptography"}),
-        (("client",), LEFT_OUT | {"sottovoce.proxy", "sottovoce.server", "starlette"}),
+        (("client",), LEFT_OUT | {"sottovoce.server", "starlette", "httpx", "cryptography"}),
         (("server",), LEFT_OUT | {"sottovoce.proxy", "sottovoce.client"}),
         (("proxy",), LEFT_OUT | {"sottovoce.server", "sqlalchemy"}),
     ],

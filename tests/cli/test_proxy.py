@@ -142,7 +142,7 @@ def test_init_refuses_what_cannot_work(tmp_path: Path, wrong: dict[str, str]) ->
     with pytest.raises(SettingsError):
         init(tmp_path / "proxy", **wrong)
     missing = tmp_path / "missing"
-    with pytest.raises(SystemExit):
+    with pytest.raises(SettingsError, match="missing"):
         run("init", tmp_path, "--server", "https://a", "--key", KEY, "--secret-file", missing)
     assert not (tmp_path / "proxy").exists()
     with pytest.raises(SettingsError, match=re.escape(str(tmp_path / "no.toml"))):

@@ -9,6 +9,7 @@ import typer
 
 from sottovoce.cli import output
 from sottovoce.cli.options import JsonFile, group, settings_options
+from sottovoce.errors import SettingsError
 from sottovoce.protocol import SignedManifest
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, build_app, connect
 from sottovoce.proxy.settings import PORT, WATCH_PORT
@@ -41,8 +42,7 @@ def init(
         str, typer.Option(help="Verification key of the server: 64 hexadecimal digits.")
     ],
     secret_file: Annotated[
-        Path,
-        typer.Option(exists=True, help="File with this proxy's secret; copied into the folder."),
+        Path, typer.Option(help="File with this proxy's secret; copied into the folder.")
     ],
     crowd: dict[str, Any],
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on.")] = PORT,
@@ -60,6 +60,8 @@ def init(
       sottovoce proxy init my-proxy --server https://server.example --key 3b6a27bc...29 \\
         --secret-file first.secret
     """
+    if not secret_file.exists():
+        raise SettingsError(f"{secret_file}: there is no such file")
     listen, watch = Listen(port=port), Watch(port=watch_port)
     ProxySettings(folder / DATA, server, secret_file, key, listen=listen, watch=watch)  # checks
     make_proxy(
