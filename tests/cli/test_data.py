@@ -47,9 +47,12 @@ def test_fetch_then_info(tmp_path: Path, mirror: str, monkeypatch: pytest.Monkey
     assert "comes with this package" in run("fetch", "ml-latest-small").stderr
 
 
-def test_terms_must_be_accepted(tmp_path: Path, mirror: str) -> None:
+def test_terms_must_be_accepted(
+    tmp_path: Path, mirror: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOTTOVOCE_CACHE", str(tmp_path / "cache"))
     with pytest.raises(SettingsError):
-        run("fetch", "ml-20m", "--mirror", mirror, "--cache", str(tmp_path / "cache"))
+        run("fetch", "ml-20m", "--mirror", mirror)
     assert not (tmp_path / "cache").exists()
 
 
@@ -59,9 +62,9 @@ def test_the_question_at_a_terminal(tmp_path: Path, mirror: str, answer: str) ->
     ours, theirs = pty.openpty()
     os.write(ours, f"{answer}\n".encode())
     code = "from sottovoce.cli.data import app; app()"
-    arguments = ["fetch", "ml-20m", "--mirror", mirror, "--cache", str(tmp_path)]
-    command = [sys.executable, "-c", code, *arguments]
-    result = subprocess.run(command, stdin=theirs, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", code, "fetch", "ml-20m", "--mirror", mirror]
+    here = {**os.environ, "SOTTOVOCE_CACHE": str(tmp_path)}
+    result = subprocess.run(command, stdin=theirs, capture_output=True, text=True, env=here)
     os.close(ours)
     os.close(theirs)
     assert "Do you accept these terms?" in result.stderr

@@ -10,8 +10,6 @@ from sottovoce.errors import SettingsError
 from sottovoce.protocol import PublishedSource, routes
 from sottovoce.protocol.http import HttpSource, is_this_machine
 
-# Which addresses a device may speak to.
-
 
 def checked_url(url: str) -> str:
     """The address without a slash at its end: https, or http to this machine itself.
@@ -61,11 +59,8 @@ class HttpProxy(HttpSource):
         )
 
 
-# The seam to the network: all that a device ever asks of its proxy.
-
-
 class ProxyApi(PublishedSource, Protocol):
-    """Nothing in any of these calls says who calls, but the batch, which says it in noise."""
+    """All that a device ever asks of its proxy; but for the noise of a batch nothing says who."""
 
     def send(self, batch: bytes) -> None:
         """Returns when the proxy has it for certain; `ClosedError` when its epoch is over."""

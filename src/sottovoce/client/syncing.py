@@ -37,8 +37,6 @@ from sottovoce.protocol import (
     verified,
 )
 
-# What a device's owner agreed to, at most; a server cannot ask for more by asking again.
-
 
 class TermsError(UntrustedError):
     """The server asks for more than the owner accepted. Nothing is sent unless they accept it."""
@@ -59,9 +57,6 @@ def check_terms(accepted: Terms | None, asked: Terms) -> None:
     worse = [] if accepted is None else accepted.broken_by(asked)
     if worse:
         raise TermsError(worse, asked)
-
-
-# What the server published: fetched, verified, held against the owner's terms, and kept.
 
 
 def refresh(store: ClientStore, api: ProxyApi, trusted: Trusted) -> Release:

@@ -20,9 +20,6 @@ from sottovoce.protocol import routes
 from sottovoce.protocol.catalogue import MAX_CATALOGUE
 from sottovoce.protocol.manifest import MAX_SIGNED_MANIFEST
 
-# What HTTP adds to the bytes: names of refusals, and bodies that are never longer than allowed.
-
-
 CLOSED = "urn:sottovoce:closed"
 """The `type` of a problem: the epoch is over."""
 WRONG_EPOCH = "urn:sottovoce:wrong-epoch"
@@ -172,9 +169,6 @@ def _problem_type(response: httpx.Response) -> object:
     except (ProtocolError, ValueError, RecursionError):
         return None
     return problem.get("type") if isinstance(problem, dict) else None
-
-
-# Which addresses need no encryption.
 
 
 def is_this_machine(host: str) -> bool:

@@ -116,15 +116,6 @@ class DemoPlan:
         ).make(folder)
 
 
-# Invented people who report live, as fast as this machine allows.
-#
-# What they send is what a device would send: made from the signed release by the functions that
-# `client.reporting` calls, with the operating system's noise, sealed, posted to the proxy, under
-# the terms of the first manifest that they saw. A process makes the reports of several people at a
-# time, which is faster. What protects a real person is missing, since there is none: they have no
-# ledger and no database, and send at once.
-
-
 MOST_PROCESSES = 8
 AT_ONCE = 32
 """People whose reports a process makes in one go."""
@@ -135,7 +126,11 @@ LOOK_SECONDS = 0.2
 
 
 class Reporters:
-    """All invented people, in processes of low priority. Use it in a `with`."""
+    """All invented people, in processes of low priority. Use it in a `with`.
+
+    What they send is what a device would send, under the terms of the first manifest that they saw.
+    What protects a real person is missing: they have no ledger and no database, and send at once.
+    """
 
     def __init__(self, url: str, key: bytes, rows: Sequence[list[int]]):
         processes = min(os.cpu_count() or 1, MOST_PROCESSES, len(rows))
