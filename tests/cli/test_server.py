@@ -3,23 +3,19 @@
 import json
 import os
 import select
-import signal
-import sqlite3
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import httpx
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from sottovoce.cli.server import app, opened
 from sottovoce.errors import SettingsError
-from sottovoce.protocol import Catalogue, Chunk, Item, SignedManifest, seal_reports
+from sottovoce.protocol import Catalogue, Chunk, Item, SignedManifest
 from sottovoce.server import InProcess, Keys, Server, ServerSettings, ServerStore
 from sottovoce.training import Budget, planned
 from tests.processes import calling, free_port, read_until, wait_until
@@ -218,30 +214,6 @@ class Operator:
         path = f"{self._url}/v2/epochs/1/chunks/{chunk.name}"
         answer = httpx.put(path, content=chunk.encode(), headers=self._headers, timeout=60)
         return answer.status_code
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="watches processes in /proc")
-def test_a_signal_ends_it_cleanly_with_a_chunk_under_way(tmp_path: Path, catalogue: Path) -> None:
-    operator = Operator(tmp_path, catalogue)
-    answers = []
-    with running(operator.config) as process:
-        signed = operator.closed()
-        assert signed.manifest.public_key is not None
-        reports = np.zeros(2000, np.uint32)
-        data = seal_reports(reports, signed.manifest.public_key, signed.hash)
-        chunk = Chunk(1, signed.hash, data)
-        sender = threading.Thread(target=lambda: answers.append(operator.put(chunk)))
-        sender.start()
-        while not openers(process):
-            assert process.poll() is None
-        os.kill(process.pid, signal.SIGTERM)
-        assert process.wait(timeout=60) == 0
-        sender.join()
-    assert answers == [200]
-    with closing(sqlite3.connect(tmp_path / "server.sqlite")) as database:
-        assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        assert database.execute("SELECT chunks, reports FROM epochs").fetchone() == (1, 2000)
 
 
 @pytest.mark.slow

@@ -192,28 +192,16 @@ def test_at_the_limit_reporting_stops_until_there_is_another(
 # A ledger that is not whole.
 DAMAGES = {
     "an amount": "UPDATE ledger SET epsilon = epsilon - 0.5 WHERE record = 2",
-    "a number of reports": "UPDATE ledger SET reports = 1 WHERE record = 3",
-    "an epoch": "UPDATE ledger SET epoch = 77 WHERE record = 2",
-    "a training": "UPDATE ledger SET training = zeroblob(16) WHERE record = 2",
-    "a mechanism": "UPDATE ledger SET mechanism = 'x' WHERE record = 2",
-    "no mechanism": "UPDATE ledger SET mechanism = '' WHERE record = 2",
-    "a batch": "UPDATE ledger SET purpose = zeroblob(32) WHERE record = 2",
-    "a short name": "UPDATE ledger SET purpose = zeroblob(5) WHERE record = 2",
     "the limit": "UPDATE ledger SET epsilon = 1e6 WHERE record = 1",
-    "a limit too low": "UPDATE ledger SET epsilon = 1 WHERE record = 1",
     "a hash": "UPDATE ledger SET hash = hash || '0' WHERE record = 3",
     "the last record": "DELETE FROM ledger WHERE record = 3",
     "a record between": "DELETE FROM ledger WHERE record = 2",
     "the first record": "DELETE FROM ledger WHERE record = 1",
-    "all charges": "DELETE FROM ledger WHERE record > 1",
     "all records": "DELETE FROM ledger",
     "a kind": "UPDATE ledger SET reports = NULL WHERE record = 2",
-    "another kind": "UPDATE ledger SET purpose = NULL WHERE record = 2",
     "the order": "UPDATE ledger SET record = 9 WHERE record = 2",
-    "the numbers": "UPDATE ledger SET record = record + 10",
     "one more record": "INSERT INTO ledger (record, epsilon, hash)"
     " SELECT 4, 99, hash FROM ledger WHERE record = 3",
-    "a crowd": "UPDATE ledger SET clients = 1000000 WHERE record = 2",
     "a share": "UPDATE ledger SET loud_fraction = 0.01 WHERE record = 2",
     "the pinned end": "UPDATE about SET head = (SELECT hash FROM ledger WHERE record = 2)",
 }

@@ -17,7 +17,7 @@ from sottovoce.sandbox.devices import (
     on_catalogue,
     sync_one,
 )
-from sottovoce.sandbox.swarm import simulate_from, training_of
+from sottovoce.sandbox.swarm import simulate_from
 from sottovoce.sandbox.system import set_values
 from sottovoce.simulation import Simulation, simulate
 from sottovoce.training import Settings, first_items
@@ -131,16 +131,6 @@ def test_the_next_epoch_is_waited_for() -> None:
     assert reader.after(1, 10.0).manifest.epoch == 2
     with pytest.raises(UnavailableError):
         reader.after(2, 7.0)
-
-
-@pytest.mark.parametrize("preset", ["paper", "loudest"])
-def test_settings_come_back_from_a_manifest(preset: str) -> None:
-    manifest = World().signed(1).manifest
-    terms = manifest.terms
-    known = training_of(manifest, 3, Settings.preset(preset))
-    rate = Settings.preset(preset).learning_rate
-    assert (known.reports, known.epochs, known.learning_rate) == (terms.reports, 3, rate)
-    assert known.build(30) == training_of(manifest, 3).build(30)
 
 
 SHOWN = """\
