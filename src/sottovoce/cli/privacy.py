@@ -41,10 +41,6 @@ def privacy(
         ),
     ] = None,
     json: JsonFile = None,
-    trainings: Annotated[
-        int,
-        typer.Option(min=1, help="Number of such trainings in a person's lifetime.", hidden=True),
-    ] = 1,
     history: HistoryOption = None,
     delta: Annotated[
         float,
@@ -64,8 +60,8 @@ def privacy(
       sottovoce privacy --central-budget 1 --clients 50000
     """
     wanted = Budget.of(budget, central_budget)
-    if wanted is not None and (preset is not None or trainings > 1):
-        raise SettingsError("a budget is for one training: leave out --preset and --trainings")
+    if wanted is not None and preset is not None:
+        raise SettingsError("give a budget or --preset, not both")
     if clients is None and (central_budget is not None or preset in PLANNED):
         raise SettingsError("this is planned for a number of people: give --clients PEOPLE")
     wanted = PLANNED.get(preset or "", wanted)
@@ -83,7 +79,7 @@ def privacy(
             f"{clients} people who each take part in {settings.turns} of {settings.epochs} "
             "epochs are too few: an epoch may have a single person; raise --clients"
         )
-    found = account(settings.event(items), in_an_epoch, delta, trainings)
+    found = account(settings.event(items), in_an_epoch, delta)
     if wanted is not None:
         output.say(f"The planner takes {output.settings_in_words(settings)}.")
     _print(settings.mechanism, found)
