@@ -1,15 +1,12 @@
 """Requests made by hand: whatever method, headers and pieces a test wants, without a socket."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message
+from starlette.types import ASGIApp, Message
 
 HERE = ("192.0.2.1", 50_000)
 Headers = Iterable[tuple[str | bytes, str | bytes]]

@@ -1,7 +1,5 @@
 """How vectors are written: one case on a line, so that a difference shows the case."""
 
-from __future__ import annotations
-
 from json import dumps
 from typing import Any
 

@@ -5,8 +5,6 @@ is made keeps it, whatever a test says later. No threads that turn in circles wh
 one thread for each matrix product: there are as many processes as cores already.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Generator
 from functools import cache

@@ -1,16 +1,12 @@
 """Programs that die at any step: before or after a commit, a cleaning, a call."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pytest
+
+from sottovoce.server import ServerStore
 from sottovoce.storage import Database
-
-if TYPE_CHECKING:
-    import pytest
-
-    from sottovoce.server import ServerStore
 
 FOREVER = 10**9
 

@@ -2,8 +2,6 @@
 no test has to wait for it.
 """
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What becomes of tests that need something which is not on every machine."""
 
-from __future__ import annotations
-
 import os
 from typing import NoReturn
 

@@ -1,17 +1,14 @@
 """A proxy behind a real socket of this machine."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import httpx
 
-if TYPE_CHECKING:
-    from tests.client.world import FakeProxy
+from tests.client.world import FakeProxy
 
 Answer = Callable[[BaseHTTPRequestHandler, bytes], None]
 

@@ -1,7 +1,5 @@
 """Commands and processes as people start them: ports, what they say, and waiting for it."""
 
-from __future__ import annotations
-
 import os
 import random
 import re
@@ -9,12 +7,10 @@ import socket
 import time
 from collections.abc import Callable
 from itertools import cycle, islice
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
+import typer
 from typer.testing import CliRunner
-
-if TYPE_CHECKING:
-    import typer
 
 PATIENCE = 60.0
 

@@ -1,7 +1,5 @@
 """What `deploy/` starts exists, with the options that it is given, and is watched by real names."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

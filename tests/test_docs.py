@@ -1,7 +1,5 @@
 """Documentation that can be wrong is tested: commands, options, names, examples."""
 
-from __future__ import annotations
-
 import csv
 import importlib
 import json

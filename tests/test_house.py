@@ -1,7 +1,5 @@
 """How the sources are laid out: packages without circles, vector files that are explained."""
 
-from __future__ import annotations
-
 import ast
 from graphlib import TopologicalSorter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How a setting is stated, checked and read back."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, make_dataclass
 from typing import Any, Optional
 
@@ -34,26 +32,15 @@ def test_fields_are_stated_in_order_with_kind_default_and_help() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "why"),
+    ("name", "value"),
     [
-        ("litres", 0, "litres must be a finite number above 0 and of at most 3, got 0"),
-        ("litres", 3.5, "of at most 3"),
-        ("litres", float("nan"), "litres must be a finite number"),
-        ("litres", float("inf"), "litres must be a finite number"),
-        ("litres", 10**400, "litres must be a finite number"),
-        ("litres", True, "litres must be a finite number"),
-        ("litres", "2", "litres must be a finite number"),
-        ("cups", 2.0, "cups must be a whole number of at least 1, got 2.0"),
-        ("cups", False, "cups must be a whole number"),
-        ("cups", 0, "at least 1"),
-        ("cups", None, "cups must be a whole number"),
-        ("on", 1, "on must be true or false"),
-        ("colour", 3, "colour must be a text"),
-        ("owner", -1, "owner must be a whole number of at least 0"),
+        *(("litres", bad) for bad in (0, 3.5, float("nan"), float("inf"), 10**400, True, "2")),
+        *(("cups", bad) for bad in (2.0, False, 0, None)),
+        ("on", 1), ("colour", 3), ("owner", -1),
     ],
-)
-def test_what_is_not_as_stated_is_refused_by_name(name: str, value: Any, why: str) -> None:
-    with pytest.raises(SettingsError, match=why):
+)  # fmt: skip
+def test_what_is_not_as_stated_is_refused_by_name(name: str, value: Any) -> None:
+    with pytest.raises(SettingsError, match=f"{name} must be"):
         Kettle(**{name: value})
 
 

@@ -1,7 +1,5 @@
 """Characters that command a terminal instead of showing something."""
 
-from __future__ import annotations
-
 import re
 
 # Category Cc, line and paragraph separators, bidirectional embeddings, overrides and isolates.

@@ -25,8 +25,6 @@
 Each message says what was wrong, with what value, and what to do.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 

@@ -1,13 +1,9 @@
 """`sottovoce client`, over a real socket, from the first command to the last."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
 import sqlite3
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -146,15 +142,6 @@ def test_new_terms_are_asked_about(device: Device) -> None:
     assert "was sent" in device.sync().stdout
 
 
-def test_terms_that_changed_since_they_were_shown_are_not_accepted(device: Device) -> None:
-    device.begin()
-    shown = device.proxy.signed.manifest.terms.name
-    device.proxy.publish(device.world.signed(2, reports=5, **device.open_now))
-    refused = device("terms", "--accept", shown).exception
-    assert isinstance(refused, SettingsError)
-    assert isinstance(device.sync().exception, TermsError)
-
-
 def test_forgetting_is_asked_for(device: Device) -> None:
     device.begin()
     device("record", item(1))
@@ -179,12 +166,3 @@ def test_what_cannot_work_is_refused(tmp_path: Path, arguments: list[str]) -> No
     command, *rest = arguments
     result = runner.invoke(app, [command, "--folder", str(tmp_path / "client"), *rest])
     assert isinstance(result.exception, SettingsError)
-
-
-def test_through_the_whole_program_an_error_is_one_line_and_code_2(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "sottovoce", "client", "status", "--folder", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.startswith("sottovoce: ")
-    assert "there is no client; begin one first" in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1

@@ -1,7 +1,5 @@
 """`sottovoce data`."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -10,20 +8,15 @@ import re
 import subprocess
 import sys
 import zipfile
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from sottovoce.cli.data import app
 from sottovoce.errors import DataError, SettingsError
 from tests.loopback import LoopbackServer, reply
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
-    from typer.testing import Result
 
 
 def run(*arguments: str) -> Result:
@@ -54,9 +47,12 @@ def test_fetch_then_info(tmp_path: Path, mirror: str, monkeypatch: pytest.Monkey
     assert "comes with this package" in run("fetch", "ml-latest-small").stderr
 
 
-def test_terms_must_be_accepted(tmp_path: Path, mirror: str) -> None:
+def test_terms_must_be_accepted(
+    tmp_path: Path, mirror: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOTTOVOCE_CACHE", str(tmp_path / "cache"))
     with pytest.raises(SettingsError):
-        run("fetch", "ml-20m", "--mirror", mirror, "--cache", str(tmp_path / "cache"))
+        run("fetch", "ml-20m", "--mirror", mirror)
     assert not (tmp_path / "cache").exists()
 
 
@@ -66,9 +62,9 @@ def test_the_question_at_a_terminal(tmp_path: Path, mirror: str, answer: str) ->
     ours, theirs = pty.openpty()
     os.write(ours, f"{answer}\n".encode())
     code = "from sottovoce.cli.data import app; app()"
-    arguments = ["fetch", "ml-20m", "--mirror", mirror, "--cache", str(tmp_path)]
-    command = [sys.executable, "-c", code, *arguments]
-    result = subprocess.run(command, stdin=theirs, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-c", code, "fetch", "ml-20m", "--mirror", mirror]
+    here = {**os.environ, "SOTTOVOCE_CACHE": str(tmp_path)}
+    result = subprocess.run(command, stdin=theirs, capture_output=True, text=True, env=here)
     os.close(ours)
     os.close(theirs)
     assert "Do you accept these terms?" in result.stderr
@@ -102,9 +98,7 @@ def test_info(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "100,836" in run("info", "ml-latest-small", "--json", str(file)).stdout
     assert json.loads(file.read_text())["users"] == 610
     run("info", "ml-latest-small", "--min-interactions", "20", "--json", str(file))
-    numbers = json.loads(file.read_text())
-    assert numbers["items"] < 9724
-    assert numbers["per_user"]["min"] >= 20
+    assert json.loads(file.read_text())["per_user"]["min"] >= 20
     path = tmp_path / "log.csv"
     path.write_text("who,what\nann,film\n")
     assert re.search(

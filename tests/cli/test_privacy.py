@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -12,28 +10,25 @@ from tests.processes import calling
 call = calling(app, "privacy")
 
 
-def test_table_paragraph_json_and_plot(tmp_path: Path) -> None:
-    out, picture = tmp_path / "p.json", tmp_path / "p.png"
+def test_table_paragraph_and_json(tmp_path: Path) -> None:
+    out = tmp_path / "p.json"
     arguments = ["--preset", "paper", "--clients", "50000", "--epochs", "3"]
-    shown = call(*arguments, "--json", str(out), "--plot", str(picture))
+    shown = call(*arguments, "--json", str(out))
     assert "Not promised" in shown
     content = json.loads(out.read_text())
-    assert content["mechanism"] == "coordinate"
+    assert content["settings"]["mechanism"] == "coordinate"
     assert content["spans"][2]["pure"] == 750
-    assert content["statement"] in shown.replace("\n", " ") + content["statement"]
-    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_the_planner_says_what_it_takes(tmp_path: Path) -> None:
     out = tmp_path / "p.json"
     target = ["--budget", "50", "--items", "9781", "--json", str(out)]
-    call(*target, "--clients", "20000", "--plot", str(tmp_path / "p.png"))
-    assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
+    call(*target, "--clients", "20000")
     said = json.loads(out.read_text())
-    assert said["plan"]["lifetime"] == 5
-    assert said["cost"]["spans"][-1]["pure"] == 50
+    assert said["settings"]["lifetime"] == 5
+    assert said["spans"][-1]["pure"] == 50
     call(*target, "--clients", "20000", "--epochs", "30")
-    assert json.loads(out.read_text())["plan"]["epochs"] == 30
+    assert json.loads(out.read_text())["settings"]["epochs"] == 30
 
 
 def test_planned_presets_need_a_crowd(tmp_path: Path) -> None:
@@ -54,11 +49,11 @@ def test_planned_presets_need_a_crowd(tmp_path: Path) -> None:
     [
         ["--epsilon", "0"], ["--epsilon", "nan"], ["--reports", "0"], ["--clients", "1"],
         ["--delta", "1"], ["--delta", "0"], ["--preset", "nothing"], ["--central-budget", "1"],
-        ["--budget", "0.01"], ["--budget", "inf"],
-        ["--budget", "10", "--central-budget", "1", "--clients", "100"],
+        ["--budget", "inf"],
         ["--central-budget", "1000", "--clients", "100"],
         ["--central-budget", "1", "--clients", "50000", "--preset", "paper"],
-        ["--lifetime", "1", "--clients", "50"], ["--clients", "1" + "0" * 400],
+        ["--lifetime", "1", "--clients", "50"],
+        ["--clients", "1" + "0" * 400],
     ],
 )  # fmt: skip
 def test_bad_input_is_refused(arguments: list[str]) -> None:
@@ -68,12 +63,9 @@ def test_bad_input_is_refused(arguments: list[str]) -> None:
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_huge_numbers_are_bounded_and_none_is_rounded_down() -> None:
+def test_huge_numbers_are_bounded() -> None:
     for arguments in (
         ("--clients", 10**23, "--reports", 1, "--epochs", 1),
         ("--reports", 10_000, "--epochs", 100_000),
     ):
         assert "upper bound" in call(*arguments)
-    shown = call("--budget", "10", "--clients", "50000")
-    assert shown.count("7.039") >= 2
-    assert "7.038" not in shown

@@ -1,39 +1,25 @@
 """`sottovoce proxy`: set up, run, end."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal
 import socket
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import pytest
 
 from sottovoce.cli.proxy import app
-from sottovoce.errors import SettingsError, StoreError, UntrustedError
+from sottovoce.errors import SettingsError, StoreError
 from sottovoce.proxy import ProxySettings, ProxyStore
 from sottovoce.service import read_settings
 from tests.processes import calling, read_until
-from tests.proxy.world import KEY as SIGNING
-from tests.proxy.world import signed
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
 
 KEY = "ab" * 32
-SIGNER = SIGNING.public_key().public_bytes_raw().hex()
-
-
 run = calling(app)
-
-
 NOBODY = "http://127.0.0.1:9"
 """Nobody listens there."""
 
@@ -70,55 +56,6 @@ def test_what_one_address_may_send_follows_from_the_crowd(
         burst,
         per_epoch,
     )
-
-
-@pytest.fixture
-def server(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Answers every request with a manifest whose terms ask for such a crowd."""
-    shown = signed(least_clients=request.param).encode()
-
-    class Answer(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            assert "Authorization" not in self.headers
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(shown)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Answer) as listening:
-        thread = threading.Thread(target=listening.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{listening.server_port}"
-        listening.shutdown()
-        thread.join()
-
-
-@pytest.mark.parametrize(
-    ("server", "given", "written", "said"),
-    [
-        (3, (), 100, "least_clients = 3"),
-        (3, (3,), 3, "waits for 3 "),
-        (4_000, (), 4_000, "waits for 4,000 "),
-        (4_000, (50,), 50, "waits for 4,000 "),
-    ],
-    indirect=["server"],
-)
-def test_init_says_what_the_terms_demand(
-    tmp_path: Path, server: str, given: tuple[int, ...], written: int, said: str
-) -> None:
-    more = [word for least in given for word in ("--least-clients", least)]
-    assert said in init(tmp_path / "proxy", *more, server=server, key=SIGNER)
-    known = read_settings(tmp_path / "proxy" / "proxy.toml", ProxySettings)
-    assert known.least_clients == written
-
-
-@pytest.mark.parametrize("server", [3], indirect=True)
-def test_init_notices_a_key_that_is_not_the_servers(tmp_path: Path, server: str) -> None:
-    with pytest.raises(UntrustedError):
-        init(tmp_path / "proxy", server=server)
-    assert not (tmp_path / "proxy").exists()
 
 
 @pytest.mark.parametrize("name", ["proxy.toml", "server.secret"])

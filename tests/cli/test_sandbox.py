@@ -1,7 +1,5 @@
 """`sottovoce up`, `swarm` and `demo` as a person tries them: real processes, real sockets."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -73,8 +71,8 @@ def test_up_and_a_swarm_from_first_start_to_restart(tmp_path: Path) -> None:
         assert "only the local guarantee holds" in said
         assert f"client init --proxy http://127.0.0.1:{port} --key {key} --limit 750" in said
         assert f"sottovoce swarm --up {folder} --clients {CLIENTS}" in said
-        size = ("--clients", CLIENTS, "--epochs", EPOCHS, "--processes", 2)
-        shown = swarm("--up", folder, *size, "--compare-seeds", 3, "--json", report)
+        size = ("--clients", CLIENTS, "--epochs", EPOCHS)
+        shown = swarm("--up", folder, *size, "--json", report)
         assert "protects nobody" in " ".join(shown.split())
         check_report(json.loads(report.read_text()))
         process.send_signal(signal.SIGTERM)
@@ -82,13 +80,11 @@ def test_up_and_a_swarm_from_first_start_to_restart(tmp_path: Path) -> None:
     with running(folder) as (process, said):
         assert f"Verification key: {key}\n" in said
         address = ("--proxy", f"http://127.0.0.1:{port}", "--key", key, "--data", DATA)
-        arguments = ("--clients", CLIENTS, "--epochs", 5, "--processes", 1, "--no-compare")
-        kept = tmp_path / "kept"
-        swarm(*address, *arguments, "--keep", kept, "--json", report)
+        arguments = ("--clients", CLIENTS, "--epochs", 5, "--no-compare")
+        swarm(*address, *arguments, "--json", report)
         # The training had one epoch left: it went on where it was, and then it was finished.
         (only,) = json.loads(report.read_text())["epochs"]
         assert (only["epoch"], only["sent"], only["simulated"]) == (3, CLIENTS, {})
-        assert len(list(kept.glob("*/client.db"))) == CLIENTS
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60) == 0
 
@@ -98,7 +94,7 @@ def check_report(found: dict[str, Any]) -> None:
     for each in found["epochs"]:
         assert each["outcomes"] == {"sent": CLIENTS}
         assert each["counted"] == CLIENTS * 100
-        assert each["simulated"]["hr@10"]["runs"] == 3
+        assert each["simulated"]["hr@10"]["sd"] > 0
         assert 0 <= each["metrics"]["hr@10"] <= 1
     assert found["ledgers_spent_at_most"] == EPOCHS * 100 * 2.5
     assert found["privacy"]["spans"][-1]["pure"] == EPOCHS * 100 * 2.5
@@ -330,21 +326,7 @@ def test_told_to_stop_while_it_starts(temporary: Path) -> None:
         check_gone(process, temporary)
 
 
-def refused(*arguments: object) -> str:
-    with pytest.raises(SettingsError) as caught:
-        calling(app, "demo", *SMALL, "--no-browser")(*arguments)
-    return str(caught.value)
-
-
 @pytest.fixture(autouse=True)
 def no_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process goes on after a command that was refused."""
     monkeypatch.setattr("sottovoce.sandbox.system.signal.signal", lambda *_: None)
-
-
-def test_a_folder_that_cannot_be_used(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.write_text("precious")
-    for folder in (file, tmp_path, file / "below"):
-        assert str(folder) in refused("--folder", folder)
-    assert file.read_text() == "precious"

@@ -1,31 +1,24 @@
 """`sottovoce server`: set up, run, look, change, stop."""
 
-from __future__ import annotations
-
 import json
 import os
 import select
-import signal
-import sqlite3
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from subprocess import PIPE
 
 import httpx
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from sottovoce.cli.server import app, catalogue_in, opened
-from sottovoce.errors import DataError, SettingsError
-from sottovoce.protocol import Catalogue, Chunk, Item, SignedManifest, seal_reports
+from sottovoce.cli.server import app, opened
+from sottovoce.errors import SettingsError
+from sottovoce.protocol import Catalogue, Chunk, Item, SignedManifest
 from sottovoce.server import InProcess, Keys, Server, ServerSettings, ServerStore
 from sottovoce.training import Budget, planned
-from tests.processes import PATIENCE, calling, free_port, read_until, wait_until
+from tests.processes import calling, free_port, read_until, wait_until
 from tests.server.changes import present
 
 call = calling(app)
@@ -224,30 +217,6 @@ class Operator:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="watches processes in /proc")
-def test_a_signal_ends_it_cleanly_with_a_chunk_under_way(tmp_path: Path, catalogue: Path) -> None:
-    operator = Operator(tmp_path, catalogue)
-    answers = []
-    with running(operator.config) as process:
-        signed = operator.closed()
-        assert signed.manifest.public_key is not None
-        reports = np.zeros(2000, np.uint32)
-        data = seal_reports(reports, signed.manifest.public_key, signed.hash)
-        chunk = Chunk(1, signed.hash, data)
-        sender = threading.Thread(target=lambda: answers.append(operator.put(chunk)))
-        sender.start()
-        while not openers(process):
-            assert process.poll() is None
-        os.kill(process.pid, signal.SIGTERM)
-        assert process.wait(timeout=60) == 0
-        sender.join()
-    assert answers == [200]
-    with closing(sqlite3.connect(tmp_path / "server.sqlite")) as database:
-        assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        assert database.execute("SELECT chunks, reports FROM epochs").fetchone() == (1, 2000)
-
-
-@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="watches processes as Linux does")
 def test_openers_do_not_outlive_a_server_that_was_killed(tmp_path: Path, catalogue: Path) -> None:
     operator = Operator(tmp_path, catalogue)
@@ -261,9 +230,6 @@ def test_openers_do_not_outlive_a_server_that_was_killed(tmp_path: Path, catalog
             ended, _, _ = select.select([handle], [], [], 30)
             os.close(handle)
             assert ended
-
-
-WHEN_TOLD = "from sottovoce.cli.server import app; print('ready', flush=True); input(); app()"
 
 
 @pytest.fixture
@@ -309,19 +275,12 @@ def test_a_whole_catalogue_is_compared_and_then_taken(begun: Path, tmp_path: Pat
     kept = tmp_path / "kept.json"
     call("status", "--config", begun, "--catalogue", kept)
     assert Catalogue.decode(kept.read_bytes()).items[0].tags == {"year": 1993}
+    wanted.write_text("item\nf3")  # an export that broke off
+    with pytest.raises(SettingsError):
+        update(begun, wanted)
     wanted.write_text("item\n" + "\n".join(f"f{n}" for n in range(25)))
     with pytest.raises(SettingsError, match="24"):  # more than devices agreed to
         update(begun, wanted)
-
-
-def test_an_export_that_broke_off_retires_nothing(begun: Path, tmp_path: Path) -> None:
-    broken = tmp_path / "broken.csv"
-    broken.write_text("item\n" + "\n".join(f"f{n}" for n in range(5)))
-    with pytest.raises(SettingsError):
-        update(begun, broken)
-    assert len(items(begun)) == 12
-    assert "7 retired" in update(begun, broken, "--dry-run")
-    assert "7 retired" in update(begun, broken, "--retire-many")
 
 
 def test_another_training_begins_after_a_yes(begun: Path) -> None:
@@ -359,42 +318,3 @@ def test_the_signing_key_is_replaced(begun: Path) -> None:
     assert before.signing.hex() not in path.read_text()
     assert beat(begun).key == before.verification_key, "what is published stays"
     assert [file.name for file in path.parent.glob(".keys*")] == []
-
-
-def test_processes_that_replace_the_key_at_once_make_one_chain(begun: Path) -> None:
-    path = ServerSettings.read(begun).keys
-    before = Keys.read(path)
-    command = [sys.executable, "-c", WHEN_TOLD, "keys", "rotate", "--config", str(begun)]
-    running = [subprocess.Popen(command, stdin=PIPE, stdout=PIPE, text=True) for _ in range(4)]
-    for each in running:
-        assert each.stdout is not None
-        assert each.stdout.readline() == "ready\n"
-    for each in running:
-        assert each.stdin is not None
-        each.stdin.write("\n")
-        each.stdin.flush()
-    shown = {each.communicate(timeout=PATIENCE)[0].split()[-1] for each in running}
-    assert [each.returncode for each in running] == [0] * 4
-    after = Keys.read(path)
-    assert after.first == before.verification_key
-    assert {each.key.hex() for each in after.statements} == shown
-    assert len(shown) == 4
-    beat(begun)  # a worker starts with it
-
-
-@pytest.mark.parametrize(
-    ("row", "column"),
-    [
-        ('a,"\x1b]0;PWNED\x07\x1b[2Jred",x\n', "title"),
-        ('a,"line1\nAccepted terms: epsilon 0",x\n', "title"),
-        ("a\u202eb,A,x\n", "item"),
-        ("a,A,x\u2066\n", "genre"),
-    ],
-)
-def test_control_characters_are_refused_with_item_and_column(
-    tmp_path: Path, row: str, column: str
-) -> None:
-    table = tmp_path / "items.csv"
-    table.write_text(f"item,title,genre\n{row}", newline="")
-    with pytest.raises(DataError, match=f"column '{column}' of item 'a"):
-        catalogue_in(table)

@@ -1,7 +1,5 @@
 """The command's own part: what it refuses, and how a result is shown."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

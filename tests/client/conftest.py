@@ -1,15 +1,10 @@
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from sottovoce.client import Client
 from tests.client.world import FakeProxy, World, item
-
-if TYPE_CHECKING:
-    from sottovoce.client import Client
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """A crash anywhere: one batch an epoch, charged once, sent again byte for byte."""
 
-from __future__ import annotations
-
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -86,22 +84,6 @@ def test_a_crash_after_every_step_of_a_sync(tmp_path: Path) -> None:
     assert died_sent > 1  # after the batch arrived, before that was noted
 
 
-def test_a_crash_after_every_step_and_then_the_next_epoch(tmp_path: Path) -> None:
-    """What is left over belongs to an epoch that closed meanwhile."""
-    for steps in count():
-        folder = tmp_path / str(steps)
-        world, proxy = make(folder)
-        outcome = sync_for(world, proxy, folder, steps)
-        proxy.next_epoch()
-        assert sync_for(world, proxy, folder, FOREVER) == "sent"
-        check(proxy, folder)
-        assert charges(folder)[-1].epoch == 2
-        with world.open(folder) as client:
-            assert set(client.status().batches) <= {"sent", "dropped"}
-        if outcome is not None:
-            break
-
-
 def test_a_crash_after_every_step_of_creating(tmp_path: Path) -> None:
     for steps in count():
         folder, world, life = tmp_path / str(steps), World(), Life(steps)
@@ -179,6 +161,4 @@ class Lifetime(RuleBasedStateMachine):
 
 
 TestLifetime = Lifetime.TestCase
-
-
 TestLifetime.settings = settings(max_examples=25, stateful_step_count=20)

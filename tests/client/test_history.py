@@ -1,24 +1,17 @@
 """What was touched: its order, how it is removed and forgotten, and that nothing of it is left."""
 
-from __future__ import annotations
-
 import sqlite3
-import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from sottovoce.client import Client, Synced
 from sottovoce.client.store import ClientStore
-from sottovoce.core.recommending import recency
 from sottovoce.errors import DataError, StoreError
 from sottovoce.protocol import open_reports
 from tests.client.world import (
@@ -31,28 +24,6 @@ from tests.client.world import (
     pause_once_made,
     words,
 )
-
-Moments = list[list[int]]
-
-
-def moments_of(client: Client) -> dict[str, int]:
-    return client._store.history.touched()
-
-
-@given(st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=8))
-@settings(max_examples=30)
-def test_the_latest_moment_of_an_item_counts(calls: Moments) -> None:
-    last = {item(row): at for at, rows in enumerate(calls) for row in rows}
-    with tempfile.TemporaryDirectory() as folder, World().create(Path(folder)) as client:
-        for rows in calls:
-            client.record([item(row) for row in rows])
-        kept = moments_of(client)
-    assert sorted(kept, key=lambda name: (kept[name], name)) == sorted(
-        last, key=lambda name: (last[name], name)
-    )
-    expected, found = ([at[name] for name in sorted(last)] for at in (last, kept))
-    weights = [recency(np.array(each, np.int64)).tolist() for each in (expected, found)]
-    assert weights[0] == weights[1]
 
 
 def test_the_earliest_moments_make_way(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,53 +103,6 @@ def test_it_is_as_if_it_had_never_been_recorded(world: World, tmp_path: Path) ->
             each.pause()
             each.sync(proxy)
         assert one.recommend(10) == other.recommend(10)
-
-
-def test_no_batch_is_made_of_it_any_more(world: World, proxy: FakeProxy, tmp_path: Path) -> None:
-    """Reports are those of somebody who never touched it, to the bit."""
-    reports = []
-    for name, extra in (("without", []), ("removed", [item(11), item(12)])):
-        with world.create(tmp_path / name) as client:
-            client.record([item(3), *extra])
-            client.remove(extra)
-            client.sync(proxy, words=words)
-        manifest = proxy.signed.manifest
-        key, directions = world.epoch_keys[1], manifest.build().n_directions
-        opened = open_reports(proxy.received[-1][56:], key, proxy.signed.hash, directions)
-        reports.append(list(opened.reports))
-    assert reports[0] == reports[1]
-    assert len(reports[0]) == manifest.terms.reports
-
-
-def seen(folder: Path, removed: list[str]) -> list[Any]:
-    """What others see of three epochs, if some is removed during every sleep, and at rest."""
-    world, coins, told = World(), Random(5), list[Any]()
-    proxy = FakeProxy(world)
-    proxy.before = lambda call: told.append((call, round(world.now, 6)))
-
-    def sleep(seconds: float) -> None:
-        client.remove(removed)
-        world.now += seconds
-
-    with world.create(folder, entropy=coins.randbytes) as client:
-        client.record([item(3), item(7), item(20), "unknown"])
-        for _ in range(3):
-            synced = client.sync(proxy, sleep=sleep, jitter=3_600)
-            told.append((synced.outcome, synced.spent, synced.sentence))
-            client.record(removed)
-            client.remove(removed)
-            proxy.next_epoch()
-    told.extend((one.epoch, one.epsilon, one.reports) for one in charges(folder))
-    return [*told, [len(batch) for batch in proxy.received]]
-
-
-def test_nobody_can_tell_that_something_was_removed(tmp_path: Path) -> None:
-    alike = [
-        seen(tmp_path / str(n), removed)
-        for n, removed in enumerate(([], [item(7)], [item(3), item(7), item(20), "unknown"]))
-    ]
-    assert alike[0] == alike[1] == alike[2]
-    assert [entry[0] for entry in alike[0]].count("send") == 3
 
 
 # Forgetting at any moment of a sync: no batch of it is kept or leaves after it.

@@ -3,19 +3,15 @@
 What it fetches is tested with the proxy's side in `tests/protocol/test_http.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
 
 import httpx
 import pytest
 
-from sottovoce.client import Client, HttpProxy
+from sottovoce.client import HttpProxy
 from sottovoce.client.http import checked_url
 from sottovoce.errors import ClosedError, RefusedError, SettingsError, UnavailableError
-from tests.client.world import FakeProxy
-from tests.loopback import LoopbackServer, careless_http, reply, serve
+from tests.loopback import LoopbackServer, careless_http, reply
 
 
 @pytest.fixture
@@ -85,27 +81,3 @@ def test_https_or_this_machine(url: str) -> None:
 def test_what_is_not_encrypted_or_no_address_is_refused(url: str) -> None:
     with pytest.raises(SettingsError):
         HttpProxy(httpx.Client(), url)
-
-
-def test_a_sync_over_http_and_a_proxy_that_is_away(
-    client: Client, proxy: FakeProxy, server: LoopbackServer, api: HttpProxy
-) -> None:
-    answer = serve(proxy)
-
-    def busy(handler: BaseHTTPRequestHandler, body: bytes) -> None:
-        if handler.command == "POST":
-            reply(429, Retry_After="5")(handler, body)
-        else:
-            answer(handler, body)
-
-    server.answer = busy
-    for _ in range(2):
-        with pytest.raises(UnavailableError):
-            client.sync(api)
-        server.answer = answer
-    proxy.world.now += 5
-    assert client.sync(api).outcome == "sent"
-    assert client.sync(api).outcome == "already sent"
-    sent = [body for method, _, _, body in server.requests if method == "POST"]
-    assert sent == proxy.received * 2
-    assert not any("secret-item" in str(told) for told in server.requests)

@@ -3,8 +3,6 @@
 Every way to tamper with what is published is tried in `tests/protocol/test_published.py`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +12,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sottovoce.client import Client, TermsError
-from sottovoce.errors import ProtocolError, UntrustedError
+from sottovoce.errors import UntrustedError
 from sottovoce.protocol import KeyStatement, SignedManifest, encode_items
 from tests.client.world import COST, DAY, FakeProxy, World, charges
 
@@ -26,7 +24,6 @@ def other_model(world: World) -> SignedManifest:
 
 
 OWN = World().terms().parameters
-
 
 LIES: dict[str, Callable[[World], SignedManifest]] = {
     "key": lambda world: World().signed(2),
@@ -45,7 +42,6 @@ LIES: dict[str, Callable[[World], SignedManifest]] = {
     ),
     "block": lambda world: world.signed(3, parameters={**OWN, "block": 32}),
 }
-
 
 UNTRUE = [*LIES][:3]
 """By the manifest alone."""
@@ -139,16 +135,6 @@ def test_better_terms_are_taken_and_do_not_become_the_bound(
     assert told.sync(proxy).outcome == "sent"
 
 
-@pytest.mark.parametrize("change", [{"directions_seed": 4}, {"loud": 9}, {"loud": 1}])
-def test_free_parameters_need_no_consent(
-    told: Client, proxy: FakeProxy, world: World, change: dict[str, int]
-) -> None:
-    """The signs and the order are public; how much is loud, the share in the terms bounds."""
-    proxy.publish(world.signed(3, parameters={**OWN, **change}))
-    assert told.sync(proxy).outcome == "sent"
-    assert told.status().terms == world.terms()
-
-
 def test_a_key_that_the_pinned_one_named_is_trusted_from_then_on(
     told: Client, proxy: FakeProxy, world: World
 ) -> None:
@@ -182,47 +168,3 @@ def test_a_lifetime_is_counted_by_the_device_whatever_becomes_of_its_epochs(
         assert outcomes == taken + ["lifetime over"] * 5
         assert client.status().epochs == 2
         assert client.status().spent == 2 * COST
-
-
-@pytest.mark.parametrize("step", [60, DAY])
-def test_a_server_that_hurries_breaks_no_promise(world: World, folder: Path, step: int) -> None:
-    """Nothing is promised about the pace: a lifetime spent in minutes is the one agreed to."""
-    world.changes = {"epochs": 3, "opens": 0, "closes": 9 * DAY}
-    agreed = world.manifest(1).terms
-    proxy, outcomes = FakeProxy(world), []
-    with world.create(folder, limit=1_000) as client:
-        for epoch in range(2, 7):
-            outcomes.append(client.sync(proxy).outcome)
-            world.now += step
-            proxy.publish(world.signed(epoch))
-        assert outcomes == ["sent"] * 3 + ["lifetime over"] * 2
-        assert client.status().spent == 3 * COST == agreed.promise().local
-    assert agreed.promise(charges(folder)) == agreed.promise()
-
-
-def test_a_clock_that_is_set_gives_no_second_batch(world: World, folder: Path) -> None:
-    world.changes = {"opens": DAY, "closes": 9 * DAY}
-    proxy = FakeProxy(world)
-    with world.create(folder, limit=1_000) as client:
-        assert client.sync(proxy).outcome == "sent"
-        for world.now in (DAY - 1, 8 * DAY):
-            assert client.sync(proxy).outcome == "already sent"
-        world.now = DAY - 1
-        proxy.publish(world.signed(2))
-        assert client.sync(proxy).outcome == "not open"
-    assert len(proxy.received) == 1
-
-
-@pytest.mark.parametrize("key", [bytes(32), bytes([1]) + bytes(31)])
-def test_nothing_is_sealed_to_a_key_that_everybody_can_open(
-    told: Client, proxy: FakeProxy, world: World, folder: Path, key: bytes
-) -> None:
-    """A point of small order: the secret would be zero, whatever the sender draws."""
-    proxy.publish(world.signed(3, public_key=key))
-    for _ in range(2):
-        with pytest.raises(ProtocolError, match="key"):
-            told.sync(proxy)
-    assert proxy.received == []
-    assert charges(folder) == []
-    assert told.status().batches == {}
-    assert told.recommend(3)

@@ -5,8 +5,6 @@ must come to the same lists and reasons. To write it anew:
 `python -m tests.client.test_recommending`.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -27,8 +25,6 @@ from tests.client.world import FACTORS, ITEMS, FakeProxy, World, item
 from tests.protocol.test_vectors import signed
 
 WORLD = World()
-
-
 RELEASE = Release(WORLD.signed(1), WORLD.items(1), WORLD.catalogue)
 
 
@@ -58,7 +54,6 @@ def test_the_best_items_that_are_not_ones_own(
 
 
 TOUCHED = st.dictionaries(st.integers(0, ITEMS - 1).map(item), st.integers(1, 9), max_size=ITEMS)
-
 
 TAGGED = Release(
     RELEASE.signed,
@@ -165,11 +160,7 @@ def test_a_model_is_read_once_and_never_after_another_process_changed_it(
 
 
 FILE = Path(__file__).parents[1] / "vectors" / "recommending.json"
-
-
 KINDS = ("Horror", "Comedy", "Drama", "Western")
-
-
 VECTOR_FACTORS = 3
 
 

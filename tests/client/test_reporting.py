@@ -1,8 +1,5 @@
 """A batch: its id is fresh randomness, and no mood of the process shows in it or in its time."""
 
-from __future__ import annotations
-
-import os
 import time
 import warnings
 from collections.abc import Callable
@@ -14,7 +11,6 @@ import pytest
 from sottovoce.client.reporting import make_batch
 from sottovoce.client.timing import lead
 from sottovoce.core import MECHANISMS, Histories, bounds, os_words, user_vectors
-from sottovoce.errors import SettingsError
 from sottovoce.protocol import (
     Release,
     encode_items,
@@ -23,9 +19,6 @@ from sottovoce.training import Settings
 from tests.client.world import FACTORS, ITEMS, REPORTS, FakeProxy, World, item
 
 AT = slice(40, 56)
-
-
-BATCHES = 50
 
 
 def batch(entropy: Callable[[int], bytes], rows: list[int]) -> bytes:
@@ -46,23 +39,6 @@ def test_exactly_16_bytes_are_asked_for_and_stand_in_the_batch(rows: list[int]) 
     assert asked == [16]
     assert made[AT] == bytes(range(100, 116))
     assert len(made) == 56 + 52 * REPORTS
-
-
-def test_every_bit_of_the_id_varies() -> None:
-    """False alarm: 128 bits, each constant over 50 batches with 2^-49: below 1e-12."""
-    ids = [int.from_bytes(batch(os.urandom, [1, 4])[AT]) for _ in range(BATCHES)]
-    always, ever = ids[0], ids[0]
-    for each in ids:
-        always, ever = always & each, ever | each
-    assert always == 0
-    assert ever == 2**128 - 1
-
-
-def test_a_finished_model_makes_no_batch() -> None:
-    world = World()
-    release = Release(world.signed(1, public_key=None), world.items(1), world.catalogue)
-    with pytest.raises(SettingsError):
-        make_batch(release, [], 0.0, os_words, os.urandom)
 
 
 # What an application does to its process.

@@ -5,8 +5,6 @@ what depends on the history takes its time on the device's clocks. For the same 
 must see the same requests, of the same size, at the same times, and the same errors.
 """
 
-from __future__ import annotations
-
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -167,6 +165,10 @@ def paused_while_the_batch_waits(life: Life) -> None:
     life.during_sleep = pause
 
 
+def items_are_removed_at_every_pause(life: Life) -> None:
+    life.during_sleep = lambda client, _: client.remove(life.person.history()[-2:]) and None
+
+
 def set_back_during_the_long_pause(life: Life) -> None:
     def set_back(_: Client, seconds: float) -> None:
         if seconds > 60:
@@ -216,6 +218,7 @@ def lived_by(
         pytest.param(busy_for("manifest", 2), UnavailableError, id="busy after the long pause"),
         pytest.param(busy_for("send", 2), UnavailableError, id="busy for a batch"),
         pytest.param(paused_while_the_batch_waits, "paused", id="pause and resume"),
+        pytest.param(items_are_removed_at_every_pause, "sent", id="removing"),
         pytest.param(set_back_during_the_long_pause, None, id="set back during the long pause"),
         pytest.param(set_back_while_computing(HOUR), None, id="set back while computing"),
         pytest.param(set_back_while_computing(100), None, id="set back a little"),

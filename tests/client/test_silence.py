@@ -6,10 +6,8 @@ shows. For the same coins none of that may depend on the history. Reports depend
 not on their order, and not on what the catalogue says of them.
 """
 
-from __future__ import annotations
-
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -25,13 +23,8 @@ from sottovoce.training import Settings
 from tests.client.world import DAY, ITEMS, FakeProxy, World, charges, item
 
 FACTORS = 2
-
-
 sizes = st.sampled_from([0.0, bounds.LEAST_ENTRY, 1e-9, 0.3, 1e3, bounds.MOST_ENTRY])
-
-
 entries = st.tuples(sizes, st.sampled_from([1.0, -1.0])).map(lambda pair: pair[0] * pair[1])
-
 
 models = st.one_of(
     st.lists(st.tuples(entries, entries), min_size=1, max_size=7),
@@ -154,49 +147,6 @@ def test_nothing_that_can_be_seen_depends_on_one_item(
     seen = seen_of([without], seed, model=rows, **changes)
     assert seen == seen_of([within], seed, model=rows, **changes)
     assert any(entry[:1] in (("sent",), ("sitting out",)) for entry in seen)
-
-
-DEVICES, EPOCHS = 10, 40
-
-
-def test_a_history_is_not_read_off_by_silence(tmp_path: Path) -> None:
-    """Version 1 told all 12 of its 256 items in 111 epochs. 400 epochs, each asking for one item.
-
-    An item alone in a factor, as small or large as a model may have it: whoever touched it had no
-    vector, sent nothing and charged nothing. Now every epoch brings the same batch and charge.
-    """
-    built = Settings.preset("loudest", factors=FACTORS).build(ITEMS)
-    changes = {"parameters": built.published(), "loud_fraction": built.loud_fraction}
-    changes |= {"factors": FACTORS, "alpha": 7.0, "epochs": EPOCHS}
-    world = World(**changes, regularization=bounds.LEAST_RIDGE)
-    world.epoch_keys = dict.fromkeys(range(1, EPOCHS + 1), world.epoch_keys[1])
-    random, told = Random(5), {True: set[Any](), False: set[Any]()}
-    for device in range(DEVICES):
-        touched = set(random.sample(range(ITEMS), 12))
-        for answer in asked(world, tmp_path / str(device), touched, random):
-            told[answer[0]].add(answer[1:])
-    assert told[True] == told[False]
-    assert len(told[True]) == 1
-
-
-def asked(
-    world: World, folder: Path, touched: set[int], random: Random
-) -> Iterator[tuple[Any, ...]]:
-    """Whether the target was touched, and all that came back, for every epoch of a device."""
-    proxy, spent = FakeProxy(world), 0.0
-    with world.create(folder, limit=1e9) as client:
-        client.record([item(each) for each in sorted(touched)])
-        for epoch in range(1, EPOCHS + 1):
-            target = random.randrange(ITEMS)
-            V = np.zeros((ITEMS, FACTORS), np.float32)
-            V[:, 1] = 0.25
-            V[target] = (random.choice([bounds.LEAST_ENTRY, bounds.MOST_ENTRY]), 0)
-            world.now = (epoch + 0.5) * DAY
-            proxy.publish(world.signed(epoch, model=world.add(encode_items(V))))
-            synced = client.sync(proxy)
-            yield target in touched, synced.outcome, len(proxy.received[-1]), synced.spent - spent
-            spent = synced.spent
-        assert len(proxy.received) == EPOCHS
 
 
 # Order and tags change what is recommended here, and nothing that leaves.

@@ -1,7 +1,5 @@
 """One sync: what leaves, when, how often, and what it costs; the same bytes until they arrive."""
 
-from __future__ import annotations
-
 import inspect
 import os
 from collections.abc import Callable
@@ -15,7 +13,7 @@ from sottovoce.client import Client
 from sottovoce.client.timing import READY, lead
 from sottovoce.core import Histories, os_words, user_vectors
 from sottovoce.errors import RefusedError, SettingsError, StoreError, UnavailableError
-from sottovoce.protocol import Batch, batch_size, open_reports
+from sottovoce.protocol import Batch, open_reports
 from tests.client.world import (
     COST,
     DAY,
@@ -69,17 +67,6 @@ def test_a_batch_opens_to_exactly_the_reports_of_its_words(
     assert opened.undecodable == 0
     assert opened.reports.tolist() == expected.tolist()
     assert expected.astype("<u4").tobytes() not in sent
-
-
-def test_who_has_no_history_takes_part_like_everybody(tmp_path: Path) -> None:
-    world = World()
-    proxy = FakeProxy(world)
-    for n, items in enumerate([[], [item(1)], [item(i) for i in range(ITEMS)], ["not known"]]):
-        with world.create(tmp_path / str(n)) as client:
-            client.record(items)
-            assert client.sync(proxy).outcome == "sent"
-    assert [len(batch) for batch in proxy.received] == [batch_size(REPORTS)] * 4
-    assert len({batch[40:56] for batch in proxy.received}) == 4
 
 
 def test_every_epoch_has_its_own_batch_and_keeps_only_its_own_files(
@@ -165,31 +152,6 @@ def refusing(error: Exception) -> Callable[[str], None]:
             raise error
 
     return refuse
-
-
-def test_the_same_bytes_are_sent_again(client: Client, proxy: FakeProxy, folder: Path) -> None:
-    busy = refusing(UnavailableError("busy"))
-    proxy.after = busy  # it arrived, but the answer was lost
-    with pytest.raises(UnavailableError):
-        client.sync(proxy)
-    proxy.before, proxy.after = busy, lambda call: None
-    for _ in range(3):
-        with pytest.raises(UnavailableError):
-            client.sync(proxy)
-    proxy.before = lambda call: None
-    assert client.sync(proxy).outcome == "sent"
-    assert len(proxy.received) == 2
-    assert [charge.purpose for charge in charges(folder)] == [
-        sha(each) for each in {*proxy.received}
-    ]
-
-
-def test_a_batch_that_comes_too_late_stays_spent(client: Client, proxy: FakeProxy) -> None:
-    proxy.closed = True
-    for _ in range(2):
-        synced = client.sync(proxy)
-        assert (synced.outcome, synced.spent) == ("too late", COST)
-    assert client._store._db.rows("SELECT state, batch FROM outbox") == [("dropped", None)]
 
 
 def test_a_proxy_that_asks_for_patience_gets_it_also_after_a_restart(

@@ -4,24 +4,19 @@
 client must decide alike. To write it anew: `python -m tests.client.test_timing`.
 """
 
-from __future__ import annotations
-
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from functools import cache
 from itertools import pairwise
 from math import ceil
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from sottovoce.client.timing import (
     MOST_LEAD,
@@ -37,20 +32,13 @@ from sottovoce.protocol import Manifest, Terms
 from sottovoce.protocol.terms import RULES
 from tests.cases import one_a_line
 from tests.client.world import (
-    COST,
-    DAY,
-    FakeProxy,
     World,
 )
 from tests.protocol.examples import manifest, terms
 from tests.protocol.test_terms import BETTER, WORSE
 
 FILE = Path(__file__).parents[1] / "vectors" / "plans.json"
-
-
 OPENS, CLOSES, HOLD = 1_800_000_000, 1_800_086_400, 604_800
-
-
 WORDS = ["0000000000000000", "8000000000000000", "bfffffffffffffff", "c000000000000000", "f" * 16]
 
 
@@ -245,7 +233,6 @@ lives = st.integers(1, 40).flatmap(
     lambda epochs: st.tuples(st.integers(1, epochs), st.just(epochs))
 )
 
-
 words = st.sampled_from([0, 2**64 - 1]) | st.integers(0, 2**64 - 1)
 
 
@@ -264,17 +251,6 @@ def test_every_turn_is_taken_whatever_the_share_and_the_coins(
 EPOCHS, PEOPLE = 20, 5_000
 
 
-def test_who_has_one_turn_has_it_in_every_epoch_alike() -> None:
-    """An honest rule fails with a chance of 1e-7. By the share alone 36 in 100 had none."""
-    random = Random(1)
-    taken = Counter(
-        epoch for _ in range(PEOPLE) for epoch in life(1, EPOCHS, 1 / EPOCHS, random.randbytes)
-    )
-    assert taken.total() == PEOPLE
-    crowds = [taken[epoch] for epoch in range(EPOCHS)]
-    assert stats.chisquare(crowds).pvalue > 1e-7
-
-
 @pytest.mark.parametrize("turns", [1, 2, 7, EPOCHS])
 def test_every_crowd_is_of_one_size(turns: int) -> None:
     """Exactly: how many have so many turns left, from epoch to epoch."""
@@ -289,42 +265,6 @@ def test_every_crowd_is_of_one_size(turns: int) -> None:
 
 
 # The device itself.
-def lived(world: World, folder: Path, random: Random, said: list[int]) -> list[str]:
-    """What becomes of epochs whose manifests say that so many are left."""
-    proxy = FakeProxy(world, epochs_left=said[0])
-    outcomes: list[str] = []
-    with world.create(folder, limit=1_000, entropy=random.randbytes) as client:
-        for epoch, epochs_left in enumerate(said, 1):
-            world.now = (epoch + 0.5) * DAY
-            proxy.publish(world.signed(epoch, epochs_left=epochs_left))
-            outcomes.append(client.sync(proxy).outcome)
-        assert client.status().spent == COST * len(proxy.received)
-    assert len(proxy.received) == outcomes.count("sent")
-    return outcomes
-
-
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("turns", [1, 3])
-def test_a_device_has_its_turns_by_the_last_epoch(tmp_path: Path, turns: int, seed: int) -> None:
-    world = World(epochs=turns, share=turns / 8)
-    outcomes = lived(world, tmp_path / "client", Random(seed), [*range(8, 0, -1)])
-    assert outcomes.count("sent") == turns
-    assert set(outcomes) <= {"sent", "sitting out", "lifetime over"}
-
-
-def test_a_liar_has_the_turns_sooner_and_never_more(tmp_path: Path) -> None:
-    """As if every epoch were the last."""
-    world = World(epochs=2, share=2**-32)
-    outcomes = lived(world, tmp_path / "client", Random(0), [1] * 7)
-    assert outcomes == ["sent"] * 2 + ["lifetime over"] * 5
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_no_lie_gives_more_turns(tmp_path: Path, seed: int) -> None:
-    random = Random(seed)
-    said = random.choices([0, 1, 2, 8, 2**53 - 1], k=8)
-    outcomes = lived(World(epochs=2, share=0.5), tmp_path / "client", random, said)
-    assert outcomes.count("sent") <= 2
 
 
 if __name__ == "__main__":

@@ -1,19 +1,18 @@
 """A server's keys and files, and a proxy in the same process: real bytes, no network."""
 
-from __future__ import annotations
-
 import hashlib
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from numpy.typing import NDArray
 
-from sottovoce.client import Client
+from sottovoce.client import Client, ProxyApi, Synced
 from sottovoce.errors import ClosedError
 from sottovoce.privacy import Charge
 from sottovoce.protocol import (
@@ -27,11 +26,6 @@ from sottovoce.protocol import (
     public_key_of,
 )
 from sottovoce.training import Participation, Settings
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sottovoce.client import ProxyApi, Synced
 
 ITEMS, FACTORS, REPORTS, EPSILON = 50, 3, 4, 2.5
 TRAINING = Settings.preset(

@@ -1,7 +1,5 @@
 """One sync of a device, from the manifest to the answer to its batch, with what it keeps."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterable

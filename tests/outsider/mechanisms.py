@@ -3,8 +3,6 @@
 Their arithmetic is held by `tests/vectors/mechanisms.json`, which the browser's tests read as well.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Any
 

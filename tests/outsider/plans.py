@@ -1,7 +1,5 @@
 """What a device decides before it reads its history: steps 5, 8 and 9, and the moment."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction

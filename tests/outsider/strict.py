@@ -1,7 +1,5 @@
 """Strict JSON: what is taken, and that everything else is refused."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """The independent client stays independent."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The independent client decides as tests/vectors say."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -4,34 +4,29 @@ The sums that the server has at the end are those of the reports that the packag
 makes from the words which these clients drew.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sottovoce.core import MECHANISMS, Histories, sum_signs, user_vectors
+from sottovoce.protocol import Manifest
 from sottovoce.training import Participation, Settings
 from tests.live.conftest import quick_folder
 from tests.live.stack import HOLD, PROXY_URL, Stack, running
 from tests.outsider.device import Device, State
 from tests.outsider.mechanisms import Terms
 from tests.outsider.plans import SPREAD
-from tests.outsider.web import Answer, Web
+from tests.outsider.web import Web
 from tests.people import random_people
 from tests.server.world import ITEMS
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sottovoce.protocol import Manifest
 
 PEOPLE = random_people(24, ITEMS, seed=3)
 LEAST, REPORTS, TURNS = 8, 5, 2
@@ -174,28 +169,3 @@ def test_requests_carry_the_headers_of_the_page_alone(folder: Path) -> None:
         assert len(posts(stack)) == 2
         assert headers(stack, "GET") == {HEADERS}
         assert headers(stack, "POST") == {HEADERS | body}
-
-
-def test_a_batch_whose_answer_was_lost_counts_once(folder: Path) -> None:
-    with start(folder) as stack:
-        real, lost = web(stack), []
-
-        def fetch(method: str, path: str, body: bytes | None, most: int) -> Answer:
-            answer = real(method, path, body, most)
-            if body is not None and body not in lost:
-                assert answer.status == 202
-                lost.append(body)
-                raise ConnectionResetError
-            return answer
-
-        crowd = [join(stack, user, fetch=fetch) for user in range(PEOPLE.n_users)]
-        first = [person.device.take_part() for person in crowd]
-        sent = [one for one, what in zip(crowd, first, strict=True) if what.what == "later"]
-        assert len(sent) > LEAST
-        assert {person.device.take_part() for person in sent} == {("sent", "")}
-        assert dict.fromkeys(lost, 2) == Counter(posts(stack))
-        assert all(len(person.device.state.charges) == 1 for person in sent)
-        sums = reported(stack, stack.world.signed().manifest, sent)
-        assert stack.turn() == 1
-        assert np.array_equal(stack.world.sums(1), sums)
-        assert stack.world.counts(1)[1:] == (len(sent) * REPORTS, 0, 0)

@@ -1,7 +1,5 @@
 """The independent client reads and writes the bytes of tests/vectors/protocol.json."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from hashlib import sha256
 

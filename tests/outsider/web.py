@@ -1,7 +1,5 @@
 """The way to the proxy: requests that carry nothing which tells devices apart."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 

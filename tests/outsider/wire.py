@@ -1,24 +1,20 @@
 """Manifest and terms, model and catalogue, sealed reports and batch: all that a client reads."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+from numpy.typing import NDArray
 
 from tests.outsider.mechanisms import Terms, build, pinned
 from tests.outsider.strict import LAST, Refused, hexadecimal, keyed, need, ranged, strict_json, text
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 SUITE = "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM"
 HPKE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)

@@ -1,7 +1,5 @@
 """Small valid things of every kind, and ways to damage them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace

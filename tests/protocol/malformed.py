@@ -3,19 +3,14 @@
 Nothing here needs a reader to tell `1` from `1.0`, which a browser's `JSON.parse` cannot.
 """
 
-from __future__ import annotations
-
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from sottovoce.protocol import KeyStatement
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from sottovoce.protocol import Batch, Chunk, KeyStatement, SignedManifest
 from sottovoce.protocol.manifest import SIGNED_MANIFEST, STATEMENT
 from tests.protocol.examples import NEXT_SEED, SMALL_ORDER, changed, nested, signing_key
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    from sottovoce.protocol import Batch, Chunk, SignedManifest
 
 Labelled = dict[str, bytes]
 

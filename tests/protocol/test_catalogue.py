@@ -1,7 +1,5 @@
 """Catalogues: read strictly. The list of what is refused: `malformed.py`."""
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 
@@ -16,13 +14,8 @@ from sottovoce.protocol.catalogue import MAX_CATALOGUE
 from tests.protocol.examples import catalogue, changed, damaged, json_values, refuses
 
 RAW = catalogue().raw
-
-
 ONE = {"id": "a", "title": "A", "tags": {"genre": ["x"], "year": 1927}}
-
-
 controls = "".join(map(chr, (*range(32), *range(127, 160), *range(0x2028, 0x202F))))
-
 
 texts = st.text(
     st.characters(codec="utf-8", exclude_characters=controls + "\u2066\u2067\u2068\u2069"),
@@ -30,13 +23,8 @@ texts = st.text(
     max_size=20,
 )
 
-
 labels = st.lists(texts, max_size=3, unique=True).map(tuple)
-
-
 tags = st.fixed_dictionaries({}, optional={"genre": labels, "year": st.floats(0, 2**53 - 1)})
-
-
 items = st.builds(Item, texts, texts, tags)
 
 

@@ -3,8 +3,6 @@
 Over real sockets, for the device's side and the proxy's side alike.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import re
@@ -141,10 +139,7 @@ def test_nothing_is_unpacked(server: LoopbackServer, source: HttpSource) -> None
 
 
 WRONG_EPOCH = json.dumps({"type": "urn:sottovoce:wrong-epoch", "status": 409}).encode()
-
-
 REDIRECTS = (301, 302, 303, 307, 308)
-
 
 ANSWERS = [
     *((status, b"", RefusedError) for status in REDIRECTS),
@@ -191,7 +186,6 @@ def test_nobody_there_and_whoever_says_nothing_is_unavailable(connect: Connect) 
 
 
 ROOT = Path(__file__).parents[2]
-
 
 TEMPLATES = {
     value

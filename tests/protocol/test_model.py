@@ -1,14 +1,11 @@
 """Item matrices, and the panel that judges them. The list of what is refused: `malformed.py`."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load, save
@@ -16,16 +13,10 @@ from safetensors.numpy import load, save
 from sottovoce.core.bounds import LEAST_ENTRY, MOST_ENTRY
 from sottovoce.protocol import decode_items, encode_items, model_size
 from sottovoce.protocol.model import MAX_ROW, Panel, Panellist
-from tests.protocol.examples import damaged, json_values, refuses
+from tests.protocol.examples import damaged, refuses
 
 V = np.array([[0.5, -1.25], [3.0, 1e-18], [0.0, -0.0]], np.float32)
-
-
 FILE = encode_items(V)
-
-
-HEADER = {"dtype": "F32", "shape": [3, 2], "data_offsets": [0, 24]}
-
 
 matrices = hnp.arrays(
     np.float32,
@@ -38,14 +29,6 @@ matrices = hnp.arrays(
 
 def decode(data: bytes) -> np.ndarray:
     return decode_items(data, 3, 2)
-
-
-def file_with(header: bytes, body: bytes = V.tobytes()) -> bytes:
-    return len(header).to_bytes(8, "little") + header + body
-
-
-def described(**tensors: Any) -> bytes:
-    return file_with(json.dumps(tensors).encode())
 
 
 @given(matrices)
@@ -71,20 +54,6 @@ def test_safetensors_reads_ours_and_we_read_theirs(matrix: np.ndarray) -> None:
 @given(st.binary(max_size=200) | damaged(FILE))
 def test_any_bytes_are_the_matrix_or_refused(data: bytes) -> None:
     refuses(decode, data)
-
-
-@given(st.sampled_from([*HEADER]), json_values)
-def test_no_other_header_is_taken(name: str, value: Any) -> None:
-    data = described(item_matrix=HEADER | {name: value})
-    assert refuses(decode, data) or json.dumps(value) == json.dumps(HEADER[name])
-
-
-@given(json_values)
-def test_metadata_is_passed_over_whatever_it_is(value: Any) -> None:
-    data = described(item_matrix=HEADER, __metadata__=value)
-    readable = "NaN" not in json.dumps(value) and "Infinity" not in json.dumps(value)
-    assume(readable and len(data) < 4_096)
-    assert np.array_equal(decode(data), V)
 
 
 # The panel's file: read strictly, written back the same.

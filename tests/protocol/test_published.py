@@ -1,7 +1,5 @@
 """Every single tampering with what is published is refused, by client, proxy and reader alike."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import copy
@@ -126,6 +124,7 @@ LIES: dict[str, tuple[type[ProtocolError], str, Callable[[World], SignedManifest
     "no model": (P, "model file", signing("model", b"<html>")),
     "few names": (P, "has 49 items, the manifest says 50", signing("catalogue", names(ITEMS - 1))),
     "many names": (P, "has 51 items, the manifest says 50", signing("catalogue", names(ITEMS + 1))),
+    "a weak key": (P, "epoch's key", lambda w: w.signed(3, public_key=bytes(32))),
     "no catalogue": (P, "catalogue", signing("catalogue", b"[]")),
 }
 

@@ -1,31 +1,16 @@
 """JSON as the protocol has it, and its values."""
 
-from __future__ import annotations
-
-import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from sottovoce.errors import ProtocolError
 from sottovoce.protocol import strict
-from tests.protocol.examples import json_values, nested, refuses
+from tests.protocol.examples import nested, refuses
 
 
 def read(raw: bytes) -> dict[str, Any]:
     return strict.read_object(raw, most=10**6, what="it")
-
-
-@given(st.binary(max_size=200))
-def test_any_bytes_are_an_object_or_refused(raw: bytes) -> None:
-    refuses(read, raw)
-
-
-@given(st.dictionaries(st.text(), json_values, max_size=4))
-def test_any_json_object_is_read_or_refused(value: dict[str, Any]) -> None:
-    refuses(read, json.dumps(value).encode())
 
 
 @pytest.mark.parametrize(
@@ -96,11 +81,6 @@ def test_keys_are_exact_and_the_message_stays_short() -> None:
         with pytest.raises(ProtocolError) as caught:
             strict.exact_keys(wrong, {"a"}, "it")
         assert len(str(caught.value)) < 500
-
-
-@given(json_values)
-def test_any_value_can_be_shown(value: object) -> None:
-    assert len(strict.shown(value)) <= 80
 
 
 def test_values_that_python_cannot_write_out_can_be_shown() -> None:

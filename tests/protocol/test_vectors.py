@@ -6,8 +6,6 @@ proves its own sealing by a round trip. The file changes only when the protocol 
 anew, with the sealed reports kept as long as they open: `python -m tests.protocol.test_vectors`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable
@@ -50,21 +48,13 @@ from tests.protocol.examples import (
 
 FILE = Path(__file__).parents[1] / "vectors" / "protocol.json"
 
-
 V = np.array(
     [[0.5, -0.25], [0.125, 0.75], [-0.5, 0.0625], [0.1, 0.2], [0.0, -1.0]], dtype=np.float32
 )
 
-
 HISTORY = [1, 3]
-
-
 WORDS = np.random.default_rng(6).integers(0, 2**64, (1, 5, 4), dtype=np.uint64)
-
-
 BATCH_ID = bytes(range(200, 216))
-
-
 SHUFFLED = [2, 0, 3, 1]
 
 

@@ -1,7 +1,5 @@
 """Bytes that every implementation must take, with a label each: a reader can be too strict too."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from typing import Any

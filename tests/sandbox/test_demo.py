@@ -1,7 +1,5 @@
 """The demo: invented people who report, what it learns from them, and how its curve is followed."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections import Counter
@@ -23,8 +21,6 @@ from sottovoce.sandbox.demo import (
     FILMS,
     PEOPLE,
     DemoPlan,
-    Group,
-    LearningCurve,
     Reporters,
     follow,
     take_part,
@@ -78,8 +74,7 @@ class Time:
 
 def played(world: World, rows: list[list[int]], time: Time, proxy: FakeProxy) -> list[Batch]:
     """What a group sent until the training was finished."""
-    group = Group("http://proxy.example", world.verification_key, rows)
-    take_part(group, proxy, clock=time.clock, sleep=time.sleep)
+    take_part(proxy, world.verification_key, rows, clock=time.clock, sleep=time.sleep)
     return [Batch.decode(data, REPORTS) for data in proxy.received]
 
 
@@ -209,36 +204,11 @@ TESTED = Panel(
 )
 
 
-def curve_of(proxy: FakeProxy, time: Time) -> LearningCurve:
-    reader = PublicReader(proxy, proxy.world.verification_key)
-    return LearningCurve(reader, TESTED, clock=time.clock)
-
-
 def test_the_curve_is_what_the_panel_says_of_each_epoch() -> None:
-    world, time = World(), Time(OPENS + 1.5 * LENGTH)
-    proxy = proxy_of(world)
-    curve = curve_of(proxy, time)
-    assert curve.look() is None
-    assert curve.look() is None
-    same = world.manifest(1, **times(1)).model
-    proxy.publish(world.signed(2, model=same, **times(2)))
-    discarded = curve.look()
-    proxy.publish(world.signed(3, reports_behind=7 * REPORTS, public_key=None, **times(3)))
-    last = curve.look()
-    assert discarded is not None
-    assert last is not None
-    assert (discarded.epoch, discarded.learnt, discarded.people) == (1, 0, 0)
-    assert (last.epoch, last.learnt, last.people) == (2, 1, 7)
-    assert (discarded.finished, last.finished, curve.finished) == (False, True, True)
-    assert discarded.seconds == pytest.approx(1.5 * LENGTH)
-    published = Release(proxy.signed, world.items(3), world.catalogue)
-    assert last.quality == panel_quality(wide_model(published), TESTED)
-    assert last.popularity == panel_popularity(TESTED, world.catalogue.tags)
-
-
-def test_following_ends_when_told_and_survives_a_busy_proxy() -> None:
+    """A discarded epoch teaches nothing, and a proxy that is busy is asked again."""
     world, time = World(), Time()
     proxy = proxy_of(world)
+    same = world.manifest(1, **times(1)).model
     busy = itertools.cycle([True, False, False, False, False])
 
     def refuse(_: str) -> None:
@@ -246,16 +216,26 @@ def test_following_ends_when_told_and_survives_a_busy_proxy() -> None:
             raise UnavailableError("503")
 
     proxy.before = refuse
-    curve = curve_of(proxy, time)
     time.events = [
-        (OPENS + 5, lambda: proxy.publish(world.signed(2, reports_behind=REPORTS, **times(2)))),
+        (OPENS + 5, lambda: proxy.publish(world.signed(2, model=same, **times(2)))),
         finish_at(proxy, OPENS + 9, 3),
     ]
     checked: list[int] = []
-    points = list(
-        follow(curve, [lambda: checked.append(1)], lambda: time.now > OPENS + 20, sleep=time.sleep)
+    found = follow(
+        PublicReader(proxy, world.verification_key),
+        TESTED,
+        [lambda: checked.append(1)],
+        lambda: time.now > OPENS + 20,
+        clock=time.clock,
+        sleep=time.sleep,
     )
-    assert [point.epoch for point in points] == [1, 2]
+    discarded, last = found
+    assert (discarded.learnt, last.learnt) == (0, 1)
+    assert (discarded.finished, last.finished) == (False, True)
+    assert (discarded.seconds, last.seconds) == pytest.approx((5, 4.5), abs=0.5)
+    published = Release(proxy.signed, world.items(3), world.catalogue)
+    assert last.quality == panel_quality(wide_model(published), TESTED)
+    assert last.popularity == panel_popularity(TESTED, world.catalogue.tags)
     assert len(checked) > 20
 
 

@@ -1,11 +1,8 @@
 """The swarm's parts, and the settings files of a system, small and real."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +17,7 @@ from sottovoce.sandbox.devices import (
     on_catalogue,
     sync_one,
 )
-from sottovoce.sandbox.swarm import SwarmPlan, simulate_from, training_of
+from sottovoce.sandbox.swarm import simulate_from
 from sottovoce.sandbox.system import set_values
 from sottovoce.simulation import Simulation, simulate
 from sottovoce.training import Settings, first_items
@@ -48,7 +45,7 @@ def test_people_are_numbered_by_the_catalogue() -> None:
 def test_devices_are_not_told_what_their_owners_are_tested_on() -> None:
     data = synthetic_people(n_users=40, n_items=30)
     catalogue = catalogue_of(*(str(number) for number in data.item_ids))
-    people = choose_people(data, catalogue, 12, split="latest", seed=1)
+    people = choose_people(data, catalogue, 12, seed=1)
     test = people.candidates.split.test
     assert people.train.n_users == 12
     for user in range(12):
@@ -64,8 +61,9 @@ def test_the_simulator_beside_a_swarm_is_the_simulator() -> None:
     settings = Settings.preset("loudest", reports=5, epochs=2, factors=2, seed=3)
     expected = simulate(data, Simulation(settings, tags=False)).epochs
     catalogue = catalogue_of(*(str(number) for number in data.item_ids))
-    people = choose_people(data, catalogue, 60, split="random", seed=3)
-    same, other = simulate_from(first_items(settings, 30), 0, settings, people, 2)
+    people = choose_people(data, catalogue, 60, seed=3)
+    known = (first_items(settings, 30), 0, settings, people)
+    same, other = (simulate_from(*known, run) for run in range(2))
     assert [each["hr@10"] for each in same] == [each["hr@10"] for each in expected]
     assert same != other
 
@@ -133,24 +131,6 @@ def test_the_next_epoch_is_waited_for() -> None:
     assert reader.after(1, 10.0).manifest.epoch == 2
     with pytest.raises(UnavailableError):
         reader.after(2, 7.0)
-
-
-@pytest.mark.parametrize("preset", ["paper", "loudest"])
-def test_settings_come_back_from_a_manifest(preset: str) -> None:
-    manifest = World().signed(1).manifest
-    terms = manifest.terms
-    known = training_of(manifest, 3, Settings.preset(preset))
-    rate = Settings.preset(preset).learning_rate
-    assert (known.reports, known.epochs, known.learning_rate) == (terms.reports, 3, rate)
-    assert known.build(30) == training_of(manifest, 3).build(30)
-
-
-@pytest.mark.parametrize("name", ["clients", "epochs", "processes"])
-def test_a_swarm_of_nothing_is_refused(name: str) -> None:
-    plan = SwarmPlan("http://127.0.0.1:1", bytes(32), clients=1, epochs=1, processes=1)
-    nothing: dict[str, Any] = {name: 0}
-    with pytest.raises(SettingsError, match=name):
-        replace(plan, **nothing)
 
 
 SHOWN = """\

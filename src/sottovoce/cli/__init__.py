@@ -1,7 +1,5 @@
 """The command line: progress on stderr, results on stdout, `--json FILE` for machines."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 

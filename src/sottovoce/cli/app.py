@@ -6,41 +6,22 @@ A client, a proxy and a server each run with their own extra, and `--help` impor
 import inspect
 import re
 import shlex
-import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
-from enum import Enum
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
-from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
-from typer.models import ArgumentInfo
 
 from sottovoce import __version__
 from sottovoce.errors import MissingExtraError, SettingsError
 
-METAVARS: dict[type, str] = {int: "NUMBER", float: "NUMBER", str: "TEXT", Path: "FILE"}
-"""The word that help shows for the value of an option, by the type of the value."""
-METAVARS_BY_NAME = {
-    **dict.fromkeys(("cache", "checkpoint", "folder", "keep", "out", "up"), "FOLDER"),
-    **dict.fromkeys(("budget", "central_budget", "epsilon", "limit"), "EPSILON"),
-    **dict.fromkeys(("epoch_seconds", "jitter", "wait"), "SECONDS"),
-    **dict.fromkeys(("clients", "least_clients", "people"), "PEOPLE"),
-    **dict.fromkeys(("engine", "mechanism", "methods", "preset"), "NAME"),
-    **dict.fromkeys(("database", "mirror", "origin", "proxy", "server"), "URL"),
-    "columns": "NAMES",
-    "data": "DATA",
-    "half_life": "EPOCHS",
-    "key": "KEY",
-}
-"""A better word for options of these names. It comes before the one by type."""
 IN_WORDS = (
     (re.compile(r"(\S+)<=x<=([^\s;\]]+)"), r"\1 to \2"),
     (re.compile(r"x>=([^\s;\]]+)"), r"at least \1"),
@@ -48,20 +29,6 @@ IN_WORDS = (
     (re.compile(r"\[default: \((.*)\)"), r"[default: \1"),
 )
 """Bounds and defaults: what typer writes, and what we show."""
-WRONG_VALUES = (
-    ("Input should be", "must be"),
-    ("a valid integer", "a whole number"),
-    ("a valid number", "a number"),
-    ("greater than or equal to", "at least"),
-    ("less than or equal to", "at most"),
-    ("Got unexpected extra argument(s) ", "too many arguments: "),
-    (", unable to parse string as an integer", ""),
-    (", unable to parse string as a number", ""),
-    ("Value error, ", ""),
-    ("Missing ", "missing "),
-    ("Option ", "option "),
-)
-"""Usage errors: what typer says, and what we say."""
 HELP_ALL = "--help-all"
 
 
@@ -82,7 +49,7 @@ class PlainHelp:
 
 
 class PlainCommand(PlainHelp, TyperCommand):
-    """A command that refuses an empty text as a value, and shows hidden options if asked."""
+    """A command that shows hidden options if asked."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if HELP_ALL in args:
@@ -90,12 +57,6 @@ class PlainCommand(PlainHelp, TyperCommand):
                 vars(each)["hidden"] = False
             typer.echo(ctx.get_help())
             ctx.exit()
-        given, *_ = self.make_parser(ctx).parse_args(args=list(args))
-        for each in self.get_params(ctx):
-            values = given.get(each.name)
-            if "" in (values if isinstance(values, list | tuple) else [values]):
-                parameter: Any = each
-                raise typer.BadParameter("must not be empty", ctx, parameter)
         return super().parse_args(ctx, args)
 
 
@@ -137,65 +98,28 @@ def rows(
             name, text = record
             for pattern, words in IN_WORDS:
                 text = pattern.sub(words, text)
-            yield name.split(" ")[0] if kind == "argument" else name, text
+            yield name.replace(" range>", ">"), text
 
 
 def plainly(app: typer.Typer) -> typer.Typer:
     """The same commands, all the way down, with plain help."""
     app.rich_markup_mode = None
     app.info.cls = PlainGroup
-    if app.registered_callback is not None and app.registered_callback.callback is not None:
-        _name_values(app.registered_callback.callback)
     for command in app.registered_commands:
         command.cls = PlainCommand
-        if command.callback is not None:
-            _name_values(command.callback)
     for below in app.registered_groups:
         if below.typer_instance is not None:
             plainly(below.typer_instance)
     return app
 
 
-def _name_values(command: Callable[..., Any]) -> None:
-    """Name the value of each option."""
-    signature = inspect.signature(command, eval_str=True)
-    for each in signature.parameters.values():
-        if get_origin(each.annotation) is Annotated:
-            kind, declared = get_args(each.annotation)[:2]
-            if declared.metavar is None:
-                is_argument = isinstance(declared, ArgumentInfo)
-                declared.metavar = each.name.upper() if is_argument else _metavar(each.name, kind)
-    # Postponed annotations would be evaluated again, to other declarations than these.
-    function: Any = command
-    function.__signature__ = signature
-    function.__annotations__ = {n: each.annotation for n, each in signature.parameters.items()}
-
-
-def _metavar(name: str, kind: Any) -> str | None:
-    """None for a flag, which has no value."""
-    origin = get_origin(kind)
-    if origin in (list, Union, types.UnionType):
-        return _metavar(name, next(each for each in get_args(kind) if each is not type(None)))
-    if origin is Literal:
-        return "|".join(get_args(kind))
-    if issubclass(kind, Enum):
-        return "|".join(str(each.value) for each in kind)
-    return METAVARS_BY_NAME.get(name, METAVARS[kind]) if kind in METAVARS else None
-
-
 def usage_error(error: TyperException) -> str:
     """What is wrong with a command line, and how to get help."""
     ctx, given = getattr(error, "ctx", None), getattr(error, "option_name", "")
-    parameter, likely = getattr(error, "param", None), getattr(error, "possibilities", None)
-    said = error.format_message()
+    likely = getattr(error, "possibilities", None)
+    said = error.format_message().removesuffix(".")
     if likely is not None:
         said = f"no such option: {given}{_meant(given, likely)}"
-    elif parameter is not None and error.message:
-        named = parameter.opts[0] if parameter.opts[0].startswith("-") else parameter.metavar
-        said = f"{named}: {error.message}"
-    for theirs, ours in WRONG_VALUES:
-        said = said.replace(theirs, ours)
-    said = said.removesuffix(".")
     return said if ctx is None else f"{said}\nHelp: {ctx.command_path} --help"
 
 

@@ -1,14 +1,18 @@
-"""`sottovoce client`: a person's own side, on their own device."""
+"""`sottovoce client`: a person's own side, on their own device; help loads nothing of it."""
 
+from __future__ import annotations
+
+import re
 import shlex
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
+from importlib.util import find_spec
 from math import floor
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import httpx
 import platformdirs
 import typer
 from rich.table import Table
@@ -16,12 +20,15 @@ from rich.table import Table
 from sottovoce.characters import visible
 from sottovoce.cli import output
 from sottovoce.cli.options import JsonFile, YesOption, group, optional
-from sottovoce.client import Client, HttpProxy, Outlook, Reason, Recommendation, Status, Terms
-from sottovoce.client.timing import JITTER
-from sottovoce.errors import ProtocolError, SettingsError, StoreError
+from sottovoce.errors import SettingsError, StoreError
 from sottovoce.privacy.account import shown
-from sottovoce.protocol import Item
-from sottovoce.protocol.strict import hexadecimal
+
+if TYPE_CHECKING:
+    from sottovoce.client import Client, HttpProxy, Outlook, Reason, Recommendation, Status, Terms
+
+for package in ("httpx", "cryptography"):  # as if they were imported here
+    if find_spec(package) is None:
+        raise ImportError(package, name=package)
 
 app = group(
     "client",
@@ -42,6 +49,23 @@ Folder = Annotated[
 def folder_of(given: Path | None) -> Path:
     """The one that was named, or the usual one."""
     return Path(platformdirs.user_data_dir("sottovoce")) / "client" if given is None else given
+
+
+def opened(given: Path | None) -> Client:
+    from sottovoce.client import Client
+
+    return Client.open(folder_of(given))
+
+
+@contextmanager
+def connected(given: Path | None) -> Iterator[tuple[Client, HttpProxy]]:
+    """The client, and the proxy that it talks to."""
+    import httpx
+
+    from sottovoce.client import HttpProxy
+
+    with opened(given) as client, httpx.Client() as http:
+        yield client, HttpProxy(http, client.proxy_url)
 
 
 def typed(command: str, given: Path | None) -> str:
@@ -72,6 +96,8 @@ def init(
     Example:
       sottovoce client init --proxy https://proxy.example --key 3b6a27bc...29 --limit 50
     """
+    from sottovoce.client import Client
+
     where, trusted = folder_of(folder), verification_key(key)
     Client.create(where, proxy_url=proxy, verification_key=trusted, limit=limit).close()
     typer.echo(f"Client created in {where}.")
@@ -80,11 +106,9 @@ def init(
 
 def verification_key(text: str) -> bytes:
     """A server's key as people write it."""
-    try:
-        return hexadecimal(text.lower(), what="--key")
-    except ProtocolError as error:
-        said = f"--key: 64 hexadecimal digits, not {text!r:.80}"
-        raise SettingsError(said) from error
+    if not re.fullmatch("[0-9a-fA-F]{64}", text):
+        raise SettingsError(f"--key: 64 hexadecimal digits, not {text!r:.80}")
+    return bytes.fromhex(text)
 
 
 @app.command()
@@ -120,7 +144,7 @@ def record(
         raise SettingsError("give either the ids of items or --csv FILE")
     if csv is None and times is not None:
         raise SettingsError("--time names a column of --csv FILE")
-    with Client.open(folder_of(folder)) as client:
+    with opened(folder) as client:
         new = client.record(items or []) if csv is None else client.record_csv(csv, column, times)
     typer.echo(f"New items: {new}")
 
@@ -148,7 +172,7 @@ def forget(
     """
     if bool(items) == everything:
         raise SettingsError("give either the ids of items or --all")
-    with Client.open(folder_of(folder)) as client:
+    with opened(folder) as client:
         if items:
             typer.echo(f"Removed items: {client.remove(items)}")
             return
@@ -180,8 +204,8 @@ def terms(
       sottovoce client terms
       sottovoce client terms --accept NAME
     """
-    with Client.open(folder_of(folder)) as client, httpx.Client() as http:
-        asked = client.asked(HttpProxy(http, client.proxy_url))
+    with connected(folder) as (client, api):
+        asked = client.asked(api)
         if accept is not None:
             if asked.name != accept:
                 raise SettingsError(
@@ -216,9 +240,9 @@ def sync(
             help="Longest random delay before sending, in seconds. 0 leaves all waits out, which "
             "shows when this device woke up: only for tests and demos.",
             min=0,
-            max=JITTER,
+            max=3_600,
         ),
-    ] = JITTER,
+    ] = 3_600,
     folder: Folder = None,
     json: JsonFile = None,
 ) -> None:
@@ -231,8 +255,8 @@ def sync(
     Example:
       sottovoce client sync
     """
-    with Client.open(folder_of(folder)) as client, httpx.Client() as http:
-        synced = client.sync(HttpProxy(http, client.proxy_url), jitter=jitter, sleep=_sleep)
+    with connected(folder) as (client, api):
+        synced = client.sync(api, jitter=jitter, sleep=_sleep)
         accepted = client.status().terms
     price = "" if accepted is None else f"; an epoch costs {_number(float(accepted.cost))}"
     spent, left = _number(synced.spent), _left(synced.remaining)
@@ -254,17 +278,17 @@ def recommend(
     Example:
       sottovoce client recommend -n 5 --json recommended.json
     """
-    with Client.open(folder_of(folder)) as client:
-        found, known = client.recommend(n), client.status()
+    with opened(folder) as client:
+        found, known = [_as_json(each) for each in client.recommend(n)], client.status()
     table = Table("item", "title", "because of")
     for each in found:
-        reasons = ", ".join(_named(why) for why in each.because if why.share > LEAST_SHARE)
-        table.add_row(output.plain(each.id), output.plain(each.title), output.plain(reasons))
+        because = [why for why in each["because"] if why["share"] > LEAST_SHARE]
+        told = (each["id"], each["title"], ", ".join(map(_named, because)))
+        table.add_row(*map(output.plain, told))
     output.results.print(table)
-    for line in _about_list(known, is_empty=not any(each.score for each in found)):
+    for line in _about_list(known, is_empty=not any(each["score"] for each in found)):
         output.messages.print(line)
-    listed = {"recommendations": [_as_json(each) for each in found]}
-    output.write_json(json, listed, private=True)
+    output.write_json(json, {"recommendations": found}, private=True)
 
 
 @app.command()
@@ -283,7 +307,7 @@ def status(
       sottovoce client status --json status.json
       sottovoce client status --history
     """
-    with Client.open(folder_of(folder)) as client:
+    with opened(folder) as client:
         found = client.status()
         accepted = found.terms
         outlook = None if accepted is None or found.problem else client.outlook(accepted)
@@ -326,7 +350,7 @@ def change(
     """
     if limit is None and pause is None:
         raise SettingsError("give --pause, --resume or --limit EPSILON")
-    with Client.open(folder_of(folder)) as client:
+    with opened(folder) as client:
         if limit is not None:
             client.set_limit(limit)
             typer.echo(f"The lifetime limit is now epsilon {_number(limit)}.")
@@ -393,16 +417,17 @@ def _as_json(each: Recommendation) -> dict[str, Any]:
 
 def _reason_as_json(reason: Reason) -> dict[str, Any]:
     """As the browser's client has it."""
+    from sottovoce.protocol import Item
+
     what, share = reason.what, reason.share
     if isinstance(what, Item):
         return {"kind": "item", "id": what.id, "title": what.title, "share": share}
     return {"kind": "tag", "tag": what.kind, "name": what.name, "share": share}
 
 
-def _named(reason: Reason) -> str:
-    what = reason.what
-    name = what.title if isinstance(what, Item) else f"{what.kind}: {what.name}"
-    return f"{name} ({reason.share:.0%})"
+def _named(why: dict[str, Any]) -> str:
+    name = why["title"] if why["kind"] == "item" else f"{why['tag']}: {why['name']}"
+    return f"{name} ({why['share']:.0%})"
 
 
 def _about_list(known: Status, *, is_empty: bool) -> Iterator[str]:

@@ -34,26 +34,25 @@ def fetch(
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Accept the publisher's terms; do not ask.")
     ] = False,
-    cache: Annotated[
-        Path | None, optional("Folder to download to.", "$SOTTOVOCE_CACHE or the user's cache")
-    ] = None,
     mirror: Annotated[
         str, typer.Option(help="URL of the folder with the archives.", hidden=True)
     ] = BASE_URL,
 ) -> None:
-    """Download a data set. After an interruption, run it again: it starts from the beginning.
+    """Download a data set to $SOTTOVOCE_CACHE, or to the user's cache.
+
+    After an interruption, run it again: it starts from the beginning.
 
     \b
     Example:
       sottovoce data fetch ml-20m --yes
     """
     wanted = entry(name)
-    if wanted.fetchable and not wanted.bundled and not archive_path(name, cache).exists():
+    if wanted.fetchable and not wanted.bundled and not archive_path(name).exists():
         output.note(f"{name}, about {wanted.megabytes:g} MB, from {mirror}")
         output.note(f"Terms: {wanted.licence}")
         command = f"sottovoce data fetch {name}"
         output.confirm("Do you accept these terms?", command, yes=yes)
-    fetched = _with_progress(wanted, cache, mirror)
+    fetched = _with_progress(wanted, mirror)
     output.note(f"{name}: {fetched.verified}")
     typer.echo(fetched.path)
 
@@ -168,13 +167,13 @@ def _where(data_set: DataSet) -> str:
     return f"to fetch, {data_set.megabytes:g} MB"
 
 
-def _with_progress(wanted: DataSet, cache: Path | None, mirror: str) -> Fetched:
+def _with_progress(wanted: DataSet, mirror: str) -> Fetched:
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     with Progress(*columns, TransferSpeedColumn(), console=output.messages, transient=True) as bar:
         task = bar.add_task(wanted.name, total=None)
         return fetch_archive(
             wanted.name,
-            cache,
+            None,
             lambda done, total: bar.update(task, completed=done, total=total),
             accept_licence=True,  # confirmed before
             base_url=mirror,

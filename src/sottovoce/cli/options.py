@@ -16,7 +16,6 @@ from sottovoce.settings import Setting
 from sottovoce.training import all_presets, all_settings
 
 Command = Callable[..., None]
-
 PICTURES = (".png", ".svg")
 
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import typer
@@ -128,26 +128,16 @@ def warn_of_few_candidates(negatives: int, untouched: NDArray[np.integer]) -> No
         )
 
 
-class Status(Protocol):
-    """How a service stands."""
-
-    @property
-    def problems(self) -> list[str]:
-        """What needs attention."""
-
-    def as_dict(self) -> dict[str, Any]:
-        """For machines."""
-
-
-def say_status(lines: Iterable[str], found: Status, json_file: Path | None, **more: Any) -> None:
+def say_status(
+    lines: Iterable[str], problems: list[str], content: dict[str, Any], json_file: Path | None
+) -> None:
     """In words, and as JSON where that is wanted; exit code 1 if something needs attention."""
     for line in lines:
         say(line)
-    if json_file is not None:
-        write_json(json_file, {**found.as_dict(), **more})
-    for problem in found.problems:
+    write_json(json_file, content)
+    for problem in problems:
         say(f"Needs attention: {problem}{'' if problem.endswith('?') else '.'}")
-    if found.problems:
+    if problems:
         raise typer.Exit(1)
     say("All is well.")
 

@@ -9,8 +9,8 @@ import typer
 
 from sottovoce.cli import output
 from sottovoce.cli.options import JsonFile, group, settings_options
-from sottovoce.errors import TlsError, UnavailableError, UnknownProxyError
-from sottovoce.protocol import SignedManifest, fetch_manifest
+from sottovoce.errors import SettingsError
+from sottovoce.protocol import SignedManifest
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, build_app, connect
 from sottovoce.proxy.settings import PORT, WATCH_PORT
 from sottovoce.proxy.setup import DATA, SETTINGS, make_proxy
@@ -25,18 +25,13 @@ app = group(
     "proxy run --config my-proxy/proxy.toml",
 )
 
-USUAL = ProxySettings.least_clients
 ConfigOption = Annotated[
     Path, typer.Option("--config", help="Settings file, from `sottovoce proxy init`.")
 ]
 
 
 @app.command()
-@settings_options(
-    "crowd",
-    {"least_clients": stated(ProxySettings)["least_clients"]},
-    defaults={"least_clients": f"{USUAL}, or more if the terms ask for more"},
-)
+@settings_options("crowd", {"least_clients": stated(ProxySettings)["least_clients"]})
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder for the settings; created if missing.")],
     *,
@@ -58,28 +53,26 @@ def init(
     """Write the settings of a new proxy, with every field explained. Overwrites nothing.
 
     The operator of the server, who should be somebody else, gives you its address, key and secret.
-    If the server answers, the crowd that its terms ask for is shown.
+    An epoch waits for --least-clients people, or for more if the terms ask for more.
 
     \b
     Example:
       sottovoce proxy init my-proxy --server https://server.example --key 3b6a27bc...29 \\
         --secret-file first.secret
     """
+    if not secret_file.exists():
+        raise SettingsError(f"{secret_file}: there is no such file")
     listen, watch = Listen(port=port), Watch(port=watch_port)
-    wanted = ProxySettings(folder / DATA, server, secret_file, key, listen=listen, watch=watch)
-    asked, problem = _asked(wanted)
-    chosen = crowd.get("least_clients") or max(USUAL, asked or 0)
+    ProxySettings(folder / DATA, server, secret_file, key, listen=listen, watch=watch)  # checks
     make_proxy(
         folder,
         secret_file,
         server=server,
         verification_key=key,
-        least_clients=chosen,
+        least_clients=crowd.get("least_clients", ProxySettings.least_clients),
         port=port,
         watch_port=watch_port,
     )
-    for line in _crowd_in_words(chosen, asked, problem):
-        typer.echo(line)
     typer.echo(f"Settings written to {folder / SETTINGS}. Review them, then run:")
     typer.echo(f"sottovoce proxy run --config {folder / SETTINGS}")
 
@@ -117,40 +110,7 @@ def status(config: ConfigOption, *, json_file: JsonFile = None) -> None:
     http, upstream = connect(settings)
     with http:
         found = ProxyStatus.read(settings, upstream, time.time())
-    output.say_status(lines(found, settings), found, json_file)
-
-
-def _asked(settings: ProxySettings) -> tuple[int | None, str | None]:
-    """The crowd that the server's terms name, None if it does not answer; and what is wrong."""
-    http, upstream = connect(settings)
-    crowd = None
-    with http:
-        try:
-            crowd = fetch_manifest(upstream, settings.key, None).manifest.terms.least_clients
-            upstream.check_secret()
-        except (TlsError, UnknownProxyError) as error:
-            return crowd, str(error)
-        except UnavailableError:
-            pass
-    return crowd, None
-
-
-def _crowd_in_words(chosen: int, asked: int | None, problem: str | None) -> Iterator[str]:
-    if problem is not None:
-        yield f"Needs attention: {problem}."
-    if asked is None:
-        why = "The server does not answer yet, so" if problem is None else "So"
-        yield (
-            f"{why} its terms are not known. An epoch waits for {output.people(chosen)} here, or "
-            "for more if the terms ask for more."
-        )
-        return
-    yield (
-        f"The terms ask for a crowd of {asked:,}, these settings for {chosen:,}: an epoch waits "
-        f"for {output.people(max(chosen, asked))}."
-    )
-    if chosen > asked:
-        yield f"To wait for as few as the terms allow, set least_clients = {asked}."
+    output.say_status(lines(found, settings), found.problems, found.as_dict(), json_file)
 
 
 def lines(found: ProxyStatus, settings: ProxySettings) -> Iterator[str]:

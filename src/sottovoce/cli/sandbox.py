@@ -41,7 +41,6 @@ from sottovoce.sandbox.demo import (
     REPORTS,
     CurvePoint,
     DemoPlan,
-    LearningCurve,
     Reporters,
     follow,
 )
@@ -221,9 +220,6 @@ def demo(
         int | None,
         optional("Port of the page.", f"{PORT}, or the next free one", min=1, max=65_535),
     ] = None,
-    folder: Annotated[
-        Path | None, optional("New folder to keep everything in.", "a temporary folder")
-    ] = None,
     browser: Annotated[
         bool,
         typer.Option(
@@ -245,7 +241,7 @@ def demo(
     stop = StopSignal()
     if port is not None and not is_free(port):
         raise SettingsError(f"port {port} is taken: name another one, or leave --port out")
-    with new_folder(folder, "demo") as place:
+    with new_folder("demo") as place:
         plan = DemoPlan.of(people, films, seed, epochs=epochs, epoch_seconds=epoch_seconds)
         plan.make(place, port or free_port(PORT))
         if not stop():
@@ -271,8 +267,8 @@ def _run_demo(folder: Path, plan: DemoPlan, stop: StopSignal, *, browser: bool) 
     panel = Panel.decode((folder / "proxy" / PANEL).read_bytes())
     with ExitStack() as stack:
         # Their processes take a while to begin, too: they wait for the proxy meanwhile.
-        reporters = Reporters(system.proxy, system.key, plan.rows)
-        stack.enter_context(reporters)
+        rows = [plan.histories[person].tolist() for person in range(plan.people)]
+        reporters = stack.enter_context(Reporters(system.proxy, system.key, rows))
         children = stack.enter_context(running_system(folder, system, stop, quiet=True))
         stack.callback(reporters.terminate)
         if stop():
@@ -284,7 +280,7 @@ def _run_demo(folder: Path, plan: DemoPlan, stop: StopSignal, *, browser: bool) 
         http = stack.enter_context(httpx.Client(trust_env=False))
         reader = PublicReader(HttpProxy(http, system.proxy), system.key)
         checks = [*(child.check for child in children), reporters.check]
-        for point in follow(LearningCurve(reader, panel), checks, stop):
+        for point in follow(reader, panel, checks, stop):
             _print_epoch(point, plan)
 
 

@@ -243,7 +243,8 @@ def status(
     if listed:
         output.results.print(_table(listed))
     more = {"epochs": [_as_json(each) for each in listed]} if epochs else {}
-    output.say_status(lines(found, settings, config), found, json_file, **more)
+    content = {**found.as_dict(), **more}
+    output.say_status(lines(found, settings, config), found.problems, content, json_file)
 
 
 @app.command()

@@ -1,6 +1,5 @@
 """`sottovoce swarm`: live clients over HTTP, and whether the model is what the simulator says."""
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -11,14 +10,15 @@ from sottovoce.cli import output
 from sottovoce.cli.client import verification_key
 from sottovoce.cli.options import HistoryColumns, JsonFile, min_interactions_option, optional
 from sottovoce.data import load, parse_columns
-from sottovoce.data.split import SplitRule
 from sottovoce.errors import SettingsError
 from sottovoce.privacy.account import shown
-from sottovoce.sandbox.devices import NEGATIVES
+from sottovoce.sandbox.devices import NEGATIVES, PROCESSES
 from sottovoce.sandbox.swarm import Noise, SwarmPlan, SwarmResult, run_swarm
 from sottovoce.sandbox.system import LiveSystem
 
 SHOWN = "hr@10"
+COMPARED = 20
+"""Runs of the simulator."""
 
 
 def swarm(
@@ -46,22 +46,10 @@ def swarm(
     compare: Annotated[
         bool, typer.Option("--compare/--no-compare", help="Also run the simulator and compare.")
     ] = True,
-    compare_seeds: Annotated[
-        int,
-        typer.Option(
-            min=1,
-            help="Number of simulator runs; they differ only in the noise of reports.",
-            hidden=True,
-        ),
-    ] = 20,
     json: JsonFile = None,
     min_interactions: Annotated[
         int | None, min_interactions_option("0, or the one of --up", hidden=True)
     ] = None,
-    split: Annotated[
-        SplitRule,
-        typer.Option(help="Which item of a history is left out for testing.", hidden=True),
-    ] = "random",
     seed: Annotated[
         int,
         typer.Option(
@@ -70,20 +58,12 @@ def swarm(
             hidden=True,
         ),
     ] = 0,
-    processes: Annotated[
-        int | None,
-        optional("Number of processes for the clients.", "two for each core", min=1, hidden=True),
-    ] = None,
     wait: Annotated[
         float,
         typer.Option(
             min=1, help="Seconds to wait for the server after all clients have sent.", hidden=True
         ),
     ] = 600.0,
-    keep: Annotated[
-        Path | None,
-        optional("New folder to keep the clients' folders in.", "a temporary folder", hidden=True),
-    ] = None,
 ) -> None:
     """Drive many real clients, and test what the server learns.
 
@@ -114,13 +94,10 @@ def swarm(
         key=system.key,
         clients=clients,
         epochs=epochs,
-        processes=processes or 2 * (os.cpu_count() or 1),
         seed=seed,
-        split=split,
         wait=wait,
-        compare_runs=compare_seeds if compare else 0,
+        compare_runs=COMPARED if compare else 0,
         training=system.training,
-        keep=keep,
     )
     with output.messages.status(f"reading {output.plain(source)}"):
         named = parse_columns(columns)
@@ -154,19 +131,17 @@ class SwarmBars(output.CountBar):
     _reports = 0
 
     def begin(self, what: str, total: int, reports_each: int = 0) -> None:
+        for task in self.tasks[-1:]:
+            self.stop_task(task.id)  # it stays visible
         self._reports = reports_each
         self.add_task(what, total=total, state="")
 
-    def step(self, steps: int = 1) -> None:
+    def step(self) -> None:
         task = self.tasks[-1]
-        self.advance(task.id, steps)
+        self.advance(task.id)
         if self._reports and task.elapsed:
             rate = f"{task.completed * self._reports / task.elapsed:,.0f} reports/s"
             self.update(task.id, state=rate)
-
-    def end(self) -> None:
-        """Stop the bar; it stays visible."""
-        self.stop_task(self.tasks[-1].id)
 
 
 def show(result: SwarmResult) -> None:
@@ -176,7 +151,7 @@ def show(result: SwarmResult) -> None:
     output.say(
         f"{result.people.data.name}: {histories.n_users:,} live clients x "
         f"{histories.n_items:,} items; {settings.mechanism}, epsilon {shown(settings.epsilon, 6)}, "
-        f"{settings.reports} reports an epoch; {result.plan.split} split against "
+        f"{settings.reports} reports an epoch; random split against "
         f"{output.rivals(NEGATIVES, untouched)}"
     )
     output.warn_of_few_candidates(NEGATIVES, untouched)
@@ -199,7 +174,7 @@ def show(result: SwarmResult) -> None:
     seconds = result.seconds
     output.say(
         f"{seconds['make']:.0f} s to make the clients, {seconds['drive']:.0f} s for the epochs, in "
-        f"{result.plan.processes} processes. No ledger has more than epsilon "
+        f"{PROCESSES} processes. No ledger has more than epsilon "
         f"{shown(result.spent, 6)}."
     )
     output.say("Clients sent at once, without jitter: for demos and tests.")
@@ -226,6 +201,5 @@ def _table(result: SwarmResult) -> Table:
 
 
 def _compared(noise: Noise, live: float) -> tuple[str, str]:
-    distance = noise.distance(live)
-    shown = "" if distance is None else f"{distance:+.1f} sd"
-    return f"{noise.mean:.4f} ± {noise.sd:.4f}", shown
+    off = f"{(live - noise.mean) / noise.sd:+.1f} sd" if noise.sd else ""
+    return f"{noise.mean:.4f} ± {noise.sd:.4f}", off

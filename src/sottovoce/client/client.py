@@ -1,17 +1,15 @@
 """The client itself: what an application on a device calls."""
 
-from __future__ import annotations
-
 import csv
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
-from math import isfinite
+from math import isfinite, nan
 from pathlib import Path
-from typing import Self, TextIO
+from typing import Self
 
 from sottovoce.client.http import ProxyApi, checked_url
 from sottovoce.client.recommending import Recommendation, recommendations
@@ -33,12 +31,6 @@ from sottovoce.protocol import Item, Release, Terms, strict
 from sottovoce.protocol.catalogue import MAX_TEXT
 from sottovoce.storage import exclusive_lock
 
-# Items from outside: one by one or from a CSV file, checked before any of them is kept.
-
-
-UNREADABLE = range(0xDC80, 0xDD00)
-"""What Python reads a byte as that is not UTF-8, so that its line can be named."""
-
 
 def checked_items(ids: Iterable[str]) -> list[str]:
     """Names as a catalogue could have them, or a `DataError`."""
@@ -55,62 +47,39 @@ def read_items(path: Path, column: str = "item", time: str | None = None) -> lis
 
     Without a column of times all of it is one moment.
     """
-    wanted = [column] if time is None else [column, time]
+    moments: dict[float, list[str]] = {}
     try:
-        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-            moments: dict[float, list[str]] = {}
-            for item, at in _touched(file, path, wanted):
-                moments.setdefault(at, []).append(item)
-    except OSError as error:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = csv.DictReader(file, strict=True)
+            names = list(rows.fieldnames or ())
+            for each in [column] if time is None else [column, time]:
+                if names.count(each) != 1:
+                    raise ProtocolError(
+                        f"its columns are {', '.join(names) or 'none'}; one must be called {each!r}"
+                    )
+            for row in rows:
+                if None in row or None in row.values():
+                    raise ProtocolError(f"the first line names {len(names)} fields")
+                item = strict.text(row[column], most=MAX_TEXT, what="item")
+                moments.setdefault(_seconds(row[time]) if time else 0.0, []).append(item)
+    except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"cannot be read: {reason(error)}", path=path) from error
-    return [items for _, items in sorted(moments.items())]
-
-
-def _touched(file: TextIO, path: Path, wanted: list[str]) -> Iterator[tuple[str, float]]:
-    rows = csv.reader(file, strict=True)
-    try:
-        names: list[str] = next(rows, [])
-        for column in wanted:
-            if names.count(column) != 1:
-                raise DataError(
-                    f"its columns are {', '.join(names) or 'none'}; one must be called {column!r}",
-                    path=path,
-                    line=1,
-                )
-        places = [names.index(column) for column in wanted]
-        for row in rows:
-            if row:
-                yield _cells(row, places, len(names))
     except (csv.Error, ProtocolError) as error:
-        raise DataError(str(error), path=path, line=rows.line_num) from error
-
-
-def _cells(row: list[str], places: list[int], width: int) -> tuple[str, float]:
-    if len(row) != width:
-        raise ProtocolError(f"{len(row)} fields, the first line names {width}")
-    item, *at = (row[place] for place in places)
-    if any(ord(character) in UNREADABLE for character in item):
-        raise ProtocolError("this line is not UTF-8")
-    return strict.text(item, most=MAX_TEXT, what="item"), _seconds(at[0]) if at else 0.0
+        raise DataError(str(error), path=path, line=rows.reader.line_num) from error
+    return [items for _, items in sorted(moments.items())]
 
 
 def _seconds(text: str) -> float:
     """Of a number, or an ISO date with or without a time."""
     try:
-        return _finite(float(text))
+        number = float(text)
     except ValueError:
-        pass
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except (ValueError, OverflowError) as error:
-        raise ProtocolError(
-            f"a time is a number or an ISO date, not {strict.shown(text)}"
-        ) from error
-
-
-def _finite(number: float) -> float:
+        try:
+            number = datetime.fromisoformat(text).timestamp()
+        except (ValueError, OverflowError):
+            number = nan
     if not isfinite(number):
-        raise ValueError("a time is finite")
+        raise ProtocolError(f"a time is a number or an ISO date, not {strict.shown(text)}")
     return number
 
 

@@ -4,8 +4,6 @@ A large import holds the write lock of its file for as long as it takes, which d
 history. So a sync only ever reads this one, which waits for no writer, and writes another.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 

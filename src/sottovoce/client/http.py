@@ -1,7 +1,5 @@
 """The proxy over HTTP. Every device's requests look the same: see `HttpSource`."""
 
-from __future__ import annotations
-
 from http import HTTPStatus
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -11,8 +9,6 @@ import httpx
 from sottovoce.errors import SettingsError
 from sottovoce.protocol import PublishedSource, routes
 from sottovoce.protocol.http import HttpSource, is_this_machine
-
-# Which addresses a device may speak to.
 
 
 def checked_url(url: str) -> str:
@@ -63,11 +59,8 @@ class HttpProxy(HttpSource):
         )
 
 
-# The seam to the network: all that a device ever asks of its proxy.
-
-
 class ProxyApi(PublishedSource, Protocol):
-    """Nothing in any of these calls says who calls, but the batch, which says it in noise."""
+    """All that a device ever asks of its proxy; but for the noise of a batch nothing says who."""
 
     def send(self, batch: bytes) -> None:
         """Returns when the proxy has it for certain; `ClosedError` when its epoch is over."""

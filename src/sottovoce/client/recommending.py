@@ -1,9 +1,8 @@
 """Recommending, on the device and without a network: what is computed here never leaves."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 
@@ -40,7 +39,7 @@ class Personal(Taste):
     release: Release
 
     @classmethod
-    def of(cls, release: Release, touched: Mapping[str, int]) -> Personal:
+    def of(cls, release: Release, touched: Mapping[str, int]) -> Self:
         """`touched`: own items, and the moments at which they were, a later one larger."""
         model, numbers = wide_model(release), release.catalogue.numbers
         moments = {numbers[item]: at for item, at in touched.items() if item in numbers}

@@ -1,7 +1,5 @@
 """Making a batch: the one place where something private becomes something that may leave."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 
@@ -11,7 +9,6 @@ from numpy.typing import NDArray
 from sottovoce.client.store import UnsentBatch
 from sottovoce.client.timing import Entropy
 from sottovoce.core import Histories, user_vectors
-from sottovoce.errors import SettingsError
 from sottovoce.privacy import Charge
 from sottovoce.protocol import Batch, Release, seal_reports
 from sottovoce.protocol.batch import ID
@@ -29,8 +26,7 @@ def make_batch(
     because of the rows: see `sottovoce.core.bounds`.
     """
     manifest, terms = release.manifest, release.manifest.terms
-    if manifest.public_key is None:
-        raise SettingsError("this manifest asks for no reports")
+    assert manifest.public_key is not None, "a batch is made only where reports are asked for"
     reports = _reports(release, rows, words(1, terms.reports))
     sealed = seal_reports(reports, manifest.public_key, release.signed.hash)
     batch = Batch(manifest.epoch, release.signed.hash, entropy(ID), sealed).encode()

@@ -5,8 +5,6 @@ and the table `about` that of the last one: a row that was changed, or is missin
 noticed, and then nothing is reported.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterator
@@ -129,7 +127,6 @@ class ClientStore:
         except BaseException:
             self.history.close()
             raise
-        self._reader = LedgerReader(self._db)
 
     @classmethod
     def create(cls, folder: Path, *, proxy_url: str, verification_key: bytes, limit: float) -> Self:
@@ -269,7 +266,7 @@ class ClientStore:
 
     def ledger(self) -> Ledger:
         """What was spent; a `LedgerError` if that is not known for certain."""
-        return self._reader.read()
+        return read_ledger(self._db)
 
     def set_limit(self, limit: float) -> None:
         """Another lifetime limit, on the record."""
@@ -380,48 +377,29 @@ class ClientStore:
 _RECORDS = f"SELECT (SELECT head FROM about), record, hash, {_CHARGE} FROM ledger ORDER BY record"  # noqa: S608 - names of our own
 
 
-class LedgerReader:
-    """Reads the ledger's table: always all rows, but each record is proved once.
-
-    A device asks several times in a sync, for years: chaining every record again would cost more
-    than anything else it does.
-    """
-
-    def __init__(self, db: Database):
-        self._db = db
-        self._rows: list[Any] = []
-        self._proved: Ledger | None = None
-
-    def read(self) -> Ledger:
-        """All that was ever recorded; a `LedgerError` if it is not whole."""
-        try:
-            return self._proved_from(self._db.rows(_RECORDS))
-        except (LedgerError, SettingsError, TypeError, ValueError) as error:  # no longer our types
-            # Not a `BudgetExceededError`, whatever was found: that would be the limit's plain end.
-            raise LedgerError(
-                f"{self._db.path}: the ledger is damaged: {error}; what was spent is not known, so "
-                "nothing may be reported until it is restored"
-            ) from error
-
-    def _proved_from(self, found: list[Any]) -> Ledger:
+def read_ledger(db: Database) -> Ledger:
+    """All that was ever recorded, every record proved; a `LedgerError` if it is not whole."""
+    try:
+        found = db.rows(_RECORDS)
         head, rows = found[-1][0] if found else None, [row[1:] for row in found]
-        known = len(self._rows)
-        if self._proved is not None and rows[:known] == self._rows:
-            ledger = self._proved.copy()
-        else:
-            first = _what(rows[0][2:]) if rows else None
-            if not isinstance(first, Limit):
-                raise LedgerError("it does not begin with a limit")
-            known, ledger = 1, Ledger(first.epsilon)
-        for row in rows[known:]:
+        first = _what(rows[0][2:]) if rows else None
+        if not isinstance(first, Limit):
+            raise LedgerError("it does not begin with a limit")
+        ledger = Ledger(first.epsilon)
+        for row in rows[1:]:
             ledger.add(_what(row[2:]))
         for entry, row in zip(ledger.entries, rows, strict=True):
             if (entry.record, entry.hash) != row[:2]:
                 raise LedgerError(f"record {entry.record} is not the one that was written")
         if ledger.head != head:
             raise LedgerError("its last record is not the one that was written last")
-        self._rows, self._proved = rows, ledger.copy()
         return ledger
+    except (LedgerError, SettingsError, TypeError, ValueError) as error:  # no longer our types
+        # Not a `BudgetExceededError`, whatever was found: that would be the limit's plain end.
+        raise LedgerError(
+            f"{db.path}: the ledger is damaged: {error}; what was spent is not known, so "
+            "nothing may be reported until it is restored"
+        ) from error
 
 
 def append_entry(db: Database, entry: Entry) -> None:

@@ -1,7 +1,5 @@
 """One sync, step by step; the package's docstring has the order and the reasons."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
@@ -39,8 +37,6 @@ from sottovoce.protocol import (
     verified,
 )
 
-# What a device's owner agreed to, at most; a server cannot ask for more by asking again.
-
 
 class TermsError(UntrustedError):
     """The server asks for more than the owner accepted. Nothing is sent unless they accept it."""
@@ -61,9 +57,6 @@ def check_terms(accepted: Terms | None, asked: Terms) -> None:
     worse = [] if accepted is None else accepted.broken_by(asked)
     if worse:
         raise TermsError(worse, asked)
-
-
-# What the server published: fetched, verified, held against the owner's terms, and kept.
 
 
 def refresh(store: ClientStore, api: ProxyApi, trusted: Trusted) -> Release:

@@ -5,8 +5,6 @@ of public numbers and these coins. Computing takes longer for a longer history, 
 time for it, and what is ready earlier waits.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
@@ -15,7 +13,6 @@ from sottovoce.protocol import Manifest
 
 Entropy = Callable[[int], bytes]
 """So many random bytes, as `os.urandom`."""
-
 JITTER = 3_600.0
 """Seconds over which devices spread what they send, or what is left of the epoch."""
 MOST_LEAD = 1_200.0

@@ -7,8 +7,6 @@
 56  52k  the sealed reports
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
@@ -53,17 +51,6 @@ class Batch:
         return cls(int.from_bytes(data[4:8], "little"), data[8:40], data[40:HEADER], data[HEADER:])
 
 
-# A chunk: shuffled reports of many people, on their way from a proxy to the server.
-#
-#     0    4  "SVC2"
-#     4    4  epoch, little endian
-#     8   32  manifest hash
-#     40   4  number of reports n, little endian
-#     44  52n  the sealed reports
-#
-# Its name is the SHA-256 of these bytes: sent again it is known, and counted once.
-
-
 CHUNK_MAGIC = b"SVC2"
 CHUNK_HEADER = 44
 MAX_CHUNK_REPORTS = 20_000
@@ -72,7 +59,14 @@ MAX_CHUNK_REPORTS = 20_000
 
 @dataclass(frozen=True)
 class Chunk:
-    """A run of sealed reports whose order says nothing."""
+    """Shuffled reports of many people, on their way from a proxy to the server.
+
+    0    4  "SVC2"
+    4    4  epoch, little endian
+    8   32  manifest hash
+    40   4  number of reports n, little endian
+    44  52n  the sealed reports
+    """
 
     epoch: int
     manifest_hash: bytes
@@ -88,7 +82,7 @@ class Chunk:
 
     @cached_property
     def name(self) -> str:
-        """SHA-256 of the encoded bytes, in hexadecimal."""
+        """SHA-256 of the encoded bytes: sent again it is known, and counted once."""
         return hashlib.sha256(self.encode()).hexdigest()
 
     @classmethod
@@ -104,10 +98,8 @@ class Chunk:
         return cls(int.from_bytes(data[4:8], "little"), data[8:40], data[CHUNK_HEADER:])
 
 
-# What a proxy says of the batches that it holds: three words, never a number.
-
-
 Crowd = Literal["none", "short", "enough"]
+"""What a proxy says of the batches that it holds: three words, never a number."""
 NONE: Crowd = "none"
 SHORT: Crowd = "short"
 """Some, and too few to mix."""

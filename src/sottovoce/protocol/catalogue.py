@@ -4,8 +4,6 @@ A device keeps what its owner touched under the product's own names (`id`) and f
 here, so that nobody has to be asked about an item.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Iterable
@@ -95,17 +93,10 @@ def _item(entry: Any) -> Item:
     if not isinstance(tags, dict):
         raise ProtocolError("catalogue: tags must be an object, by kind")
     name = strict.text(entry["id"], most=MAX_TEXT, what="catalogue: id")
-    try:
-        return _described(name, entry["title"], tags)
-    except ProtocolError:  # again, to say of which item: that costs time, which good ones need not
-        return _described(name, entry["title"], tags, f" of item {strict.shown(name)}")
-
-
-def _described(name: str, title: Any, tags: dict[str, Any], of: str = "") -> Item:
+    of = f" of item {strict.shown(name)}"
+    title = strict.text(entry["title"], most=MAX_TEXT, what=f"catalogue: title{of}")
     return Item(
-        name,
-        strict.text(title, most=MAX_TEXT, what=f"catalogue: title{of}"),
-        {_kind(kind): _values(values, f"{kind}{of}") for kind, values in tags.items()},
+        name, title, {_kind(kind): _values(each, f"{kind}{of}") for kind, each in tags.items()}
     )
 
 

@@ -4,8 +4,6 @@ Requests are built by hand, so that nothing is added to them: no cookie, no lang
 `If-None-Match` (which would tell what this reader saw last). Redirects are not followed.
 """
 
-from __future__ import annotations
-
 import json
 import ssl
 import time
@@ -21,9 +19,6 @@ from sottovoce.errors import ClosedError, ProtocolError, RefusedError, TlsError,
 from sottovoce.protocol import routes
 from sottovoce.protocol.catalogue import MAX_CATALOGUE
 from sottovoce.protocol.manifest import MAX_SIGNED_MANIFEST
-
-# What HTTP adds to the bytes: names of refusals, and bodies that are never longer than allowed.
-
 
 CLOSED = "urn:sottovoce:closed"
 """The `type` of a problem: the epoch is over."""
@@ -174,9 +169,6 @@ def _problem_type(response: httpx.Response) -> object:
     except (ProtocolError, ValueError, RecursionError):
         return None
     return problem.get("type") if isinstance(problem, dict) else None
-
-
-# Which addresses need no encryption.
 
 
 def is_this_machine(host: str) -> bool:

@@ -5,8 +5,6 @@ same bytes go to everybody and their hash is bound into every sealed report, nob
 manifest, a model or a key of their own unnoticed.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable
@@ -170,19 +168,6 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-# The manifest as it is served: signed, with the statements that lead to the signing key.
-#
-#      0     4  "SVM2"
-#      4     1  number n of key statements, 0..32
-#      5   96n  statements: the next verification key (32), signed by the key before it (64)
-#      .    64  signature of the manifest by the last key
-#      .     .  the manifest
-#
-# Every signature is Ed25519, over a text that says what it means, a zero byte, and what is signed.
-# A reader that trusts a key follows the statements from there, and trusts the last key from then
-# on: never back.
-
-
 MAGIC = b"SVM2"
 SIGNED_MANIFEST = b"sottovoce manifest 2\x00"
 SIGNED_KEY = b"sottovoce key 2\x00"
@@ -213,6 +198,19 @@ class KeyStatement:
 
 @dataclass(frozen=True)
 class SignedManifest:
+    """The manifest as it is served, with the statements that lead to the signing key.
+
+    0     4  "SVM2"
+    4     1  number n of key statements, 0..32
+    5   96n  statements: the next verification key (32), signed by the key before it (64)
+    .    64  signature of the manifest by the last key
+    .     .  the manifest
+
+    Every signature is Ed25519, over a text that says what it means, a zero byte, and what is
+    signed. A reader follows the statements from the key that it trusts, and trusts the last one
+    from then on: never back.
+    """
+
     statements: tuple[KeyStatement, ...]
     """From the service's first key on."""
     signature: bytes
@@ -286,15 +284,6 @@ def _is_signed(key: bytes, signature: bytes, message: bytes) -> bool:
     except (InvalidSignature, ValueError):
         return False
     return True
-
-
-# An epoch as published, and the one verification of it, for clients, proxies and other readers.
-#
-# Nothing is used before all of it holds: signed with the pinned key, no older epoch than the newest
-# accepted one, one manifest for one epoch (whoever could choose between two could tell their
-# readers apart), files within their size limits and with the hashes that the manifest names, an
-# item matrix of the right shape and within public bounds, and as many catalogue items as the
-# manifest says.
 
 
 Files = dict[bytes, bytes]
@@ -371,7 +360,11 @@ def fetch_release(
 
 
 def verified(signed: SignedManifest, model: bytes, catalogue: bytes) -> Release:
-    """The epoch of a verified manifest and these files, if they are the ones that it names."""
+    """The epoch of a verified manifest and these files: the one place that decides it for all.
+
+    Nothing is used before all of it holds. `fetch_manifest` has looked at signature and order:
+    whoever could choose between two manifests of an epoch could tell their readers apart.
+    """
     manifest = signed.manifest
     if manifest.public_key is not None:
         check_public_key(manifest.public_key)

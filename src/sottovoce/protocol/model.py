@@ -4,8 +4,6 @@ Written and read here, in a few lines, so that a device needs no library for one
 eight bytes (little endian) of header length, a JSON header, the numbers row by row.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any, Self
@@ -64,13 +62,6 @@ def _written(header: object) -> str:
     return json.dumps(header, sort_keys=True)
 
 
-# The panel: public test people, on whom anybody can measure a published model.
-#
-# Everybody can read what is in it, so only people who were invented, or who said yes to that,
-# belong on one; and nobody on it takes part in the training. Numbers are rows of the catalogue it
-# names.
-
-
 VERSION = 1
 MAX_PANEL = 16 * 1024 * 1024
 MAX_ROW = 2**31 - 1
@@ -88,7 +79,11 @@ class Panellist:
 
 @dataclass(frozen=True)
 class Panel:
-    """All of them, and the hash of the catalogue that their rows are counted in."""
+    """Public test people, on whom anybody can measure a published model.
+
+    Only people who were invented, or who said yes to that, belong on one; nobody on it takes part
+    in the training. Numbers are rows of the catalogue that it names by its hash.
+    """
 
     catalogue: bytes
     people: tuple[Panellist, ...]

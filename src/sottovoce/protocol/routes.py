@@ -4,8 +4,6 @@
 '/v2/epochs/7/waiting'
 """
 
-from __future__ import annotations
-
 ROOT = "/v2/"
 MANIFEST = "/v2/manifest"
 MANIFEST_OF = "/v2/manifests/{epoch}"

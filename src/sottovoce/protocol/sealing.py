@@ -4,8 +4,6 @@ Alone, so that a proxy can separate the reports of one person. Bound to the mani
 a report opens in its own epoch, under its own manifest, or not at all.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """JSON read strictly: one meaning for every file, on every machine, in every language."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any
@@ -11,7 +9,6 @@ from sottovoce.errors import ProtocolError
 
 MOST = 2**53 - 1
 """No whole number is larger, so that JavaScript reads the same ones."""
-
 _HEXADECIMAL = re.compile(r"(?:[0-9a-f]{2})*")
 
 

@@ -4,13 +4,12 @@ A device pins the terms that its owner accepted. A server may later ask for less
 each field has one rule, and a single field that is worse refuses the manifest, whatever got better.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from hashlib import sha256
 from json import dumps
+from operator import lt, ne
 from typing import Any, Self
 
 from sottovoce.core import MECHANISMS
@@ -143,7 +142,7 @@ class Terms:
         strict.exact_keys(given, {each.name for each in fields(cls)}, "manifest: terms")
         return cls(**_checked(given))
 
-    def broken_by(self, asked: Terms) -> list[str]:
+    def broken_by(self, asked: Self) -> list[str]:
         """In plain words, everything that would be worse for the owner."""
         return [
             rule.sentence.format(*(_shown(getattr(each, rule.field)) for each in (self, asked)))
@@ -158,25 +157,16 @@ class Rule:
 
     field: str
     sentence: str
+    worse: Callable[[Any, Any], bool] = ne
+    """Of the agreed value and the one asked for."""
 
     def is_worse(self, agreed: Terms, asked: Terms) -> bool:
-        before, now = getattr(agreed, self.field), getattr(asked, self.field)
-        return bool(self._is_worse(before, now))
-
-    def _is_worse(self, before: Any, now: Any) -> bool:
-        """Anything else than what was agreed to."""
-        return bool(now != before)
+        return self.worse(getattr(agreed, self.field), getattr(asked, self.field))
 
 
-class AtMost(Rule):
-    def _is_worse(self, before: Any, now: Any) -> bool:
-        return bool(now > before)
-
-
-class TheCrowd(Rule):
-    def _is_worse(self, before: Any, now: Any) -> bool:
-        """Smaller hides less; far larger would never come together, and be paid for in vain."""
-        return not before <= now <= MOST_GROWTH * before
+def _another_crowd(before: int, now: int) -> bool:
+    """Smaller hides less; far larger would never come together, and be paid for in vain."""
+    return not before <= now <= MOST_GROWTH * before
 
 
 class TheParameters(Rule):
@@ -195,19 +185,20 @@ RULES = (
     Rule("training", "reports would go to another training"),
     Rule("mechanism", "reports would be made by {1}, not by {0}"),
     TheParameters("parameters", "the mechanism's parameters would be {1}, not {0}"),
-    AtMost("epsilon", "the budget of one report would rise from epsilon {} to {}"),
-    AtMost("loud_fraction", "the share of loud directions would rise from {} to {}"),
-    AtMost("reports", "an epoch would take {1} reports, not {0}"),
-    AtMost("epochs", "a lifetime would have {1} epochs, not {0}"),
-    AtMost("share", "the part of the epochs with this device would rise from {} to {}"),
-    TheCrowd(
+    Rule("epsilon", "the budget of one report would rise from epsilon {} to {}", lt),
+    Rule("loud_fraction", "the share of loud directions would rise from {} to {}", lt),
+    Rule("reports", "an epoch would take {1} reports, not {0}", lt),
+    Rule("epochs", "a lifetime would have {1} epochs, not {0}", lt),
+    Rule("share", "the part of the epochs with this device would rise from {} to {}", lt),
+    Rule(
         "least_clients",
         "a report would be hidden among at least {1} people, not {0} (fewer hide less, and more "
         "than ten times as many may never come together)",
+        _another_crowd,
     ),
-    AtMost("hold", "an epoch would wait for its crowd for {1} seconds, not {0}"),
-    AtMost("factors", "the model would have {1} factors, not {0}"),
-    AtMost("most_items", "the model could have {1} items, not {0}"),
+    Rule("hold", "an epoch would wait for its crowd for {1} seconds, not {0}", lt),
+    Rule("factors", "the model would have {1} factors, not {0}", lt),
+    Rule("most_items", "the model could have {1} items, not {0}", lt),
 )
 
 

@@ -1,10 +1,9 @@
 """Who reports in `sottovoce demo`, what is learnt from it, and why it is set up so."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
@@ -22,10 +21,10 @@ from sottovoce.core import Histories, Mechanism, os_words, user_vectors
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce.data.synthetic import SYNTHETIC
 from sottovoce.errors import ClosedError, UnavailableError
-from sottovoce.protocol import Batch, Catalogue, Release, SignedManifest, seal_reports
+from sottovoce.protocol import Batch, Catalogue, Manifest, Release, seal_reports
 from sottovoce.protocol.batch import ID
 from sottovoce.protocol.model import Panel
-from sottovoce.sandbox.devices import PublicReader, SharedDownloads
+from sottovoce.sandbox.devices import PublicReader
 from sottovoce.sandbox.system import Sandbox
 from sottovoce.server.setup import items_of
 from sottovoce.service.workers import begin_worker
@@ -67,7 +66,7 @@ class DemoPlan:
     seed: int = 0
 
     @classmethod
-    def of(cls, people: int, films: int, seed: int, **changes: int) -> DemoPlan:
+    def of(cls, people: int, films: int, seed: int, **changes: int) -> Self:
         return cls(synthetic_people(people, films, seed), seed=seed, **changes)
 
     @property
@@ -77,10 +76,6 @@ class DemoPlan:
     @property
     def people(self) -> int:
         return self.histories.n_users
-
-    @property
-    def rows(self) -> list[list[int]]:
-        return [self.histories[person].tolist() for person in range(self.people)]
 
     @cached_property
     def training(self) -> Settings:
@@ -121,44 +116,28 @@ class DemoPlan:
         ).make(folder)
 
 
-# Invented people who report live, as fast as this machine allows.
-#
-# What they send is what a device would send: made from the signed release by the functions that
-# `client.reporting` calls, with the operating system's noise, sealed, posted to the proxy, under
-# the terms of the first manifest that they saw. A process makes the reports of several people at a
-# time, which is faster. What protects a real person is missing, since there is none: they have no
-# ledger and no database, and send at once.
-
-
 MOST_PROCESSES = 8
 AT_ONCE = 32
 """People whose reports a process makes in one go."""
 RETRY_SECONDS = 0.2
 _NICE = 5
 _STOP_SECONDS = 5.0
-
-
-@dataclass(frozen=True)
-class Group:
-    """The people of one process."""
-
-    url: str
-    """The proxy's address."""
-    key: bytes
-    """The server's verification key."""
-    rows: list[list[int]]
-    """What each of them touched, as rows of the catalogue."""
+LOOK_SECONDS = 0.2
 
 
 class Reporters:
-    """All invented people, in processes of low priority. Use it in a `with`."""
+    """All invented people, in processes of low priority. Use it in a `with`.
+
+    What they send is what a device would send, under the terms of the first manifest that they saw.
+    What protects a real person is missing: they have no ledger and no database, and send at once.
+    """
 
     def __init__(self, url: str, key: bytes, rows: Sequence[list[int]]):
         processes = min(os.cpu_count() or 1, MOST_PROCESSES, len(rows))
-        groups = [Group(url, key, list(rows[at::processes])) for at in range(processes)]
         context = get_context("spawn")
         self._processes: list[SpawnProcess] = [
-            context.Process(target=begin, args=(group,), daemon=True) for group in groups
+            context.Process(target=begin, args=(url, key, rows[at::processes]), daemon=True)
+            for at in range(processes)
         ]
 
     def check(self) -> None:
@@ -188,34 +167,35 @@ class Reporters:
                 process.join()
 
 
-def begin(group: Group) -> None:
+def begin(url: str, key: bytes, rows: Sequence[list[int]]) -> None:
     """In a process of its own."""
     begin_worker()
     os.nice(_NICE)
     with httpx.Client(trust_env=False) as http:
-        take_part(group, SharedDownloads(HttpProxy(http, group.url)))
+        take_part(HttpProxy(http, url), key, rows)
 
 
 def take_part(
-    group: Group,
     api: ProxyApi,
+    key: bytes,
+    rows: Sequence[list[int]],
     *,
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
-    """Epoch after epoch, until the training is finished."""
-    reader = PublicReader(api, group.key, sleep=sleep)
+    """These people, by the rows that they touched: epoch after epoch, until the training ends."""
+    reader = PublicReader(api, key, sleep=sleep)
     signed = reader.after(0, inf)
     accepted = signed.manifest.terms
     while signed.manifest.public_key is not None:
         check_terms(accepted, signed.manifest.terms)
-        _report(reader.release(signed), group, api, clock, sleep)
+        _report(reader.release(signed), rows, api, clock, sleep)
         signed = reader.after(signed.manifest.epoch, inf)
 
 
 def _report(
     release: Release,
-    group: Group,
+    rows: Sequence[list[int]],
     api: ProxyApi,
     clock: Callable[[], float],
     sleep: Callable[[float], None],
@@ -224,14 +204,13 @@ def _report(
     manifest = release.manifest
     sleep(max(manifest.opens - clock(), 0.0))
     mechanism = manifest.build()
-    for first in range(0, len(group.rows), AT_ONCE):
-        some = group.rows[first : first + AT_ONCE]
-        for batch in _batches(release, mechanism, some):
+    for first in range(0, len(rows), AT_ONCE):
+        for batch in _batches(release, mechanism, rows[first : first + AT_ONCE]):
             if not _send(batch, manifest.ends, api, clock, sleep):
                 return
 
 
-def _batches(release: Release, mechanism: Mechanism, rows: list[list[int]]) -> Iterator[bytes]:
+def _batches(release: Release, mechanism: Mechanism, rows: Sequence[list[int]]) -> Iterator[bytes]:
     """What `client.reporting.make_batch` makes of each of them."""
     manifest, key = release.manifest, release.manifest.public_key
     assert key is not None, "they report only where reports are asked for"
@@ -265,19 +244,12 @@ def _send(
     return False
 
 
-# How the published model gets better, epoch by epoch, as anybody could measure it.
-
-
-LOOK_SECONDS = 0.2
-
-
 @dataclass(frozen=True)
 class CurvePoint:
-    epoch: int
+    """How good the published model is after an epoch, as anybody could measure it."""
+
     learnt: int
     """Epochs that the model has learnt from by now."""
-    people: int
-    """Whose reports are in the new model; 0 if the epoch came to nothing, and it is the old."""
     quality: float
     """HR@10 of the new model."""
     popularity: float | None
@@ -287,72 +259,36 @@ class CurvePoint:
     finished: bool
 
 
-class LearningCurve:
-    """Measures every new model of a proxy, from its public files alone."""
-
-    def __init__(
-        self,
-        reader: PublicReader,
-        panel: Panel,
-        *,
-        clock: Callable[[], float] = time.time,
-    ):
-        self._reader = reader
-        self._panel = panel
-        self._clock = clock
-        self._began = 0.0
-        self._learnt = 0
-        self._known: SignedManifest | None = None
-
-    def look(self) -> CurvePoint | None:
-        """The epoch that has ended since the last look, if any."""
-        signed, known = self._reader.manifest(), self._known
-        if known is not None and signed.manifest.epoch == known.manifest.epoch:
-            return None
-        point = None if known is None else self._point(known, signed)
-        if known is None:
-            self._began = signed.manifest.opens
-        # Only now: if the model could not be fetched, the next look tries again.
-        self._known = signed
-        return point
-
-    @property
-    def finished(self) -> bool:
-        return self._known is not None and self._known.manifest.public_key is None
-
-    def _point(self, before: SignedManifest, after: SignedManifest) -> CurvePoint:
-        manifest = after.manifest
-        release = self._reader.release(after)
-        quality = panel_quality(wide_model(release), self._panel)
-        popularity = panel_popularity(self._panel, release.catalogue.tags)
-        people, finished = 0, manifest.public_key is None
-        if manifest.model != before.manifest.model:
-            people = manifest.reports_behind // manifest.terms.reports
-            self._learnt += 1
-        epoch = manifest.epoch - 1
-        seconds = (self._clock() - self._began) / epoch
-        return CurvePoint(epoch, self._learnt, people, quality, popularity, seconds, finished)
-
-
 def follow(
-    curve: LearningCurve,
+    reader: PublicReader,
+    panel: Panel,
     checks: Sequence[Callable[[], None]],
     stopping: Callable[[], bool],
     *,
+    clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[CurvePoint]:
-    """Every epoch as it comes, until told to stop; an error as soon as a check raises one."""
+    """Every epoch as it ends, until told to stop; an error as soon as a check raises one."""
+    known: Manifest | None = None
+    began = learnt = 0
     while not stopping():
         for check in checks:
             check()
-        point = None if curve.finished else _looked(curve)
-        if point is not None:
-            yield point
+        with suppress(UnavailableError):  # the next look tries again
+            if known is None:
+                known = reader.manifest().manifest
+                began = known.opens
+            elif known.public_key is not None:
+                signed = reader.manifest()
+                if signed.manifest.epoch > known.epoch:
+                    release = reader.release(signed)
+                    learnt += signed.manifest.model != known.model
+                    known = signed.manifest
+                    yield CurvePoint(
+                        learnt,
+                        panel_quality(wide_model(release), panel),
+                        panel_popularity(panel, release.catalogue.tags),
+                        (clock() - began) / (known.epoch - 1),
+                        known.public_key is None,
+                    )
         sleep(LOOK_SECONDS)
-
-
-def _looked(curve: LearningCurve) -> CurvePoint | None:
-    try:
-        return curve.look()
-    except UnavailableError:
-        return None

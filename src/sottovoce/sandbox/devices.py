@@ -5,15 +5,15 @@ connection and the public files that it has fetched among its clients; everythin
 ledger, entropy, sealing, the manifest asked for anew and checked) is each client's own.
 """
 
-from __future__ import annotations
-
+import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, as_completed
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import httpx
 import numpy as np
@@ -21,7 +21,6 @@ import numpy as np
 from sottovoce.client import Client, HttpProxy, ProxyApi
 from sottovoce.core import Histories
 from sottovoce.data import Interactions, leave_one_out
-from sottovoce.data.split import SplitRule
 from sottovoce.errors import DataError, SottovoceError, UnavailableError
 from sottovoce.protocol import (
     Catalogue,
@@ -39,19 +38,11 @@ from sottovoce.simulation.people import LeftOut, Part, Parts, Whole
 from sottovoce.simulation.people import People as Simulated
 
 T = TypeVar("T")
-
+PROCESSES = 2 * (os.cpu_count() or 1)
 AT_ONCE = 4
 """Clients that a process is given at a time."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 """Seconds before the second try, doubled from try to try."""
-MOST_FILES = 8
-
-
-@dataclass(frozen=True)
-class NewClient:
-    folder: Path
-    items: list[str]
-    """Ids of the items that its owner touched."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +77,6 @@ class SharedDownloads:
 
     def _once(self, sha256: bytes, fetch: Callable[[], bytes]) -> bytes:
         if sha256 not in self._files:
-            if len(self._files) == MOST_FILES:
-                self._files.clear()
             self._files[sha256] = fetch()
         return self._files[sha256]
 
@@ -95,22 +84,22 @@ class SharedDownloads:
 class ClientPool:
     """A pool of processes that run clients. Use it in a `with`."""
 
-    def __init__(self, url: str, processes: int):
+    def __init__(self, url: str):
         self._pool = ProcessPoolExecutor(
-            processes, get_context("spawn"), initializer=_start_worker, initargs=(url,)
+            PROCESSES, get_context("spawn"), initializer=_start_worker, initargs=(url,)
         )
 
     def make(
-        self, clients: Sequence[NewClient], url: str, key: bytes, limit: float
-    ) -> Iterator[int]:
-        """Begin these clients, under the terms of now; yields how many were made."""
-        some = [self._pool.submit(make_clients, each, url, key, limit) for each in _groups(clients)]
-        yield from _results(some)
+        self, folders: Sequence[Path], items: Sequence[list[str]], *about: Any
+    ) -> Iterator[None]:
+        """Begin a client in each folder, whose owner touched these items; see `make_client`."""
+        one = partial(make_client, *about)
+        yield from _results(self._pool.map(one, folders, items, chunksize=AT_ONCE))
 
-    def sync(self, folders: Sequence[Path], patience: float) -> Iterator[list[SyncResult]]:
-        """Every client once, each tried for at most so many seconds; in any order."""
-        some = [self._pool.submit(sync_clients, each, patience) for each in _groups(folders)]
-        yield from _results(some)
+    def sync(self, folders: Sequence[Path], patience: float) -> Iterator[SyncResult]:
+        """Every client once, each tried for at most so many seconds."""
+        one = partial(sync_in_pool, patience)
+        yield from _results(self._pool.map(one, folders, chunksize=AT_ONCE))
 
     def __enter__(self) -> Self:
         return self
@@ -119,23 +108,17 @@ class ClientPool:
         self._pool.shutdown(cancel_futures=True)
 
 
-def make_clients(clients: Sequence[NewClient], url: str, key: bytes, limit: float) -> int:
-    """In a process of the pool: new clients that know what their owners touched.
-
-    Their owners say yes to the terms that are asked for when they begin, and to no others.
-    """
+def make_client(url: str, key: bytes, limit: float, folder: Path, items: list[str]) -> None:
+    """In a process of the pool. Its owner says yes to the terms of now, and to no others."""
     assert _api is not None, "the pool starts its processes with an address"
-    for new in clients:
-        with Client.create(new.folder, proxy_url=url, verification_key=key, limit=limit) as client:
-            client.record(new.items)
-            client.accept(client.asked(_api))
-    return len(clients)
+    with Client.create(folder, proxy_url=url, verification_key=key, limit=limit) as client:
+        client.record(items)
+        client.accept(client.asked(_api))
 
 
-def sync_clients(folders: Iterable[Path], patience: float) -> list[SyncResult]:
-    """In a process of the pool: these clients, one after the other."""
+def sync_in_pool(patience: float, folder: Path) -> SyncResult:
     assert _api is not None, "the pool starts its processes with an address"
-    return [sync_one(folder, _api, patience) for folder in folders]
+    return sync_one(folder, _api, patience)
 
 
 def sync_one(
@@ -180,20 +163,11 @@ def _start_worker(url: str) -> None:
     _api = SharedDownloads(HttpProxy(httpx.Client(trust_env=False), url))
 
 
-def _results(futures: Sequence[Future[T]]) -> Iterator[T]:
-    """The results in the order in which they come."""
+def _results(found: Iterator[T]) -> Iterator[T]:
     try:
-        for done in as_completed(futures):
-            yield done.result()
+        yield from found
     except BrokenExecutor as error:
         raise UnavailableError("a process that clients run in has ended; begin again") from error
-
-
-def _groups(things: Sequence[T]) -> list[Sequence[T]]:
-    return [things[at : at + AT_ONCE] for at in range(0, len(things), AT_ONCE)]
-
-
-# A data set as the people of a live system: their items are those of the served catalogue.
 
 
 NEGATIVES = 99
@@ -222,12 +196,10 @@ class People:
         return [str(self.data.item_ids[row]) for row in self.train[user]]
 
 
-def choose_people(
-    data: Interactions, catalogue: Catalogue, clients: int, *, split: SplitRule, seed: int
-) -> People:
+def choose_people(data: Interactions, catalogue: Catalogue, clients: int, seed: int) -> People:
     """So many at random, and for each of them one item that their device is not told of."""
     chosen = on_catalogue(data, catalogue).subset(users=clients, seed=seed)
-    left_out = leave_one_out(chosen, split, seed)
+    left_out = leave_one_out(chosen, "random", seed)
     return People(chosen, sample_candidates(left_out, NEGATIVES, seed))
 
 
@@ -259,9 +231,6 @@ def on_catalogue(data: Interactions, catalogue: Catalogue) -> Interactions:
         titles=None,
         tags=None,
     )
-
-
-# What a proxy shows to everybody, as anybody may read it.
 
 
 LOOK_SECONDS = 0.2

@@ -4,15 +4,13 @@ The server learns from these clients as from any others; what is measured is the
 publishes, on the items that no device was told of.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import httpx
 import numpy as np
@@ -20,45 +18,37 @@ from numpy.typing import NDArray
 
 from sottovoce.client import HttpProxy
 from sottovoce.data import Interactions
-from sottovoce.data.split import SplitRule
-from sottovoce.errors import RefusedError, SettingsError, UnavailableError
+from sottovoce.errors import RefusedError, UnavailableError
 from sottovoce.privacy import Account, Reporting, account
 from sottovoce.protocol import Manifest, SignedManifest
-from sottovoce.sandbox.devices import ClientPool, NewClient, People, PublicReader, choose_people
+from sottovoce.sandbox.devices import PROCESSES, ClientPool, People, PublicReader, choose_people
 from sottovoce.sandbox.system import new_folder
-from sottovoce.simulation import Engine, build_engine
+from sottovoce.simulation import build_engine
+from sottovoce.simulation.engines import AUTO, is_for_the_reference
 from sottovoce.simulation.evaluation import summary
 from sottovoce.simulation.run import evaluate, popularity_ranks
 from sottovoce.training import Settings, next_items
 
-# The same training in the simulator, from where the live one began: what noise alone does.
-
-
 APART = 1 << 20
 """Runs number their epochs so far from each other that no two ever use the same random words."""
+LEAST_TIME = 30.0
+"""Seconds to an epoch's end: with less, the next one is waited for,"""
+BEATS = 5.0
+"""and so long beyond it: one that is still there then waits for its crowd, which is us."""
 
 
 @dataclass(frozen=True)
 class Noise:
-    """One metric over runs that differ in their reports' words alone."""
+    """One metric over simulated runs that differ in their reports' words alone."""
 
     mean: float
     sd: float
-    runs: int
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Noise:
-        """Mean and standard deviation; with one run the latter is 0.
-
-        >>> Noise.of([1.0, 2.0, 3.0])
-        Noise(mean=2.0, sd=1.0, runs=3)
-        """
+    def of(cls, values: Sequence[float]) -> Self:
+        """Mean and standard deviation; with one run the latter is 0."""
         sd = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-        return cls(float(np.mean(values)), sd, len(values))
-
-    def distance(self, value: float) -> float | None:
-        """How far a further run lies off, in standard deviations; None where that is unknown."""
-        return (value - self.mean) / self.sd if self.sd else None
+        return cls(float(np.mean(values)), sd)
 
 
 def training_of(manifest: Manifest, epochs: int, known: Settings | None = None) -> Settings:
@@ -75,34 +65,23 @@ def simulate_from(
     epochs_done: int,
     settings: Settings,
     people: People,
-    runs: int,
-    watch: Callable[[], None] = lambda: None,
+    run: int,
     *,
+    engine: str = AUTO,
     share: float = 1.0,
-) -> list[list[dict[str, float]]]:
-    """The metrics after each of the settings' epochs, for each run.
+    watch: Callable[[], None] = lambda: None,
+) -> list[dict[str, float]]:
+    """The metrics after each of the settings' epochs, from where the live training began.
 
     Where people take turns, so large a `share` of them, drawn anew, takes part in an epoch.
     """
-    return [_run(V, epochs_done, settings, people, run, watch, share) for run in range(runs)]
-
-
-def _run(
-    V: NDArray[np.float32],
-    epochs_done: int,
-    settings: Settings,
-    people: People,
-    run: int,
-    watch: Callable[[], None],
-    share: float,
-) -> list[dict[str, float]]:
-    everybody = build_engine("cpu", people.tested, settings)
+    everybody = build_engine(engine, people.tested, settings)
     mechanism = settings.build(len(V))
     metrics = []
     for epoch in range(epochs_done, epochs_done + settings.epochs):
         drawn = np.random.default_rng((run, epoch)).random(people.train.n_users) < share
         some = people.train.take(np.flatnonzero(drawn))
-        collected = build_engine("cpu", some, settings).collect(V, run * APART + epoch)
+        collected = build_engine(engine, some, settings).collect(V, run * APART + epoch)
         n_reports = max(collected.n_reports, 1)
         V = next_items(V, collected.sums, n_reports, epoch + 1, settings, mechanism)
         metrics.append(evaluate(everybody, V))
@@ -110,23 +89,14 @@ def _run(
     return metrics
 
 
-LEAST_TIME = 30.0
-"""Seconds to an epoch's end: with less, the next one is waited for,"""
-BEATS = 5.0
-"""and so long beyond it: one that is still there then waits for its crowd, which is us."""
-
-
 class SwarmProgress(Protocol):
     """Is told how far the swarm is."""
 
     def begin(self, what: str, total: int, reports_each: int = 0) -> None:
-        """Begin a task of `total` steps, each of `reports_each` reports."""
+        """Begin a task of `total` steps, each of `reports_each` reports; the last one is done."""
 
-    def step(self, steps: int = 1) -> None:
-        """Some steps are done."""
-
-    def end(self) -> None:
-        """The task is done."""
+    def step(self) -> None:
+        """Another step is done."""
 
 
 @dataclass(frozen=True)
@@ -139,23 +109,14 @@ class SwarmPlan:
     """The server's verification key."""
     clients: int
     epochs: int
-    processes: int
     seed: int = 0
     """Of who takes part, what is left out, and against what it is ranked; never of a report."""
-    split: SplitRule = "random"
     wait: float = 600.0
     """Seconds that one epoch may take after everybody has sent."""
     compare_runs: int = 0
     """Runs of the simulator to compare with."""
     training: Settings | None = None
     """What the server trains with, where it is known better than from the manifest."""
-    keep: Path | None = None
-    """Where the clients' folders go and stay; else a temporary folder."""
-
-    def __post_init__(self) -> None:
-        for name in ("clients", "epochs", "processes"):
-            if getattr(self, name) < 1:
-                raise SettingsError(f"{name} must be at least 1, not {getattr(self, name)}")
 
 
 @dataclass(frozen=True)
@@ -201,9 +162,8 @@ class SwarmResult:
             "proxy": self.plan.proxy,
             "data": self.people.data.summary(),
             "clients": self.plan.clients,
-            "processes": self.plan.processes,
+            "processes": PROCESSES,
             "seed": self.plan.seed,
-            "split": self.plan.split,
             "settings": self.settings.as_dict(),
             "epochs": [{**asdict(each), "sent": each.sent} for each in self.rounds],
             "popularity": self.popularity,
@@ -222,12 +182,9 @@ def run_swarm(data: Interactions, plan: SwarmPlan, watch: SwarmProgress) -> Swar
         if first.manifest.public_key is None:
             raise RefusedError("the training is finished: the server asks for no more reports")
         catalogue = reader.release(first).catalogue
-        people = choose_people(data, catalogue, plan.clients, split=plan.split, seed=plan.seed)
+        people = choose_people(data, catalogue, plan.clients, plan.seed)
         began = time.perf_counter()
-        with (
-            new_folder(plan.keep, "swarm") as folder,
-            ClientPool(plan.proxy, plan.processes) as pool,
-        ):
+        with new_folder("swarm") as folder, ClientPool(plan.proxy) as pool:
             swarm = _Swarm(plan, reader, people, pool, watch, first)
             swarm.make_clients(folder)
             made = time.perf_counter()
@@ -239,13 +196,12 @@ def run_swarm(data: Interactions, plan: SwarmPlan, watch: SwarmProgress) -> Swar
         "drive": driven - made,
         "compare": time.perf_counter() - driven,
     }
-    popularity = summary(popularity_ranks(people.candidates))
     return SwarmResult(
         plan,
         people,
         swarm.settings,
         rounds,
-        popularity,
+        summary(popularity_ranks(people.candidates)),
         swarm.spent,
         sorted(swarm.problems),
         swarm.account(),
@@ -272,21 +228,19 @@ class _Swarm:
         self._pool = pool
         self._watch = watch
         self._first = first
-        self._engine: Engine = build_engine("cpu", people.tested, self.settings)
-        self._first_items: NDArray[np.float32] | None = None
+        self._engine = build_engine(AUTO, people.tested, self.settings)
         self._folders: list[Path] = []
         self._rounds: list[Round] = []
 
     def make_clients(self, folder: Path) -> None:
         """Each with what its owner touched, and a limit that the epochs to come just fit into."""
         plan, users = self._plan, range(self._people.train.n_users)
-        clients = [NewClient(folder / f"{user:06}", self._people.items_of(user)) for user in users]
-        self._folders = [client.folder for client in clients]
+        self._folders = [folder / f"{user:06}" for user in users]
+        items = [self._people.items_of(user) for user in users]
         limit = self.settings.epsilon * self.settings.reports * plan.epochs
-        self._watch.begin("making clients", len(clients))
-        for made in self._pool.make(clients, plan.proxy, plan.key, limit):
-            self._watch.step(made)
-        self._watch.end()
+        self._watch.begin("making clients", len(users))
+        for _ in self._pool.make(self._folders, items, plan.proxy, plan.key, limit):
+            self._watch.step()
 
     def drive(self) -> None:
         """Epoch after epoch, until there are enough or the training is finished."""
@@ -297,15 +251,13 @@ class _Swarm:
 
     def _with_time_left(self, signed: SignedManifest) -> SignedManifest:
         """The next epoch, if this one would end while clients are sending."""
-        manifest, now = signed.manifest, time.time()
-        left = manifest.closes - now
-        if not -BEATS < left < min(LEAST_TIME, (manifest.closes - manifest.opens) / 2):
-            return signed
-        self._watch.begin(f"epoch {manifest.epoch} is nearly over", 1)
-        with suppress(UnavailableError):
-            signed = self._reader.after(manifest.epoch, left + BEATS)
-        self._watch.step()
-        self._watch.end()
+        manifest = signed.manifest
+        left = manifest.closes - time.time()
+        if -BEATS < left < min(LEAST_TIME, (manifest.closes - manifest.opens) / 2):
+            self._watch.begin(f"epoch {manifest.epoch} is nearly over", 1)
+            with suppress(UnavailableError):
+                signed = self._reader.after(manifest.epoch, left + BEATS)
+            self._watch.step()
         return signed
 
     def _one(self, signed: SignedManifest) -> SignedManifest:
@@ -316,7 +268,6 @@ class _Swarm:
         following = self._reader.after(epoch, self._plan.wait)
         waited = time.perf_counter()
         self._watch.step()
-        self._watch.end()
         metrics = evaluate(self._engine, self._reader.release(following).V)
         # An epoch whose crowd did not come leaves the model as it was.
         applied = following.manifest.model != signed.manifest.model
@@ -329,37 +280,31 @@ class _Swarm:
         self._watch.begin(f"epoch {epoch}", len(self._folders), self.settings.reports)
         outcomes: Counter[str] = Counter()
         retries = 0
-        for some in self._pool.sync(self._folders, self._plan.wait):
-            for result in some:
-                outcomes[result.outcome] += 1
-                retries += result.tries - 1
-                self.spent = max(self.spent, result.spent)
-                if result.problem:
-                    self.problems.add(result.problem)
-            self._watch.step(len(some))
-        self._watch.end()
+        for result in self._pool.sync(self._folders, self._plan.wait):
+            outcomes[result.outcome] += 1
+            retries += result.tries - 1
+            self.spent = max(self.spent, result.spent)
+            if result.problem:
+                self.problems.add(result.problem)
+            self._watch.step()
         return dict(outcomes), retries
 
     def compared(self) -> list[Round]:
         """The rounds, each beside what the simulator makes of the same people and epochs."""
-        runs, rounds = self._plan.compare_runs, self._rounds
-        if not runs or self._first_items is None:
-            return rounds
+        runs, manifest = self._plan.compare_runs, self._first.manifest
+        if not runs:
+            return self._rounds
         self._watch.begin("simulating", runs * self.settings.epochs)
-        first, done = self._first_items, self._first.manifest.epoch - 1
-        simulated = simulate_from(
-            first,
-            done,
-            self.settings,
-            self._people,
-            runs,
-            self._watch.step,
-            share=self._first.manifest.terms.share,
-        )
-        self._watch.end()
-        return [
-            _beside(each, [run[number] for run in simulated]) for number, each in enumerate(rounds)
-        ]
+        known = (self._first_items, manifest.epoch - 1, self.settings, self._people)
+        every = runs * self._people.train.n_users
+        engine = AUTO if is_for_the_reference(every, manifest.items, self.settings) else "cpu"
+        more = {"engine": engine, "share": manifest.terms.share, "watch": self._watch.step}
+        simulated = [simulate_from(*known, run, **more) for run in range(runs)]
+        rounds = []
+        for live, *several in zip(self._rounds, *simulated, strict=False):
+            noise = {name: Noise.of([each[name] for each in several]) for name in live.metrics}
+            rounds.append(replace(live, simulated=noise))
+        return rounds
 
     def account(self) -> Account:
         """What taking part in these epochs cost each client, at most."""
@@ -367,8 +312,3 @@ class _Swarm:
         epochs = min(len(self._rounds), self._first.manifest.terms.epochs)
         event = Reporting(self.settings.epsilon, self.settings.reports, epochs, rho)
         return account(event, min(each.sent for each in self._rounds))
-
-
-def _beside(live: Round, simulated: list[dict[str, float]]) -> Round:
-    noise = {name: Noise.of([run[name] for run in simulated]) for name in live.metrics}
-    return Round(**{**vars(live), "simulated": noise})

@@ -1,7 +1,5 @@
 """A whole system on one machine, as `up` and `demo` have it: made, started, stopped."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -18,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 import httpx
 import tomlkit
@@ -42,9 +40,6 @@ from sottovoce.service.run import READY
 from sottovoce.simulation.evaluation.panel import make_panel
 from sottovoce.storage.files import write_atomically
 from sottovoce.training import Settings
-
-# The folder that `sottovoce up` makes: what lies where, and how its settings are changed.
-
 
 ABOUT = "up.json"
 """What the catalogue was made from."""
@@ -85,7 +80,7 @@ class LiveSystem:
     """where the proxy is."""
 
     @classmethod
-    def read(cls, folder: Path) -> LiveSystem:
+    def read(cls, folder: Path) -> Self:
         """Of a folder made by `sottovoce up`."""
         if not is_made(folder):
             raise SettingsError(f"{folder}: nothing is there yet; run: sottovoce up {folder}")
@@ -129,9 +124,6 @@ def _set(table: Container, name: str, value: object) -> None:
         return
     _, mark, why = lines[0].as_string().rstrip().partition("  # ")
     lines[0].trivia.comment = f"{name} = {tomlkit.item(value).as_string()}{mark}{why}"
-
-
-# Services as child processes: started, watched, their words passed on, and ended together.
 
 
 READY_SECONDS = 60.0
@@ -248,9 +240,6 @@ def is_ready(url: str) -> bool:
 def _write_line(line: str) -> None:
     sys.stderr.write(line)
     sys.stderr.flush()
-
-
-# Whom the page of a trial measures its models on: invented people who take no part in it.
 
 
 PEOPLE = 200
@@ -429,26 +418,12 @@ def running_system(
         yield children
 
 
-# Folders for everything that an experiment makes.
-
-
 @contextmanager
-def new_folder(wanted: Path | None, name: str) -> Iterator[Path]:
-    """The folder that was asked for, which must be empty or new; else one that is removed again."""
-    if wanted is None:
-        try:
-            made = tempfile.TemporaryDirectory(prefix=f"sottovoce-{name}-")
-        except OSError as error:
-            raise SettingsError(f"no temporary folder can be made: {reason(error)}") from error
-        with made as temporary:
-            yield Path(temporary)
-        return
-    if wanted.exists() and not wanted.is_dir():
-        raise SettingsError(f"{wanted} is not a folder")
-    if wanted.exists() and any(wanted.iterdir()):
-        raise SettingsError(f"{wanted} is not empty: name a new folder")
+def new_folder(name: str) -> Iterator[Path]:
+    """A temporary one for everything that an experiment makes."""
     try:
-        wanted.mkdir(mode=0o700, parents=True, exist_ok=True)
+        made = tempfile.TemporaryDirectory(prefix=f"sottovoce-{name}-")
     except OSError as error:
-        raise SettingsError(f"{wanted} cannot be made: {reason(error)}") from error
-    yield wanted
+        raise SettingsError(f"no temporary folder can be made: {reason(error)}") from error
+    with made as temporary:
+        yield Path(temporary)
