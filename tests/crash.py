@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from sottovoce.storage import Database
+from sottovoce.storage.database import Database
 
 if TYPE_CHECKING:
     import pytest

@@ -18,7 +18,7 @@ import pytest
 from sottovoce.cli.proxy import app
 from sottovoce.errors import SettingsError, StoreError, UntrustedError
 from sottovoce.proxy import ProxySettings, ProxyStore
-from sottovoce.service import read_settings
+from sottovoce.service.toml import read_settings
 from tests.processes import calling, read_until
 from tests.proxy.world import KEY as SIGNING
 from tests.proxy.world import signed

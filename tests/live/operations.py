@@ -22,7 +22,7 @@ from sottovoce.protocol.manifest import MOST_STATEMENTS
 from sottovoce.proxy import ProxyStore
 from sottovoce.server import ServerStore
 from sottovoce.server.administration import begin_training
-from sottovoce.server.store import OPEN
+from sottovoce.server.transaction import OPEN
 from sottovoce.training import Participation, Settings
 from tests.crash import FOREVER
 from tests.live.killable import (
@@ -44,7 +44,7 @@ from tests.server.world import KEYS, World, make_settings
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from sottovoce.server.store import Epoch
+    from sottovoce.server.transaction import Epoch
 
 ITEMS, FACTORS, REPORTS = 80, 4, 2
 DIRECTIONS = ITEMS * FACTORS

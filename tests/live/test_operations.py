@@ -22,7 +22,7 @@ from sottovoce.proxy.intake import Intake
 from sottovoce.proxy.store import Tables
 from sottovoce.server import Server
 from sottovoce.server.counting import Seen
-from sottovoce.server.store import Transaction
+from sottovoce.server.transaction import Transaction
 from tests.crash import make_mortal
 from tests.live.conftest import quick_folder
 from tests.live.operations import Templates, run_list

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ from typing import Any
 import pytest
 from starlette.applications import Starlette
 
-from sottovoce.proxy import Page, Rate
-from sottovoce.service import build_watch
+from sottovoce.proxy import Rate
+from sottovoce.service.page import Page
+from sottovoce.service.run import build_watch
 from tests.asgi import Answer, ask
 from tests.proxy.world import (
     CATALOGUE,
@@ -144,22 +146,11 @@ def test_what_the_operator_watches_is_not_public(world: World) -> None:
     assert watched(world, "/v2/manifest").status == 404
 
 
-def test_a_catalogue_is_compressed_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[bytes] = []
-
-    def compress(content: bytes) -> bytes:
-        made.append(content)
-        return b"z"
-
-    monkeypatch.setattr("sottovoce.proxy.app.compress", compress)
+def test_a_catalogue_is_compressed_for_those_who_accept_it(world: World) -> None:
     path = f"/v2/catalogues/{CATALOGUE.hash.hex()}"
-
-    async def work(app: Starlette) -> list[Answer]:
-        accepts = [(b"accept-encoding", b"gzip")]
-        return await asyncio.gather(*(ask(app, "GET", path, headers=accepts) for _ in range(9)))
-
-    assert {answer.body for answer in within(world, work)} == {b"z"}
-    assert made == [CATALOGUE.raw]
+    answer = get(world, path, accept_encoding="gzip")
+    assert gzip.decompress(answer.body) == CATALOGUE.raw
+    assert get(world, path).headers["vary"] == answer.headers["vary"] == "Accept-Encoding"
 
 
 def test_the_page_is_served_where_the_operator_wants_it(make_world: MakeWorld) -> None:

@@ -12,7 +12,8 @@ import pytest
 from starlette.applications import Starlette
 
 from sottovoce.errors import SettingsError
-from sottovoce.proxy import Page, Rate
+from sottovoce.proxy import Rate
+from sottovoce.service.page import Page
 from tests.asgi import Answer, ask
 from tests.proxy.world import (
     CATALOGUE,

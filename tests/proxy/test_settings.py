@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from sottovoce.errors import SettingsError
-from sottovoce.proxy import Page, ProxySettings, Rate, Tls
+from sottovoce.proxy import ProxySettings, Rate, Tls
 from sottovoce.proxy.settings import settings_file
-from sottovoce.service import Listen, Watch, read_settings
+from sottovoce.service.listen import Listen, Watch
+from sottovoce.service.page import Page
+from sottovoce.service.toml import read_settings
 from tests.proxy.world import World, settings
 
 

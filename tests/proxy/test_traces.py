@@ -17,7 +17,7 @@ import pytest
 from sottovoce.errors import StoreError, UnavailableError
 from sottovoce.proxy import ProxyStore, Rate
 from sottovoce.proxy.store import NAME
-from sottovoce.service import build_watch
+from sottovoce.service.run import build_watch
 from tests.asgi import ask
 from tests.proxy.world import (
     MakeWorld,

@@ -9,7 +9,7 @@ from typing import Any
 
 from sottovoce.errors import RefusedError, UnavailableError
 from sottovoce.protocol import Batch
-from sottovoce.proxy.writer import GROUP, GroupCommit
+from sottovoce.proxy.intake import GROUP, GroupCommit
 from tests.proxy.world import People, World, signed
 
 BATCHES = People().batches(signed(), 700)
@@ -22,11 +22,10 @@ def run(
 ) -> Any:
     async def main() -> Any:
         writer = GroupCommit(keep, **settings)
-        writer.start(asyncio.get_running_loop())
         try:
             return await work(writer)
         finally:
-            await asyncio.to_thread(writer.stop)
+            await writer.finish()
 
     return asyncio.run(main())
 

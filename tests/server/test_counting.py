@@ -39,7 +39,7 @@ from sottovoce.protocol import (
 from sottovoce.protocol.batch import CHUNK_HEADER as HEADER
 from sottovoce.server import Keys, ServerSettings
 from sottovoce.server.counting import InProcess, Opener, Pool, Seen
-from sottovoce.server.store.transaction import Transaction
+from sottovoce.server.transaction import Transaction
 from sottovoce.training import Settings, presets
 from tests.server.world import MakeWorld, World, chunk_of, chunks_of, sealed
 

@@ -20,7 +20,7 @@ from sottovoce.protocol import SignedManifest
 from sottovoce.protocol.manifest import MOST_STATEMENTS
 from sottovoce.server import Keys, ServerStore
 from sottovoce.server.keys import rotate_keys
-from sottovoce.server.store import Service, Transaction
+from sottovoce.server.transaction import Service, Transaction
 from tests.server.test_catalogue import learn
 from tests.server.world import KEYS, MakeWorld, World
 
@@ -112,7 +112,7 @@ def test_nothing_of_an_applied_epochs_key_or_chunks_is_left_in_the_files(
 def test_a_reader_in_the_way_only_delays_the_scrubbing(
     make_world: MakeWorld, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sottovoce.server.store.store.BUSY_SECONDS", 0)
+    monkeypatch.setattr("sottovoce.server.store.BUSY_SECONDS", 0)
     world = make_world(sqlite_url)
     signed = world.closed()
     with world.store.read() as transaction:

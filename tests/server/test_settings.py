@@ -13,7 +13,7 @@ import pytest
 from sottovoce.errors import SettingsError
 from sottovoce.server import ServerSettings
 from sottovoce.server.settings import server_toml
-from sottovoce.service import Listen, Watch
+from sottovoce.service.listen import Listen, Watch
 from sottovoce.training import Participation, Settings, presets
 
 EXAMPLE = Path(__file__).parents[2] / "deploy" / "server.example.toml"

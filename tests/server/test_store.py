@@ -20,8 +20,8 @@ from sottovoce.errors import SettingsError, StoreError
 from sottovoce.protocol import Chunk, SignedManifest
 from sottovoce.protocol.batch import ENOUGH, NONE
 from sottovoce.server import ServerStore, build_app
+from sottovoce.server.schema import MIGRATIONS
 from sottovoce.server.store import back_up, database_url
-from sottovoce.server.store.schema import MIGRATIONS
 from tests.asgi import ask
 from tests.crash import Life, PowerCut, make_server_mortal
 from tests.lacking import leave_out

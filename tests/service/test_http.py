@@ -22,8 +22,16 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from sottovoce import errors
-from sottovoce.service import epoch_of, errors_as_problems, hash_of, read_body
-from sottovoce.service.http import BRIEFLY, FOR_EVER, compress, serve
+from sottovoce.service.http import (
+    BRIEFLY,
+    FOR_EVER,
+    compress,
+    epoch_of,
+    errors_as_problems,
+    hash_of,
+    read_body,
+    serve,
+)
 from tests.asgi import Answer, ask
 
 

@@ -13,7 +13,9 @@ from queue import Queue
 import pytest
 
 from sottovoce.errors import SettingsError, UnavailableError
-from sottovoce.service import Heartbeat, Listen, read_settings
+from sottovoce.service.listen import Listen
+from sottovoce.service.run import Heartbeat
+from sottovoce.service.toml import read_settings
 from tests.processes import free_port
 from tests.service.program import Service
 

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sottovoce.errors import SettingsError
-from sottovoce.service import read_settings
+from sottovoce.service.toml import read_settings
 
 
 @dataclass(frozen=True)

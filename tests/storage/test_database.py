@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from sottovoce.errors import StoreError
-from sottovoce.storage import Database, exclusive_lock
+from sottovoce.storage.database import Database, exclusive_lock
 
 FIRST = ("CREATE TABLE things (name TEXT PRIMARY KEY) STRICT",)
 
@@ -212,7 +212,7 @@ def on_disk(path: Path) -> bytes:
 HOLDER = """
 import sys
 from pathlib import Path
-from sottovoce.storage import exclusive_lock
+from sottovoce.storage.database import exclusive_lock
 with exclusive_lock(Path(sys.argv[1]), "taken"):
     print("held", flush=True)
     sys.stdin.read()
@@ -223,7 +223,7 @@ READ_ONLY = """
 import os, sys
 from pathlib import Path
 from sottovoce.errors import StoreError
-from sottovoce.storage import exclusive_lock
+from sottovoce.storage.database import exclusive_lock
 if os.geteuid() == 0:
     os.setuid(65534)  # to root every file is writable
 try:

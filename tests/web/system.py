@@ -28,10 +28,11 @@ from sottovoce.protocol import (
     public_key_of,
     verified,
 )
-from sottovoce.proxy import HttpUpstream, Page, Proxy
+from sottovoce.proxy import HttpUpstream, Proxy
 from sottovoce.sandbox.system import invented_panel
 from sottovoce.server import InProcess, Keys, Server, ServerSettings
 from sottovoce.server.setup import items_of
+from sottovoce.service.page import Page
 from sottovoce.training import Participation, Settings
 from tests.live.stack import by_hand
 from tests.proxy.world import settings as proxy_settings
@@ -40,7 +41,7 @@ from tests.web.front import Front, served
 
 if TYPE_CHECKING:
     from sottovoce.protocol.model import Panel
-    from sottovoce.server.store import Epoch
+    from sottovoce.server.transaction import Epoch
 
 PROXY = "east"
 HOUR = 3_600

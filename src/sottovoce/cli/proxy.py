@@ -15,8 +15,10 @@ from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, build_app, connect
 from sottovoce.proxy.settings import PORT, WATCH_PORT
 from sottovoce.proxy.setup import DATA, SETTINGS, make_proxy
 from sottovoce.proxy.status import ProxyStatus
-from sottovoce.service import Listen, Watch, build_watch, read_settings
-from sottovoce.service import run as serve
+from sottovoce.service.listen import Listen, Watch
+from sottovoce.service.run import build_watch
+from sottovoce.service.run import run as serve
+from sottovoce.service.toml import read_settings
 from sottovoce.settings import stated
 
 app = group(

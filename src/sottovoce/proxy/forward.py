@@ -10,7 +10,7 @@ import json
 import logging
 import ssl
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, Self
 from urllib.parse import urlsplit
 
 import httpx
@@ -38,6 +38,7 @@ from sottovoce.protocol.batch import Crowd
 from sottovoce.protocol.http import HttpSource
 from sottovoce.proxy.settings import ProxySettings
 from sottovoce.proxy.store import Flush, ProxyStore
+from sottovoce.service.http import compress
 from sottovoce.service.listen import load_certificate
 
 log = logging.getLogger("sottovoce")
@@ -191,6 +192,12 @@ class MirroredEpoch:
 
     signed: SignedManifest
     files: Files
+    compressed: bytes
+    """The catalogue once more: names compress well, the numbers of a model do not."""
+
+    @classmethod
+    def of(cls, signed: SignedManifest, files: Files) -> Self:
+        return cls(signed, files, compress(files[signed.manifest.catalogue]))
 
 
 class Mirror:
@@ -211,7 +218,7 @@ class Mirror:
         if known is not None and signed.hash == known.hash:
             return None
         _, files = fetch_release(signed, self._server, self._held)
-        return MirroredEpoch(signed, files)
+        return MirroredEpoch.of(signed, files)
 
     def publish(self, epoch: MirroredEpoch) -> None:
         """Show it to clients from now on; drop files that only old epochs need."""
@@ -243,6 +250,12 @@ class Mirror:
         with self._store.read() as tables:
             return tables.catalogue(sha256)
 
+    def compressed(self, sha256: bytes) -> bytes | None:
+        """The same, of the present epoch."""
+        current = self.current
+        is_present = current is not None and sha256 == current.signed.manifest.catalogue
+        return current.compressed if current is not None and is_present else None
+
     def _held(self, sha256: bytes) -> bytes | None:
         return self.model(sha256) or self.catalogue(sha256)
 
@@ -256,7 +269,7 @@ class Mirror:
             model, catalogue = tables.model(manifest.model), tables.catalogue(manifest.catalogue)
         assert model is not None, "the latest manifest's files are never pruned"
         assert catalogue is not None, "the latest manifest's files are never pruned"
-        return MirroredEpoch(signed, {manifest.model: model, manifest.catalogue: catalogue})
+        return MirroredEpoch.of(signed, {manifest.model: model, manifest.catalogue: catalogue})
 
     def _opened(self, raw: bytes) -> SignedManifest:
         try:

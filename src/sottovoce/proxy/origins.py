@@ -21,7 +21,7 @@ from starlette.responses import Response
 from sottovoce.errors import SettingsError
 from sottovoce.protocol import routes
 from sottovoce.protocol.http import is_this_machine
-from sottovoce.service import header
+from sottovoce.service.http import header
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

@@ -77,11 +77,9 @@ class Proxy:
     def catalogue(self, sha256: bytes) -> bytes | None:
         return self._mirror.catalogue(sha256)
 
-    @property
-    def epoch(self) -> int:
-        """That clients are shown; 0 before the first."""
-        signed = self.manifest()
-        return 0 if signed is None else signed.manifest.epoch
+    def compressed(self, sha256: bytes) -> bytes | None:
+        """The same, compressed; None for one that only earlier epochs had."""
+        return self._mirror.compressed(sha256)
 
     def check(self) -> None:
         """Whether a client would be served now; `UnavailableError` if not."""
@@ -169,7 +167,7 @@ class Proxy:
             unsettled = tables.unsettled()
         for done in unsettled:
             self._unscrubbed = True
-            taken = forward(self._store, self._upstream, done, self.epoch)
+            taken = forward(self._store, self._upstream, done, self.intake.epoch)
             (self.metrics.forwarded if taken else self.metrics.lost).inc(done.reports)
             self._scrub()
 
@@ -214,7 +212,7 @@ class Proxy:
     def _watch(self) -> None:
         for name, about, value in (
             ("batches_waiting", "Batches held now", lambda: self.intake.waiting),
-            ("epoch", "The epoch that clients are shown; 0 for none", lambda: self.epoch),
+            ("epoch", "The epoch that clients are shown; 0 for none", lambda: self.intake.epoch),
             ("crowd", "Batches that the present epoch waits for", self._needed),
             ("overdue_seconds", "Seconds that the epoch waits beyond its end", self._overdue),
             ("disk_free_bytes", "Free where the database lies", self._store.free_bytes),

@@ -13,12 +13,9 @@ from sottovoce.errors import ProtocolError, SettingsError
 from sottovoce.protocol import MAX_CHUNK_REPORTS
 from sottovoce.protocol.strict import hexadecimal
 from sottovoce.proxy.origins import check_origin
-from sottovoce.service import Listen, Watch
-from sottovoce.service.listen import caps_toml
+from sottovoce.service.listen import Listen, Watch, caps_toml
+from sottovoce.service.page import Page
 from sottovoce.settings import check, setting
-
-MAX_STATEMENT = 8_000
-"""Characters: several screens of a phone."""
 
 
 @dataclass(frozen=True)
@@ -59,34 +56,6 @@ class Tls:
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.private_key is None):
             raise SettingsError("certificate and private_key belong together: name both or none")
-
-
-@dataclass(frozen=True)
-class Page:
-    """The page for browsers, at the proxy's own address: see `sottovoce.service`."""
-
-    serve: bool = False
-    """Whether there is one. Browsers need TLS for it, or localhost."""
-    statement: str = ""
-    """What the page says about privacy, in plain text; `sottovoce privacy` writes one."""
-    notice: str = ""
-    """What visitors should know about this service, such as that it is a demo; in plain text."""
-    panel: Path | None = None
-    """Public test people, on whom the page measures every epoch's model; none: no curve."""
-    jitter: float = setting(
-        3_600.0,
-        "seconds over which a browser draws when to send; less in demos",
-        least=0,
-        most=3_600,
-    )
-
-    def __post_init__(self) -> None:
-        check(self)
-        for name, text in (("statement", self.statement), ("notice", self.notice)):
-            if len(text) > MAX_STATEMENT:
-                raise SettingsError(
-                    f"page.{name} has {len(text)} characters, at most {MAX_STATEMENT} are shown"
-                )
 
 
 @dataclass(frozen=True)

@@ -25,10 +25,10 @@ from sottovoce.errors import (
 )
 from sottovoce.protocol import SEALED, SignedManifest
 from sottovoce.proxy.forward import Upstream
-from sottovoce.proxy.settings import Page, ProxySettings
+from sottovoce.proxy.settings import ProxySettings
 from sottovoce.proxy.store import Flush, looking
-from sottovoce.service import TurnedAway
-from sottovoce.service.page import read_panel
+from sottovoce.service.listen import TurnedAway
+from sottovoce.service.page import Page, read_panel
 
 PATIENCE = 60.0
 """Seconds that a proxy has for what it does by itself."""

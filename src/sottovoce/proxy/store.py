@@ -19,7 +19,7 @@ from typing import Self
 
 from sottovoce.errors import RefusedError, StoreError, reason
 from sottovoce.protocol import Batch, SignedManifest
-from sottovoce.storage import Database, exclusive_lock, pending, store_errors
+from sottovoce.storage.database import Database, exclusive_lock, pending, store_errors
 
 log = logging.getLogger("sottovoce")
 

@@ -18,8 +18,9 @@ from sottovoce.server.catalogue import Difference, updated
 from sottovoce.server.epochs import Chosen
 from sottovoce.server.keys import Keys, check_may_sign
 from sottovoce.server.settings import ServerSettings
-from sottovoce.server.store import APPLIED, ServerStore, Service, Transaction
+from sottovoce.server.store import ServerStore
 from sottovoce.server.training import Training
+from sottovoce.server.transaction import APPLIED, Service, Transaction
 
 MOST_SKIPPED = 2**20
 """More epochs than any backup is old: whoever names a later one would use up all numbers."""

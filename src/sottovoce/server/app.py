@@ -19,8 +19,16 @@ from sottovoce.protocol.batch import CHUNK_HEADER as HEADER
 from sottovoce.protocol.batch import read_crowd
 from sottovoce.server.server import Server
 from sottovoce.server.settings import ServerSettings
-from sottovoce.service import Heartbeat, epoch_of, errors_as_problems, hash_of, read_body
-from sottovoce.service.http import BRIEFLY, FOR_EVER, serve
+from sottovoce.service.http import (
+    BRIEFLY,
+    FOR_EVER,
+    epoch_of,
+    errors_as_problems,
+    hash_of,
+    read_body,
+    serve,
+)
+from sottovoce.service.run import Heartbeat
 
 if TYPE_CHECKING:
     from starlette.requests import Request

@@ -22,7 +22,8 @@ from sottovoce.core import count_reports
 from sottovoce.errors import UnavailableError
 from sottovoce.protocol import SEALED, Chunk, Opened, key_prefixes, open_reports
 from sottovoce.server.epochs import check_closed, check_not_committed
-from sottovoce.server.store import ServerStore, Transaction
+from sottovoce.server.store import ServerStore
+from sottovoce.server.transaction import Transaction
 from sottovoce.service.workers import begin_worker
 
 

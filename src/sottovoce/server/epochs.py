@@ -41,8 +41,8 @@ from sottovoce.protocol.batch import ENOUGH, SHORT
 from sottovoce.server.catalogue import moved_rows
 from sottovoce.server.keys import Keys, check_may_sign
 from sottovoce.server.settings import ServerSettings
-from sottovoce.server.store import APPLIED, CLOSED, OPEN, Epoch, Transaction
 from sottovoce.server.training import Training
+from sottovoce.server.transaction import APPLIED, CLOSED, OPEN, Epoch, Transaction
 from sottovoce.training import first_items, inherited_items, next_items
 from sottovoce.training.counts import capped
 

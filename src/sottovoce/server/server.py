@@ -32,16 +32,8 @@ from sottovoce.server.epochs import (
 from sottovoce.server.keys import Keys, check_may_sign, lacking
 from sottovoce.server.settings import ServerSettings
 from sottovoce.server.status import Metrics
-from sottovoce.server.store import (
-    APPLIED,
-    CLOSED,
-    OPEN,
-    Epoch,
-    ServerStore,
-    Service,
-    State,
-    Transaction,
-)
+from sottovoce.server.store import ServerStore
+from sottovoce.server.transaction import APPLIED, CLOSED, OPEN, Epoch, Service, State, Transaction
 
 log = logging.getLogger("sottovoce")
 

@@ -13,8 +13,8 @@ from typing import Self
 
 from sottovoce.errors import SettingsError
 from sottovoce.server.store import database_url
-from sottovoce.service import Listen, Watch, read_settings
-from sottovoce.service.listen import caps_toml
+from sottovoce.service.listen import Listen, Watch, caps_toml
+from sottovoce.service.toml import read_settings
 from sottovoce.settings import check, setting, stated
 from sottovoce.training import DEFAULT, Participation, Settings, all_settings, presets
 

@@ -18,9 +18,10 @@ from sottovoce.server.administration import check_agrees
 from sottovoce.server.epochs import Chosen, EpochWait, for_crowds, for_reports
 from sottovoce.server.keys import Keys, check_newest
 from sottovoce.server.settings import ServerSettings
-from sottovoce.server.store import APPLIED, CLOSED, OPEN, Epoch, ServerStore, Service, Transaction
+from sottovoce.server.store import ServerStore
 from sottovoce.server.training import Training
-from sottovoce.service import TurnedAway
+from sottovoce.server.transaction import APPLIED, CLOSED, OPEN, Epoch, Service, Transaction
+from sottovoce.service.listen import TurnedAway
 
 PATIENCE = 60.0
 """Seconds that proxies have for what they do by themselves."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import ssl
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from typing import Literal, Protocol, get_args
 from prometheus_client import CollectorRegistry, Counter
 
 from sottovoce.errors import SettingsError, reason
+from sottovoce.service.http import network_of
 from sottovoce.settings import check, setting, stated
 
 
@@ -136,28 +136,6 @@ def caps_toml() -> str:
     return "".join(
         f"{name} = {each.default}  # {each.help}\n" for name, each in stated(Listen).items()
     )
-
-
-# Whom an address stands for. Addresses are held in memory and nowhere else.
-
-
-def network_of(address: str) -> str | int:
-    """What one household has: an IPv4 address, or the first 56 bits of an IPv6 address.
-
-    >>> network_of("203.0.113.7")
-    '203.0.113.7'
-    >>> network_of("2001:db8::1") == network_of("2001:db8::ffff")
-    True
-    >>> network_of("::ffff:203.0.113.7")
-    '203.0.113.7'
-    """
-    if ":" not in address:
-        return address
-    try:
-        known = ipaddress.IPv6Address(address.partition("%")[0])
-    except ValueError:
-        return address
-    return str(known.ipv4_mapped) if known.ipv4_mapped else int(known) >> 72
 
 
 # Connections that were not served, counted by reason: no address, no moment, nothing of a request.

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Select, Table, func, select, union
 
-from sottovoce.server.store.schema import (
+from sottovoce.server.schema import (
     catalogues,
     chunks,
     commits,

@@ -24,7 +24,7 @@ from sqlalchemy import (
     select,
 )
 
-from sottovoce.storage import pending
+from sottovoce.storage.database import pending
 
 Migration = Callable[[Connection], None]
 
