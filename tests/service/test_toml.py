@@ -7,7 +7,7 @@ import math
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -35,8 +35,6 @@ class Example:
     folder: Path
     rate: float = 0.5
     quiet: bool = False
-    mode: Literal["fast", "safe"] = "safe"
-    chosen: Literal["a", "b"] | None = None
     limit: int | None = None
     listen: Inner = Inner()
     proxies: dict[str, Access] = field(default_factory=dict)
@@ -68,8 +66,6 @@ def test_every_kind_of_value_is_read(tmp_path: Path) -> None:
         + """
         rate = 2
         quiet = true
-        mode = "fast"
-        chosen = "b"
         limit = 7
         names = ["a", "b"]
         [listen]
@@ -88,8 +84,6 @@ def test_every_kind_of_value_is_read(tmp_path: Path) -> None:
         tmp_path / "data",
         rate=2.0,
         quiet=True,
-        mode="fast",
-        chosen="b",
         limit=7,
         listen=Inner(1, Path("/etc/chain.pem")),
         proxies={"one": Access("s"), "the other": Access("t", 3.0)},
@@ -118,10 +112,8 @@ MISTAKES = {
         *(LEAST + f"limit = {value}" for value in ("true", "1.0", "1979-05-27")),
         LEAST + "limit = " + "[" * 200 + "]" * 200,
     ],
-    "mode": [LEAST + f"mode = {value}" for value in ('"slow"', "['fast']", "0x" + "f" * 5_000)],
     "names": [LEAST + 'names = "a"'],
     "names[1]": [LEAST + 'names = ["a", 1]'],
-    "chosen": [LEAST + 'chosen = "c"'],
     "TOML": [
         *(LEAST + f"limit = {value}" for value in ("", "9" * 5_000, "[" * 5_000 + "]" * 5_000)),
     ],

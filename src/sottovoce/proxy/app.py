@@ -131,9 +131,7 @@ class Api:
         self._proxy = proxy
         self.writer = GroupCommit(proxy.intake.keep)
         self._heartbeat = Heartbeat(proxy.tick, settings.poll_seconds)
-        proxy.metrics.watch(
-            "beat_failures", "Beats in a row that failed", lambda: self._heartbeat.failures
-        )
+        proxy.metrics.watch(beat_failures=lambda: self._heartbeat.failures)
 
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:

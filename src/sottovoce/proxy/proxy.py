@@ -19,7 +19,7 @@ from sottovoce.proxy.forward import Mirror, Upstream, forward
 from sottovoce.proxy.intake import Intake
 from sottovoce.proxy.settings import ProxySettings
 from sottovoce.proxy.shuffle import Entropy, discard, flush
-from sottovoce.proxy.status import Metrics
+from sottovoce.proxy.status import DISCARDED, EMPTY, GIVEN_UP, SHUFFLED, Metrics
 from sottovoce.proxy.store import ProxyStore
 
 log = logging.getLogger("sottovoce")
@@ -50,7 +50,13 @@ class Proxy:
         )
         self.metrics = Metrics()
         self._resume()
-        self._watch()
+        self.metrics.watch(
+            batches_waiting=lambda: self.intake.waiting,
+            epoch=lambda: self.intake.epoch,
+            crowd=self._needed,
+            overdue_seconds=self._overdue,
+            disk_free_bytes=store.free_bytes,
+        )
         if settings.least_clients > 1 and not settings.rate.per_epoch:
             log.warning(
                 "rate.per_epoch is 0: one address may send a whole crowd, unless what is in front "
@@ -191,7 +197,8 @@ class Proxy:
             entropy=self._entropy,
         )
         self.intake.reset_waiting()
-        self.metrics.flushed(done.reports, batches)
+        outcome = SHUFFLED if done.reports else DISCARDED if batches else EMPTY
+        self.metrics.flushes.labels(outcome).inc()
         self._scrub()
 
     def _give_up(self, signed: SignedManifest) -> None:
@@ -200,7 +207,8 @@ class Proxy:
         self._unscrubbed = True
         lost = discard(self._store, signed)
         self.intake.reset_waiting()
-        self.metrics.given_up(lost)
+        self.metrics.flushes.labels(GIVEN_UP).inc()
+        self.metrics.lost.inc(lost)
         said = "epoch %d: the server went on without us; %d reports that waited are given up"
         log.error(said, signed.manifest.epoch, lost)
         self._scrub()
@@ -208,16 +216,6 @@ class Proxy:
     def _scrub(self) -> None:
         self._store.scrub()
         self._unscrubbed = False
-
-    def _watch(self) -> None:
-        for name, about, value in (
-            ("batches_waiting", "Batches held now", lambda: self.intake.waiting),
-            ("epoch", "The epoch that clients are shown; 0 for none", lambda: self.intake.epoch),
-            ("crowd", "Batches that the present epoch waits for", self._needed),
-            ("overdue_seconds", "Seconds that the epoch waits beyond its end", self._overdue),
-            ("disk_free_bytes", "Free where the database lies", self._store.free_bytes),
-        ):
-            self.metrics.watch(name, about, value)
 
     def _needed(self) -> int:
         signed = self.manifest()

@@ -6,16 +6,18 @@ import json
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
-from sottovoce.errors import ProtocolError, SettingsError
+from sottovoce.errors import ProtocolError, SettingsError, reason
 from sottovoce.protocol import MAX_CHUNK_REPORTS
 from sottovoce.protocol.strict import hexadecimal
 from sottovoce.proxy.origins import check_origin
-from sottovoce.service.listen import Listen, Watch, caps_toml
+from sottovoce.service.listen import Listen, Watch
 from sottovoce.service.page import Page
+from sottovoce.service.toml import written
 from sottovoce.settings import check, setting
+from sottovoce.storage.files import write_new
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,9 @@ class ProxySettings:
     most_batches: int = setting(
         1_000_000, "batches that an epoch takes; whoever comes later is answered 503", least=1
     )
-    most_bytes: int = setting(4 * 2**30, "bytes of them, sealed", least=1)
+    most_bytes: int = setting(
+        4 * 2**30, "bytes of them, sealed; at its end three times as many are on the disk", least=1
+    )
     poll_seconds: float = setting(
         5.0, "between two beats: ask the server, tell it of the crowd, flush, forward", above=0
     )
@@ -141,40 +145,50 @@ def _is_address(url: str) -> bool:
     return parts.scheme in ("http", "https") and bool(host) and plain
 
 
-# A new settings file, every field explained.
-
+# A new proxy: its settings file, every field explained, and a copy of its secret.
 
 PORT, WATCH_PORT = 8080, 8081
 """Where a new proxy listens, and where it is watched."""
+SETTINGS, SECRET, DATA = "proxy.toml", "server.secret", "data"
+
+
+def make_proxy(folder: Path, secret_file: Path, **settings: Any) -> None:
+    """Write the settings and a copy of the secret, both of them or neither."""
+    text = settings_file(folder=DATA, secret_file=SECRET, **settings)
+    for name in (SETTINGS, SECRET):
+        if (folder / name).exists():
+            raise SettingsError(f"{folder / name} exists already; nothing is overwritten")
+    try:
+        secret = secret_file.read_bytes()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_new(folder / SECRET, secret)
+        write_new(folder / SETTINGS, text.encode())
+    except OSError as error:
+        raise SettingsError(f"the proxy cannot be set up: {reason(error)}") from error
 
 
 def settings_file(
     *,
-    folder: str,
-    server: str,
-    secret_file: str,
-    verification_key: str,
     least_clients: int = ProxySettings.least_clients,
     port: int = PORT,
     watch_port: int = WATCH_PORT,
+    **texts: str,
 ) -> str:
-    """The text of a `proxy.toml` with these values and the usual ones for the rest."""
-    text = (files(__package__) / "proxy.toml").read_text(encoding="utf-8")
+    """A `proxy.toml` with these values and the usual ones for the rest.
+
+    Texts are written in TOML as in JSON.
+    """
     rate = Rate.for_crowd(least_clients)
-    return text.format(
-        folder=_quoted(folder),
-        server=_quoted(server),
-        secret_file=_quoted(secret_file),
-        verification_key=_quoted(verification_key),
-        caps=caps_toml(),
-        least_clients=least_clients,
-        burst=rate.burst,
-        per_epoch=rate.per_epoch,
-        port=port,
-        watch_port=watch_port,
+    return (
+        (files(__package__) / "proxy.toml")
+        .read_text(encoding="utf-8")
+        .format(
+            **{name: json.dumps(text, ensure_ascii=False) for name, text in texts.items()},
+            least_clients=least_clients,
+            service=written(ProxySettings, left_out={"least_clients"}),
+            rate=written(Rate, burst=rate.burst, per_epoch=rate.per_epoch),
+            caps=written(Listen),
+            port=port,
+            watch_port=watch_port,
+        )
     )
-
-
-def _quoted(value: str) -> str:
-    """A basic string of TOML, which is written as in JSON."""
-    return json.dumps(value, ensure_ascii=False)

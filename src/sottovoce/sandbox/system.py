@@ -32,7 +32,7 @@ from sottovoce.protocol import Catalogue, Terms
 from sottovoce.protocol.model import Panel
 from sottovoce.protocol.terms import TRAINING
 from sottovoce.proxy import ProxySettings
-from sottovoce.proxy.setup import make_proxy
+from sottovoce.proxy.settings import make_proxy
 from sottovoce.sandbox.devices import on_catalogue
 from sottovoce.server import ServerSettings
 from sottovoce.server.administration import read_catalogue

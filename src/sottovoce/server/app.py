@@ -100,7 +100,7 @@ class Api:
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         proxy = self._settings.proxy_of(secret)
         if scheme.lower() != "bearer" or proxy is None:
-            self._server.metrics.unknown_proxy()
+            self._server.metrics.unknown.inc()
             raise HTTPException(
                 HTTPStatus.UNAUTHORIZED,
                 "this needs the secret of a proxy that this server knows",

@@ -25,7 +25,7 @@ from sottovoce.protocol import KeyStatement, strict
 from sottovoce.protocol.manifest import MOST_STATEMENTS, STATEMENT
 from sottovoce.server.store import ServerStore
 from sottovoce.server.transaction import Service
-from sottovoce.storage.files import write_atomically
+from sottovoce.storage.files import write_atomically, write_new
 
 VERSION = 2
 KEY, NONCE = 32, 12
@@ -78,14 +78,12 @@ class Keys:
     @classmethod
     def _decode(cls, raw: bytes) -> Self:
         given = strict.read_object(raw, most=_MOST, what="keys")
-        if given.get("version") == 1:  # from before signing keys could be changed
-            given = {**given, "version": VERSION, "statements": [], "first": None}
         strict.exact_keys(given, {"version", "signing", "wrapping", "first", "statements"}, "keys")
         strict.whole(given["version"], least=VERSION, most=VERSION, what="keys: version")
         try:
             signing, wrapping, first = (
-                b"" if given[n] is None else strict.hexadecimal(given[n], what=n)
-                for n in ("signing", "wrapping", "first")
+                strict.hexadecimal(given[name], what=name)
+                for name in ("signing", "wrapping", "first")
             )
         except ProtocolError:
             # The message would show the key.
@@ -96,7 +94,7 @@ class Keys:
 
     def write(self, path: Path) -> None:
         """A new file that only its owner can read; never in the place of another."""
-        write_secret(path, self._content())
+        write_new(path, self._content())
 
     def replace(self, path: Path) -> None:
         """In the place of the file that is there, in one step; for its owner's eyes as well.
@@ -105,13 +103,13 @@ class Keys:
         """
         try:
             before = path.stat()
-            write_atomically(path, self._content().encode(), private=True)
+            write_atomically(path, self._content(), private=True)
             if os.name == "posix" and before.st_uid != os.geteuid():
                 os.chown(path, before.st_uid, before.st_gid)
         except OSError as error:
             raise SettingsError(f"{path}: the keys cannot be written: {reason(error)}") from error
 
-    def _content(self) -> str:
+    def _content(self) -> bytes:
         content = {
             "version": VERSION,
             "signing": self.signing.hex(),
@@ -119,7 +117,7 @@ class Keys:
             "first": self.first.hex(),
             "statements": [(each.key + each.signature).hex() for each in self.statements],
         }
-        return json.dumps(content, indent=2) + "\n"
+        return json.dumps(content, indent=2).encode() + b"\n"
 
     def rotated(self) -> Self:
         """With another signing key, which this one names."""
@@ -179,18 +177,6 @@ def _statements(given: object) -> tuple[KeyStatement, ...]:
         raise ProtocolError("keys: statements must be a list")
     raw = [strict.hexadecimal(each, size=STATEMENT, what="keys: a statement") for each in given]
     return tuple(KeyStatement(each[:KEY], each[KEY:]) for each in raw)
-
-
-def write_secret(path: Path, text: str) -> None:
-    """A new file for its owner's eyes, on the disk when this returns."""
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError as error:
-        raise SettingsError(f"{path}: there is one already; nothing is overwritten") from error
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _bound_to(epoch: int) -> bytes:

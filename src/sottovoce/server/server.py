@@ -190,11 +190,12 @@ class Server:
             self._counter.note(proxy, chunk)
             return False
         private_key, n_directions = found
-        with self.metrics.opening():
-            unseen = self._counter.unseen(chunk)
-            opened = self._opener.open(unseen, private_key, chunk.manifest_hash, n_directions)
+        began = time.perf_counter()
+        unseen = self._counter.unseen(chunk)
+        opened = self._opener.open(unseen, private_key, chunk.manifest_hash, n_directions)
+        self.metrics.opening.inc(time.perf_counter() - began)
         counted = self._counter.count(proxy, chunk, opened, n_directions, self._clock())
-        self.metrics.took_chunk()
+        self.metrics.chunks.inc()
         return counted
 
     def commit(

@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from sottovoce.errors import SettingsError, reason
 from sottovoce.service.http import network_of
-from sottovoce.settings import check, setting, stated
+from sottovoce.settings import check, setting
 
 
 @dataclass(frozen=True)
@@ -129,13 +129,6 @@ class Watch:
 
 MOST_WATCHERS = 32
 """Connections of the operator's own programs."""
-
-
-def caps_toml() -> str:
-    """The part of a settings file's `[listen]` that both services share: every cap, explained."""
-    return "".join(
-        f"{name} = {each.default}  # {each.help}\n" for name, each in stated(Listen).items()
-    )
 
 
 # Connections that were not served, counted by reason: no address, no moment, nothing of a request.

@@ -9,7 +9,21 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from sottovoce.errors import SettingsError
+
 _REFUSED = {stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket", stat.S_IFBLK: "a disk"}
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """A file that only its owner can read from the first moment; on the disk when this returns."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise SettingsError(f"{path}: exists already; nothing is overwritten") from error
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def write_atomically(path: Path, content: bytes, *, private: bool = False) -> None:
