@@ -128,10 +128,10 @@ class ProxyOverNetwork:
         return self._ask(self._manifest)
 
     def model(self, sha256: bytes, most: int) -> bytes:
-        return self._ask(lambda: _found(self._part.proxy.model(sha256)))
+        return self._ask(lambda: _found(self._part.proxy.mirror.model(sha256)))
 
     def catalogue(self, sha256: bytes) -> bytes:
-        return self._ask(lambda: _found(self._part.proxy.catalogue(sha256)))
+        return self._ask(lambda: _found(self._part.proxy.mirror.catalogue(sha256)))
 
     def send(self, batch: bytes) -> None:
         try:

@@ -97,13 +97,18 @@ def test_old_models_are_pruned_and_what_is_known_is_not_fetched_again(
         world.server.go_on(signed(epoch))
         world.proxy.tick()
         hashes.append(world.now.manifest.model)
-    assert [world.proxy.model(name) is not None for name in hashes] == [False, False, True, True]
-    assert world.proxy.catalogue(CATALOGUE.hash) == CATALOGUE.raw
-    assert world.proxy.model(CATALOGUE.hash) is None
-    assert world.proxy.catalogue(hashes[3]) is None
+    assert [world.proxy.mirror.model(name) is not None for name in hashes] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert world.proxy.mirror.catalogue(CATALOGUE.hash) == CATALOGUE.raw
+    assert world.proxy.mirror.model(CATALOGUE.hash) is None
+    assert world.proxy.mirror.catalogue(hashes[3]) is None
     world.server.go_on(signed(5, model=hashes[3]))
     world.proxy.tick()
-    assert world.proxy.model(hashes[3]) == model_of(4)
+    assert world.proxy.mirror.model(hashes[3]) == model_of(4)
     assert (fetched.count("catalogue"), fetched.count("model")) == (0, 3)
     with world.store.write() as tables:
         tables.add_file(CATALOGUE.hash, b"damaged")
@@ -111,7 +116,7 @@ def test_old_models_are_pruned_and_what_is_known_is_not_fetched_again(
     world.server.go_on(signed(6))
     world.proxy.tick()
     assert world.proxy.manifest() == world.now
-    assert world.proxy.catalogue(CATALOGUE.hash) == CATALOGUE.raw
+    assert world.proxy.mirror.catalogue(CATALOGUE.hash) == CATALOGUE.raw
 
 
 CHUNK = Chunk(7, bytes(32), bytes(SEALED))

@@ -211,7 +211,7 @@ def test_a_new_manifest_is_shown_only_after_the_flush(
 ) -> None:
     world.send(4)
     world.server.go_on(signed(2))
-    publish = world.proxy._mirror.publish
+    publish = world.proxy.mirror.publish
     seen = []
 
     def watched(newer: MirroredEpoch) -> None:
@@ -219,7 +219,7 @@ def test_a_new_manifest_is_shown_only_after_the_flush(
             seen.append((tables.is_flushed(1), tables.count_batches()))
         publish(newer)
 
-    monkeypatch.setattr(world.proxy._mirror, "publish", watched)
+    monkeypatch.setattr(world.proxy.mirror, "publish", watched)
     world.proxy.tick()
     assert seen == [(True, 0)]
     assert world.proxy.manifest() == world.now

@@ -126,15 +126,15 @@ class System:
 
     def published_of(self, epoch: int) -> bytes:
         """The signed manifest of this or an earlier epoch."""
-        found = self.proxy.manifest_of(epoch)
+        found = self.proxy.mirror.manifest_of(epoch)
         assert found is not None
         return found
 
     def release(self, signed: SignedManifest) -> Release:
         """As a Python client holds it."""
-        model = self.proxy.model(signed.manifest.model)
+        model = self.proxy.mirror.model(signed.manifest.model)
         assert model is not None
-        catalogue = self.proxy.catalogue(signed.manifest.catalogue)
+        catalogue = self.proxy.mirror.catalogue(signed.manifest.catalogue)
         assert catalogue is not None
         return verified(signed, model, catalogue)
 

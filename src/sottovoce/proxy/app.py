@@ -150,19 +150,19 @@ class Api:
 
     async def manifest_of(self, request: Request) -> Response:
         epoch = epoch_of(request)
-        data = await run_in_threadpool(self._proxy.manifest_of, epoch)
+        data = await run_in_threadpool(self._proxy.mirror.manifest_of, epoch)
         return serve(request, data, str(epoch), FOR_EVER)
 
     async def model(self, request: Request) -> Response:
         sha256 = hash_of(request)
-        data = await run_in_threadpool(self._proxy.model, sha256)
+        data = await run_in_threadpool(self._proxy.mirror.model, sha256)
         return serve(request, data, sha256.hex(), FOR_EVER)
 
     async def catalogue(self, request: Request) -> Response:
         """A catalogue by its hash; names compress well, the numbers of a model do not."""
         sha256 = hash_of(request)
-        data = await run_in_threadpool(self._proxy.catalogue, sha256)
-        return serve(request, data, sha256.hex(), FOR_EVER, self._proxy.compressed(sha256))
+        data = await run_in_threadpool(self._proxy.mirror.catalogue, sha256)
+        return serve(request, data, sha256.hex(), FOR_EVER, self._proxy.mirror.compressed(sha256))
 
 
 class NoSniff:

@@ -37,7 +37,7 @@ from sottovoce.protocol import (
 from sottovoce.protocol.batch import Crowd
 from sottovoce.protocol.http import HttpSource
 from sottovoce.proxy.settings import ProxySettings
-from sottovoce.proxy.store import Flush, ProxyStore
+from sottovoce.proxy.store import FileKind, Flush, ProxyStore
 from sottovoce.service.http import compress
 from sottovoce.service.listen import load_certificate
 
@@ -236,25 +236,25 @@ class Mirror:
 
     def model(self, sha256: bytes) -> bytes | None:
         """A model file that is still kept."""
-        current = self.current
-        if current is not None and sha256 == current.signed.manifest.model:
-            return current.files[sha256]
-        with self._store.read() as tables:
-            return tables.model(sha256)
+        return self._file("model", sha256)
 
     def catalogue(self, sha256: bytes) -> bytes | None:
         """A catalogue file that is still kept."""
-        current = self.current
-        if current is not None and sha256 == current.signed.manifest.catalogue:
-            return current.files[sha256]
-        with self._store.read() as tables:
-            return tables.catalogue(sha256)
+        return self._file("catalogue", sha256)
 
     def compressed(self, sha256: bytes) -> bytes | None:
         """The same, of the present epoch."""
         current = self.current
-        is_present = current is not None and sha256 == current.signed.manifest.catalogue
-        return current.compressed if current is not None and is_present else None
+        if current is None or sha256 != current.signed.manifest.catalogue:
+            return None
+        return current.compressed
+
+    def _file(self, kind: FileKind, sha256: bytes) -> bytes | None:
+        current = self.current
+        if current is not None and sha256 == getattr(current.signed.manifest, kind):
+            return current.files[sha256]
+        with self._store.read() as tables:
+            return tables.file(kind, sha256)
 
     def _held(self, sha256: bytes) -> bytes | None:
         return self.model(sha256) or self.catalogue(sha256)
@@ -266,9 +266,10 @@ class Mirror:
                 return None
             signed = self._opened(raw)
             manifest = signed.manifest
-            model, catalogue = tables.model(manifest.model), tables.catalogue(manifest.catalogue)
+            model = tables.file("model", manifest.model)
+            catalogue = tables.file("catalogue", manifest.catalogue)
         assert model is not None, "the latest manifest's files are never pruned"
-        assert catalogue is not None, "the latest manifest's files are never pruned"
+        assert catalogue is not None
         return MirroredEpoch.of(signed, {manifest.model: model, manifest.catalogue: catalogue})
 
     def _opened(self, raw: bytes) -> SignedManifest:

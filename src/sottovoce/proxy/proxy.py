@@ -44,7 +44,7 @@ class Proxy:
         self._entropy = entropy
         self._unscrubbed = False
         self._beating = threading.Lock()
-        self._mirror = Mirror(store, upstream, settings.key, keep_models=settings.keep_models)
+        self.mirror = Mirror(store, upstream, settings.key, keep_models=settings.keep_models)
         self.intake = Intake(
             store, clock, most_batches=settings.most_batches, most_bytes=settings.most_bytes
         )
@@ -71,25 +71,11 @@ class Proxy:
 
     def manifest(self) -> SignedManifest | None:
         """Of the present epoch; None before the first."""
-        return None if self._mirror.current is None else self._mirror.current.signed
-
-    def manifest_of(self, epoch: int) -> bytes | None:
-        """The signed manifest of this or an earlier epoch, as served."""
-        return self._mirror.manifest_of(epoch)
-
-    def model(self, sha256: bytes) -> bytes | None:
-        return self._mirror.model(sha256)
-
-    def catalogue(self, sha256: bytes) -> bytes | None:
-        return self._mirror.catalogue(sha256)
-
-    def compressed(self, sha256: bytes) -> bytes | None:
-        """The same, compressed; None for one that only earlier epochs had."""
-        return self._mirror.compressed(sha256)
+        return None if self.mirror.current is None else self.mirror.current.signed
 
     def check(self) -> None:
         """Whether a client would be served now; `UnavailableError` if not."""
-        if self._mirror.current is None or self._store.failing:
+        if self.mirror.current is None or self._store.failing:
             raise UnavailableError("no manifest yet, or the database cannot be written")
 
     def tick(self) -> None:
@@ -132,7 +118,7 @@ class Proxy:
         mixed or forwarded, and nobody else is asked to report in it.
         """
         try:
-            newer = self._mirror.newer()
+            newer = self.mirror.newer()
         except ProtocolError as error:
             self.metrics.untrusted.inc()
             log.error("%s: %s", type(error).__name__, error)
@@ -142,7 +128,7 @@ class Proxy:
         signed = self._running()
         if signed is not None:
             self._give_up(signed)
-        self._mirror.publish(newer)
+        self.mirror.publish(newer)
         self.intake.open(newer.signed)
         log.info("epoch %d: %s", newer.signed.manifest.epoch, newer.signed.hash.hex())
 

@@ -87,7 +87,6 @@ def go_beyond(store: ServerStore, epoch: int, now: float) -> int:
     with store.write() as transaction:
         _locked(transaction)
         service, latest = transaction.service(), transaction.latest(lock=True)
-        assert service is not None
         most = min(service.next_epoch + MOST_SKIPPED, MAX_EPOCH - 1)
         if not service.next_epoch <= epoch <= most:
             raise SettingsError(
@@ -132,7 +131,7 @@ def read_catalogue(path: Path) -> Catalogue:
 def agree(transaction: Transaction, settings: ServerSettings, keys: Keys) -> None:
     """Set the database up, or check that these settings belong to it."""
     transaction.one_at_a_time()
-    service = transaction.service(lock=True)
+    service = transaction.find_service(lock=True)
     if service is None:
         transaction.begin_service(keys.verification_key)
     else:

@@ -124,12 +124,12 @@ class Publisher:
     def has_more(self, transaction: Transaction, last: Epoch) -> bool:
         """Whether something is to be published after an epoch that asks for no reports."""
         training, newest = transaction.training(), transaction.catalogue()
-        service = transaction.service()
         assert training is not None
         assert newest is not None
-        assert service is not None
         same = (training.number, newest.sha256) == (last.training, last.catalogue)
-        has_gap = service.next_epoch > last.epoch + 1  # `go_beyond`: others have seen later ones
+        has_gap = (
+            transaction.service().next_epoch > last.epoch + 1
+        )  # `go_beyond`: others have seen later ones
         return not same or has_gap or _goes_on(training, last.epochs_done)
 
     def go_on(self, transaction: Transaction, last: Epoch, now: float) -> None:
@@ -204,7 +204,6 @@ class Publisher:
     def _check_keys(self, transaction: Transaction) -> int:
         """A worker with an old key computes nothing that it could not publish; the next number."""
         service = transaction.service(lock=True)
-        assert service is not None
         check_may_sign(self.keys, service)
         return service.next_epoch
 

@@ -234,8 +234,6 @@ def rotate_keys(store: ServerStore, path: Path, *, newest_is_lost: bool = False)
     """
     with store.write() as transaction:
         service = transaction.service(lock=True)
-        if service is None:
-            raise SettingsError("the database is not set up: `sottovoce server init` does it")
         keys = Keys.read(path)
         _check_known(keys, service)
         if not newest_is_lost:

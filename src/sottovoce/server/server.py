@@ -101,12 +101,12 @@ class Server:
                 return False
         return True
 
-    def _heed_keys(self, service: Service | None) -> None:
+    def _heed_keys(self, service: Service) -> None:
         """Say at once, and once, that another key was chosen than this worker has.
 
         Others may still publish: whoever hears of it only when nobody can any more is late.
         """
-        said = None if service is None else lacking(self._keys, service)
+        said = lacking(self._keys, service)
         if said is not None and said != self._said:
             log.error("%s", said)
         self._said = said
@@ -153,8 +153,7 @@ class Server:
         with self._store.read() as transaction:
             service = transaction.service()
         try:
-            if service is not None:
-                check_may_sign(self._keys, service)
+            check_may_sign(self._keys, service)
         except SettingsError as error:
             raise UnavailableError(f"this worker can publish nothing: {error}") from error
 

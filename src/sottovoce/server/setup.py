@@ -75,7 +75,7 @@ def _begin(settings: ServerSettings, keys: Keys) -> None:
     with closing(ServerStore(settings.database)) as store:
         store.migrate()
         with store.read() as transaction:
-            service = transaction.service()
+            service = transaction.find_service()
         if service is not None:
             raise SettingsError(
                 f"{make_url(settings.database).render_as_string()} belongs to another server, "

@@ -9,7 +9,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Enum, Gauge, generate_latest
 
-from sottovoce.errors import SettingsError, SottovoceError, StoreError
+from sottovoce.errors import SettingsError, SottovoceError
 from sottovoce.protocol import Manifest, SignedManifest
 from sottovoce.server.administration import check_agrees
 from sottovoce.server.epochs import Chosen, EpochWait, for_crowds, for_reports
@@ -76,8 +76,6 @@ class ServerStatus:
     def read(cls, store: ServerStore, settings: ServerSettings, now: float) -> ServerStatus:
         with store.read() as transaction:
             service, latest = transaction.service(), transaction.latest()
-            if service is None:
-                raise StoreError("the database is not set up: `sottovoce server init` does it")
             chosen, known = Chosen.now(transaction), service.verification_key
             keys = _keys_file(settings.keys, service, transaction, latest)
             if latest is None:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Select, Table, func, select, union
 
+from sottovoce.errors import StoreError
 from sottovoce.server.schema import (
     catalogues,
     chunks,
@@ -98,8 +99,15 @@ class Transaction:
 
     # What the operator chose: key, trainings, catalogues
 
-    def service(self, *, lock: bool = False) -> Service | None:
-        """None before it is set up. While it is locked nobody else moves on or chooses."""
+    def service(self, *, lock: bool = False) -> Service:
+        """While it is locked nobody else moves on or chooses."""
+        found = self.find_service(lock=lock)
+        if found is None:
+            raise StoreError("the database is not set up: `sottovoce server init` does it")
+        return found
+
+    def find_service(self, *, lock: bool = False) -> Service | None:
+        """None before it is set up."""
         columns = service.c.verification_key, service.c.newest_key, service.c.next_epoch
         row = self._row(select(*columns), lock=lock)
         return None if row is None else Service(*row)

@@ -176,6 +176,7 @@ def errors_as_problems(*, log_unavailable: bool) -> Handlers:
 # what a reader chose: their compressed length tells nobody anything.
 
 
+_GZIP = re.compile("gzip(;q=(1|1[.]0*|0?[.]0*[1-9][0-9]*))?")
 BYTES = "application/octet-stream"
 BRIEFLY = "public, max-age=10"
 """For what changes with the epoch."""
@@ -233,8 +234,8 @@ class File:
 
 def accepts_gzip(request: Request) -> bool:
     """Whether the reader said so: silence means the bytes as they are."""
-    weights = dict(_weighted(each) for each in _listed(request, "accept-encoding"))
-    return weights.get("gzip", weights.get("*", 0.0)) > 0
+    named = [each.replace(" ", "").lower() for each in _listed(request, "accept-encoding")]
+    return any(_GZIP.fullmatch(each) for each in named)
 
 
 def _about(body: bytes, tag: str) -> dict[str, str]:
@@ -243,12 +244,3 @@ def _about(body: bytes, tag: str) -> dict[str, str]:
 
 def _listed(request: Request, header: str) -> list[str]:
     return ",".join(request.headers.getlist(header)).split(",")
-
-
-def _weighted(encoding: str) -> tuple[str, float]:
-    """`gzip;q=0.5` as a name and a weight; one that cannot be read counts as a no."""
-    name, _, weight = encoding.partition(";")
-    try:
-        return name.strip().lower(), float(weight.strip().lower().removeprefix("q=") or 1.0)
-    except ValueError:
-        return name.strip().lower(), 0.0

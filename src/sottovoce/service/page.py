@@ -7,13 +7,11 @@ import html
 import re
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from http import HTTPStatus
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -171,30 +169,18 @@ def page_routes(key: bytes, page: Page, assets: Traversable | None = None) -> li
         "notice": page.notice,
         "jitter": f"{page.jitter:g}",
     }
-    index = as_file(INDEX, filled(found.pop(INDEX), places))
-    service_worker = as_file(SERVICE_WORKER, found.pop(SERVICE_WORKER))
+    found[INDEX] = filled(found[INDEX], places)
     if page.panel is not None:
         found[PANEL] = read_panel(page.panel)[1]
-    named = {name: as_file(name, data) for name, data in found.items()}
+    paths = {INDEX: "/", SERVICE_WORKER: f"/{SERVICE_WORKER}"}
     return [
-        Route("/", _one(index)),
-        Route(f"/{SERVICE_WORKER}", _one(service_worker)),
-        Route("/page/{name}", _by_name(named)),
+        Route(paths.get(name, f"/page/{name}"), _answers(as_file(name, content)))
+        for name, content in found.items()
     ]
 
 
-def _one(file: File) -> Handler:
+def _answers(file: File) -> Handler:
     async def answer(request: Request) -> Response:
-        return file.respond(request, HEADERS)
-
-    return answer
-
-
-def _by_name(named: dict[str, File]) -> Handler:
-    async def answer(request: Request) -> Response:
-        file = named.get(request.path_params["name"])
-        if file is None:
-            raise HTTPException(HTTPStatus.NOT_FOUND)
         return file.respond(request, HEADERS)
 
     return answer
