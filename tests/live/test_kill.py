@@ -8,13 +8,9 @@ from __future__ import annotations
 
 import os
 import resource
-import signal
-import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 
@@ -22,7 +18,7 @@ import httpx
 import pytest
 
 from tests.lacking import leave_out
-from tests.live.processes import ROOT, Sender, Site, launching, sender
+from tests.live.processes import Sender, Site, launching, sender
 from tests.processes import wait_until
 from tests.server import postgres
 
@@ -64,54 +60,6 @@ def test_killed_at_any_moment(folder: Path, many: bool) -> None:
             launcher.start(part)
         people.go_on(3)
         check(site, people, epochs=3)
-
-
-@pytest.mark.slow
-def test_told_to_stop_under_load_they_end_well_and_lose_nothing(folder: Path) -> None:
-    """As an operator starts them: `python -m sottovoce`, with processes that open reports."""
-    site = Site(folder)
-    command = [sys.executable, "-m", "sottovoce"]
-
-    def start(part: str) -> subprocess.Popen[bytes]:
-        with (folder / f"{part}.log").open("ab") as log:
-            return subprocess.Popen(
-                [*command, part, "run", "--config", str(site.configs[part])], stderr=log, cwd=ROOT
-            )
-
-    running = {part: start(part) for part in ("server", "proxy")}
-    try:
-        with sender(site) as people:
-            people.go_on(2)
-            for part in ("proxy", "server"):
-                with sending(people):
-                    running[part].send_signal(signal.SIGTERM)
-                    code = running[part].wait(60)
-                assert code == 0, (folder / f"{part}.log").read_text()
-                running[part] = start(part)
-                people.go_on(2)
-            check(site, people, epochs=4)
-    finally:
-        for process in running.values():
-            process.kill()
-            process.wait()
-
-
-@contextmanager
-def sending(people: Sender) -> Iterator[None]:
-    """All the while, without a pause."""
-    stopping = threading.Event()
-
-    def send() -> None:
-        while not stopping.is_set():
-            people.try_once()
-
-    thread = threading.Thread(target=send)
-    thread.start()
-    try:
-        yield
-    finally:
-        stopping.set()
-        thread.join()
 
 
 def let_write(pid: int, most: int = resource.RLIM_INFINITY) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from starlette.applications import Starlette
 
-from sottovoce.proxy import Rate
 from sottovoce.service.page import Page
 from sottovoce.service.run import build_watch
 from tests.asgi import Answer, ask
@@ -19,7 +18,6 @@ from tests.proxy.world import (
     CATALOGUE,
     ENDS,
     OPENS,
-    Clock,
     MakeWorld,
     World,
     model_of,
@@ -89,28 +87,6 @@ def test_too_much_and_too_little(world: World) -> None:
     cut = within(world, lambda app: ask(app, "POST", "/v2/batches", [data[:90]], hang_up=True))
     assert cut.status == 400
     assert not stored(world)
-
-
-def test_429_says_when_to_come_again(make_world: MakeWorld) -> None:
-    world = make_world(rate=Rate(batches_per_minute=6, burst=2, per_epoch=0))
-    clock = Clock(0)
-
-    async def work(app: Starlette) -> None:
-        def data() -> bytes:
-            return world.people.batch(world.now).encode()
-
-        statuses = [(await post(app, data())).status for _ in range(3)]
-        assert statuses == [202, 202, 429]
-        away = await post(app, data())
-        assert away.headers["retry-after"] == "10"
-        assert away.problem()["status"] == 429
-        assert (await post(app, data(), client=("192.0.2.77", 1))).status == 202
-        assert (await post(app, data(), client=None)).status == 202
-        clock.now = 10.0
-        assert (await post(app, data())).status == 202
-
-    within(world, work, clock)
-    assert len(stored(world)) == 5
 
 
 def test_manifests_and_models_are_served_as_they_are(world: World) -> None:
@@ -222,26 +198,6 @@ def test_metrics_are_counts_for_all(world: World) -> None:
         "malformed": "1.0", "http": "1.0", "wrong_epoch": "1.0", "known": "1.0",
         "closed": "0.0", "store": "0.0",
     }  # fmt: skip
-
-
-def test_many_at_once_are_all_stored_in_few_transactions(world: World) -> None:
-    """Group commit, end to end: three hundred requests, far fewer commits."""
-    batches = [batch.encode() for batch in world.people.batches(world.now, 300)]
-    commits: list[int] = []
-    commit = world.store._writer.commit
-
-    def counted() -> None:
-        commits.append(1)
-        commit()
-
-    world.store._writer.commit = counted  # type: ignore[method-assign]
-
-    async def work(app: Starlette) -> list[Answer]:
-        return await asyncio.gather(*(post(app, data) for data in batches))
-
-    assert {answer.status for answer in within(world, work)} == {202}
-    assert len(stored(world)) == 300
-    assert len(commits) < 30
 
 
 def test_the_heartbeat_does_the_rest(world: World) -> None:

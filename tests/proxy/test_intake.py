@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from dataclasses import replace
 from typing import Any
 
@@ -13,15 +12,13 @@ from starlette.applications import Starlette
 from sottovoce.errors import (
     ClosedError,
     FullError,
-    ProtocolError,
     RefusedError,
     UnavailableError,
     WrongEpochError,
 )
-from sottovoce.protocol import Batch, batch_size
+from sottovoce.protocol import batch_size
 from sottovoce.proxy import Rate
 from sottovoce.proxy.intake import LATER, RateLimit
-from tests.asgi import Answer, ask
 from tests.proxy.world import (
     CLOSES,
     ENDS,
@@ -29,10 +26,8 @@ from tests.proxy.world import (
     Clock,
     MakeWorld,
     World,
-    all_reports,
     metric,
     post,
-    raw_bytes,
     signed,
     stored,
     within,
@@ -49,26 +44,6 @@ def test_a_batch_is_one_however_often_it_comes(world: World) -> None:
             world.proxy.accept(other.encode())
     assert stored(world) == [batch.sealed]
     assert world.proxy.intake.waiting == 1
-
-
-@pytest.mark.parametrize(
-    ("change", "error"),
-    [
-        (lambda data: data[:-1], ProtocolError),
-        (lambda data: data + b"x", ProtocolError),
-        (lambda data: b"", ProtocolError),
-        (lambda data: b"X" + data[1:], ProtocolError),
-        ({"epoch": 2}, WrongEpochError),
-        ({"epoch": 0}, WrongEpochError),
-        ({"manifest_hash": bytes(32)}, WrongEpochError),
-    ],
-)
-def test_what_is_no_batch_of_this_epoch(world: World, change: Any, error: type[Exception]) -> None:
-    batch = world.people.batch(world.now)
-    data = change(batch.encode()) if callable(change) else replace(batch, **change).encode()
-    with pytest.raises(error):
-        world.proxy.accept(data)
-    assert not stored(world)
 
 
 @pytest.mark.parametrize(
@@ -119,17 +94,6 @@ def test_closed_it_refuses_even_what_it_had(world: World, restarted: bool) -> No
     assert world.proxy.intake.waiting == 0
 
 
-def test_nothing_of_a_batch_is_kept_longer_than_its_epoch(world: World) -> None:
-    batches = world.send(3)
-    world.end_epoch()
-    world.server.go_on(signed(2))
-    world.proxy.tick()
-    left = raw_bytes(world.folder)
-    assert not [batch for batch in batches if batch.sealed[:32] in left]
-    again = replace(batches[0], epoch=2, manifest_hash=world.now.hash)
-    world.proxy.accept(again.encode())
-
-
 def test_a_batch_checked_before_the_close_is_refused_behind_it(world: World) -> None:
     """The second check, inside the transaction: nothing slips in behind a flush."""
     world.send(3)
@@ -156,34 +120,6 @@ def test_one_bad_batch_does_not_spoil_its_group(world: World) -> None:
     ]  # fmt: skip
     assert sorted(stored(world)) == sorted(b.sealed for b in [first, *good])
     assert world.proxy.intake.waiting == 4
-
-
-def test_many_threads_while_the_epoch_ends(world: World) -> None:
-    """Every batch is acknowledged and flushed, or refused: nothing between the two."""
-    batches = [world.people.batches(world.now, 40) for _ in range(6)]
-    kept: list[Batch] = []
-    some = threading.Event()
-
-    def send(mine: int) -> None:
-        for batch in batches[mine]:
-            try:
-                world.proxy.accept(batch.encode())
-            except ClosedError:
-                return
-            kept.append(batch)
-            if len(kept) > 20:
-                some.set()
-
-    threads = [threading.Thread(target=send, args=(mine,)) for mine in range(6)]
-    for thread in threads:
-        thread.start()
-    assert some.wait(30)
-    world.end_epoch()
-    for thread in threads:
-        thread.join()
-    assert not stored(world)
-    assert world.proxy.intake.waiting == 0
-    assert sorted(world.server.reports(1)) == sorted(all_reports(kept))
 
 
 @pytest.mark.parametrize("cap", [{"most_batches": 3}, {"most_bytes": 4 * batch_size(4) - 1}])
@@ -313,36 +249,3 @@ def test_one_address_is_taken_so_often_in_an_epoch(make_world: MakeWorld) -> Non
 
     within(world, work)
     assert len(world.server.reports(1)) == 12
-
-
-def test_requests_that_are_held_open_across_the_end_of_an_epoch_are_no_more_than_others(
-    make_world: MakeWorld,
-) -> None:
-    """A place counts for the epoch of the batch, not for the one in which its request began."""
-    world = make_world(rate=Rate(batches_per_minute=0, per_epoch=20))
-
-    async def work(app: Starlette) -> None:
-        next_epoch = asyncio.Event()
-
-        def batch() -> bytes:
-            return world.people.batch(world.now).encode()
-
-        async def begin_now() -> Answer:
-            later = (batch() for _ in range(1))
-            return await ask(app, "POST", "/v2/batches", later, held=next_epoch)
-
-        requests = [asyncio.create_task(begin_now()) for _ in range(20)]
-        await asyncio.sleep(0)
-        for _ in range(3):  # the first epoch needs a crowd, from other addresses
-            assert (await post(app, batch(), client=("192.0.2.77", 1))).status == 202
-        world.end_epoch()
-        world.server.go_on(signed(2))
-        world.proxy.tick()
-        statuses = [(await post(app, batch())).status for _ in range(20)]
-        next_epoch.set()
-        statuses += [answer.status for answer in await asyncio.gather(*requests)]
-        statuses += [(await post(app, batch())).status for _ in range(20)]
-        assert sorted(statuses) == [202] * 20 + [429] * 40
-
-    within(world, work)
-    assert len(stored(world)) == 20

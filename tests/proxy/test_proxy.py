@@ -16,7 +16,6 @@ from sottovoce.errors import (
     ClosedError,
     NotFoundError,
     RefusedError,
-    TooEarlyError,
     UnavailableError,
     WrongEpochError,
 )
@@ -117,16 +116,6 @@ def test_an_epoch_ends_by_the_proxys_own_clock_without_a_server(world: World) ->
     world.server.reachable = True
     world.end_epoch()
     assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
-
-
-def test_the_server_may_think_the_epoch_is_still_open(world: World) -> None:
-    world.send(3)
-    world.clock.now = ENDS
-    for _ in range(2):
-        with pytest.raises(TooEarlyError):
-            world.proxy.tick()
-    world.end_epoch()
-    assert world.server.commits == {1: (3, 12)}
 
 
 @pytest.mark.parametrize(("own", "terms"), [(3, 7), (7, 3)])
@@ -287,17 +276,6 @@ def test_a_server_that_forgot_gets_everything_again(world: World) -> None:
         world.proxy.tick()
     world.proxy.tick()
     assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
-
-
-@pytest.mark.parametrize("cut_off", ["manifest", "waiting", "put_chunk", "commit", "after commit"])
-def test_a_line_that_breaks(world: World, cut_off: str) -> None:
-    sent = world.send(4)
-    world.close_epoch()
-
-    beat_cut_off_at(world, cut_off)
-    world.proxy.tick()
-    assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
-    assert world.server.commits == {1: (4, 16)}
 
 
 class FragileWorld(World):

@@ -123,21 +123,6 @@ def test_one_address_is_never_a_crowd(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line",
-    [
-        "serve = 1", "statement = 1", "panel = 1", "a = 1", 'origins = "https://shop.example"',
-        "origins = [7]",
-    ],
-)  # fmt: skip
-def test_a_line_that_cannot_be_meant(tmp_path: Path, line: str) -> None:
-    place = "origins = []" if line[0] == "o" else "serve = false"
-    text = EXAMPLE.read_text().replace(place, line).replace('statement = ""\n', "")
-    (tmp_path / "p.toml").write_text(text)
-    with pytest.raises(SettingsError, match=line.partition(" ")[0]):
-        read_settings(tmp_path / "p.toml", ProxySettings)
-
-
-@pytest.mark.parametrize(
     ("least", "rate", "told"),
     [(5, Rate(0, per_epoch=0), True), (1, Rate(0, per_epoch=0), False), (50, Rate(), False)],
 )

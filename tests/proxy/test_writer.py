@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from sottovoce.errors import RefusedError, UnavailableError
+from sottovoce.errors import UnavailableError
 from sottovoce.protocol import Batch
 from sottovoce.proxy.intake import GROUP, GroupCommit
 from tests.proxy.world import People, World, signed
@@ -58,15 +58,6 @@ def test_whoever_waits_shares_a_transaction() -> None:
     run(keep, work)
     assert [len(group) for group in groups] == [1, GROUP, 699 - GROUP]
     assert [batch for group in groups for batch in group] == BATCHES
-
-
-def test_each_gets_its_own_answer() -> None:
-    refused = {batch.id: RefusedError(batch.id.hex()) for batch in BATCHES[::3]}
-    answers = run(
-        lambda batches: [refused.get(batch.id) for batch in batches],
-        lambda writer: all_of(writer, BATCHES),
-    )
-    assert answers == [refused.get(batch.id) for batch in BATCHES]
 
 
 def test_a_fault_of_ours_leaves_nobody_waiting() -> None:

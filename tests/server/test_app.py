@@ -57,31 +57,12 @@ def commit_of(signed: SignedManifest, chunks: int, reports: int) -> dict[str, ob
     return {"manifest": signed.hash.hex(), "chunks": chunks, "reports": reports}
 
 
-def test_before_the_first_epoch_it_is_alive_but_not_ready(web: Web) -> None:
-    web.world.server.prepare()
-    assert web.watched("/healthz").status == 200
-    assert web.watched("/readyz").status == 503
-    unready = web("GET", "/v2/manifest")
-    assert unready.status == 503
-    assert unready.headers["retry-after"] == "5"
-    web.world.server.tick()
-    assert web.watched("/readyz").status == 200
-
-
 def test_the_lifespan_opens_the_first_epoch_and_beats(web: Web) -> None:
     async def live() -> int:
         async with started(web.app):
             return (await ask(web.app, "GET", "/v2/manifest")).status
 
     assert anyio.run(live) == 200
-
-
-def test_the_manifest_is_cached_by_its_hash(web: Web) -> None:
-    web.world.server.tick()
-    answer = web("GET", "/v2/manifest")
-    signed = SignedManifest.open(answer.body, web.world.keys.verification_key)
-    assert answer.headers["etag"] == f'"{signed.hash.hex()}"'
-    assert answer.headers["cache-control"] == "public, max-age=10"
 
 
 @pytest.mark.parametrize("kind", ["model", "catalogue"])

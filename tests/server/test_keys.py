@@ -17,7 +17,6 @@ from sottovoce.errors import (
     UnavailableError,
 )
 from sottovoce.protocol import SignedManifest
-from sottovoce.protocol.manifest import MOST_STATEMENTS
 from sottovoce.server import Keys, ServerStore
 from sottovoce.server.keys import rotate_keys
 from sottovoce.server.transaction import Service, Transaction
@@ -181,20 +180,6 @@ def published_by(world: World, path: Path) -> SignedManifest:
     return signed
 
 
-def test_who_replaces_one_file_at_once_makes_one_chain(world: World, tmp_path: Path) -> None:
-    world.server.tick()
-    (path,) = copies(tmp_path, 1)
-    made = rotated_at_once(world, [path] * AT_ONCE)
-    keys = Keys.read(path)
-    shown = [each.verification_key for each in made if isinstance(each, Keys)]
-    assert sorted(shown) == sorted(each.key for each in keys.statements)
-    assert len(set(shown)) == AT_ONCE
-    assert service(world).newest_key == keys.verification_key
-    raw = published_by(world, path).encode()
-    for pinned in (KEYS.verification_key, *shown):
-        assert SignedManifest.open(raw, pinned).key == keys.verification_key
-
-
 def test_of_several_machines_one_replaces_the_key(world: World, tmp_path: Path) -> None:
     world.server.tick()
     paths = copies(tmp_path, AT_ONCE)
@@ -284,16 +269,6 @@ def test_a_worker_says_at_once_that_another_key_signs(
         world.server.check()
 
 
-def test_without_a_database_nothing_is_replaced(sqlite_url: str, tmp_path: Path) -> None:
-    (path,) = copies(tmp_path, 1)
-    store = ServerStore(sqlite_url)
-    store.migrate()
-    with pytest.raises(SettingsError, match="the database is not set up"):
-        rotate_keys(store, path)
-    assert Keys.read(path) == KEYS
-    store.close()
-
-
 def test_signing_keys_change_and_nobody_leads_back(world: World) -> None:
     """Who knows the first key follows; who has seen the second believes the first no more."""
     first = learn(world)
@@ -318,22 +293,6 @@ def test_signing_keys_change_and_nobody_leads_back(world: World) -> None:
         stranger.server.tick()
     for other in (newer, stranger):
         other.close()
-
-
-def test_all_keys_of_a_chain_are_followed(make_world: MakeWorld, sqlite_url: str) -> None:
-    """As many as a manifest has room for."""
-    world = make_world(sqlite_url)
-    world.server.tick()
-    keys = KEYS
-    for _ in range(MOST_STATEMENTS):
-        keys = keys.rotated()
-    later = World(world.settings, keys, now=world.now)
-    later.apply(later.closed())
-    assert later.signed().key == keys.verification_key
-    assert len(later.signed().statements) == MOST_STATEMENTS
-    later.close()
-    with pytest.raises(SettingsError):
-        keys.rotated()
 
 
 def test_keys_with_their_statements_are_read_back(tmp_path: Path) -> None:

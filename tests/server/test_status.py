@@ -94,18 +94,6 @@ def test_a_worker_that_does_nothing_is_noticed(world: World) -> None:
     assert look(world, after=25)[1] == [idle.format("applied")]
 
 
-def test_a_proxy_that_still_hands_in_is_no_problem(make_world: MakeWorld, sqlite_url: str) -> None:
-    world = make_world(sqlite_url, grace_seconds=100)
-    KEYS.write(world.settings.keys)
-    signed = world.closed()
-    world.commit("west", signed)
-    assert look(world, after=61)[1] == ["proxies that have not handed in what they have: east"]
-    world.now += 61
-    world.send("east", world.chunk(signed, 10))
-    assert look(world, after=59)[1] == []
-    assert "to hand in, until 1970-01-01 00:21:01Z (in 1 min 40 s)" in look(world)[0]
-
-
 def test_what_was_counted_and_dropped(world: World) -> None:
     signed = world.closed()
     chunk = world.chunk(signed, 10)

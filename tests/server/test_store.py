@@ -56,21 +56,6 @@ def test_migrations_run_once_and_keep_what_is_there(world: World) -> None:
     older.close()
 
 
-def test_a_migration_that_fails_leaves_everything_as_it_was(url: str) -> None:
-    def fail(connection: Connection) -> None:
-        add_column(connection)
-        raise RuntimeError
-
-    store = ServerStore(url)
-    store.migrate()
-    with pytest.raises(RuntimeError):
-        store.migrate([*MIGRATIONS, fail])
-    assert version(store) == len(MIGRATIONS)
-    columns = {column["name"] for column in inspect(store._engine).get_columns("epochs")}
-    assert "remark" not in columns
-    store.close()
-
-
 def test_workers_that_start_at_once_migrate_once(new_url: NewUrl) -> None:
     for _ in range(3):
         url = new_url()
@@ -137,28 +122,6 @@ def test_a_full_disk_counts_nothing_by_halves(
     assert not world.sums(1).any()
     assert world.send("east", chunk) is True
     assert np.array_equal(world.sums(1), sum_signs(reports, world.n_directions()))
-
-
-def read_only(url: str) -> str:
-    found = make_url(url)
-    if found.drivername == "sqlite":
-        return f"sqlite:///file:{found.database}?mode=ro&uri=true"
-    options = f"{found.query['options']} -c default_transaction_read_only=on"
-    return found.update_query_dict({"options": options}).render_as_string()
-
-
-def test_a_read_only_database_counts_nothing(world: World) -> None:
-    signed = world.closed()
-    chunk = world.chunk(signed, 10)
-    frozen = world.another(database=read_only(world.settings.database))
-    app = build_app(frozen.server, frozen.settings)
-    with pytest.raises(StoreError, match="read-only"):
-        frozen.send("east", chunk)
-    with pytest.raises(StoreError, match="read-only"):
-        frozen.server.check()
-    assert anyio.run(put, app, chunk) == 503
-    assert frozen.signed() == world.signed(), "what was published is still served"
-    assert world.counts(1) == (0, 0, 0, 0)
 
 
 @pytest.mark.parametrize(

@@ -143,16 +143,6 @@ def test_every_file_with_every_header(assets: Path, name: str) -> None:
     assert head.headers == {**answer.headers, "permissions-policy": permissions}
 
 
-def test_compressed_and_conditional(assets: Path) -> None:
-    accepts = ("accept-encoding", "gzip")
-    packed = get(assets, "/page/page.js", headers=[accepts])
-    assert gzip.decompress(packed.body) == expected("page.js")
-    held = ("if-none-match", packed.headers["etag"])
-    answer = get(assets, "/page/page.js", headers=[accepts, held])
-    assert (answer.status, answer.body) == (304, b"")
-    assert answer.headers["content-security-policy"] == POLICY
-
-
 def test_what_is_filled_in_is_never_markup(assets: Path) -> None:
     """A statement that looks like a place for the key is not one, either."""
     hostile = '"><script>alert("&\')</script> {{key}} \N{EURO SIGN}'

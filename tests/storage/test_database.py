@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sqlite3
 import stat
 import subprocess
@@ -54,23 +53,7 @@ def test_what_every_connection_is_told(path: Path, pragma: str, value: object) -
         assert database.row(f"PRAGMA {pragma}") == (value,)
 
 
-def test_a_role_adds_pragmas_of_its_own(path: Path) -> None:
-    """Before the first table and before the log, where `auto_vacuum` needs to be."""
-    pragmas = ("auto_vacuum = INCREMENTAL", "temp_store = MEMORY")
-    with closing(Database(path, (FIRST,), pragmas)) as database:
-        assert database.row("PRAGMA auto_vacuum") == (2,)
-        assert database.row("PRAGMA temp_store") == (2,)
-
-
 # Transactions.
-
-
-def test_a_transaction_is_seen_when_it_is_over_and_not_before(path: Path) -> None:
-    with closing(opened(path)) as database:
-        with database.transaction():
-            database.add_all("INSERT INTO things VALUES (?)", [("a",), ("b",)])
-            assert names(path) == []
-        assert names(path) == ["a", "b"]
 
 
 def add_and_fail(database: Database, error: type[BaseException]) -> None:
@@ -249,19 +232,6 @@ def test_it_is_held_for_the_block(path: Path) -> None:
     assert is_free(path)
     with pytest.raises(ZeroDivisionError), exclusive_lock(path, "taken"):
         raise ZeroDivisionError
-    assert is_free(path)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="kills processes as POSIX does")
-def test_it_dies_with_its_process(path: Path) -> None:
-    command = [sys.executable, "-c", HOLDER, str(path)]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        assert not is_free(path)
-        holder.send_signal(signal.SIGKILL)
-        holder.wait(timeout=30)
     assert is_free(path)
 
 
