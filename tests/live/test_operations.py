@@ -22,15 +22,13 @@ from sottovoce.proxy.intake import Intake
 from sottovoce.proxy.store import Tables
 from sottovoce.server import Server
 from sottovoce.server.counting import Seen
-from sottovoce.server.transaction import Transaction
+from sottovoce.server.transaction import CLOSED, Epoch, Transaction
 from tests.crash import make_mortal
 from tests.live.conftest import quick_folder
 from tests.live.operations import Templates, run_list
 
 LISTS = int(os.environ.get("SOTTOVOCE_LISTS", "200"))
 """How many are played; `make nightly` plays more of the same sequence."""
-LENGTH = max(400, LISTS // 10)
-"""Of the one long list."""
 AT_ONCE = 25
 ENOUGH = 120
 """Lists within which each planted bug must be found."""
@@ -66,34 +64,7 @@ def test_nothing_lost_and_nothing_twice() -> None:
     assert seen["late"] > LISTS / 100
 
 
-@pytest.mark.slow
-def test_a_long_life(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One service through very many epochs, other items, other keys and other trainings."""
-    make_mortal(monkeypatch)
-    run = run_list(1, Templates(folder), LENGTH)
-    assert run.epochs > LENGTH / 30
-    assert run.trainings > 1
-    assert len(run.server.keys.statements) > 1
-    assert sum(part.lives - 1 for part in run.parts()) > LENGTH / 20
-
-
 # Bugs that the lists must find
-
-
-def forgetful_proxy(patch: pytest.MonkeyPatch) -> None:
-    """A batch that comes again is a new one: two people make a crowd of three.
-
-    The server would notice, so that is switched off as well.
-    """
-    credulous_server(patch)
-    add = Tables.add_batch
-    numbers = itertools.count()
-
-    def anew(self: Tables, batch: Batch) -> bool:
-        name = next(numbers).to_bytes(16, "little")
-        return add(self, Batch(batch.epoch, batch.manifest_hash, name, batch.sealed))
-
-    patch.setattr(Tables, "add_batch", anew)
 
 
 def hasty_proxy(patch: pytest.MonkeyPatch) -> None:
@@ -162,7 +133,12 @@ def knows_chunks_alone(patch: pytest.MonkeyPatch) -> None:
 
 def impatient_server(patch: pytest.MonkeyPatch) -> None:
     """An epoch is applied as soon as it is closed."""
-    patch.setattr(Server, "_is_complete", lambda *_: True)
+    is_over = Server._is_over
+
+    def at_once(self: Server, transaction: Transaction, epoch: Epoch, now: float) -> bool:
+        return epoch.state == CLOSED or is_over(self, transaction, epoch, now)
+
+    patch.setattr(Server, "_is_over", at_once)
 
 
 def client_without_memory(patch: pytest.MonkeyPatch) -> None:
@@ -181,7 +157,6 @@ TOO_FEW = "from nowhere or from too few"
 @pytest.mark.parametrize(
     ("bug", "verdict"),
     [
-        (forgetful_proxy, f"{TOO_FEW}|{STUCK}"),  # stuck: two equal chunks are one to the server
         (hasty_proxy, LOST),
         (torn_flush, LOST),
         (small_crowds, TOO_FEW),

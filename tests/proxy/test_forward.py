@@ -16,9 +16,6 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sottovoce.errors import (
-    ClosedError,
-    ProtocolError,
-    RefusedError,
     SettingsError,
     UnavailableError,
     UnknownProxyError,
@@ -138,12 +135,6 @@ class Wire:
         return self._answer(request)
 
 
-def test_an_answer_that_is_none() -> None:
-    for told in (b"", b"[]", b"{}", b'{"state":"ajar"}', b'{"state":["open"]}', bytes(4097)):
-        with pytest.raises(ProtocolError):
-            Wire(answering(told)).upstream.waiting(7, "short")
-
-
 def answering(content: bytes) -> Callable[[httpx.Request], httpx.Response]:
     return lambda _: httpx.Response(200, stream=httpx.ByteStream(content))
 
@@ -169,24 +160,6 @@ def test_what_is_told_and_with_which_secret() -> None:
     assert json.loads(told[0]) == {"crowd": "short"}
     assert told[1] == CHUNK.encode()
     assert json.loads(told[2]) == {"manifest": zeros, "chunks": 2, "reports": 40}
-
-
-@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-@pytest.mark.parametrize(
-    ("status", "error"),
-    [
-        (425, UnavailableError), (503, UnavailableError), (410, ClosedError),
-        (401, UnknownProxyError), (409, RefusedError), (307, RefusedError), (202, RefusedError),
-    ],
-)  # fmt: skip
-def test_statuses(call: Callable[[Upstream], object], status: int, error: type[Exception]) -> None:
-    elsewhere = {"Location": "https://elsewhere.example/"}
-    wire = Wire(lambda _: httpx.Response(status, headers=elsewhere, stream=httpx.ByteStream(b"")))
-    with pytest.raises(error) as caught:
-        call(wire.upstream)
-    assert type(caught.value) is error
-    assert len(wire.asked) == 1  # redirects are not followed
-    assert SECRET not in str(caught.value)
 
 
 def test_asking_about_the_secret_tells_nothing() -> None:

@@ -220,13 +220,6 @@ def test_what_is_under_way_counts_for_every_epoch_and_what_came_for_its_own() ->
     assert [asked.wait("a", 2) for _ in range(2)] == [0, LATER]
 
 
-def test_the_first_batch_of_an_epoch_counts_also_if_it_was_begun_before() -> None:
-    asked = RateLimit(Rate(0, per_epoch=1), Clock(0))
-    asked.wait("a", 1)
-    asked.end("a", 2)
-    assert asked.wait("a", 2) == LATER
-
-
 def test_one_address_is_taken_so_often_in_an_epoch(make_world: MakeWorld) -> None:
     """Refusals do not use it up; requests begun together are no more than others; the next epoch
     begins anew."""

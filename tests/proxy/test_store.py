@@ -112,26 +112,3 @@ def test_a_disk_that_takes_nothing(
     world.send(2)
     with world.store.read() as tables:
         assert tables.count_batches() == world.proxy.intake.waiting
-
-
-KILLED = """
-import os, signal, sys, threading
-from pathlib import Path
-from tests.proxy.world import World
-world = World(Path(sys.argv[1]))
-world.proxy.tick()
-batches = world.people.batches(world.now, 400)
-
-def send(mine):
-    for batch in batches[mine::4]:
-        world.proxy.accept(batch.encode())
-        os.write(1, batch.id.hex().encode() + b"\\n")  # acknowledged
-
-threads = [threading.Thread(target=send, args=(mine,)) for mine in range(3)]
-for thread in threads:
-    thread.start()
-for batch in batches[3::4][:50]:
-    world.proxy.accept(batch.encode())
-    os.write(1, batch.id.hex().encode() + b"\\n")
-os.kill(os.getpid(), signal.SIGKILL)
-"""

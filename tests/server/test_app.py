@@ -65,19 +65,6 @@ def test_the_lifespan_opens_the_first_epoch_and_beats(web: Web) -> None:
     assert anyio.run(live) == 200
 
 
-@pytest.mark.parametrize("kind", ["model", "catalogue"])
-def test_files_are_served_for_ever_by_their_hash(web: Web, kind: str) -> None:
-    web.world.server.tick()
-    digest = getattr(web.world.signed().manifest, kind).hex()
-    answer = web("GET", f"/v2/{kind}s/{digest}")
-    assert answer.body == getattr(web.world.server, kind)(bytes.fromhex(digest))
-    assert "immutable" in answer.headers["cache-control"]
-    headers = [("if-none-match", f'"{digest}"')]
-    assert web("GET", f"/v2/{kind}s/{digest}", headers=headers).status == 304
-    for wrong in ("0" * 64, "x"):
-        assert web("GET", f"/v2/{kind}s/{wrong}").status == 404
-
-
 def test_an_epoch_over_http(web: Web) -> None:
     world = web.world
     world.server.tick()
@@ -206,6 +193,11 @@ def test_metrics_tell_of_the_whole_server_only(web: Web) -> None:
     text = web.watched("/metrics").body.decode()
     for line in (
         "sottovoce_server_epoch 2.0",
+        "sottovoce_server_training 1.0",
+        "sottovoce_server_catalogue_version 1.0",
+        "sottovoce_server_items 20.0",
+        "sottovoce_server_overdue_seconds 0.0",
+        "sottovoce_server_applied_epoch 1.0",
         'sottovoce_server_epoch_state{sottovoce_server_epoch_state="open"} 1.0',
         "sottovoce_server_applied_reports 6.0",
         "sottovoce_server_applied_duplicates 1.0",

@@ -34,7 +34,6 @@ from sottovoce.protocol import (
 )
 from sottovoce.protocol.batch import CHUNK_HEADER as HEADER
 from sottovoce.server.counting import InProcess, Opener, Pool, Seen
-from sottovoce.server.transaction import Transaction
 from sottovoce.training import Settings, presets
 from tests.server.world import MakeWorld, World, chunk_of, chunks_of, sealed
 
@@ -204,32 +203,6 @@ def test_many_workers_apply_an_epoch_once(world: World) -> None:
     assert found == [(1, "applied", 0), (2, "open", 1)]
 
 
-def test_names_of_all_chunks_are_asked_for_only_if_another_worker_counted(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are many: asked for with every chunk, counting would take quadratic time."""
-    asked: list[int] = []
-    names = Transaction.chunk_names
-
-    def counting(transaction: Transaction, epoch: int) -> set[str]:
-        asked.append(epoch)
-        return names(transaction, epoch)
-
-    monkeypatch.setattr(Transaction, "chunk_names", counting)
-    signed, other = world.closed(), world.another()
-    reports = world.reports(100)
-    first, *rest = chunks_of(sealed(reports, signed), signed, 20)
-    for chunk in rest:
-        assert world.send("east", chunk)
-    assert asked == []
-    assert other.send("east", first)
-    assert len(asked) == 1
-    assert not world.send("east", first)
-    twice = chunk_of(first.sealed + rest[0].sealed, signed)
-    assert world.send("east", twice)
-    assert world.counts(1) == (6, 100, 40, 0)
-
-
 class Counted(InProcess):
     """Knows how many it has opened; breaks when it is told to."""
 
@@ -270,16 +243,6 @@ def test_repeats_are_opened_once_in_a_chunk_and_over_chunks(world: World, counte
     assert counted.opened == 3
     assert world.counts(1) == (3, 1, 3 * 3000 - 3, 2)
     assert np.array_equal(world.sums(1), sum_signs(reports, world.n_directions()))
-
-
-def test_the_next_epoch_begins_with_nothing(world: World, counted: Counted) -> None:
-    """What did not open in one epoch is not known in the next."""
-    for epoch in (1, 2):
-        signed = world.closed()
-        data = sealed(world.reports(10), signed) + bytes(SEALED)
-        world.apply(signed, chunk_of(data, signed))
-        assert world.counts(epoch) == (1, 10, 0, 1)
-    assert counted.opened == 22
 
 
 @pytest.mark.parametrize("cap", [{"most_chunks": 3}, {"most_bytes": 4 * (HEADER + 5 * SEALED) - 1}])
@@ -333,6 +296,3 @@ def test_a_worker_that_dies_costs_one_answer(pool: Pool, how: signal.Signals, di
         with pytest.raises(UnavailableError):
             pool.open(data * 100, KEY, HASH, 16)
     assert len(pool.open(data, KEY, HASH, 16).reports) == 10
-
-
-CHUNKS = 20

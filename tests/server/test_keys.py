@@ -108,21 +108,6 @@ def test_nothing_of_an_applied_epochs_key_or_chunks_is_left_in_the_files(
     assert (tmp_path / "server.sqlite-wal").stat().st_size == 0
 
 
-def test_a_reader_in_the_way_only_delays_the_scrubbing(
-    make_world: MakeWorld, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sottovoce.server.store.BUSY_SECONDS", 0)
-    world = make_world(sqlite_url)
-    signed = world.closed()
-    with world.store.read() as transaction:
-        wrapped = transaction.wrapped_key(1)
-        assert wrapped is not None
-        world.apply(signed, world.chunk(signed, 30))
-        assert wrapped in everything_in(tmp_path)
-    world.server.tick()
-    assert wrapped not in everything_in(tmp_path)
-
-
 def test_an_applied_epochs_key_is_gone_from_every_database(world: World) -> None:
     signed = world.closed()
     world.apply(signed, world.chunk(signed, 30))

@@ -157,26 +157,3 @@ def test_keys_that_belong_elsewhere(world: World) -> None:
     rotate_keys(world.store, path)
     KEYS.replace(path)
     assert "the newest verification key" in look(world)[1][0], "a copy from before"
-
-
-def test_metrics_say_the_same(world: World) -> None:
-    """For whom nobody need look: catalogue, training, and how long an epoch is overdue."""
-    assert "sottovoce_server_catalogue_version 0.0" in world.server.measured().decode()
-    world.server.tick()
-    assert "sottovoce_server_overdue_seconds 0.0" in world.server.measured().decode()
-    world.now = world.signed().manifest.closes + 7
-    said = world.server.measured().decode()
-    for line in (
-        "overdue_seconds 7.0",
-        "catalogue_version 1.0",
-        f"items {ITEMS}.0",
-        "training 1.0",
-    ):
-        assert f"\nsottovoce_server_{line}\n" in said
-    assert "sottovoce_server_applied_epoch 0.0" in said
-    world.now -= 7
-    signed = world.closed()
-    world.apply(signed, world.chunk(signed, 10))
-    said = world.server.measured().decode()
-    assert "\nsottovoce_server_applied_epoch 1.0\n" in said
-    assert "\nsottovoce_server_overdue_seconds 0.0\n" in said

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
@@ -54,17 +53,6 @@ def test_migrations_run_once_and_keep_what_is_there(world: World) -> None:
     with pytest.raises(StoreError):
         older.server.tick()
     older.close()
-
-
-def test_workers_that_start_at_once_migrate_once(new_url: NewUrl) -> None:
-    for _ in range(3):
-        url = new_url()
-        stores = [ServerStore(url) for _ in range(6)]
-        with ThreadPoolExecutor(6) as threads:
-            list(threads.map(ServerStore.migrate, stores))
-        assert version(stores[0]) == len(MIGRATIONS)
-        for store in stores:
-            store.close()
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import stat
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -153,18 +151,6 @@ def test_advice_for_a_disk_that_takes_nothing(
         assert database.rows("SELECT count(*) FROM sqlite_schema") == [(2,)]
 
 
-def test_advice_for_a_damaged_file(path: Path) -> None:
-    with closing(opened(path)) as database:
-        database.add_all("INSERT INTO things VALUES (?)", [(f"{n:099d}",) for n in range(999)])
-    content = path.read_bytes()
-    path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
-    with (
-        closing(Database(path, (FIRST,))) as database,
-        pytest.raises(StoreError, match=r"a\.db: .*; the file is damaged"),
-    ):
-        database.rows("SELECT * FROM things")
-
-
 # What was deleted.
 
 
@@ -192,31 +178,6 @@ def on_disk(path: Path) -> bytes:
     return b"".join(file.read_bytes() for file in path.parent.iterdir())
 
 
-HOLDER = """
-import sys
-from pathlib import Path
-from sottovoce.storage.database import exclusive_lock
-with exclusive_lock(Path(sys.argv[1]), "taken"):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-READ_ONLY = """
-import os, sys
-from pathlib import Path
-from sottovoce.errors import StoreError
-from sottovoce.storage.database import exclusive_lock
-if os.geteuid() == 0:
-    os.setuid(65534)  # to root every file is writable
-try:
-    with exclusive_lock(Path(sys.argv[1]), "taken"):
-        print("held")
-except StoreError as error:
-    print(error)
-"""
-
-
 def is_free(path: Path) -> bool:
     try:
         with exclusive_lock(path, "somebody is here"):
@@ -233,28 +194,3 @@ def test_it_is_held_for_the_block(path: Path) -> None:
     with pytest.raises(ZeroDivisionError), exclusive_lock(path, "taken"):
         raise ZeroDivisionError
     assert is_free(path)
-
-
-def test_its_file_is_its_owners_alone_and_what_is_no_lock_is_named(path: Path) -> None:
-    assert is_free(path)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    path.write_bytes(b"not a database at all" * 500)
-    with (
-        pytest.raises(StoreError, match="not a database"),
-        exclusive_lock(path, "taken"),
-    ):
-        pytest.fail("it is not held")
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="permissions as POSIX has them")
-def test_a_file_that_cannot_be_written_is_no_lock() -> None:
-    with tempfile.TemporaryDirectory() as name:
-        path = Path(name) / "a.lock"
-        path.touch()
-        for each, mode in ((path, 0o444), (Path(name), 0o755)):
-            each.chmod(mode)
-        done = subprocess.run(
-            [sys.executable, "-c", READ_ONLY, str(path)], capture_output=True, text=True, check=True
-        )
-    assert "readonly" in done.stdout
-    assert "held" not in done.stdout

@@ -63,13 +63,9 @@ class Tls:
 @dataclass(frozen=True)
 class ProxySettings:
     folder: Path
-    """Where the database lies; private to the proxy's user."""
     server: str
-    """The server's address."""
     secret_file: Path
-    """Holds the secret by which the server knows this proxy."""
     verification_key: str
-    """The server's Ed25519 key, in hexadecimal: only what it signed is shown to clients."""
     least_clients: int = setting(
         100, "reports of fewer are not mixed; or the terms' number, if it is larger", least=1
     )
@@ -89,12 +85,10 @@ class ProxySettings:
         MAX_CHUNK_REPORTS, "reports in one request to the server", least=1, most=MAX_CHUNK_REPORTS
     )
     origins: tuple[str, ...] = ()
-    """Sites whose own pages may use this proxy: https://HOST or https://HOST:PORT each."""
     rate: Rate = field(default_factory=Rate)
     tls: Tls = field(default_factory=Tls)
     listen: Listen = field(default_factory=Listen)
     watch: Watch = field(default_factory=Watch)
-    """Where the operator sees whether it is well; never public."""
     page: Page = field(default_factory=Page)
 
     def __post_init__(self) -> None:

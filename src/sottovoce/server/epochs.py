@@ -310,6 +310,18 @@ class EpochWait:
     """Whether some proxy has enough people."""
 
 
+def waiting_for(
+    transaction: Transaction, epoch: Epoch, settings: ServerSettings, now: float
+) -> EpochWait | None:
+    """None for an epoch that waits for nothing any more."""
+    if epoch.state == OPEN:
+        return for_crowds(epoch, transaction.crowds(epoch.epoch), settings, now)
+    if epoch.state == CLOSED:
+        committed = transaction.committed(epoch.epoch)
+        return for_reports(epoch, committed, transaction.last_counted(epoch.epoch), settings, now)
+    return None
+
+
 def for_crowds(
     epoch: Epoch, told: Mapping[str, str], settings: ServerSettings, now: float
 ) -> EpochWait:

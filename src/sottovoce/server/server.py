@@ -26,14 +26,13 @@ from sottovoce.server.epochs import (
     check_manifest,
     check_not_committed,
     check_room,
-    for_crowds,
-    for_reports,
+    waiting_for,
 )
 from sottovoce.server.keys import Keys, check_may_sign, lacking
 from sottovoce.server.settings import ServerSettings
 from sottovoce.server.status import Metrics
 from sottovoce.server.store import ServerStore
-from sottovoce.server.transaction import APPLIED, CLOSED, OPEN, Epoch, Service, State, Transaction
+from sottovoce.server.transaction import APPLIED, OPEN, Epoch, Service, State, Transaction
 
 log = logging.getLogger("sottovoce")
 
@@ -91,15 +90,21 @@ class Server:
             latest = transaction.latest(lock=True)
             if latest is None:
                 self._publisher.begin(transaction, now)
-            elif latest.state == OPEN and self._has_crowd(transaction, latest, now):
-                transaction.close(latest.epoch, now)
-            elif latest.state == CLOSED and self._is_complete(transaction, latest, now):
-                self._publisher.apply(transaction, latest, now)
-            elif latest.state == APPLIED and self._publisher.has_more(transaction, latest):
+            elif latest.state == APPLIED:
+                if not self._publisher.has_more(transaction, latest):
+                    return False
                 self._publisher.go_on(transaction, latest, now)
-            else:
+            elif not self._is_over(transaction, latest, now):
                 return False
+            elif latest.state == OPEN:
+                transaction.close(latest.epoch, now)
+            else:
+                self._publisher.apply(transaction, latest, now)
         return True
+
+    def _is_over(self, transaction: Transaction, epoch: Epoch, now: float) -> bool:
+        waiting = waiting_for(transaction, epoch, self._settings, now)
+        return waiting is not None and waiting.is_over
 
     def _heed_keys(self, service: Service) -> None:
         """Say at once, and once, that another key was chosen than this worker has.
@@ -111,14 +116,6 @@ class Server:
             log.error("%s", said)
         self._said = said
         self.metrics.key_is_old(is_old=said is not None)
-
-    def _has_crowd(self, transaction: Transaction, epoch: Epoch, now: float) -> bool:
-        return for_crowds(epoch, transaction.crowds(epoch.epoch), self._settings, now).is_over
-
-    def _is_complete(self, transaction: Transaction, epoch: Epoch, now: float) -> bool:
-        committed = transaction.committed(epoch.epoch)
-        counted = transaction.last_counted(epoch.epoch)
-        return for_reports(epoch, committed, counted, self._settings, now).is_over
 
     # What everybody may ask
 

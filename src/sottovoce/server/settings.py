@@ -40,15 +40,10 @@ class ServerSettings:
     """A server. Every field is explained for its operator in `deploy/server.example.toml`."""
 
     keys: Path
-    """The file of the server's own keys, made by `sottovoce server init`."""
     catalogue: Path
-    """Which thing is item number i when the service begins, as JSON."""
     proxies: dict[str, ProxyAccess]
-    """Who may hand in chunks, by name."""
     database: str = "sqlite:///server.sqlite"
-    """SQLAlchemy's URL; SQLite or PostgreSQL."""
     training: Settings = field(default_factory=lambda: Settings.preset(DEFAULT))
-    """What is trained: in the file the name of a preset, and what differs from it."""
     epoch_seconds: int = setting(
         86_400, "shortest length of an epoch in seconds; then it waits for its crowd", least=1
     )
@@ -59,14 +54,12 @@ class ServerSettings:
     )
     keep_epochs: int = setting(100, "epochs whose models and sums are kept", least=1)
     terms: Participation = field(default_factory=Participation)
-    """How often a device takes part, and among how many."""
     most_chunks: int = setting(100_000, "chunks that one proxy may hand in of one epoch", least=1)
     most_bytes: int = setting(5 * 2**30, "bytes of those chunks", least=1)
     openers: int = setting(0, "processes that open reports; 0: one for each core", least=0)
     heartbeat: float = setting(5.0, "seconds between two looks at the clock", above=0)
     listen: Listen = field(default_factory=lambda: Listen(port=8090))
     watch: Watch = field(default_factory=lambda: Watch(port=8091))
-    """Where the operator sees whether it is well; never public."""
 
     def __post_init__(self) -> None:
         check(self)

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Enum, Gauge, generate_
 from sottovoce.errors import SettingsError, SottovoceError
 from sottovoce.protocol import Manifest, SignedManifest
 from sottovoce.server.administration import check_agrees
-from sottovoce.server.epochs import Chosen, EpochWait, for_crowds, for_reports
+from sottovoce.server.epochs import Chosen, EpochWait, waiting_for
 from sottovoce.server.keys import Keys, check_newest
 from sottovoce.server.settings import ServerSettings
 from sottovoce.server.store import ServerStore
@@ -94,7 +94,7 @@ class ServerStatus:
                 latest,
                 SignedManifest.open(latest.manifest, known).manifest,
                 transaction.training(latest.training),
-                _waiting(transaction, latest, settings, now),
+                waiting_for(transaction, latest, settings, now),
                 tuple(over[:LAST]),
                 None if keys.problem else _settings_file(transaction, settings),
             )
@@ -143,17 +143,6 @@ class ServerStatus:
     @property
     def is_endless(self) -> bool:
         return self.training is not None and bool(self.training.settings.half_life)
-
-
-def _waiting(
-    transaction: Transaction, epoch: Epoch, settings: ServerSettings, now: float
-) -> EpochWait | None:
-    if epoch.state == OPEN:
-        return for_crowds(epoch, transaction.crowds(epoch.epoch), settings, now)
-    if epoch.state == CLOSED:
-        committed = transaction.committed(epoch.epoch)
-        return for_reports(epoch, committed, transaction.last_counted(epoch.epoch), settings, now)
-    return None
 
 
 def _keys_file(

@@ -211,35 +211,25 @@ class File:
 
     def respond(self, request: Request, headers: Mapping[str, str]) -> Response:
         """Bytes as the reader accepts them, 304 if they have them; without a body for HEAD."""
-        body, own = self._chosen(request)
-        headers = {**headers, **own}
+        body, tag, headers = self.content, self.tag, dict(headers)
+        if self.compressed is not None:
+            headers["Vary"] = "Accept-Encoding"
+            if accepts_gzip(request):  # other bytes have another tag
+                body, tag = self.compressed, f"{tag}-gzip"
+                headers["Content-Encoding"] = "gzip"
+        headers["ETag"] = f'"{tag}"'
         known = [held.strip().removeprefix("W/") for held in _listed(request, "if-none-match")]
         if "*" in known or headers["ETag"] in known:
-            del headers["Content-Length"]
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-        if request.method == "HEAD":
-            return Response(headers=headers, media_type=self.media_type)
-        return Response(body, headers=headers, media_type=self.media_type)
-
-    def _chosen(self, request: Request) -> tuple[bytes, dict[str, str]]:
-        """Other bytes have another tag, and whoever keeps them must know what they depend on."""
-        if self.compressed is None:
-            return self.content, _about(self.content, self.tag)
-        varying = {"Vary": "Accept-Encoding"}
-        if not accepts_gzip(request):
-            return self.content, {**_about(self.content, self.tag), **varying}
-        about = _about(self.compressed, f"{self.tag}-gzip")
-        return self.compressed, {**about, **varying, "Content-Encoding": "gzip"}
+        headers["Content-Length"] = str(len(body))
+        sent = b"" if request.method == "HEAD" else body
+        return Response(sent, headers=headers, media_type=self.media_type)
 
 
 def accepts_gzip(request: Request) -> bool:
     """Whether the reader said so: silence means the bytes as they are."""
     named = [each.replace(" ", "").lower() for each in _listed(request, "accept-encoding")]
     return any(_GZIP.fullmatch(each) for each in named)
-
-
-def _about(body: bytes, tag: str) -> dict[str, str]:
-    return {"ETag": f'"{tag}"', "Content-Length": str(len(body))}
 
 
 def _listed(request: Request, header: str) -> list[str]:
