@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from sottovoce.errors import (
     ClosedError,
@@ -14,14 +15,9 @@ from sottovoce.errors import (
     UnavailableError,
     WrongEpochError,
 )
-from tests.live.killable import KillableProxy, KillableServer, Killed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from sottovoce.protocol import Chunk
-    from sottovoce.protocol.batch import Crowd
-    from tests.live.killable import Part
+from sottovoce.protocol import Chunk
+from sottovoce.protocol.batch import Crowd
+from tests.live.killable import KillableProxy, KillableServer, Killed, Part
 
 T = TypeVar("T")
 

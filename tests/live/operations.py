@@ -10,16 +10,16 @@ from functools import cache
 from itertools import cycle
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sottovoce.client import Client
 from sottovoce.errors import RefusedError, UnavailableError
 from sottovoce.protocol import Batch, Catalogue, Item, SignedManifest, seal_reports
 from sottovoce.proxy import ProxyStore
 from sottovoce.server import ServerStore
-from sottovoce.server.transaction import OPEN
+from sottovoce.server.transaction import OPEN, Epoch
 from sottovoce.training import Participation, Settings
 from tests.crash import FOREVER
 from tests.live.killable import (
@@ -36,11 +36,6 @@ from tests.live.sent_batches import SentBatches
 from tests.proxy.world import Randomness
 from tests.proxy.world import settings as proxy_settings
 from tests.server.world import KEYS, World, make_settings
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sottovoce.server.transaction import Epoch
 
 ITEMS, FACTORS, REPORTS = 80, 4, 2
 DIRECTIONS = ITEMS * FACTORS

@@ -107,7 +107,7 @@ def test_no_request_breaks_a_server(tmp_path: Path) -> None:
     signed = world.closed()
     chunk = world.chunk(signed, 3)
     commit = {"manifest": signed.hash.hex(), "chunks": 1, "reports": 10**9}  # never right
-    odd: list[Any] = [-1, 2**53, 10**400, 1.5, True, None, "1", [], {}, "\ud800", "short"]
+    odd: list[Any] = [-1, 2**53, 10**400, 1.5, True, None, "1", [], {}, "\ud800", "short", 5]
     sane = [
         ("GET", "/v2/manifest", b""),
         ("GET", f"/v2/models/{signed.manifest.model.hex()}", b""),

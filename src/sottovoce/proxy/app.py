@@ -159,7 +159,6 @@ class Api:
         return serve(request, data, sha256.hex(), FOR_EVER)
 
     async def catalogue(self, request: Request) -> Response:
-        """A catalogue by its hash; names compress well, the numbers of a model do not."""
         sha256 = hash_of(request)
         data = await run_in_threadpool(self._proxy.mirror.catalogue, sha256)
         return serve(request, data, sha256.hex(), FOR_EVER, self._proxy.mirror.compressed(sha256))

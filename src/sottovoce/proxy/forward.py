@@ -89,7 +89,6 @@ def _confirm(store: ProxyStore, upstream: Upstream, flush: Flush) -> None:
 
 # The seam to the server: seven calls, over HTTP or in memory for a test.
 
-
 STATES = ("open", "closed", "applied")
 MAX_ANSWER = 4096
 """Bytes of an answer that is not a file."""
@@ -230,16 +229,13 @@ class Mirror:
         self.current = epoch
 
     def manifest_of(self, epoch: int) -> bytes | None:
-        """The signed manifest of an epoch that was mirrored."""
         with self._store.read() as tables:
             return tables.manifest_of(epoch)
 
     def model(self, sha256: bytes) -> bytes | None:
-        """A model file that is still kept."""
         return self._file("model", sha256)
 
     def catalogue(self, sha256: bytes) -> bytes | None:
-        """A catalogue file that is still kept."""
         return self._file("catalogue", sha256)
 
     def compressed(self, sha256: bytes) -> bytes | None:

@@ -60,8 +60,6 @@ class EpochGate:
 
 
 class Intake:
-    """Check, then keep."""
-
     def __init__(
         self, store: ProxyStore, clock: Callable[[], float], *, most_batches: int, most_bytes: int
     ):
@@ -98,7 +96,6 @@ class Intake:
         return 0 if self._gate is None else self._gate.signed.manifest.epoch
 
     def batch_size(self) -> int:
-        """The length of every batch of this epoch."""
         return batch_size(self._present_gate().signed.manifest.terms.reports)
 
     def check(self, data: bytes) -> Batch:
@@ -186,7 +183,6 @@ class GroupCommit:
         await future
 
     async def finish(self) -> None:
-        """Store what waits."""
         if self._storing is not None:
             await self._storing
 
@@ -210,15 +206,12 @@ class GroupCommit:
 
 # A limit on what one address may send. Addresses are held in memory and nowhere else.
 
-
 MOST_ADDRESSES = 100_000
 """More are not remembered: the one that was silent longest starts afresh."""
 
 
 @dataclass
 class Known:
-    """One address."""
-
     tokens: float
     then: float
     """When they were counted."""

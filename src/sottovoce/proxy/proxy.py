@@ -26,8 +26,6 @@ log = logging.getLogger("sottovoce")
 
 
 class Proxy:
-    """One proxy over one store, towards one server."""
-
     def __init__(
         self,
         store: ProxyStore,

@@ -125,7 +125,6 @@ class ProxySettings:
 
     @property
     def key(self) -> bytes:
-        """The verification key's 32 bytes."""
         return bytes.fromhex(self.verification_key)
 
 

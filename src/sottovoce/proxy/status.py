@@ -109,7 +109,6 @@ class ProxyStatus:
         return [text for text, holds in causes.items() if holds][:1]
 
     def as_dict(self) -> dict[str, Any]:
-        """For machines."""
         found: dict[str, Any] = {
             "problems": self.problems,
             "batches": self.batches,
@@ -134,7 +133,6 @@ class ProxyStatus:
 
 
 def _ask(upstream: Upstream, key: bytes) -> tuple[int | None, str | None]:
-    """The server's epoch, and what is wrong with it."""
     try:
         epoch = SignedManifest.open(upstream.manifest(), key).manifest.epoch
         upstream.check_secret()
@@ -153,7 +151,6 @@ def _fits(page: Page, signed: SignedManifest) -> bool:
 
 
 # Counts for the whole proxy: nothing about one batch, one address or one moment.
-
 
 REASONS: tuple[tuple[type[Exception], str], ...] = (
     (ProtocolError, "malformed"),

@@ -129,7 +129,6 @@ class Tables:
         raise RefusedError("these reports are here already, under another id")
 
     def count_batches(self) -> int:
-        """How many people wait."""
         (count,) = self._db.execute("SELECT count(*) FROM batches").fetchone()
         return int(count)
 
@@ -157,7 +156,6 @@ class Tables:
         self._db.execute("REPLACE INTO files VALUES (?, ?)", (sha256, content))
 
     def file(self, kind: FileKind, sha256: bytes) -> bytes | None:
-        """The file, if some manifest calls it that."""
         return self._one(_FILE[kind], sha256)
 
     def prune_files(self, keep: int) -> None:
@@ -196,7 +194,6 @@ class Tables:
         self._db.execute("UPDATE flushes SET settled = 1 WHERE epoch = ?", (epoch,))
 
     def add_chunk(self, epoch: int, position: int, sealed: bytes) -> None:
-        """The next run of shuffled reports."""
         self._db.execute("INSERT INTO chunks VALUES (?, ?, ?)", (epoch, position, sealed))
 
     def chunk(self, epoch: int, position: int) -> bytes:
@@ -207,15 +204,12 @@ class Tables:
         return sealed
 
     def begin_pieces(self) -> None:
-        """A place for the shuffle's pieces, in a temporary file."""
         self._db.execute(_PIECES)
 
     def add_piece(self, bucket: int, part: int, sealed: bytes) -> None:
-        """Reports that fell into this bucket."""
         self._db.execute("INSERT INTO pieces VALUES (?, ?, ?)", (bucket, part, sealed))
 
     def bucket(self, bucket: int) -> bytes:
-        """All reports that fell into it."""
         rows = self._db.execute("SELECT sealed FROM pieces WHERE bucket = ?", (bucket,))
         return b"".join(sealed for (sealed,) in rows)
 
@@ -291,11 +285,9 @@ class ProxyStore:
             self._writer.write(f"PRAGMA user_version = {len(_MIGRATIONS)}")
 
     def free_bytes(self) -> int:
-        """On the disk."""
         return shutil.disk_usage(self._path.parent).free
 
     def close(self) -> None:
-        """Let another process have it."""
         self._held.close()
 
     def __enter__(self) -> Self:

@@ -113,7 +113,6 @@ def _locked(transaction: Transaction) -> Chosen:
 # operator may still change their mind; after that a training goes on as devices agreed to it, or
 # not at all.
 
-
 log = logging.getLogger("sottovoce")
 
 MAY_CHANGE = {"epochs", "lifetime", "half_life"}
@@ -161,7 +160,6 @@ def _follow_keys(transaction: Transaction, service: Service, keys: Keys) -> None
 
 
 def _begin(transaction: Transaction, settings: ServerSettings) -> None:
-    """The first training and the first catalogue."""
     catalogue = read_catalogue(settings.catalogue)
     transaction.set_catalogue(1, catalogue.hash, catalogue.raw)
     items = len(catalogue.items)

@@ -54,7 +54,6 @@ class Api:
         return serve(request, signed.encode(), signed.hash.hex(), BRIEFLY)
 
     async def model(self, request: Request) -> Response:
-        """Any model that was ever published, by its hash."""
         return await self._file(request, self._server.model)
 
     async def catalogue(self, request: Request) -> Response:
@@ -75,7 +74,6 @@ class Api:
         return JSONResponse({"counted": counted})
 
     async def commit(self, request: Request) -> Response:
-        """A proxy has handed in all that it has."""
         proxy, epoch = self._proxy(request), epoch_of(request)
         given = await _json(request, {"manifest", "chunks", "reports"})
         manifest = strict.hexadecimal(given["manifest"], what="manifest")

@@ -286,7 +286,6 @@ def with_crowd(
 #
 # Workers ask it whether to go on, and `sottovoce server status` what is still missing.
 
-
 LONGEST = 10
 """Times the grace: a closed epoch waits no longer, however many chunks still come.
 

@@ -51,7 +51,6 @@ class Keys:
 
     @classmethod
     def generate(cls) -> Self:
-        """From the operating system's entropy."""
         return cls(Ed25519PrivateKey.generate().private_bytes_raw(), os.urandom(KEY))
 
     @classmethod

@@ -30,7 +30,6 @@ Migration = Callable[[Connection], None]
 
 
 def _key(name: str, kind: Any) -> Column[Any]:
-    """A column of the primary key."""
     return Column(name, kind, primary_key=True, autoincrement=False)
 
 

@@ -135,7 +135,6 @@ class Server:
             return transaction.file(sha256, "catalogue")
 
     def epochs(self) -> list[Epoch]:
-        """All of them, oldest first."""
         with self._store.read() as transaction:
             return transaction.all_epochs()
 

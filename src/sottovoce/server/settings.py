@@ -105,7 +105,6 @@ def _check_proxies(proxies: dict[str, ProxyAccess]) -> None:
 
 # The settings file with every field explained: what `init` writes and `deploy/` shows.
 
-
 TEXT = """\
 # A sottovoce server: it opens what proxies hand in, updates the model, publishes the next epoch.
 # Paths are relative to this file. Unknown names are refused.

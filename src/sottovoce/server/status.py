@@ -40,8 +40,6 @@ DROPPED = {
 
 @dataclass(frozen=True)
 class KeysFile:
-    """What the keys file says beside the database."""
-
     problem: str | None
     """None: they belong together."""
     replaced: int = 0
@@ -112,7 +110,6 @@ class ServerStatus:
         return found
 
     def as_dict(self) -> dict[str, Any]:
-        """For machines."""
         last = [_counts(each) for each in self.last]
         found: dict[str, Any] = {
             "problems": self.problems,
@@ -237,8 +234,6 @@ GAUGES = {
 
 
 class Metrics:
-    """Of one worker, in a registry of its own."""
-
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self._gauges = {

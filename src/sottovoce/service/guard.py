@@ -45,7 +45,6 @@ class Guard:
         self._sweeping = False
 
     def enter(self, guest: Guest, address: str, loop: asyncio.AbstractEventLoop) -> bool:
-        """Whether there is a place."""
         entered = self.places.take(guest, address)
         if entered and not self._sweeping:
             self._sweeping = True

@@ -135,7 +135,6 @@ def epoch_of(request: Request) -> int:
 
 
 def hash_of(request: Request) -> bytes:
-    """The hash in the path; 404 for what cannot be one."""
     try:
         return strict.hexadecimal(request.path_params["sha256"], what="path")
     except ProtocolError as error:
@@ -162,7 +161,6 @@ def problem_of(error: Exception, *, log_unavailable: bool) -> Response:
 
 
 def errors_as_problems(*, log_unavailable: bool) -> Handlers:
-    """For Starlette's `exception_handlers`."""
 
     async def answer(_: Request, error: Exception) -> Response:
         return problem_of(error, log_unavailable=log_unavailable)
@@ -174,7 +172,6 @@ def errors_as_problems(*, log_unavailable: bool) -> Handlers:
 #
 # Only files that are the same for everybody are compressed, and none of them mixes a secret with
 # what a reader chose: their compressed length tells nobody anything.
-
 
 _GZIP = re.compile("gzip(;q=(1|1[.]0*|0?[.]0*[1-9][0-9]*))?")
 BYTES = "application/octet-stream"

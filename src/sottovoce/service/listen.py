@@ -130,7 +130,6 @@ class Watch(Listen):
 #
 # So an operator sees an attack, or a cap that is too low for honest people, in the metrics.
 
-
 TurnAway = Callable[["Reason"], None]
 
 Reason = Literal["full", "displaced", "late", "unreadable"]

@@ -23,7 +23,6 @@ from sottovoce.settings import check, setting
 
 # The built files: read once, filled in, compressed once.
 
-
 INDEX, SERVICE_WORKER = "index.html", "sw.js"
 _TYPES = {
     "html": "text/html; charset=utf-8",
@@ -37,7 +36,6 @@ _PLACE = re.compile(rb"\{\{(\w+)\}\}")
 
 
 def in_package() -> Traversable:
-    """Where the package has them."""
     return files(__package__) / "assets"
 
 
@@ -84,7 +82,6 @@ def filled(text: bytes, values: Mapping[str, str]) -> bytes:
 #
 # Even if somebody smuggled a line of script into a title, it would not run, and it could tell
 # nobody.
-
 
 _POLICY = {
     "default-src": "'none'",

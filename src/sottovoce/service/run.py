@@ -185,7 +185,6 @@ class Heartbeat:
         """Beats in a row that failed, for whoever asks whether all is well."""
 
     def start(self) -> None:
-        """Begin, with a beat at once."""
         self._thread.start()
 
     def hurry(self) -> None:
