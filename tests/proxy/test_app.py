@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 from starlette.applications import Starlette
 
+from sottovoce.protocol import Catalogue, Item
 from sottovoce.service.page import Page
 from sottovoce.service.run import build_watch
 from tests.asgi import Answer, ask
 from tests.proxy.world import (
     CATALOGUE,
     ENDS,
+    ITEMS,
     OPENS,
     MakeWorld,
     World,
@@ -127,6 +129,11 @@ def test_a_catalogue_is_compressed_for_those_who_accept_it(world: World) -> None
     answer = get(world, path, accept_encoding="gzip")
     assert gzip.decompress(answer.body) == CATALOGUE.raw
     assert get(world, path).headers["vary"] == answer.headers["vary"] == "Accept-Encoding"
+    other = Catalogue.of(Item(f"film-{number}", "Another film") for number in range(ITEMS))
+    world.server.files[other.hash] = other.raw
+    world.server.go_on(signed(2, catalogue=other.hash, catalogue_version=2))
+    world.proxy.tick()
+    assert get(world, path, accept_encoding="gzip").body == CATALOGUE.raw, "of an earlier epoch"
 
 
 def test_the_page_is_served_where_the_operator_wants_it(make_world: MakeWorld) -> None:

@@ -260,7 +260,7 @@ def run(
     async def main() -> Any:
         writer = GroupCommit(keep, **settings)
         try:
-            return await work(writer)
+            return await asyncio.wait_for(work(writer), 30)
         finally:
             await writer.finish()
 

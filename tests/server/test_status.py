@@ -105,21 +105,6 @@ def test_what_was_counted_and_dropped(world: World) -> None:
     assert look(world)[1][0].startswith("epoch 2 came to nothing")
 
 
-def test_a_finished_training_and_one_without_an_end(make_world: MakeWorld, sqlite_url: str) -> None:
-    few = replace(TRAINING, epochs=1)
-    world = make_world(sqlite_url, training=few)
-    signed = world.closed()
-    world.apply(signed, world.chunk(signed, 10))
-    KEYS.write(world.settings.keys)
-    said, problems = look(world)
-    assert "Epoch 2 of training 1 asks for no reports, since" in said
-    assert "the training is finished." in said
-    assert problems == []
-    other = world.another(training=replace(few, half_life=7.0))
-    other.server.tick()
-    assert "learning has no end (half-life 7 epochs)." in look(other)[0]
-
-
 def test_settings_with_which_no_worker_could_start(world: World) -> None:
     """Those that run would not notice; what may be changed is no problem."""
     world.server.tick()
