@@ -6,7 +6,7 @@ import itertools
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -19,10 +19,8 @@ from sottovoce.client.store import ClientStore
 from sottovoce.protocol import Batch, Manifest
 from sottovoce.proxy import Proxy
 from sottovoce.proxy.intake import Intake
-from sottovoce.proxy.store import Tables
-from sottovoce.server import Server
 from sottovoce.server.counting import Seen
-from sottovoce.server.transaction import CLOSED, Epoch, Transaction
+from sottovoce.server.transaction import Transaction
 from tests.crash import make_mortal
 from tests.live.conftest import quick_folder
 from tests.live.operations import Templates, run_list
@@ -85,20 +83,6 @@ def hasty_proxy(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Proxy, "tick", write_then_tick)
 
 
-def torn_flush(patch: pytest.MonkeyPatch) -> None:
-    """Batches are deleted in a transaction of their own, before there are chunks."""
-    batches = Tables.batches
-
-    def first_delete(self: Tables) -> Iterator[bytes]:
-        taken = list(batches(self))
-        self.delete_batches()
-        self._db.execute("COMMIT")
-        self._db.execute("BEGIN IMMEDIATE")
-        yield from taken
-
-    patch.setattr(Tables, "batches", first_delete)
-
-
 def credulous_server(patch: pytest.MonkeyPatch) -> None:
     """The proxy's word for it that there is a crowd: reports that do not open make one, too."""
 
@@ -106,12 +90,6 @@ def credulous_server(patch: pytest.MonkeyPatch) -> None:
         return sum(counts.values(), np.zeros(2 * manifest.build().n_directions, np.int64)), 0
 
     patch.setattr("sottovoce.server.epochs.with_crowd", all_of_them)
-
-
-def small_crowds(patch: pytest.MonkeyPatch) -> None:
-    """The threshold is not looked at, by anybody."""
-    patch.setattr("sottovoce.proxy.proxy.max", lambda *_: 1, raising=False)
-    credulous_server(patch)
 
 
 def counts_again(patch: pytest.MonkeyPatch) -> None:
@@ -124,21 +102,6 @@ def counts_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Transaction, "has_chunk", lambda *_: False)
     patch.setattr(Transaction, "add_chunk", under_another_name)
     patch.setattr(Seen, "contains", lambda _, keys: np.zeros(len(keys), bool))
-
-
-def knows_chunks_alone(patch: pytest.MonkeyPatch) -> None:
-    """A report that comes through two proxies is in two chunks."""
-    patch.setattr(Seen, "contains", lambda _, keys: np.zeros(len(keys), bool))
-
-
-def impatient_server(patch: pytest.MonkeyPatch) -> None:
-    """An epoch is applied as soon as it is closed."""
-    is_over = Server._is_over
-
-    def at_once(self: Server, transaction: Transaction, epoch: Epoch, now: float) -> bool:
-        return epoch.state == CLOSED or is_over(self, transaction, epoch, now)
-
-    patch.setattr(Server, "_is_over", at_once)
 
 
 def client_without_memory(patch: pytest.MonkeyPatch) -> None:
@@ -158,12 +121,8 @@ TOO_FEW = "from nowhere or from too few"
     ("bug", "verdict"),
     [
         (hasty_proxy, LOST),
-        (torn_flush, LOST),
-        (small_crowds, TOO_FEW),
         (credulous_server, TOO_FEW),
         (counts_again, f"{TWICE}|{STUCK}"),  # stuck: more chunks than the proxy says there are
-        (knows_chunks_alone, TWICE),
-        (impatient_server, "was applied without"),
         (client_without_memory, "made two batches in one epoch|sent what it did not charge"),
     ],
 )

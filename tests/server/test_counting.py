@@ -93,7 +93,6 @@ def test_chunks_are_refused_with_the_reason(world: World) -> None:
     world.closed()
     take = world.server.take_chunk
     refusals: list[tuple[type[Exception], Callable[[], object]]] = [
-        (RefusedError, lambda: world.send("north", chunk)),
         (ProtocolError, lambda: take("east", 1, "0" * 64, chunk.encode())),
         (ProtocolError, lambda: take("east", 2, chunk.name, chunk.encode())),
         (NotFoundError, lambda: world.send("east", replace(chunk, epoch=7))),

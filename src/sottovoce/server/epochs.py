@@ -112,8 +112,9 @@ class Publisher:
         reports, over = int(kept.sum()), int(counted.sum() - kept.sum())
         if reports:
             learnt, sums = Learnt(epoch.epochs_done + 1, reports), sums_of(kept)
-            settings = _training_of(transaction, epoch).settings
-            V = next_items(V, sums, reports, learnt.epochs, settings, mechanism)
+            training = transaction.training(epoch.training)
+            assert training is not None, "a training that has had an epoch stays"
+            V = next_items(V, sums, reports, learnt.epochs, training.settings, mechanism)
             transaction.add_sums(epoch.epoch, sums)
         if over:
             said = "epoch %d: %d reports dropped, more of one kind than honest people send"
@@ -217,12 +218,6 @@ def _epochs_left(training: Training, epochs_done: int) -> int:
     """0 where there is no end."""
     settings = training.settings
     return 0 if settings.half_life else max(settings.epochs - epochs_done, 0)
-
-
-def _training_of(transaction: Transaction, epoch: Epoch) -> Training:
-    found = transaction.training(epoch.training)
-    assert found is not None, "a training that has had an epoch stays"
-    return found
 
 
 def _model(transaction: Transaction, manifest: Manifest) -> NDArray[np.float32]:

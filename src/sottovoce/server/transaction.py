@@ -46,12 +46,6 @@ class Service:
 
 
 @dataclass(frozen=True)
-class CatalogueVersion:
-    version: int
-    sha256: bytes
-
-
-@dataclass(frozen=True)
 class Epoch:
     """A row of `epochs`."""
 
@@ -136,10 +130,9 @@ class Transaction:
     def drop_training(self, number: int) -> None:
         self._connection.execute(trainings.delete().where(trainings.c.number == number))
 
-    def catalogue(self) -> CatalogueVersion | None:
-        """The newest, which is that of the next epoch."""
-        row = self._row(select(catalogues).order_by(catalogues.c.version.desc()).limit(1))
-        return None if row is None else CatalogueVersion(*row)
+    def catalogue(self) -> Any:
+        """Version and sha256 of the newest, which is that of the next epoch; None before."""
+        return self._row(select(catalogues).order_by(catalogues.c.version.desc()).limit(1))
 
     def set_catalogue(self, version: int, sha256: bytes, content: bytes) -> None:
         self._connection.execute(catalogues.delete().where(catalogues.c.version == version))
