@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -29,9 +30,6 @@ from sottovoce.service.http import (
     serve,
 )
 from sottovoce.service.run import Heartbeat
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
 
 T = TypeVar("T")
 
