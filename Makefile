@@ -75,7 +75,7 @@ coverage: $(READY) $(WEB)
 	$(PYTEST) --cov --cov-report=term
 
 nightly: $(READY) $(WEB)
-	SOTTOVOCE_ATTACK=full SOTTOVOCE_LISTS=50000 SOTTOVOCE_REQUESTS=100000 SOTTOVOCE_KILLS=500 $(BIN)/python -m pytest -q tests/live tests/server/test_fuzz.py tests/proxy/test_fuzz.py
+	SOTTOVOCE_ATTACK=full SOTTOVOCE_LISTS=50000 SOTTOVOCE_REQUESTS=100000 SOTTOVOCE_KILLS=500 $(BIN)/python -m pytest -q tests/live tests/service/test_fuzz.py
 	$(if $(WEB),SOTTOVOCE_ROUNDS=20 npm --prefix web test)
 
 lint: lint-types lint-style lint-web

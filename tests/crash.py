@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from sottovoce.server import ServerStore
-from sottovoce.storage import Database
+from sottovoce.storage.database import Database
 
 FOREVER = 10**9
 

@@ -15,7 +15,7 @@ import pytest
 from sottovoce.cli.proxy import app
 from sottovoce.errors import SettingsError, StoreError
 from sottovoce.proxy import ProxySettings, ProxyStore
-from sottovoce.service import read_settings
+from sottovoce.service.toml import read_settings
 from tests.processes import calling, read_until
 
 KEY = "ab" * 32

@@ -24,8 +24,8 @@ from sottovoce.proxy import ProxySettings
 from sottovoce.sandbox.demo import REPORTS
 from sottovoce.sandbox.system import LiveSystem, proxy_toml, server_toml, set_values
 from sottovoce.server import Keys, ServerSettings
-from sottovoce.service import read_settings
-from sottovoce.storage import exclusive_lock
+from sottovoce.service.toml import read_settings
+from sottovoce.storage.database import exclusive_lock
 from tests.processes import PATIENCE, calling, free_port, read_until, wait_until
 
 CLIENTS, EPOCHS = 20, 2

@@ -192,7 +192,7 @@ class Operator:
         port = free_port()
         call("init", folder, "--catalogue", catalogue, "--port", port, "--epoch-seconds", 1)
         self.config = folder / "server.toml"
-        text = self.config.read_text().replace("heartbeat = 5", "heartbeat = 0.05")
+        text = self.config.read_text().replace("heartbeat = 5.0", "heartbeat = 0.05")
         self.config.write_text(text.replace("port = 8091", "port = 0"))
         self._url = f"http://127.0.0.1:{port}"
         self._key = Keys.read(folder / "keys.json").verification_key

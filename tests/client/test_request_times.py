@@ -23,7 +23,7 @@ from sottovoce.client.history import History
 from sottovoce.client.timing import PACE, lead
 from sottovoce.core.bounds import MOST_TOUCHED
 from sottovoce.errors import SottovoceError, UnavailableError
-from sottovoce.storage import exclusive_lock
+from sottovoce.storage.database import exclusive_lock
 from tests.client.world import DAY, FakeProxy, World, item, words
 
 HOUR = 3_600

@@ -9,24 +9,19 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from sottovoce.client import Client
+from sottovoce.client import Client, ProxyApi, Synced
+from sottovoce.client.reporting import Words
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Upstream
+from sottovoce.proxy.shuffle import Entropy
 from sottovoce.server import InProcess, Server, ServerSettings, ServerStore
 from tests.crash import FOREVER, Life, MortalDatabase, make_server_mortal
 from tests.server.world import KEYS
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from sottovoce.client import ProxyApi, Synced
-    from sottovoce.client.reporting import Words
-    from sottovoce.proxy.shuffle import Entropy
-
-    Clock = Callable[[], float]
+Clock = Callable[[], float]
 
 
 class Killed(BaseException):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from sottovoce.errors import (
     ClosedError,
@@ -14,14 +15,9 @@ from sottovoce.errors import (
     UnavailableError,
     WrongEpochError,
 )
-from tests.live.killable import KillableProxy, KillableServer, Killed
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from sottovoce.protocol import Chunk
-    from sottovoce.protocol.batch import Crowd
-    from tests.live.killable import Part
+from sottovoce.protocol import Chunk
+from sottovoce.protocol.batch import Crowd
+from tests.live.killable import KillableProxy, KillableServer, Killed, Part
 
 T = TypeVar("T")
 
@@ -128,10 +124,10 @@ class ProxyOverNetwork:
         return self._ask(self._manifest)
 
     def model(self, sha256: bytes, most: int) -> bytes:
-        return self._ask(lambda: _found(self._part.proxy.model(sha256)))
+        return self._ask(lambda: _found(self._part.proxy.mirror.model(sha256)))
 
     def catalogue(self, sha256: bytes) -> bytes:
-        return self._ask(lambda: _found(self._part.proxy.catalogue(sha256)))
+        return self._ask(lambda: _found(self._part.proxy.mirror.catalogue(sha256)))
 
     def send(self, batch: bytes) -> None:
         try:

@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
 from itertools import cycle
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sottovoce.client import Client
-from sottovoce.client.syncing import TermsError
-from sottovoce.errors import RefusedError, SettingsError, UnavailableError
+from sottovoce.errors import RefusedError, UnavailableError
 from sottovoce.protocol import Batch, Catalogue, Item, SignedManifest, seal_reports
-from sottovoce.protocol.manifest import MOST_STATEMENTS
 from sottovoce.proxy import ProxyStore
 from sottovoce.server import ServerStore
-from sottovoce.server.administration import begin_training
-from sottovoce.server.store import OPEN
+from sottovoce.server.transaction import OPEN, Epoch
 from sottovoce.training import Participation, Settings
 from tests.crash import FOREVER
 from tests.live.killable import (
@@ -38,13 +35,7 @@ from tests.live.network import Network, ProxyOverNetwork, ServerOverNetwork
 from tests.live.sent_batches import SentBatches
 from tests.proxy.world import Randomness
 from tests.proxy.world import settings as proxy_settings
-from tests.server.changes import change_catalogue, with_added, without
 from tests.server.world import KEYS, World, make_settings
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sottovoce.server.store import Epoch
 
 ITEMS, FACTORS, REPORTS = 80, 4, 2
 DIRECTIONS = ITEMS * FACTORS
@@ -114,7 +105,7 @@ class Run:
         self.rng = rng = Random(seed)
         self.now = BEGIN
         self.story: list[str] = []
-        self.epochs, self.late, self.trainings = 0, 0, 0
+        self.epochs, self.late = 0, 0
         self._templates = templates
         self._folder = templates.scratch / str(seed)
         self.least = least = rng.choice((1, 1, 2, 3))
@@ -146,13 +137,11 @@ class Run:
         """More than any epoch has."""
         self._made: dict[tuple[str, int], bytes] = {}
         self._drawn: list[int] = []
-        self._items = ITEMS - 1
-        """The number of the newest."""
 
-    def play(self, length: int, operations: Operations) -> None:
+    def play(self, length: int) -> None:
         """The list itself; errors of the system are part of it."""
         self._beat_proxies()
-        names, weights = zip(*operations.items(), strict=True)
+        names, weights = zip(*OPERATIONS.items(), strict=True)
         for operation in self.rng.choices(names, weights, k=length):
             self._attempt(operation.__name__, lambda do=operation: do(self))  # type: ignore[misc]
 
@@ -175,7 +164,7 @@ class Run:
     def check(self) -> None:
         """Nothing lost, nothing twice; at most one batch and one charge a client and epoch."""
         names = list(self._settings.proxies)
-        self.epochs, self.trainings = self._latest().epoch - 1, self._latest().training
+        self.epochs = self._latest().epoch - 1
         with self.server.store.read() as transaction:
             for epoch in range(1, self.epochs + 1):
                 done = [name for name in names if transaction.commit_of(epoch, name) is not None]
@@ -247,11 +236,7 @@ class Run:
             folder = shutil.copytree(self._templates.client(self.least), self._folder / name)
             self.clients[name] = KillableClient(name, folder, self._clock)
         part = self.proxies[int(name[-1]) % len(self.proxies)]
-        try:
-            self.clients[name].sync(_Watched(self, name, self._api(part)), self._words)
-        except TermsError as error:
-            with Client.open(self.clients[name].folder, clock=self._clock) as client:
-                client.accept(error.asked)
+        self.clients[name].sync(_Watched(self, name, self._api(part)), self._words)
 
     def beat_proxy(self) -> None:
         self.rng.choice(self.proxies).proxy.tick()
@@ -293,33 +278,7 @@ class Run:
         if handed_in:
             self.network.carry(self.server, self.rng.choice(handed_in))
 
-    def change_item(self) -> None:
-        """One goes, another comes: as many directions as before, and other rows."""
-        self._items += 1
-        gone, new = f"film-{self._items - ITEMS}", Item(f"film-{self._items}", "A film")
-        with self._looking() as store:
-            change_catalogue(store, lambda known: with_added(without(known, [gone]), [new]))
-
-    def rotate(self) -> None:
-        """The server is restarted with its new key; clients know the first one alone."""
-        if len(self.server.keys.statements) < MOST_STATEMENTS:
-            self.server.keys = self.server.keys.rotated()
-            self.server.kill()
-
-    def begin_training(self) -> None:
-        """The same once more: devices must be asked."""
-        with self._looking() as store, suppress(SettingsError):  # the last has not begun yet
-            begin_training(store, self._settings, anew=False)
-
     # Everything that these need
-
-    @contextmanager
-    def _looking(self) -> Iterator[ServerStore]:
-        """The database from outside: what is done here is no step of the server's."""
-        countdown = self.server.countdown
-        left, countdown.left = countdown.left, FOREVER
-        yield self.server.store
-        countdown.left = left
 
     def _attempt(self, name: str, operation: Callable[[], None]) -> None:
         self.story.append(name)
@@ -402,8 +361,7 @@ class _Watched:
         self._api.send(batch)
 
 
-Operations = dict[Callable[[Run], None], int]
-OPERATIONS: Operations = {
+OPERATIONS: dict[Callable[[Run], None], int] = {
     Run.send: 4,
     Run.crowd: 4,
     Run.send_again: 4,
@@ -418,18 +376,13 @@ OPERATIONS: Operations = {
     Run.forge: 3,
 }
 """How often each is done."""
-OPERATORS = OPERATIONS | {Run.change_item: 1, Run.rotate: 1, Run.begin_training: 1}
-"""In a list that is long enough for what operators change."""
 
 
-def run_list(seed: int, templates: Templates, length: int | None = None) -> Run:
+def run_list(seed: int, templates: Templates) -> Run:
     """Play one list to its end; what goes wrong is told with the list."""
     run = Run(seed, templates)
     try:
-        if length is None:
-            run.play(run.rng.randint(4, 10), OPERATIONS)
-        else:
-            run.play(length, OPERATORS)
+        run.play(run.rng.randint(4, 10))
         run.settle()
         run.check()
     except Exception as error:

@@ -78,7 +78,7 @@ class Site:
         self.configs[name].write_text(made.read_text())
         self.change(
             name,
-            ("heartbeat = 5", "heartbeat = 0.02"),
+            ("heartbeat = 5.0", "heartbeat = 0.02"),
             ("port = 8090", f"port = {self.ports[name]}"),
             ("port = 8091", f"port = {self.ports[f'watch {name}']}"),
             ("openers = 0", "openers = 1"),

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import numpy as np
 from anyio.from_thread import BlockingPortal, start_blocking_portal
+from numpy.typing import NDArray
+from starlette.applications import Starlette
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sottovoce import proxy as proxies
 from sottovoce import server as servers
@@ -23,13 +26,6 @@ from sottovoce.server import ProxyAccess
 from sottovoce.training import Participation
 from tests.proxy.world import settings as proxy_settings
 from tests.server.world import ITEMS, SECRETS, World, make_settings
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from numpy.typing import NDArray
-    from starlette.applications import Starlette
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HOLD = 1000
 """Seconds that an epoch waits for its crowd."""

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
+from sottovoce.client import Client
 from sottovoce.training import Participation
 from tests.live.stack import Stack, running
-
-if TYPE_CHECKING:
-    from sottovoce.client import Client
 
 DAY, WEEK = 86_400.0, 7 * 86_400
 LEAST = 3

@@ -7,23 +7,15 @@ and the lists of operations.
 from __future__ import annotations
 
 import os
-import resource
-import signal
-import subprocess
-import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 
-import httpx
 import pytest
 
 from tests.lacking import leave_out
-from tests.live.processes import ROOT, Sender, Site, launching, sender
-from tests.processes import wait_until
+from tests.live.processes import Sender, Site, launching, sender
 from tests.server import postgres
 
 KILLS = int(os.environ.get("SOTTOVOCE_KILLS", "14"))
@@ -64,89 +56,3 @@ def test_killed_at_any_moment(folder: Path, many: bool) -> None:
             launcher.start(part)
         people.go_on(3)
         check(site, people, epochs=3)
-
-
-@pytest.mark.slow
-def test_told_to_stop_under_load_they_end_well_and_lose_nothing(folder: Path) -> None:
-    """As an operator starts them: `python -m sottovoce`, with processes that open reports."""
-    site = Site(folder)
-    command = [sys.executable, "-m", "sottovoce"]
-
-    def start(part: str) -> subprocess.Popen[bytes]:
-        with (folder / f"{part}.log").open("ab") as log:
-            return subprocess.Popen(
-                [*command, part, "run", "--config", str(site.configs[part])], stderr=log, cwd=ROOT
-            )
-
-    running = {part: start(part) for part in ("server", "proxy")}
-    try:
-        with sender(site) as people:
-            people.go_on(2)
-            for part in ("proxy", "server"):
-                with sending(people):
-                    running[part].send_signal(signal.SIGTERM)
-                    code = running[part].wait(60)
-                assert code == 0, (folder / f"{part}.log").read_text()
-                running[part] = start(part)
-                people.go_on(2)
-            check(site, people, epochs=4)
-    finally:
-        for process in running.values():
-            process.kill()
-            process.wait()
-
-
-@contextmanager
-def sending(people: Sender) -> Iterator[None]:
-    """All the while, without a pause."""
-    stopping = threading.Event()
-
-    def send() -> None:
-        while not stopping.is_set():
-            people.try_once()
-
-    thread = threading.Thread(target=send)
-    thread.start()
-    try:
-        yield
-    finally:
-        stopping.set()
-        thread.join()
-
-
-def let_write(pid: int, most: int = resource.RLIM_INFINITY) -> None:
-    """No file of this process grows beyond so many bytes."""
-    assert sys.platform == "linux"
-    resource.prlimit(pid, resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="another process's limits are Linux's")
-@pytest.mark.parametrize("part", ["proxy", "server"])
-def test_a_full_disk_heals_without_an_operator(folder: Path, part: str) -> None:
-    site = Site(folder)
-    site.change("server", ("epoch_seconds = 1", "epoch_seconds = 3"))
-    ready = f"http://127.0.0.1:{site.ports[f'watch {part}']}/readyz"
-
-    def status() -> int:
-        people.try_once()
-        return httpx.get(ready, trust_env=False).status_code
-
-    with launching(site) as launcher, sender(site) as people:
-        for each in ("server", "proxy"):
-            launcher.start(each)
-        people.go_on(1)
-        let_write(launcher.pid(part), 1)
-        if part == "proxy":
-            signed = people.manifest()
-            assert signed is not None
-            people.waiting["proxy"].append(people.batch(signed))
-            people.try_once()
-            assert people.waiting["proxy"], "it was answered 503"
-        wait_until(lambda: status() == 503, f"the {part} to notice")
-        for _ in range(10):
-            assert status() == 503
-        let_write(launcher.pid(part))
-        wait_until(lambda: status() == 200, f"the {part} to go on")
-        people.go_on(2)
-    check(site, people, epochs=2)

@@ -6,7 +6,7 @@ import itertools
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -19,18 +19,14 @@ from sottovoce.client.store import ClientStore
 from sottovoce.protocol import Batch, Manifest
 from sottovoce.proxy import Proxy
 from sottovoce.proxy.intake import Intake
-from sottovoce.proxy.store import Tables
-from sottovoce.server import Server
 from sottovoce.server.counting import Seen
-from sottovoce.server.store import Transaction
+from sottovoce.server.transaction import Transaction
 from tests.crash import make_mortal
 from tests.live.conftest import quick_folder
 from tests.live.operations import Templates, run_list
 
 LISTS = int(os.environ.get("SOTTOVOCE_LISTS", "200"))
 """How many are played; `make nightly` plays more of the same sequence."""
-LENGTH = max(400, LISTS // 10)
-"""Of the one long list."""
 AT_ONCE = 25
 ENOUGH = 120
 """Lists within which each planted bug must be found."""
@@ -66,34 +62,7 @@ def test_nothing_lost_and_nothing_twice() -> None:
     assert seen["late"] > LISTS / 100
 
 
-@pytest.mark.slow
-def test_a_long_life(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One service through very many epochs, other items, other keys and other trainings."""
-    make_mortal(monkeypatch)
-    run = run_list(1, Templates(folder), LENGTH)
-    assert run.epochs > LENGTH / 30
-    assert run.trainings > 1
-    assert len(run.server.keys.statements) > 1
-    assert sum(part.lives - 1 for part in run.parts()) > LENGTH / 20
-
-
 # Bugs that the lists must find
-
-
-def forgetful_proxy(patch: pytest.MonkeyPatch) -> None:
-    """A batch that comes again is a new one: two people make a crowd of three.
-
-    The server would notice, so that is switched off as well.
-    """
-    credulous_server(patch)
-    add = Tables.add_batch
-    numbers = itertools.count()
-
-    def anew(self: Tables, batch: Batch) -> bool:
-        name = next(numbers).to_bytes(16, "little")
-        return add(self, Batch(batch.epoch, batch.manifest_hash, name, batch.sealed))
-
-    patch.setattr(Tables, "add_batch", anew)
 
 
 def hasty_proxy(patch: pytest.MonkeyPatch) -> None:
@@ -114,20 +83,6 @@ def hasty_proxy(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Proxy, "tick", write_then_tick)
 
 
-def torn_flush(patch: pytest.MonkeyPatch) -> None:
-    """Batches are deleted in a transaction of their own, before there are chunks."""
-    batches = Tables.batches
-
-    def first_delete(self: Tables) -> Iterator[bytes]:
-        taken = list(batches(self))
-        self.delete_batches()
-        self._db.execute("COMMIT")
-        self._db.execute("BEGIN IMMEDIATE")
-        yield from taken
-
-    patch.setattr(Tables, "batches", first_delete)
-
-
 def credulous_server(patch: pytest.MonkeyPatch) -> None:
     """The proxy's word for it that there is a crowd: reports that do not open make one, too."""
 
@@ -135,12 +90,6 @@ def credulous_server(patch: pytest.MonkeyPatch) -> None:
         return sum(counts.values(), np.zeros(2 * manifest.build().n_directions, np.int64)), 0
 
     patch.setattr("sottovoce.server.epochs.with_crowd", all_of_them)
-
-
-def small_crowds(patch: pytest.MonkeyPatch) -> None:
-    """The threshold is not looked at, by anybody."""
-    patch.setattr("sottovoce.proxy.proxy.max", lambda *_: 1, raising=False)
-    credulous_server(patch)
 
 
 def counts_again(patch: pytest.MonkeyPatch) -> None:
@@ -153,16 +102,6 @@ def counts_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Transaction, "has_chunk", lambda *_: False)
     patch.setattr(Transaction, "add_chunk", under_another_name)
     patch.setattr(Seen, "contains", lambda _, keys: np.zeros(len(keys), bool))
-
-
-def knows_chunks_alone(patch: pytest.MonkeyPatch) -> None:
-    """A report that comes through two proxies is in two chunks."""
-    patch.setattr(Seen, "contains", lambda _, keys: np.zeros(len(keys), bool))
-
-
-def impatient_server(patch: pytest.MonkeyPatch) -> None:
-    """An epoch is applied as soon as it is closed."""
-    patch.setattr(Server, "_is_complete", lambda *_: True)
 
 
 def client_without_memory(patch: pytest.MonkeyPatch) -> None:
@@ -181,14 +120,9 @@ TOO_FEW = "from nowhere or from too few"
 @pytest.mark.parametrize(
     ("bug", "verdict"),
     [
-        (forgetful_proxy, f"{TOO_FEW}|{STUCK}"),  # stuck: two equal chunks are one to the server
         (hasty_proxy, LOST),
-        (torn_flush, LOST),
-        (small_crowds, TOO_FEW),
         (credulous_server, TOO_FEW),
         (counts_again, f"{TWICE}|{STUCK}"),  # stuck: more chunks than the proxy says there are
-        (knows_chunks_alone, TWICE),
-        (impatient_server, "was applied without"),
         (client_without_memory, "made two batches in one epoch|sent what it did not charge"),
     ],
 )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
-from sottovoce.core import MECHANISMS
+from sottovoce.client import Client
+from sottovoce.core import MECHANISMS, Histories
 from sottovoce.simulation import build_engine
 from sottovoce.simulation.people import report_words
 from sottovoce.simulation.training import begin, train
@@ -17,12 +18,6 @@ from tests.kernels import COMPILED
 from tests.live.stack import Stack, running
 from tests.people import random_people
 from tests.server.world import ITEMS
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from sottovoce.client import Client
-    from sottovoce.core import Histories
 
 SEED = 5
 

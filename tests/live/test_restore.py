@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sottovoce.client import Client
 from sottovoce.core import sums_of
@@ -22,11 +23,6 @@ from tests.live.killable import charged_epochs
 from tests.live.stack import SERVER_URL, Gate, Stack, running
 from tests.proxy.world import settings as proxy_settings
 from tests.server.world import SECRETS
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 REPORTS = 5
 TRAINING = Settings.preset("loudest", reports=REPORTS, epochs=9, factors=2, half_life=9.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,14 +11,15 @@ from typing import Any
 import pytest
 from starlette.applications import Starlette
 
-from sottovoce.proxy import Page, Rate
-from sottovoce.service import build_watch
+from sottovoce.protocol import Catalogue, Item
+from sottovoce.service.page import Page
+from sottovoce.service.run import build_watch
 from tests.asgi import Answer, ask
 from tests.proxy.world import (
     CATALOGUE,
     ENDS,
+    ITEMS,
     OPENS,
-    Clock,
     MakeWorld,
     World,
     model_of,
@@ -89,28 +91,6 @@ def test_too_much_and_too_little(world: World) -> None:
     assert not stored(world)
 
 
-def test_429_says_when_to_come_again(make_world: MakeWorld) -> None:
-    world = make_world(rate=Rate(batches_per_minute=6, burst=2, per_epoch=0))
-    clock = Clock(0)
-
-    async def work(app: Starlette) -> None:
-        def data() -> bytes:
-            return world.people.batch(world.now).encode()
-
-        statuses = [(await post(app, data())).status for _ in range(3)]
-        assert statuses == [202, 202, 429]
-        away = await post(app, data())
-        assert away.headers["retry-after"] == "10"
-        assert away.problem()["status"] == 429
-        assert (await post(app, data(), client=("192.0.2.77", 1))).status == 202
-        assert (await post(app, data(), client=None)).status == 202
-        clock.now = 10.0
-        assert (await post(app, data())).status == 202
-
-    within(world, work, clock)
-    assert len(stored(world)) == 5
-
-
 def test_manifests_and_models_are_served_as_they_are(world: World) -> None:
     """By their hash, for ever; never compressed."""
     first, model = world.now, world.now.manifest.model
@@ -144,22 +124,16 @@ def test_what_the_operator_watches_is_not_public(world: World) -> None:
     assert watched(world, "/v2/manifest").status == 404
 
 
-def test_a_catalogue_is_compressed_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[bytes] = []
-
-    def compress(content: bytes) -> bytes:
-        made.append(content)
-        return b"z"
-
-    monkeypatch.setattr("sottovoce.proxy.app.compress", compress)
+def test_a_catalogue_is_compressed_for_those_who_accept_it(world: World) -> None:
     path = f"/v2/catalogues/{CATALOGUE.hash.hex()}"
-
-    async def work(app: Starlette) -> list[Answer]:
-        accepts = [(b"accept-encoding", b"gzip")]
-        return await asyncio.gather(*(ask(app, "GET", path, headers=accepts) for _ in range(9)))
-
-    assert {answer.body for answer in within(world, work)} == {b"z"}
-    assert made == [CATALOGUE.raw]
+    answer = get(world, path, accept_encoding="gzip")
+    assert gzip.decompress(answer.body) == CATALOGUE.raw
+    assert get(world, path).headers["vary"] == answer.headers["vary"] == "Accept-Encoding"
+    other = Catalogue.of(Item(f"film-{number}", "Another film") for number in range(ITEMS))
+    world.server.files[other.hash] = other.raw
+    world.server.go_on(signed(2, catalogue=other.hash, catalogue_version=2))
+    world.proxy.tick()
+    assert get(world, path, accept_encoding="gzip").body == CATALOGUE.raw, "of an earlier epoch"
 
 
 def test_the_page_is_served_where_the_operator_wants_it(make_world: MakeWorld) -> None:
@@ -231,26 +205,6 @@ def test_metrics_are_counts_for_all(world: World) -> None:
         "malformed": "1.0", "http": "1.0", "wrong_epoch": "1.0", "known": "1.0",
         "closed": "0.0", "store": "0.0",
     }  # fmt: skip
-
-
-def test_many_at_once_are_all_stored_in_few_transactions(world: World) -> None:
-    """Group commit, end to end: three hundred requests, far fewer commits."""
-    batches = [batch.encode() for batch in world.people.batches(world.now, 300)]
-    commits: list[int] = []
-    commit = world.store._writer.commit
-
-    def counted() -> None:
-        commits.append(1)
-        commit()
-
-    world.store._writer.commit = counted  # type: ignore[method-assign]
-
-    async def work(app: Starlette) -> list[Answer]:
-        return await asyncio.gather(*(post(app, data) for data in batches))
-
-    assert {answer.status for answer in within(world, work)} == {202}
-    assert len(stored(world)) == 300
-    assert len(commits) < 30
 
 
 def test_the_heartbeat_does_the_rest(world: World) -> None:

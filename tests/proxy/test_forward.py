@@ -16,9 +16,6 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sottovoce.errors import (
-    ClosedError,
-    ProtocolError,
-    RefusedError,
     SettingsError,
     UnavailableError,
     UnknownProxyError,
@@ -97,13 +94,18 @@ def test_old_models_are_pruned_and_what_is_known_is_not_fetched_again(
         world.server.go_on(signed(epoch))
         world.proxy.tick()
         hashes.append(world.now.manifest.model)
-    assert [world.proxy.model(name) is not None for name in hashes] == [False, False, True, True]
-    assert world.proxy.catalogue(CATALOGUE.hash) == CATALOGUE.raw
-    assert world.proxy.model(CATALOGUE.hash) is None
-    assert world.proxy.catalogue(hashes[3]) is None
+    assert [world.proxy.mirror.model(name) is not None for name in hashes] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    assert world.proxy.mirror.catalogue(CATALOGUE.hash) == CATALOGUE.raw
+    assert world.proxy.mirror.model(CATALOGUE.hash) is None
+    assert world.proxy.mirror.catalogue(hashes[3]) is None
     world.server.go_on(signed(5, model=hashes[3]))
     world.proxy.tick()
-    assert world.proxy.model(hashes[3]) == model_of(4)
+    assert world.proxy.mirror.model(hashes[3]) == model_of(4)
     assert (fetched.count("catalogue"), fetched.count("model")) == (0, 3)
     with world.store.write() as tables:
         tables.add_file(CATALOGUE.hash, b"damaged")
@@ -111,7 +113,7 @@ def test_old_models_are_pruned_and_what_is_known_is_not_fetched_again(
     world.server.go_on(signed(6))
     world.proxy.tick()
     assert world.proxy.manifest() == world.now
-    assert world.proxy.catalogue(CATALOGUE.hash) == CATALOGUE.raw
+    assert world.proxy.mirror.catalogue(CATALOGUE.hash) == CATALOGUE.raw
 
 
 CHUNK = Chunk(7, bytes(32), bytes(SEALED))
@@ -131,12 +133,6 @@ class Wire:
     def _handle(self, request: httpx.Request) -> httpx.Response:
         self.asked.append(request)
         return self._answer(request)
-
-
-def test_an_answer_that_is_none() -> None:
-    for told in (b"", b"[]", b"{}", b'{"state":"ajar"}', b'{"state":["open"]}', bytes(4097)):
-        with pytest.raises(ProtocolError):
-            Wire(answering(told)).upstream.waiting(7, "short")
 
 
 def answering(content: bytes) -> Callable[[httpx.Request], httpx.Response]:
@@ -164,24 +160,6 @@ def test_what_is_told_and_with_which_secret() -> None:
     assert json.loads(told[0]) == {"crowd": "short"}
     assert told[1] == CHUNK.encode()
     assert json.loads(told[2]) == {"manifest": zeros, "chunks": 2, "reports": 40}
-
-
-@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-@pytest.mark.parametrize(
-    ("status", "error"),
-    [
-        (425, UnavailableError), (503, UnavailableError), (410, ClosedError),
-        (401, UnknownProxyError), (409, RefusedError), (307, RefusedError), (202, RefusedError),
-    ],
-)  # fmt: skip
-def test_statuses(call: Callable[[Upstream], object], status: int, error: type[Exception]) -> None:
-    elsewhere = {"Location": "https://elsewhere.example/"}
-    wire = Wire(lambda _: httpx.Response(status, headers=elsewhere, stream=httpx.ByteStream(b"")))
-    with pytest.raises(error) as caught:
-        call(wire.upstream)
-    assert type(caught.value) is error
-    assert len(wire.asked) == 1  # redirects are not followed
-    assert SECRET not in str(caught.value)
 
 
 def test_asking_about_the_secret_tells_nothing() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,26 +14,23 @@ from starlette.applications import Starlette
 from sottovoce.errors import (
     ClosedError,
     FullError,
-    ProtocolError,
     RefusedError,
     UnavailableError,
     WrongEpochError,
 )
 from sottovoce.protocol import Batch, batch_size
 from sottovoce.proxy import Rate
-from sottovoce.proxy.intake import LATER, RateLimit
-from tests.asgi import Answer, ask
+from sottovoce.proxy.intake import GROUP, LATER, GroupCommit, RateLimit
 from tests.proxy.world import (
     CLOSES,
     ENDS,
     OPENS,
     Clock,
     MakeWorld,
+    People,
     World,
-    all_reports,
     metric,
     post,
-    raw_bytes,
     signed,
     stored,
     within,
@@ -49,26 +47,6 @@ def test_a_batch_is_one_however_often_it_comes(world: World) -> None:
             world.proxy.accept(other.encode())
     assert stored(world) == [batch.sealed]
     assert world.proxy.intake.waiting == 1
-
-
-@pytest.mark.parametrize(
-    ("change", "error"),
-    [
-        (lambda data: data[:-1], ProtocolError),
-        (lambda data: data + b"x", ProtocolError),
-        (lambda data: b"", ProtocolError),
-        (lambda data: b"X" + data[1:], ProtocolError),
-        ({"epoch": 2}, WrongEpochError),
-        ({"epoch": 0}, WrongEpochError),
-        ({"manifest_hash": bytes(32)}, WrongEpochError),
-    ],
-)
-def test_what_is_no_batch_of_this_epoch(world: World, change: Any, error: type[Exception]) -> None:
-    batch = world.people.batch(world.now)
-    data = change(batch.encode()) if callable(change) else replace(batch, **change).encode()
-    with pytest.raises(error):
-        world.proxy.accept(data)
-    assert not stored(world)
 
 
 @pytest.mark.parametrize(
@@ -119,17 +97,6 @@ def test_closed_it_refuses_even_what_it_had(world: World, restarted: bool) -> No
     assert world.proxy.intake.waiting == 0
 
 
-def test_nothing_of_a_batch_is_kept_longer_than_its_epoch(world: World) -> None:
-    batches = world.send(3)
-    world.end_epoch()
-    world.server.go_on(signed(2))
-    world.proxy.tick()
-    left = raw_bytes(world.folder)
-    assert not [batch for batch in batches if batch.sealed[:32] in left]
-    again = replace(batches[0], epoch=2, manifest_hash=world.now.hash)
-    world.proxy.accept(again.encode())
-
-
 def test_a_batch_checked_before_the_close_is_refused_behind_it(world: World) -> None:
     """The second check, inside the transaction: nothing slips in behind a flush."""
     world.send(3)
@@ -156,34 +123,6 @@ def test_one_bad_batch_does_not_spoil_its_group(world: World) -> None:
     ]  # fmt: skip
     assert sorted(stored(world)) == sorted(b.sealed for b in [first, *good])
     assert world.proxy.intake.waiting == 4
-
-
-def test_many_threads_while_the_epoch_ends(world: World) -> None:
-    """Every batch is acknowledged and flushed, or refused: nothing between the two."""
-    batches = [world.people.batches(world.now, 40) for _ in range(6)]
-    kept: list[Batch] = []
-    some = threading.Event()
-
-    def send(mine: int) -> None:
-        for batch in batches[mine]:
-            try:
-                world.proxy.accept(batch.encode())
-            except ClosedError:
-                return
-            kept.append(batch)
-            if len(kept) > 20:
-                some.set()
-
-    threads = [threading.Thread(target=send, args=(mine,)) for mine in range(6)]
-    for thread in threads:
-        thread.start()
-    assert some.wait(30)
-    world.end_epoch()
-    for thread in threads:
-        thread.join()
-    assert not stored(world)
-    assert world.proxy.intake.waiting == 0
-    assert sorted(world.server.reports(1)) == sorted(all_reports(kept))
 
 
 @pytest.mark.parametrize("cap", [{"most_batches": 3}, {"most_bytes": 4 * batch_size(4) - 1}])
@@ -284,13 +223,6 @@ def test_what_is_under_way_counts_for_every_epoch_and_what_came_for_its_own() ->
     assert [asked.wait("a", 2) for _ in range(2)] == [0, LATER]
 
 
-def test_the_first_batch_of_an_epoch_counts_also_if_it_was_begun_before() -> None:
-    asked = RateLimit(Rate(0, per_epoch=1), Clock(0))
-    asked.wait("a", 1)
-    asked.end("a", 2)
-    assert asked.wait("a", 2) == LATER
-
-
 def test_one_address_is_taken_so_often_in_an_epoch(make_world: MakeWorld) -> None:
     """Refusals do not use it up; requests begun together are no more than others; the next epoch
     begins anew."""
@@ -315,34 +247,113 @@ def test_one_address_is_taken_so_often_in_an_epoch(make_world: MakeWorld) -> Non
     assert len(world.server.reports(1)) == 12
 
 
-def test_requests_that_are_held_open_across_the_end_of_an_epoch_are_no_more_than_others(
-    make_world: MakeWorld,
-) -> None:
-    """A place counts for the epoch of the batch, not for the one in which its request began."""
-    world = make_world(rate=Rate(batches_per_minute=0, per_epoch=20))
+# Group commit: many requests, one transaction, everybody gets an answer.
 
-    async def work(app: Starlette) -> None:
-        next_epoch = asyncio.Event()
+BATCHES = People().batches(signed(), 700)
 
-        def batch() -> bytes:
-            return world.people.batch(world.now).encode()
 
-        async def begin_now() -> Answer:
-            later = (batch() for _ in range(1))
-            return await ask(app, "POST", "/v2/batches", later, held=next_epoch)
+def run(
+    keep: Callable[[list[Batch]], Sequence[Exception | None]],
+    work: Callable[[GroupCommit], Coroutine[Any, Any, Any]],
+    **settings: int,
+) -> Any:
+    async def main() -> Any:
+        writer = GroupCommit(keep, **settings)
+        try:
+            return await asyncio.wait_for(work(writer), 30)
+        finally:
+            await writer.finish()
 
-        requests = [asyncio.create_task(begin_now()) for _ in range(20)]
+    return asyncio.run(main())
+
+
+async def all_of(writer: GroupCommit, batches: list[Batch]) -> list[BaseException | None]:
+    return await asyncio.gather(*map(writer.write, batches), return_exceptions=True)
+
+
+def test_whoever_waits_shares_a_transaction() -> None:
+    groups: list[list[Batch]] = []
+    first_seen, go_on = threading.Event(), threading.Event()
+
+    def keep(batches: list[Batch]) -> list[None]:
+        groups.append(batches)
+        first_seen.set()
+        assert go_on.wait(10)
+        return [None] * len(batches)
+
+    async def work(writer: GroupCommit) -> None:
+        first = asyncio.create_task(writer.write(BATCHES[0]))
+        await asyncio.to_thread(first_seen.wait, 10)
+        rest = asyncio.create_task(all_of(writer, BATCHES[1:]))
+        await asyncio.sleep(0)  # one turn of the loop starts the tasks,
+        await asyncio.sleep(0)  # the next lets them ask
+        assert not first.done()
+        go_on.set()
+        await first
+        assert set(await rest) == {None}
+
+    run(keep, work)
+    assert [len(group) for group in groups] == [1, GROUP, 699 - GROUP]
+    assert [batch for group in groups for batch in group] == BATCHES
+
+
+def test_a_fault_of_ours_leaves_nobody_waiting() -> None:
+    def keep(batches: list[Batch]) -> list[None]:
+        raise ZeroDivisionError("a bug")
+
+    answers = run(keep, lambda writer: all_of(writer, BATCHES[:5]))
+    assert [type(answer) for answer in answers] == [ZeroDivisionError] * 5
+
+
+def test_more_than_memory_should_hold_are_sent_away() -> None:
+    gate = threading.Event()
+
+    def keep(batches: list[Batch]) -> list[None]:
+        assert gate.wait(10)
+        return [None] * len(batches)
+
+    async def work(writer: GroupCommit) -> list[BaseException | None]:
+        answers = asyncio.create_task(all_of(writer, BATCHES))
         await asyncio.sleep(0)
-        for _ in range(3):  # the first epoch needs a crowd, from other addresses
-            assert (await post(app, batch(), client=("192.0.2.77", 1))).status == 202
-        world.end_epoch()
-        world.server.go_on(signed(2))
-        world.proxy.tick()
-        statuses = [(await post(app, batch())).status for _ in range(20)]
-        next_epoch.set()
-        statuses += [answer.status for answer in await asyncio.gather(*requests)]
-        statuses += [(await post(app, batch())).status for _ in range(20)]
-        assert sorted(statuses) == [202] * 20 + [429] * 40
+        await asyncio.sleep(0)
+        gate.set()
+        return await answers
 
-    within(world, work)
-    assert len(stored(world)) == 20
+    answers = run(keep, work, most_waiting=10)
+    away = [answer for answer in answers if isinstance(answer, UnavailableError)]
+    # Ten wait, and up to ten are in the transaction that the thread began meanwhile.
+    assert len(BATCHES) - 20 <= len(away) <= len(BATCHES) - 10
+    assert answers.count(None) == len(BATCHES) - len(away)
+
+
+def test_somebody_who_hangs_up_does_not_disturb_the_others() -> None:
+    gate = threading.Event()
+
+    def keep(batches: list[Batch]) -> list[None]:
+        assert gate.wait(10)
+        return [None] * len(batches)
+
+    async def work(writer: GroupCommit) -> None:
+        tasks = [asyncio.create_task(writer.write(batch)) for batch in BATCHES[:9]]
+        await asyncio.sleep(0)
+        tasks[4].cancel()
+        gate.set()
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        assert isinstance(answers.pop(4), asyncio.CancelledError)
+        assert answers == [None] * 8
+
+    run(keep, work)
+
+
+def test_what_waits_at_the_end_is_stored(world: World) -> None:
+    batches = world.people.batches(world.now, 50)
+
+    async def work(writer: GroupCommit) -> asyncio.Task[Any]:
+        task = asyncio.create_task(all_of(writer, batches))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return task
+
+    run(world.proxy.intake.keep, work)
+    with world.store.read() as tables:
+        assert tables.count_batches() == 50

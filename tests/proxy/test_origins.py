@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 from starlette.applications import Starlette
 
 from sottovoce.errors import SettingsError
-from sottovoce.proxy import Page, Rate
+from sottovoce.service.page import Page
 from tests.asgi import Answer, ask
 from tests.proxy.world import (
     CATALOGUE,
@@ -173,20 +172,6 @@ def test_a_batch_and_every_refusal_can_be_read(open_world: World) -> None:
     assert told(get(open_world, "/v2/models/00", SHOP)) == may_read(SHOP)
 
 
-def test_so_can_too_many(open_world: World) -> None:
-    open_world.settings = replace(open_world.settings, rate=Rate(1, burst=1, per_epoch=0))
-
-    async def work(app: Starlette) -> Answer:
-        for _ in range(2):
-            data = open_world.people.batch(open_world.now).encode()
-            answer = await ask(app, "POST", "/v2/batches", data, headers=[("origin", SHOP)])
-        return answer
-
-    answer = within(open_world, work)
-    assert (answer.status, answer.headers["retry-after"]) == (429, "60")
-    assert told(answer) == may_read(SHOP)
-
-
 @pytest.mark.parametrize(
     ("headers", "status"),
     [
@@ -215,16 +200,6 @@ def test_visitors_of_a_site_are_not_made_its_crowd(
     if status == 403:
         assert told(answer) == {}
         assert metric(open_world, 'batches_refused_total{reason="http"}') == 1
-
-
-def test_without_origins_nobody_is_answered_and_nothing_varies(world: World) -> None:
-    for path in FILES:
-        answer = get(world, path, SHOP)
-        assert told(answer) == {}
-        assert "Origin" not in answer.headers.get("vary", "")
-    assert asked_before(world, SHOP).status == 405
-    data = world.people.batch(world.now).encode()
-    assert post(world, data, ("sec-fetch-site", "cross-site"), ("origin", SHOP)).status == 403
 
 
 def test_names_of_sites(tmp_path: Path) -> None:

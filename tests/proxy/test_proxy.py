@@ -16,7 +16,6 @@ from sottovoce.errors import (
     ClosedError,
     NotFoundError,
     RefusedError,
-    TooEarlyError,
     UnavailableError,
     WrongEpochError,
 )
@@ -119,16 +118,6 @@ def test_an_epoch_ends_by_the_proxys_own_clock_without_a_server(world: World) ->
     assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
 
 
-def test_the_server_may_think_the_epoch_is_still_open(world: World) -> None:
-    world.send(3)
-    world.clock.now = ENDS
-    for _ in range(2):
-        with pytest.raises(TooEarlyError):
-            world.proxy.tick()
-    world.end_epoch()
-    assert world.server.commits == {1: (3, 12)}
-
-
 @pytest.mark.parametrize(("own", "terms"), [(3, 7), (7, 3)])
 @pytest.mark.parametrize("restarted", [False, True])
 def test_n_minus_one_waits_and_is_then_discarded(
@@ -211,7 +200,7 @@ def test_a_new_manifest_is_shown_only_after_the_flush(
 ) -> None:
     world.send(4)
     world.server.go_on(signed(2))
-    publish = world.proxy._mirror.publish
+    publish = world.proxy.mirror.publish
     seen = []
 
     def watched(newer: MirroredEpoch) -> None:
@@ -219,7 +208,7 @@ def test_a_new_manifest_is_shown_only_after_the_flush(
             seen.append((tables.is_flushed(1), tables.count_batches()))
         publish(newer)
 
-    monkeypatch.setattr(world.proxy._mirror, "publish", watched)
+    monkeypatch.setattr(world.proxy.mirror, "publish", watched)
     world.proxy.tick()
     assert seen == [(True, 0)]
     assert world.proxy.manifest() == world.now
@@ -287,17 +276,6 @@ def test_a_server_that_forgot_gets_everything_again(world: World) -> None:
         world.proxy.tick()
     world.proxy.tick()
     assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
-
-
-@pytest.mark.parametrize("cut_off", ["manifest", "waiting", "put_chunk", "commit", "after commit"])
-def test_a_line_that_breaks(world: World, cut_off: str) -> None:
-    sent = world.send(4)
-    world.close_epoch()
-
-    beat_cut_off_at(world, cut_off)
-    world.proxy.tick()
-    assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
-    assert world.server.commits == {1: (4, 16)}
 
 
 class FragileWorld(World):

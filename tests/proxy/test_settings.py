@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from sottovoce.errors import SettingsError
-from sottovoce.proxy import Page, ProxySettings, Rate, Tls
+from sottovoce.proxy import ProxySettings, Rate, Tls
 from sottovoce.proxy.settings import settings_file
-from sottovoce.service import Listen, Watch, read_settings
+from sottovoce.service.listen import Listen, Watch
+from sottovoce.service.page import Page
+from sottovoce.service.toml import read_settings
 from tests.proxy.world import World, settings
 
 
@@ -118,21 +120,6 @@ def test_one_address_is_never_a_crowd(tmp_path: Path) -> None:
     settings(tmp_path, least_clients=21, rate=rate)
     settings(tmp_path, least_clients=10, rate=Rate(burst=9, per_epoch=9))
     settings(tmp_path, least_clients=1, rate=rate)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "serve = 1", "statement = 1", "panel = 1", "a = 1", 'origins = "https://shop.example"',
-        "origins = [7]",
-    ],
-)  # fmt: skip
-def test_a_line_that_cannot_be_meant(tmp_path: Path, line: str) -> None:
-    place = "origins = []" if line[0] == "o" else "serve = false"
-    text = EXAMPLE.read_text().replace(place, line).replace('statement = ""\n', "")
-    (tmp_path / "p.toml").write_text(text)
-    with pytest.raises(SettingsError, match=line.partition(" ")[0]):
-        read_settings(tmp_path / "p.toml", ProxySettings)
 
 
 @pytest.mark.parametrize(

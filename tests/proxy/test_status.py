@@ -10,9 +10,9 @@ import pytest
 from sottovoce.cli.proxy import lines
 from sottovoce.errors import StoreError, UnknownProxyError
 from sottovoce.protocol.model import Panel, Panellist
-from sottovoce.proxy.settings import Page
 from sottovoce.proxy.status import ProxyStatus
 from sottovoce.proxy.store import looking
+from sottovoce.service.page import Page
 from tests.proxy.world import CATALOGUE, CLOSES, ENDS, HOLD, World, signed
 
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -53,15 +49,6 @@ def test_who_reads_cannot_write(world: World) -> None:
     world.send(1)
     with pytest.raises(StoreError, match="readonly"), world.store.read() as tables:
         tables.delete_batches()
-
-
-def test_scrubbing_gives_free_pages_back(world: World) -> None:
-    world.send(100)
-    with world.store.write() as tables:
-        tables.delete_batches()
-    assert world.store._writer.row("PRAGMA freelist_count")[0] > 2
-    world.store.scrub()
-    assert world.store._writer.row("PRAGMA freelist_count") == (0,)
 
 
 def test_a_folder_has_one_proxy(world: World) -> None:
@@ -125,54 +112,3 @@ def test_a_disk_that_takes_nothing(
     world.send(2)
     with world.store.read() as tables:
         assert tables.count_batches() == world.proxy.intake.waiting
-
-
-def test_a_flush_on_a_full_disk_is_done_when_there_is_room(world: World) -> None:
-    assert not any(world.proxy.intake.keep(world.people.batches(world.now, 400)))
-    world.store.scrub()
-    full(world)
-    world.close_epoch()
-    with pytest.raises(StoreError):
-        world.proxy.tick()
-    with world.store.read() as tables:
-        assert tables.count_batches() == 400
-    roomy(world)
-    world.proxy.tick()
-    assert len(world.server.reports(1)) == 4 * 400
-
-
-KILLED = """
-import os, signal, sys, threading
-from pathlib import Path
-from tests.proxy.world import World
-world = World(Path(sys.argv[1]))
-world.proxy.tick()
-batches = world.people.batches(world.now, 400)
-
-def send(mine):
-    for batch in batches[mine::4]:
-        world.proxy.accept(batch.encode())
-        os.write(1, batch.id.hex().encode() + b"\\n")  # acknowledged
-
-threads = [threading.Thread(target=send, args=(mine,)) for mine in range(3)]
-for thread in threads:
-    thread.start()
-for batch in batches[3::4][:50]:
-    world.proxy.accept(batch.encode())
-    os.write(1, batch.id.hex().encode() + b"\\n")
-os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_killed_without_warning_it_has_every_acknowledged_batch(tmp_path: Path) -> None:
-    root = Path(__file__).parents[2]
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, str(tmp_path / "p")],
-        capture_output=True, check=False, cwd=root, timeout=60,
-    )  # fmt: skip
-    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
-    acknowledged = set(done.stdout.decode().split())
-    assert len(acknowledged) >= 50
-    with ProxyStore.open(tmp_path / "p") as store:
-        rows = store._reader.rows("SELECT id FROM batches")
-    assert acknowledged <= {row[0].hex() for row in rows}

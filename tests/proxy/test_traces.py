@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import shutil
 import sqlite3
 import struct
 from ipaddress import ip_address
@@ -15,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from sottovoce.errors import StoreError, UnavailableError
-from sottovoce.proxy import ProxyStore, Rate
+from sottovoce.proxy import Rate
 from sottovoce.proxy.store import NAME
-from sottovoce.service import build_watch
+from sottovoce.service.run import build_watch
 from tests.asgi import ask
 from tests.proxy.world import (
     MakeWorld,
@@ -155,21 +154,6 @@ def test_the_order_of_arrival_is_not_in_the_tables(make_world: MakeWorld) -> Non
         assert [row[0] for row in dumps[-1]] == sorted(row[0] for row in dumps[-1])
     assert dumps[0] == dumps[1]
     assert {row[1:] for row in dumps[0]} == {(batch.id, batch.sealed) for batch in batches}
-
-
-def test_a_crash_before_the_scrubbing_is_made_good_at_the_start(
-    world: World, tmp_path: Path
-) -> None:
-    """Flushed, but the log not yet emptied: opening the folder empties it."""
-    sent = world.send(30)
-    world.store.scrub = lambda: None  # type: ignore[method-assign]
-    world.end_epoch()
-    assert any(batch.id in raw_bytes(world.folder) for batch in sent)  # in the log, still
-    after = shutil.copytree(world.folder, tmp_path / "after the crash")
-    with ProxyStore.open(after):
-        raw = raw_bytes(after)
-    assert not any(batch.id in raw for batch in sent)
-    assert not any(report in raw for report in all_reports(sent))
 
 
 def test_a_scrubbing_that_fails_is_done_at_the_next_beat(world: World) -> None:

@@ -33,13 +33,6 @@ def test_learning_without_an_end(make_world: MakeWorld, sqlite_url: str) -> None
         assert np.allclose(model(world, before), faded, rtol=1e-5)
 
 
-def test_an_epoch_without_reports_fades_nothing(make_world: MakeWorld, sqlite_url: str) -> None:
-    world = make_world(sqlite_url, training=replace(TRAINING, half_life=1.0))
-    before = learn(world)
-    world.apply(world.closed())
-    assert world.signed().manifest.model == before.manifest.model
-
-
 @pytest.mark.parametrize("anew", [False, True])
 def test_another_training_follows_the_present_epoch(world: World, anew: bool) -> None:
     """A running worker needs no restart; its devices are asked, for every field that got worse."""
@@ -68,19 +61,6 @@ def test_another_training_follows_the_present_epoch(world: World, anew: bool) ->
     same = np.allclose(products, before_it, rtol=0, atol=1e-5 * np.abs(before_it).max())
     assert same is not anew, "in another basis, and with another factor, the same model"
     world.another(training=changed).server.tick()
-
-
-def test_a_training_that_is_over_is_followed_by_another(world: World) -> None:
-    for _ in range(TRAINING.epochs):
-        last = learn(world)
-    assert last.manifest.public_key is None
-    world.server.tick()
-    assert world.signed() == last
-    begin_training(world.store, world.settings, anew=False)
-    world.server.tick()
-    manifest = world.signed().manifest
-    assert manifest.public_key is not None
-    assert (manifest.epoch, manifest.epochs_left) == (last.manifest.epoch + 1, 3)
 
 
 def test_a_training_that_has_not_begun_may_still_be_changed(

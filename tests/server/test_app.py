@@ -15,7 +15,7 @@ import pytest
 from sottovoce.protocol import SignedManifest
 from sottovoce.server import build_app
 from sottovoce.server.app import MAX_CHUNK
-from sottovoce.service import build_watch
+from sottovoce.service.run import build_watch
 from tests.asgi import Answer, ask
 from tests.server.world import SECRETS, MakeWorld, World, bearer, chunk_of, sealed
 
@@ -57,44 +57,12 @@ def commit_of(signed: SignedManifest, chunks: int, reports: int) -> dict[str, ob
     return {"manifest": signed.hash.hex(), "chunks": chunks, "reports": reports}
 
 
-def test_before_the_first_epoch_it_is_alive_but_not_ready(web: Web) -> None:
-    web.world.server.prepare()
-    assert web.watched("/healthz").status == 200
-    assert web.watched("/readyz").status == 503
-    unready = web("GET", "/v2/manifest")
-    assert unready.status == 503
-    assert unready.headers["retry-after"] == "5"
-    web.world.server.tick()
-    assert web.watched("/readyz").status == 200
-
-
 def test_the_lifespan_opens_the_first_epoch_and_beats(web: Web) -> None:
     async def live() -> int:
         async with started(web.app):
             return (await ask(web.app, "GET", "/v2/manifest")).status
 
     assert anyio.run(live) == 200
-
-
-def test_the_manifest_is_cached_by_its_hash(web: Web) -> None:
-    web.world.server.tick()
-    answer = web("GET", "/v2/manifest")
-    signed = SignedManifest.open(answer.body, web.world.keys.verification_key)
-    assert answer.headers["etag"] == f'"{signed.hash.hex()}"'
-    assert answer.headers["cache-control"] == "public, max-age=10"
-
-
-@pytest.mark.parametrize("kind", ["model", "catalogue"])
-def test_files_are_served_for_ever_by_their_hash(web: Web, kind: str) -> None:
-    web.world.server.tick()
-    digest = getattr(web.world.signed().manifest, kind).hex()
-    answer = web("GET", f"/v2/{kind}s/{digest}")
-    assert answer.body == getattr(web.world.server, kind)(bytes.fromhex(digest))
-    assert "immutable" in answer.headers["cache-control"]
-    headers = [("if-none-match", f'"{digest}"')]
-    assert web("GET", f"/v2/{kind}s/{digest}", headers=headers).status == 304
-    for wrong in ("0" * 64, "x"):
-        assert web("GET", f"/v2/{kind}s/{wrong}").status == 404
 
 
 def test_an_epoch_over_http(web: Web) -> None:
@@ -225,6 +193,11 @@ def test_metrics_tell_of_the_whole_server_only(web: Web) -> None:
     text = web.watched("/metrics").body.decode()
     for line in (
         "sottovoce_server_epoch 2.0",
+        "sottovoce_server_training 1.0",
+        "sottovoce_server_catalogue_version 1.0",
+        "sottovoce_server_items 20.0",
+        "sottovoce_server_overdue_seconds 0.0",
+        "sottovoce_server_applied_epoch 1.0",
         'sottovoce_server_epoch_state{sottovoce_server_epoch_state="open"} 1.0',
         "sottovoce_server_applied_reports 6.0",
         "sottovoce_server_applied_duplicates 1.0",

@@ -83,28 +83,6 @@ def test_items_are_added_retired_and_renamed_from_the_next_epoch_on(world: World
     assert not moved[-2:].any(), "rows of new items are zero"
 
 
-def test_a_new_item_is_learnt_and_a_retired_one_forgotten(world: World) -> None:
-    learn(world)
-    change_catalogue(world.store, lambda known: with_added(without(known, ["film-0"]), NEW))
-    signed = world.closed()
-    world.apply(signed, world.chunk(signed, 100))
-    signed = world.closed()
-    assert not model(world, signed)[-2:].any()
-    world.apply(signed, world.chunk(signed, 400))
-    assert model(world, world.signed())[-2:].any(axis=1).all()
-    assert world.signed().manifest.public_key is None, "three epochs with reports were all"
-    for change in (
-        lambda known: without(known, ["film-new"]),
-        lambda known: with_added(known, NEW[:1]),
-    ):
-        epoch = world.signed().manifest.epoch
-        change_catalogue(world.store, change)
-        world.server.tick()
-        assert world.signed().manifest.epoch == epoch + 1
-        assert world.signed().manifest.public_key is None
-    assert not model(world, world.signed())[-1].any(), "what was retired begins anew"
-
-
 def test_the_terms_that_devices_agreed_to_stay(make_world: MakeWorld, sqlite_url: str) -> None:
     """However the catalogue grows or shrinks: no field becomes worse, none can be proved so."""
     world = make_world(sqlite_url)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
 import os
 import signal
-import tracemalloc
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -26,20 +24,16 @@ from sottovoce.errors import (
     UnavailableError,
 )
 from sottovoce.protocol import (
-    MAX_CHUNK_REPORTS,
     SEALED,
     Chunk,
     Opened,
     SignedManifest,
     new_epoch_key,
-    open_reports,
     public_key_of,
     seal_reports,
 )
 from sottovoce.protocol.batch import CHUNK_HEADER as HEADER
-from sottovoce.server import Keys, ServerSettings
 from sottovoce.server.counting import InProcess, Opener, Pool, Seen
-from sottovoce.server.store.transaction import Transaction
 from sottovoce.training import Settings, presets
 from tests.server.world import MakeWorld, World, chunk_of, chunks_of, sealed
 
@@ -99,7 +93,6 @@ def test_chunks_are_refused_with_the_reason(world: World) -> None:
     world.closed()
     take = world.server.take_chunk
     refusals: list[tuple[type[Exception], Callable[[], object]]] = [
-        (RefusedError, lambda: world.send("north", chunk)),
         (ProtocolError, lambda: take("east", 1, "0" * 64, chunk.encode())),
         (ProtocolError, lambda: take("east", 2, chunk.name, chunk.encode())),
         (NotFoundError, lambda: world.send("east", replace(chunk, epoch=7))),
@@ -209,64 +202,6 @@ def test_many_workers_apply_an_epoch_once(world: World) -> None:
     assert found == [(1, "applied", 0), (2, "open", 1)]
 
 
-def work(settings: ServerSettings, keys: Keys, now: float, chunks: list[Chunk]) -> int:
-    """In a process of its own: a worker that takes chunks and beats in between."""
-    world = World(settings, keys, now=now)
-    counted = 0
-    for chunk in chunks:
-        counted += world.send("east", chunk)
-        world.server.tick()
-    world.close()
-    return counted
-
-
-def test_names_of_all_chunks_are_asked_for_only_if_another_worker_counted(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They are many: asked for with every chunk, counting would take quadratic time."""
-    asked: list[int] = []
-    names = Transaction.chunk_names
-
-    def counting(transaction: Transaction, epoch: int) -> set[str]:
-        asked.append(epoch)
-        return names(transaction, epoch)
-
-    monkeypatch.setattr(Transaction, "chunk_names", counting)
-    signed, other = world.closed(), world.another()
-    reports = world.reports(100)
-    first, *rest = chunks_of(sealed(reports, signed), signed, 20)
-    for chunk in rest:
-        assert world.send("east", chunk)
-    assert asked == []
-    assert other.send("east", first)
-    assert len(asked) == 1
-    assert not world.send("east", first)
-    twice = chunk_of(first.sealed + rest[0].sealed, signed)
-    assert world.send("east", twice)
-    assert world.counts(1) == (6, 100, 40, 0)
-
-
-@pytest.mark.slow
-def test_real_processes_share_a_database(world: World) -> None:
-    signed = world.closed()
-    reports = world.reports(600)
-    chunks = chunks_of(sealed(reports, signed), signed, 50)
-    keys = Keys(world.keys.signing, world.keys.wrapping)
-    orders = [np.random.default_rng(n).permutation(len(chunks)) for n in range(3)]
-    with ProcessPoolExecutor(3, multiprocessing.get_context("spawn")) as processes:
-        futures = [
-            processes.submit(work, world.settings, keys, world.now, [chunks[n] for n in order])
-            for order in orders
-        ]
-        assert sum(future.result() for future in futures) == len(chunks)
-    assert world.counts(1) == (len(chunks), 600, 0, 0)
-    assert np.array_equal(world.sums(1), sum_signs(reports, world.n_directions()))
-    world.commit("east", signed, chunks)
-    world.commit("west", signed)
-    world.server.tick()
-    assert world.signed().manifest.reports_behind == 600
-
-
 class Counted(InProcess):
     """Knows how many it has opened; breaks when it is told to."""
 
@@ -309,28 +244,6 @@ def test_repeats_are_opened_once_in_a_chunk_and_over_chunks(world: World, counte
     assert np.array_equal(world.sums(1), sum_signs(reports, world.n_directions()))
 
 
-def test_what_was_not_committed_is_opened_again(world: World, counted: Counted) -> None:
-    signed = world.closed()
-    chunk = chunk_of(sealed(world.reports(20), signed) + bytes(SEALED), signed)
-    counted.broken = True
-    for _ in range(2):
-        with pytest.raises(UnavailableError):
-            world.send("east", chunk)
-    counted.broken = False
-    assert world.send("east", chunk)
-    assert world.counts(1) == (1, 20, 0, 1)
-
-
-def test_the_next_epoch_begins_with_nothing(world: World, counted: Counted) -> None:
-    """What did not open in one epoch is not known in the next."""
-    for epoch in (1, 2):
-        signed = world.closed()
-        data = sealed(world.reports(10), signed) + bytes(SEALED)
-        world.apply(signed, chunk_of(data, signed))
-        assert world.counts(epoch) == (1, 10, 0, 1)
-    assert counted.opened == 22
-
-
 @pytest.mark.parametrize("cap", [{"most_chunks": 3}, {"most_bytes": 4 * (HEADER + 5 * SEALED) - 1}])
 def test_one_proxy_hands_in_so_much_of_an_epoch(world: World, cap: dict[str, int]) -> None:
     signed = world.closed()
@@ -348,17 +261,6 @@ def test_one_proxy_hands_in_so_much_of_an_epoch(world: World, cap: dict[str, int
 HASH = b"\x07" * 32
 
 KEY = new_epoch_key()
-
-
-def test_reports_and_keys_stay_in_order_and_together() -> None:
-    reports = np.array([3, 99, 5, 0, 7], np.uint32)
-    data = bytearray(seal_reports(reports, public_key_of(KEY), HASH))
-    data[2 * SEALED + 40] ^= 1
-    opened = open_reports(bytes(data), KEY, HASH, 8)  # 99 names direction 49
-    assert opened.reports.tolist() == [3, 0, 7]
-    assert opened.undecodable == 2
-    prefixes = [int.from_bytes(data[n * SEALED : n * SEALED + 8], "little") for n in (0, 3, 4)]
-    assert opened.keys.tolist() == prefixes
 
 
 @pytest.fixture(scope="module")
@@ -393,35 +295,3 @@ def test_a_worker_that_dies_costs_one_answer(pool: Pool, how: signal.Signals, di
         with pytest.raises(UnavailableError):
             pool.open(data * 100, KEY, HASH, 16)
     assert len(pool.open(data, KEY, HASH, 16).reports) == 10
-
-
-CHUNKS = 20
-
-
-@pytest.mark.slow
-def test_memory_is_flat_over_very_many_reports(make_world: MakeWorld, sqlite_url: str) -> None:
-    """Eight bytes of each, until the epoch ends."""
-    world = make_world(sqlite_url)
-    world.server._opener = Quick()
-    signed = world.closed()
-    rng = np.random.default_rng(0)
-    used = []
-    tracemalloc.start()
-    for _ in range(CHUNKS):
-        world.send("east", chunk_of(rng.bytes(SEALED * MAX_CHUNK_REPORTS), signed))
-        used.append(tracemalloc.get_traced_memory()[0])
-    tracemalloc.stop()
-    assert world.counts(1) == (CHUNKS, CHUNKS * MAX_CHUNK_REPORTS, 0, 0)
-    grown = (used[-1] - used[9]) / ((CHUNKS - 10) * MAX_CHUNK_REPORTS)
-    assert grown < 9, f"{grown:.1f} bytes for each report"
-
-
-class Quick:
-    """Takes the bytes as they are: what X25519 costs is measured elsewhere."""
-
-    def open(
-        self, sealed: bytes, private_key: bytes, manifest_hash: bytes, n_directions: int
-    ) -> Opened:
-        words = np.frombuffer(sealed, np.uint32).reshape(-1, SEALED // 4)
-        keys = np.ascontiguousarray(words[:, :2]).view(np.uint64).ravel()
-        return Opened(words[:, 2] % np.uint32(2 * n_directions), keys, 0)

@@ -11,8 +11,6 @@ import pytest
 
 from sottovoce.core import sum_signs
 from sottovoce.errors import (
-    NotFoundError,
-    RefusedError,
     SettingsError,
     StoreError,
     UnavailableError,
@@ -24,12 +22,11 @@ from sottovoce.protocol import (
 )
 from sottovoce.protocol.batch import ENOUGH, NONE, SHORT
 from sottovoce.server.epochs import LONGEST
-from sottovoce.training import DEFAULT, Participation, Settings, first_items, next_items
+from sottovoce.training import Participation, first_items, next_items
 from tests.server.world import (
     ITEMS,
     TRAINING,
     MakeWorld,
-    NewUrl,
     World,
     chunk_of,
     sealed,
@@ -170,18 +167,6 @@ def test_slow_proxies_are_waited_for_until_grace_is_over(world: World) -> None:
     assert world.signed().manifest.reports_behind == 27
 
 
-def test_a_proxy_that_is_silent_has_no_grace_from_another(world: World) -> None:
-    signed = world.closed()
-    world.now += world.settings.grace_seconds
-    chunk = world.chunk(signed, 9)
-    world.send("east", chunk)
-    world.server.tick()
-    assert world.state(1) == "closed"
-    world.commit("east", signed, [chunk])
-    world.server.tick()
-    assert world.state(1) == "applied"
-
-
 def test_a_proxy_that_drips_holds_no_epoch_for_ever(world: World) -> None:
     signed = world.closed()
     end = world.now + LONGEST * world.settings.grace_seconds
@@ -194,25 +179,6 @@ def test_a_proxy_that_drips_holds_no_epoch_for_ever(world: World) -> None:
         world.server.tick()
     assert world.state(1) == "applied"
     assert world.signed().manifest.reports_behind == sent, "what came counts"
-
-
-@pytest.mark.parametrize("name", ["epsilon", "reports", "factors", "seed", "learning_rate"])
-def test_a_running_training_does_not_silently_change(world: World, name: str) -> None:
-    world.server.tick()
-    changed = {"epsilon": 3.0, "reports": 6, "factors": 3, "seed": 1, "learning_rate": 7.0}
-    other = world.another(training=replace(TRAINING, **{name: changed[name]}))  # type: ignore[arg-type]
-    with pytest.raises(SettingsError, match=rf"training\.{name}"):
-        other.server.tick()
-
-
-def test_until_the_first_epoch_the_training_may_be_chosen_anew(world: World) -> None:
-    world.server.prepare()
-    other = world.another(training=Settings.preset("coordinate", factors=3))
-    other.server.tick()
-    terms = other.signed().manifest.terms
-    assert (terms.mechanism, terms.factors) == ("coordinate", 3)
-    with pytest.raises(SettingsError):
-        world.another().server.tick()
 
 
 def test_what_may_change_holds_from_the_next_epoch(world: World) -> None:
@@ -231,15 +197,6 @@ def test_what_may_change_holds_from_the_next_epoch(world: World) -> None:
 BASE = Participation(least_clients=40, hold=1000)
 
 TURNS = replace(TRAINING, epochs=4, lifetime=2)
-
-
-def test_settings_that_no_device_could_use_are_refused(world: World) -> None:
-    other = world.another(training=Settings.preset(DEFAULT, factors=2000))
-    with pytest.raises(SettingsError, match="factors"):
-        other.server.prepare()
-    missing = world.another(catalogue=world.settings.catalogue.parent / "nowhere.json")
-    with pytest.raises(SettingsError, match=r"nowhere\.json"):
-        missing.server.prepare()
 
 
 def test_an_epoch_closes_with_its_crowd_and_never_before_its_time(world: World) -> None:
@@ -301,14 +258,6 @@ def test_a_proxy_that_was_removed_is_not_waited_for(world: World) -> None:
     assert world.state(1) == "closed"
 
 
-def test_waiting_is_refused_with_the_reason(world: World) -> None:
-    world.server.tick()
-    with pytest.raises(NotFoundError):
-        world.server.waiting("east", 2, NONE)
-    with pytest.raises(RefusedError, match="no proxy"):
-        world.server.waiting("north", 1, NONE)
-
-
 @pytest.mark.parametrize(
     ("before", "worse", "named"),
     [
@@ -359,12 +308,3 @@ def test_the_crowd_grows_at_most_to_ten_times_the_first(
         grown.apply(grown.closed())
         world.now = grown.now
     assert grown.now > 1100
-
-
-def test_every_training_has_a_random_id(make_world: MakeWorld, new_url: NewUrl) -> None:
-    worlds = [make_world(new_url()) for _ in range(2)]
-    for world in worlds:
-        world.server.tick()
-    first, second = (world.signed().manifest.terms.training for world in worlds)
-    assert len(first) == len(second) == 16
-    assert first != second

@@ -17,10 +17,9 @@ from sottovoce.errors import (
     UnavailableError,
 )
 from sottovoce.protocol import SignedManifest
-from sottovoce.protocol.manifest import MOST_STATEMENTS
 from sottovoce.server import Keys, ServerStore
 from sottovoce.server.keys import rotate_keys
-from sottovoce.server.store import Service, Transaction
+from sottovoce.server.transaction import Service, Transaction
 from tests.server.test_catalogue import learn
 from tests.server.world import KEYS, MakeWorld, World
 
@@ -109,21 +108,6 @@ def test_nothing_of_an_applied_epochs_key_or_chunks_is_left_in_the_files(
     assert (tmp_path / "server.sqlite-wal").stat().st_size == 0
 
 
-def test_a_reader_in_the_way_only_delays_the_scrubbing(
-    make_world: MakeWorld, sqlite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sottovoce.server.store.store.BUSY_SECONDS", 0)
-    world = make_world(sqlite_url)
-    signed = world.closed()
-    with world.store.read() as transaction:
-        wrapped = transaction.wrapped_key(1)
-        assert wrapped is not None
-        world.apply(signed, world.chunk(signed, 30))
-        assert wrapped in everything_in(tmp_path)
-    world.server.tick()
-    assert wrapped not in everything_in(tmp_path)
-
-
 def test_an_applied_epochs_key_is_gone_from_every_database(world: World) -> None:
     signed = world.closed()
     world.apply(signed, world.chunk(signed, 30))
@@ -179,20 +163,6 @@ def published_by(world: World, path: Path) -> SignedManifest:
     world.now = worker.now
     worker.close()
     return signed
-
-
-def test_who_replaces_one_file_at_once_makes_one_chain(world: World, tmp_path: Path) -> None:
-    world.server.tick()
-    (path,) = copies(tmp_path, 1)
-    made = rotated_at_once(world, [path] * AT_ONCE)
-    keys = Keys.read(path)
-    shown = [each.verification_key for each in made if isinstance(each, Keys)]
-    assert sorted(shown) == sorted(each.key for each in keys.statements)
-    assert len(set(shown)) == AT_ONCE
-    assert service(world).newest_key == keys.verification_key
-    raw = published_by(world, path).encode()
-    for pinned in (KEYS.verification_key, *shown):
-        assert SignedManifest.open(raw, pinned).key == keys.verification_key
 
 
 def test_of_several_machines_one_replaces_the_key(world: World, tmp_path: Path) -> None:
@@ -284,16 +254,6 @@ def test_a_worker_says_at_once_that_another_key_signs(
         world.server.check()
 
 
-def test_without_a_database_nothing_is_replaced(sqlite_url: str, tmp_path: Path) -> None:
-    (path,) = copies(tmp_path, 1)
-    store = ServerStore(sqlite_url)
-    store.migrate()
-    with pytest.raises(SettingsError, match="the database is not set up"):
-        rotate_keys(store, path)
-    assert Keys.read(path) == KEYS
-    store.close()
-
-
 def test_signing_keys_change_and_nobody_leads_back(world: World) -> None:
     """Who knows the first key follows; who has seen the second believes the first no more."""
     first = learn(world)
@@ -318,22 +278,6 @@ def test_signing_keys_change_and_nobody_leads_back(world: World) -> None:
         stranger.server.tick()
     for other in (newer, stranger):
         other.close()
-
-
-def test_all_keys_of_a_chain_are_followed(make_world: MakeWorld, sqlite_url: str) -> None:
-    """As many as a manifest has room for."""
-    world = make_world(sqlite_url)
-    world.server.tick()
-    keys = KEYS
-    for _ in range(MOST_STATEMENTS):
-        keys = keys.rotated()
-    later = World(world.settings, keys, now=world.now)
-    later.apply(later.closed())
-    assert later.signed().key == keys.verification_key
-    assert len(later.signed().statements) == MOST_STATEMENTS
-    later.close()
-    with pytest.raises(SettingsError):
-        keys.rotated()
 
 
 def test_keys_with_their_statements_are_read_back(tmp_path: Path) -> None:

@@ -94,18 +94,6 @@ def test_a_worker_that_does_nothing_is_noticed(world: World) -> None:
     assert look(world, after=25)[1] == [idle.format("applied")]
 
 
-def test_a_proxy_that_still_hands_in_is_no_problem(make_world: MakeWorld, sqlite_url: str) -> None:
-    world = make_world(sqlite_url, grace_seconds=100)
-    KEYS.write(world.settings.keys)
-    signed = world.closed()
-    world.commit("west", signed)
-    assert look(world, after=61)[1] == ["proxies that have not handed in what they have: east"]
-    world.now += 61
-    world.send("east", world.chunk(signed, 10))
-    assert look(world, after=59)[1] == []
-    assert "to hand in, until 1970-01-01 00:21:01Z (in 1 min 40 s)" in look(world)[0]
-
-
 def test_what_was_counted_and_dropped(world: World) -> None:
     signed = world.closed()
     chunk = world.chunk(signed, 10)
@@ -115,21 +103,6 @@ def test_what_was_counted_and_dropped(world: World) -> None:
     assert problem.startswith("epoch 1: 5 reports")
     world.apply(world.closed())
     assert look(world)[1][0].startswith("epoch 2 came to nothing")
-
-
-def test_a_finished_training_and_one_without_an_end(make_world: MakeWorld, sqlite_url: str) -> None:
-    few = replace(TRAINING, epochs=1)
-    world = make_world(sqlite_url, training=few)
-    signed = world.closed()
-    world.apply(signed, world.chunk(signed, 10))
-    KEYS.write(world.settings.keys)
-    said, problems = look(world)
-    assert "Epoch 2 of training 1 asks for no reports, since" in said
-    assert "the training is finished." in said
-    assert problems == []
-    other = world.another(training=replace(few, half_life=7.0))
-    other.server.tick()
-    assert "learning has no end (half-life 7 epochs)." in look(other)[0]
 
 
 def test_settings_with_which_no_worker_could_start(world: World) -> None:
@@ -169,26 +142,3 @@ def test_keys_that_belong_elsewhere(world: World) -> None:
     rotate_keys(world.store, path)
     KEYS.replace(path)
     assert "the newest verification key" in look(world)[1][0], "a copy from before"
-
-
-def test_metrics_say_the_same(world: World) -> None:
-    """For whom nobody need look: catalogue, training, and how long an epoch is overdue."""
-    assert "sottovoce_server_catalogue_version 0.0" in world.server.measured().decode()
-    world.server.tick()
-    assert "sottovoce_server_overdue_seconds 0.0" in world.server.measured().decode()
-    world.now = world.signed().manifest.closes + 7
-    said = world.server.measured().decode()
-    for line in (
-        "overdue_seconds 7.0",
-        "catalogue_version 1.0",
-        f"items {ITEMS}.0",
-        "training 1.0",
-    ):
-        assert f"\nsottovoce_server_{line}\n" in said
-    assert "sottovoce_server_applied_epoch 0.0" in said
-    world.now -= 7
-    signed = world.closed()
-    world.apply(signed, world.chunk(signed, 10))
-    said = world.server.measured().decode()
-    assert "\nsottovoce_server_applied_epoch 1.0\n" in said
-    assert "\nsottovoce_server_overdue_seconds 0.0\n" in said

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
@@ -20,8 +19,8 @@ from sottovoce.errors import SettingsError, StoreError
 from sottovoce.protocol import Chunk, SignedManifest
 from sottovoce.protocol.batch import ENOUGH, NONE
 from sottovoce.server import ServerStore, build_app
+from sottovoce.server.schema import MIGRATIONS
 from sottovoce.server.store import back_up, database_url
-from sottovoce.server.store.schema import MIGRATIONS
 from tests.asgi import ask
 from tests.crash import Life, PowerCut, make_server_mortal
 from tests.lacking import leave_out
@@ -54,32 +53,6 @@ def test_migrations_run_once_and_keep_what_is_there(world: World) -> None:
     with pytest.raises(StoreError):
         older.server.tick()
     older.close()
-
-
-def test_a_migration_that_fails_leaves_everything_as_it_was(url: str) -> None:
-    def fail(connection: Connection) -> None:
-        add_column(connection)
-        raise RuntimeError
-
-    store = ServerStore(url)
-    store.migrate()
-    with pytest.raises(RuntimeError):
-        store.migrate([*MIGRATIONS, fail])
-    assert version(store) == len(MIGRATIONS)
-    columns = {column["name"] for column in inspect(store._engine).get_columns("epochs")}
-    assert "remark" not in columns
-    store.close()
-
-
-def test_workers_that_start_at_once_migrate_once(new_url: NewUrl) -> None:
-    for _ in range(3):
-        url = new_url()
-        stores = [ServerStore(url) for _ in range(6)]
-        with ThreadPoolExecutor(6) as threads:
-            list(threads.map(ServerStore.migrate, stores))
-        assert version(stores[0]) == len(MIGRATIONS)
-        for store in stores:
-            store.close()
 
 
 @pytest.mark.parametrize(
@@ -137,28 +110,6 @@ def test_a_full_disk_counts_nothing_by_halves(
     assert not world.sums(1).any()
     assert world.send("east", chunk) is True
     assert np.array_equal(world.sums(1), sum_signs(reports, world.n_directions()))
-
-
-def read_only(url: str) -> str:
-    found = make_url(url)
-    if found.drivername == "sqlite":
-        return f"sqlite:///file:{found.database}?mode=ro&uri=true"
-    options = f"{found.query['options']} -c default_transaction_read_only=on"
-    return found.update_query_dict({"options": options}).render_as_string()
-
-
-def test_a_read_only_database_counts_nothing(world: World) -> None:
-    signed = world.closed()
-    chunk = world.chunk(signed, 10)
-    frozen = world.another(database=read_only(world.settings.database))
-    app = build_app(frozen.server, frozen.settings)
-    with pytest.raises(StoreError, match="read-only"):
-        frozen.send("east", chunk)
-    with pytest.raises(StoreError, match="read-only"):
-        frozen.server.check()
-    assert anyio.run(put, app, chunk) == 503
-    assert frozen.signed() == world.signed(), "what was published is still served"
-    assert world.counts(1) == (0, 0, 0, 0)
 
 
 @pytest.mark.parametrize(

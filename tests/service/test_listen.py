@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sottovoce.service.listen import Places, network_of
+from sottovoce.service.http import network_of
+from sottovoce.service.listen import Places
 
 
 class Somebody:

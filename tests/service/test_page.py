@@ -14,8 +14,7 @@ from starlette.applications import Starlette
 
 from sottovoce.errors import SettingsError
 from sottovoce.protocol.model import Panel, Panellist
-from sottovoce.service import Content, page_routes
-from sottovoce.service.page import in_package, read_assets
+from sottovoce.service.page import Page, in_package, page_routes, read_assets
 from tests.asgi import Answer, ask
 
 
@@ -39,7 +38,7 @@ def test_a_page_that_was_not_built_or_otherwise(
         (assets / name).write_bytes(content)
     for folder in (assets, assets / "nowhere"):
         with pytest.raises(SettingsError):
-            page_routes(Content(KEY), folder)
+            page_routes(KEY, Page(), folder)
 
 
 # The page in the package.
@@ -47,7 +46,7 @@ def test_a_page_that_was_not_built_or_otherwise(
 
 @pytest.fixture(scope="module")
 def app() -> Starlette:
-    return Starlette(routes=page_routes(Content(KEY)))
+    return Starlette(routes=page_routes(KEY, Page()))
 
 
 def packed(app: Starlette, path: str, encoding: bytes = b"identity") -> Answer:
@@ -105,10 +104,10 @@ def assets(tmp_path: Path) -> Path:
 
 
 def get(
-    assets: Path | None, path: str, method: str = "GET", *, content: Content | None = None,
+    assets: Path | None, path: str, method: str = "GET", *, content: Page | None = None,
     headers: Iterable[tuple[str, str]] = (),
 ) -> Answer:  # fmt: skip
-    app = Starlette(routes=page_routes(content or Content(KEY), assets))
+    app = Starlette(routes=page_routes(KEY, content or Page(), assets))
     app.router.redirect_slashes = False
     return asyncio.run(ask(app, method, path, headers=headers))
 
@@ -144,20 +143,10 @@ def test_every_file_with_every_header(assets: Path, name: str) -> None:
     assert head.headers == {**answer.headers, "permissions-policy": permissions}
 
 
-def test_compressed_and_conditional(assets: Path) -> None:
-    accepts = ("accept-encoding", "gzip")
-    packed = get(assets, "/page/page.js", headers=[accepts])
-    assert gzip.decompress(packed.body) == expected("page.js")
-    held = ("if-none-match", packed.headers["etag"])
-    answer = get(assets, "/page/page.js", headers=[accepts, held])
-    assert (answer.status, answer.body) == (304, b"")
-    assert answer.headers["content-security-policy"] == POLICY
-
-
 def test_what_is_filled_in_is_never_markup(assets: Path) -> None:
     """A statement that looks like a place for the key is not one, either."""
     hostile = '"><script>alert("&\')</script> {{key}} \N{EURO SIGN}'
-    content = Content(KEY, hostile)
+    content = Page(statement=hostile)
     body = get(assets, "/", content=content).body.decode()
     assert "<script>" not in body
     escaped = (
@@ -185,7 +174,7 @@ PANEL = Panel(bytes(32), (Panellist((0,), 1, (2,)),)).encode()
 def test_the_panel_as_it_was_at_the_start(assets: Path, tmp_path: Path) -> None:
     path = tmp_path / "given.json"
     path.write_bytes(PANEL)
-    routes = page_routes(Content(KEY, panel=path), assets)
+    routes = page_routes(KEY, Page(panel=path), assets)
     path.write_bytes(b"changed")
     answer = asyncio.run(ask(Starlette(routes=routes), "GET", "/page/panel.json"))
     assert (answer.status, answer.body) == (200, PANEL)
@@ -199,7 +188,7 @@ def test_a_panel_that_is_none(assets: Path, tmp_path: Path, given: bytes | None)
     if given is not None:
         path.write_bytes(given)
     with pytest.raises(SettingsError, match=r"page\.panel: .*given\.json"):
-        page_routes(Content(KEY, panel=path), assets)
+        page_routes(KEY, Page(panel=path), assets)
 
 
 FIRST_LOAD = ("/", "/page/page.js", "/page/worker.js", "/page/style.css", "/page/icon.svg")

@@ -13,8 +13,9 @@ from queue import Queue
 import pytest
 
 from sottovoce.errors import SettingsError, UnavailableError
-from sottovoce.service import Heartbeat, Listen, read_settings
-from tests.processes import free_port
+from sottovoce.service.listen import Listen
+from sottovoce.service.run import Heartbeat
+from sottovoce.service.toml import read_settings
 from tests.service.program import Service
 
 MARK = "marked-5f1c"
@@ -63,16 +64,6 @@ def test_it_answers_and_says_nothing_about_itself_or_whoever_asked(
     assert not [port for port in clients if f":{port}" in service.log]
 
 
-@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
-def test_told_to_stop_it_closes_what_it_opened_and_returns(
-    start: Callable[..., Service], told: signal.Signals
-) -> None:
-    service = start()
-    service.wait_for("(?s)running on.*for its clients.*running on.*for its operator alone")
-    assert service.end(told) == (0, "closed\nreturned\n")
-    assert "Traceback" not in service.log
-
-
 def test_a_request_under_way_finishes(start: Callable[..., Service]) -> None:
     service = start()
     connection = service.connect()
@@ -101,15 +92,6 @@ def test_what_cannot_start_does_not_end_as_if_all_were_well(start: Callable[...,
             code, output = start(*ports).ended()
             assert code not in {0, None}
             assert output == "", "nothing has begun"
-
-
-def test_the_first_ends_with_a_second_that_cannot_begin(start: Callable[..., Service]) -> None:
-    """Both want one port, which is free until the first has it."""
-    port = str(free_port())
-    code, output = start(port, port).ended()
-    assert code not in {0, None}
-    assert output == "closed\n"
-    socket.create_server(("127.0.0.1", int(port))).close()
 
 
 def test_the_operators_listener_answers_and_ends_with_the_other(
@@ -195,16 +177,6 @@ def hearts() -> Iterator[Callable[..., Heartbeat]]:
         heart.stop()
 
 
-def test_the_first_beat_is_at_once_and_hurry_brings_the_next(
-    hearts: Callable[..., Heartbeat],
-) -> None:
-    beats: Queue[str] = Queue()
-    heart = hearts(lambda: beats.put("beat"))
-    for _ in range(5):
-        assert beats.get(timeout=SOON) == "beat"
-        heart.hurry()
-
-
 def test_a_hurry_during_a_beat_is_not_lost(hearts: Callable[..., Heartbeat]) -> None:
     begun: Queue[int] = Queue()
     go_on = threading.Semaphore(0)
@@ -218,34 +190,6 @@ def test_a_hurry_during_a_beat_is_not_lost(hearts: Callable[..., Heartbeat]) -> 
     heart.hurry()
     go_on.release(3)
     begun.get(timeout=SOON)
-
-
-def test_a_heart_that_fails_goes_on_and_says_so_until_it_recovers(
-    hearts: Callable[..., Heartbeat], caplog: pytest.LogCaptureFixture
-) -> None:
-    known: Queue[int] = Queue()
-    outcomes: list[Exception | None] = [UnavailableError("not now"), RuntimeError("odd"), None]
-    ready = threading.Event()
-
-    def beat() -> None:
-        ready.wait(SOON)
-        known.put(heart.failures)
-        outcome = outcomes.pop(0) if outcomes else None
-        if outcome is not None:
-            raise outcome
-
-    with caplog.at_level(logging.WARNING, "sottovoce"):
-        heart = hearts(beat)
-        ready.set()
-        seen = []
-        for _ in range(4):
-            seen.append(known.get(timeout=SOON))
-            heart.hurry()
-        heart.stop()
-    assert seen == [0, 1, 2, 0]
-    assert caplog.messages == ["UnavailableError: not now", "a beat failed"]
-    # An error of ours is a sentence; anything else comes with its traceback.
-    assert [record.exc_info is not None for record in caplog.records] == [False, True]
 
 
 def test_pauses_double_while_it_fails_and_are_short_again_afterwards() -> None:
@@ -262,31 +206,3 @@ def test_it_survives_more_failures_than_a_float_has_exponents(
     assert len(pauses) == 1_100
     assert pauses[:4] == [1, 2, 4, 8]
     assert set(pauses[7:]) == {60.0}
-
-
-def test_stop_waits_for_the_beat_under_way_and_there_is_no_other() -> None:
-    begun, go_on = threading.Event(), threading.Event()
-    done: list[str] = []
-
-    def beat() -> None:
-        begun.set()
-        go_on.wait(SOON)
-        done.append("done")
-
-    heart = Heartbeat(beat, 0.0001)
-    heart.start()
-    assert begun.wait(SOON)
-    stopped: Queue[list[str]] = Queue()
-
-    def stop() -> None:
-        heart.stop()
-        stopped.put([*done])
-
-    threading.Thread(target=stop).start()
-    assert stopped.empty()
-    while not heart._stopping:
-        pass
-    go_on.set()
-    assert stopped.get(timeout=SOON) == ["done"]
-    assert done == ["done"]
-    assert not heart._thread.is_alive()

@@ -20,7 +20,7 @@ from sottovoce.cli.app import app
 from sottovoce.errors import SettingsError, TlsError, UnavailableError
 from sottovoce.proxy import ProxySettings, connect
 from sottovoce.proxy.settings import Tls
-from sottovoce.service import Listen
+from sottovoce.service.listen import Listen
 from tests.processes import calling
 from tests.service.program import Service
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import math
-import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from sottovoce.errors import SettingsError
-from sottovoce.service import read_settings
+from sottovoce.service.toml import read_settings
 
 
 @dataclass(frozen=True)
@@ -35,8 +29,6 @@ class Example:
     folder: Path
     rate: float = 0.5
     quiet: bool = False
-    mode: Literal["fast", "safe"] = "safe"
-    chosen: Literal["a", "b"] | None = None
     limit: int | None = None
     listen: Inner = Inner()
     proxies: dict[str, Access] = field(default_factory=dict)
@@ -68,8 +60,6 @@ def test_every_kind_of_value_is_read(tmp_path: Path) -> None:
         + """
         rate = 2
         quiet = true
-        mode = "fast"
-        chosen = "b"
         limit = 7
         names = ["a", "b"]
         [listen]
@@ -88,8 +78,6 @@ def test_every_kind_of_value_is_read(tmp_path: Path) -> None:
         tmp_path / "data",
         rate=2.0,
         quiet=True,
-        mode="fast",
-        chosen="b",
         limit=7,
         listen=Inner(1, Path("/etc/chain.pem")),
         proxies={"one": Access("s"), "the other": Access("t", 3.0)},
@@ -118,10 +106,8 @@ MISTAKES = {
         *(LEAST + f"limit = {value}" for value in ("true", "1.0", "1979-05-27")),
         LEAST + "limit = " + "[" * 200 + "]" * 200,
     ],
-    "mode": [LEAST + f"mode = {value}" for value in ('"slow"', "['fast']", "0x" + "f" * 5_000)],
     "names": [LEAST + 'names = "a"'],
     "names[1]": [LEAST + 'names = ["a", 1]'],
-    "chosen": [LEAST + 'chosen = "c"'],
     "TOML": [
         *(LEAST + f"limit = {value}" for value in ("", "9" * 5_000, "[" * 5_000 + "]" * 5_000)),
     ],
@@ -144,45 +130,3 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     for name in ("none.toml", ".", "latin.toml"):
         with pytest.raises(SettingsError, match=str(tmp_path / name)):
             read_settings(tmp_path / name, Example)
-
-
-def as_toml(value: Any) -> str:
-    """Any of the values below, written inline."""
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(k)} = {as_toml(v)}" for k, v in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(map(as_toml, value)) + "]"
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return json.dumps(value) if isinstance(value, str | bool) else repr(value)
-
-
-words = st.text("abcdef \\\"'\n\t.é羅", max_size=6)
-known = st.sampled_from([*Example.__dataclass_fields__, "port", "certificate", "secret", "weight"])
-values = st.recursive(
-    st.booleans() | st.integers(-(10**350), 10**350) | st.floats() | words,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(known | words, inner, max_size=4),
-    max_leaves=10,
-)
-
-
-@given(st.dictionaries(known | words, values, max_size=6))
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_table_is_settings_or_a_settings_error(tmp_path: Path, table: dict[str, Any]) -> None:
-    whole = {"name": "x", "folder": "y"} | table
-    text = "".join(f"{json.dumps(key)} = {as_toml(value)}\n" for key, value in whole.items())
-    assert tomllib.loads(text).keys() == whole.keys()
-    try:
-        found = read(tmp_path, text)
-    except SettingsError as error:
-        message = str(error)
-    else:
-        message = f"{tmp_path}: {found}"
-    assert message.startswith(str(tmp_path))
-
-
-@given(st.text(st.characters(codec="utf-8"), max_size=60))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_text_is_settings_or_a_settings_error(tmp_path: Path, text: str) -> None:
-    with pytest.raises(SettingsError):
-        read(tmp_path, text)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import sqlite3
 import stat
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -16,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sottovoce.errors import StoreError
-from sottovoce.storage import Database, exclusive_lock
+from sottovoce.storage.database import Database, exclusive_lock
 
 FIRST = ("CREATE TABLE things (name TEXT PRIMARY KEY) STRICT",)
 
@@ -54,23 +51,7 @@ def test_what_every_connection_is_told(path: Path, pragma: str, value: object) -
         assert database.row(f"PRAGMA {pragma}") == (value,)
 
 
-def test_a_role_adds_pragmas_of_its_own(path: Path) -> None:
-    """Before the first table and before the log, where `auto_vacuum` needs to be."""
-    pragmas = ("auto_vacuum = INCREMENTAL", "temp_store = MEMORY")
-    with closing(Database(path, (FIRST,), pragmas)) as database:
-        assert database.row("PRAGMA auto_vacuum") == (2,)
-        assert database.row("PRAGMA temp_store") == (2,)
-
-
 # Transactions.
-
-
-def test_a_transaction_is_seen_when_it_is_over_and_not_before(path: Path) -> None:
-    with closing(opened(path)) as database:
-        with database.transaction():
-            database.add_all("INSERT INTO things VALUES (?)", [("a",), ("b",)])
-            assert names(path) == []
-        assert names(path) == ["a", "b"]
 
 
 def add_and_fail(database: Database, error: type[BaseException]) -> None:
@@ -170,18 +151,6 @@ def test_advice_for_a_disk_that_takes_nothing(
         assert database.rows("SELECT count(*) FROM sqlite_schema") == [(2,)]
 
 
-def test_advice_for_a_damaged_file(path: Path) -> None:
-    with closing(opened(path)) as database:
-        database.add_all("INSERT INTO things VALUES (?)", [(f"{n:099d}",) for n in range(999)])
-    content = path.read_bytes()
-    path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
-    with (
-        closing(Database(path, (FIRST,))) as database,
-        pytest.raises(StoreError, match=r"a\.db: .*; the file is damaged"),
-    ):
-        database.rows("SELECT * FROM things")
-
-
 # What was deleted.
 
 
@@ -209,31 +178,6 @@ def on_disk(path: Path) -> bytes:
     return b"".join(file.read_bytes() for file in path.parent.iterdir())
 
 
-HOLDER = """
-import sys
-from pathlib import Path
-from sottovoce.storage import exclusive_lock
-with exclusive_lock(Path(sys.argv[1]), "taken"):
-    print("held", flush=True)
-    sys.stdin.read()
-"""
-
-
-READ_ONLY = """
-import os, sys
-from pathlib import Path
-from sottovoce.errors import StoreError
-from sottovoce.storage import exclusive_lock
-if os.geteuid() == 0:
-    os.setuid(65534)  # to root every file is writable
-try:
-    with exclusive_lock(Path(sys.argv[1]), "taken"):
-        print("held")
-except StoreError as error:
-    print(error)
-"""
-
-
 def is_free(path: Path) -> bool:
     try:
         with exclusive_lock(path, "somebody is here"):
@@ -250,41 +194,3 @@ def test_it_is_held_for_the_block(path: Path) -> None:
     with pytest.raises(ZeroDivisionError), exclusive_lock(path, "taken"):
         raise ZeroDivisionError
     assert is_free(path)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="kills processes as POSIX does")
-def test_it_dies_with_its_process(path: Path) -> None:
-    command = [sys.executable, "-c", HOLDER, str(path)]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == "held\n"
-        assert not is_free(path)
-        holder.send_signal(signal.SIGKILL)
-        holder.wait(timeout=30)
-    assert is_free(path)
-
-
-def test_its_file_is_its_owners_alone_and_what_is_no_lock_is_named(path: Path) -> None:
-    assert is_free(path)
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    path.write_bytes(b"not a database at all" * 500)
-    with (
-        pytest.raises(StoreError, match="not a database"),
-        exclusive_lock(path, "taken"),
-    ):
-        pytest.fail("it is not held")
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="permissions as POSIX has them")
-def test_a_file_that_cannot_be_written_is_no_lock() -> None:
-    with tempfile.TemporaryDirectory() as name:
-        path = Path(name) / "a.lock"
-        path.touch()
-        for each, mode in ((path, 0o444), (Path(name), 0o755)):
-            each.chmod(mode)
-        done = subprocess.run(
-            [sys.executable, "-c", READ_ONLY, str(path)], capture_output=True, text=True, check=True
-        )
-    assert "readonly" in done.stdout
-    assert "held" not in done.stdout

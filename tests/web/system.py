@@ -28,10 +28,11 @@ from sottovoce.protocol import (
     public_key_of,
     verified,
 )
-from sottovoce.proxy import HttpUpstream, Page, Proxy
+from sottovoce.proxy import HttpUpstream, Proxy
 from sottovoce.sandbox.system import invented_panel
 from sottovoce.server import InProcess, Keys, Server, ServerSettings
 from sottovoce.server.setup import items_of
+from sottovoce.service.page import Page
 from sottovoce.training import Participation, Settings
 from tests.live.stack import by_hand
 from tests.proxy.world import settings as proxy_settings
@@ -40,7 +41,7 @@ from tests.web.front import Front, served
 
 if TYPE_CHECKING:
     from sottovoce.protocol.model import Panel
-    from sottovoce.server.store import Epoch
+    from sottovoce.server.transaction import Epoch
 
 PROXY = "east"
 HOUR = 3_600
@@ -125,15 +126,15 @@ class System:
 
     def published_of(self, epoch: int) -> bytes:
         """The signed manifest of this or an earlier epoch."""
-        found = self.proxy.manifest_of(epoch)
+        found = self.proxy.mirror.manifest_of(epoch)
         assert found is not None
         return found
 
     def release(self, signed: SignedManifest) -> Release:
         """As a Python client holds it."""
-        model = self.proxy.model(signed.manifest.model)
+        model = self.proxy.mirror.model(signed.manifest.model)
         assert model is not None
-        catalogue = self.proxy.catalogue(signed.manifest.catalogue)
+        catalogue = self.proxy.mirror.catalogue(signed.manifest.catalogue)
         assert catalogue is not None
         return verified(signed, model, catalogue)
 

@@ -12,11 +12,12 @@ from sottovoce.cli.options import JsonFile, group, settings_options
 from sottovoce.errors import SettingsError
 from sottovoce.protocol import SignedManifest
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, build_app, connect
-from sottovoce.proxy.settings import PORT, WATCH_PORT
-from sottovoce.proxy.setup import DATA, SETTINGS, make_proxy
+from sottovoce.proxy.settings import DATA, PORT, SETTINGS, WATCH_PORT, make_proxy
 from sottovoce.proxy.status import ProxyStatus
-from sottovoce.service import Listen, Watch, build_watch, read_settings
-from sottovoce.service import run as serve
+from sottovoce.service.listen import Listen, Watch
+from sottovoce.service.run import build_watch
+from sottovoce.service.run import run as serve
+from sottovoce.service.toml import read_settings
 from sottovoce.settings import stated
 
 app = group(
@@ -124,8 +125,8 @@ def lines(found: ProxyStatus, settings: ProxySettings) -> Iterator[str]:
             f"Not handed in yet: {each.reports:,} reports of epoch {each.epoch}; the server has "
             f"{each.delivered:,} of {each.chunks:,} chunks."
         )
-    if found.server.epoch is not None:
-        yield f"The server answers at {settings.server}, with epoch {found.server.epoch}."
+    if found.server_epoch is not None:
+        yield f"The server answers at {settings.server}, with epoch {found.server_epoch}."
     if not found.panel_fits:
         yield (
             "The page's panel is of another catalogue than this epoch: whoever opens the page now "

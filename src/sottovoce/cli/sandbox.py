@@ -62,8 +62,8 @@ from sottovoce.sandbox.system import (
     write_statement,
 )
 from sottovoce.server.setup import items_of
-from sottovoce.service import Listen
-from sottovoce.storage import exclusive_lock
+from sottovoce.service.listen import Listen
+from sottovoce.storage.database import exclusive_lock
 from sottovoce.training import DEFAULT, Budget, planned, planned_without_end
 
 LOCK = "up.lock"

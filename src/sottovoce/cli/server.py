@@ -45,9 +45,10 @@ from sottovoce.server.keys import rotate_keys
 from sottovoce.server.settings import check_proxy_name
 from sottovoce.server.setup import SETTINGS, items_of, make_server
 from sottovoce.server.status import DROPPED, ServerStatus
-from sottovoce.server.store import OPEN, Epoch, back_up
-from sottovoce.service import build_watch
-from sottovoce.service import run as serve
+from sottovoce.server.store import back_up
+from sottovoce.server.transaction import OPEN, Epoch
+from sottovoce.service.run import build_watch
+from sottovoce.service.run import run as serve
 from sottovoce.settings import stated
 from sottovoce.storage.files import write_atomically
 from sottovoce.training import DEFAULT, Budget, Participation, planned, planned_without_end

@@ -29,7 +29,7 @@ from sottovoce.errors import (
 from sottovoce.privacy import Promise, rounded_down, rounded_up
 from sottovoce.protocol import Item, Release, Terms, strict
 from sottovoce.protocol.catalogue import MAX_TEXT
-from sottovoce.storage import exclusive_lock
+from sottovoce.storage.database import exclusive_lock
 
 
 def checked_items(ids: Iterable[str]) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from sottovoce.core.bounds import MOST_TOUCHED
-from sottovoce.storage import Database
+from sottovoce.storage.database import Database
 
 PRAGMAS = ("temp_store = MEMORY",)
 """Of both databases of a client: nothing private in a folder for temporary files."""

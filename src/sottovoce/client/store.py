@@ -18,7 +18,7 @@ from sottovoce.client.timing import EpochPlan
 from sottovoce.errors import BudgetExceededError, LedgerError, SettingsError, StoreError
 from sottovoce.privacy import Charge, Entry, Ledger, Limit
 from sottovoce.protocol import SignedManifest, Terms
-from sottovoce.storage import Database, exclusive_lock
+from sottovoce.storage.database import Database, exclusive_lock
 
 NAME = "client.db"
 State = Literal["charged", "sent", "dropped"]

@@ -3,8 +3,9 @@
 from sottovoce.proxy.app import build_app
 from sottovoce.proxy.forward import HttpUpstream, Upstream, connect
 from sottovoce.proxy.proxy import Proxy
-from sottovoce.proxy.settings import Page, ProxySettings, Rate, Tls
+from sottovoce.proxy.settings import ProxySettings, Rate, Tls
 from sottovoce.proxy.store import ProxyStore
+from sottovoce.service.page import Page
 
 __all__ = [
     "HttpUpstream",

@@ -6,10 +6,7 @@ limit, and refusals are counted, not logged, because whatever keeps a log adds t
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -26,32 +23,31 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sottovoce.errors import SottovoceError, UnavailableError
 from sottovoce.protocol import routes
-from sottovoce.proxy.intake import RateLimit
+from sottovoce.proxy.intake import GroupCommit, RateLimit
 from sottovoce.proxy.origins import CrossOrigin, check_sender
 from sottovoce.proxy.proxy import Proxy
 from sottovoce.proxy.settings import ProxySettings
-from sottovoce.proxy.writer import GroupCommit
-from sottovoce.service import (
-    Content,
-    Heartbeat,
+from sottovoce.service.http import (
+    BRIEFLY,
+    FOR_EVER,
     epoch_of,
     errors_as_problems,
     hash_of,
-    page_routes,
     problem_of,
     read_body,
+    serve,
 )
-from sottovoce.service.http import BRIEFLY, FOR_EVER, accepts_gzip, compress, serve
-
-# Batches over HTTP: 202 when one is on disk.
-#
-# Nearly every request to a proxy is one, so this is a plain ASGI application in front of
-# Starlette's routes: its layers for routes, requests and errors would cost a third of the time
-# again.
+from sottovoce.service.page import page_routes
+from sottovoce.service.run import Heartbeat
 
 
 class Taking:
-    """What is posted to the route of batches; all else goes to `app`."""
+    """What is posted to the route of batches: 202 when it is on disk. All else goes to `app`.
+
+    Nearly every request to a proxy is a batch, so this is a plain ASGI application in front of
+    Starlette's routes: its layers for routes, requests and errors would cost a third of the time
+    again.
+    """
 
     def __init__(
         self,
@@ -87,49 +83,20 @@ class Taking:
         if scope["method"] != "POST":
             raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "POST"})
         check_sender(scope, self._origins)
-        address, epoch = scope["client"][0] if scope["client"] else "", None
-        self._take_place(address)
-        try:
-            data = await read_body(scope, receive, self._proxy.intake.batch_size())
-            batch = self._proxy.intake.check(data)
-            await self._writer.write(batch)
-            epoch = batch.epoch
-        finally:
-            self._limit.end(address, epoch)
-
-    def _take_place(self, address: str) -> None:
-        """For one of the batches that this address may send."""
-        wait = self._limit.wait(address, self._proxy.epoch)
+        intake, address = self._proxy.intake, scope["client"][0] if scope["client"] else ""
+        wait, epoch = self._limit.wait(address, intake.epoch), None
         if wait:
             raise HTTPException(
                 HTTPStatus.TOO_MANY_REQUESTS,
                 "too many batches from one address",
                 {"Retry-After": str(ceil(wait))},
             )
-
-
-# Catalogues, compressed once and kept.
-
-
-MOST = 2
-"""A training has one catalogue; a second is there while clients change over to another training."""
-
-
-class Compressed:
-    """By hash; whoever asks first waits for it, and so does everybody who asks meanwhile."""
-
-    def __init__(self) -> None:
-        self._kept: OrderedDict[str, bytes] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def of(self, name: str, content: bytes) -> bytes:
-        with self._lock:
-            if name not in self._kept:
-                self._kept[name] = compress(content)
-            self._kept.move_to_end(name)
-            while len(self._kept) > MOST:
-                self._kept.popitem(last=False)
-            return self._kept[name]
+        try:
+            batch = intake.check(await read_body(scope, receive, intake.batch_size()))
+            await self._writer.write(batch)
+            epoch = batch.epoch
+        finally:
+            self._limit.end(address, epoch)
 
 
 def build_app(
@@ -137,18 +104,18 @@ def build_app(
 ) -> Starlette:
     """The application; its lifespan runs the writer and the heartbeat."""
     api = Api(proxy, settings)
-    limit = RateLimit(settings.rate, clock)
+    limit, page = RateLimit(settings.rate, clock), settings.page
     app = Starlette(
         routes=[
             Route(routes.MANIFEST, api.manifest),
             Route(routes.MANIFEST_OF, api.manifest_of),
             Route(routes.MODEL, api.model),
             Route(routes.CATALOGUE, api.catalogue),
-            *_page(settings),
+            *(page_routes(settings.key, page) if page.serve else ()),
         ],
         middleware=[
             Middleware(NoSniff),
-            *_other_origins(settings),
+            *([Middleware(CrossOrigin, settings.origins)] if settings.origins else ()),
             Middleware(Taking, proxy, api.writer, limit, settings.origins),
         ],
         # The store has logged once what is wrong; a line for each request would keep its time.
@@ -164,20 +131,16 @@ class Api:
         self._proxy = proxy
         self.writer = GroupCommit(proxy.intake.keep)
         self._heartbeat = Heartbeat(proxy.tick, settings.poll_seconds)
-        self._compressed = Compressed()
-        proxy.metrics.watch(
-            "beat_failures", "Beats in a row that failed", lambda: self._heartbeat.failures
-        )
+        proxy.metrics.watch(beat_failures=lambda: self._heartbeat.failures)
 
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        self.writer.start(asyncio.get_running_loop())
         self._heartbeat.start()
         try:
             yield
         finally:
             await run_in_threadpool(self._heartbeat.stop)
-            await run_in_threadpool(self.writer.stop)
+            await self.writer.finish()
 
     async def manifest(self, request: Request) -> Response:
         signed = self._proxy.manifest()
@@ -187,22 +150,18 @@ class Api:
 
     async def manifest_of(self, request: Request) -> Response:
         epoch = epoch_of(request)
-        data = await run_in_threadpool(self._proxy.manifest_of, epoch)
+        data = await run_in_threadpool(self._proxy.mirror.manifest_of, epoch)
         return serve(request, data, str(epoch), FOR_EVER)
 
     async def model(self, request: Request) -> Response:
         sha256 = hash_of(request)
-        data = await run_in_threadpool(self._proxy.model, sha256)
+        data = await run_in_threadpool(self._proxy.mirror.model, sha256)
         return serve(request, data, sha256.hex(), FOR_EVER)
 
     async def catalogue(self, request: Request) -> Response:
-        """A catalogue by its hash; names compress well, the numbers of a model do not."""
         sha256 = hash_of(request)
-        data = await run_in_threadpool(self._proxy.catalogue, sha256)
-        compressed = b""  # sent to nobody: only who accepts it gets any
-        if data is not None and accepts_gzip(request):
-            compressed = await run_in_threadpool(self._compressed.of, sha256.hex(), data)
-        return serve(request, data, sha256.hex(), FOR_EVER, compressed)
+        data = await run_in_threadpool(self._proxy.mirror.catalogue, sha256)
+        return serve(request, data, sha256.hex(), FOR_EVER, self._proxy.mirror.compressed(sha256))
 
 
 class NoSniff:
@@ -218,16 +177,3 @@ class NoSniff:
             await send(message)
 
         await self._app(scope, receive, with_header)
-
-
-def _other_origins(settings: ProxySettings) -> list[Middleware]:
-    """For pages of other sites, if the operator named any."""
-    return [Middleware(CrossOrigin, settings.origins)] if settings.origins else []
-
-
-def _page(settings: ProxySettings) -> list[Route]:
-    """For browsers, if the operator wants it."""
-    page = settings.page
-    if not page.serve:
-        return []
-    return page_routes(Content(settings.key, page.statement, page.notice, page.panel, page.jitter))

@@ -10,7 +10,7 @@ import json
 import logging
 import ssl
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, Self
 from urllib.parse import urlsplit
 
 import httpx
@@ -37,7 +37,8 @@ from sottovoce.protocol import (
 from sottovoce.protocol.batch import Crowd
 from sottovoce.protocol.http import HttpSource
 from sottovoce.proxy.settings import ProxySettings
-from sottovoce.proxy.store import Flush, ProxyStore
+from sottovoce.proxy.store import FileKind, Flush, ProxyStore
+from sottovoce.service.http import compress
 from sottovoce.service.listen import load_certificate
 
 log = logging.getLogger("sottovoce")
@@ -87,7 +88,6 @@ def _confirm(store: ProxyStore, upstream: Upstream, flush: Flush) -> None:
 
 
 # The seam to the server: seven calls, over HTTP or in memory for a test.
-
 
 STATES = ("open", "closed", "applied")
 MAX_ANSWER = 4096
@@ -191,6 +191,12 @@ class MirroredEpoch:
 
     signed: SignedManifest
     files: Files
+    compressed: bytes
+    """The catalogue once more: names compress well, the numbers of a model do not."""
+
+    @classmethod
+    def of(cls, signed: SignedManifest, files: Files) -> Self:
+        return cls(signed, files, compress(files[signed.manifest.catalogue]))
 
 
 class Mirror:
@@ -211,7 +217,7 @@ class Mirror:
         if known is not None and signed.hash == known.hash:
             return None
         _, files = fetch_release(signed, self._server, self._held)
-        return MirroredEpoch(signed, files)
+        return MirroredEpoch.of(signed, files)
 
     def publish(self, epoch: MirroredEpoch) -> None:
         """Show it to clients from now on; drop files that only old epochs need."""
@@ -223,25 +229,28 @@ class Mirror:
         self.current = epoch
 
     def manifest_of(self, epoch: int) -> bytes | None:
-        """The signed manifest of an epoch that was mirrored."""
         with self._store.read() as tables:
             return tables.manifest_of(epoch)
 
     def model(self, sha256: bytes) -> bytes | None:
-        """A model file that is still kept."""
-        current = self.current
-        if current is not None and sha256 == current.signed.manifest.model:
-            return current.files[sha256]
-        with self._store.read() as tables:
-            return tables.model(sha256)
+        return self._file("model", sha256)
 
     def catalogue(self, sha256: bytes) -> bytes | None:
-        """A catalogue file that is still kept."""
+        return self._file("catalogue", sha256)
+
+    def compressed(self, sha256: bytes) -> bytes | None:
+        """The same, of the present epoch."""
         current = self.current
-        if current is not None and sha256 == current.signed.manifest.catalogue:
+        if current is None or sha256 != current.signed.manifest.catalogue:
+            return None
+        return current.compressed
+
+    def _file(self, kind: FileKind, sha256: bytes) -> bytes | None:
+        current = self.current
+        if current is not None and sha256 == getattr(current.signed.manifest, kind):
             return current.files[sha256]
         with self._store.read() as tables:
-            return tables.catalogue(sha256)
+            return tables.file(kind, sha256)
 
     def _held(self, sha256: bytes) -> bytes | None:
         return self.model(sha256) or self.catalogue(sha256)
@@ -253,10 +262,11 @@ class Mirror:
                 return None
             signed = self._opened(raw)
             manifest = signed.manifest
-            model, catalogue = tables.model(manifest.model), tables.catalogue(manifest.catalogue)
+            model = tables.file("model", manifest.model)
+            catalogue = tables.file("catalogue", manifest.catalogue)
         assert model is not None, "the latest manifest's files are never pruned"
-        assert catalogue is not None, "the latest manifest's files are never pruned"
-        return MirroredEpoch(signed, {manifest.model: model, manifest.catalogue: catalogue})
+        assert catalogue is not None
+        return MirroredEpoch.of(signed, {manifest.model: model, manifest.catalogue: catalogue})
 
     def _opened(self, raw: bytes) -> SignedManifest:
         try:

@@ -7,6 +7,7 @@ every batch is either in the flush or refused; none can slip in behind it.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 from collections import OrderedDict
@@ -25,13 +26,21 @@ from sottovoce.errors import (
 from sottovoce.protocol import Batch, SignedManifest, batch_size
 from sottovoce.proxy.settings import Rate
 from sottovoce.proxy.store import ProxyStore, Tables
-from sottovoce.service.listen import network_of
+from sottovoce.service.http import network_of
 
 log = logging.getLogger("sottovoce")
+
+Keep = Callable[[list[Batch]], Sequence[Exception | None]]
 
 LATER = 3600.0
 """Seconds after which whoever found the epoch full may ask again."""
 _CLOSED = "this epoch is over; the next one needs a new manifest"
+
+
+GROUP = 512
+"""Batches in one transaction, at most."""
+MOST_WAITING = 8192
+"""More at once are sent away: what waits is held in memory."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +60,6 @@ class EpochGate:
 
 
 class Intake:
-    """Check, then keep."""
-
     def __init__(
         self, store: ProxyStore, clock: Callable[[], float], *, most_batches: int, most_bytes: int
     ):
@@ -83,8 +90,12 @@ class Intake:
         with self._lock:
             self.waiting = 0
 
+    @property
+    def epoch(self) -> int:
+        """The one that clients are shown; 0 before the first."""
+        return 0 if self._gate is None else self._gate.signed.manifest.epoch
+
     def batch_size(self) -> int:
-        """The length of every batch of this epoch."""
         return batch_size(self._present_gate().signed.manifest.terms.reports)
 
     def check(self, data: bytes) -> Batch:
@@ -148,8 +159,52 @@ def _added(batch: Batch, gate: EpochGate, tables: Tables, room: int) -> bool | S
         return error
 
 
-# A limit on what one address may send. Addresses are held in memory and nowhere else.
+class GroupCommit:
+    """Batches that come while one transaction is synced share the next.
 
+    A disk syncs perhaps a few hundred times a second, and a batch may be acknowledged only after a
+    sync.
+    """
+
+    def __init__(self, keep: Keep, *, most_waiting: int = MOST_WAITING):
+        self._keep = keep
+        self._most_waiting = most_waiting
+        self._waiting: list[tuple[Batch, asyncio.Future[None]]] = []
+        self._storing: asyncio.Task[None] | None = None
+
+    async def write(self, batch: Batch) -> None:
+        """Returns when the batch is on disk, or raises why it is not."""
+        if len(self._waiting) >= self._most_waiting:
+            raise UnavailableError("too many batches at once")
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append((batch, future))
+        if self._storing is None:
+            self._storing = asyncio.create_task(self._store())
+        await future
+
+    async def finish(self) -> None:
+        if self._storing is not None:
+            await self._storing
+
+    async def _store(self) -> None:
+        while self._waiting:
+            group, self._waiting = self._waiting[:GROUP], self._waiting[GROUP:]
+            outcomes: Sequence[Exception | None]
+            try:
+                outcomes = await asyncio.to_thread(self._keep, [batch for batch, _ in group])
+            except Exception as error:  # a fault of ours must not leave anybody waiting
+                outcomes = [error] * len(group)
+            for (_, future), outcome in zip(group, outcomes, strict=True):
+                if future.done():  # whoever asked has hung up
+                    continue
+                if outcome is None:
+                    future.set_result(None)
+                else:
+                    future.set_exception(outcome)
+        self._storing = None
+
+
+# A limit on what one address may send. Addresses are held in memory and nowhere else.
 
 MOST_ADDRESSES = 100_000
 """More are not remembered: the one that was silent longest starts afresh."""
@@ -157,8 +212,6 @@ MOST_ADDRESSES = 100_000
 
 @dataclass
 class Known:
-    """One address."""
-
     tokens: float
     then: float
     """When they were counted."""

@@ -10,24 +10,23 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from http import HTTPStatus
-from ipaddress import IPv6Address
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sottovoce.errors import SettingsError
 from sottovoce.protocol import routes
 from sottovoce.protocol.http import is_this_machine
-from sottovoce.service import header
+from sottovoce.service.http import header
 
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-_HOST = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*")
-_USUAL_PORTS = {"http": 80, "https": 443}
+_LABEL = "[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?"
+_ORIGIN = re.compile(
+    rf"(?P<scheme>https?)://(?P<host>{_LABEL}(\.{_LABEL})*|\[[0-9a-f:]+\])"
+    "(:(?P<port>[1-9][0-9]{0,4}))?"
+)
+_USUAL_PORTS = {"http": "80", "https": "443"}
 _OTHER_SITE = ("cross-site", "same-site")
 """What `Sec-Fetch-Site` says of a request that a page of another origin made."""
 _PREFLIGHT = {
@@ -43,35 +42,18 @@ def check_origin(origin: str) -> None:
 
     >>> check_origin("https://shop.example")
     """
-    try:
-        scheme, host, written = _parsed(origin)
-    except ValueError:
+    found = _ORIGIN.fullmatch(origin)
+    if found is None or found["port"] == _USUAL_PORTS[found["scheme"]]:
         raise SettingsError(
-            f"origins: {origin!r} is no origin: write https://HOST or https://HOST:PORT, in ASCII, "
-            "without a path or a wildcard"
-        ) from None
-    if written != origin:
-        raise SettingsError(f"origins: browsers write {written}, not {origin}")
-    if scheme == "http" and not is_this_machine(host):
+            f"origins: {origin!r} is not how browsers write an origin: https://HOST or "
+            "https://HOST:PORT, in lower case and ASCII, without the usual port, a path or a "
+            "wildcard"
+        )
+    if found["scheme"] == "http" and not is_this_machine(found["host"].strip("[]")):
         raise SettingsError(
             f"origins: {origin} is not encrypted: anyone on the way could pose as this site, and "
             "browsers give its pages no cryptography; use https (http is for this machine alone)"
         )
-
-
-def _parsed(origin: str) -> tuple[str, str, str]:
-    """Scheme, host, and the whole in the one way in which browsers write it."""
-    parts = urlsplit(origin)
-    scheme, host, port = parts.scheme, parts.hostname or "", parts.port
-    if scheme not in _USUAL_PORTS or parts.path.strip("/") or parts.query or parts.fragment:
-        raise ValueError(origin)
-    if ":" in host:
-        written = f"{scheme}://[{IPv6Address(host)}]"
-    elif _HOST.fullmatch(host):
-        written = f"{scheme}://{host}"
-    else:
-        raise ValueError(origin)
-    return scheme, host, written if port in (None, _USUAL_PORTS[scheme]) else f"{written}:{port}"
 
 
 def check_sender(scope: Scope, allowed: Collection[str]) -> None:

@@ -19,15 +19,13 @@ from sottovoce.proxy.forward import Mirror, Upstream, forward
 from sottovoce.proxy.intake import Intake
 from sottovoce.proxy.settings import ProxySettings
 from sottovoce.proxy.shuffle import Entropy, discard, flush
-from sottovoce.proxy.status import Metrics
+from sottovoce.proxy.status import DISCARDED, EMPTY, GIVEN_UP, SHUFFLED, Metrics
 from sottovoce.proxy.store import ProxyStore
 
 log = logging.getLogger("sottovoce")
 
 
 class Proxy:
-    """One proxy over one store, towards one server."""
-
     def __init__(
         self,
         store: ProxyStore,
@@ -44,13 +42,19 @@ class Proxy:
         self._entropy = entropy
         self._unscrubbed = False
         self._beating = threading.Lock()
-        self._mirror = Mirror(store, upstream, settings.key, keep_models=settings.keep_models)
+        self.mirror = Mirror(store, upstream, settings.key, keep_models=settings.keep_models)
         self.intake = Intake(
             store, clock, most_batches=settings.most_batches, most_bytes=settings.most_bytes
         )
         self.metrics = Metrics()
         self._resume()
-        self._watch()
+        self.metrics.watch(
+            batches_waiting=lambda: self.intake.waiting,
+            epoch=lambda: self.intake.epoch,
+            crowd=self._needed,
+            overdue_seconds=self._overdue,
+            disk_free_bytes=store.free_bytes,
+        )
         if settings.least_clients > 1 and not settings.rate.per_epoch:
             log.warning(
                 "rate.per_epoch is 0: one address may send a whole crowd, unless what is in front "
@@ -65,27 +69,11 @@ class Proxy:
 
     def manifest(self) -> SignedManifest | None:
         """Of the present epoch; None before the first."""
-        return None if self._mirror.current is None else self._mirror.current.signed
-
-    def manifest_of(self, epoch: int) -> bytes | None:
-        """The signed manifest of this or an earlier epoch, as served."""
-        return self._mirror.manifest_of(epoch)
-
-    def model(self, sha256: bytes) -> bytes | None:
-        return self._mirror.model(sha256)
-
-    def catalogue(self, sha256: bytes) -> bytes | None:
-        return self._mirror.catalogue(sha256)
-
-    @property
-    def epoch(self) -> int:
-        """That clients are shown; 0 before the first."""
-        signed = self.manifest()
-        return 0 if signed is None else signed.manifest.epoch
+        return None if self.mirror.current is None else self.mirror.current.signed
 
     def check(self) -> None:
         """Whether a client would be served now; `UnavailableError` if not."""
-        if self._mirror.current is None or self._store.failing:
+        if self.mirror.current is None or self._store.failing:
             raise UnavailableError("no manifest yet, or the database cannot be written")
 
     def tick(self) -> None:
@@ -128,7 +116,7 @@ class Proxy:
         mixed or forwarded, and nobody else is asked to report in it.
         """
         try:
-            newer = self._mirror.newer()
+            newer = self.mirror.newer()
         except ProtocolError as error:
             self.metrics.untrusted.inc()
             log.error("%s: %s", type(error).__name__, error)
@@ -138,7 +126,7 @@ class Proxy:
         signed = self._running()
         if signed is not None:
             self._give_up(signed)
-        self._mirror.publish(newer)
+        self.mirror.publish(newer)
         self.intake.open(newer.signed)
         log.info("epoch %d: %s", newer.signed.manifest.epoch, newer.signed.hash.hex())
 
@@ -169,7 +157,7 @@ class Proxy:
             unsettled = tables.unsettled()
         for done in unsettled:
             self._unscrubbed = True
-            taken = forward(self._store, self._upstream, done, self.epoch)
+            taken = forward(self._store, self._upstream, done, self.intake.epoch)
             (self.metrics.forwarded if taken else self.metrics.lost).inc(done.reports)
             self._scrub()
 
@@ -193,7 +181,8 @@ class Proxy:
             entropy=self._entropy,
         )
         self.intake.reset_waiting()
-        self.metrics.flushed(done.reports, batches)
+        outcome = SHUFFLED if done.reports else DISCARDED if batches else EMPTY
+        self.metrics.flushes.labels(outcome).inc()
         self._scrub()
 
     def _give_up(self, signed: SignedManifest) -> None:
@@ -202,7 +191,8 @@ class Proxy:
         self._unscrubbed = True
         lost = discard(self._store, signed)
         self.intake.reset_waiting()
-        self.metrics.given_up(lost)
+        self.metrics.flushes.labels(GIVEN_UP).inc()
+        self.metrics.lost.inc(lost)
         said = "epoch %d: the server went on without us; %d reports that waited are given up"
         log.error(said, signed.manifest.epoch, lost)
         self._scrub()
@@ -210,16 +200,6 @@ class Proxy:
     def _scrub(self) -> None:
         self._store.scrub()
         self._unscrubbed = False
-
-    def _watch(self) -> None:
-        for name, about, value in (
-            ("batches_waiting", "Batches held now", lambda: self.intake.waiting),
-            ("epoch", "The epoch that clients are shown; 0 for none", lambda: self.epoch),
-            ("crowd", "Batches that the present epoch waits for", self._needed),
-            ("overdue_seconds", "Seconds that the epoch waits beyond its end", self._overdue),
-            ("disk_free_bytes", "Free where the database lies", self._store.free_bytes),
-        ):
-            self.metrics.watch(name, about, value)
 
     def _needed(self) -> int:
         signed = self.manifest()

@@ -6,19 +6,18 @@ import json
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
-from sottovoce.errors import ProtocolError, SettingsError
+from sottovoce.errors import ProtocolError, SettingsError, reason
 from sottovoce.protocol import MAX_CHUNK_REPORTS
 from sottovoce.protocol.strict import hexadecimal
 from sottovoce.proxy.origins import check_origin
-from sottovoce.service import Listen, Watch
-from sottovoce.service.listen import caps_toml
+from sottovoce.service.listen import Listen, Watch
+from sottovoce.service.page import Page
+from sottovoce.service.toml import written
 from sottovoce.settings import check, setting
-
-MAX_STATEMENT = 8_000
-"""Characters: several screens of a phone."""
+from sottovoce.storage.files import write_new
 
 
 @dataclass(frozen=True)
@@ -62,50 +61,20 @@ class Tls:
 
 
 @dataclass(frozen=True)
-class Page:
-    """The page for browsers, at the proxy's own address: see `sottovoce.service`."""
-
-    serve: bool = False
-    """Whether there is one. Browsers need TLS for it, or localhost."""
-    statement: str = ""
-    """What the page says about privacy, in plain text; `sottovoce privacy` writes one."""
-    notice: str = ""
-    """What visitors should know about this service, such as that it is a demo; in plain text."""
-    panel: Path | None = None
-    """Public test people, on whom the page measures every epoch's model; none: no curve."""
-    jitter: float = setting(
-        3_600.0,
-        "seconds over which a browser draws when to send; less in demos",
-        least=0,
-        most=3_600,
-    )
-
-    def __post_init__(self) -> None:
-        check(self)
-        for name, text in (("statement", self.statement), ("notice", self.notice)):
-            if len(text) > MAX_STATEMENT:
-                raise SettingsError(
-                    f"page.{name} has {len(text)} characters, at most {MAX_STATEMENT} are shown"
-                )
-
-
-@dataclass(frozen=True)
 class ProxySettings:
     folder: Path
-    """Where the database lies; private to the proxy's user."""
     server: str
-    """The server's address."""
     secret_file: Path
-    """Holds the secret by which the server knows this proxy."""
     verification_key: str
-    """The server's Ed25519 key, in hexadecimal: only what it signed is shown to clients."""
     least_clients: int = setting(
         100, "reports of fewer are not mixed; or the terms' number, if it is larger", least=1
     )
     most_batches: int = setting(
         1_000_000, "batches that an epoch takes; whoever comes later is answered 503", least=1
     )
-    most_bytes: int = setting(4 * 2**30, "bytes of them, sealed", least=1)
+    most_bytes: int = setting(
+        4 * 2**30, "bytes of them, sealed; at its end three times as many are on the disk", least=1
+    )
     poll_seconds: float = setting(
         5.0, "between two beats: ask the server, tell it of the crowd, flush, forward", above=0
     )
@@ -116,12 +85,10 @@ class ProxySettings:
         MAX_CHUNK_REPORTS, "reports in one request to the server", least=1, most=MAX_CHUNK_REPORTS
     )
     origins: tuple[str, ...] = ()
-    """Sites whose own pages may use this proxy: https://HOST or https://HOST:PORT each."""
     rate: Rate = field(default_factory=Rate)
     tls: Tls = field(default_factory=Tls)
     listen: Listen = field(default_factory=Listen)
     watch: Watch = field(default_factory=Watch)
-    """Where the operator sees whether it is well; never public."""
     page: Page = field(default_factory=Page)
 
     def __post_init__(self) -> None:
@@ -158,7 +125,6 @@ class ProxySettings:
 
     @property
     def key(self) -> bytes:
-        """The verification key's 32 bytes."""
         return bytes.fromhex(self.verification_key)
 
 
@@ -172,40 +138,50 @@ def _is_address(url: str) -> bool:
     return parts.scheme in ("http", "https") and bool(host) and plain
 
 
-# A new settings file, every field explained.
-
+# A new proxy: its settings file, every field explained, and a copy of its secret.
 
 PORT, WATCH_PORT = 8080, 8081
 """Where a new proxy listens, and where it is watched."""
+SETTINGS, SECRET, DATA = "proxy.toml", "server.secret", "data"
+
+
+def make_proxy(folder: Path, secret_file: Path, **settings: Any) -> None:
+    """Write the settings and a copy of the secret, both of them or neither."""
+    text = settings_file(folder=DATA, secret_file=SECRET, **settings)
+    for name in (SETTINGS, SECRET):
+        if (folder / name).exists():
+            raise SettingsError(f"{folder / name} exists already; nothing is overwritten")
+    try:
+        secret = secret_file.read_bytes()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_new(folder / SECRET, secret)
+        write_new(folder / SETTINGS, text.encode())
+    except OSError as error:
+        raise SettingsError(f"the proxy cannot be set up: {reason(error)}") from error
 
 
 def settings_file(
     *,
-    folder: str,
-    server: str,
-    secret_file: str,
-    verification_key: str,
     least_clients: int = ProxySettings.least_clients,
     port: int = PORT,
     watch_port: int = WATCH_PORT,
+    **texts: str,
 ) -> str:
-    """The text of a `proxy.toml` with these values and the usual ones for the rest."""
-    text = (files(__package__) / "proxy.toml").read_text(encoding="utf-8")
+    """A `proxy.toml` with these values and the usual ones for the rest.
+
+    Texts are written in TOML as in JSON.
+    """
     rate = Rate.for_crowd(least_clients)
-    return text.format(
-        folder=_quoted(folder),
-        server=_quoted(server),
-        secret_file=_quoted(secret_file),
-        verification_key=_quoted(verification_key),
-        caps=caps_toml(),
-        least_clients=least_clients,
-        burst=rate.burst,
-        per_epoch=rate.per_epoch,
-        port=port,
-        watch_port=watch_port,
+    return (
+        (files(__package__) / "proxy.toml")
+        .read_text(encoding="utf-8")
+        .format(
+            **{name: json.dumps(text, ensure_ascii=False) for name, text in texts.items()},
+            least_clients=least_clients,
+            service=written(ProxySettings, left_out={"least_clients"}),
+            rate=written(Rate, burst=rate.burst, per_epoch=rate.per_epoch),
+            caps=written(Listen),
+            port=port,
+            watch_port=watch_port,
+        )
     )
-
-
-def _quoted(value: str) -> str:
-    """A basic string of TOML, which is written as in JSON."""
-    return json.dumps(value, ensure_ascii=False)

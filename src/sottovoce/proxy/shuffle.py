@@ -128,7 +128,6 @@ def _rows(sealed: bytes) -> NDArray[np.uint8]:
 # batches. Before it nothing is shuffled, after it nothing tells which reports came together; a
 # crash in between leaves the batches as they were, and the next attempt draws a new order.
 
-
 log = logging.getLogger("sottovoce")
 
 

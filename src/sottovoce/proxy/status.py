@@ -25,10 +25,10 @@ from sottovoce.errors import (
 )
 from sottovoce.protocol import SEALED, SignedManifest
 from sottovoce.proxy.forward import Upstream
-from sottovoce.proxy.settings import Page, ProxySettings
+from sottovoce.proxy.settings import ProxySettings
 from sottovoce.proxy.store import Flush, looking
-from sottovoce.service import TurnedAway
-from sottovoce.service.page import read_panel
+from sottovoce.service.listen import TurnedAway
+from sottovoce.service.page import Page, read_panel
 
 PATIENCE = 60.0
 """Seconds that a proxy has for what it does by itself."""
@@ -39,19 +39,13 @@ LEAST_FREE = 100_000_000
 
 
 @dataclass(frozen=True)
-class ServerSeen:
-    """What the server answers now."""
-
-    epoch: int | None = None
-    problem: str | None = None
-
-
-@dataclass(frozen=True)
 class ProxyStatus:
     now: float
     free: int
     """Bytes on the disk."""
-    server: ServerSeen
+    server_epoch: int | None = None
+    """That the server answers with now."""
+    server_problem: str | None = None
     signed: SignedManifest | None = None
     """Of the epoch that clients are shown; None before the first."""
     is_over: bool = False
@@ -72,13 +66,12 @@ class ProxyStatus:
             signed = None if raw is None else SignedManifest.open(raw, settings.key)
             is_over = signed is not None and tables.is_flushed(signed.manifest.epoch)
             batches, unsettled = tables.count_batches(), tuple(tables.unsettled())
-        key = settings.key if signed is None else signed.key
         free = shutil.disk_usage(settings.folder).free
-        seen = _ask(upstream, key)
+        seen = _ask(upstream, settings.key if signed is None else signed.key)
         asked = 0 if signed is None else signed.manifest.terms.least_clients
         least = max(settings.least_clients, asked)
         fits = signed is None or _fits(settings.page, signed)
-        return cls(now, free, seen, signed, is_over, batches, least, unsettled, fits)
+        return cls(now, free, *seen, signed, is_over, batches, least, unsettled, fits)
 
     @property
     def needed(self) -> int:
@@ -89,14 +82,14 @@ class ProxyStatus:
     @cached_property
     def problems(self) -> list[str]:
         """What an operator should look at; nothing where all is well."""
-        found = [] if self.server.problem is None else [self.server.problem]
+        found = [] if self.server_problem is None else [self.server_problem]
         if self.free < LEAST_FREE + self.needed:
             found.append(f"only {self.free / 1e6:,.0f} MB are free on the disk")
         return found + ([] if self.signed is None else self._behind(self.signed))
 
     def _behind(self, signed: SignedManifest) -> list[str]:
         """The first of these that holds: the others follow from it."""
-        manifest, server = signed.manifest, self.server.epoch or signed.manifest.epoch
+        manifest, server = signed.manifest, self.server_epoch or signed.manifest.epoch
         epoch, asks = manifest.epoch, manifest.public_key is not None and not self.is_over
         too_few, length = self.batches < self.least, manifest.closes - manifest.opens
         causes = {
@@ -116,14 +109,13 @@ class ProxyStatus:
         return [text for text, holds in causes.items() if holds][:1]
 
     def as_dict(self) -> dict[str, Any]:
-        """For machines."""
         found: dict[str, Any] = {
             "problems": self.problems,
             "batches": self.batches,
             "least_clients": self.least,
             "free_bytes": self.free,
             "needed_bytes": self.needed,
-            "server": {"epoch": self.server.epoch, "problem": self.server.problem},
+            "server": {"epoch": self.server_epoch, "problem": self.server_problem},
             "not_handed_in": [
                 {"epoch": e.epoch, "chunks": e.chunks, "delivered": e.delivered}
                 for e in self.unsettled
@@ -133,25 +125,22 @@ class ProxyStatus:
         }
         if self.signed is not None:
             m = self.signed.manifest
-            times = {"opens": m.opens, "closes": m.closes, "ends": m.ends}
             found["epoch"] = {
-                "epoch": m.epoch,
-                "is_over": self.is_over,
-                "training": m.terms.training.hex(),
-                **times,
+                name: getattr(m, name) for name in ("epoch", "opens", "closes", "ends")
             }
+            found["epoch"] |= {"is_over": self.is_over, "training": m.terms.training.hex()}
         return found
 
 
-def _ask(upstream: Upstream, key: bytes) -> ServerSeen:
+def _ask(upstream: Upstream, key: bytes) -> tuple[int | None, str | None]:
     try:
         epoch = SignedManifest.open(upstream.manifest(), key).manifest.epoch
         upstream.check_secret()
-        return ServerSeen(epoch)
+        return epoch, None
     except UnknownProxyError as error:
-        return ServerSeen(epoch, f"nothing can be handed in: {error}")
+        return epoch, f"nothing can be handed in: {error}"
     except SottovoceError as error:
-        return ServerSeen(problem=f"the server cannot be asked, or not be believed: {error}")
+        return None, f"the server cannot be asked, or not be believed: {error}"
 
 
 def _fits(page: Page, signed: SignedManifest) -> bool:
@@ -162,7 +151,6 @@ def _fits(page: Page, signed: SignedManifest) -> bool:
 
 
 # Counts for the whole proxy: nothing about one batch, one address or one moment.
-
 
 REASONS: tuple[tuple[type[Exception], str], ...] = (
     (ProtocolError, "malformed"),
@@ -177,15 +165,26 @@ REASONS: tuple[tuple[type[Exception], str], ...] = (
 OTHER, RATE = "disconnected", "rate"
 SHUFFLED, EMPTY, DISCARDED, GIVEN_UP = "shuffled", "empty", "discarded", "given_up"
 """What becomes of an epoch: mixed; nobody came; too few came; the server went on without us."""
+GAUGES = {
+    "batches_waiting": "Batches held now",
+    "epoch": "The epoch that clients are shown; 0 for none",
+    "crowd": "Batches that the present epoch waits for",
+    "overdue_seconds": "Seconds that the epoch waits beyond its end",
+    "disk_free_bytes": "Free where the database lies",
+    "beat_failures": "Beats in a row that failed",
+}
 
 
 class Metrics:
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self._watched: dict[str, Gauge] = {}
+        self._gauges = {
+            name: Gauge(f"sottovoce_proxy_{name}", about, registry=self._registry)
+            for name, about in GAUGES.items()
+        }
         self.accepted = self._counter("batches_accepted", "Batches on disk, resent ones included")
         self._refused = self._counter("batches_refused", "Batches turned away", "reason")
-        self._flushes = self._counter("flushes", "Epochs ended", "outcome")
+        self.flushes = self._counter("flushes", "Epochs ended", "outcome")
         self.forwarded = self._counter("reports_forwarded", "Reports that the server confirmed")
         self.lost = self._counter("reports_lost", "Reports that came too late for the server")
         self.untrusted = self._counter("manifests_untrusted", "Manifests of the server refused")
@@ -193,7 +192,7 @@ class Metrics:
         for _, reason in (*REASONS, (Exception, OTHER), (Exception, RATE)):
             self._refused.labels(reason)
         for outcome in (SHUFFLED, EMPTY, DISCARDED, GIVEN_UP):
-            self._flushes.labels(outcome)
+            self.flushes.labels(outcome)
 
     def refused(self, error: BaseException) -> None:
         reason = next((name for kind, name in REASONS if isinstance(error, kind)), OTHER)
@@ -201,22 +200,10 @@ class Metrics:
             reason = RATE
         self._refused.labels(reason).inc()
 
-    def flushed(self, reports: int, batches: int) -> None:
-        """So many were there, and so much of them goes on."""
-        outcome = SHUFFLED if reports else DISCARDED if batches else EMPTY
-        self._flushes.labels(outcome).inc()
-
-    def given_up(self, reports: int) -> None:
-        """The server went on without us."""
-        self._flushes.labels(GIVEN_UP).inc()
-        self.lost.inc(reports)
-
-    def watch(self, name: str, about: str, value: Callable[[], float]) -> None:
-        """A number that is looked up when somebody asks."""
-        if name not in self._watched:
-            full = f"sottovoce_proxy_{name}"
-            self._watched[name] = Gauge(full, about, registry=self._registry)
-        self._watched[name].set_function(value)
+    def watch(self, **values: Callable[[], float]) -> None:
+        """Numbers that are looked up when somebody asks."""
+        for name, value in values.items():
+            self._gauges[name].set_function(value)
 
     def text(self) -> bytes:
         return generate_latest(self._registry)

@@ -15,13 +15,15 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from sottovoce.errors import RefusedError, StoreError, reason
 from sottovoce.protocol import Batch, SignedManifest
-from sottovoce.storage import Database, exclusive_lock, pending, store_errors
+from sottovoce.storage.database import Database, exclusive_lock, pending, store_errors
 
 log = logging.getLogger("sottovoce")
+
+FileKind = Literal["model", "catalogue"]
 
 NAME = "proxy.sqlite3"
 LOCK = "proxy.lock"
@@ -78,6 +80,12 @@ _PIECES = """
 """Reports on their way through the shuffle: in a file without a name, gone with the transaction."""
 
 
+_FILE: dict[FileKind, str] = {
+    "model": "SELECT content FROM files JOIN manifests ON model = sha256 WHERE sha256 = ?",
+    "catalogue": "SELECT content FROM files JOIN manifests ON catalogue = sha256 WHERE sha256 = ?",
+}
+
+
 @dataclass(frozen=True)
 class Flush:
     """What one epoch became: how much of it there is, and how much the server has."""
@@ -101,10 +109,6 @@ class Tables:
     def __init__(self, db: sqlite3.Connection):
         self._db = db
 
-    def touch(self) -> None:
-        """Write something harmless: the number of the schema once more."""
-        self._db.execute(f"PRAGMA user_version = {len(_MIGRATIONS)}")
-
     def add_batch(self, batch: Batch) -> bool:
         """Whether it is new; a `RefusedError` if half of it is: the id, or the reports."""
         insert = "INSERT INTO batches VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
@@ -125,7 +129,6 @@ class Tables:
         raise RefusedError("these reports are here already, under another id")
 
     def count_batches(self) -> int:
-        """How many people wait."""
         (count,) = self._db.execute("SELECT count(*) FROM batches").fetchone()
         return int(count)
 
@@ -152,15 +155,8 @@ class Tables:
     def add_file(self, sha256: bytes, content: bytes) -> None:
         self._db.execute("REPLACE INTO files VALUES (?, ?)", (sha256, content))
 
-    def model(self, sha256: bytes) -> bytes | None:
-        """The file, if some manifest calls it a model."""
-        called = "SELECT content FROM files JOIN manifests ON model = sha256 WHERE sha256 = ?"
-        return self._one(called, sha256)
-
-    def catalogue(self, sha256: bytes) -> bytes | None:
-        """The file, if some manifest calls it a catalogue."""
-        called = "SELECT content FROM files JOIN manifests ON catalogue = sha256 WHERE sha256 = ?"
-        return self._one(called, sha256)
+    def file(self, kind: FileKind, sha256: bytes) -> bytes | None:
+        return self._one(_FILE[kind], sha256)
 
     def prune_files(self, keep: int) -> None:
         """Drop the files that none of the last so many epochs names."""
@@ -198,7 +194,6 @@ class Tables:
         self._db.execute("UPDATE flushes SET settled = 1 WHERE epoch = ?", (epoch,))
 
     def add_chunk(self, epoch: int, position: int, sealed: bytes) -> None:
-        """The next run of shuffled reports."""
         self._db.execute("INSERT INTO chunks VALUES (?, ?, ?)", (epoch, position, sealed))
 
     def chunk(self, epoch: int, position: int) -> bytes:
@@ -209,15 +204,12 @@ class Tables:
         return sealed
 
     def begin_pieces(self) -> None:
-        """A place for the shuffle's pieces, in a temporary file."""
         self._db.execute(_PIECES)
 
     def add_piece(self, bucket: int, part: int, sealed: bytes) -> None:
-        """Reports that fell into this bucket."""
         self._db.execute("INSERT INTO pieces VALUES (?, ?, ?)", (bucket, part, sealed))
 
     def bucket(self, bucket: int) -> bytes:
-        """All reports that fell into it."""
         rows = self._db.execute("SELECT sealed FROM pieces WHERE bucket = ?", (bucket,))
         return b"".join(sealed for (sealed,) in rows)
 
@@ -288,16 +280,14 @@ class ProxyStore:
                 self._writer.empty_log()
 
     def probe(self) -> None:
-        """Learn whether writing works again."""
-        with self.write() as tables:
-            tables.touch()
+        """Learn whether writing works again: the number of the schema is written once more."""
+        with self._writing, self._watching():
+            self._writer.write(f"PRAGMA user_version = {len(_MIGRATIONS)}")
 
     def free_bytes(self) -> int:
-        """On the disk."""
         return shutil.disk_usage(self._path.parent).free
 
     def close(self) -> None:
-        """Let another process have it."""
         self._held.close()
 
     def __enter__(self) -> Self:

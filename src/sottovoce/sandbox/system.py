@@ -30,13 +30,14 @@ from sottovoce.protocol import Catalogue, Terms
 from sottovoce.protocol.model import Panel
 from sottovoce.protocol.terms import TRAINING
 from sottovoce.proxy import ProxySettings
-from sottovoce.proxy.setup import make_proxy
+from sottovoce.proxy.settings import make_proxy
 from sottovoce.sandbox.devices import on_catalogue
 from sottovoce.server import ServerSettings
 from sottovoce.server.administration import read_catalogue
 from sottovoce.server.setup import make_server
-from sottovoce.service import Listen, Watch, read_settings
+from sottovoce.service.listen import Listen, Watch
 from sottovoce.service.run import READY
+from sottovoce.service.toml import read_settings
 from sottovoce.simulation.evaluation.panel import make_panel
 from sottovoce.storage.files import write_atomically
 from sottovoce.training import Settings

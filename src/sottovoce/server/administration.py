@@ -18,8 +18,9 @@ from sottovoce.server.catalogue import Difference, updated
 from sottovoce.server.epochs import Chosen
 from sottovoce.server.keys import Keys, check_may_sign
 from sottovoce.server.settings import ServerSettings
-from sottovoce.server.store import APPLIED, ServerStore, Service, Transaction
+from sottovoce.server.store import ServerStore
 from sottovoce.server.training import Training
+from sottovoce.server.transaction import APPLIED, Service, Transaction
 
 MOST_SKIPPED = 2**20
 """More epochs than any backup is old: whoever names a later one would use up all numbers."""
@@ -86,7 +87,6 @@ def go_beyond(store: ServerStore, epoch: int, now: float) -> int:
     with store.write() as transaction:
         _locked(transaction)
         service, latest = transaction.service(), transaction.latest(lock=True)
-        assert service is not None
         most = min(service.next_epoch + MOST_SKIPPED, MAX_EPOCH - 1)
         if not service.next_epoch <= epoch <= most:
             raise SettingsError(
@@ -113,7 +113,6 @@ def _locked(transaction: Transaction) -> Chosen:
 # operator may still change their mind; after that a training goes on as devices agreed to it, or
 # not at all.
 
-
 log = logging.getLogger("sottovoce")
 
 MAY_CHANGE = {"epochs", "lifetime", "half_life"}
@@ -131,7 +130,7 @@ def read_catalogue(path: Path) -> Catalogue:
 def agree(transaction: Transaction, settings: ServerSettings, keys: Keys) -> None:
     """Set the database up, or check that these settings belong to it."""
     transaction.one_at_a_time()
-    service = transaction.service(lock=True)
+    service = transaction.find_service(lock=True)
     if service is None:
         transaction.begin_service(keys.verification_key)
     else:
@@ -161,7 +160,6 @@ def _follow_keys(transaction: Transaction, service: Service, keys: Keys) -> None
 
 
 def _begin(transaction: Transaction, settings: ServerSettings) -> None:
-    """The first training and the first catalogue."""
     catalogue = read_catalogue(settings.catalogue)
     transaction.set_catalogue(1, catalogue.hash, catalogue.raw)
     items = len(catalogue.items)

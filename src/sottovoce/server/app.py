@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from http import HTTPStatus
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import anyio.to_thread
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -19,11 +20,16 @@ from sottovoce.protocol.batch import CHUNK_HEADER as HEADER
 from sottovoce.protocol.batch import read_crowd
 from sottovoce.server.server import Server
 from sottovoce.server.settings import ServerSettings
-from sottovoce.service import Heartbeat, epoch_of, errors_as_problems, hash_of, read_body
-from sottovoce.service.http import BRIEFLY, FOR_EVER, serve
-
-if TYPE_CHECKING:
-    from starlette.requests import Request
+from sottovoce.service.http import (
+    BRIEFLY,
+    FOR_EVER,
+    epoch_of,
+    errors_as_problems,
+    hash_of,
+    read_body,
+    serve,
+)
+from sottovoce.service.run import Heartbeat
 
 T = TypeVar("T")
 
@@ -46,7 +52,6 @@ class Api:
         return serve(request, signed.encode(), signed.hash.hex(), BRIEFLY)
 
     async def model(self, request: Request) -> Response:
-        """Any model that was ever published, by its hash."""
         return await self._file(request, self._server.model)
 
     async def catalogue(self, request: Request) -> Response:
@@ -67,7 +72,6 @@ class Api:
         return JSONResponse({"counted": counted})
 
     async def commit(self, request: Request) -> Response:
-        """A proxy has handed in all that it has."""
         proxy, epoch = self._proxy(request), epoch_of(request)
         given = await _json(request, {"manifest", "chunks", "reports"})
         manifest = strict.hexadecimal(given["manifest"], what="manifest")
@@ -92,7 +96,7 @@ class Api:
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         proxy = self._settings.proxy_of(secret)
         if scheme.lower() != "bearer" or proxy is None:
-            self._server.metrics.unknown_proxy()
+            self._server.metrics.unknown.inc()
             raise HTTPException(
                 HTTPStatus.UNAUTHORIZED,
                 "this needs the secret of a proxy that this server knows",

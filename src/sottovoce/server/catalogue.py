@@ -18,8 +18,6 @@ from sottovoce.protocol import Catalogue, Item
 
 @dataclass(frozen=True)
 class Difference:
-    """From one catalogue to the next."""
-
     added: tuple[Item, ...]
     changed: tuple[tuple[Item, Item], ...]
     """Before and after: another title, or other tags."""

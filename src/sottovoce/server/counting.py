@@ -22,7 +22,8 @@ from sottovoce.core import count_reports
 from sottovoce.errors import UnavailableError
 from sottovoce.protocol import SEALED, Chunk, Opened, key_prefixes, open_reports
 from sottovoce.server.epochs import check_closed, check_not_committed
-from sottovoce.server.store import ServerStore, Transaction
+from sottovoce.server.store import ServerStore
+from sottovoce.server.transaction import Transaction
 from sottovoce.service.workers import begin_worker
 
 
@@ -152,7 +153,6 @@ def _note(transaction: Transaction, proxy: str, chunk: Chunk) -> None:
 #
 # Opening is bound by X25519 and holds the interpreter's lock: it needs processes, not threads.
 
-
 PIECES = 4
 """A chunk is split into so many for each process: none waits long for the slowest."""
 LEAST = 64
@@ -201,7 +201,6 @@ class Pool:
             raise UnavailableError("a process that opens reports ended: send it again") from error
 
     def close(self) -> None:
-        """End the workers, when what they have begun is done."""
         with self._lock:
             self._closed, workers, self._workers = True, self._workers, None
         if workers is not None:
@@ -219,7 +218,6 @@ class Pool:
             return self._workers
 
     def _drop(self, broken: ProcessPoolExecutor) -> None:
-        """The next chunk starts new ones."""
         with self._lock:
             if self._workers is broken:
                 self._workers = None

@@ -41,8 +41,8 @@ from sottovoce.protocol.batch import ENOUGH, SHORT
 from sottovoce.server.catalogue import moved_rows
 from sottovoce.server.keys import Keys, check_may_sign
 from sottovoce.server.settings import ServerSettings
-from sottovoce.server.store import APPLIED, CLOSED, OPEN, Epoch, Transaction
 from sottovoce.server.training import Training
+from sottovoce.server.transaction import APPLIED, CLOSED, OPEN, Epoch, Transaction
 from sottovoce.training import first_items, inherited_items, next_items
 from sottovoce.training.counts import capped
 
@@ -112,8 +112,9 @@ class Publisher:
         reports, over = int(kept.sum()), int(counted.sum() - kept.sum())
         if reports:
             learnt, sums = Learnt(epoch.epochs_done + 1, reports), sums_of(kept)
-            settings = _training_of(transaction, epoch).settings
-            V = next_items(V, sums, reports, learnt.epochs, settings, mechanism)
+            training = transaction.training(epoch.training)
+            assert training is not None, "a training that has had an epoch stays"
+            V = next_items(V, sums, reports, learnt.epochs, training.settings, mechanism)
             transaction.add_sums(epoch.epoch, sums)
         if over:
             said = "epoch %d: %d reports dropped, more of one kind than honest people send"
@@ -124,12 +125,12 @@ class Publisher:
     def has_more(self, transaction: Transaction, last: Epoch) -> bool:
         """Whether something is to be published after an epoch that asks for no reports."""
         training, newest = transaction.training(), transaction.catalogue()
-        service = transaction.service()
         assert training is not None
         assert newest is not None
-        assert service is not None
         same = (training.number, newest.sha256) == (last.training, last.catalogue)
-        has_gap = service.next_epoch > last.epoch + 1  # `go_beyond`: others have seen later ones
+        has_gap = (
+            transaction.service().next_epoch > last.epoch + 1
+        )  # `go_beyond`: others have seen later ones
         return not same or has_gap or _goes_on(training, last.epochs_done)
 
     def go_on(self, transaction: Transaction, last: Epoch, now: float) -> None:
@@ -204,7 +205,6 @@ class Publisher:
     def _check_keys(self, transaction: Transaction) -> int:
         """A worker with an old key computes nothing that it could not publish; the next number."""
         service = transaction.service(lock=True)
-        assert service is not None
         check_may_sign(self.keys, service)
         return service.next_epoch
 
@@ -218,12 +218,6 @@ def _epochs_left(training: Training, epochs_done: int) -> int:
     """0 where there is no end."""
     settings = training.settings
     return 0 if settings.half_life else max(settings.epochs - epochs_done, 0)
-
-
-def _training_of(transaction: Transaction, epoch: Epoch) -> Training:
-    found = transaction.training(epoch.training)
-    assert found is not None, "a training that has had an epoch stays"
-    return found
 
 
 def _model(transaction: Transaction, manifest: Manifest) -> NDArray[np.float32]:
@@ -287,7 +281,6 @@ def with_crowd(
 #
 # Workers ask it whether to go on, and `sottovoce server status` what is still missing.
 
-
 LONGEST = 10
 """Times the grace: a closed epoch waits no longer, however many chunks still come.
 
@@ -309,6 +302,18 @@ class EpochWait:
     """Proxies that have said nothing, or have not handed in what they have."""
     has_crowd: bool = True
     """Whether some proxy has enough people."""
+
+
+def waiting_for(
+    transaction: Transaction, epoch: Epoch, settings: ServerSettings, now: float
+) -> EpochWait | None:
+    """None for an epoch that waits for nothing any more."""
+    if epoch.state == OPEN:
+        return for_crowds(epoch, transaction.crowds(epoch.epoch), settings, now)
+    if epoch.state == CLOSED:
+        committed = transaction.committed(epoch.epoch)
+        return for_reports(epoch, committed, transaction.last_counted(epoch.epoch), settings, now)
+    return None
 
 
 def for_crowds(

@@ -23,8 +23,9 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from sottovoce.errors import ProtocolError, SettingsError, StoreError, reason
 from sottovoce.protocol import KeyStatement, strict
 from sottovoce.protocol.manifest import MOST_STATEMENTS, STATEMENT
-from sottovoce.server.store import ServerStore, Service
-from sottovoce.storage.files import write_atomically
+from sottovoce.server.store import ServerStore
+from sottovoce.server.transaction import Service
+from sottovoce.storage.files import write_atomically, write_new
 
 VERSION = 2
 KEY, NONCE = 32, 12
@@ -50,7 +51,6 @@ class Keys:
 
     @classmethod
     def generate(cls) -> Self:
-        """From the operating system's entropy."""
         return cls(Ed25519PrivateKey.generate().private_bytes_raw(), os.urandom(KEY))
 
     @classmethod
@@ -77,14 +77,12 @@ class Keys:
     @classmethod
     def _decode(cls, raw: bytes) -> Self:
         given = strict.read_object(raw, most=_MOST, what="keys")
-        if given.get("version") == 1:  # from before signing keys could be changed
-            given = {**given, "version": VERSION, "statements": [], "first": None}
         strict.exact_keys(given, {"version", "signing", "wrapping", "first", "statements"}, "keys")
         strict.whole(given["version"], least=VERSION, most=VERSION, what="keys: version")
         try:
             signing, wrapping, first = (
-                b"" if given[n] is None else strict.hexadecimal(given[n], what=n)
-                for n in ("signing", "wrapping", "first")
+                strict.hexadecimal(given[name], what=name)
+                for name in ("signing", "wrapping", "first")
             )
         except ProtocolError:
             # The message would show the key.
@@ -95,7 +93,7 @@ class Keys:
 
     def write(self, path: Path) -> None:
         """A new file that only its owner can read; never in the place of another."""
-        write_secret(path, self._content())
+        write_new(path, self._content())
 
     def replace(self, path: Path) -> None:
         """In the place of the file that is there, in one step; for its owner's eyes as well.
@@ -104,13 +102,13 @@ class Keys:
         """
         try:
             before = path.stat()
-            write_atomically(path, self._content().encode(), private=True)
+            write_atomically(path, self._content(), private=True)
             if os.name == "posix" and before.st_uid != os.geteuid():
                 os.chown(path, before.st_uid, before.st_gid)
         except OSError as error:
             raise SettingsError(f"{path}: the keys cannot be written: {reason(error)}") from error
 
-    def _content(self) -> str:
+    def _content(self) -> bytes:
         content = {
             "version": VERSION,
             "signing": self.signing.hex(),
@@ -118,7 +116,7 @@ class Keys:
             "first": self.first.hex(),
             "statements": [(each.key + each.signature).hex() for each in self.statements],
         }
-        return json.dumps(content, indent=2) + "\n"
+        return json.dumps(content, indent=2).encode() + b"\n"
 
     def rotated(self) -> Self:
         """With another signing key, which this one names."""
@@ -180,18 +178,6 @@ def _statements(given: object) -> tuple[KeyStatement, ...]:
     return tuple(KeyStatement(each[:KEY], each[KEY:]) for each in raw)
 
 
-def write_secret(path: Path, text: str) -> None:
-    """A new file for its owner's eyes, on the disk when this returns."""
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError as error:
-        raise SettingsError(f"{path}: there is one already; nothing is overwritten") from error
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
 def _bound_to(epoch: int) -> bytes:
     return b"sottovoce epoch key 1\x00" + epoch.to_bytes(4, "little")
 
@@ -247,8 +233,6 @@ def rotate_keys(store: ServerStore, path: Path, *, newest_is_lost: bool = False)
     """
     with store.write() as transaction:
         service = transaction.service(lock=True)
-        if service is None:
-            raise SettingsError("the database is not set up: `sottovoce server init` does it")
         keys = Keys.read(path)
         _check_known(keys, service)
         if not newest_is_lost:

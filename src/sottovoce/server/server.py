@@ -26,22 +26,13 @@ from sottovoce.server.epochs import (
     check_manifest,
     check_not_committed,
     check_room,
-    for_crowds,
-    for_reports,
+    waiting_for,
 )
 from sottovoce.server.keys import Keys, check_may_sign, lacking
 from sottovoce.server.settings import ServerSettings
 from sottovoce.server.status import Metrics
-from sottovoce.server.store import (
-    APPLIED,
-    CLOSED,
-    OPEN,
-    Epoch,
-    ServerStore,
-    Service,
-    State,
-    Transaction,
-)
+from sottovoce.server.store import ServerStore
+from sottovoce.server.transaction import APPLIED, OPEN, Epoch, Service, State, Transaction
 
 log = logging.getLogger("sottovoce")
 
@@ -99,34 +90,32 @@ class Server:
             latest = transaction.latest(lock=True)
             if latest is None:
                 self._publisher.begin(transaction, now)
-            elif latest.state == OPEN and self._has_crowd(transaction, latest, now):
-                transaction.close(latest.epoch, now)
-            elif latest.state == CLOSED and self._is_complete(transaction, latest, now):
-                self._publisher.apply(transaction, latest, now)
-            elif latest.state == APPLIED and self._publisher.has_more(transaction, latest):
+            elif latest.state == APPLIED:
+                if not self._publisher.has_more(transaction, latest):
+                    return False
                 self._publisher.go_on(transaction, latest, now)
-            else:
+            elif not self._is_over(transaction, latest, now):
                 return False
+            elif latest.state == OPEN:
+                transaction.close(latest.epoch, now)
+            else:
+                self._publisher.apply(transaction, latest, now)
         return True
 
-    def _heed_keys(self, service: Service | None) -> None:
+    def _is_over(self, transaction: Transaction, epoch: Epoch, now: float) -> bool:
+        waiting = waiting_for(transaction, epoch, self._settings, now)
+        return waiting is not None and waiting.is_over
+
+    def _heed_keys(self, service: Service) -> None:
         """Say at once, and once, that another key was chosen than this worker has.
 
         Others may still publish: whoever hears of it only when nobody can any more is late.
         """
-        said = None if service is None else lacking(self._keys, service)
+        said = lacking(self._keys, service)
         if said is not None and said != self._said:
             log.error("%s", said)
         self._said = said
         self.metrics.key_is_old(is_old=said is not None)
-
-    def _has_crowd(self, transaction: Transaction, epoch: Epoch, now: float) -> bool:
-        return for_crowds(epoch, transaction.crowds(epoch.epoch), self._settings, now).is_over
-
-    def _is_complete(self, transaction: Transaction, epoch: Epoch, now: float) -> bool:
-        committed = transaction.committed(epoch.epoch)
-        counted = transaction.last_counted(epoch.epoch)
-        return for_reports(epoch, committed, counted, self._settings, now).is_over
 
     # What everybody may ask
 
@@ -146,7 +135,6 @@ class Server:
             return transaction.file(sha256, "catalogue")
 
     def epochs(self) -> list[Epoch]:
-        """All of them, oldest first."""
         with self._store.read() as transaction:
             return transaction.all_epochs()
 
@@ -161,8 +149,7 @@ class Server:
         with self._store.read() as transaction:
             service = transaction.service()
         try:
-            if service is not None:
-                check_may_sign(self._keys, service)
+            check_may_sign(self._keys, service)
         except SettingsError as error:
             raise UnavailableError(f"this worker can publish nothing: {error}") from error
 
@@ -176,7 +163,6 @@ class Server:
 
     def waiting(self, proxy: str, epoch: int, crowd: Crowd) -> State:
         """Hear whether a proxy has its crowd; say how the epoch stands."""
-        self._check_proxy(proxy)
         with self._store.write() as transaction:
             found = transaction.epoch(epoch, lock=True)
             if found is None:
@@ -191,25 +177,24 @@ class Server:
 
         What is known already is not opened: copies, of garbage too, cost next to nothing.
         """
-        self._check_proxy(proxy)
         chunk = _decoded(epoch, name, data)
         found = self._key_for(proxy, chunk)
         if found is None:
             self._counter.note(proxy, chunk)
             return False
         private_key, n_directions = found
-        with self.metrics.opening():
-            unseen = self._counter.unseen(chunk)
-            opened = self._opener.open(unseen, private_key, chunk.manifest_hash, n_directions)
+        began = time.perf_counter()
+        unseen = self._counter.unseen(chunk)
+        opened = self._opener.open(unseen, private_key, chunk.manifest_hash, n_directions)
+        self.metrics.opening.inc(time.perf_counter() - began)
         counted = self._counter.count(proxy, chunk, opened, n_directions, self._clock())
-        self.metrics.took_chunk()
+        self.metrics.chunks.inc()
         return counted
 
     def commit(
         self, proxy: str, epoch: int, manifest_hash: bytes, chunks: int, reports: int
     ) -> None:
         """Hear that this was all; `RefusedError` if it is not what was received."""
-        self._check_proxy(proxy)
         with self._store.write() as transaction:
             found = check_known(transaction.epoch(epoch, lock=True), epoch)
             check_manifest(found, manifest_hash)
@@ -249,10 +234,6 @@ class Server:
                 "backup? `sottovoce server go-beyond` lets proxies and devices follow again",
                 *(epoch, latest.epoch),
             )
-
-    def _check_proxy(self, proxy: str) -> None:
-        if proxy not in self._settings.proxies:
-            raise RefusedError(f"no proxy is called {proxy!r:.80}")
 
 
 def _decoded(epoch: int, name: str, data: bytes) -> Chunk:

@@ -13,8 +13,8 @@ from typing import Self
 
 from sottovoce.errors import SettingsError
 from sottovoce.server.store import database_url
-from sottovoce.service import Listen, Watch, read_settings
-from sottovoce.service.listen import caps_toml
+from sottovoce.service.listen import Listen, Watch
+from sottovoce.service.toml import read_settings, written
 from sottovoce.settings import check, setting, stated
 from sottovoce.training import DEFAULT, Participation, Settings, all_settings, presets
 
@@ -40,31 +40,26 @@ class ServerSettings:
     """A server. Every field is explained for its operator in `deploy/server.example.toml`."""
 
     keys: Path
-    """The file of the server's own keys, made by `sottovoce server init`."""
     catalogue: Path
-    """Which thing is item number i when the service begins, as JSON."""
     proxies: dict[str, ProxyAccess]
-    """Who may hand in chunks, by name."""
     database: str = "sqlite:///server.sqlite"
-    """SQLAlchemy's URL; SQLite or PostgreSQL."""
     training: Settings = field(default_factory=lambda: Settings.preset(DEFAULT))
-    """What is trained: in the file the name of a preset, and what differs from it."""
     epoch_seconds: int = setting(
         86_400, "shortest length of an epoch in seconds; then it waits for its crowd", least=1
     )
     grace_seconds: float = setting(
-        3_600.0, "seconds to wait for proxies that say nothing or hand nothing in", least=0
+        3_600.0,
+        "seconds to wait for silent proxies; begins anew with each chunk, ten times at most",
+        least=0,
     )
     keep_epochs: int = setting(100, "epochs whose models and sums are kept", least=1)
     terms: Participation = field(default_factory=Participation)
-    """How often a device takes part, and among how many."""
     most_chunks: int = setting(100_000, "chunks that one proxy may hand in of one epoch", least=1)
     most_bytes: int = setting(5 * 2**30, "bytes of those chunks", least=1)
     openers: int = setting(0, "processes that open reports; 0: one for each core", least=0)
     heartbeat: float = setting(5.0, "seconds between two looks at the clock", above=0)
     listen: Listen = field(default_factory=lambda: Listen(port=8090))
     watch: Watch = field(default_factory=lambda: Watch(port=8091))
-    """Where the operator sees whether it is well; never public."""
 
     def __post_init__(self) -> None:
         check(self)
@@ -110,7 +105,6 @@ def _check_proxies(proxies: dict[str, ProxyAccess]) -> None:
 
 # The settings file with every field explained: what `init` writes and `deploy/` shows.
 
-
 TEXT = """\
 # A sottovoce server: it opens what proxies hand in, updates the model, publishes the next epoch.
 # Paths are relative to this file. Unknown names are refused.
@@ -130,28 +124,9 @@ keys = {keys}
 # the database: `sottovoce server catalogue update` adds, renames and retires items.
 catalogue = {catalogue}
 
-# How long an epoch takes at least, in seconds. Then it waits for its crowd: see [terms].
-epoch_seconds = {epoch_seconds}
-
-# How long proxies are waited for, in seconds: those that say nothing when an epoch's time is over,
-# and those that have not handed in all that they have when it is closed. Every new chunk of such a
-# proxy lets this begin anew, up to ten times as long after the closing. What comes later is lost.
-grace_seconds = 3600
-
-# Epochs whose models and sums are kept in the database; what is older is deleted.
-keep_epochs = 100
-
-# What one proxy may hand in of one epoch; more is refused, and what came before counts. Above the
-# proxy's own `most_bytes`, or the end of a large epoch is lost.
-most_chunks = 100000
-most_bytes = 5368709120
-
-# Processes that open reports; 0: one for each core.
-openers = 0
-
-# Seconds between two looks at the clock.
-heartbeat = 5
-
+# Epochs, and what one proxy may hand in of one: more is refused. `most_bytes` must be above the
+# proxy's own, or the end of a large epoch is lost.
+{service}
 # What is trained. This table may not change while a training runs, except for `half_life` and, as
 # far as the terms of the devices allow it, `epochs` and `lifetime`. With anything else changed,
 # `sottovoce server training begin` begins another training, and devices ask their owners.
@@ -162,7 +137,6 @@ preset = {preset}
 # What devices are asked for beside the training; their owners accept it. While a training runs
 # nothing here may become worse for them, or they would stop reporting; better is fine.
 [terms]
-least_clients = {least_clients}  # {least_clients_help}
 {terms}
 # Where proxies reach this server, and how.
 [listen]
@@ -197,22 +171,22 @@ def server_toml(
     watch_port: int = 8091,
 ) -> str:
     """The file; `proxies` maps names to the SHA-256 of their secrets in hexadecimal."""
+    others = set(stated(Participation)) - {"least_clients"}
     return TEXT.format(
-        database=_toml(database),
-        keys=_toml("keys.json"),
-        catalogue=_toml("catalogue.json"),
-        epoch_seconds=epoch_seconds,
-        least_clients=least_clients,
+        database=json.dumps(database),
+        keys=json.dumps("keys.json"),
+        catalogue=json.dumps("catalogue.json"),
+        service=written(ServerSettings, epoch_seconds=epoch_seconds),
         port=port,
         watch_port=watch_port,
-        least_clients_help=stated(Participation)["least_clients"].help,
-        terms=_terms(),
-        caps=caps_toml(),
+        terms=written(Participation, left_out=others, least_clients=least_clients)
+        + written(Participation, left_out={"least_clients"}, off=True),
+        caps=written(Listen),
         presets=", ".join(presets()),
-        preset=_toml(training.mechanism),
+        preset=json.dumps(training.mechanism),
         training=_training(training),
         proxies="\n".join(
-            f"[proxies.{name}]\nsecret_sha256 = {_toml(digest)}\n"
+            f"[proxies.{name}]\nsecret_sha256 = {json.dumps(digest)}\n"
             for name, digest in proxies.items()
         ),
     )
@@ -222,20 +196,6 @@ def _training(training: Settings) -> str:
     """Every setting with its meaning; as a comment where it is the preset's."""
     usual, known = Settings.preset(training.mechanism).as_dict(), all_settings()
     return "".join(
-        f"{'# ' if usual[name] == value else ''}{name} = {_toml(value)}  # {known[name].help}\n"
+        f"{'# ' * (usual[name] == value)}{name} = {json.dumps(value)}  # {known[name].help}\n"
         for name, value in training.as_dict().items()
     )
-
-
-def _terms() -> str:
-    """The others, as comments with their defaults."""
-    return "".join(
-        f"# {name} = {_toml(each.default)}  # {each.help}\n"
-        for name, each in stated(Participation).items()
-        if name != "least_clients"
-    )
-
-
-def _toml(value: object) -> str:
-    """Strings, numbers and booleans are written alike in JSON and in TOML."""
-    return json.dumps(value)

@@ -1,7 +1,6 @@
 """A new server: keys, a secret for each proxy, settings, a catalogue, a database."""
 
 import hashlib
-import os
 import secrets
 from collections.abc import Iterable
 from contextlib import ExitStack, closing, suppress
@@ -14,10 +13,11 @@ from sottovoce.errors import SettingsError, reason
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.protocol.catalogue import MAX_TEXT
 from sottovoce.server.counting import InProcess
-from sottovoce.server.keys import Keys, write_secret
+from sottovoce.server.keys import Keys
 from sottovoce.server.server import Server
 from sottovoce.server.settings import ServerSettings, server_toml
 from sottovoce.server.store import ServerStore
+from sottovoce.storage.files import write_new
 from sottovoce.training import Settings
 
 SETTINGS = "server.toml"
@@ -39,17 +39,17 @@ def make_server(
     keys, given = Keys.generate(), {name: secrets.token_urlsafe(32) for name in proxies}
     digests = {name: hashlib.sha256(s.encode()).hexdigest() for name, s in given.items()}
     text = server_toml(proxies=digests, training=training, **service)
+    contents = {SETTINGS: text.encode(), "catalogue.json": catalogue.raw}
+    contents |= {f"{name}.secret": f"{secret}\n".encode() for name, secret in given.items()}
     with ExitStack() as undo:
         try:
             _make_folder(undo, folder)
-            _add(undo, folder / SETTINGS, text.encode())
-            _add(undo, folder / "catalogue.json", catalogue.raw)
+            for name, content in contents.items():
+                write_new(folder / name, content)
+                undo.callback((folder / name).unlink, missing_ok=True)
         except OSError as error:
             raise SettingsError(f"{folder}: cannot be written: {reason(error)}") from error
         settings = ServerSettings.read(folder / SETTINGS)
-        for name, secret in given.items():
-            write_secret(folder / f"{name}.secret", secret + "\n")
-            undo.callback((folder / f"{name}.secret").unlink)
         keys.write(settings.keys)
         undo.callback(settings.keys.unlink)
         _begin(settings, keys)
@@ -70,23 +70,12 @@ def _remove_if_empty(folder: Path) -> None:
         folder.rmdir()
 
 
-def _add(undo: ExitStack, path: Path, content: bytes) -> None:
-    """Readable by its owner alone from the first moment."""
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError as error:
-        raise SettingsError(f"{path}: exists already; nothing is overwritten") from error
-    undo.callback(path.unlink, missing_ok=True)
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-
-
 def _begin(settings: ServerSettings, keys: Keys) -> None:
     """The database, which must not be another server's."""
     with closing(ServerStore(settings.database)) as store:
         store.migrate()
         with store.read() as transaction:
-            service = transaction.service()
+            service = transaction.find_service()
         if service is not None:
             raise SettingsError(
                 f"{make_url(settings.database).render_as_string()} belongs to another server, "

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,15 +9,16 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Enum, Gauge, generate_latest
 
-from sottovoce.errors import SettingsError, SottovoceError, StoreError
+from sottovoce.errors import SettingsError, SottovoceError
 from sottovoce.protocol import Manifest, SignedManifest
 from sottovoce.server.administration import check_agrees
-from sottovoce.server.epochs import Chosen, EpochWait, for_crowds, for_reports
+from sottovoce.server.epochs import Chosen, EpochWait, waiting_for
 from sottovoce.server.keys import Keys, check_newest
 from sottovoce.server.settings import ServerSettings
-from sottovoce.server.store import APPLIED, CLOSED, OPEN, Epoch, ServerStore, Service, Transaction
+from sottovoce.server.store import ServerStore
 from sottovoce.server.training import Training
-from sottovoce.service import TurnedAway
+from sottovoce.server.transaction import APPLIED, CLOSED, OPEN, Epoch, Service, Transaction
+from sottovoce.service.listen import TurnedAway
 
 PATIENCE = 60.0
 """Seconds that proxies have for what they do by themselves."""
@@ -42,8 +40,6 @@ DROPPED = {
 
 @dataclass(frozen=True)
 class KeysFile:
-    """What the keys file says beside the database."""
-
     problem: str | None
     """None: they belong together."""
     replaced: int = 0
@@ -78,8 +74,6 @@ class ServerStatus:
     def read(cls, store: ServerStore, settings: ServerSettings, now: float) -> ServerStatus:
         with store.read() as transaction:
             service, latest = transaction.service(), transaction.latest()
-            if service is None:
-                raise StoreError("the database is not set up: `sottovoce server init` does it")
             chosen, known = Chosen.now(transaction), service.verification_key
             keys = _keys_file(settings.keys, service, transaction, latest)
             if latest is None:
@@ -98,7 +92,7 @@ class ServerStatus:
                 latest,
                 SignedManifest.open(latest.manifest, known).manifest,
                 transaction.training(latest.training),
-                _waiting(transaction, latest, settings, now),
+                waiting_for(transaction, latest, settings, now),
                 tuple(over[:LAST]),
                 None if keys.problem else _settings_file(transaction, settings),
             )
@@ -116,7 +110,6 @@ class ServerStatus:
         return found
 
     def as_dict(self) -> dict[str, Any]:
-        """For machines."""
         last = [_counts(each) for each in self.last]
         found: dict[str, Any] = {
             "problems": self.problems,
@@ -147,17 +140,6 @@ class ServerStatus:
     @property
     def is_endless(self) -> bool:
         return self.training is not None and bool(self.training.settings.half_life)
-
-
-def _waiting(
-    transaction: Transaction, epoch: Epoch, settings: ServerSettings, now: float
-) -> EpochWait | None:
-    if epoch.state == OPEN:
-        return for_crowds(epoch, transaction.crowds(epoch.epoch), settings, now)
-    if epoch.state == CLOSED:
-        committed = transaction.committed(epoch.epoch)
-        return for_reports(epoch, committed, transaction.last_counted(epoch.epoch), settings, now)
-    return None
 
 
 def _keys_file(
@@ -237,82 +219,57 @@ def _counts(epoch: Epoch) -> dict[str, int]:
 
 # What an operator may watch: the whole server in a few numbers, nothing of a batch or a chunk.
 
+APPLIED_COUNTS = ("epoch", "reports", *DROPPED)
+GAUGES = {
+    "key_is_old": "1: another signing key follows the one of this worker",
+    "epoch": "Number of the latest epoch",
+    "training": "Number of the latest epoch's training",
+    "catalogue_version": "Of the latest epoch",
+    "items": "In the catalogue of the latest epoch",
+    "overdue_seconds": "Seconds that the latest epoch waits beyond its end; 0 before it",
+    "applied_epoch": "Number of the last applied epoch",
+    "applied_reports": "Counted in the last applied epoch",
+    **{f"applied_{name}": f"Dropped in it: they {why}" for name, why in DROPPED.items()},
+}
+
 
 class Metrics:
-    """Of one worker, in a registry of its own."""
-
     def __init__(self) -> None:
-        self._registry = registry = CollectorRegistry()
-
-        def counter(name: str, about: str) -> Counter:
-            return Counter(f"sottovoce_server_{name}", about, registry=registry)
-
-        def gauge(name: str, about: str) -> Gauge:
-            return Gauge(f"sottovoce_server_{name}", about, registry=registry)
-
-        self._old_key = gauge("key_is_old", "1: another signing key follows the one of this worker")
-        self._chunks = counter("chunks", "Chunks taken by this worker")
-        self._seconds = counter("opening_seconds", "Seconds that chunks spent being opened")
-        self._unknown = counter("unknown_proxy", "Requests without the secret of a known proxy")
-        self.turned_away = TurnedAway("server", registry)
-        self._epoch = gauge("epoch", "Number of the latest epoch")
+        self._registry = CollectorRegistry()
+        self._gauges = {
+            name: Gauge(f"sottovoce_server_{name}", about, registry=self._registry)
+            for name, about in GAUGES.items()
+        }
         self._state = Enum(
             "sottovoce_server_epoch_state",
             "Of the latest epoch",
             states=["none", "open", "closed", "applied"],
-            registry=registry,
+            registry=self._registry,
         )
-        self._training = gauge("training", "Number of the latest epoch's training")
-        self._catalogue = gauge("catalogue_version", "Of the latest epoch")
-        self._items = gauge("items", "In the catalogue of the latest epoch")
-        self._overdue = gauge(
-            "overdue_seconds", "Seconds that the latest epoch waits beyond its end; 0 before it"
-        )
-        self._applied = gauge("applied_epoch", "Number of the last applied epoch")
-        self._reports = gauge("applied_reports", "Counted in the last applied epoch")
-        self._duplicates = gauge("applied_duplicates", "Dropped in the last applied epoch")
-        self._undecodable = gauge("applied_undecodable", "Not openable, last applied epoch")
-        self._crowdless = gauge(
-            "applied_crowdless", "Dropped in the last applied epoch: from proxies without a crowd"
-        )
-        self._capped = gauge(
-            "applied_capped",
-            "Dropped in the last applied epoch: more of one kind than honest people send",
-        )
+        self.chunks = self._counter("chunks", "Chunks taken by this worker")
+        self.opening = self._counter("opening_seconds", "Seconds that chunks spent being opened")
+        self.unknown = self._counter("unknown_proxy", "Requests without a known proxy's secret")
+        self.turned_away = TurnedAway("server", self._registry)
 
     def key_is_old(self, *, is_old: bool) -> None:
-        self._old_key.set(is_old)
-
-    def took_chunk(self) -> None:
-        """Counted now or before."""
-        self._chunks.inc()
-
-    def unknown_proxy(self) -> None:
-        """Only counted: who it was is not kept."""
-        self._unknown.inc()
-
-    @contextmanager
-    def opening(self) -> Iterator[None]:
-        began = time.perf_counter()
-        try:
-            yield
-        finally:
-            self._seconds.inc(time.perf_counter() - began)
+        self._gauges["key_is_old"].set(is_old)
 
     def text(
         self, latest: Epoch | None, manifest: Manifest | None, applied: Epoch | None, now: float
     ) -> bytes:
-        self._epoch.set(latest.epoch if latest else 0)
         self._state.state(latest.state if latest else "none")
-        self._training.set(latest.training if latest else 0)
-        self._catalogue.set(manifest.catalogue_version if manifest else 0)
-        self._items.set(manifest.items if manifest else 0)
-        waits = latest is not None and latest.state != "applied"
-        self._overdue.set(max(now - latest.closes, 0.0) if latest and waits else 0.0)
-        self._applied.set(applied.epoch if applied else 0)
-        self._reports.set(applied.reports if applied else 0)
-        self._duplicates.set(applied.duplicates if applied else 0)
-        self._undecodable.set(applied.undecodable if applied else 0)
-        self._crowdless.set(applied.crowdless if applied else 0)
-        self._capped.set(applied.capped if applied else 0)
+        waits = latest is not None and latest.state != APPLIED
+        values = {
+            "epoch": latest and latest.epoch,
+            "training": latest and latest.training,
+            "catalogue_version": manifest and manifest.catalogue_version,
+            "items": manifest and manifest.items,
+            "overdue_seconds": max(now - latest.closes, 0.0) if latest and waits else 0.0,
+            **{f"applied_{name}": getattr(applied, name, 0) for name in APPLIED_COUNTS},
+        }
+        for name, value in values.items():
+            self._gauges[name].set(value or 0)
         return generate_latest(self._registry)
+
+    def _counter(self, name: str, about: str) -> Counter:
+        return Counter(f"sottovoce_server_{name}", about, registry=self._registry)

@@ -29,7 +29,6 @@ class Training:
     def begin(
         cls, number: int, settings: Settings, asked: Participation, items: int, *, anew: bool
     ) -> Self:
-        """A new one, with an id of its own."""
         terms = Terms.of(os.urandom(TRAINING), settings, asked, items)
         return cls(number, settings, terms, items, anew)
 
@@ -46,7 +45,6 @@ class Training:
         return replace(self, settings=settings, terms=asks)
 
     def mechanism(self, items: int) -> Mechanism:
-        """For a catalogue of so many."""
         shape = Shape(self.items, self.settings.factors, self.settings.alpha)
         kind = MECHANISMS[self.terms.mechanism]
         begun = kind.from_manifest(shape, self.terms.epsilon, self.terms.parameters)

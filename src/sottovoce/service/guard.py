@@ -7,7 +7,6 @@ its bytes are counted before it sees them. Nothing about a connection is logged.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import socket
 import ssl
@@ -23,6 +22,7 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
+from sottovoce.service.http import problem
 from sottovoce.service.listen import LATE, UNREADABLE, Guest, Listen, Places, TurnAway
 
 SWEEP = 0.25
@@ -45,7 +45,6 @@ class Guard:
         self._sweeping = False
 
     def enter(self, guest: Guest, address: str, loop: asyncio.AbstractEventLoop) -> bool:
-        """Whether there is a place."""
         entered = self.places.take(guest, address)
         if entered and not self._sweeping:
             self._sweeping = True
@@ -225,14 +224,10 @@ class _StopError(Exception):
 
 
 def _problem(status: HTTPStatus, detail: str) -> bytes:
-    """As `http.problem`, for whoever never became a request."""
-    about = {"type": "about:blank", "title": status.phrase, "status": status, "detail": detail}
-    body = json.dumps(about).encode()
-    head = (
-        "content-type: application/problem+json\r\nx-content-type-options: nosniff\r\n"
-        f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
-    )
-    return STATUS_LINE[status] + head.encode() + body
+    """For whoever never became a request."""
+    answer = problem(status, detail, {"x-content-type-options": "nosniff", "connection": "close"})
+    head = b"".join(b"%s: %s\r\n" % each for each in answer.raw_headers)
+    return STATUS_LINE[status] + head + b"\r\n" + bytes(answer.body)
 
 
 # TLS before HTTP: whoever does not end the handshake has a place like anybody, and loses it so.

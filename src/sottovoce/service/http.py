@@ -7,6 +7,7 @@ most which value was refused, to whoever sent it.
 from __future__ import annotations
 
 import gzip
+import ipaddress
 import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
@@ -58,6 +59,25 @@ _DIGITS = re.compile("[0-9]+")
 _LONGEST_LENGTH = 18
 """Digits: Python refuses to convert thousands of them."""
 _EPOCH = re.compile("[1-9][0-9]{0,9}")
+
+
+def network_of(address: str) -> str | int:
+    """What one household has: an IPv4 address, or the first 56 bits of an IPv6 address.
+
+    >>> network_of("203.0.113.7")
+    '203.0.113.7'
+    >>> network_of("2001:db8::1") == network_of("2001:db8::ffff")
+    True
+    >>> network_of("::ffff:203.0.113.7")
+    '203.0.113.7'
+    """
+    if ":" not in address:
+        return address
+    try:
+        known = ipaddress.IPv6Address(address.partition("%")[0])
+    except ValueError:
+        return address
+    return str(known.ipv4_mapped) if known.ipv4_mapped else int(known) >> 72
 
 
 def problem(
@@ -115,7 +135,6 @@ def epoch_of(request: Request) -> int:
 
 
 def hash_of(request: Request) -> bytes:
-    """The hash in the path; 404 for what cannot be one."""
     try:
         return strict.hexadecimal(request.path_params["sha256"], what="path")
     except ProtocolError as error:
@@ -142,7 +161,6 @@ def problem_of(error: Exception, *, log_unavailable: bool) -> Response:
 
 
 def errors_as_problems(*, log_unavailable: bool) -> Handlers:
-    """For Starlette's `exception_handlers`."""
 
     async def answer(_: Request, error: Exception) -> Response:
         return problem_of(error, log_unavailable=log_unavailable)
@@ -155,7 +173,7 @@ def errors_as_problems(*, log_unavailable: bool) -> Handlers:
 # Only files that are the same for everybody are compressed, and none of them mixes a secret with
 # what a reader chose: their compressed length tells nobody anything.
 
-
+_GZIP = re.compile("gzip(;q=(1|1[.]0*|0?[.]0*[1-9][0-9]*))?")
 BYTES = "application/octet-stream"
 BRIEFLY = "public, max-age=10"
 """For what changes with the epoch."""
@@ -190,45 +208,26 @@ class File:
 
     def respond(self, request: Request, headers: Mapping[str, str]) -> Response:
         """Bytes as the reader accepts them, 304 if they have them; without a body for HEAD."""
-        body, own = self._chosen(request)
-        headers = {**headers, **own}
+        body, tag, headers = self.content, self.tag, dict(headers)
+        if self.compressed is not None:
+            headers["Vary"] = "Accept-Encoding"
+            if accepts_gzip(request):  # other bytes have another tag
+                body, tag = self.compressed, f"{tag}-gzip"
+                headers["Content-Encoding"] = "gzip"
+        headers["ETag"] = f'"{tag}"'
         known = [held.strip().removeprefix("W/") for held in _listed(request, "if-none-match")]
         if "*" in known or headers["ETag"] in known:
-            del headers["Content-Length"]
             return Response(status_code=HTTPStatus.NOT_MODIFIED, headers=headers)
-        if request.method == "HEAD":
-            return Response(headers=headers, media_type=self.media_type)
-        return Response(body, headers=headers, media_type=self.media_type)
-
-    def _chosen(self, request: Request) -> tuple[bytes, dict[str, str]]:
-        """Other bytes have another tag, and whoever keeps them must know what they depend on."""
-        if self.compressed is None:
-            return self.content, _about(self.content, self.tag)
-        varying = {"Vary": "Accept-Encoding"}
-        if not accepts_gzip(request):
-            return self.content, {**_about(self.content, self.tag), **varying}
-        about = _about(self.compressed, f"{self.tag}-gzip")
-        return self.compressed, {**about, **varying, "Content-Encoding": "gzip"}
+        headers["Content-Length"] = str(len(body))
+        sent = b"" if request.method == "HEAD" else body
+        return Response(sent, headers=headers, media_type=self.media_type)
 
 
 def accepts_gzip(request: Request) -> bool:
     """Whether the reader said so: silence means the bytes as they are."""
-    weights = dict(_weighted(each) for each in _listed(request, "accept-encoding"))
-    return weights.get("gzip", weights.get("*", 0.0)) > 0
-
-
-def _about(body: bytes, tag: str) -> dict[str, str]:
-    return {"ETag": f'"{tag}"', "Content-Length": str(len(body))}
+    named = [each.replace(" ", "").lower() for each in _listed(request, "accept-encoding")]
+    return any(_GZIP.fullmatch(each) for each in named)
 
 
 def _listed(request: Request, header: str) -> list[str]:
     return ",".join(request.headers.getlist(header)).split(",")
-
-
-def _weighted(encoding: str) -> tuple[str, float]:
-    """`gzip;q=0.5` as a name and a weight; one that cannot be read counts as a no."""
-    name, _, weight = encoding.partition(";")
-    try:
-        return name.strip().lower(), float(weight.strip().lower().removeprefix("q=") or 1.0)
-    except ValueError:
-        return name.strip().lower(), 0.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import ssl
 from collections.abc import Callable, Iterator
@@ -13,7 +12,11 @@ from typing import Literal, Protocol, get_args
 from prometheus_client import CollectorRegistry, Counter
 
 from sottovoce.errors import SettingsError, reason
-from sottovoce.settings import check, setting, stated
+from sottovoce.service.http import network_of
+from sottovoce.settings import check, setting
+
+BACKLOG = 4096
+"""Connections that wait to be taken; the system may allow fewer."""
 
 
 @dataclass(frozen=True)
@@ -59,18 +62,23 @@ class Listen:
             if path is not None and not path.is_file():
                 raise SettingsError(f"{name}: {path} is not a file that can be read")
 
+    def bind(self) -> list[socket.socket]:
+        """Sockets that listen; an error names the port that another program has."""
+        try:
+            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+            return [
+                socket.create_server(address[:2], family=family, backlog=BACKLOG)
+                for family, _, _, _, address in dict.fromkeys(found)
+            ]
+        except OSError as error:
+            raise SettingsError(
+                f"cannot listen on {self.host}, port {self.port}: {reason(error)}; name "
+                "another port (--port, --watch-port, or in the settings file)"
+            ) from error
+
     def check_free(self) -> None:
-        """Say which port another program has; uvicorn would only log it."""
-        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        with socket.socket(family) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((self.host, self.port))
-            except OSError as error:
-                raise SettingsError(
-                    f"cannot listen on {self.host}, port {self.port}: {reason(error)}; name "
-                    "another port (--port, --watch-port, or in the settings file)"
-                ) from error
+        for each in self.bind():
+            each.close()
 
     def tls(self) -> ssl.SSLContext | None:
         """What to speak TLS with; None: plain HTTP."""
@@ -79,7 +87,12 @@ class Listen:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         load_certificate(context, self.certificate, self.private_key)
         if self.client_authority is not None:
-            _load_authority(context, self.client_authority)
+            try:
+                context.load_verify_locations(self.client_authority)
+            except (OSError, ValueError) as error:
+                raise SettingsError(
+                    f"{self.client_authority}: no certificate of an authority: {error}"
+                ) from error
             context.verify_mode = ssl.CERT_REQUIRED
         return context
 
@@ -97,27 +110,13 @@ def load_certificate(context: ssl.SSLContext, certificate: Path, private_key: Pa
         ) from error
 
 
-def _load_authority(context: ssl.SSLContext, authority: Path) -> None:
-    """Whose signatures are believed; an error names the file."""
-    try:
-        context.load_verify_locations(authority)
-    except (OSError, ValueError) as error:
-        raise SettingsError(f"{authority}: no certificate of an authority: {error}") from error
-
-
 @dataclass(frozen=True)
-class Watch:
-    """Where the operator watches a service (`sottovoce.service.run`); no place for the public."""
+class Watch(Listen):
+    """Where the operator's own programs watch a service; no place for the public."""
 
-    host: str = "127.0.0.1"
     port: int = 8081
-
-    @property
-    def listen(self) -> Listen:
-        return Listen(self.host, self.port, connections=MOST_WATCHERS, connections_per_address=0)
-
-    def __post_init__(self) -> None:
-        _ = self.listen  # refuses what cannot be listened at
+    connections: int = setting(32, "at once", least=8)
+    connections_per_address: int = setting(0, "0: no limit", least=0)
 
     def check_apart(self, public: Listen) -> None:
         """Two listeners need two ports; 0 is a free one, another each time."""
@@ -127,43 +126,9 @@ class Watch:
             )
 
 
-MOST_WATCHERS = 32
-"""Connections of the operator's own programs."""
-
-
-def caps_toml() -> str:
-    """The part of a settings file's `[listen]` that both services share: every cap, explained."""
-    return "".join(
-        f"{name} = {each.default}  # {each.help}\n" for name, each in stated(Listen).items()
-    )
-
-
-# Whom an address stands for. Addresses are held in memory and nowhere else.
-
-
-def network_of(address: str) -> str | int:
-    """What one household has: an IPv4 address, or the first 56 bits of an IPv6 address.
-
-    >>> network_of("203.0.113.7")
-    '203.0.113.7'
-    >>> network_of("2001:db8::1") == network_of("2001:db8::ffff")
-    True
-    >>> network_of("::ffff:203.0.113.7")
-    '203.0.113.7'
-    """
-    if ":" not in address:
-        return address
-    try:
-        known = ipaddress.IPv6Address(address.partition("%")[0])
-    except ValueError:
-        return address
-    return str(known.ipv4_mapped) if known.ipv4_mapped else int(known) >> 72
-
-
 # Connections that were not served, counted by reason: no address, no moment, nothing of a request.
 #
 # So an operator sees an attack, or a cap that is too low for honest people, in the metrics.
-
 
 TurnAway = Callable[["Reason"], None]
 

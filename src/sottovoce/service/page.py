@@ -7,13 +7,11 @@ import html
 import re
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from http import HTTPStatus
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -21,9 +19,9 @@ from starlette.routing import Route
 from sottovoce.errors import ProtocolError, SettingsError
 from sottovoce.protocol.model import Panel
 from sottovoce.service.http import File, compress
+from sottovoce.settings import check, setting
 
 # The built files: read once, filled in, compressed once.
-
 
 INDEX, SERVICE_WORKER = "index.html", "sw.js"
 _TYPES = {
@@ -38,7 +36,6 @@ _PLACE = re.compile(rb"\{\{(\w+)\}\}")
 
 
 def in_package() -> Traversable:
-    """Where the package has them."""
     return files(__package__) / "assets"
 
 
@@ -86,7 +83,6 @@ def filled(text: bytes, values: Mapping[str, str]) -> bytes:
 # Even if somebody smuggled a line of script into a title, it would not run, and it could tell
 # nobody.
 
-
 _POLICY = {
     "default-src": "'none'",
     "script-src": "'self'",
@@ -103,27 +99,10 @@ _POLICY = {
 }
 
 _UNUSED = (
-    "accelerometer",
-    "autoplay",
-    "camera",
-    "display-capture",
-    "encrypted-media",
-    "fullscreen",
-    "geolocation",
-    "gyroscope",
-    "hid",
-    "idle-detection",
-    "local-fonts",
-    "magnetometer",
-    "microphone",
-    "midi",
-    "payment",
-    "picture-in-picture",
-    "publickey-credentials-get",
-    "screen-wake-lock",
-    "serial",
-    "usb",
-    "xr-spatial-tracking",
+    "accelerometer=(), autoplay=(), camera=(), display-capture=(), encrypted-media=(), "
+    "fullscreen=(), geolocation=(), gyroscope=(), hid=(), idle-detection=(), local-fonts=(), "
+    "magnetometer=(), microphone=(), midi=(), payment=(), picture-in-picture=(), "
+    "publickey-credentials-get=(), screen-wake-lock=(), serial=(), usb=(), xr-spatial-tracking=()"
 )
 """What a page could ask for, and this one never does."""
 
@@ -132,7 +111,7 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
-    "Permissions-Policy": ", ".join(f"{name}=()" for name in _UNUSED),
+    "Permissions-Policy": _UNUSED,
     "Cache-Control": "no-cache",
 }
 """With every file of the page; scripts too, since a worker obeys those that it came with."""
@@ -143,55 +122,62 @@ Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 PANEL = "panel.json"
 
 
+MAX_STATEMENT = 8_000
+"""Characters: several screens of a phone."""
+
+
 @dataclass(frozen=True)
-class Content:
-    """What an operator adds to the built files."""
+class Page:
+    """What an operator decides about it."""
 
-    key: bytes
-    """The server's verification key: the page pins it at a visitor's first use."""
+    serve: bool = False
+    """Whether there is one. Browsers need TLS for it, or localhost."""
     statement: str = ""
-    """The privacy statement, in plain text."""
+    """What the page says about privacy, in plain text; `sottovoce privacy` writes one."""
     notice: str = ""
-    """What visitors should know about this service, such as that it is a demo."""
+    """What visitors should know about this service, such as that it is a demo; in plain text."""
     panel: Path | None = None
-    """Test people on whom the page measures every epoch's model; see `simulation.evaluation`."""
-    jitter: float = 3_600
-    """Seconds over which a browser draws the moment at which it sends; 0, for demos: at once."""
+    """Public test people, on whom the page measures every epoch's model; none: no curve."""
+    jitter: float = setting(
+        3_600.0,
+        "seconds over which a browser draws when to send; less in demos",
+        least=0,
+        most=3_600,
+    )
+
+    def __post_init__(self) -> None:
+        check(self)
+        for name, text in (("statement", self.statement), ("notice", self.notice)):
+            if len(text) > MAX_STATEMENT:
+                raise SettingsError(
+                    f"page.{name} has {len(text)} characters, at most {MAX_STATEMENT} are shown"
+                )
 
 
-def page_routes(content: Content, assets: Traversable | None = None) -> list[Route]:
-    """Everything is read and compressed now: a file that changes later changes nothing here."""
+def page_routes(key: bytes, page: Page, assets: Traversable | None = None) -> list[Route]:
+    """The page pins `key`, the server's, at a visitor's first use.
+
+    Everything is read and compressed now: a file that changes later changes nothing here.
+    """
     found = read_assets(in_package() if assets is None else assets)
     places = {
-        "key": content.key.hex(),
-        "statement": content.statement,
-        "notice": content.notice,
-        "jitter": f"{content.jitter:g}",
+        "key": key.hex(),
+        "statement": page.statement,
+        "notice": page.notice,
+        "jitter": f"{page.jitter:g}",
     }
-    index = as_file(INDEX, filled(found.pop(INDEX), places))
-    service_worker = as_file(SERVICE_WORKER, found.pop(SERVICE_WORKER))
-    if content.panel is not None:
-        found[PANEL] = read_panel(content.panel)[1]
-    named = {name: as_file(name, data) for name, data in found.items()}
+    found[INDEX] = filled(found[INDEX], places)
+    if page.panel is not None:
+        found[PANEL] = read_panel(page.panel)[1]
+    paths = {INDEX: "/", SERVICE_WORKER: f"/{SERVICE_WORKER}"}
     return [
-        Route("/", _one(index)),
-        Route(f"/{SERVICE_WORKER}", _one(service_worker)),
-        Route("/page/{name}", _by_name(named)),
+        Route(paths.get(name, f"/page/{name}"), _answers(as_file(name, content)))
+        for name, content in found.items()
     ]
 
 
-def _one(file: File) -> Handler:
+def _answers(file: File) -> Handler:
     async def answer(request: Request) -> Response:
-        return file.respond(request, HEADERS)
-
-    return answer
-
-
-def _by_name(named: dict[str, File]) -> Handler:
-    async def answer(request: Request) -> Response:
-        file = named.get(request.path_params["name"])
-        if file is None:
-            raise HTTPException(HTTPStatus.NOT_FOUND)
         return file.respond(request, HEADERS)
 
     return answer

@@ -27,33 +27,12 @@ from sottovoce.service.guard import Guard, GuardedProtocol, Handshake
 from sottovoce.service.http import errors_as_problems
 from sottovoce.service.listen import Listen, TurnAway, Watch, uncounted
 
-# File descriptors: every connection needs one.
-
-
-USUAL = 512
-"""Where the system does not say (Windows)."""
-
-
-def raise_limit(wanted: int) -> int:
-    """As many as the system lets this process have; `wanted` if it sets no limit."""
-    if sys.platform == "win32":
-        return USUAL
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard == resource.RLIM_INFINITY:
-        hard = max(soft, wanted)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return hard
-
-
 log = logging.getLogger("sottovoce")
 
+USUAL = 512
+"""File descriptors, where the system does not say (Windows)."""
 TURNS = 16
 """Connections that are taken in one turn of the event loop, at most."""
-BACKLOG = 4096
-"""Connections that wait to be taken; the system may allow fewer."""
 RESERVED = 256
 """File descriptors for everything but connections of clients: databases, processes, the server."""
 
@@ -77,83 +56,85 @@ def run(
     )
     for chatty in ("uvicorn.access", "httpx", "httpcore"):
         logging.getLogger(chatty).disabled = True
-    for each in (listen, at.listen):
-        each.check_free()
     most = max(raise_limit(listen.connections + RESERVED) - RESERVED, 1)
+    guard = Guard(listen, min(most, listen.connections), turned_away)
+    alone = Guard(at, at.connections, uncounted)
     servers = [
-        Listener(
-            *(app, listen, Guard(listen, min(most, listen.connections), turned_away), grace),
-            purpose="for its clients",
-        ),
-        Listener(
-            *(watch, at.listen, Guard(at.listen, at.listen.connections, uncounted), grace),
-            purpose="for its operator alone ([watch])",
-        ),
+        Listener(app, listen, guard, grace, "for its clients"),
+        Listener(watch, at, alone, grace, "for its operator alone ([watch])"),
     ]
-    _end_cleanly(servers)
+
+    def stop(*_: object) -> None:
+        for server in servers:
+            server.should_exit = True
+
+    for told in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(told, stop)
     with asyncio.Runner(loop_factory=servers[0].config.get_loop_factory()) as runner:
-        if not runner.run(_serve(*servers)):
+        if not runner.run(_serve(servers, stop)):
             sys.exit(1)
+
+
+def raise_limit(wanted: int) -> int:
+    """Of file descriptors, of which every connection needs one: as many as the system allows."""
+    if sys.platform == "win32":
+        return USUAL
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY:
+        hard = max(soft, wanted)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
 
 
 class Listener(uvicorn.Server):
     """One of two: it leaves signals alone, which it would catch for itself."""
 
-    def __init__(self, app: Starlette, listen: Listen, guard: Guard, grace: int, *, purpose: str):
-        self._listen = listen
+    def __init__(self, app: Starlette, listen: Listen, guard: Guard, grace: int, purpose: str):
+        self._scheme = "http" if listen.certificate is None else "https"
         self._purpose = purpose
+        self._bound = listen.bind()
         super().__init__(_config(app, listen, guard, grace))
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
 
-    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
-        """At its own address, which must be free."""
-        await super().serve(sockets or _bound(self._listen))
+    async def serve_bound(self) -> None:
+        """Each socket several times: the event loop takes one connection from each in a turn.
+
+        While it is busy that would be too few: they would wait for seconds, and then be dropped by
+        the system.
+        """
+        again = [each.dup() for each in self._bound for _ in range(TURNS - 1)]
+        await self.serve([*self._bound, *again])
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        scheme = "http" if self._listen.certificate is None else "https"
-        for host, port in dict.fromkeys(each.getsockname()[:2] for each in sockets or ()):
+        for host, port in dict.fromkeys(each.getsockname()[:2] for each in self._bound):
             where = f"[{host}]" if ":" in host else host
-            log.info("running on %s://%s:%d, %s", scheme, where, port, self._purpose)
+            log.info("running on %s://%s:%d, %s", self._scheme, where, port, self._purpose)
 
 
-def _bound(listen: Listen) -> list[socket.socket]:
-    """Sockets that listen, each several times.
-
-    The event loop takes one connection from each in a turn. While it is busy that would be too few:
-    they would wait for seconds, and then be dropped by the system.
-    """
-    found = socket.getaddrinfo(listen.host, listen.port, type=socket.SOCK_STREAM)
-    bound = [
-        socket.create_server(address[:2], family=family, backlog=BACKLOG)
-        for family, _, _, _, address in dict.fromkeys(found)
-    ]
-    return [each for known in bound for each in (known, *(known.dup() for _ in range(TURNS - 1)))]
-
-
-async def _serve(*servers: Listener) -> bool:
-    """One after the other; whether all of them could listen and none ended by itself."""
+async def _serve(servers: Sequence[Listener], stop: Callable[[], None]) -> bool:
+    """One after the other; whether all of them could start and none ended by itself."""
     tasks = []
     for server in servers:
-        tasks.append(asyncio.create_task(_until_ended(server, servers)))
+        tasks.append(asyncio.create_task(_until_ended(server, stop)))
         while not (server.started or tasks[-1].done()):
             await asyncio.sleep(0.01)
     return all(await asyncio.gather(*tasks))
 
 
-async def _until_ended(server: Listener, servers: Sequence[Listener]) -> bool:
+async def _until_ended(server: Listener, stop: Callable[[], None]) -> bool:
     try:
-        await server.serve()
+        await server.serve_bound()
     except SystemExit:  # it could not start: that has been logged
         return False
-    except OSError as error:  # the address is taken, say
-        log.error("%s:%d: %s", server.config.host, server.config.port, error)
-        return False
     finally:
-        _stop(servers)
+        stop()
     return server.started
 
 
@@ -183,21 +164,6 @@ def _protocol(guard: Guard, listen: Listen) -> type[asyncio.Protocol]:
     return cast("type[asyncio.Protocol]", inside if tls is None else partial(secured, tls))
 
 
-def _end_cleanly(servers: Sequence[Listener]) -> None:
-    """A signal ends the process by letting both finish."""
-
-    def stop(*_: object) -> None:
-        _stop(servers)
-
-    for told in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(told, stop)
-
-
-def _stop(servers: Sequence[Listener]) -> None:
-    for server in servers:
-        server.should_exit = True
-
-
 # What a service does by itself, again and again: close, flush, forward, apply.
 
 
@@ -219,7 +185,6 @@ class Heartbeat:
         """Beats in a row that failed, for whoever asks whether all is well."""
 
     def start(self) -> None:
-        """Begin, with a beat at once."""
         self._thread.start()
 
     def hurry(self) -> None:
@@ -256,7 +221,6 @@ class Heartbeat:
 # What the operator may see of a service: on an address of its own, never on the public one.
 #
 # How many batches wait, say, would tell an outsider when a crowd is complete but for one.
-
 
 HEALTH, READY, METRICS = "/healthz", "/readyz", "/metrics"
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import tomllib
+from collections.abc import Container
 from dataclasses import MISSING, Field, fields, is_dataclass
-from math import inf, isfinite
 from pathlib import Path
 from types import NoneType
-from typing import Any, TypeVar, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from sottovoce.errors import SettingsError
 from sottovoce.protocol.strict import shown
+from sottovoce.settings import Setting, stated
 
 T = TypeVar("T")
 
@@ -50,63 +52,46 @@ def _needed(field: Field[Any]) -> bool:
 
 
 def _value(value: object, kind: Any, name: str, base: Path) -> Any:
-    """One value of the kinds that our settings have; a boolean is never a number."""
-    choices = [choice for choice in get_args(kind) if choice is not NoneType]
-    if choices and getattr(kind, "__origin__", None) is dict:
-        return _named_tables(value, choices[1], name, base)
-    if choices and getattr(kind, "__origin__", None) is tuple:
-        return _list(value, choices[0], name, base)
-    if choices and NoneType in get_args(kind):
-        return _value(value, choices[0], name, base)
-    if hasattr(kind, "from_table") and isinstance(value, dict):
-        return _read_by_itself(value, kind, name)
-    if is_dataclass(kind) and isinstance(kind, type) and isinstance(value, dict):
+    """One value of the kinds that our settings have."""
+    origin, inner = get_origin(kind), [each for each in get_args(kind) if each is not NoneType]
+    if origin is tuple:
+        if not isinstance(value, list):
+            raise SettingsError(f"{name} must be a list, not {shown(value)}")
+        return tuple(_value(v, inner[0], f"{name}[{at}]", base) for at, v in enumerate(value))
+    if inner and origin is not dict:  # or None
+        return _value(value, inner[0], name, base)
+    if origin is dict or is_dataclass(kind):
+        if not isinstance(value, dict):
+            raise SettingsError(f"{name} must be a table, not {shown(value)}")
+        return _below(value, kind, inner, name, base)
+    known = Setting(name, str if kind is Path else kind).checked(value)
+    if kind is Path and not known:
+        raise SettingsError(f"{name} must be a path, not {shown(value)}")
+    return base / known if kind is Path else known
+
+
+def _below(value: dict[str, Any], kind: Any, inner: list[Any], name: str, base: Path) -> Any:
+    """A table: one whose keys the operator chose, one that knows best what may stand in it, any."""
+    if inner:
+        return {key: _value(each, inner[1], f"{name}.{key}", base) for key, each in value.items()}
+    if not hasattr(kind, "from_table"):
         return _table(value, kind, f"{name}.", base)
-    if kind is Path and isinstance(value, str) and value:
-        return base / value
-    if kind is float and isinstance(value, int | float) and not isinstance(value, bool):
-        return _finite(value, name)
-    if choices and value in choices:
-        return value
-    if (
-        not isinstance(kind, type)
-        or not isinstance(value, kind)
-        or isinstance(value, bool) != (kind is bool)
-    ):
-        plain = "a table" if is_dataclass(kind) else getattr(kind, "__name__", kind)
-        wanted = ", ".join(map(repr, choices)) or plain
-        raise SettingsError(f"{name} must be {wanted}, not {shown(value)}")
-    return value
-
-
-def _read_by_itself(value: dict[str, Any], kind: Any, name: str) -> Any:
-    """A table that knows best what may stand in it, as the settings of a training do."""
     try:
         return kind.from_table(value)
     except SettingsError as error:
         raise SettingsError(f"{name}: {error}") from error
 
 
-def _finite(value: float, name: str) -> float:
-    """TOML has `nan`, `inf` and integers beyond any float; none of them can be a setting."""
-    try:
-        known = float(value)
-    except OverflowError:
-        known = inf
-    if not isfinite(known):
-        raise SettingsError(f"{name} must be a finite number, not {shown(value)}")
-    return known
+def written(
+    kind: Any, *, left_out: Container[str] = (), off: bool = False, **values: object
+) -> str:
+    """The stated settings for a new file, each in a line with its help.
 
-
-def _named_tables(value: object, kind: Any, name: str, base: Path) -> dict[str, Any]:
-    """A table whose keys are names that the operator chose."""
-    if not isinstance(value, dict):
-        raise SettingsError(f"{name} must be a table, not {shown(value)}")
-    return {key: _value(entry, kind, f"{name}.{key}", base) for key, entry in value.items()}
-
-
-def _list(value: object, kind: Any, name: str, base: Path) -> tuple[Any, ...]:
-    """Any number of values of one kind."""
-    if not isinstance(value, list):
-        raise SettingsError(f"{name} must be a list, not {shown(value)}")
-    return tuple(_value(each, kind, f"{name}[{at}]", base) for at, each in enumerate(value))
+    With their defaults but for `values`; as comments if they are `off`.
+    """
+    sign = "# " if off else ""
+    return "".join(
+        f"{sign}{name} = {json.dumps(values.get(name, each.default))}  # {each.help}\n"
+        for name, each in stated(kind).items()
+        if name not in left_out
+    )

@@ -9,23 +9,3 @@ has had; a file with more than this program knows is refused untouched. Every fa
 
 The tables and their statements belong to the package that opens the file.
 """
-
-from sottovoce.storage.database import (
-    Database,
-    empty_log,
-    exclusive_lock,
-    make_private,
-    pending,
-    prepare,
-    store_errors,
-)
-
-__all__ = [
-    "Database",
-    "empty_log",
-    "exclusive_lock",
-    "make_private",
-    "pending",
-    "prepare",
-    "store_errors",
-]

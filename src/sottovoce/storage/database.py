@@ -76,16 +76,13 @@ class Database:
 
     @property
     def version(self) -> int:
-        """How many migrations it has had; 0: nothing is in it."""
         return int(self.row("PRAGMA user_version")[0])
 
     def rows(self, statement: str, *values: object) -> list[Any]:
-        """Run one statement; all of its rows."""
         with store_errors(self.path):
             return self.connection.execute(statement, values).fetchall()
 
     def row(self, statement: str, *values: object) -> Any:
-        """The first row, or None."""
         found = self.rows(statement, *values)
         return found[0] if found else None
 
@@ -112,7 +109,6 @@ class Database:
                 raise
 
     def write(self, statement: str, *values: object) -> None:
-        """Run one statement in a transaction of its own."""
         with self.transaction():
             self.rows(statement, *values)
 

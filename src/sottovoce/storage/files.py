@@ -4,49 +4,41 @@ from __future__ import annotations
 
 import os
 import secrets
-import stat
 import sys
-from contextlib import suppress
 from pathlib import Path
 
-_REFUSED = {stat.S_IFDIR: "a folder", stat.S_IFSOCK: "a socket", stat.S_IFBLK: "a disk"}
+from sottovoce.errors import SettingsError
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """A file that only its owner can read from the first moment; on the disk when this returns."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise SettingsError(f"{path}: exists already; nothing is overwritten") from error
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def write_atomically(path: Path, content: bytes, *, private: bool = False) -> None:
     """All of it or nothing, even when the power goes.
 
     A private file is for its owner alone; any other has the mode that the umask gives. A link
-    stays one: its target is replaced. A pipe or a terminal is written to and never replaced.
+    stays one: its target is replaced. A pipe or a terminal is written to and never replaced, and
+    so is `/dev/stdout`, which may be redirected to a file.
     """
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        found = None
-    if found is not None and (stream := _standard_stream(found)) is not None:
-        _write_out(os.dup(stream), content)
-    elif found is None or stat.S_ISREG(found.st_mode):
-        _replace(Path(os.path.realpath(path)), content, 0o600 if private else 0o666)
-    elif stat.S_ISFIFO(found.st_mode) or stat.S_ISCHR(found.st_mode):
-        _write_out(os.open(path, os.O_WRONLY), content)
+    if path == Path("/dev/stdout"):
+        sys.stdout.flush()
+        sys.stdout.buffer.write(content)
+        sys.stdout.buffer.flush()
+    elif path.is_fifo() or path.is_char_device():
+        path.write_bytes(content)
+    elif path.exists() and not path.is_file():
+        raise OSError("this is not a file")
     else:
-        kind = _REFUSED.get(stat.S_IFMT(found.st_mode), "something else")
-        raise OSError(f"this is {kind}, not a file")
-
-
-def _standard_stream(found: os.stat_result) -> int | None:
-    """Output or errors of this process, if that is what was found: `/dev/stdout`, redirected."""
-    for stream in (1, 2):
-        with suppress(OSError):  # closed
-            if os.path.samestat(found, os.fstat(stream)):
-                return stream
-    return None
-
-
-def _write_out(handle: int, content: bytes) -> None:
-    for printed in (sys.stdout, sys.stderr):
-        printed.flush()
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
+        _replace(Path(os.path.realpath(path)), content, 0o600 if private else 0o666)
 
 
 def _replace(path: Path, content: bytes, mode: int) -> None:

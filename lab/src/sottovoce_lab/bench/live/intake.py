@@ -31,8 +31,9 @@ from sottovoce.protocol.batch import ENOUGH, Crowd
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Rate, build_app
 from sottovoce.proxy.store import Tables
 from sottovoce.sandbox.system import is_ready
-from sottovoce.service import Listen, build_watch, run
-from sottovoce.service import Watch as WatchSettings
+from sottovoce.service.listen import Listen
+from sottovoce.service.listen import Watch as WatchSettings
+from sottovoce.service.run import build_watch, run
 from sottovoce_lab.bench.live.bench_server import BenchServer
 from sottovoce_lab.bench.timing import (
     ResidentMemory,

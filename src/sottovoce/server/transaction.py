@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Select, Table, func, select, union
 
-from sottovoce.server.store.schema import (
+from sottovoce.errors import StoreError
+from sottovoce.server.schema import (
     catalogues,
     chunks,
     commits,
@@ -37,19 +38,11 @@ MOST = 2**32 - 1
 
 @dataclass(frozen=True)
 class Service:
-    """The row of `service`."""
-
     verification_key: bytes
     """Of the key that signed last."""
     newest_key: bytes
     """Of the key that was made last and signs next."""
     next_epoch: int
-
-
-@dataclass(frozen=True)
-class CatalogueVersion:
-    version: int
-    sha256: bytes
 
 
 @dataclass(frozen=True)
@@ -93,13 +86,19 @@ class Transaction:
         self._connection = connection
 
     def one_at_a_time(self) -> None:
-        """No other worker passes here until this transaction ends."""
         one_at_a_time(self._connection)
 
     # What the operator chose: key, trainings, catalogues
 
-    def service(self, *, lock: bool = False) -> Service | None:
-        """None before it is set up. While it is locked nobody else moves on or chooses."""
+    def service(self, *, lock: bool = False) -> Service:
+        """While it is locked nobody else moves on or chooses."""
+        found = self.find_service(lock=lock)
+        if found is None:
+            raise StoreError("the database is not set up: `sottovoce server init` does it")
+        return found
+
+    def find_service(self, *, lock: bool = False) -> Service | None:
+        """None before it is set up."""
         columns = service.c.verification_key, service.c.newest_key, service.c.next_epoch
         row = self._row(select(*columns), lock=lock)
         return None if row is None else Service(*row)
@@ -109,7 +108,6 @@ class Transaction:
         self._add(service, id=1, next_epoch=1, **row)
 
     def set_service(self, verification_key: bytes, next_epoch: int) -> None:
-        """The key that signs from now on, and the least number of the next epoch."""
         row = {"verification_key": verification_key, "next_epoch": next_epoch}
         self._connection.execute(service.update().values(**row))
 
@@ -126,21 +124,17 @@ class Transaction:
         return None if row is None else Training.from_row(*row)
 
     def set_training(self, training: Training) -> None:
-        """A new one, or the same as its operator has it now."""
         self.drop_training(training.number)
         self._add(trainings, **training.as_row())
 
     def drop_training(self, number: int) -> None:
-        """One that nobody has seen."""
         self._connection.execute(trainings.delete().where(trainings.c.number == number))
 
-    def catalogue(self) -> CatalogueVersion | None:
-        """The newest, which is that of the next epoch."""
-        row = self._row(select(catalogues).order_by(catalogues.c.version.desc()).limit(1))
-        return None if row is None else CatalogueVersion(*row)
+    def catalogue(self) -> Any:
+        """Version and sha256 of the newest, which is that of the next epoch; None before."""
+        return self._row(select(catalogues).order_by(catalogues.c.version.desc()).limit(1))
 
     def set_catalogue(self, version: int, sha256: bytes, content: bytes) -> None:
-        """A new version, or another one of the same number."""
         self._connection.execute(catalogues.delete().where(catalogues.c.version == version))
         self._add(catalogues, version=version, sha256=sha256)
         self.add_file(sha256, "catalogue", content)
@@ -242,14 +236,12 @@ class Transaction:
         return np.frombuffer(found or b"", dtype="<i8").astype(np.int64)
 
     def add_sums(self, epoch: int, values: NDArray[np.int64]) -> None:
-        """For good."""
         self._add(sums, epoch=epoch, sums=values.astype("<i8").tobytes())
 
     def has_chunk(self, epoch: int, name: str) -> bool:
         return self.sender_of(epoch, name) is not None
 
     def sender_of(self, epoch: int, name: str) -> str | None:
-        """The proxy that handed it in first."""
         query = select(chunks.c.proxy).where(chunks.c.epoch == epoch, chunks.c.name == name)
         return self._connection.scalar(query)
 
@@ -257,7 +249,6 @@ class Transaction:
         return set(self._connection.scalars(select(chunks.c.name).where(chunks.c.epoch == epoch)))
 
     def chunk_keys(self, epoch: int, name: str) -> NDArray[np.uint64]:
-        """The key prefixes that were counted with it."""
         query = select(chunks.c.prefixes).where(chunks.c.epoch == epoch, chunks.c.name == name)
         return np.frombuffer(self._connection.scalar(query) or b"", dtype="<u8").astype(np.uint64)
 
@@ -268,7 +259,6 @@ class Transaction:
         self._add(chunks, epoch=epoch, name=name, proxy=proxy, reports=reports, prefixes=content)
 
     def count(self, epoch: int, *, reports: int, duplicates: int, undecodable: int) -> None:
-        """One more chunk, with this many of each."""
         self._change_epoch(
             epoch,
             chunks=epochs.c.chunks + 1,
@@ -295,7 +285,6 @@ class Transaction:
         self._add(commits, epoch=epoch, proxy=proxy, chunks=chunks, reports=reports)
 
     def committed(self, epoch: int) -> set[str]:
-        """The proxies that have handed in all that they had."""
         query = select(commits.c.proxy).where(commits.c.epoch == epoch)
         return set(self._connection.scalars(query))
 
@@ -310,7 +299,6 @@ class Transaction:
         return {row.proxy: row.crowd for row in self._connection.execute(query)}
 
     def _row(self, query: Select[Any], *, lock: bool = False) -> Any:
-        """The one row that there is, or None."""
         return self._connection.execute(query.with_for_update() if lock else query).one_or_none()
 
     def _epoch(self, query: Select[Any], *, lock: bool = False) -> Epoch | None:

@@ -24,13 +24,12 @@ from sqlalchemy import (
     select,
 )
 
-from sottovoce.storage import pending
+from sottovoce.storage.database import pending
 
 Migration = Callable[[Connection], None]
 
 
 def _key(name: str, kind: Any) -> Column[Any]:
-    """A column of the primary key."""
     return Column(name, kind, primary_key=True, autoincrement=False)
 
 

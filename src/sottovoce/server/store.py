@@ -12,9 +12,9 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from sottovoce.errors import SettingsError, StoreError
-from sottovoce.server.store.schema import MIGRATIONS, Migration, migrate, schema_version
-from sottovoce.server.store.transaction import Transaction
-from sottovoce.storage import empty_log, make_private, prepare, store_errors
+from sottovoce.server.schema import MIGRATIONS, Migration, migrate, schema_version
+from sottovoce.server.transaction import Transaction
+from sottovoce.storage.database import empty_log, make_private, prepare, store_errors
 
 BUSY_SECONDS = 30
 """How long a writer waits for another one, on SQLite."""
