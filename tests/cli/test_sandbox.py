@@ -80,7 +80,7 @@ def test_up_and_a_swarm_from_first_start_to_restart(tmp_path: Path) -> None:
     with running(folder) as (process, said):
         assert f"Verification key: {key}\n" in said
         address = ("--proxy", f"http://127.0.0.1:{port}", "--key", key, "--data", DATA)
-        arguments = ("--clients", CLIENTS, "--epochs", 5, "--no-compare")
+        arguments = ("--clients", CLIENTS, "--epochs", 5)
         swarm(*address, *arguments, "--json", report)
         # The training had one epoch left: it went on where it was, and then it was finished.
         (only,) = json.loads(report.read_text())["epochs"]

@@ -17,10 +17,7 @@ from sottovoce.sandbox.devices import (
     on_catalogue,
     sync_one,
 )
-from sottovoce.sandbox.swarm import simulate_from
 from sottovoce.sandbox.system import set_values
-from sottovoce.simulation import Simulation, simulate
-from sottovoce.training import Settings, first_items
 from tests.client.world import FakeProxy, World, item
 from tests.sandbox.test_demo import Time
 
@@ -54,18 +51,6 @@ def test_devices_are_not_told_what_their_owners_are_tested_on() -> None:
         assert len(known) == len(whole) - 1
         assert catalogue.items[test[user]].id not in known
         assert {catalogue.numbers[name] for name in known} | {test[user]} == set(whole)
-
-
-def test_the_simulator_beside_a_swarm_is_the_simulator() -> None:
-    data = synthetic_people(n_users=60, n_items=30)
-    settings = Settings.preset("loudest", reports=5, epochs=2, factors=2, seed=3)
-    expected = simulate(data, Simulation(settings, tags=False)).epochs
-    catalogue = catalogue_of(*(str(number) for number in data.item_ids))
-    people = choose_people(data, catalogue, 60, seed=3)
-    known = (first_items(settings, 30), 0, settings, people)
-    same, other = (simulate_from(*known, run) for run in range(2))
-    assert [each["hr@10"] for each in same] == [each["hr@10"] for each in expected]
-    assert same != other
 
 
 def open_now() -> World:

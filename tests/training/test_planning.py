@@ -14,28 +14,19 @@ from hypothesis import strategies as st
 from sottovoce.core import MECHANISMS
 from sottovoce.core.bounds import MOST_ENTRIES, MOST_ITEMS, MOST_REPORTS
 from sottovoce.errors import SettingsError
-from sottovoce.privacy import Reporting, central_epsilon
+from sottovoce.privacy import SIGN, Reporting, central_epsilon
 from sottovoce.protocol import Terms
 from sottovoce.training import Participation, Settings
-from sottovoce.training.planning import Budget, planned, ways_to_spend
+from sottovoce.training.planning import Budget, most_reports, planned
 
 
-def test_a_local_target_is_divided() -> None:
-    found = ways_to_spend("loudest", 10.0, "local", None, 1e-6, 9781, epsilons=(2.5, 5.0, 10.0))
-    assert {(o.epsilon, o.reports) for o in found} == {(2.5, 4), (5.0, 2), (10.0, 1)}
-    assert all(o.local <= 10 and o.central is None for o in found)
-    assert [o.signal for o in found] == sorted((o.signal for o in found), reverse=True)
-
-
-def test_a_central_target_is_met_and_nearly_used_up() -> None:
-    found = ways_to_spend(
-        "coordinate", 1.0, "central", 20_000, 1e-6, 9781, epsilons=(1.0, 2.5, 9.0)
-    )
-    assert {o.epsilon for o in found} == {1.0, 2.5}  # one report of 9 is too much already
-    for option in found:
-        assert option.central is not None
-        assert 0.9 < option.central <= 1.0
-        more = Reporting(option.epsilon, option.reports + max(2, option.reports // 40), 1)
+@pytest.mark.parametrize(("epsilon", "fits"), [(1.0, True), (2.5, True), (9.0, False)])
+def test_a_central_target_is_met_and_nearly_used_up(epsilon: float, fits: bool) -> None:
+    most = most_reports(epsilon, SIGN, 1.0, 20_000, 1e-6)
+    assert (most > 0) == fits  # one report of 9 is too much already
+    if most:
+        assert 0.9 < central_epsilon(Reporting(epsilon, most, 1), 20_000, 1e-6) <= 1.0
+        more = Reporting(epsilon, most + max(2, most // 40), 1)
         assert central_epsilon(more, 20_000, 1e-6) > 1.0
 
 
@@ -209,8 +200,6 @@ def test_presets() -> None:
         lambda: Budget(),
         *(lambda local=local: Budget(local=local) for local in (-1.0, 0.0, 1e-9, 1e9, inf, nan)),
         lambda: Budget(local=5.0, central=nan),
-        lambda: ways_to_spend("loudest", 0.0, "local", None, 1e-6, 9781),
-        lambda: ways_to_spend("loudest", 1.0, "central", None, 1e-6, 9781),
         lambda: planned(0, 10),
         lambda: planned(10, 10, history=0.5),
         lambda: planned(1_000, 100, budget=Budget(local=50), epsilon=10.0, reports=100, epochs=1),

@@ -106,8 +106,8 @@ def whole_system(program: str, folder: Path) -> Iterator[System]:
 def firefox(program: str, tmp_path: Path) -> Iterator[Firefox]:
     """With a profile of its own, without a window on any screen."""
     (tmp_path / "user.js").write_text(PREFERENCES)
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    process = subprocess.Popen([program, *OPTIONS, str(tmp_path)], **quiet)
+    silent = subprocess.DEVNULL
+    process = subprocess.Popen([program, *OPTIONS, str(tmp_path)], stdout=silent, stderr=silent)
     try:
         wait_until((tmp_path / PORT).exists, "Firefox to listen")
         port = int((tmp_path / PORT).read_text())

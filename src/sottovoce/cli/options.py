@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import typer
 
 from sottovoce.cli.figures import figure_class
-from sottovoce.core import MECHANISMS
 from sottovoce.settings import Setting
 from sottovoce.training import all_presets, all_settings
 
@@ -128,11 +127,6 @@ Seeds = Annotated[
         help="Number of runs, with seeds from --seed on; shows mean and 95% interval.",
     ),
 ]
-Mechanisms = Annotated[
-    list[str] | None,
-    optional(f"Mechanism to run: {', '.join(MECHANISMS)}. May be repeated.", "all", "--mechanism"),
-]
-Threads = Annotated[int | None, optional("CPU threads.", "all", "--threads", min=1)]
 PRESETS = f"Training preset: {', '.join(all_presets())}."
 """Help text of `--preset`."""
 PresetOption = Annotated[str, typer.Option("--preset", help=PRESETS, hidden=True)]

@@ -1,4 +1,4 @@
-"""`sottovoce swarm`: live clients over HTTP, and whether the model is what the simulator says."""
+"""`sottovoce swarm`: live clients over HTTP, and how good the model gets."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,12 +13,10 @@ from sottovoce.data import load, parse_columns
 from sottovoce.errors import SettingsError
 from sottovoce.privacy.account import shown
 from sottovoce.sandbox.devices import NEGATIVES, PROCESSES
-from sottovoce.sandbox.swarm import Noise, SwarmPlan, SwarmResult, run_swarm
+from sottovoce.sandbox.swarm import SwarmPlan, SwarmResult, run_swarm
 from sottovoce.sandbox.system import LiveSystem
 
 SHOWN = "hr@10"
-COMPARED = 20
-"""Runs of the simulator."""
 
 
 def swarm(
@@ -43,9 +41,6 @@ def swarm(
     ] = None,
     columns: HistoryColumns = None,
     epochs: Annotated[int, typer.Option(min=1, help="Number of epochs to take part in.")] = 3,
-    compare: Annotated[
-        bool, typer.Option("--compare/--no-compare", help="Also run the simulator and compare.")
-    ] = True,
     json: JsonFile = None,
     min_interactions: Annotated[
         int | None, min_interactions_option("0, or the one of --up", hidden=True)
@@ -80,7 +75,7 @@ def swarm(
     Examples:
       sottovoce swarm --up here --clients 2000 --epochs 3 --json swarm.json
       sottovoce swarm --proxy http://127.0.0.1:8080 --key 3b6a27bc...29 --clients 600 \\
-        --data ml-latest-small --no-compare
+        --data ml-latest-small
     """
     system = _system(up, proxy, key)
     source = data or system.data
@@ -96,7 +91,6 @@ def swarm(
         epochs=epochs,
         seed=seed,
         wait=wait,
-        compare_runs=COMPARED if compare else 0,
         training=system.training,
     )
     with output.messages.status(f"reading {output.plain(source)}"):
@@ -156,11 +150,6 @@ def show(result: SwarmResult) -> None:
     )
     output.warn_of_few_candidates(NEGATIVES, untouched)
     output.results.print(_table(result))
-    if result.plan.compare_runs:
-        output.say(
-            f"Simulated: mean and standard deviation (sd) of HR@10 over {result.plan.compare_runs} "
-            "runs of the simulator, from the same first model with the same people and epochs."
-        )
     output.say(
         "HR@10 is of the model alone, without tags and order. Popularity, not private: "
         f"{result.popularity[SHOWN]:.4f}."
@@ -182,24 +171,13 @@ def show(result: SwarmResult) -> None:
 
 
 def _table(result: SwarmResult) -> Table:
-    runs = result.plan.compare_runs
-    headings = ["epoch", "sent", "counted", "reports/s", "HR@10"]
-    if runs:
-        headings += ["simulated", "off by"]
-    table = Table(*output.right(*headings))
+    table = Table(*output.right("epoch", "sent", "counted", "reports/s", "HR@10"))
     for each in result.rounds:
-        noise = each.simulated.get(SHOWN)
         table.add_row(
             str(each.epoch),
             f"{each.sent:,}",
             f"{each.counted:,}",
             f"{each.sent * result.settings.reports / each.seconds['sync']:,.0f}",
             f"{each.metrics[SHOWN]:.4f}",
-            *([] if noise is None else _compared(noise, each.metrics[SHOWN])),
         )
     return table
-
-
-def _compared(noise: Noise, live: float) -> tuple[str, str]:
-    off = f"{(live - noise.mean) / noise.sd:+.1f} sd" if noise.sd else ""
-    return f"{noise.mean:.4f} ± {noise.sd:.4f}", off

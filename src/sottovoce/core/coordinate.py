@@ -33,7 +33,6 @@ class Coordinate(SignMechanism):
     """
 
     name: ClassVar[str] = "coordinate"
-    gain_is_bound: ClassVar[bool] = True
     is_planned: ClassVar[bool] = False
     # The paper's system: gamma 1e-3, 20 steps an epoch over the same reports, lambda 1e-6, F 5.
     usual: ClassVar[Mapping[str, Any]] = {

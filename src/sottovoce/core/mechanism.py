@@ -73,8 +73,6 @@ class Mechanism(ABC):
     name: ClassVar[str]
     """As on the command line and in the manifest. An engine's kernel for it is the module of this
     name in the engine's folder `kernels`."""
-    gain_is_bound: ClassVar[bool] = False
-    """Whether `gain` is only an upper bound, not to be compared with that of other mechanisms."""
     unpinned: ClassVar[tuple[str, ...]] = ("directions_seed",)
     """Public parameters that may change under agreed terms, because no promise depends on them."""
     example: ClassVar[Mapping[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""A swarm: live clients over HTTP, epoch by epoch, held against the simulator.
+"""A swarm: live clients over HTTP, epoch by epoch.
 
 The server learns from these clients as from any others; what is measured is the model that it
 publishes, on the items that no device was told of.
@@ -6,15 +6,12 @@ publishes, on the items that no device was told of.
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol
 
 import httpx
-import numpy as np
-from numpy.typing import NDArray
 
 from sottovoce.client import HttpProxy
 from sottovoce.data import Interactions
@@ -24,69 +21,24 @@ from sottovoce.protocol import Manifest, SignedManifest
 from sottovoce.sandbox.devices import PROCESSES, ClientPool, People, PublicReader, choose_people
 from sottovoce.sandbox.system import new_folder
 from sottovoce.simulation import build_engine
-from sottovoce.simulation.engines import AUTO, is_for_the_reference
+from sottovoce.simulation.engines import AUTO
 from sottovoce.simulation.evaluation import summary
 from sottovoce.simulation.run import evaluate, popularity_ranks
-from sottovoce.training import Settings, next_items
+from sottovoce.training import Settings
 
-APART = 1 << 20
-"""Runs number their epochs so far from each other that no two ever use the same random words."""
 LEAST_TIME = 30.0
 """Seconds to an epoch's end: with less, the next one is waited for,"""
 BEATS = 5.0
 """and so long beyond it: one that is still there then waits for its crowd, which is us."""
 
 
-@dataclass(frozen=True)
-class Noise:
-    """One metric over simulated runs that differ in their reports' words alone."""
-
-    mean: float
-    sd: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Self:
-        """Mean and standard deviation; with one run the latter is 0."""
-        sd = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
-        return cls(float(np.mean(values)), sd)
-
-
 def training_of(manifest: Manifest, epochs: int, known: Settings | None = None) -> Settings:
     """The settings behind a manifest; what it does not say is `known`, else the preset's.
 
-    For some epochs of it: whose turn they are is not among them (`simulate_from`).
+    For some epochs of it: whose turn they are is not among them.
     """
     base = known or Settings.preset(manifest.terms.mechanism)
     return replace(manifest.training(base), epochs=epochs, lifetime=0)
-
-
-def simulate_from(
-    V: NDArray[np.float32],
-    epochs_done: int,
-    settings: Settings,
-    people: People,
-    run: int,
-    *,
-    engine: str = AUTO,
-    share: float = 1.0,
-    watch: Callable[[], None] = lambda: None,
-) -> list[dict[str, float]]:
-    """The metrics after each of the settings' epochs, from where the live training began.
-
-    Where people take turns, so large a `share` of them, drawn anew, takes part in an epoch.
-    """
-    everybody = build_engine(engine, people.tested, settings)
-    mechanism = settings.build(len(V))
-    metrics = []
-    for epoch in range(epochs_done, epochs_done + settings.epochs):
-        drawn = np.random.default_rng((run, epoch)).random(people.train.n_users) < share
-        some = people.train.take(np.flatnonzero(drawn))
-        collected = build_engine(engine, some, settings).collect(V, run * APART + epoch)
-        n_reports = max(collected.n_reports, 1)
-        V = next_items(V, collected.sums, n_reports, epoch + 1, settings, mechanism)
-        metrics.append(evaluate(everybody, V))
-        watch()
-    return metrics
 
 
 class SwarmProgress(Protocol):
@@ -113,15 +65,13 @@ class SwarmPlan:
     """Of who takes part, what is left out, and against what it is ranked; never of a report."""
     wait: float = 600.0
     """Seconds that one epoch may take after everybody has sent."""
-    compare_runs: int = 0
-    """Runs of the simulator to compare with."""
     training: Settings | None = None
     """What the server trains with, where it is known better than from the manifest."""
 
 
 @dataclass(frozen=True)
 class Round:
-    """One epoch of the swarm, and the same epoch simulated."""
+    """One epoch of the swarm."""
 
     epoch: int
     outcomes: dict[str, int]
@@ -133,8 +83,6 @@ class Round:
     """`sync`, of all clients; `wait`, until the next manifest was there."""
     metrics: dict[str, float]
     """Of the new model."""
-    simulated: dict[str, Noise] = field(default_factory=dict)
-    """The same metrics of the simulator, if it was asked."""
 
     @property
     def sent(self) -> int:
@@ -190,17 +138,12 @@ def run_swarm(data: Interactions, plan: SwarmPlan, watch: SwarmProgress) -> Swar
             made = time.perf_counter()
             swarm.drive()
         driven = time.perf_counter()
-        rounds = swarm.compared()
-    seconds = {
-        "make": made - began,
-        "drive": driven - made,
-        "compare": time.perf_counter() - driven,
-    }
+    seconds = {"make": made - began, "drive": driven - made}
     return SwarmResult(
         plan,
         people,
         swarm.settings,
-        rounds,
+        swarm.rounds,
         summary(popularity_ranks(people.candidates)),
         swarm.spent,
         sorted(swarm.problems),
@@ -230,7 +173,7 @@ class _Swarm:
         self._first = first
         self._engine = build_engine(AUTO, people.tested, self.settings)
         self._folders: list[Path] = []
-        self._rounds: list[Round] = []
+        self.rounds: list[Round] = []
 
     def make_clients(self, folder: Path) -> None:
         """Each with what its owner touched, and a limit that the epochs to come just fit into."""
@@ -245,8 +188,7 @@ class _Swarm:
     def drive(self) -> None:
         """Epoch after epoch, until there are enough or the training is finished."""
         self._first = signed = self._with_time_left(self._reader.manifest())
-        self._first_items = self._reader.release(signed).V
-        while len(self._rounds) < self._plan.epochs and signed.manifest.public_key is not None:
+        while len(self.rounds) < self._plan.epochs and signed.manifest.public_key is not None:
             signed = self._one(signed)
 
     def _with_time_left(self, signed: SignedManifest) -> SignedManifest:
@@ -273,7 +215,7 @@ class _Swarm:
         applied = following.manifest.model != signed.manifest.model
         counted = following.manifest.reports_behind if applied else 0
         seconds = {"sync": synced - began, "wait": waited - synced}
-        self._rounds.append(Round(epoch, outcomes, retries, counted, seconds, metrics))
+        self.rounds.append(Round(epoch, outcomes, retries, counted, seconds, metrics))
         return following
 
     def _sync(self, epoch: int) -> tuple[dict[str, int], int]:
@@ -289,26 +231,9 @@ class _Swarm:
             self._watch.step()
         return dict(outcomes), retries
 
-    def compared(self) -> list[Round]:
-        """The rounds, each beside what the simulator makes of the same people and epochs."""
-        runs, manifest = self._plan.compare_runs, self._first.manifest
-        if not runs:
-            return self._rounds
-        self._watch.begin("simulating", runs * self.settings.epochs)
-        known = (self._first_items, manifest.epoch - 1, self.settings, self._people)
-        every = runs * self._people.train.n_users
-        engine = AUTO if is_for_the_reference(every, manifest.items, self.settings) else "cpu"
-        more = {"engine": engine, "share": manifest.terms.share, "watch": self._watch.step}
-        simulated = [simulate_from(*known, run, **more) for run in range(runs)]
-        rounds = []
-        for live, *several in zip(self._rounds, *simulated, strict=False):
-            noise = {name: Noise.of([each[name] for each in several]) for name in live.metrics}
-            rounds.append(replace(live, simulated=noise))
-        return rounds
-
     def account(self) -> Account:
         """What taking part in these epochs cost each client, at most."""
         rho = self.settings.build(self._first.manifest.items).loud_fraction
-        epochs = min(len(self._rounds), self._first.manifest.terms.epochs)
+        epochs = min(len(self.rounds), self._first.manifest.terms.epochs)
         event = Reporting(self.settings.epsilon, self.settings.reports, epochs, rho)
-        return account(event, min(each.sent for each in self._rounds))
+        return account(event, min(each.sent for each in self.rounds))

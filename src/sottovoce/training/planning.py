@@ -8,11 +8,11 @@ together can fill. Whatever is given explicitly stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor, inf, nextafter, sqrt
-from typing import Any, Literal
+from typing import Any
 
 from sottovoce.core import Shape, mechanism_named
 from sottovoce.core.bounds import MOST_ENTRIES, MOST_PRODUCTS, MOST_REPORTS
@@ -25,65 +25,9 @@ from sottovoce.privacy.events import MOST
 from sottovoce.privacy.gaussian import gaussian_epsilon
 from sottovoce.training.settings import DEFAULT, Settings, presets
 
-View = Literal["local", "central"]
-EPSILONS = (0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 10 / 3, 4.0, 5.0, 6.0, 8.0, 10.0)
 
-
-@dataclass(frozen=True)
-class Spending:
-    """One way to spend a budget."""
-
-    mechanism: str
-    epsilon: float
-    reports: int
-    """In all: k T. How they are shared out over epochs costs nothing more."""
-    gain: float
-    local: float
-    """T k eps."""
-    central: float | None
-
-    @property
-    def signal(self) -> float:
-        """`reports * gain^2`, of one person: the quality of an estimate grows with it.
-
-        For the server averages unit gradients in noise of fixed size.
-        """
-        return self.reports * self.gain**2
-
-
-def ways_to_spend(
-    mechanism: str,
-    target: float,
-    view: View,
-    clients: int | None,
-    delta: float,
-    items: int,
-    epsilons: Sequence[float] = EPSILONS,
-) -> list[Spending]:
-    """The most reports that fit the target at each epsilon, best signal first."""
-    if not target > 0:
-        raise SettingsError(f"the target epsilon must be positive, got {target}")
-    if view == "central" and clients is None:
-        raise SettingsError("a central target needs the number of clients in an epoch")
-    found, kind = [], mechanism_named(mechanism)
-    for epsilon in epsilons:
-        built = kind.build(Shape(items, 1, 1.0), epsilon, 0, {})
-        rho = built.loud_fraction
-        most = most_reports(epsilon, rho, target, view, clients, delta)
-        if most:
-            event = Reporting(epsilon, most, 1, rho)
-            central = None if clients is None else central_epsilon(event, clients, delta)
-            found.append(Spending(mechanism, epsilon, most, built.gain, event.pure, central))
-    return sorted(found, key=lambda way: -way.signal)
-
-
-def most_reports(
-    epsilon: float, rho: float, target: float, view: View, people: int | None, delta: float
-) -> int:
-    """The largest number of reports whose budget stays within the target."""
-    if view == "local":
-        return int(target / epsilon * (1 + 1e-12))
-    assert people is not None
+def most_reports(epsilon: float, rho: float, target: float, people: int, delta: float) -> int:
+    """The largest number of reports that stays within a central target, to a hundredth of it."""
 
     def spent(reports: int) -> float:
         return central_epsilon(Reporting(epsilon, reports, 1, rho), people, delta)
@@ -384,7 +328,7 @@ def _in_crowd(
     assert budget.central is not None
     rho = mechanism_named(settings.mechanism).crowd_fraction(epsilon, about.items, about.history)
     reports = _reports_of(given) or most_reports(
-        epsilon, rho, budget.central, "central", about.people, budget.delta
+        epsilon, rho, budget.central, about.people, budget.delta
     )
     while reports:
         shared = settings.changed(**_shared_out(reports, epsilon, given, by_turns=False))

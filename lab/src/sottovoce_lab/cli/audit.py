@@ -15,7 +15,6 @@ from sottovoce.cli.options import (
     DataSource,
     HistoryColumns,
     JsonFile,
-    Mechanisms,
     optional,
     picture_option,
     training_options,
@@ -24,6 +23,7 @@ from sottovoce.data import Interactions, load, parse_columns
 from sottovoce.errors import SettingsError
 from sottovoce_lab.audit import ALPHA, Attack, AttackPlan, AuditPlan, AuditResult, run_audit
 from sottovoce_lab.audit.audit import draw_attacks
+from sottovoce_lab.cli import Mechanisms
 
 QUICK_SAMPLES, QUICK_CLIENTS, QUICK_TRIALS, QUICK_EPOCHS = 100_000, 400, 800, 5
 

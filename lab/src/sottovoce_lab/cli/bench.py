@@ -17,7 +17,6 @@ from sottovoce.cli.options import (
     DataSource,
     HistoryColumns,
     JsonFile,
-    Mechanisms,
     MinInteractions,
     optional,
     training_options,
@@ -32,6 +31,7 @@ from sottovoce_lab.bench.live.live_bench import (
     UnitCosts,
     run_live_bench,
 )
+from sottovoce_lab.cli import Mechanisms
 
 SYNTHETIC = "synthetic:N=4000,M=1000,seed=0"
 QUICK_USERS, QUICK_ROUNDS, QUICK_SAMPLE = 1000, 2, 20

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from sottovoce.cli import output
 from sottovoce.cli.figures import figure_class
-from sottovoce.cli.options import HistoryColumns, MinInteractions, Threads, group, optional
+from sottovoce.cli.options import HistoryColumns, MinInteractions, group, optional
 from sottovoce.data import Interactions, load, parse_columns
 from sottovoce.errors import SettingsError
 from sottovoce.simulation.engines import ENGINES, engine_package
@@ -111,7 +111,7 @@ def _command(name: str) -> Callable[..., None]:
         ] = Scale.most_people,
         columns: HistoryColumns = None,
         min_interactions: MinInteractions = 0,
-        threads: Threads = None,
+        threads: Annotated[int | None, optional("CPU threads.", "all", min=1)] = None,
         engine: Annotated[
             str,
             typer.Option(
