@@ -5,8 +5,6 @@ a whole address there. The address is stated once: `repository` in pyproject.tom
 the links stay as they are.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

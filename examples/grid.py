@@ -3,8 +3,6 @@
 Run it: pip install scikit-learn && python examples/grid.py
 """
 
-from __future__ import annotations
-
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid
 

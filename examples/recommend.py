@@ -3,8 +3,6 @@
 Run it: python examples/recommend.py
 """
 
-from __future__ import annotations
-
 import numpy as np
 from scipy import sparse
 

@@ -1,7 +1,5 @@
 """The coins of the mechanisms: thresholds, words at them, and randomness of the system."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What every mechanism must do: one suite for all of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Algorithm 1: its frequencies, and that its mean is unbiased."""
 
-from __future__ import annotations
-
 from math import exp
 
 import numpy as np

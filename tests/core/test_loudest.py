@@ -1,7 +1,5 @@
 """`loudest`: exactly L loud directions, those that agree most, and two output probabilities."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from math import exp
 

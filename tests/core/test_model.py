@@ -1,7 +1,5 @@
 """Histories, and the closed forms against their definitions, written out densely in float64."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The model of a device, `W = [V | D]`: tags, weights by recency, shares and ranking."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

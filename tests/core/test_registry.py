@@ -1,7 +1,5 @@
 """A mechanism of one's own: `whisper`, registered, trains and is refused what it cannot do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, make_dataclass
 from math import tanh

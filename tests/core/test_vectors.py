@@ -6,8 +6,6 @@
 when the protocol does. To add a mechanism's cases: `python -m tests.core.test_vectors`.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

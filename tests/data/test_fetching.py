@@ -1,7 +1,5 @@
 """Downloads from a real server on the loopback: verified, or nothing is there."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import zipfile

@@ -1,7 +1,5 @@
 """Filters, subsets and summaries of a data set, and histories from loose pairs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Titles and tags from a file beside a data set."""
 
-from __future__ import annotations
-
 import json
 from decimal import Decimal
 from pathlib import Path

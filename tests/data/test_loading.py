@@ -1,7 +1,5 @@
 """By name or by path."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """MovieLens and the Netflix Prize, in archives and folders."""
 
-from __future__ import annotations
-
 import gzip
 import zipfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Data sets that need not fit into memory: whatever the blocks and shards, it is the same data."""
 
-from __future__ import annotations
-
 import io
 import json
 from functools import partial

@@ -1,7 +1,5 @@
 """Leave one out, people who come late, and the random streams that decide."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

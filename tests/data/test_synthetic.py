@@ -1,7 +1,5 @@
 """Synthetic people: like real data in skew and structure, and nobody's history."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

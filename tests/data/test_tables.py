@@ -1,7 +1,5 @@
 """CSV, TSV, Parquet and matrices of scipy: what comes back, and what is refused and where."""
 
-from __future__ import annotations
-
 import csv
 import datetime as dt
 import gzip

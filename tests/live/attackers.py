@@ -3,8 +3,6 @@
 PLAN is JSON. It ends when its input does, and then says as JSON how often it was answered what.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

@@ -1,7 +1,5 @@
 """Folders in memory where there are any: these tests sync thousands of small files."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from collections.abc import Iterator

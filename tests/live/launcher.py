@@ -6,8 +6,6 @@ reads a line of JSON for each part to start and answers with its process id. A p
 `sottovoce server run` or `sottovoce proxy run` is, but that it opens reports in its own process.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

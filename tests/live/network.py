@@ -1,7 +1,5 @@
 """A network that loses, repeats and breaks off calls; the errors are those of real HTTP."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random

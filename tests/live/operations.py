@@ -1,7 +1,5 @@
 """Lists of operations: everybody sends, loses, repeats, dies and comes back, on a fake clock."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Servers and proxies as real processes on this machine, and somebody who sends to them."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

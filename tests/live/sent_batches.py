@@ -4,8 +4,6 @@ Every report of a test has a direction of its own. So a sum is 0 or one sign: a 
 shows as a 0, one that was counted twice as a 2, one from nowhere as a sign that nobody sent.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 

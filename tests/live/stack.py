@@ -1,7 +1,5 @@
 """The whole system in one process: real parts over real HTTP, no sockets, beats by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 SOTTOVOCE_ATTACK=full (`make nightly`) is the full size: it needs 20,000 file descriptors.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

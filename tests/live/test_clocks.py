@@ -1,7 +1,5 @@
 """A clock that is wrong by a day, of any part, and is put right again: nothing is lost or twice."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

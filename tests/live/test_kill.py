@@ -4,8 +4,6 @@ A kill at every single commit is tried in `tests/proxy/test_proxy.py`, `tests/se
 and the lists of operations.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """Nothing lost, nothing twice: hundreds of lists of operations; and proof that they would tell."""
 
-from __future__ import annotations
-
 import itertools
 import logging
 import os

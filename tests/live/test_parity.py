@@ -1,7 +1,5 @@
 """The live system and the simulator are one system: the same coins, the same sums, the same V."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,8 +1,6 @@
 """Backups put back: of the server, after which all go on; of a proxy, after which nothing counts
 twice. A restored process is a new one over old files, as an operator would have it."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path

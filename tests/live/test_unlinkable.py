@@ -4,8 +4,6 @@ That they cannot be paired: `tests/proxy/test_shuffle.py`. Lies and tags: `test_
 protocol, `test_liars.py` of the client. Replays: `tests/server/test_counting.py`, and the lists.
 """
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

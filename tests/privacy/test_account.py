@@ -7,8 +7,6 @@ are left, how many of them the limit allows, and the sentence. The file changes 
 promise does. To write it anew: `python -m tests.privacy.test_account`.
 """
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 from math import exp

@@ -1,7 +1,5 @@
 """The light bound: above the accountant's figure and above the exact one, and near both."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from functools import reduce
 from itertools import combinations, product

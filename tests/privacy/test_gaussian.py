@@ -1,7 +1,5 @@
 """The Gaussian curve against an integral of its definition and against dp-accounting."""
 
-from __future__ import annotations
-
 from math import exp, inf, nan, sqrt
 
 import pytest

@@ -6,8 +6,6 @@ is shown. The file changes only when the ledger's rule does. To write it anew:
 `python -m tests.privacy.test_ledger`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

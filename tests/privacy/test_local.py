@@ -1,7 +1,5 @@
 """The exact local view against sums written out, and against an independent accountant."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from itertools import product
 from math import exp, prod

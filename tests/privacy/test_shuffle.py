@@ -2,8 +2,6 @@
 delta lies below the exact one, and none far above, where sizes are grouped too.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Worlds that are closed when the test is over."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The proxy over HTTP: every status that the protocol promises."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import threading

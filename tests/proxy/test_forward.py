@@ -4,8 +4,6 @@ Every way to tamper with what is published is tried in `tests/protocol/test_publ
 fetched over HTTP in `tests/protocol/test_http.py`.
 """
 
-from __future__ import annotations
-
 import json
 import logging
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What is taken, what is refused and with which error, and how much of it."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Sequence

@@ -1,7 +1,5 @@
 """Pages of other sites: those that the operator named are answered, and nobody else notices."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Coroutine
 from pathlib import Path

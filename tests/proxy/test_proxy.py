@@ -1,7 +1,5 @@
 """One beat after the other: mirror, tell, flush, forward, go on; and the power goes at any step."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 import time

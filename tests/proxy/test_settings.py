@@ -1,7 +1,5 @@
 """The settings and their file: every field explained, nothing that cannot work."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass

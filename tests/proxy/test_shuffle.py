@@ -1,7 +1,5 @@
 """The permutation: every order equally likely; after the real flush who came with whom is gone."""
 
-from __future__ import annotations
-
 import sqlite3
 import tracemalloc
 from collections import Counter

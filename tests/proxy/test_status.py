@@ -1,7 +1,5 @@
 """`sottovoce proxy status`: read beside a proxy that runs, which does not notice."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The database: durable, private, one user, honest about what it cannot do."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable
 from dataclasses import replace

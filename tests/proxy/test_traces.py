@@ -1,7 +1,5 @@
 """What a session leaves behind: no address, agent, batch id, time or order, wherever one looks."""
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import logging

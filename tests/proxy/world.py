@@ -3,8 +3,6 @@
 Also its application as it runs, without sockets.
 """
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Coroutine

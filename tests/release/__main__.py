@@ -1,7 +1,5 @@
 """`make release`: everything up to the upload. Built twice, compared, installed and tried."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import shutil

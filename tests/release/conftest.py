@@ -1,7 +1,5 @@
 """One build for all tests of a file."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from collections.abc import Callable, Iterator

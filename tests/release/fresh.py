@@ -1,7 +1,5 @@
 """Environments with nothing in them but what a test installs, far from the clone."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

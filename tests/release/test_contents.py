@@ -1,7 +1,5 @@
 """What is in the sdist and in the wheel: what git has, and a README that stands alone."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import tarfile

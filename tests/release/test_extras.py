@@ -1,7 +1,5 @@
 """The wheel in fresh environments: each extra alone does what it is for, and names the others."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

@@ -1,7 +1,5 @@
 """The npm package: what is in it, and its types and example compile elsewhere."""
 
-from __future__ import annotations
-
 import json
 import tarfile
 from pathlib import Path

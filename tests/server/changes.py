@@ -1,7 +1,5 @@
 """Changes of a catalogue, made as an operator makes them: by a whole new one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 

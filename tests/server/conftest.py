@@ -1,7 +1,5 @@
 """Every test of the store and the server runs on SQLite and on a real PostgreSQL."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A throw-away PostgreSQL server: real, on a socket in a folder of its own, gone afterwards."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil

@@ -1,7 +1,5 @@
 """Learning without an end, one training after another, and signing keys that change."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The server over HTTP: statuses, headers, who may do what."""
 
-from __future__ import annotations
-
 import hmac
 import json
 import logging

@@ -1,7 +1,5 @@
 """Items come, change and go while a service runs; what was learnt of those that stay, stays."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 

@@ -1,7 +1,5 @@
 """Every report counts once, from however many threads, workers, proxies and processes it comes."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import signal

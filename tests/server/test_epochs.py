@@ -1,7 +1,5 @@
 """When an epoch closes and is applied, with whose reports, and on which terms the next opens."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 from typing import Any

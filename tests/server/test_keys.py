@@ -1,7 +1,5 @@
 """The server's keys: their file, an epoch's key and its end, and who follows a signing key."""
 
-from __future__ import annotations
-
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The operator's file: explained field by field, parsed once, refused with the reason."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import tomllib

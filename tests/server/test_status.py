@@ -1,7 +1,5 @@
 """`sottovoce server status`: what it says is so, on either database, with or without a worker."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

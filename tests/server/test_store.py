@@ -1,7 +1,5 @@
 """The store: migrations, and what happens when a database cannot do what it should."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import closing, suppress
 from itertools import count

@@ -1,7 +1,5 @@
 """A small program that runs as our services do: on real sockets, until it is told to stop."""
 
-from __future__ import annotations
-
 import re
 import signal
 import socket

@@ -1,7 +1,5 @@
 """Requests that nobody would send on purpose, to a proxy and to a server: neither breaks."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """What one connection and one address may use of a service: a real process, real sockets."""
 
-from __future__ import annotations
-
 import json
 import re
 import resource

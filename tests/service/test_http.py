@@ -1,7 +1,5 @@
 """Requests and answers: bodies up to a cap, errors as problems, public files, what a path names."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import itertools

@@ -1,7 +1,5 @@
 """Who must go when all places are taken."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The page: headers to the letter, escaping, what is not there; and the one in the package."""
 
-from __future__ import annotations
-
 import asyncio
 import gzip
 import hashlib

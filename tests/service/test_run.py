@@ -1,7 +1,5 @@
 """The real thing: a process, a socket on the loopback interface, signals. Nothing sleeps."""
 
-from __future__ import annotations
-
 import logging
 import signal
 import socket

@@ -1,7 +1,5 @@
 """Mutual TLS between proxy and server, for real: certificates, sockets, refusals."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress

@@ -1,7 +1,5 @@
 """Settings files: every kind of value, and every mistake by its name."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from pathlib import Path
 

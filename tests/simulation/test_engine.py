@@ -6,8 +6,6 @@ registered mechanism that it has a kernel for; the others are skipped, with the 
 refuses an engine that is not the one of its name.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import subprocess

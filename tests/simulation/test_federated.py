@@ -1,7 +1,5 @@
 """`FederatedMF`: training with checkpoints and metrics, lists, reasons, files, promises."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

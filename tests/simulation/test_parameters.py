@@ -1,7 +1,5 @@
 """What `FederatedMF` is given: parameters as scikit-learn knows them, features and times."""
 
-from __future__ import annotations
-
 from inspect import signature
 from typing import Any
 

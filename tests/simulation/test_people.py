@@ -1,7 +1,5 @@
 """Who is simulated: random words, turns, people made out of others, and people part by part."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A run from split to metrics: it learns, resumes and leaks nothing; what devices know is free."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

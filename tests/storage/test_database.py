@@ -1,7 +1,5 @@
 """One way to open SQLite: private, durable, up to date, and plain words when it fails."""
 
-from __future__ import annotations
-
 import sqlite3
 import stat
 import sys

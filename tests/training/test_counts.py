@@ -1,7 +1,5 @@
 """From reports to sums: the same as `sum_signs`, and no report more often than people send it."""
 
-from __future__ import annotations
-
 from math import exp
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Settings from a budget: what is spent, on what, and never more."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from math import inf, nan

@@ -1,7 +1,5 @@
 """Settings and presets."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -4,8 +4,6 @@ Driven by the protocol that Firefox speaks itself (Marionette): JSON on a socket
 a Firefox of its own only, which is not the one that people have.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

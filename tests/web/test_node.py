@@ -3,8 +3,6 @@
 In one file, because all of it works in `web/`.
 """
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

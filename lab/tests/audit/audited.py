@@ -1,7 +1,5 @@
 """Clients to audit, honest ones and broken ones, and what an audit finds in them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

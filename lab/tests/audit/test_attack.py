@@ -3,8 +3,6 @@
 Everything here is keyed: the same numbers every time.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 from math import sqrt

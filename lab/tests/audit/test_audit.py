@@ -1,7 +1,5 @@
 """`sottovoce audit`: what it prints, writes and refuses."""
 
-from __future__ import annotations
-
 import json
 import re
 from functools import partial

@@ -1,7 +1,5 @@
 """The audit passes on the shipped clients and finds every bug that is planted here."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import replace

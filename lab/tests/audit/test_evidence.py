@@ -1,7 +1,5 @@
 """What counts prove, how evidence is judged, and the small test cases that it comes from."""
 
-from __future__ import annotations
-
 from math import exp, log
 
 import numpy as np

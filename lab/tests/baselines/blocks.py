@@ -1,7 +1,5 @@
 """People of two tastes who share nothing: the right recommendation is known."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sottovoce.core import Histories

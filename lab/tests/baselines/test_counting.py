@@ -1,7 +1,5 @@
 """Private counts: what a report gives away, and what the reports come to."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from fractions import Fraction
 from itertools import chain, combinations

@@ -1,7 +1,5 @@
 """MF-NP and FCF: alternating least squares, and the descent that ends where it does."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np

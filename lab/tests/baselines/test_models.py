@@ -1,7 +1,5 @@
 """Every baseline's fast ranks are those of its scores."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """DPLCF: coins, counts, the bias taken out, and the neighbours that are left."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import sqrt
 

@@ -1,7 +1,5 @@
 """DP-ALS: how far one person moves what is released, what noise that needs, what is learnt."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Benchmarks of an epoch: they measure what they say, and only what gives equal results."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager

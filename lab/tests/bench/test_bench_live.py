@@ -1,7 +1,5 @@
 """The benchmark of the live system, small and real."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`sottovoce bench` and what is below it: tables, JSON, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`sottovoce replay`: people, items and tastes arrive, and learning never ends."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

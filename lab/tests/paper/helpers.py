@@ -1,7 +1,5 @@
 """What tests of experiments share."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from sottovoce_lab.paper import About, Cell, CellStore, Scale

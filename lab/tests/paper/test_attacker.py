@@ -1,7 +1,5 @@
 """The attacker at every preset: bounds, cells, and what is said of those over their bounds."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import exp
 from pathlib import Path

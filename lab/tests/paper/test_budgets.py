@@ -1,7 +1,5 @@
 """Equal budgets, the frontier, and Table 5 by what is left out."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

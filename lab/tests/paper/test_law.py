@@ -1,7 +1,5 @@
 """The law: fitted, inverted, checked on what it has not seen."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

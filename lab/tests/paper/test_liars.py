@@ -1,7 +1,5 @@
 """The experiment: cells, their JSON, tables, sentences and the picture."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

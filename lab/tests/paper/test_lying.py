@@ -1,7 +1,5 @@
 """Liars raise their item where nobody defends, and send no more than they may; defences hold."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any

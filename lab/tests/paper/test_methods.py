@@ -1,7 +1,5 @@
 """What cells share: one training, one test, the same numbers as alone."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Side information, people who come late, and who pays: measures, cells and tables."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """People and items that arrive over time, in two tastes: small data for replays."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from sottovoce.core import Histories

@@ -1,7 +1,5 @@
 """A training without end over data in the order of its days."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A data set in the order of its days."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -16,8 +16,6 @@ At a large epsilon the few directions that agree most should agree a lot, so blo
 small epsilon agreement must be spread over many directions, so blocks are large.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property

@@ -14,8 +14,6 @@ and M <= 2^24 a prediction is below 2^68, a residual below 2^79, a gradient entr
 row of a block below 2^89. Float32 ends at 2^128.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

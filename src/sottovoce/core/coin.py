@@ -5,8 +5,6 @@ multiple of 2^-64, the same on every machine, and rounded so that epsilon is nev
 float touches the word: there is nothing for a floating-point attack to hold on to.
 """
 
-from __future__ import annotations
-
 from decimal import Decimal, localcontext
 from math import pi, sqrt, tanh
 

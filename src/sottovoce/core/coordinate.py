@@ -1,7 +1,5 @@
 """`coordinate`: the paper's Algorithm 1, one clipped gradient entry rounded to one bit."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import tanh

@@ -14,8 +14,6 @@ b, the size of a block, and L are its two options. The functions below say which
 fitted on sets of histories and on splits that no result is reported for (docs/mechanisms.md).
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

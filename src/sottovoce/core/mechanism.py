@@ -13,8 +13,6 @@ breaks ties. Live code takes them from the operating system, the simulator from 
 the arithmetic is the same.
 """
 
-from __future__ import annotations
-
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Which mechanisms there are. A further one is a file beside this and a name in this list."""
 
-from __future__ import annotations
-
 import re
 from typing import TypeVar
 

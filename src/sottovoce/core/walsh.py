@@ -3,8 +3,6 @@
 `H[r, i] = (-1)^popcount(r & i)`, unnormalised: `H H = n I`.
 """
 
-from __future__ import annotations
-
 import hashlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Data sets, filters, splits and synthetic people."""
 
-from __future__ import annotations
-
 from sottovoce.data.fetching import CATALOGUE
 from sottovoce.data.interactions import Interactions
 from sottovoce.data.loading import load

@@ -4,8 +4,6 @@ An archive is there when it is whole and verified. A download that was interrupt
 it begins again.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import tempfile

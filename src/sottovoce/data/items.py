@@ -6,8 +6,6 @@ several of them joined by `|`. A column with mostly numbers and some text is ref
 would make labels of all prices. Whatever is wrong is told by the file's own columns and lines.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re

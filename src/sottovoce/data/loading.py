@@ -1,7 +1,5 @@
 """A data set by its name or by where it is: in memory, or cut into shards."""
 
-from __future__ import annotations
-
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator

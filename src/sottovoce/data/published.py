@@ -5,8 +5,6 @@ handed out (`training_set/mv_*.txt`) and as combined for Kaggle. Both write a fi
 colon on a line of their own, then `user,rating,date` for each of its ratings.
 """
 
-from __future__ import annotations
-
 import re
 import zipfile
 from collections.abc import Callable, Iterator, Sequence

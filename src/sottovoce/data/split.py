@@ -8,8 +8,6 @@ Random numbers are streams of `sottovoce.data.streams` from which nothing else i
 never depends on what else was drawn with the same seed.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, get_args
 

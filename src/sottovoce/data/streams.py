@@ -5,8 +5,6 @@ spells the purpose in ASCII ("sv/split", "sv/users", ...). Two purposes never sh
 whatever the seed, and nothing else in the project uses keys that spell these words.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from sottovoce.errors import SettingsError

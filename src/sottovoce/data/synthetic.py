@@ -19,8 +19,6 @@ them. People are drawn in fixed blocks, each with its own stream: the first 100 
 people however many are asked for.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -5,8 +5,6 @@ large file are never all in memory. polars parses whole blocks. Only a block of 
 parse, or holds a gap, is read again line by line, to name the line at fault.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

@@ -5,8 +5,6 @@ an honest proxy shuffles everybody's reports and nobody can link two; far smalle
 that.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal

@@ -10,8 +10,6 @@ exactly, also when each depends on those before it: the squares of mu add up (Do
 Normal noise in floating point is an approximation that this does not account for.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from math import exp, isfinite, sqrt
 

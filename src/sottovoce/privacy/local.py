@@ -6,8 +6,6 @@ a training's loss is a sum of such steps. Where these are too many to be counted
 Renyi divergence takes the place of the sum.
 """
 
-from __future__ import annotations
-
 from functools import lru_cache
 from math import exp, floor, sqrt
 

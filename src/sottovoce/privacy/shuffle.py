@@ -13,8 +13,6 @@ distributions. Where people or reports are too many for that, the bound of `boun
 place.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import lru_cache
 from math import expm1, sqrt

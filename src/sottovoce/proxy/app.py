@@ -4,8 +4,6 @@ Nothing that a request carries is written, but the batch: the address is asked f
 limit, and refusals are counted, not logged, because whatever keeps a log adds the time.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager

@@ -5,8 +5,6 @@ transaction that stores it. A flush closes the intake first and takes the same l
 every batch is either in the flush or refused; none can slip in behind it.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

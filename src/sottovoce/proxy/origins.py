@@ -5,8 +5,6 @@ in the Fetch standard). Starlette's middleware for it does not serve here: it co
 those of the proxy's page too, and tells refused origins some of it as well.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection
 from http import HTTPStatus

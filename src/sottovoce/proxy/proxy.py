@@ -4,8 +4,6 @@
 point and done again: every step either is one transaction or may be repeated.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import threading

@@ -1,7 +1,5 @@
 """The proxy's settings: one TOML file, every field explained in `proxy.toml` beside this module."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from importlib.resources import files

@@ -13,8 +13,6 @@ the sizes changes nothing. QED.
 Randomness is an argument: `os.urandom` in earnest.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable, Iterator
 

@@ -4,8 +4,6 @@ What has no column is never written: no time, no address, no agent. A batch lies
 random id gives it, so that the table does not know in which order they came.
 """
 
-from __future__ import annotations
-
 import logging
 import shutil
 import sqlite3

@@ -4,8 +4,6 @@ Each is one transaction on the database that all workers share; none of them has
 holds from the next epoch on.
 """
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The server over HTTP: routes as data, the work in `Server`, blocking work in threads."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial

@@ -6,8 +6,6 @@ the keys of the chunks that it has seen and asks the database only for others; i
 holds the epoch's lock, so what it compares with is complete.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Iterator

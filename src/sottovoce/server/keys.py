@@ -7,8 +7,6 @@ The database holds an epoch's private key only under the wrapping key, which lie
 nowhere else: a backup of the database opens no report.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import dataclass, field, replace

@@ -5,8 +5,6 @@ names of its chunks, the key prefixes by which duplicates are recognised, and it
 deleted when it is applied.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

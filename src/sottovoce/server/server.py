@@ -1,7 +1,5 @@
 """The paper's component 3: open, aggregate, update, publish."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

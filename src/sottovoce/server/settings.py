@@ -1,7 +1,5 @@
 """What the operator of a server decides, in one TOML file."""
 
-from __future__ import annotations
-
 import hmac
 import json
 import re

@@ -1,7 +1,5 @@
 """A database, opened the way that the server relies on: SQLite or PostgreSQL, and a copy of it."""
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager

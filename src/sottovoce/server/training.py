@@ -1,7 +1,5 @@
 """One training of a service: what devices agreed to, for any size that the catalogue may have."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import dataclass, replace

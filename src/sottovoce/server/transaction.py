@@ -1,7 +1,5 @@
 """What the server asks of its database, one short statement each."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 

@@ -4,8 +4,6 @@ Nothing that a request carries (address, agent, time, body) is put into a log; a
 most which value was refused, to whoever sent it.
 """
 
-from __future__ import annotations
-
 import gzip
 import ipaddress
 import logging

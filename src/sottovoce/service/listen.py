@@ -1,7 +1,5 @@
 """Where a service listens, and how much of it one connection may use."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The page's routes: `/`, `/page/NAME`, `/sw.js`, `/page/panel.json`."""
 
-from __future__ import annotations
-
 import hashlib
 import html
 import re

@@ -1,7 +1,5 @@
 """Run a service until it is told to stop: no access log, no banner, capped, a clean end."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import signal

@@ -1,7 +1,5 @@
 """Settings of a service: one TOML file, one frozen dataclass, parsed once, unknown keys refused."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Container

@@ -3,8 +3,6 @@
 Nothing else is imported here: every worker begins with it, and should not wait for more.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -6,8 +6,6 @@ needs when it builds, so that listing engines costs nothing. `auto` is no engine
 reference for small work, which waits for no compiler, else `cpu`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from importlib import import_module
 from importlib.util import find_spec

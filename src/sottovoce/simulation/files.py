@@ -3,8 +3,6 @@
 One file, replaced in one step, so that an interruption leaves either the old one or the new one.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 No compiler, slow; what all other engines must equal.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """One simulated training with its evaluation: split, train, rank after every epoch, resume."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The paper's Algorithm 2: epochs of reports, estimate, update."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A connection to an SQLite file: how it is opened, locked and brought up to date, how it fails."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import time

@@ -4,8 +4,6 @@ A report that comes more often than that is counted only as often. Counts are by
 (`sottovoce.core.count_reports`): a direction with its sign.
 """
 
-from __future__ import annotations
-
 from math import exp
 
 import numpy as np

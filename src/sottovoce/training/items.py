@@ -3,8 +3,6 @@
 Live server and simulator call the same functions, so the same reports give the same bits.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """Measures of ranks: of one hidden item, of several, and of what lists show."""
 
-from __future__ import annotations
-
 from itertools import permutations
 from typing import Any
 

@@ -3,8 +3,6 @@
 To write the file anew: `python -m tests.simulation.evaluation.test_panel`.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Candidates and ranks: by hand, by numpy and by compiled loops, the same bits."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """What devices recommend, for many people at once: compiled, and by the model of one."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

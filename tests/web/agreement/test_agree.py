@@ -4,8 +4,6 @@
 Everything is compared exactly: the protocol's order of operations leaves no last bit open.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -3,8 +3,6 @@
 Catalogues are so small that every report can be counted, and the two people as unlike as can be.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any

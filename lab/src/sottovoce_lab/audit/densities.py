@@ -1,7 +1,5 @@
 """`Loudest.densities` of many people, compiled."""
 
-from __future__ import annotations
-
 from math import exp
 
 import numpy as np

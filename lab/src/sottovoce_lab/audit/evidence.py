@@ -8,8 +8,6 @@ Evidence is gathered first and judged together: how likely a false alarm may be 
 whole audit, so every single test must know how many there are (Bonferroni).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import log

@@ -1,7 +1,5 @@
 """All that is asked of a black-box client: its reports counted, and its randomness."""
 
-from __future__ import annotations
-
 import os
 import select
 import signal

@@ -1,7 +1,5 @@
 """The loops over bits, neighbours and Walsh rows, compiled."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`sottovoce audit`: does the client keep its promise, and what does the proxy buy?"""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

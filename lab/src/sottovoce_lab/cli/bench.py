@@ -3,8 +3,6 @@
 Ratios of two times in one round hold on a busy machine; seconds do not.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 from typing import Annotated, Any
 

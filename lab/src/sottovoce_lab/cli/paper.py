@@ -1,7 +1,5 @@
 """`sottovoce paper`: the paper's figures and tables run again, beside its numbers and ours."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

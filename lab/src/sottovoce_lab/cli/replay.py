@@ -1,7 +1,5 @@
 """`sottovoce replay`: a training without end, over a data set in the order of its days."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """The experiments, and how they are run: cells that are missing first, then all that shows them."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager

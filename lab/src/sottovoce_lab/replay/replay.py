@@ -6,8 +6,6 @@ reporting from what they had touched by then. Items that arrive get rows of zero
 the model of the last one is tested on this period: nothing is tested that was trained on.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The engine for one machine: compiled loops on all its cores."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from sottovoce.settings import setting

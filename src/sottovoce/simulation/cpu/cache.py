@@ -4,8 +4,6 @@ numba keeps a compiled loop as long as the file of the loop stays the same; it d
 files of the kernels that are compiled into it.
 """
 
-from __future__ import annotations
-
 import hashlib
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The compiled loops behind the engine's interface."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

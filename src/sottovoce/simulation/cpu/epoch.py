@@ -1,7 +1,5 @@
 """One federated epoch of some people; mechanisms are plugged in by their kernels."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Random words, whose turn it is and what they touched: `simulation.people`, compiled."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -5,8 +5,6 @@ of another. So sums of outer products, four by four entries at a time, are writt
 words. Products and sums are those of plain loops, in the same order: bits do not change.
 """
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The engine for a graphics card: everything but the loop over epochs runs there."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from sottovoce.settings import setting

@@ -1,7 +1,5 @@
 """A graphics card, by CuPy: memory, and kernels that are compiled when they are first needed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from numpy.typing import DTypeLike, NDArray

@@ -1,7 +1,5 @@
 """The kernels in `source/` behind the engine's interface."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """What lies on a card by its name, and kernels that are told where."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 from typing import Any
 

@@ -4,8 +4,6 @@ A loop takes some of the people, from `begin` to `end`, and leaves Python's lock
 gives every thread some at a time. (numba's own parallel loops take longer to compile.)
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

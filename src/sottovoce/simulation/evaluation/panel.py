@@ -1,7 +1,5 @@
 """How good a published model is, measured by anybody: HR@10 on a panel of public test people."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

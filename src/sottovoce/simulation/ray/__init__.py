@@ -1,7 +1,5 @@
 """The engine for a cluster: people are shared out over the processes of Ray, on any machines."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from importlib.util import find_spec

@@ -8,8 +8,6 @@ The proxy's process imports this module. So nothing of a server or a simulator i
 its memory is measured.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

@@ -1,7 +1,5 @@
 """`coordinate`, compiled: `sottovoce.core.coordinate` in the same order of operations."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

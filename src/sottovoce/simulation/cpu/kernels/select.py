@@ -5,8 +5,6 @@ some value is then a look into one bin for each factor, which finds the least ag
 up to a few bins; only the rows in those are compared exactly.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """`loudest` on a card."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 
