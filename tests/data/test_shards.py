@@ -2,7 +2,6 @@
 
 import io
 import json
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from sottovoce.data import Interactions, Shards, load, tables
 from sottovoce.data.loading import shard, shards_at
 from sottovoce.data.shards import INDEX, ITEMS
 from sottovoce.errors import DataError, SettingsError
-from sottovoce.simulation.people import People, resampled_parts
 
 
 def same(found: Interactions, expected: Interactions) -> bool:
@@ -176,21 +174,6 @@ def test_shards_of_anything(tmp_path: Path) -> None:
     items.write_text("item,title,kind\n0,Tea,drink\n1,Cup,\n")
     described = shard(source, tmp_path / "five", items=items, rows=1)
     assert same(described.joined(), load(Path(source), items=items))
-
-
-def test_people_who_are_made_out_of_others_are_those_whom_engines_make(tmp_path: Path) -> None:
-    data = load("ml-latest-small").filter(20)
-    made = shard(
-        "ml-latest-small",
-        tmp_path / "out",
-        min_interactions=20,
-        rows=20_000,
-        made=partial(resampled_parts, people=400, seed=5),
-    )
-    expected = People(data.histories, 0, 400).take(np.arange(400), 5)
-    assert len(made) > 2
-    assert np.array_equal(made.joined().histories.indptr, expected.indptr)
-    assert np.array_equal(made.joined().histories.indices, expected.indices)
 
 
 def test_what_cannot_be_written_or_read(tmp_path: Path) -> None:

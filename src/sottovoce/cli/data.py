@@ -1,7 +1,6 @@
 """`sottovoce data`: which data sets there are, fetching them, and what is in them."""
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,13 +15,11 @@ from sottovoce.cli.options import (
     JsonFile,
     MinInteractions,
     group,
-    optional,
 )
 from sottovoce.data import CATALOGUE, load, parse_columns
 from sottovoce.data.fetching import BASE_URL, DataSet, Fetched, archive_path, entry
 from sottovoce.data.fetching import fetch as fetch_archive
 from sottovoce.data.loading import ROWS, shard
-from sottovoce.simulation.people import resampled_parts
 
 app = group("data", "List, fetch, describe and shard data sets.", "data info ml-latest-small")
 
@@ -102,30 +99,18 @@ def shard_(
             min=1, help="Approximate number of interactions in a shard, which must fit into memory."
         ),
     ] = ROWS,
-    resample: Annotated[
-        int | None,
-        optional(
-            "Number of people to write. Each is made from a person of the data set, drawn with "
-            "replacement, by dropping a tenth of the history and all times.",
-            "the people of the data set",
-            min=1,
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of --resample.")] = 0,
 ) -> None:
     """Write a data set as shards: Parquet files with some of the people each.
 
     `sottovoce simulate --data FOLDER` reads one shard after the other, so that any number of people
     can be simulated; `--engine ray` spreads them over a cluster. The results are the same as from
-    memory. Parquet files are read in blocks. Other formats, and any data for --resample, are loaded
-    whole. With --resample the people written here are also those tested.
+    memory. Parquet files are read in blocks; other formats are loaded whole.
 
     \b
     Examples:
       sottovoce data shard ratings/ ratings.shards --columns user=who,item=what
-      sottovoce data shard ml-latest-small many.shards --resample 1000000
+      sottovoce data shard ml-20m ml-20m.shards --rows 1000000
     """
-    made = None if resample is None else partial(resampled_parts, people=resample, seed=seed)
     with output.messages.status(f"reading {output.plain(source)}") as status:
         shards = shard(
             source,
@@ -134,7 +119,6 @@ def shard_(
             items=items,
             min_interactions=min_interactions,
             rows=rows,
-            made=made,
             watch=lambda what: status.update(output.plain(what)),
         )
     _describe(shards.summary())

@@ -2,7 +2,6 @@
 
 import tempfile
 import zipfile
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,8 +34,6 @@ a .csv, .tsv (also .gz) or .parquet file with columns user, item and perhaps rat
 a folder of .parquet files with such columns, or of shards (`sottovoce data shard`);
 a .npz matrix saved by scipy.sparse.save_npz"""
 """What can be read, for messages."""
-
-Made = Callable[[Interactions, int], Iterator[Interactions]]
 
 
 def load(source: str | Path, columns: Columns = None, items: Path | None = None) -> Interactions:
@@ -133,13 +130,11 @@ def shard(
     items: Path | None = None,
     min_interactions: int = 0,
     rows: int = ROWS,
-    made: Made | None = None,
     watch: Watch = lambda _: None,
 ) -> Shards:
     """Write a data set as shards of about so many rows; with the people and items of `filter`.
 
-    Parquet need not fit into memory; anything else is loaded first, and cut. `made` makes other
-    people out of these, so many at a time.
+    Parquet need not fit into memory; anything else is loaded first, and cut.
     """
     if rows < 1:
         raise SettingsError(f"a shard must have at least one row, not {rows}")
@@ -147,20 +142,16 @@ def shard(
     if is_path and path.is_dir() and folder.resolve().is_relative_to(path.resolve()):
         raise DataError(f"shards of {source} must not be written into it", path=folder)
     with ShardWriter(folder) as writer:
-        if is_path and made is None and not Shards.is_at(path) and _is_parquet(path):
+        if is_path and not Shards.is_at(path) and _is_parquet(path):
             with tempfile.TemporaryDirectory(dir=writer.folder, prefix="sorting-") as scratch:
                 buckets = Buckets(path, columns, Path(scratch), rows, watch)
                 about = sort_out(buckets, writer, min_interactions, watch)
             return writer.finish(about if items is None else with_items(about, items))
         watch(f"reading {source}")
         about, people = load(source, columns, items).filter(min_interactions), 0
-        for part in _cut(about, rows) if made is None else made(about, rows):
+        for begin, end in bounds(np.diff(about.histories.indptr), rows):
+            part = about.select(np.arange(begin, end), None)
             people += part.n_users
             watch(f"{people:,} people")
             writer.add(part)
         return writer.finish(about)
-
-
-def _cut(data: Interactions, rows: int) -> Iterator[Interactions]:
-    for begin, end in bounds(np.diff(data.histories.indptr), rows):
-        yield data.select(np.arange(begin, end), None)

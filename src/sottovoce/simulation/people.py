@@ -147,18 +147,6 @@ class People:
         return _without_a_tenth(self.histories.take(rows.astype(np.int64)), numbers, seed)
 
 
-def resampled_parts(
-    data: Interactions, rows: int, *, people: int, seed: int
-) -> Iterator[Interactions]:
-    """So many people made out of a data set, in parts of about so many interactions."""
-    everybody = People(data.histories, 0, people)
-    at_once = max(int(rows / max(data.n_interactions / data.n_users, 1)), 1)
-    for begin in range(0, people, at_once):
-        places = np.arange(begin, min(begin + at_once, people))
-        histories = everybody.take(places, seed)
-        yield replace(data, histories=histories, user_ids=places, timestamps=None, loaded=None)
-
-
 def _without_a_tenth(histories: Histories, numbers: Int64, seed: int) -> Histories:
     """For each entry 16 bits of the words of its owner, who has a draw for each 16 entries."""
     lengths = np.diff(histories.indptr)
@@ -260,7 +248,7 @@ class Parts(ABC):
         """So many people made out of these, who report in their place."""
         raise SettingsError(
             f"{people:,} people can be made only out of histories that are all in memory, not out "
-            f"of shards; make shards of them: sottovoce data shard FROM TO --resample {people}"
+            "of shards: name the data that the shards were made from"
         )
 
     @abstractmethod
