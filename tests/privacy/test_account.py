@@ -26,11 +26,11 @@ from tests.protocol.examples import terms
 
 
 def test_all_spans_are_said_and_grow() -> None:
-    found = account(Reporting(2.5, 100, 20), 50_000, trainings=2)
-    assert [figures.span for figures in found.spans] == ["report", "epoch", "training", "lifetime"]
-    assert [figures.pure for figures in found.spans] == [2.5, 250.0, 5000.0, 10_000.0]
+    found = account(Reporting(2.5, 100, 20), 50_000)
+    assert [figures.span for figures in found.spans] == ["report", "epoch", "training"]
+    assert [figures.pure for figures in found.spans] == [2.5, 250.0, 5000.0]
     centrals = [figures.central for figures in found.spans if figures.central is not None]
-    assert len(centrals) == 4
+    assert len(centrals) == 3
     assert centrals == sorted(centrals)
     assert json.loads(json.dumps(found.as_dict()))["spans"][2]["pure"] == 5000.0
 
@@ -47,23 +47,22 @@ def test_strong_keeps_its_promise() -> None:
     """Lifetime local <= 10 and central <= 1 at delta 1e-6 with 50,000 people."""
     strong = planned(50_000, 9781, preset="strong").event(9781)
     found = account(strong, 50_000, 1e-6)
-    assert found.lifetime.pure <= 10
-    assert found.lifetime.central is not None
-    assert found.lifetime.central <= 1
+    assert found.whole.pure <= 10
+    assert found.whole.central is not None
+    assert found.whole.central <= 1
     assert not found.weak
     assert "weak" not in found.statement()
 
 
 def test_nonsense_is_refused() -> None:
-    for wrong in ({"trainings": 0}, {"delta": 0}):
-        with pytest.raises(SettingsError):
-            account(Reporting(1.0, 1, 1), **wrong)
+    with pytest.raises(SettingsError):
+        account(Reporting(1.0, 1, 1), delta=0)
 
 
 def test_there_is_no_central_figure_without_a_crowd() -> None:
     event = Reporting(1.0, 1, 1)
-    assert account(event).lifetime.central is account(event, 1).lifetime.central is None
-    assert account(event, 2).lifetime.central is not None
+    assert account(event).whole.central is account(event, 1).whole.central is None
+    assert account(event, 2).whole.central is not None
 
 
 @pytest.mark.parametrize(

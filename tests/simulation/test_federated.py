@@ -106,7 +106,7 @@ def test_a_loaded_model_keeps_engine_and_tags(matrix: sparse.csr_matrix, tmp_pat
     assert loaded.threads == 1
     assert loaded.settings == model.settings
     assert loaded.privacy(clients=400) == model.privacy()
-    assert loaded.privacy().lifetime.central is None, "a file does not say how many there were"
+    assert loaded.privacy().whole.central is None, "a file does not say how many there were"
     for row in (1, 2, 3):
         assert np.array_equal(loaded.recommend(row, matrix[row]), model.recommend(row, matrix[row]))
     other = FederatedMF(2, 1, reports=9, engine="reference", engine_options={"batch": 7})
@@ -125,9 +125,9 @@ def test_a_budget_plans_the_rest_when_people_and_items_are_known() -> None:
     typical = h.typical_length()
     expected = planned(300, 40, history=typical, budget=Budget(local=8), factors=3)
     assert model.settings == expected
-    assert model.privacy().training <= 8
+    assert model.privacy().whole.pure <= 8
     hidden = FederatedMF(central_budget=2).fit(h)
-    central = hidden.privacy().lifetime.central
+    central = hidden.privacy().whole.central
     assert central is not None
     assert central <= 2
 
@@ -138,7 +138,7 @@ def test_turns_are_hidden_among_the_smallest_epoch_of_all() -> None:
     assert crowd is not None
     assert 30 < crowd < 60
     alone = FederatedMF(2, 20, reports=1, lifetime=1).fit(random_people(30, 20, seed=2)).privacy()
-    assert alone.lifetime.central is None, "an epoch of one person hides nobody"
+    assert alone.whole.central is None, "an epoch of one person hides nobody"
 
 
 DATA = synthetic_people(300, 80, seed=2)

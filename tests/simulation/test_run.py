@@ -61,7 +61,7 @@ def test_evaluation_can_be_left_to_the_end(people: Interactions) -> None:
     run = simulate(people, plan)
     assert [("hr@10" in record) for record in run.epochs] == [False, False, False, True]
     assert run.final == simulate(people, short_plan()).final
-    assert run.account.training == 4 * 40 * 2.5
+    assert run.account.whole.pure == 4 * 40 * 2.5
     with pytest.raises(SettingsError):
         Simulation(Settings(), evaluate_every=-1)
 
@@ -135,7 +135,7 @@ def test_turns_and_resampled_people_are_said_and_accounted_for(people: Interacti
     crowds = [record["people"] for record in run.epochs]
     assert sum(crowds) == 2_000, "everybody once"
     assert run.crowd == min(crowds) > 400
-    assert run.account.training == 5.0
+    assert run.account.whole.pure == 5.0
     assert run.account.people == run.crowd
     assert "2,000 people" in run.about_people()
     assert not simulate(people, short_plan(epochs=1)).about_people()
@@ -145,7 +145,7 @@ def test_an_epoch_that_is_nobodys_is_survived(people: Interactions) -> None:
     settings = Settings(epochs=30, reports=1, factors=1, lifetime=1)
     run = simulate(people, Simulation(settings, resample=2, evaluate_every=0))
     assert run.crowd == 0
-    assert run.account.lifetime.central is None
+    assert run.account.whole.central is None
     assert np.isfinite(run.V).all()
 
 

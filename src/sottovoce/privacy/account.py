@@ -6,13 +6,12 @@ that.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
 from math import exp
 from typing import Any
 
-from sottovoce.errors import SettingsError
 from sottovoce.privacy.bound import Group, central_bound
 from sottovoce.privacy.events import Reporting, checked_delta
 from sottovoce.privacy.ledger import Charge, rounded_up
@@ -48,26 +47,20 @@ class Account:
     delta: float
     people: int | None
     """In the smallest epoch; None where that is not known."""
-    trainings: int
     spans: tuple[Figures, ...]
-    """A report, an epoch, a training, a lifetime."""
+    """A report, an epoch, the whole training."""
 
     @property
-    def training(self) -> float:
-        """`T k eps`."""
-        return self.event.pure
-
-    @property
-    def lifetime(self) -> Figures:
-        """The longest span: what a person is asked to accept."""
+    def whole(self) -> Figures:
+        """Of the training: what a person is asked to accept."""
         return self.spans[-1]
 
     @property
     def weak(self) -> bool:
         """Whether there is nothing to stand on."""
-        central = self.lifetime.central
+        central = self.whole.central
         nothing_central = central is None or central > WEAK_CENTRAL_ABOVE
-        return self.lifetime.pure > WEAK_ABOVE and nothing_central
+        return self.whole.pure > WEAK_ABOVE and nothing_central
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -76,7 +69,6 @@ class Account:
             "epsilon": self.event.epsilon,
             "reports_per_epoch": self.event.reports,
             "epochs": self.event.epochs,
-            "trainings": self.trainings,
             "loud_fraction": self.event.loud_fraction,
             "people": self.people,
             "spans": [asdict(figures) for figures in self.spans],
@@ -90,17 +82,16 @@ class Account:
     def _sends(self) -> str:
         event = self.event
         epochs = "one epoch" if event.epochs == 1 else f"each of {event.epochs:,} epochs"
-        lifetime = "" if self.trainings == 1 else f", in each of {self.trainings} trainings"
         return (
             f"Each person sends {_count(event.reports, 'report')} of four bytes in "
-            f"{epochs}{lifetime}. Local epsilon: {shown(event.epsilon, 6)} "
+            f"{epochs}. Local epsilon: {shown(event.epsilon, 6)} "
             f"for a report, {shown(self.spans[1].pure, 6)} for an epoch, {shown(event.pure, 6)} "
             "for the whole training."
         )
 
     def _local(self) -> str:
-        figures = self.lifetime
-        bound = "" if is_counted(self._whole()) else TOO_MANY
+        figures = self.whole
+        bound = "" if is_counted(self.event) else TOO_MANY
         text = (
             "Promised in every case, even if every report can be traced to its sender: any "
             f"conclusion from the reports of a person is {at_most(figures.pure, digits=4)}"
@@ -116,12 +107,12 @@ class Account:
         return text
 
     def _central(self) -> str:
-        central, people = self.lifetime.central, self.people
+        central, people = self.whole.central, self.people
         if central is None or people is None:
             why = "an epoch may have no more than one person, who has nobody to hide among"
             why = "the number of people is not known" if people is None else why
             return f"There is no central figure, because {why}."
-        bound = "" if is_composed(self._whole(), people) else TOO_MANY
+        bound = "" if is_composed(self.event, people) else TOO_MANY
         text = (
             f"Promised if the proxy shuffles honestly and {people:,} honest people take part "
             "in every epoch: any conclusion from what the server sees is "
@@ -129,11 +120,8 @@ class Account:
             "server work together."
         )
         if central > WEAK_CENTRAL_ABOVE:
-            text += " That is weak too." if self.lifetime.pure > WEAK_ABOVE else " That is weak."
+            text += " That is weak too." if self.whole.pure > WEAK_ABOVE else " That is weak."
         return text
-
-    def _whole(self) -> Reporting:
-        return _lifetime(self.event, self.trainings)
 
 
 TOO_MANY = " (an upper bound: these are too many to count out)"
@@ -143,23 +131,11 @@ NOT_PROMISED = (
 )
 
 
-def account(
-    event: Reporting, people: int | None = None, delta: float = DELTA, trainings: int = 1
-) -> Account:
-    """Account for a report, an epoch, a training and a lifetime of `trainings`.
-
-    `people` are those of the smallest epoch.
-    """
+def account(event: Reporting, people: int | None = None, delta: float = DELTA) -> Account:
+    """Account for a report, an epoch and a training; `people` are those of the smallest epoch."""
     checked_delta(delta)
-    if trainings < 1:
-        raise SettingsError(f"trainings must be a whole number of at least 1, got {trainings!r}")
-    spans = {
-        "report": event.one_report(),
-        "epoch": event.one_epoch(),
-        "training": event,
-        "lifetime": _lifetime(event, trainings),
-    }
-    # Spans often coincide (one report an epoch, one training a lifetime): each is computed once.
+    spans = {"report": event.one_report(), "epoch": event.one_epoch(), "training": event}
+    # Spans often coincide (one report an epoch): each is computed once.
     known = {
         each: (
             local_epsilon(each, delta),
@@ -170,11 +146,7 @@ def account(
     figures = tuple(
         Figures(span, each.total, each.pure, *known[each]) for span, each in spans.items()
     )
-    return Account(event, delta, people, trainings, figures)
-
-
-def _lifetime(event: Reporting, trainings: int) -> Reporting:
-    return replace(event, epochs=event.epochs * trainings)
+    return Account(event, delta, people, figures)
 
 
 def at_most(epsilon: float, delta: float = 0.0, digits: int = 3) -> str:

@@ -76,9 +76,9 @@ class FederatedMF(Parameters):
     >>> sorted(tagged.recommend(0, history[0], N=2)[0].tolist())
     [2, 3]
 
-    >>> model.privacy().training
+    >>> model.privacy().whole.pure
     50.0
-    >>> 9.99 < FederatedMF(budget=10).fit(history).privacy().training <= 10
+    >>> 9.99 < FederatedMF(budget=10).fit(history).privacy().whole.pure <= 10
     True
 
     Parameters work as in scikit-learn, whose `clone` and `ParameterGrid` take it:
