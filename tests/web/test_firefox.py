@@ -28,6 +28,7 @@ PREFERENCES = (
     'user_pref("marionette.port", 0);\nuser_pref("app.update.disabledForTesting", true);\n'
 )
 OPTIONS = ("--headless", "--marionette", "--no-remote", "--profile")
+NULL = subprocess.DEVNULL
 SECONDS = 60.0
 TYPE = """
 const search = document.querySelector("#search");
@@ -104,8 +105,7 @@ def whole_system(program: str, folder: Path) -> Iterator[System]:
 def firefox(program: str, tmp_path: Path) -> Iterator[Firefox]:
     """With a profile of its own, without a window on any screen."""
     (tmp_path / "user.js").write_text(PREFERENCES)
-    silent = subprocess.DEVNULL
-    process = subprocess.Popen([program, *OPTIONS, str(tmp_path)], stdout=silent, stderr=silent)
+    process = subprocess.Popen([program, *OPTIONS, str(tmp_path)], stdout=NULL, stderr=NULL)
     try:
         wait_until((tmp_path / PORT).exists, "Firefox to listen")
         port = int((tmp_path / PORT).read_text())

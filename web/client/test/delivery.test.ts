@@ -279,8 +279,7 @@ for (const [which, when] of ["while it waits", "in the last half second"].entrie
     const client = await world.client({
       sleep: whileWaiting(world, () => client.pause(true), which),
     });
-    assert.equal((await client.sync({ jitter: 60 })).outcome, "paused");
-    assert.equal((await client.sync(AT_ONCE)).outcome, "paused");
+    for (const _ of [1, 2]) assert.equal((await client.sync(AT_ONCE)).outcome, "paused");
     assert.deepEqual(world.received, []);
     const waiting = await client.lastBatch();
     assert.equal(waiting?.state, "charged");
