@@ -166,7 +166,10 @@ def paused_while_the_batch_waits(life: Life) -> None:
 
 
 def items_are_removed_at_every_pause(life: Life) -> None:
-    life.during_sleep = lambda client, _: client.remove(life.person.history()[-2:]) and None
+    def remove(client: Client, _: float) -> None:
+        client.remove(life.person.history()[-2:])
+
+    life.during_sleep = remove
 
 
 def set_back_during_the_long_pause(life: Life) -> None:

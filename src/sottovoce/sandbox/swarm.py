@@ -298,8 +298,11 @@ class _Swarm:
         known = (self._first_items, manifest.epoch - 1, self.settings, self._people)
         every = runs * self._people.train.n_users
         engine = AUTO if is_for_the_reference(every, manifest.items, self.settings) else "cpu"
-        more = {"engine": engine, "share": manifest.terms.share, "watch": self._watch.step}
-        simulated = [simulate_from(*known, run, **more) for run in range(runs)]
+        share, watch = manifest.terms.share, self._watch.step
+        simulated = [
+            simulate_from(*known, run, engine=engine, share=share, watch=watch)
+            for run in range(runs)
+        ]
         rounds = []
         for live, *several in zip(self._rounds, *simulated, strict=False):
             noise = {name: Noise.of([each[name] for each in several]) for name in live.metrics}
