@@ -69,3 +69,12 @@ def test_huge_numbers_are_bounded() -> None:
         ("--reports", 10_000, "--epochs", 100_000),
     ):
         assert "upper bound" in call(*arguments)
+
+
+def test_only_people_of_the_same_epoch_hide_each_other(tmp_path: Path) -> None:
+    out, central = tmp_path / "p.json", []
+    for given in (("--epochs", 20, "--lifetime", 1, "--clients", 10_000),
+                  ("--epochs", 1, "--clients", 500)):  # fmt: skip
+        call("--epsilon", 2, "--reports", 1, *given, "--json", out)
+        central.append(json.loads(out.read_text())["spans"][-1]["central"])
+    assert central[0] >= central[1] > 0
