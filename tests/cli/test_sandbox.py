@@ -195,10 +195,10 @@ def test_a_first_start_that_failed_or_was_cut_short_is_begun_again(
         made(folder, monkeypatch, "--data", DATA, "--preset", "quiet")
     with pytest.raises(SettingsError):
         LiveSystem.read(folder)
-    made(folder, monkeypatch, "--data", DATA, "--min-interactions", 2)
+    made(folder, monkeypatch, "--data", DATA)
     left = sorted(path.name for path in folder.iterdir())
     assert left == ["proxy", "server", "up.json", "up.lock"]
-    assert LiveSystem.read(folder).min_interactions == 2
+    assert LiveSystem.read(folder).data == DATA
 
 
 def test_a_folder_that_is_running_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from sottovoce.data import Interactions, leave_one_out
 from sottovoce.data.split import BEFORE, SplitRule
 from sottovoce.data.streams import stream
 from sottovoce.errors import DataError, SettingsError
-from sottovoce.simulation.evaluation import rank_factors, sample_candidates
+from sottovoce.simulation.evaluation.ranking import rank_factors, sample_candidates
 
 N_ITEMS = 9
 lists = st.lists(st.lists(st.integers(0, N_ITEMS - 1), unique=True), min_size=1, max_size=15)

@@ -5,8 +5,6 @@ python -m tests.planted coin ledger     those whose names have one of these word
 python -m tests.planted --list
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shutil
@@ -17,7 +15,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 ROOT = Path(__file__).parents[2]
 LONGEST = 900
@@ -37,7 +35,7 @@ class Bug(NamedTuple):
     wrong: str
 
     @classmethod
-    def read(cls, paragraph: str) -> Bug:
+    def read(cls, paragraph: str) -> Self:
         name, where, *change = paragraph.splitlines()
         file, _, tests = where.partition(" | ")
         right, wrong = (

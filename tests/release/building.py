@@ -1,13 +1,12 @@
 """What is published, built as for a release: an sdist and a wheel, twice, and npm's tarball."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import tarfile
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from tests.lacking import leave_out
 from tests.release.fresh import Fresh, run
@@ -30,7 +29,7 @@ class Built:
     tarball: Path | None = None
 
     @classmethod
-    def found(cls, folder: Path) -> Built:
+    def found(cls, folder: Path) -> Self:
         (sdist,) = folder.glob("sottovoce-*.tar.gz")
         (wheel,) = folder.glob("sottovoce-*.whl")
         (lab,) = folder.glob("sottovoce_lab-*.whl")

@@ -29,7 +29,8 @@ from sottovoce.simulation import Engine, Simulation, build_engine
 from sottovoce.simulation import engines as registry
 from sottovoce.simulation.cuda import card
 from sottovoce.simulation.engines import AUTO, ENGINES, engine_options, is_for_the_reference
-from sottovoce.simulation.evaluation import kernels, rank_factors
+from sottovoce.simulation.evaluation import kernels
+from sottovoce.simulation.evaluation.ranking import rank_factors
 from sottovoce.simulation.interface import StreamedEngine
 from sottovoce.simulation.people import LeaveOut, Part, Parts, People, Whole, report_words
 from sottovoce.training import DEFAULT, Settings, first_items, planned

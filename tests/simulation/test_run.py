@@ -11,8 +11,8 @@ from sottovoce.data import Interactions, Split, leave_one_out, synthetic_people
 from sottovoce.data.interactions import object_array
 from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce.simulation import FederatedMF, Run, Simulation, build_engine, simulate
-from sottovoce.simulation.evaluation import hit_ratio, rank_factors, sample_candidates
-from sottovoce.simulation.evaluation.ranking import rank_scores
+from sottovoce.simulation.evaluation.metrics import hit_ratio
+from sottovoce.simulation.evaluation.ranking import rank_factors, rank_scores, sample_candidates
 from sottovoce.simulation.training import begin, train
 from sottovoce.training import Settings
 from tests.kernels import COMPILED

@@ -16,7 +16,8 @@ from sottovoce.core import Histories, user_vectors
 from sottovoce.data import leave_one_out, synthetic_people
 from sottovoce.errors import DataError, SettingsError
 from sottovoce.privacy.gaussian import gaussian_delta, gaussian_epsilon
-from sottovoce.simulation.evaluation import sample_candidates, summary
+from sottovoce.simulation.evaluation.metrics import summary
+from sottovoce.simulation.evaluation.ranking import sample_candidates
 from sottovoce_lab.baselines import DPALS, MatrixFactorization, Popularity, TrustedSettings, rank
 from sottovoce_lab.baselines.models import blocks_of
 from sottovoce_lab.baselines.trusted import (

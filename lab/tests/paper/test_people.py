@@ -15,14 +15,9 @@ from sottovoce.core import Histories, user_vectors
 from sottovoce.data import Interactions, leave_one_out, synthetic_people
 from sottovoce.errors import DataError
 from sottovoce.simulation import Simulation, build_engine, simulate
-from sottovoce.simulation.evaluation import (
-    SideInformation,
-    rank_factors,
-    sample_candidates,
-    summary,
-)
-from sottovoce.simulation.evaluation.metrics import hits
-from sottovoce.simulation.evaluation.ranking import rank_scores
+from sottovoce.simulation.evaluation.metrics import hits, summary
+from sottovoce.simulation.evaluation.ranking import rank_factors, rank_scores, sample_candidates
+from sottovoce.simulation.evaluation.side_information import SideInformation
 from sottovoce.simulation.training import begin, train
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import DPALS, DPLCF, MatrixFactorization, TrustedSettings

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from lab.tests.paper.helpers import QUICK
 from sottovoce.data import synthetic_people
 from sottovoce.protocol import SEALED, Catalogue, Item, batch_size, encode_items
-from sottovoce.simulation.evaluation import Interval
+from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce_lab.paper import EXPERIMENTS, CellStore, Scale, published
 from sottovoce_lab.paper.published import count_bytes
 from sottovoce_lab.paper.tables import Contest, Table, beats, record, signed, verdict

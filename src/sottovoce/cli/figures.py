@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     # A service's commands have options for pictures and need no simulator.
-    from sottovoce.simulation.evaluation import Interval
+    from sottovoce.simulation.evaluation.metrics import Interval
 
 
 def figure_class() -> type[Figure]:

@@ -58,14 +58,6 @@ def right(*headings: str) -> list[Column]:
     return [Column(heading, justify="right") for heading in headings]
 
 
-def table(title: str, *headings: str) -> Table:
-    """A table of numbers: the first column is text, the others are aligned to the right."""
-    made = Table(title=plain(title), title_justify="left")
-    for place, heading in enumerate(headings):
-        made.add_column(plain(heading), justify="right" if place else "left", overflow="fold")
-    return made
-
-
 def pairs(lines: Iterable[tuple[str, str]], title: str | None = None) -> Table:
     """Labels and values."""
     made = Table("", "", show_header=False, title=title and plain(title), title_justify="left")
@@ -84,20 +76,6 @@ def settings_in_words(training: Settings) -> str:
         f"each of {epochs} epochs, factors {training.factors}, alpha {training.alpha:.3g}, ridge "
         f"{training.ridge:.3g}{options}"
     )
-
-
-def spread(found: Any) -> str:
-    """Median and range (`low`, `median`, `high`), in a table."""
-    return f"{_short(found.median)} ({_short(found.low)}..{_short(found.high)})"
-
-
-def megabytes(count: int | None) -> str:
-    return "unknown" if count is None else f"{count / 1e6:,.0f} MB"
-
-
-def _short(value: float) -> str:
-    """Three digits, but never an exponent."""
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def counted(number: float, what: str) -> str:

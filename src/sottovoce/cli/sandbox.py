@@ -17,7 +17,6 @@ from sottovoce.cli.options import (
     BudgetOption,
     CentralBudgetOption,
     PresetOption,
-    min_interactions_option,
     optional,
     people_option,
     settings_options,
@@ -104,7 +103,6 @@ def up(
         list[str] | None,
         optional("Address of a site whose own pages may use the proxy. May be repeated.", "none"),
     ] = None,
-    min_interactions: Annotated[int, min_interactions_option("0", hidden=True)] = 0,
     preset: PresetOption = DEFAULT,
     training: dict[str, Any],
 ) -> None:
@@ -124,7 +122,6 @@ def up(
         training
         or service
         or any((data, catalogue, columns, budget, central_budget, people, port, origin))
-        or min_interactions
         or preset != DEFAULT
     )
     is_first = not is_made(folder)
@@ -142,7 +139,7 @@ def up(
                 source, found, items = None, None, catalogue_in(catalogue, columns)
             else:
                 source = data or SYNTHETIC
-                found = load(source).filter(min_interactions)
+                found = load(source)
                 items = Catalogue.of(items_of(found))
             chosen = (planned if training else planned_without_end)(
                 people or (service["least_clients"] if found is None else found.n_users),
@@ -158,7 +155,6 @@ def up(
                 **service,
                 port=port or PORT,
                 data=source,
-                min_interactions=min_interactions,
                 people=found,
                 proxy={("", "origins"): origin} if origin else {},
             ).make(folder)

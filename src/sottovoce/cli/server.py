@@ -2,14 +2,12 @@
 
 import shlex
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 from sqlalchemy import make_url
 
 from sottovoce.characters import visible
@@ -211,7 +209,6 @@ def run(
 def status(
     config: ConfigOption,
     *,
-    epochs: Annotated[bool, typer.Option("--epochs", help="Also list all epochs.")] = False,
     catalogue: Annotated[
         Path | None,
         typer.Option(
@@ -229,7 +226,7 @@ def status(
     \b
     Examples:
       sottovoce server status --config my-server/server.toml
-      sottovoce server status --config my-server/server.toml --epochs --catalogue films.json
+      sottovoce server status --config my-server/server.toml --catalogue films.json
     """
     settings = ServerSettings.read(config)
     url = make_url(settings.database)
@@ -237,15 +234,9 @@ def status(
         raise SettingsError(f"{url.database}: there is no such database")
     with closing(ServerStore(settings.database)) as store:
         found = ServerStatus.read(store, settings, time.time())
-        with store.read() as transaction:
-            listed = transaction.all_epochs() if epochs else []
     if catalogue is not None:
         write_atomically(catalogue, found.chosen.catalogue.raw)
-    if listed:
-        output.results.print(_table(listed))
-    more = {"epochs": [_as_json(each) for each in listed]} if epochs else {}
-    content = {**found.as_dict(), **more}
-    output.say_status(lines(found, settings, config), found.problems, content, json_file)
+    output.say_status(lines(found, settings, config), found.problems, found.as_dict(), json_file)
 
 
 @app.command()
@@ -461,25 +452,9 @@ def _print(found: Difference) -> None:
             typer.echo(f"  and {len(shown) - LISTED:,} more")
 
 
-def _table(epochs: Iterable[Epoch]) -> Table:
-    """In 80 columns; `--json` has the rest."""
-    table = Table(*output.right("epoch", "state", "opens", "length", "reports", "dropped"))
-    for found in epochs:
-        length = (found.closed_at or found.closes) - found.opens
-        counts = (found.reports, sum(_dropped(found).values()))
-        times = (output.when(found.opens), output.duration(length))
-        table.add_row(str(found.epoch), found.state, *times, *(f"{count:,}" for count in counts))
-    return table
-
-
 def _dropped(found: Epoch) -> dict[str, int]:
     """Reports that did not count, by the reason."""
     return {why: getattr(found, name) for name, why in DROPPED.items() if getattr(found, name)}
-
-
-def _as_json(found: Epoch) -> dict[str, Any]:
-    row = {name: value for name, value in asdict(found).items() if name != "manifest"}
-    return {name: v.hex() if isinstance(v, bytes) else v for name, v in row.items()}
 
 
 def lines(found: ServerStatus, settings: ServerSettings, config: Path) -> Iterator[str]:

@@ -43,7 +43,7 @@ from sottovoce.settings import stated
 from sottovoce.simulation import Run, Simulation
 from sottovoce.simulation import simulate as run_simulation
 from sottovoce.simulation.engines import AUTO
-from sottovoce.simulation.evaluation import CUTOFFS, Interval
+from sottovoce.simulation.evaluation.metrics import CUTOFFS, Interval
 from sottovoce.training import DEFAULT, Budget, Settings, planned
 
 DEFAULT_MINIMUM = 60
@@ -195,14 +195,10 @@ class EpochBar(output.CountBar):
     def show(self, record: dict[str, Any]) -> None:
         if "hr@10" in record:
             self._quality = f"HR@10 {record['hr@10']:.4f}  "
-        spent = min(record["epoch"], self._training.turns) * _cost(self._training)
+        turns = min(record["epoch"], self._training.turns)
+        spent = turns * self._training.epsilon * self._training.reports
         state = f"{self._quality}local budget spent, at most {shown(spent, 6)}"
         self.update(self._epochs, completed=record["epoch"], state=state)
-
-
-def _cost(training: Settings) -> float:
-    """Local, of an epoch in which somebody takes part."""
-    return training.epsilon * training.reports
 
 
 def _one(data: Interactions | Shards, plan: Simulation, seed: int, checkpoint: Path | None) -> Run:
@@ -255,10 +251,7 @@ def _intervals(records: Sequence[dict[str, Any]]) -> dict[str, Interval]:
 
 
 def _draw(figure: Any, data: Interactions | Shards, runs: list[Run]) -> None:
-    """HR@10 by epoch with its interval, and the local budget on a second axis.
-
-    Unless people take turns: then the epochs do not say what anybody has spent.
-    """
+    """HR@10 by epoch with its interval."""
     plan, training, best = runs[0].plan, runs[0].plan.settings, f"hr@{max(CUTOFFS)}"
     epsilon = shown(training.epsilon, 6)
     title = f"{data.name}: {training.mechanism}, eps {epsilon}, k {training.reports}"
@@ -275,11 +268,6 @@ def _draw(figure: Any, data: Interactions | Shards, runs: list[Run]) -> None:
     draw_interval(axes, curve, 0.25, marker="o", color="#1b6ca8")
     axes.set(xlabel="epoch", ylabel="HR@10", title=title)
     axes.grid(alpha=0.3)
-    if training.turns == training.epochs:
-        cost = _cost(training)
-        both = (lambda epoch: epoch * cost, lambda budget: budget / cost)
-        spent = axes.secondary_xaxis("top", functions=both)
-        spent.set_xlabel("local budget spent (epsilon)")
 
 
 def as_json(data: Interactions | Shards, runs: list[Run]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from sottovoce.cli import output
 from sottovoce.cli.client import verification_key
-from sottovoce.cli.options import HistoryColumns, JsonFile, min_interactions_option, optional
+from sottovoce.cli.options import HistoryColumns, JsonFile, optional
 from sottovoce.data import load, parse_columns
 from sottovoce.errors import SettingsError
 from sottovoce.privacy.account import shown
@@ -42,9 +42,6 @@ def swarm(
     columns: HistoryColumns = None,
     epochs: Annotated[int, typer.Option(min=1, help="Number of epochs to take part in.")] = 3,
     json: JsonFile = None,
-    min_interactions: Annotated[
-        int | None, min_interactions_option("0, or the one of --up", hidden=True)
-    ] = None,
     seed: Annotated[
         int,
         typer.Option(
@@ -81,8 +78,6 @@ def swarm(
     source = data or system.data
     if source is None:
         raise SettingsError("name a data set with the histories of the clients: --data DATA")
-    if min_interactions is None:
-        min_interactions = system.min_interactions if data is None else 0
     _check_crowd(system, clients)
     plan = SwarmPlan(
         proxy=system.proxy,
@@ -94,8 +89,7 @@ def swarm(
         training=system.training,
     )
     with output.messages.status(f"reading {output.plain(source)}"):
-        named = parse_columns(columns)
-        people = load(source, columns=named).filter(min_interactions)
+        people = load(source, columns=parse_columns(columns))
     with SwarmBars() as bars:
         result = run_swarm(people, plan, bars)
     show(result)

@@ -4,12 +4,10 @@ The paper's section 4.1: a rating of any size becomes `r_ui = 1`, users and item
 interactions are left out, and subsets of several sizes are drawn.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import astuple, dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,7 +100,7 @@ class Interactions:
         return self.n_items - np.diff(self.histories.indptr)
 
     @classmethod
-    def from_lists(cls, name: str, lists: list[list[int]], n_items: int) -> Interactions:
+    def from_lists(cls, name: str, lists: list[list[int]], n_items: int) -> Self:
         """Small data written by hand; ids are the numbers themselves."""
         histories = Histories.from_lists(lists, n_items)
         return cls(name, histories, np.arange(histories.n_users), np.arange(n_items))
@@ -117,7 +115,7 @@ class Interactions:
             for number, title, traits in zip(ids, titles, tags, strict=True)
         ]
 
-    def with_described(self, items: Described) -> Interactions:
+    def with_described(self, items: Described) -> Self:
         """With these titles and tags; an item that is not among them has none."""
         rows = [items.get(str(item), ("", {})) for item in self.item_ids.tolist()]
         titles, tags = ([row[place] for row in rows] for place in (0, 1))
@@ -146,7 +144,7 @@ class Interactions:
         items = [] if self.tags is None else self.tags.tolist()
         return dict(Counter(kind for traits in items for kind in traits))
 
-    def filter(self, min_interactions: int) -> Interactions:
+    def filter(self, min_interactions: int) -> Self:
         """Only users and items with at least `min_interactions` ("at least 60" in the paper).
 
         Repeated until every user and every item that is left has enough *in what is left*, so the
@@ -158,9 +156,7 @@ class Interactions:
         (kept,), items = enough(parts, users, self.n_items, min_interactions)
         return self._keep(kept, items)
 
-    def subset(
-        self, *, users: int | None = None, items: int | None = None, seed: int = 0
-    ) -> Interactions:
+    def subset(self, *, users: int | None = None, items: int | None = None, seed: int = 0) -> Self:
         """Uniformly random items, then uniformly random users among those who can be tested.
 
         A user with fewer than 2 of the chosen items cannot be split into training and test, so
@@ -180,16 +176,14 @@ class Interactions:
             kept_users = _first(order[able[order]], users, histories.n_users, "users", self.name)
         return self._keep(kept_users, kept_items)
 
-    def select(
-        self, users: NDArray[np.integer] | None, items: NDArray[np.integer] | None
-    ) -> Interactions:
+    def select(self, users: NDArray[np.integer] | None, items: NDArray[np.integer] | None) -> Self:
         """Only these users and items, by number, in their present order; None keeps all."""
         return self._keep(
             _mask(users, self.histories.n_users, "user"),
             _mask(items, self.histories.n_items, "item"),
         )
 
-    def _keep(self, users: Bools, items: Bools) -> Interactions:
+    def _keep(self, users: Bools, items: Bools) -> Self:
         if users.all() and items.all():
             return self
         entries = _entries(self.histories, users, items)

@@ -46,11 +46,9 @@ epsilon: their losses never exceed it, so it is added to the epsilon of the othe
 delta.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import ceil, expm1, floor, log, sqrt
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,7 +120,7 @@ class _Seen(NamedTuple):
     moments: Float64
 
     @classmethod
-    def of(cls, group: Group, spread: float) -> _Seen:
+    def of(cls, group: Group, spread: float) -> Self:
         weights = _histogram(*group, spread)
         return cls(group.event.total, weights, moments(_points(group.event.epsilon), ORDERS))
 

@@ -6,10 +6,9 @@ probability gamma, else a uniform loud one. `coordinate` is the case rho = 1/2: 
 the two signs is loud. gamma = 1 / (1 + rho (e^eps - 1)) makes it eps-LDP.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import exp, isfinite
+from typing import Self
 
 from sottovoce.errors import SettingsError
 from sottovoce.settings import Setting
@@ -62,13 +61,13 @@ class Reporting:
         """gamma: the chance of a report that has nothing to do with the data."""
         return 1 / (1 + self.loud_fraction * (exp(self.epsilon) - 1))
 
-    def one_epoch(self) -> Reporting:
+    def one_epoch(self) -> Self:
         """The same, stopped after the first epoch."""
-        return Reporting(self.epsilon, self.reports, 1, self.loud_fraction)
+        return replace(self, epochs=1)
 
-    def one_report(self) -> Reporting:
+    def one_report(self) -> Self:
         """The same, stopped after the first report."""
-        return Reporting(self.epsilon, 1, 1, self.loud_fraction)
+        return replace(self, reports=1, epochs=1)
 
 
 def checked_delta(delta: float) -> float:

@@ -12,8 +12,6 @@ guard against accidents, not against the owner of the device.
 Nothing is read or written here: `sottovoce.client.store` keeps the records in a table.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
@@ -132,13 +130,6 @@ class Ledger:
         self.entries = [Entry(1, self._limit, FORMAT)]
         self.spent = Fraction(0)
         """Everything charged so far, exactly; `rounded_up` makes a float of it."""
-
-    def copy(self) -> Ledger:
-        """The same records, to add others to."""
-        same = Ledger(self.limit)
-        same._limit, same._charges = self._limit, dict(self._charges)
-        same.entries, same.spent = list(self.entries), self.spent
-        return same
 
     @property
     def limit(self) -> float:

@@ -1,13 +1,11 @@
 """How a proxy stands, read from its folder: it may run meanwhile, and is not disturbed."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Self
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from starlette.exceptions import HTTPException
@@ -60,7 +58,7 @@ class ProxyStatus:
     """Whether the page's panel, if there is one, is of the catalogue that clients are shown."""
 
     @classmethod
-    def read(cls, settings: ProxySettings, upstream: Upstream, now: float) -> ProxyStatus:
+    def read(cls, settings: ProxySettings, upstream: Upstream, now: float) -> Self:
         with looking(settings.folder) as tables:
             raw = tables.latest_manifest()
             signed = None if raw is None else SignedManifest.open(raw, settings.key)

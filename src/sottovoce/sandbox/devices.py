@@ -33,7 +33,7 @@ from sottovoce.protocol import (
     fetch_release,
 )
 from sottovoce.service.workers import begin_worker
-from sottovoce.simulation.evaluation import Candidates, sample_candidates
+from sottovoce.simulation.evaluation.ranking import Candidates, sample_candidates
 from sottovoce.simulation.people import LeftOut, Part, Parts, Whole
 from sottovoce.simulation.people import People as Simulated
 

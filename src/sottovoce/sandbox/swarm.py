@@ -22,7 +22,7 @@ from sottovoce.sandbox.devices import PROCESSES, ClientPool, People, PublicReade
 from sottovoce.sandbox.system import new_folder
 from sottovoce.simulation import build_engine
 from sottovoce.simulation.engines import AUTO
-from sottovoce.simulation.evaluation import summary
+from sottovoce.simulation.evaluation.metrics import summary
 from sottovoce.simulation.run import evaluate, popularity_ranks
 from sottovoce.training import Settings
 

@@ -69,7 +69,6 @@ class LiveSystem:
     """The server's verification key."""
     data: str | None = None
     """What the catalogue was made from."""
-    min_interactions: int = 0
     training: Settings | None = None
     least_clients: int = 1
     """For so many an epoch waits."""
@@ -92,7 +91,6 @@ class LiveSystem:
             _url(proxy.listen),
             proxy.key,
             about["data"],
-            about["min_interactions"],
             server.training,
             max(server.terms.least_clients, proxy.least_clients),
             proxy.server,
@@ -280,9 +278,7 @@ class Sandbox:
     epoch_seconds: int
     port: int
     data: str | None = None
-    """The data set that the catalogue was made from, and"""
-    min_interactions: int = 0
-    """how it was filtered."""
+    """The data set that the catalogue was made from."""
     people: Interactions | None = None
     """Of the data set; invented ones get a panel."""
     known_people: int | None = None
@@ -299,8 +295,7 @@ class Sandbox:
             held = {path.name for path in folder.iterdir()} if folder.exists() else set()
             if held and ABOUT not in held:  # else it is what an interrupted first start left
                 raise SettingsError(f"{folder}: {min(held)} is in there; name an empty folder")
-            about = {"data": self.data, "min_interactions": self.min_interactions}
-            write_atomically(folder / ABOUT, (json.dumps(about, indent=2) + "\n").encode())
+            write_atomically(folder / ABOUT, json.dumps({"data": self.data}).encode())
             shutil.rmtree(unfinished, ignore_errors=True)
             unfinished.mkdir(mode=0o700)
             self._make_both(unfinished)

@@ -4,10 +4,9 @@ Row i of the item matrix is item i, so whatever is done to the items is done to 
 items that stay go with them, those of new ones are zero, and are learnt like any other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +26,7 @@ class Difference:
         return bool(self.added or self.changed or self.retired)
 
     @classmethod
-    def between(cls, before: Catalogue, after: Catalogue) -> Difference:
+    def between(cls, before: Catalogue, after: Catalogue) -> Self:
         old, new = _by_id(before.items), _by_id(after.items)
         return cls(
             tuple(item for item in after.items if item.id not in old),

@@ -5,12 +5,11 @@ What the operator has chosen meanwhile (another catalogue, another training, ano
 the next manifest on.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +58,7 @@ class Chosen:
     """The catalogue's."""
 
     @classmethod
-    def now(cls, transaction: Transaction) -> Chosen:
+    def now(cls, transaction: Transaction) -> Self:
         training, newest = transaction.training(), transaction.catalogue()
         if training is None or newest is None:
             raise StoreError("the database is not set up: `sottovoce server init` does it")

@@ -27,25 +27,29 @@ from sottovoce.storage.database import pending
 Migration = Callable[[Connection], None]
 
 
-def _key(name: str, kind: Any) -> Column[Any]:
-    return Column(name, kind, primary_key=True, autoincrement=False)
-
-
-def _column(name: str, kind: Any) -> Column[Any]:
-    return Column(name, kind, nullable=False)
-
-
 metadata = MetaData()
 
-schema_version = Table("schema_version", metadata, _column("version", Integer))
 
-service = Table(
+def _table(name: str, keys: dict[str, Any], **columns: Any) -> Table:
+    """With these columns, keys first. Every one must have a value; none is made up here."""
+    made = [
+        Column(each, kind, primary_key=True, autoincrement=False) for each, kind in keys.items()
+    ]
+    made += [Column(each, kind, nullable=False) for each, kind in columns.items()]
+    return Table(name, metadata, *made)
+
+
+_EPOCH = {"epoch": BigInteger}
+_OF_PROXY = {**_EPOCH, "proxy": Text}
+
+schema_version = _table("schema_version", {}, version=Integer)
+
+service = _table(
     "service",
-    metadata,
-    _key("id", Integer),
-    _column("verification_key", LargeBinary),
-    _column("newest_key", LargeBinary),
-    _column("next_epoch", BigInteger),
+    {"id": Integer},
+    verification_key=LargeBinary,
+    newest_key=LargeBinary,
+    next_epoch=BigInteger,
 )
 """One row. It is locked to move the epochs on, to choose what comes next, or to change the key.
 
@@ -54,100 +58,53 @@ and is to sign next. `next_epoch` is the least number that the next epoch may ha
 that devices know.
 """
 
-trainings = Table(
-    "trainings",
-    metadata,
-    _key("number", Integer),
-    _column("settings", Text),
-    _column("terms", Text),
-    _column("items", Integer),
-    _column("anew", Integer),
+trainings = _table(
+    "trainings", {"number": Integer}, settings=Text, terms=Text, items=Integer, anew=Integer
 )
 """Settings and terms are JSON (`sottovoce.server.training`). The newest is the one that goes on."""
 
-catalogues = Table(
-    "catalogues", metadata, _key("version", BigInteger), _column("sha256", LargeBinary)
-)
+catalogues = _table("catalogues", {"version": BigInteger}, sha256=LargeBinary)
 """Every version that there was; the newest holds from the next epoch on."""
 
-epochs = Table(
+epochs = _table(
     "epochs",
-    metadata,
-    _key("epoch", BigInteger),
-    _column("state", Text),
-    _column("training", Integer),
-    _column("manifest", LargeBinary),
-    _column("hash", LargeBinary),
-    _column("model", LargeBinary),
-    _column("catalogue", LargeBinary),
-    _column("epochs_done", Integer),
-    _column("opens", BigInteger),
-    _column("closes", BigInteger),
-    _column("ends", BigInteger),
-    Column("closed_at", Float(53)),
-    _column("chunks", BigInteger),
-    _column("reports", BigInteger),
-    _column("duplicates", BigInteger),
-    _column("undecodable", BigInteger),
-    _column("crowdless", BigInteger),
-    _column("capped", BigInteger),
+    _EPOCH,
+    state=Text,
+    training=Integer,
+    **dict.fromkeys(("manifest", "hash", "model", "catalogue"), LargeBinary),
+    epochs_done=Integer,
+    **dict.fromkeys(("opens", "closes", "ends"), BigInteger),
+    closed_at=Float(53),
+    **dict.fromkeys(("chunks", "reports", "duplicates", "undecodable"), BigInteger),
+    **dict.fromkeys(("crowdless", "capped"), BigInteger),
 )
 """Columns are the fields of `Epoch`, in their order. A row is locked to count a chunk of it."""
+epochs.c.closed_at.nullable = True
 
-epoch_keys = Table(
-    "epoch_keys", metadata, _key("epoch", BigInteger), _column("wrapped", LargeBinary)
-)
+epoch_keys = _table("epoch_keys", _EPOCH, wrapped=LargeBinary)
 """The private keys of epochs that are not applied; a table apart, so that it can be scrubbed."""
 
-counts = Table(
-    "counts",
-    metadata,
-    _key("epoch", BigInteger),
-    _key("proxy", Text),
-    _column("counts", LargeBinary),
-    _column("counted_at", Float(53)),
-)
+counts = _table("counts", _OF_PROXY, counts=LargeBinary, counted_at=Float(53))
 """How often each report came from a proxy, in an epoch that is not applied; uint32, little endian.
 
 Number `index << 1 | bit` is the report of that value: two numbers a direction. `counted_at` is the
 time of the last chunk.
 """
 
-sums = Table("sums", metadata, _key("epoch", BigInteger), _column("sums", LargeBinary))
+sums = _table("sums", _EPOCH, sums=LargeBinary)
 """Of an applied epoch: sums of signs by direction, int64, little endian."""
 
-chunks = Table(
-    "chunks",
-    metadata,
-    _key("epoch", BigInteger),
-    _key("name", Text),
-    _column("proxy", Text),
-    _column("reports", Integer),
-    _column("prefixes", LargeBinary),
+chunks = _table(
+    "chunks", {**_EPOCH, "name": Text}, proxy=Text, reports=Integer, prefixes=LargeBinary
 )
 """What was counted in an epoch that is not applied; `prefixes` are uint64, little endian."""
 
-commits = Table(
-    "commits",
-    metadata,
-    _key("epoch", BigInteger),
-    _key("proxy", Text),
-    _column("chunks", BigInteger),
-    _column("reports", BigInteger),
-)
+commits = _table("commits", _OF_PROXY, chunks=BigInteger, reports=BigInteger)
 
-waiting = Table(
-    "waiting", metadata, _key("epoch", BigInteger), _key("proxy", Text), _column("crowd", Text)
-)
+waiting = _table("waiting", _OF_PROXY, crowd=Text)
 """Whether each proxy has its crowd, in an epoch that is not applied: none, short or enough."""
 
-files = Table(
-    "files",
-    metadata,
-    _key("sha256", LargeBinary),
-    _column("kind", Text),
-    _column("content", LargeBinary),
-)
+files = _table("files", {"sha256": LargeBinary}, kind=Text, content=LargeBinary)
 """Models and catalogues by hash: those of the newest epochs (`keep_epochs`), and the next ones."""
 
 

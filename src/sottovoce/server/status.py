@@ -1,11 +1,9 @@
 """How a service stands, read from its database: no worker need run, and none is disturbed."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from prometheus_client import CollectorRegistry, Counter, Enum, Gauge, generate_latest
 
@@ -71,7 +69,7 @@ class ServerStatus:
     """Why no worker could start with the settings file as it is now."""
 
     @classmethod
-    def read(cls, store: ServerStore, settings: ServerSettings, now: float) -> ServerStatus:
+    def read(cls, store: ServerStore, settings: ServerSettings, now: float) -> Self:
         with store.read() as transaction:
             service, latest = transaction.service(), transaction.latest()
             chosen, known = Chosen.now(transaction), service.verification_key

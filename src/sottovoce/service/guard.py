@@ -1,7 +1,8 @@
 """HTTP with caps: uvicorn's protocol, which has none of its own, held to those of `Listen`.
 
 The parser keeps a header for as long as it goes on and copies it with every piece that comes, so
-its bytes are counted before it sees them. Nothing about a connection is logged.
+its bytes are counted before it sees them. Nothing about a connection is logged. (granian 2.8 leaves
+silent connections and slow bodies open, and sixty silent ones locked everybody out.)
 """
 
 from __future__ import annotations

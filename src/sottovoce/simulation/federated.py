@@ -27,7 +27,7 @@ from sottovoce.errors import CheckpointError, DataError, SettingsError
 from sottovoce.privacy import Account, account
 from sottovoce.privacy.account import DELTA
 from sottovoce.simulation.engines import build_engine
-from sottovoce.simulation.evaluation import wide_vectors
+from sottovoce.simulation.evaluation.side_information import wide_vectors
 from sottovoce.simulation.files import ModelFile, fingerprint, read_model, write_model
 from sottovoce.simulation.parameters import (
     ItemFeatures,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sottovoce.core import Mechanism, gram
 from sottovoce.core.bounds import within_bounds
 from sottovoce.errors import DivergedError, SettingsError
-from sottovoce.simulation.evaluation import Candidates, Ranks, rank_factors
+from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, rank_factors
 from sottovoce.simulation.people import LeftOut, Part, Parts
 from sottovoce.training import Settings, next_items
 

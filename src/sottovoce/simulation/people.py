@@ -19,7 +19,8 @@ from sottovoce.core.recommending import Tags, no_tags, tags_of
 from sottovoce.data import Interactions, Shards, leave_one_out
 from sottovoce.data.split import SplitRule, choices, drawn, take_out
 from sottovoce.errors import SettingsError
-from sottovoce.simulation.evaluation import Candidates, SideInformation, sample_candidates
+from sottovoce.simulation.evaluation.ranking import Candidates, sample_candidates
+from sottovoce.simulation.evaluation.side_information import SideInformation
 from sottovoce.simulation.files import fingerprint
 
 RandomWords = NDArray[np.uint64]

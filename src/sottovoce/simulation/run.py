@@ -18,21 +18,20 @@ from sottovoce.errors import DataError
 from sottovoce.privacy import Account, account
 from sottovoce.settings import check, setting
 from sottovoce.simulation.engines import AUTO, build_engine, engine_package
-from sottovoce.simulation.evaluation import (
+from sottovoce.simulation.evaluation.metrics import (
     CUTOFFS,
-    Candidates,
-    Ranks,
-    SideInformation,
     coverage,
     exposure,
     hit_ratio_of_several,
     mrr_of_several,
     ndcg_of_several,
-    rank_devices,
-    rank_factors,
-    rank_hidden,
     recall,
     summary,
+)
+from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, rank_factors, rank_hidden
+from sottovoce.simulation.evaluation.side_information import (
+    SideInformation,
+    rank_devices,
     wide_vectors,
 )
 from sottovoce.simulation.interface import Engine, LocalEngine

@@ -4,12 +4,10 @@ The command line, the server's settings file and its template, `FederatedMF` and
 simulation read this statement (`all_settings`) or go through `Settings.preset`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,7 +100,7 @@ class Settings:
         object.__setattr__(self, "options", complete)
 
     @classmethod
-    def preset(cls, preset: str, /, **changes: Any) -> Settings:
+    def preset(cls, preset: str, /, **changes: Any) -> Self:
         """A mechanism's usual settings, or the paper's, with some values changed.
 
         The mechanism's options included; None changes nothing.
@@ -116,7 +114,7 @@ class Settings:
         kind = mechanism_named({PAPER: "coordinate"}.get(preset, preset))
         return cls(**_arguments({"mechanism": kind.name, **kind.usual, **_given(changes)}))
 
-    def changed(self, **changes: Any) -> Settings:
+    def changed(self, **changes: Any) -> Self:
         """The same with other values, options included; None changes nothing."""
         given = _arguments(_given(changes))
         if given.get("mechanism", self.mechanism) == self.mechanism:
@@ -124,7 +122,7 @@ class Settings:
         return replace(self, **given)
 
     @classmethod
-    def from_table(cls, table: Mapping[str, Any]) -> Settings:
+    def from_table(cls, table: Mapping[str, Any]) -> Self:
         """From a table of a settings file: the name of a preset, and what differs from it."""
         given = dict(table)
         return cls.preset(given.pop("preset", DEFAULT), **given)
@@ -136,7 +134,7 @@ class Settings:
         return {**content, **options}
 
     @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> Settings:
+    def from_dict(cls, content: Mapping[str, Any]) -> Self:
         """From what `as_dict` gave."""
         missing = set(stated(cls)) - set(content)
         if missing:
@@ -188,7 +186,7 @@ class Settings:
         """
         return 1 / (1 - self.fade) if self.half_life else float(self.epochs)
 
-    def endless(self) -> Settings:
+    def endless(self) -> Self:
         """The same without an end.
 
         A half-life of 0.7 T would remember as many epochs, but tastes move, and a shorter memory is

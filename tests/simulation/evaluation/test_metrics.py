@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 
 from sottovoce.core import Histories
 from sottovoce.errors import DataError
-from sottovoce.simulation.evaluation import (
+from sottovoce.simulation.evaluation.metrics import (
     Interval,
-    Ranks,
     exposure,
     hit_ratio,
     hit_ratio_of_several,
+    mrr,
     mrr_of_several,
+    ndcg,
     ndcg_of_several,
-    rank_hidden,
     recall,
     summary,
 )
-from sottovoce.simulation.evaluation.metrics import mrr, ndcg
+from sottovoce.simulation.evaluation.ranking import Ranks, rank_hidden
 from tests.people import histories
 
 

@@ -17,13 +17,14 @@ from sottovoce.data import leave_one_out, synthetic_people
 from sottovoce.errors import DataError
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.protocol.model import Panel
-from sottovoce.simulation.evaluation import rank_factors, sample_candidates, summary
+from sottovoce.simulation.evaluation.metrics import summary
 from sottovoce.simulation.evaluation.panel import (
     OTHERS,
     make_panel,
     panel_popularity,
     panel_quality,
 )
+from sottovoce.simulation.evaluation.ranking import rank_factors, sample_candidates
 
 FILE = Path(__file__).parents[2] / "vectors" / "panel.json"
 HASH = bytes(range(32))

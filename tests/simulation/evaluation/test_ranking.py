@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from sottovoce.core import Histories, initial_items, predictions
 from sottovoce.data import Interactions, Split, leave_one_out
 from sottovoce.errors import SettingsError
-from sottovoce.simulation.evaluation import (
+from sottovoce.simulation.evaluation import ranking
+from sottovoce.simulation.evaluation.ranking import (
     Candidates,
     rank_factors,
-    ranking,
+    rank_scores,
     sample_candidates,
-    wide_vectors,
 )
-from sottovoce.simulation.evaluation.ranking import rank_scores
+from sottovoce.simulation.evaluation.side_information import wide_vectors
 from tests.people import histories, random_people
 from tests.simulation.evaluation.test_side_information import model_for
 

@@ -13,13 +13,12 @@ from sottovoce.core import Histories, initial_items
 from sottovoce.core.recommending import Tag, Tags, WideModel, no_tags, recency
 from sottovoce.data import Interactions, leave_one_out, synthetic_people
 from sottovoce.errors import DataError
-from sottovoce.simulation.evaluation import (
+from sottovoce.simulation.evaluation.ranking import rank_scores, sample_candidates
+from sottovoce.simulation.evaluation.side_information import (
     SideInformation,
     rank_devices,
-    sample_candidates,
     wide_vectors,
 )
-from sottovoce.simulation.evaluation.ranking import rank_scores
 from tests.people import histories
 
 FACTORS = 3

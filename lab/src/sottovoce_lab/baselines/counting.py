@@ -31,13 +31,11 @@ Below ln M nearly all of them are noise; beyond it nearly all are true. Counted,
 their history, and anything can be learnt from it that is learnt from histories.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from math import exp, pi, sqrt, tanh
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,7 +124,7 @@ class PrivatePopularity:
     n_users: int
 
     @classmethod
-    def fit(cls, train: Histories, *, epsilon: float, reports: int, seed: int) -> PrivatePopularity:
+    def fit(cls, train: Histories, *, epsilon: float, reports: int, seed: int) -> Self:
         """Everybody sends `reports` reports of `epsilon` each, in all; each one is simulated."""
         if reports < 1:
             raise SettingsError(f"reports must be at least 1, got {reports}")

@@ -1,17 +1,20 @@
 """What baselines share: ranks, vectors that devices solve, and the two that learn nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core import Histories, user_vectors
-from sottovoce.simulation.evaluation import Candidates, Ranks, rank_factors
-from sottovoce.simulation.evaluation.ranking import Scorer, rank_scores
+from sottovoce.simulation.evaluation.ranking import (
+    Candidates,
+    Ranks,
+    Scorer,
+    rank_factors,
+    rank_scores,
+)
 
 
 @runtime_checkable
@@ -71,7 +74,7 @@ class Popularity:
     n_users: int
 
     @classmethod
-    def fit(cls, train: Histories) -> Popularity:
+    def fit(cls, train: Histories) -> Self:
         return cls(train.popularity().astype(np.float32), train.n_users)
 
     def scores(self, users: NDArray[np.int64]) -> NDArray[np.float32]:

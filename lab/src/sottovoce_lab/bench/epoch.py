@@ -1,7 +1,5 @@
 """One epoch of the same people on every engine, beside one iteration of implicit's ALS."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -10,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -215,7 +213,7 @@ class TimedEpoch:
     """As a later epoch meets it: a fresh one is all noise."""
 
     @classmethod
-    def of(cls, histories: Histories, engine: Engine) -> TimedEpoch:
+    def of(cls, histories: Histories, engine: Engine) -> Self:
         V, _ = engine.learn(begin(engine.settings, engine.n_items).V, 0)
         return cls(histories, engine, V)
 
@@ -238,7 +236,7 @@ class ReferenceEpoch:
     """The sample."""
 
     @classmethod
-    def drawn(cls, epoch: TimedEpoch, most: int, seed: int) -> ReferenceEpoch:
+    def drawn(cls, epoch: TimedEpoch, most: int, seed: int) -> Self:
         """With so many users at most, drawn at random."""
         order = np.random.default_rng(seed).permutation(epoch.histories.n_users)
         return cls(epoch, np.sort(order[:most]))

@@ -4,13 +4,12 @@ A background job slows whatever runs beside it, so contenders take turns: every 
 them once, in an order that rotates, and only times of the same round are divided by each other.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +37,7 @@ class Spread:
     high: float
 
     @classmethod
-    def of(cls, values: Sequence[float] | NDArray[np.float64]) -> Spread:
+    def of(cls, values: Sequence[float] | NDArray[np.float64]) -> Self:
         """The middle and the ends.
 
         >>> Spread.of([3.0, 1.0, 2.0])

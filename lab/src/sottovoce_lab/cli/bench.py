@@ -29,7 +29,7 @@ from sottovoce_lab.bench.live.live_bench import (
     UnitCosts,
     run_live_bench,
 )
-from sottovoce_lab.cli import Mechanisms
+from sottovoce_lab.cli import Mechanisms, median_and_range, megabytes, number_table
 
 SYNTHETIC = "synthetic:N=4000,M=1000,seed=0"
 QUICK_USERS, QUICK_ROUNDS, QUICK_SAMPLE = 1000, 2, 20
@@ -207,7 +207,7 @@ def show_bench(result: BenchResult) -> None:
 
 
 def _side_by_side(found: SideBySide) -> Table:
-    table = output.table(
+    table = number_table(
         f"One epoch, {found.mechanism}", "engine", "client-epochs / s",
         "time / cpu, all threads", "s for a million people",
     )  # fmt: skip
@@ -215,8 +215,8 @@ def _side_by_side(found: SideBySide) -> Table:
         table.add_row(
             way.name,
             f"{way.client_epochs_per_second.median:,.0f}",
-            output.spread(way.over_cpu),
-            output.spread(way.seconds_per_million),
+            median_and_range(way.over_cpu),
+            median_and_range(way.seconds_per_million),
         )
     return table
 
@@ -232,8 +232,9 @@ def show_live(result: LiveBenchResult) -> None:
     say(
         "X25519: an exchange with a key that is ready, the most a core can do; from bytes: with "
         "one that is read first. Suite.decrypt: HPKE alone. Server: open, check, count, sync. By "
-        f"CPU time, without others on the machine: {output.spread(core.per_second)} / s of a core, "
-        f"{output.spread(core.of_raw)} of X25519.",
+        "CPU time, without others on the machine: "
+        f"{median_and_range(core.per_second)} / s of a core, "
+        f"{median_and_range(core.of_raw)} of X25519.",
     )
     say(_intake(result))
     say(
@@ -246,25 +247,25 @@ def show_live(result: LiveBenchResult) -> None:
     say(
         f"Resident memory over an epoch of {counting.reports:,} reports at the server ({how}) and "
         f"{intake.batches * intake.reports_each:,} at the proxy, from batches to chunks."
-        + ("" if counting.opener is None else f" One opener: {output.megabytes(counting.opener)}."),
+        + ("" if counting.opener is None else f" One opener: {megabytes(counting.opener)}."),
     )
 
 
 def _opening(result: LiveBenchResult) -> Table:
-    table = output.table("Opening, in P processes", "what", "P", "reports / s", "of X25519")
+    table = number_table("Opening, in P processes", "what", "P", "reports / s", "of X25519")
     for rate in result.opening:
         table.add_row(
             rate.what,
             str(rate.processes),
-            output.spread(rate.per_second),
-            output.spread(rate.of_raw),
+            median_and_range(rate.per_second),
+            median_and_range(rate.of_raw),
         )
     return table
 
 
 def _intake(result: LiveBenchResult) -> Table:
     intake = result.intake
-    table = output.table("Intake of the proxy", "", "")
+    table = number_table("Intake of the proxy", "", "")
     table.show_header = False
     for label, spread in (
         ("batches / s of a core", intake.per_cpu_second),
@@ -273,22 +274,22 @@ def _intake(result: LiveBenchResult) -> Table:
         ("batches that share a sync", intake.per_sync),
         ("sender busy", intake.sender_busy),
     ):
-        table.add_row(label, output.spread(spread))
+        table.add_row(label, median_and_range(spread))
     return table
 
 
 def _memory(result: LiveBenchResult) -> Table:
-    table = output.table("Memory", "process", "when ready", "at most", "grown by")
+    table = number_table("Memory", "process", "when ready", "at most", "grown by")
     largest = max(result.intake.memory, key=lambda memory: memory.most)
     for name, memory in (("proxy", largest), ("server", result.counting.memory)):
         sizes = memory.start, memory.most, memory.most - memory.start
-        table.add_row(name, *(output.megabytes(size) for size in sizes))
+        table.add_row(name, *(megabytes(size) for size in sizes))
     return table
 
 
 def show_costs(units: UnitCosts, costs: list[EpochCosts], console: Console) -> None:
     """A column for each number of people: so the numbers are whole in 80 columns."""
-    table = output.table("An epoch costs", "people", *(f"{each.people:,}" for each in costs))
+    table = number_table("An epoch costs", "people", *(f"{each.people:,}" for each in costs))
     for label, shown in (
         ("reports", [f"{each.reports:,}" for each in costs]),
         ("server", [f"{each.server_core_hours:.3g} h" for each in costs]),

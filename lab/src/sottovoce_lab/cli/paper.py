@@ -16,6 +16,7 @@ from sottovoce.cli.options import HistoryColumns, MinInteractions, group, option
 from sottovoce.data import Interactions, load, parse_columns
 from sottovoce.errors import SettingsError
 from sottovoce.simulation.engines import ENGINES, engine_package
+from sottovoce_lab.cli import number_table
 from sottovoce_lab.paper import (
     EXPERIMENTS,
     METHODS,
@@ -202,7 +203,7 @@ def _show(store: CellStore, names: list[str]) -> None:
 
 
 def _print(table: Table) -> None:
-    shown = output.table(table.title, *table.headings)
+    shown = number_table(table.title, *table.headings)
     for row in table.rows:
         shown.add_row(*(output.plain(cell) for cell in row))
     # Into a file or a pipe a table goes whole; only a terminal has an edge to fold it at.

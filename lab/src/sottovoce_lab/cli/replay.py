@@ -34,8 +34,9 @@ from sottovoce.cli.options import (
 from sottovoce.data import Interactions, load, parse_columns
 from sottovoce.privacy import Account
 from sottovoce.settings import stated
-from sottovoce.simulation.evaluation import Interval
+from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce.training import DEFAULT, Budget, planned, planned_without_end
+from sottovoce_lab.cli import number_table
 from sottovoce_lab.replay.replay import (
     ALONE,
     FROZEN,
@@ -233,7 +234,7 @@ def _with(found: Replayed) -> str:
 
 
 def _periods(found: Replayed) -> Table:
-    table = output.table(
+    table = number_table(
         f"HR@10 in the next period{_with(found)}; popularity lately, popularity of all time",
         *("epochs", "until", "items", "people", MODEL, "lately", "popular", FROZEN),
     )
@@ -268,7 +269,7 @@ def _overall(found: Replayed) -> Table:
 
 
 def _new_items(rows: list[Row], what: str) -> Table:
-    table = output.table(
+    table = number_table(
         f"HR@10 of new items ({YOUNG} epochs), by {what}",
         *("", "cases", MODEL, MODEL + ALONE, LATELY),
     )

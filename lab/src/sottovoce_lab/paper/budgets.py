@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Literal
 
-from sottovoce.simulation.evaluation import Interval
+from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce.training import Budget
 from sottovoce_lab.paper.cells import COMPARED, Cell, CellStore, Method, Size
 from sottovoce_lab.paper.scale import (

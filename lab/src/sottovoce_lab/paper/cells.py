@@ -3,8 +3,6 @@
 Equal cells have equal keys, whichever table asks for them.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
@@ -78,7 +76,7 @@ class Cell:
             raise SettingsError(f"no method {self.method!r}; there are {', '.join(METHODS)}")
 
     @classmethod
-    def make(cls, method: Method, size: Size, seed: int, **given: Any) -> Cell:
+    def make(cls, method: Method, size: Size, seed: int, **given: Any) -> Self:
         """A cell of a method that is not a training of ours, from its parameters by name."""
         fixed = {name: given.pop(name) for name in ("draw", "split", "curve") if name in given}
         return cls(method, size, seed, tuple(sorted(given.items())), **fixed)
@@ -94,7 +92,7 @@ class Cell:
         draw: int = 0,
         split: SplitRule = "random",
         curve: bool = False,
-    ) -> Cell:
+    ) -> Self:
         """A cell of a training: whatever its settings' own seed is, the cell's one counts."""
         parameters = tuple((k, v) for k, v in sorted(settings.as_dict().items()) if k != "seed")
         return cls(method, size, seed, parameters, draw, split, curve=curve)
@@ -108,7 +106,7 @@ class Cell:
         return Settings.from_dict({**self.named, "seed": self.seed})
 
     @property
-    def trained_as(self) -> Cell:
+    def trained_as(self) -> Self:
         """The same for all cells whose item matrix is the same, however it is tested."""
         measured: Measured = "late" if self.measured == "late" else "left-out"
         return replace(self, known=(), measured=measured)

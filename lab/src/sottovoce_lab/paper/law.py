@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from sottovoce.core.loudest import usual_gain
 from sottovoce.errors import DataError
-from sottovoce.simulation.evaluation import Interval
+from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce.training import planned
 from sottovoce_lab.paper.cells import Cell, Size
 from sottovoce_lab.paper.scale import CHOOSING, FEW_FACTORS, Family, drawn_with

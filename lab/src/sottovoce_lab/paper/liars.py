@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from sottovoce.simulation.evaluation import Interval
+from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce.training import Settings
 from sottovoce_lab.paper.cells import Cell, Size
 from sottovoce_lab.paper.lying import (

@@ -26,8 +26,8 @@ from sottovoce.core.model import gradients, residuals
 from sottovoce.data.split import Split
 from sottovoce.data.streams import stream
 from sottovoce.simulation.engines import build_engine
-from sottovoce.simulation.evaluation import Candidates, Ranks, rank_factors, summary
-from sottovoce.simulation.evaluation.metrics import hit_ratio
+from sottovoce.simulation.evaluation.metrics import hit_ratio, summary
+from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, rank_factors
 from sottovoce.simulation.interface import Engine
 from sottovoce.training import Settings, first_items
 from sottovoce.training.counts import capped, most_of_one

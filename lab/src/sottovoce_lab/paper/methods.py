@@ -20,14 +20,14 @@ from sottovoce.privacy import Reporting, central_epsilon
 from sottovoce.privacy.account import DELTA
 from sottovoce.simulation import Simulation, build_engine, simulate
 from sottovoce.simulation.engines import engine_options
-from sottovoce.simulation.evaluation import (
+from sottovoce.simulation.evaluation.metrics import summary
+from sottovoce.simulation.evaluation.ranking import (
     Candidates,
     Ranks,
-    SideInformation,
     rank_factors,
     sample_candidates,
-    summary,
 )
+from sottovoce.simulation.evaluation.side_information import SideInformation
 from sottovoce.simulation.run import popularity_ranks
 from sottovoce.simulation.training import begin
 from sottovoce.simulation.training import train as learn

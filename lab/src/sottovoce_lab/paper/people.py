@@ -17,21 +17,23 @@ from sottovoce.data.split import SplitRule, marked
 from sottovoce.data.streams import stream
 from sottovoce.errors import DataError
 from sottovoce.simulation import Engine
-from sottovoce.simulation.evaluation import (
-    Candidates,
+from sottovoce.simulation.evaluation.metrics import (
     Interval,
-    Ranks,
     coverage,
     exposure,
+    hits,
     ndcg_of_several,
-    rank_factors,
-    rank_hidden,
     recall,
     summary,
-    wide_vectors,
 )
-from sottovoce.simulation.evaluation.metrics import hits
-from sottovoce.simulation.evaluation.ranking import who_is_tested
+from sottovoce.simulation.evaluation.ranking import (
+    Candidates,
+    Ranks,
+    rank_factors,
+    rank_hidden,
+    who_is_tested,
+)
+from sottovoce.simulation.evaluation.side_information import wide_vectors
 from sottovoce.training import Budget
 from sottovoce_lab.baselines.models import device_vectors
 from sottovoce_lab.paper.cells import Cell, Size, Way

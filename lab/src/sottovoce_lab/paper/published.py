@@ -28,7 +28,7 @@ from sottovoce.protocol import (
     seal_reports,
 )
 from sottovoce.protocol.terms import TRAINING
-from sottovoce.simulation.evaluation import Interval
+from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce.training import Participation, Settings, first_items
 from sottovoce_lab.paper.cells import COMPARED, THEIRS, TRAINED, Cell, Size, Trained
 from sottovoce_lab.paper.scale import EPSILON, FEW_FACTORS, Family, knowing

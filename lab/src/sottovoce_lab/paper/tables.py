@@ -11,7 +11,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from sottovoce.cli.figures import draw_interval
-from sottovoce.simulation.evaluation import Interval
+from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce_lab.paper.cells import COMPARED, OURS, THEIRS, Cell, CellStore, Trained
 from sottovoce_lab.paper.scale import Family, Scale
 

@@ -21,14 +21,9 @@ from sottovoce.errors import DataError, SettingsError
 from sottovoce.privacy import Account, account
 from sottovoce.settings import check, setting
 from sottovoce.simulation.engines import AUTO, build_engine, engine_package
-from sottovoce.simulation.evaluation import (
-    Interval,
-    Ranks,
-    SideInformation,
-    rank_devices,
-    rank_factors,
-)
-from sottovoce.simulation.evaluation.metrics import hits, ndcg
+from sottovoce.simulation.evaluation.metrics import Interval, hits, ndcg
+from sottovoce.simulation.evaluation.ranking import Ranks, rank_factors
+from sottovoce.simulation.evaluation.side_information import SideInformation, rank_devices
 from sottovoce.simulation.people import philox
 from sottovoce.simulation.training import Trained, begin
 from sottovoce.training import Settings, next_items

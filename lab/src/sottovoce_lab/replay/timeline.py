@@ -20,7 +20,7 @@ from sottovoce.data import Interactions, Split
 from sottovoce.data.interactions import row_sums
 from sottovoce.data.streams import stream
 from sottovoce.errors import DataError, SettingsError
-from sottovoce.simulation.evaluation import Candidates, sample_candidates
+from sottovoce.simulation.evaluation.ranking import Candidates, sample_candidates
 
 Int64 = NDArray[np.int64]
 FEWEST_PERIODS = 3

@@ -18,8 +18,7 @@ from sottovoce.simulation.cuda.memory import (
     solve_threads,
     source,
 )
-from sottovoce.simulation.evaluation import Candidates
-from sottovoce.simulation.evaluation.ranking import Ranks, tested
+from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, tested
 from sottovoce.simulation.interface import Collected, LocalEngine
 from sottovoce.simulation.people import Part, take_part
 from sottovoce.training import Settings

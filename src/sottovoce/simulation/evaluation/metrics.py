@@ -7,11 +7,10 @@ hidden items, so the place of each one by itself is all that is needed. Ties cou
 expectation everywhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -152,7 +151,7 @@ class Interval:
     runs: int
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Interval:
+    def of(cls, values: Sequence[float]) -> Self:
         """From one number for each seed or split.
 
         >>> Interval.of([1.0, 2.0, 3.0]).mean

@@ -1,9 +1,6 @@
 """How good a published model is, measured by anybody: HR@10 on a panel of public test people."""
 
-from typing import NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
 from sottovoce.core import Histories
 from sottovoce.core.recommending import Tags, WideModel, counts_model
@@ -11,7 +8,8 @@ from sottovoce.data import Interactions, Split, leave_one_out
 from sottovoce.errors import DataError
 from sottovoce.protocol.model import Panel, Panellist
 from sottovoce.simulation.evaluation.metrics import hit_ratio
-from sottovoce.simulation.evaluation.ranking import Candidates, rank_scores, sample_candidates
+from sottovoce.simulation.evaluation.ranking import Candidates, sample_candidates
+from sottovoce.simulation.evaluation.side_information import rank_devices
 
 OTHERS = 99
 """As in the paper: the item that was left out competes with so many."""
@@ -37,11 +35,9 @@ def make_panel(data: Interactions, catalogue: bytes, seed: int = 0) -> Panel:
 def panel_quality(model: WideModel, panel: Panel) -> float:
     """HR@10 of a model. Ties count by a fair coin in expectation, as in every evaluation here.
 
-    In numpy alone, so that nothing has to be compiled for a few hundred people. A panel knows no
-    order, so all of a history weighs the same.
+    A panel knows no order, so all of a history weighs the same.
     """
-    candidates = _candidates(panel, len(model.V))
-    return hit_ratio(rank_scores(_Devices(model, candidates.split.train), candidates), CUTOFF)
+    return hit_ratio(rank_devices(model, _candidates(panel, len(model.V))), CUTOFF)
 
 
 def panel_popularity(panel: Panel, tags: Tags) -> float | None:
@@ -53,21 +49,6 @@ def panel_popularity(panel: Panel, tags: Tags) -> float | None:
         return None
     counts = np.array(panel.touched)
     return panel_quality(counts_model(counts, int(counts.max()), tags), panel)
-
-
-class _Devices(NamedTuple):
-    """A `Scorer`: what each person's device computes."""
-
-    model: WideModel
-    histories: Histories
-
-    def scores(self, users: NDArray[np.int64]) -> NDArray[np.float32]:
-        """In float32, so that items alike in everything tie whatever the order of a sum was."""
-        rows = []
-        for user in users:
-            own = self.histories[int(user)].tolist()
-            rows.append(self.model.scores(self.model.shares(own, np.ones(len(own))).sum(axis=1)))
-        return np.array(rows, np.float32)
 
 
 def _candidates(panel: Panel, n_items: int) -> Candidates:

@@ -1,8 +1,7 @@
 """Ranks of what devices recommend: item matrix, tags and the order of a history together."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +27,7 @@ class SideInformation:
     """Of the training entries, by their order; None: all weigh alike."""
 
     @classmethod
-    def of(
-        cls, data: Interactions, split: Split, *, tags: bool, time: bool | None
-    ) -> SideInformation:
+    def of(cls, data: Interactions, split: Split, *, tags: bool, time: bool | None) -> Self:
         """With `time` None the order counts where the latest item is asked for, or the next.
 
         A random split asks for an item of any time, which an order says nothing about.

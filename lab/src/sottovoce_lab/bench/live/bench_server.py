@@ -3,8 +3,6 @@
 And its memory over an epoch of a million reports.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import time
@@ -16,6 +14,7 @@ from hashlib import sha256
 from multiprocessing import active_children, get_context
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 
@@ -56,7 +55,7 @@ class BenchServer:
     """The file of the first item matrix."""
 
     @classmethod
-    def make(cls, folder: Path, *, items: int, reports: int) -> BenchServer:
+    def make(cls, folder: Path, *, items: int, reports: int) -> Self:
         """For a catalogue of so many items and batches of so many reports."""
         folder.mkdir(parents=True, exist_ok=True)
         catalogue = Catalogue.of(Item(f"item-{n}", f"Item {n}") for n in range(items))
