@@ -224,7 +224,7 @@ def test_data_formats(follow: Callable[[str], Follower]) -> None:
     shown = person.next()
     assert re.search(r"shards +│ 2 ", shown)
     assert re.search(r"tags +│ kind 4, price 4 ", shown)
-    assert "2,000 users" in person.next()
+    assert "566 users" in person.next()
     assert person.left == 0
 
 

@@ -84,7 +84,7 @@ def test_up_and_a_swarm_from_first_start_to_restart(tmp_path: Path) -> None:
         swarm(*address, *arguments, "--json", report)
         # The training had one epoch left: it went on where it was, and then it was finished.
         (only,) = json.loads(report.read_text())["epochs"]
-        assert (only["epoch"], only["sent"], only["simulated"]) == (3, CLIENTS, {})
+        assert (only["epoch"], only["sent"]) == (3, CLIENTS)
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60) == 0
 
@@ -94,7 +94,6 @@ def check_report(found: dict[str, Any]) -> None:
     for each in found["epochs"]:
         assert each["outcomes"] == {"sent": CLIENTS}
         assert each["counted"] == CLIENTS * 100
-        assert each["simulated"]["hr@10"]["sd"] > 0
         assert 0 <= each["metrics"]["hr@10"] <= 1
     assert found["ledgers_spent_at_most"] == EPOCHS * 100 * 2.5
     assert found["privacy"]["spans"][-1]["pure"] == EPOCHS * 100 * 2.5

@@ -14,12 +14,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from sottovoce.cli.app import app
 from sottovoce.errors import SettingsError, TlsError, UnavailableError
 from sottovoce.proxy import ProxySettings, connect
 from sottovoce.proxy.settings import Tls
 from sottovoce.service.listen import Listen
-from tests.processes import calling
 from tests.service.program import Service
 
 
@@ -119,17 +117,6 @@ def test_who_is_let_in(folder: Path, address: str) -> None:
             asked(folder, address, tls)
     with pytest.raises(TlsError, match="CERTIFICATE_VERIFY_FAILED"):
         asked(folder, address, Tls(folder / "stranger.pem"))
-
-
-def test_a_new_proxy_is_told_of_a_certificate_that_it_does_not_trust(
-    folder: Path, address: str, tmp_path: Path
-) -> None:
-    said = calling(app)(
-        *("proxy", "init", tmp_path / "proxy", "--server", address, "--key", "00" * 32),
-        *("--secret-file", folder / "secret"),
-    )
-    assert "CERTIFICATE_VERIFY_FAILED" in said
-    assert "does not answer" not in said
 
 
 def test_a_private_key_of_another_certificate_is_named(folder: Path) -> None:
