@@ -14,15 +14,16 @@ WEB := $(if $(shell $(NODE_20) && command -v npm),$(MODULES))
 # Hundreds of processes import the same sources: whoever is the first compiles them for all.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo web test test-lab coverage nightly lint lint-style lint-types lint-web kernels bytecode format docs bench release clean
+.PHONY: help demo web test test-lab coverage nightly part lint lint-style lint-types lint-web kernels bytecode format docs bench release clean
 
 help:
 	@echo "make demo    server, proxy, invented people who report live, and a page to take part in"
 	@echo "make web     build the page from web/ into the package (needs Node 20 or later)"
-	@echo "make test    the whole test suite; says what it left out for want of Node, Chromium, Firefox, g++ or PostgreSQL"
+	@echo "make test    all tests but those of the night: about five minutes; says what it left out for want of Node, Chromium, g++ or PostgreSQL"
+	@echo "make nightly whole systems, kills, other browsers, guides and releases, the laboratory, and planted bugs: hours"
+	@echo "make part    a fifth of the night's tests and the laboratory's, another one each day"
 	@echo "make test-lab  the tests of the laboratory (lab/)"
-	@echo "make coverage  the same, and which lines no test runs; takes half as long again"
-	@echo "make nightly play 50,000 lists of failures through client, proxy and server, 100,000 bad requests to each, an attack on both services"
+	@echo "make coverage  all tests, and which lines none of them runs"
 	@echo "make lint    ruff, mypy --strict, import-linter; tsc and Biome too where Node is"
 	@echo "make format  let ruff rewrite the sources"
 	@echo "make docs    the documentation as a site under build/docs; a link that leads nowhere is an error"
@@ -66,7 +67,7 @@ WORKERS := $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder -q -rs
 
 test: $(READY) $(WEB)
-	$(PYTEST)
+	$(PYTEST) --ignore tests/nightly
 
 test-lab: $(READY)
 	$(PYTEST) lab
@@ -75,8 +76,15 @@ coverage: $(READY) $(WEB)
 	$(PYTEST) --cov --cov-report=term
 
 nightly: $(READY) $(WEB)
-	SOTTOVOCE_ATTACK=full SOTTOVOCE_LISTS=50000 SOTTOVOCE_REQUESTS=100000 SOTTOVOCE_KILLS=500 $(BIN)/python -m pytest -q tests/live tests/service/test_fuzz.py
+	SOTTOVOCE_ATTACK=full SOTTOVOCE_LISTS=50000 SOTTOVOCE_REQUESTS=100000 SOTTOVOCE_KILLS=500 $(BIN)/python -m pytest -q tests/nightly tests/live tests/service/test_fuzz.py
 	$(if $(WEB),SOTTOVOCE_ROUNDS=20 npm --prefix web test)
+	$(PYTEST) lab
+	$(BIN)/python -m tests.planted
+
+# One of five parts of what runs at night, by files, as large as it is by day: PART is a number from 0 to 4.
+PART ?= $(shell echo $$(( $$(date +%s) / 86400 % 5 )))
+part: $(READY) $(WEB)
+	$(PYTEST) $$(find tests/nightly lab/tests -name 'test_*.py' | sort | awk 'NR % 5 == $(PART)')
 
 lint: lint-types lint-style lint-web
 
@@ -112,7 +120,7 @@ bench: $(READY)
 	$(BIN)/sottovoce bench --quick
 
 release: $(READY) $(MODULES)
-	$(BIN)/python -m tests.release
+	$(BIN)/python -m tests.nightly.release
 
 clean:
 	rm -rf $(VENV) build dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

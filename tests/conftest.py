@@ -22,15 +22,10 @@ settings.load_profile("sottovoce")
 TESTS = Path(__file__).parent
 FIRST = TESTS / "simulation" / "test_engine.py"
 """Compiles the kernels if `make kernels` has not, while others have tests without any."""
-COMPILED = (
-    "cli", "data", "sandbox", "simulation", "test_docs.py", "test_tutorials.py",
-)  # fmt: skip
-SLOW = ("live", "web")
+COMPILED = ("cli", "data", "sandbox", "simulation", "test_docs.py")
+SLOW = ("live", "web", "nightly")
 """Whole systems and browsers: before the others, so that no process waits for them at the end."""
-LONG = (
-    "web/test_node.py", "live/test_kill.py", "cli/test_sandbox.py",
-    "live/test_operations.py", "test_tutorials.py", "release/test_extras.py",
-)  # fmt: skip
+LONG = ("web/test_node.py", "live/test_operations.py", "client/test_request_times.py")
 """Half a minute and more each: before all."""
 
 

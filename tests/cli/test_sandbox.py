@@ -1,122 +1,22 @@
-"""`sottovoce up`, `swarm` and `demo` as a person tries them: real processes, real sockets."""
+"""`sottovoce up`: what its first and its later starts write, read and refuse."""
 
-import json
-import os
-import re
-import signal
 import socket
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
 
 from sottovoce.cli.app import app
 from sottovoce.cli.sandbox import LOCK
 from sottovoce.errors import SettingsError, StoreError
-from sottovoce.protocol import SignedManifest
-from sottovoce.protocol.model import Panel
 from sottovoce.proxy import ProxySettings
-from sottovoce.sandbox.demo import REPORTS
 from sottovoce.sandbox.system import LiveSystem, proxy_toml, server_toml, set_values
-from sottovoce.server import Keys, ServerSettings
+from sottovoce.server import ServerSettings
 from sottovoce.service.toml import read_settings
 from sottovoce.storage.database import exclusive_lock
-from tests.processes import PATIENCE, calling, free_port, read_until, wait_until
+from tests.processes import calling, free_port
 
 CLIENTS, EPOCHS = 20, 2
 DATA = "synthetic:N=60,M=30,seed=0"
-
-
-def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "sottovoce", *map(str, arguments)]
-
-
-@contextmanager
-def running(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`sottovoce up ...` until it says that it runs; what it said on stdout."""
-    process = subprocess.Popen(
-        command("up", *arguments), stdout=subprocess.PIPE, stderr=sys.stderr, text=True
-    )
-    assert process.stdout is not None
-    try:
-        yield process, read_until("Ctrl-C", process.stdout).string
-    finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-            process.wait(timeout=60)
-        process.stdout.close()
-
-
-def swarm(*arguments: object) -> str:
-    done = subprocess.run(
-        command("swarm", *arguments), check=True, capture_output=True, text=True, timeout=120
-    )
-    return done.stdout
-
-
-@pytest.mark.slow
-def test_up_and_a_swarm_from_first_start_to_restart(tmp_path: Path) -> None:
-    folder, report = tmp_path / "here", tmp_path / "swarm.json"
-    port = free_port()
-    options: tuple[object, ...] = ("--port", port)
-    options += ("--epoch-seconds", 1, "--least-clients", CLIENTS, "--epochs", EPOCHS + 1)
-    with running(folder, "--data", DATA, *options) as (process, said):
-        key = Keys.read(folder / "server" / "keys.json").verification_key.hex()
-        assert f"http://127.0.0.1:{port}" in said
-        assert "only the local guarantee holds" in said
-        assert f"client init --proxy http://127.0.0.1:{port} --key {key} --limit 750" in said
-        assert f"sottovoce swarm --up {folder} --clients {CLIENTS}" in said
-        size = ("--clients", CLIENTS, "--epochs", EPOCHS)
-        shown = swarm("--up", folder, *size, "--json", report)
-        assert "protects nobody" in " ".join(shown.split())
-        check_report(json.loads(report.read_text()))
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 0
-    with running(folder) as (process, said):
-        assert f"Verification key: {key}\n" in said
-        address = ("--proxy", f"http://127.0.0.1:{port}", "--key", key, "--data", DATA)
-        arguments = ("--clients", CLIENTS, "--epochs", 5)
-        swarm(*address, *arguments, "--json", report)
-        # The training had one epoch left: it went on where it was, and then it was finished.
-        (only,) = json.loads(report.read_text())["epochs"]
-        assert (only["epoch"], only["sent"]) == (3, CLIENTS)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(timeout=60) == 0
-
-
-def check_report(found: dict[str, Any]) -> None:
-    assert [each["epoch"] for each in found["epochs"]] == [1, 2]
-    for each in found["epochs"]:
-        assert each["outcomes"] == {"sent": CLIENTS}
-        assert each["counted"] == CLIENTS * 100
-        assert 0 <= each["metrics"]["hr@10"] <= 1
-    assert found["ledgers_spent_at_most"] == EPOCHS * 100 * 2.5
-    assert found["privacy"]["spans"][-1]["pure"] == EPOCHS * 100 * 2.5
-    assert found["problems"] == []
-
-
-@pytest.mark.slow
-def test_if_one_ends_the_other_is_stopped_and_it_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "here"
-    with monkeypatch.context() as patched:
-        made(folder, patched, "--data", DATA, "--port", free_port())
-    server_port = ServerSettings.read(server_toml(folder)).listen.port
-    (read_settings(proxy_toml(folder), ProxySettings).folder / "proxy.sqlite3").mkdir(parents=True)
-    done = subprocess.run(
-        command("up", folder), capture_output=True, text=True, timeout=120, check=False
-    )
-    assert done.returncode == 2
-    assert "sottovoce: the proxy ended by itself with code" in done.stderr
-    assert "proxy | " in done.stderr
-    with socket.create_server(("127.0.0.1", server_port)):
-        pass  # the server is gone as well
 
 
 def made(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> None:
@@ -225,104 +125,6 @@ def test_a_folder_of_somebody_else_is_left_alone(
     with pytest.raises(SettingsError):
         made(keys / "below", monkeypatch, "--data", DATA)
     assert keys.read_text() == "precious"
-
-
-SMALL = ("--people", "30", "--films", "40", "--epochs", "2", "--epoch-seconds", "2")
-
-
-@contextmanager
-def started(temporary: Path, *arguments: object) -> Iterator[subprocess.Popen[str]]:
-    """In a session of its own, by which everything that it starts is known."""
-    with (temporary.parent / "stderr").open("w") as said:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "sottovoce", "demo", *map(str, arguments)],
-            stdout=subprocess.PIPE,
-            stderr=said,
-            text=True,
-            env={**os.environ, "TMPDIR": str(temporary)},
-            start_new_session=True,
-        )
-    assert process.stdout is not None
-    try:
-        yield process
-    finally:
-        for left in session_of(process.pid):
-            os.kill(left, signal.SIGKILL)
-        process.wait()
-        process.stdout.close()
-
-
-def session_of(leader: int) -> list[int]:
-    """Who lives in that session."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, _, _, session = stat.read_text().rpartition(")")[2].split()[:4]
-        except OSError:
-            continue
-        if int(session) == leader and state != "Z":
-            found.append(int(stat.parent.name))
-    return found
-
-
-def check_gone(process: subprocess.Popen[str], temporary: Path) -> None:
-    """No process, no file, no traceback."""
-    assert process.wait(PATIENCE) == 0
-    wait_until(lambda: not session_of(process.pid), "all processes to end")
-    assert list(temporary.iterdir()) == []
-    said = (temporary.parent / "stderr").read_text()
-    assert "Traceback" not in said
-    assert "Stopped." in said
-
-
-@pytest.fixture
-def temporary(tmp_path: Path) -> Path:
-    (tmp_path / "temporary").mkdir()
-    return tmp_path / "temporary"
-
-
-@pytest.mark.slow
-def test_a_demo_from_its_start_to_ctrl_c(temporary: Path) -> None:
-    with started(temporary, *SMALL, "--no-browser") as process:
-        assert process.stdout is not None
-        address = read_until("The page: (http://.*)$", process.stdout)[1]
-        with httpx.Client(base_url=address, trust_env=False) as http:
-            key = check_page(http)
-            read_until(r"epoch  1/2 .* HR@10 0\.\d{3}  popularity 0\.\d{3}", process.stdout)
-            read_until("The model is finished", process.stdout)
-            check_epochs(http, key)
-        process.send_signal(signal.SIGINT)
-        check_gone(process, temporary)
-
-
-def check_page(http: httpx.Client) -> bytes:
-    index = http.get("/")
-    assert "default-src 'none'" in index.headers["content-security-policy"]
-    assert f"sends {REPORTS} reports" in index.text
-    panel = Panel.decode(http.get("/page/panel.json").content)
-    found = re.search('name="sottovoce-key" content="([0-9a-f]{64})"', index.text)
-    assert found is not None
-    key = bytes.fromhex(found[1])
-    manifest = SignedManifest.open(http.get("/v2/manifest").content, key).manifest
-    assert panel.catalogue == manifest.catalogue
-    assert (manifest.terms.reports, manifest.closes - manifest.opens) == (REPORTS, 2)
-    return key
-
-
-def check_epochs(http: httpx.Client, key: bytes) -> None:
-    """Every model so far is still there, for the page's curve."""
-    last = SignedManifest.open(http.get("/v2/manifest").content, key).manifest
-    assert last.public_key is None
-    for epoch in range(1, last.epoch + 1):
-        signed = SignedManifest.open(http.get(f"/v2/manifests/{epoch}").content, key)
-        assert http.get(f"/v2/models/{signed.manifest.model.hex()}").status_code == 200
-
-
-def test_told_to_stop_while_it_starts(temporary: Path) -> None:
-    with started(temporary, *SMALL, "--no-browser") as process:
-        wait_until(lambda: list(temporary.iterdir()), "a first file")
-        process.send_signal(signal.SIGTERM)
-        check_gone(process, temporary)
 
 
 @pytest.fixture(autouse=True)

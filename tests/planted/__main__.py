@@ -44,6 +44,11 @@ class Bug(NamedTuple):
         return cls(name, file, tuple(tests.split()), right, wrong)
 
 
+def listed() -> list[Bug]:
+    paragraphs = (Path(__file__).parent / "bugs.txt").read_text(encoding="utf-8").strip()
+    return [Bug.read(each) for each in paragraphs.split("\n\n")]
+
+
 class Copy:
     """The sources in another folder, with nothing planted."""
 
@@ -109,10 +114,8 @@ def main() -> None:
     arguments.add_argument("--list", action="store_true")
     arguments.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     given = arguments.parse_args()
-    paragraphs = (Path(__file__).parent / "bugs.txt").read_text(encoding="utf-8").strip()
-    bugs = [Bug.read(each) for each in paragraphs.split("\n\n")]
     chosen = [
-        bug for bug in bugs if not given.words or any(word in bug.name for word in given.words)
+        bug for bug in listed() if not given.words or any(word in bug.name for word in given.words)
     ]
     if given.list:
         print("\n".join(f"{bug.name}  ({bug.file})" for bug in chosen))

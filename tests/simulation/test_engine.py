@@ -41,7 +41,7 @@ from tests.simulation.cuda.emulated import EmulatedCard, has_card
 STREAMED = "streamed"
 """The cpu engine over people in several parts, of which one is in memory at a time."""
 QUICK = [*(name for name in ENGINES if name != "ray"), STREAMED]
-"""A process of Ray takes a second to start: its contract is in tests/simulation/ray."""
+"""A process of Ray takes a second to start: its contract is in tests/nightly/test_ray.py."""
 engines = pytest.mark.parametrize("engine", QUICK)
 engines_and_mechanisms = pytest.mark.parametrize(
     ("engine", "mechanism"),

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.release.building import ROOT, packed_npm
-from tests.release.fresh import run
+from tests.nightly.release.building import ROOT, packed_npm
+from tests.nightly.release.fresh import run
 
 pytestmark = pytest.mark.slow
 MODULES = ROOT / "web" / "node_modules"

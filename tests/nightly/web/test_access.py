@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tests.web.system import System
     from tests.web.visitor import Visitor
 
-AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
+AXE = Path(__file__).parents[3] / "web" / "node_modules" / "axe-core" / "axe.min.js"
 WIDE, PHONE, NARROW = (1280, 800), (390, 844), (320, 640)
 ZOOMED = (WIDE[0] // 2, WIDE[1] // 2)
 """At 200% a window has room for half as much."""

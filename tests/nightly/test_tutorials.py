@@ -17,7 +17,7 @@ from sottovoce.sandbox.system import set_values
 from tests.lacking import leave_out
 from tests.processes import free_port, read_until
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 BLOCK = re.compile(r"```(sh|python)\n(.*?)```", re.DOTALL)

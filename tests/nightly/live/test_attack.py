@@ -19,8 +19,9 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.live.attackers import AttackersPlan
-from tests.live.processes import (
+from tests.live.sent_batches import SentBatches
+from tests.nightly.live.attackers import AttackersPlan
+from tests.nightly.live.processes import (
     CROWD,
     FACTORS,
     ITEMS,
@@ -31,7 +32,6 @@ from tests.live.processes import (
     launching,
     sender,
 )
-from tests.live.sent_batches import SentBatches
 from tests.processes import wait_until
 
 FULL = os.environ.get("SOTTOVOCE_ATTACK") == "full"
@@ -87,7 +87,7 @@ class Attackers:
 
     def __init__(self, plan: AttackersPlan):
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.live.attackers", plan.encode()],
+            [sys.executable, "-m", "tests.nightly.live.attackers", plan.encode()],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -20,7 +20,7 @@ from sottovoce.server import Keys, ServerStore
 from tests.live.sent_batches import SentBatches
 from tests.processes import calling, free_port, wait_until
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ITEMS, FACTORS, REPORTS = 20, 16, 2
 CROWD = 4
 """An epoch waits for so many."""
@@ -126,7 +126,7 @@ class Site:
 
 
 class Launcher:
-    """Starts parts through `tests.live.launcher`, and knows which of them run."""
+    """Starts parts through `tests.nightly.live.launcher`, and knows which of them run."""
 
     def __init__(self, site: Site, process: subprocess.Popen[str]):
         self._site = site
@@ -168,7 +168,7 @@ class Launcher:
 @contextmanager
 def launching(site: Site) -> Iterator[Launcher]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.live.launcher"],
+        [sys.executable, "-m", "tests.nightly.live.launcher"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.release.building import BUILT, ROOT, Built
+from tests.nightly.release.building import BUILT, ROOT, Built
 
 if TYPE_CHECKING:
-    from tests.release.fresh import Fresh
+    from tests.nightly.release.fresh import Fresh
 
 MINORS = (11, 12, 13, 14)
 QUICK = ("tests/core", "tests/privacy", "tests/training")

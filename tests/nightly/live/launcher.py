@@ -1,6 +1,6 @@
 """Parts as processes of their own, started quickly: one process imports everything and forks them.
 
-    python -m tests.live.launcher
+    python -m tests.nightly.live.launcher
 
 reads a line of JSON for each part to start and answers with its process id. A part is what
 `sottovoce server run` or `sottovoce proxy run` is, but that it opens reports in its own process.

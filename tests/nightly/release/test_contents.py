@@ -14,8 +14,8 @@ from packaging.metadata import Metadata
 import sottovoce
 from hatch_build import absolute
 from tests.lacking import leave_out
-from tests.release.building import ROOT, Built, repository
-from tests.release.fresh import run
+from tests.nightly.release.building import ROOT, Built, repository
+from tests.nightly.release.fresh import run
 
 NOT_PUBLISHED = ".ci/"
 

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.release.building import (
+from tests.nightly.release.building import (
     BUILT,
     ROOT,
     build_python,
@@ -17,7 +17,7 @@ from tests.release.building import (
     repository,
     unpack,
 )
-from tests.release.fresh import Fresh, run
+from tests.nightly.release.fresh import Fresh, run
 
 DIST = ROOT / "dist"
 

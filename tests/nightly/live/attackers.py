@@ -1,4 +1,4 @@
-"""Whoever means harm, in a process of its own: `python -m tests.live.attackers PLAN`.
+"""Whoever means harm, in a process of its own: `python -m tests.nightly.live.attackers PLAN`.
 
 PLAN is JSON. It ends when its input does, and then says as JSON how often it was answered what.
 """

@@ -9,9 +9,9 @@ import pytest
 
 import sottovoce
 from sottovoce.cli.app import every_command
+from tests.nightly.release.building import Built
+from tests.nightly.release.fresh import Fresh, House
 from tests.processes import free_port, read_until
-from tests.release.building import Built
-from tests.release.fresh import Fresh, House
 
 SMALL = ("--engine", "reference", "--sample-users", "30", "--sample-items", "50")
 CATALOGUE = """{"version": 2, "items": [

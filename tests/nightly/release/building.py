@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Self
 
 from tests.lacking import leave_out
-from tests.release.fresh import Fresh, run
+from tests.nightly.release.fresh import Fresh, run
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 BUILT = "SOTTOVOCE_BUILT"
 """The folder of what `make release` has built: its tests take that."""
 

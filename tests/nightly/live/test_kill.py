@@ -13,7 +13,7 @@ from random import Random
 import pytest
 
 from tests.lacking import leave_out
-from tests.live.processes import Sender, Site, launching, sender
+from tests.nightly.live.processes import Sender, Site, launching, sender
 from tests.server import postgres
 
 KILLS = int(os.environ.get("SOTTOVOCE_KILLS", "14"))

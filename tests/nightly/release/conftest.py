@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.release.building import Built, built_python
-from tests.release.fresh import Fresh
+from tests.nightly.release.building import Built, built_python
+from tests.nightly.release.fresh import Fresh
 
 
 @pytest.fixture(scope="module")

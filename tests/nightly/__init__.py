@@ -1,0 +1,1 @@
+"""Whole systems, real processes, other browsers, guides and releases: what takes minutes."""

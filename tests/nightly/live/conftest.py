@@ -1,0 +1,5 @@
+"""The folders of `tests/live`."""
+
+from tests.live.conftest import folder
+
+__all__ = ["folder"]

@@ -1,0 +1,12 @@
+"""Every planted bug has its place: what is right stands there once, and its tests are there."""
+
+from tests.planted.__main__ import ROOT, listed
+
+
+def test_they_can_be_planted() -> None:
+    bugs = listed()
+    assert len({bug.name for bug in bugs}) == len(bugs) > 60
+    for bug in bugs:
+        assert (ROOT / bug.file).read_text(encoding="utf-8").count(bug.right) == 1, bug.name
+        assert bug.right != bug.wrong
+        assert all((ROOT / place).exists() for place in bug.tests), bug.name
