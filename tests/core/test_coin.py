@@ -32,10 +32,13 @@ def test_an_epsilon_that_no_coin_can_keep_is_refused(epsilon: float) -> None:
         coin.flip_threshold(epsilon)
 
 
-@given(st.lists(st.integers(0, 2**64 - 1), min_size=1), st.integers(1, 2**32 - 1))
-def test_multiply_high_is_exact(words: list[int], factor: int) -> None:
+@given(st.integers(0, 2**64 - 1), st.integers(2, 2**32 - 1))
+def test_multiply_high_is_exact(word: int, factor: int) -> None:
+    """Also where one place ends and the next begins."""
+    edges = [-((-place << 64) // factor) for place in (1, factor // 2, factor - 1)]
+    words = [word, *edges, *(edge - 1 for edge in edges)]
     got = coin.multiply_high(np.array(words, np.uint64), factor)
-    assert got.tolist() == [word * factor >> 64 for word in words]
+    assert got.tolist() == [each * factor >> 64 for each in words]
 
 
 def test_unit_covers_zero_and_never_reaches_one() -> None:
