@@ -23,7 +23,7 @@ help:
 	@echo "make nightly whole systems, kills, other browsers, guides and releases, the laboratory, and planted bugs: hours"
 	@echo "make part    a fifth of the night's tests and the laboratory's, another one each day"
 	@echo "make test-lab  the tests of the laboratory (lab/)"
-	@echo "make coverage  all tests, and which lines none of them runs"
+	@echo "make coverage  all tests but the laboratory's, and which lines none of them runs"
 	@echo "make lint    ruff, mypy --strict, import-linter; tsc and Biome too where Node is"
 	@echo "make format  let ruff rewrite the sources"
 	@echo "make docs    the documentation as a site under build/docs; a link that leads nowhere is an error"
@@ -125,4 +125,4 @@ release: $(READY) $(MODULES)
 clean:
 	rm -rf $(VENV) build dist .coverage .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	rm -rf web/node_modules web/*/node_modules web/*/build web/*/dist web/build
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests lab -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -261,3 +262,16 @@ def test_a_package_that_is_half_installed_does_not_end_all_help(
 ) -> None:
     monkeypatch.setattr(door, "entry_points", lambda **_: [HalfInstalled])
     assert "(not installed: pip install sottovoce-lab)" in call("--help")
+
+
+@pytest.mark.parametrize("empty", ["--folder ''", "--folder="])
+def test_an_unset_variable_is_no_folder(
+    empty: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    about = f"--proxy http://127.0.0.1:1 --key {'00' * 32} --limit 5"
+    assert said_by(f"client init {about} {empty}", monkeypatch, capsys)[0] == 2
+    assert list(tmp_path.iterdir()) == []

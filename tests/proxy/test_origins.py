@@ -216,6 +216,7 @@ def test_what_is_no_name_of_a_site(tmp_path: Path) -> None:
         "https://shop.example:443", "https://shop.example:08443", "http://localhost:80",
         "https://[2001:DB8:0::1]", "https://user@shop.example", "https://shop.example\n",
         "https://shop.example/page", "https://shop.example?x", "https://shop.example#x",
+        "https://shop.example:99999", "https://[:::::]", "https://[0:0:0:0:0:0:0:1]",
         "https://*.shop.example", "https://*", "*", "null", "", "shop.example", "//shop.example",
         "https://", "https://shop..example", "https://shop.example.", "https://münchen.example",
         "https://shop.example:port", "https://[half", "ftp://shop.example", "app://shop",

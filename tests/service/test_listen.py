@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sottovoce.errors import SettingsError
 from sottovoce.service.http import network_of
-from sottovoce.service.listen import Places
+from sottovoce.service.listen import Listen, Places
 
 
 class Somebody:
@@ -97,3 +98,8 @@ def test_places_are_never_lost_and_addresses_never_kept(
 )
 def test_who_counts_as_one(one: str, other: str, same: bool) -> None:
     assert (network_of(one) == network_of(other)) is same
+
+
+def test_a_host_that_is_none_is_refused() -> None:
+    with pytest.raises(SettingsError):
+        Listen("a..b").bind()

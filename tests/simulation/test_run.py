@@ -12,9 +12,10 @@ from sottovoce.data.interactions import object_array
 from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce.simulation import FederatedMF, Run, Simulation, build_engine, simulate
 from sottovoce.simulation.evaluation.metrics import hit_ratio
-from sottovoce.simulation.evaluation.ranking import rank_factors, rank_scores, sample_candidates
+from sottovoce.simulation.evaluation.ranking import rank_factors, sample_candidates
 from sottovoce.simulation.training import begin, train
 from sottovoce.training import Settings
+from sottovoce_lab.baselines.models import rank_scores
 from tests.kernels import COMPILED
 
 

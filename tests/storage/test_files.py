@@ -11,7 +11,7 @@ from threading import Thread
 
 import pytest
 
-from sottovoce.storage.files import write_atomically
+from sottovoce.storage.files import write_atomically, write_new
 
 WRITES = """
 import sys
@@ -101,3 +101,15 @@ def test_standard_output_keeps_its_order(tmp_path: Path, redirected: bool) -> No
     else:
         said = subprocess.run(command, capture_output=True, check=True, text=True).stdout
     assert said == "before\nwritten\nafter\n"
+
+
+def test_a_new_file_that_cannot_be_written_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: int) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(OSError, match="no space"):
+        write_new(tmp_path / "new", b"half")
+    assert list(tmp_path.iterdir()) == []

@@ -3,7 +3,7 @@
 import numpy as np
 
 from sottovoce.core import Histories
-from sottovoce.simulation.evaluation.ranking import Scorer
+from sottovoce_lab.baselines.models import Scorer
 
 ITEMS_PER_TASTE = 8
 

@@ -6,7 +6,7 @@ import pytest
 from sottovoce.core import Histories
 from sottovoce.data import Split, leave_one_out, synthetic_people
 from sottovoce.data.interactions import Interactions
-from sottovoce.simulation.evaluation.ranking import Scorer, rank_scores, sample_candidates
+from sottovoce.simulation.evaluation.ranking import sample_candidates
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import (
     DPLCF,

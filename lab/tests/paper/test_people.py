@@ -16,11 +16,12 @@ from sottovoce.data import Interactions, leave_one_out, synthetic_people
 from sottovoce.errors import DataError
 from sottovoce.simulation import Simulation, build_engine, simulate
 from sottovoce.simulation.evaluation.metrics import hits, summary
-from sottovoce.simulation.evaluation.ranking import rank_factors, rank_scores, sample_candidates
+from sottovoce.simulation.evaluation.ranking import rank_factors, sample_candidates
 from sottovoce.simulation.evaluation.side_information import SideInformation
 from sottovoce.simulation.training import begin, train
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import DPALS, DPLCF, MatrixFactorization, TrustedSettings
+from sottovoce_lab.baselines.models import rank_scores
 from sottovoce_lab.paper import About, Cell, CellStore, Runner, Scale, Size, Table
 from sottovoce_lab.paper.cells import Way
 from sottovoce_lab.paper.methods import CellContext

@@ -49,7 +49,7 @@ class PlainHelp:
 
 
 class PlainCommand(PlainHelp, TyperCommand):
-    """A command that shows hidden options if asked."""
+    """A command that takes no empty value, and shows hidden options if asked."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if HELP_ALL in args:
@@ -57,6 +57,8 @@ class PlainCommand(PlainHelp, TyperCommand):
                 vars(each)["hidden"] = False
             typer.echo(ctx.get_help())
             ctx.exit()
+        if any(not each or re.fullmatch("--[a-z-]+=", each) for each in args):
+            ctx.fail("an empty value")  # of an unset variable: a folder would be the present one
         return super().parse_args(ctx, args)
 
 

@@ -9,9 +9,8 @@ import typer
 
 from sottovoce.cli import output
 from sottovoce.cli.options import JsonFile, group, settings_options
-from sottovoce.errors import SettingsError
 from sottovoce.protocol import SignedManifest
-from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, build_app, connect
+from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Rate, build_app, connect
 from sottovoce.proxy.settings import DATA, PORT, SETTINGS, WATCH_PORT, make_proxy
 from sottovoce.proxy.status import ProxyStatus
 from sottovoce.service.listen import Listen, Watch
@@ -61,16 +60,20 @@ def init(
       sottovoce proxy init my-proxy --server https://server.example --key 3b6a27bc...29 \\
         --secret-file first.secret
     """
-    if not secret_file.exists():
-        raise SettingsError(f"{secret_file}: there is no such file")
-    listen, watch = Listen(port=port), Watch(port=watch_port)
-    ProxySettings(folder / DATA, server, secret_file, key, listen=listen, watch=watch)  # checks
+    least = crowd.get("least_clients", ProxySettings.least_clients)
+    checked = ProxySettings(
+        *(folder / DATA, server, secret_file, key, least),
+        rate=Rate.for_crowd(least),
+        listen=Listen(port=port),
+        watch=Watch(port=watch_port),
+    )
+    connect(checked)[0].close()
     make_proxy(
         folder,
         secret_file,
         server=server,
         verification_key=key,
-        least_clients=crowd.get("least_clients", ProxySettings.least_clients),
+        least_clients=least,
         port=port,
         watch_port=watch_port,
     )

@@ -8,6 +8,7 @@ those of the proxy's page too, and tells refused origins some of it as well.
 import re
 from collections.abc import Collection
 from http import HTTPStatus
+from ipaddress import IPv6Address
 
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
@@ -41,7 +42,7 @@ def check_origin(origin: str) -> None:
     >>> check_origin("https://shop.example")
     """
     found = _ORIGIN.fullmatch(origin)
-    if found is None or found["port"] == _USUAL_PORTS[found["scheme"]]:
+    if found is None or not _is_usual(found["host"], found["port"], found["scheme"]):
         raise SettingsError(
             f"origins: {origin!r} is not how browsers write an origin: https://HOST or "
             "https://HOST:PORT, in lower case and ASCII, without the usual port, a path or a "
@@ -52,6 +53,16 @@ def check_origin(origin: str) -> None:
             f"origins: {origin} is not encrypted: anyone on the way could pose as this site, and "
             "browsers give its pages no cryptography; use https (http is for this machine alone)"
         )
+
+
+def _is_usual(host: str, port: str | None, scheme: str) -> bool:
+    """Numbers have one spelling each, and a scheme's own port is left out."""
+    if port is not None and (port == _USUAL_PORTS[scheme] or int(port) > 65_535):
+        return False
+    try:
+        return host[0] != "[" or str(IPv6Address(host[1:-1])) == host[1:-1]
+    except ValueError:
+        return False
 
 
 def check_sender(scope: Scope, allowed: Collection[str]) -> None:

@@ -74,7 +74,10 @@ class ProxySettings:
         4 * 2**30, "bytes of them, sealed; at its end three times as many are on the disk", least=1
     )
     poll_seconds: float = setting(
-        5.0, "between two beats: ask the server, tell it of the crowd, flush, forward", above=0
+        5.0,
+        "between two beats: ask the server, tell it of the crowd, flush, forward",
+        above=0,
+        most=86_400,
     )
     keep_models: int = setting(
         10, "epochs whose model is kept: for clients that come late, for the page's curve", least=1
@@ -155,6 +158,7 @@ def make_proxy(folder: Path, secret_file: Path, **settings: Any) -> None:
         write_new(folder / SECRET, secret)
         write_new(folder / SETTINGS, text.encode())
     except OSError as error:
+        (folder / SECRET).unlink(missing_ok=True)
         raise SettingsError(f"the proxy cannot be set up: {reason(error)}") from error
 
 

@@ -43,7 +43,10 @@ class ServerSettings:
     database: str = "sqlite:///server.sqlite"
     training: Settings = field(default_factory=lambda: Settings.preset(DEFAULT))
     epoch_seconds: int = setting(
-        86_400, "shortest length of an epoch in seconds; then it waits for its crowd", least=1
+        86_400,
+        "shortest length of an epoch in seconds; then it waits for its crowd",
+        least=1,
+        most=10**9,
     )
     grace_seconds: float = setting(
         3_600.0,
@@ -55,7 +58,7 @@ class ServerSettings:
     most_chunks: int = setting(100_000, "chunks that one proxy may hand in of one epoch", least=1)
     most_bytes: int = setting(5 * 2**30, "bytes of those chunks", least=1)
     openers: int = setting(0, "processes that open reports; 0: one for each core", least=0)
-    heartbeat: float = setting(5.0, "seconds between two looks at the clock", above=0)
+    heartbeat: float = setting(5.0, "seconds between two looks at the clock", above=0, most=86_400)
     listen: Listen = field(default_factory=lambda: Listen(port=8090))
     watch: Watch = field(default_factory=lambda: Watch(port=8091))
 

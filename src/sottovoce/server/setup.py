@@ -47,11 +47,11 @@ def make_server(
             for name, content in contents.items():
                 write_new(folder / name, content)
                 undo.callback((folder / name).unlink, missing_ok=True)
+            settings = ServerSettings.read(folder / SETTINGS)
+            keys.write(settings.keys)
+            undo.callback(settings.keys.unlink)
         except OSError as error:
             raise SettingsError(f"{folder}: cannot be written: {reason(error)}") from error
-        settings = ServerSettings.read(folder / SETTINGS)
-        keys.write(settings.keys)
-        undo.callback(settings.keys.unlink)
         _begin(settings, keys)
         undo.pop_all()
     return keys

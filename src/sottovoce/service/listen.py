@@ -68,7 +68,7 @@ class Listen:
                 socket.create_server(address[:2], family=family, backlog=BACKLOG)
                 for family, _, _, _, address in dict.fromkeys(found)
             ]
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise SettingsError(
                 f"cannot listen on {self.host}, port {self.port}: {reason(error)}; name "
                 "another port (--port, --watch-port, or in the settings file)"

@@ -14,10 +14,11 @@ def write_new(path: Path, content: bytes) -> None:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError as error:
         raise SettingsError(f"{path}: exists already; nothing is overwritten") from error
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        _write(handle, content)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
 
 
 def write_atomically(path: Path, content: bytes, *, private: bool = False) -> None:
@@ -28,6 +29,8 @@ def write_atomically(path: Path, content: bytes, *, private: bool = False) -> No
     so is `/dev/stdout`, which may be redirected to a file.
     """
     if path == Path("/dev/stdout"):
+        if sys.stdout is None:  # closed by whoever started us
+            raise OSError("standard output is closed")
         sys.stdout.flush()
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
@@ -44,15 +47,19 @@ def _replace(path: Path, content: bytes, mode: int) -> None:
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        _write(handle, content)
         temporary.replace(path)
         _sync_folder(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _write(handle: int, content: bytes) -> None:
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _sync_folder(folder: Path) -> None:

@@ -13,13 +13,9 @@ from sottovoce.core import Histories, initial_items, predictions
 from sottovoce.data import Interactions, Split, leave_one_out
 from sottovoce.errors import SettingsError
 from sottovoce.simulation.evaluation import ranking
-from sottovoce.simulation.evaluation.ranking import (
-    Candidates,
-    rank_factors,
-    rank_scores,
-    sample_candidates,
-)
+from sottovoce.simulation.evaluation.ranking import Candidates, rank_factors, sample_candidates
 from sottovoce.simulation.evaluation.side_information import wide_vectors
+from sottovoce_lab.baselines.models import rank_scores
 from tests.people import histories, random_people
 from tests.simulation.evaluation.test_side_information import model_for
 

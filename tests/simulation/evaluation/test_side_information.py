@@ -13,12 +13,13 @@ from sottovoce.core import Histories, initial_items
 from sottovoce.core.recommending import Tag, Tags, WideModel, no_tags, recency
 from sottovoce.data import Interactions, leave_one_out, synthetic_people
 from sottovoce.errors import DataError
-from sottovoce.simulation.evaluation.ranking import rank_scores, sample_candidates
+from sottovoce.simulation.evaluation.ranking import sample_candidates
 from sottovoce.simulation.evaluation.side_information import (
     SideInformation,
     rank_devices,
     wide_vectors,
 )
+from sottovoce_lab.baselines.models import rank_scores
 from tests.people import histories
 
 FACTORS = 3

@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core import Histories, user_vectors
-from sottovoce.simulation.evaluation.ranking import (
-    Candidates,
-    Ranks,
-    Scorer,
-    rank_factors,
-    rank_scores,
-)
+from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, rank_factors, tested
+
+
+class Scorer(Protocol):
+    """Any model: scores of every item for some of the training users, one row each."""
+
+    def scores(self, users: NDArray[np.int64]) -> NDArray[np.float32]:
+        """len(users) x M."""
 
 
 @runtime_checkable
@@ -66,6 +67,36 @@ def _rank_some(model: SomeScorer, candidates: Candidates) -> Ranks:
     return Ranks(better, ((scores[:, 1:] == own) & competes).sum(axis=1))
 
 
+def rank_scores(model: Scorer, candidates: Candidates) -> Ranks:
+    """Ranks under any model's scores, a block of users at a time."""
+    split = candidates.split
+    better, ties = np.zeros((2, split.train.n_users), np.int64)
+    everybody = np.flatnonzero(split.test >= 0)
+    for first in range(0, len(everybody), AT_ONCE):
+        users = everybody[first : first + AT_ONCE]
+        scores = model.scores(users)
+        own = scores[np.arange(len(users)), split.test[users]][:, None]
+        competes = _competes(candidates, users)
+        better[users] = ((scores > own) & competes).sum(axis=1)
+        ties[users] = ((scores == own) & competes).sum(axis=1)
+    return tested(candidates, better, ties)
+
+
+def _competes(candidates: Candidates, users: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """len(users) x M: which items the test item of each user is ranked against."""
+    own, test = candidates.split.not_competing, candidates.split.test
+    mask = np.full((len(users), own.n_items), candidates.full)
+    if candidates.full:
+        some = own.take(users)
+        mask[some.users_of_entries(), some.indices] = False
+        mask[np.arange(len(users)), test[users]] = False
+        return mask
+    items = candidates.items[users]
+    row, _ = np.nonzero(items >= 0)
+    mask[row, items[items >= 0]] = True
+    return mask
+
+
 @dataclass(frozen=True, eq=False)
 class Popularity:
     """Scores an item by how many people touched it: hard to beat, and it knows nobody."""
@@ -85,6 +116,8 @@ class Popularity:
         return np.ones((self.n_users, 1), np.float32), self.counts[:, None]
 
 
+AT_ONCE = 256
+"""People whose scores of all items are held at once."""
 USERS_PER_BLOCK = 8192
 """Enough for whole-array arithmetic, few enough to fit beside the data."""
 

@@ -84,7 +84,7 @@ def _command(name: str) -> Callable[..., None]:
         data: Annotated[
             str | None,
             optional(
-                "Data set: a name from `sottovoce data list`, or a path.",
+                "Data set: a name from `sottovoce data info`, or a path.",
                 "with --quick a small synthetic one, otherwise required",
             ),
         ] = None,

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,13 +76,6 @@ class Candidates:
     def full(self) -> bool:
         """Whether the whole catalogue competes."""
         return bool(self.items.shape[1] == 0)
-
-
-class Scorer(Protocol):
-    """Any model: scores of every item for some of the training users, one row each."""
-
-    def scores(self, users: NDArray[np.int64]) -> NDArray[np.float32]:
-        """len(users) x M."""
 
 
 def sample_candidates(split: Split, negatives: int, seed: int, first: int = 0) -> Candidates:
@@ -237,36 +229,6 @@ def _scores_of_new(X: Float32, V: Float32, known: Histories, users: Int64) -> Fl
 def _blocks(n: int) -> Iterator[Int64]:
     for start in range(0, n, USERS_PER_BLOCK):
         yield np.arange(start, min(start + USERS_PER_BLOCK, n))
-
-
-def rank_scores(model: Scorer, candidates: Candidates) -> Ranks:
-    """Ranks under any model's scores, a block of users at a time."""
-    split = candidates.split
-    better, ties = np.zeros((2, split.train.n_users), np.int64)
-    everybody = np.flatnonzero(split.test >= 0)
-    for block in _blocks(len(everybody)):
-        users = everybody[block]
-        scores = model.scores(users)
-        own = scores[np.arange(len(users)), split.test[users]][:, None]
-        competes = _competes(candidates, users)
-        better[users] = ((scores > own) & competes).sum(axis=1)
-        ties[users] = ((scores == own) & competes).sum(axis=1)
-    return tested(candidates, better, ties)
-
-
-def _competes(candidates: Candidates, users: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """len(users) x M: which items the test item of each user is ranked against."""
-    own, test = candidates.split.not_competing, candidates.split.test
-    mask = np.full((len(users), own.n_items), candidates.full)
-    if candidates.full:
-        some = own.take(users)
-        mask[some.users_of_entries(), some.indices] = False
-        mask[np.arange(len(users)), test[users]] = False
-        return mask
-    items = candidates.items[users]
-    row, _ = np.nonzero(items >= 0)
-    mask[row, items[items >= 0]] = True
-    return mask
 
 
 def tested(candidates: Candidates, better: Int64, ties: Int64) -> Ranks:
