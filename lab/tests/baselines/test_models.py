@@ -16,6 +16,7 @@ from sottovoce_lab.baselines import (
     PrivatePopularity,
     rank,
 )
+from sottovoce_lab.baselines.models import Scorer, rank_scores
 
 
 @pytest.fixture(scope="module")
