@@ -187,6 +187,10 @@ def test_at_the_limit_reporting_stops_until_there_is_another(
         assert client.sync(proxy).outcome == "sent"
         kept = [entry.what for entry in client._store.ledger().entries]
         assert kept[::2] == [Limit(COST + 1), Limit(2 * COST)]
+        before = table(folder)
+        late = waiting(epoch=9, epsilon=1.0)  # the limit was lowered while it was made
+        assert client._store.keep(late, client._store.generation) == "limit reached"
+        assert table(folder) == before
 
 
 # A ledger that is not whole.

@@ -203,6 +203,18 @@ def test_a_batch_is_kept_until_its_epoch_is_over_and_then_given_up(
     assert len(proxy.received) == 1
 
 
+def test_a_batch_that_is_late_by_a_hair_is_not_sent(
+    client: Client, proxy: FakeProxy, world: World
+) -> None:
+    proxy.before = refusing(UnavailableError("busy"))
+    with pytest.raises(UnavailableError):
+        client.sync(proxy)
+    proxy.before = lambda call: None
+    world.now = world.signed(1).manifest.ends
+    assert client.sync(proxy).outcome == "too late"
+    assert proxy.received == []
+
+
 # Randomness.
 def test_words_and_entropy_come_from_the_operating_system_by_default(
     client: Client, proxy: FakeProxy, monkeypatch: pytest.MonkeyPatch

@@ -131,7 +131,11 @@ def moment(seconds: float, now: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """In its two largest units."""
+    """In its two largest units.
+
+    >>> duration(59), duration(60), duration(3_661)
+    ('59 s', '1 min', '1 h 1 min')
+    """
     units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
     left = int(seconds)
     parts: list[str] = []
