@@ -15,7 +15,6 @@ from sottovoce.service.toml import read_settings
 from sottovoce.storage.database import exclusive_lock
 from tests.processes import calling, free_port
 
-CLIENTS, EPOCHS = 20, 2
 DATA = "synthetic:N=60,M=30,seed=0"
 
 

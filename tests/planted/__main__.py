@@ -95,7 +95,7 @@ class Copy:
 
 
 def _commands(tests: tuple[str, ...]) -> list[tuple[str, ...]]:
-    web = [(("npm", "--prefix", each, "test")) for each in tests if each.startswith("web/")]
+    web = [("npm", "--prefix", each, "test") for each in tests if each.startswith("web/")]
     ours = [each for each in tests if not each.startswith("web/")]
     options = ("-x", "-q", "-p", "no:cacheprovider", "-n", "0")
     return [*([(sys.executable, "-m", "pytest", *options, *ours)] if ours else []), *web]
@@ -103,7 +103,7 @@ def _commands(tests: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 def _first_failure(said: str) -> str:
     for line in said.splitlines():
-        if line.startswith(("FAILED ", "ERROR ", "not ok ")):
+        if line.startswith(("FAILED ", "ERROR tests", "not ok ")):
             return line.split(" - ")[0][:110]
     return "failed"
 
