@@ -138,7 +138,7 @@ def table(folder: Path) -> list[Any]:
 
 
 def waiting(epoch: int, epsilon: float = EPSILON, content: bytes = b"a batch") -> UnsentBatch:
-    charge = Charge(bytes(16), epoch, sha(content), "loudest", epsilon, 1, 0.1, 9)
+    charge = Charge(bytes(16), epoch, sha(content), "loudest", epsilon, 1, 0.1, 9, 0)
     return UnsentBatch(charge, 0.0, 9 * DAY, batch=content)
 
 
@@ -251,7 +251,8 @@ def test_records_that_break_the_rules_are_refused_though_their_hashes_hold(
     with world.create(folder, limit=5) as client:
         other = Ledger(5)
         other.set_limit(50)
-        entry = other.charge(Charge(bytes(16), 1, bytes(32), "loudest", EPSILON, REPORTS, 0.1, 9))
+        kind = (EPSILON, REPORTS, 0.1, 9, 0)
+        entry = other.charge(Charge(bytes(16), 1, bytes(32), "loudest", *kind))
         store = client._store
         store._db.rows("DELETE FROM ledger")
         for each in (Ledger(5).entries[0], entry):

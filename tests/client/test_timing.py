@@ -142,7 +142,7 @@ def turns() -> list[dict[str, Any]]:
     """How many charges a training has, of how many; the turns that are left."""
     one = terms(epochs=3)
     charges = [
-        Charge(one.training, epoch, bytes([epoch]) * 32, "loudest", 1.0, 1, 0.1, 9)
+        Charge(one.training, epoch, bytes([epoch]) * 32, "loudest", 1.0, 1, 0.1, 9, 0)
         for epoch in range(5)
     ]
     return [
@@ -196,7 +196,7 @@ Coins = Callable[[int], bytes]
 def test_turns_are_those_that_were_not_charged() -> None:
     two = terms(epochs=2)
     own, other = (
-        Charge(training, 1, bytes(32), "loudest", 1.0, 1, 0.1, 9)
+        Charge(training, 1, bytes(32), "loudest", 1.0, 1, 0.1, 9, 0)
         for training in (two.training, bytes(16))
     )
     charged = [[other] * 5 + [own] * turns for turns in range(4)]

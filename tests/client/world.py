@@ -192,7 +192,9 @@ def pause_once_made(client: Client) -> Callable[[float], None]:
 
 def charges(folder: Path) -> list[Charge]:
     """What the ledger says, read as anybody could."""
-    columns = "training, epoch, purpose, mechanism, epsilon, reports, loud_fraction, clients"
+    columns = (
+        "training, epoch, purpose, mechanism, epsilon, reports, loud_fraction, clients, dummies"
+    )
     with closing(sqlite3.connect(folder / "client.db")) as db:
         rows = db.execute(f"SELECT {columns} FROM ledger WHERE epoch IS NOT NULL ORDER BY record")
         return [Charge(*row) for row in rows]

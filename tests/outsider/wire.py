@@ -29,6 +29,7 @@ TERMS: dict[str, tuple[type, float, float, str]] = {
     "share": (float, 2.0**-32, 1, "more"),
     "least_clients": (int, 1, 10**7, "less"),
     "hold": (int, 0, LAST, "more"),
+    "dummies": (int, 0, 10**7, "less"),
     "factors": (int, 1, 256, "more"),
     "most_items": (int, 1, 2**24, "more"),
 }

@@ -59,7 +59,7 @@ def one_round(event: Reporting, clients: int) -> list[Pair]:
     by_loss: dict[Decimal, Pair] = {}
     for others in range(clients):
         weight = binomial(clients - 1, exact_blanket(event), others)
-        for p, q in _outcomes(event, others + 1):
+        for p, q in _outcomes(event, others + event.cover + 1):
             loss = round(p / q, 40)
             before = by_loss.get(loss, (Decimal(0), Decimal(0)))
             by_loss[loss] = (before[0] + weight * p, before[1] + weight * q)

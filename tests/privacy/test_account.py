@@ -1,13 +1,14 @@
 """The account of a training and the promise to a device: figures for all that was and may be said.
 
 `tests/vectors/promises.json` has what any client must promise under given terms. Terms, what was
-charged before, and a limit go in. The two epsilons of everything come out, `local` exactly,
-`central` to a relative 1e-9 (sums and elementary functions may round differently); the turns that
+charged before, and a limit go in. The epsilons of everything come out, `local` exactly, `central`
+and `alone` to a relative 1e-9 (sums and elementary functions may round differently); the turns that
 are left, how many of them the limit allows, and the sentence. The file changes only when the
 promise does. To write it anew: `python -m tests.privacy.test_account`.
 """
 
 import json
+from dataclasses import replace
 from fractions import Fraction
 from math import exp
 from pathlib import Path
@@ -92,16 +93,32 @@ def charge(
     loud_fraction: float = 0.0318,
     clients: int = 1_000,
     training: bytes = bytes(16),
+    dummies: int = 0,
 ) -> Charge:
-    return Charge(training, 1, bytes(32), "loudest", epsilon, reports, loud_fraction, clients)
+    kind = (epsilon, reports, loud_fraction, clients, dummies)
+    return Charge(training, 1, bytes(32), "loudest", *kind)
 
 
 def test_it_is_of_a_whole_lifetime_in_the_enforced_crowd() -> None:
     found = promise(STRONG, 100)
-    assert found == Promise(10.0, central_bound([Group(STRONG, 100)], 1e-6), 100, 1e-6)
+    assert found == Promise(10.0, central_bound([Group(STRONG, 100)], 1e-6), 10.0, 100, 1e-6)
     assert 7 < found.central < 8  # not the 0.43 of 50,000 people whom nobody enforces
     assert promise(STRONG, 50_000).central < 0.5
     assert promise(STRONG, 100, delta=1e-9).central > found.central
+
+
+def test_dummies_hide_who_is_alone() -> None:
+    """Whatever a server charged for before, at the fewest of its dummies."""
+    helped = replace(STRONG, dummies=50_000)
+    among_many, among_none = promise(helped, 50_000), promise(helped, 1)
+    assert among_many.central < among_many.alone == among_none.alone == among_none.central < 0.5
+    assert promise(STRONG, 50_000).alone == promise(STRONG, 50_000).local
+    earlier = [charge(clients=1, dummies=50_000), charge(clients=50_000)]
+    found = promise(helped, 50_000, earlier)
+    assert 5 < found.alone < 6  # one report was hidden by people alone
+    assert found.central < 1
+    fewer = promise(helped, 50_000, [charge(clients=1, dummies=5_000)])
+    assert fewer.alone > promise(helped, 50_000, [charge(clients=1, dummies=50_000)]).alone
 
 
 def test_a_training_promises_the_same_from_its_first_epoch_to_its_last() -> None:
@@ -116,6 +133,7 @@ kinds = st.builds(
     st.integers(1, 20),
     st.sampled_from([0.01, 0.165, 0.5]),
     st.sampled_from([1, 2, 90, 3_000]),
+    dummies=st.sampled_from([0, 1, 2_000]),
 )
 
 
@@ -131,6 +149,7 @@ def test_whatever_is_charged_under_it_the_promise_was_no_less(
         epochs=epochs,
         loud_fraction=asked.loud_fraction,
         least_clients=asked.clients,
+        dummies=asked.dummies,
     )
     charges = list(earlier)
     promised = agreed.promise(charges)
@@ -149,7 +168,7 @@ def test_no_charge_makes_a_promise_smaller(before: list[Charge], another: Charge
     left, right = promise(STRONG, 500, before), promise(STRONG, 500, [*before, another])
     assert right.local >= left.local
     assert right.central >= left.central * 0.99
-    assert right.central <= right.local
+    assert right.central <= right.alone <= right.local
     assert Fraction(right.local) >= 10 + sum(each.cost for each in [*before, another])
 
 
@@ -174,8 +193,9 @@ def numbers(text: str) -> tuple[float, float, float]:
 
 
 FILE = Path(__file__).parents[1] / "vectors" / "promises.json"
-NAMES = ("epsilon", "loud_fraction", "reports", "epochs", "clients", "delta")
-Numbers = tuple[float, float, int, int, int, float]
+NAMES = ("epsilon", "loud_fraction", "reports", "epochs", "clients", "delta", "dummies")
+Numbers = tuple[float, ...]
+"""In the order of `NAMES`; no dummies where none are named."""
 LIMIT = 30.0
 ALONE: list[Numbers] = [
     # The presets, at the default crowd and at large ones.
@@ -202,16 +222,25 @@ ALONE: list[Numbers] = [
     (1.0, 0.2, 10_000, 100_000, 10_000_000, 1e-6),
     (1.0, 0.2, 10, 10, 1_000, 0.5),
     (1.0, 0.2, 10, 10, 30, 1e-100),
+    # Dummies: beside a crowd and instead of one, many and hardly any; for several reports.
+    *((10.0, 0.0011, 1, 1, clients, 1e-6, 75_040) for clients in (1, 20, 75_040)),
+    *((5.0, 0.0318, 1, 2, 1, 1e-6, dummies) for dummies in (1, 30, 2_000, 10_000_000)),
+    *((2.5, 0.5, 100, 20, 100, 1e-6, dummies) for dummies in (99, 1_000_050)),
 ]
+KIND = ("epsilon", "reports", "loud_fraction", "clients", "dummies")
 LOUD: Numbers = (5.0, 0.0318, 1, 2, 1_000, 1e-6)
 DEAR: Numbers = (10.0, 0.0318, 1, 2, 1_000, 1e-6)
 
 
+def case_of(numbers: Numbers, limit: float, charges: list[dict[str, Any]]) -> dict[str, Any]:
+    given = dict(zip(NAMES, (*numbers, 0), strict=False))
+    return {**given, "limit": limit, "charges": charges}
+
+
 def charged(times: int, training: str = "other", numbers: Numbers = LOUD) -> dict[str, Any]:
     """A training whose epochs were charged so often."""
-    epsilon, loud_fraction, reports, _, clients, _ = numbers
-    kind = {"epsilon": epsilon, "reports": reports, "loud_fraction": loud_fraction}
-    return {"training": training, **kind, "clients": clients, "times": times}
+    kind = {name: case_of(numbers, 0, [])[name] for name in KIND}
+    return {"training": training, **kind, "times": times}
 
 
 AFTER: list[tuple[Numbers, float, list[dict[str, Any]]]] = [
@@ -231,6 +260,12 @@ AFTER: list[tuple[Numbers, float, list[dict[str, Any]]]] = [
         for clients in (1, 100, 100_000)
     ),
     (LOUD, 1e4, [charged(20, "other", (2.5, 0.5, 100, 20, 75_040, 1e-6)), charged(1, "own")]),
+    # Other dummies, and crowds beside them.
+    *(
+        (LOUD, LIMIT, [charged(2, numbers=(5.0, 0.0318, 1, 2, clients, 1e-6, dummies))])
+        for clients, dummies in ((1, 500), (1_000, 500))
+    ),
+    ((*LOUD, 500), LIMIT, [charged(2), charged(1, "third", (5.0, 0.0318, 1, 2, 1, 1e-6, 700))]),
     # Amounts that no float has.
     ((0.1, 0.2, 3, 7, 500, 1e-6), 1.2, [charged(1, "other", (0.3, 0.3, 1, 1, 700, 1e-6))]),
     ((0.1, 0.2, 1, 10, 500, 1e-6), 1.0, []),
@@ -240,17 +275,14 @@ AFTER: list[tuple[Numbers, float, list[dict[str, Any]]]] = [
 CASES = [*((numbers, LIMIT, []) for numbers in ALONE), *AFTER]
 
 
-def case_of(numbers: Numbers, limit: float, charges: list[dict[str, Any]]) -> dict[str, Any]:
-    return {**dict(zip(NAMES, numbers, strict=True)), "limit": limit, "charges": charges}
-
-
 def made(given: dict[str, Any]) -> dict[str, Any]:
-    fields = {name: given[name] for name in ("epsilon", "loud_fraction", "reports", "epochs")}
+    named = ("epsilon", "loud_fraction", "reports", "epochs", "dummies")
+    fields = {name: given[name] for name in named}
     asked = terms(**fields, least_clients=given["clients"])
     ledger, trainings = Ledger(1e300), {"own": asked.training}
     for charge in given["charges"]:
         name, times = charge["training"], charge["times"]
-        kind = {key: charge[key] for key in ("epsilon", "reports", "loud_fraction", "clients")}
+        kind = {key: charge[key] for key in KIND}
         training = trainings.setdefault(name, name.ljust(16).encode())
         for _ in range(times):
             number = len(ledger.entries)
@@ -260,6 +292,7 @@ def made(given: dict[str, Any]) -> dict[str, Any]:
     return {
         "local": found.local,
         "central": found.central,
+        "alone": found.alone,
         "turns_left": asked.turns_left(ledger.charges),
         "within_limit": asked.turns_within(ledger),
         "sentence": found.sentence(),
@@ -282,7 +315,8 @@ def test_the_file_has_these_cases() -> None:
 def test_promises_are_as_the_file_says(number: int) -> None:
     case = stored()[number]
     found = made(case)
-    assert found.pop("central") == pytest.approx(case["central"], rel=1e-9, abs=0)
+    for name in ("central", "alone"):
+        assert found.pop(name) == pytest.approx(case[name], rel=1e-9, abs=0)
     assert found == {name: case[name] for name in found}
 
 

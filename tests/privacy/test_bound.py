@@ -14,6 +14,7 @@ from sottovoce.privacy import SIGN, Reporting, bound, central_epsilon
 from sottovoce.privacy.bound import Group, central_bound
 from sottovoce.privacy.shuffle import hockey_stick
 from tests.privacy.exact import both, composed, delta_of, one_round
+from tests.privacy.test_shuffle import SMALL_CROWDS
 
 DELTA = 1e-6
 KINDS = [(0.1, SIGN), (0.5, 0.03), (1.0, 0.345), (2.5, 0.165), (2.5, SIGN), (5.0, 0.032)]
@@ -60,11 +61,24 @@ def test_it_is_above_the_accountants_figure_and_near(clients: int) -> None:
     assert np.median(ratios) < 1.10
 
 
+@pytest.mark.parametrize("dummies", [1, 50, 1_000, 75_040])
+def test_with_dummies_it_is_above_the_accountants_figure_and_near(dummies: int) -> None:
+    for (epsilon, rho), people in product(KINDS, (1, 100)):
+        event = Reporting(epsilon, 1, 2, rho, dummies)
+        found = central_bound([Group(event, people)], DELTA)
+        central = central_epsilon(event, people, DELTA)
+        assert found <= event.pure
+        assert central <= 1.003 * found
+        assert not 0.05 <= central <= 10 or found < 1.17 * central
+
+
 @pytest.mark.parametrize("rho", [0.02, 0.25, SIGN])
-@pytest.mark.parametrize(("clients", "reports"), [(2, 1), (2, 3), (3, 2), (6, 1)])
+@pytest.mark.parametrize(("clients", "reports", "dummies"), SMALL_CROWDS)
 @pytest.mark.parametrize("epsilon", [0.4, 1.5, 5.0])
-def test_it_is_above_the_exact_one(epsilon: float, clients: int, reports: int, rho: float) -> None:
-    event = Reporting(epsilon, reports, 1, rho)
+def test_it_is_above_the_exact_one(
+    epsilon: float, clients: int, reports: int, dummies: int, rho: float
+) -> None:
+    event = Reporting(epsilon, reports, 1, rho, dummies)
     outcomes = composed(one_round(event, clients), reports)
     for delta in (1e-6, 1e-3, 1e-2, 0.1):
         found = central_bound([Group(event, clients)], delta)
@@ -94,6 +108,7 @@ SMALL = [
     Group(Reporting(1.5, 1, 1, 0.25), 3),
     Group(Reporting(5.0, 1, 1, 0.02), 4),
     Group(Reporting(3.0, 2, 1, 0.02), 1),
+    Group(Reporting(3.0, 1, 1, 0.1, 3), 1),
 ]
 
 

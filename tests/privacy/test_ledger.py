@@ -31,7 +31,7 @@ def purpose(name: object) -> bytes:
 
 
 def batch(name: object, epsilon: float = 2.5, reports: int = 4) -> Charge:
-    return Charge(bytes(16), 7, purpose(name), "loudest", epsilon, reports, 0.1, 9)
+    return Charge(bytes(16), 7, purpose(name), "loudest", epsilon, reports, 0.1, 9, 0)
 
 
 AMOUNTS = st.sampled_from([0.1, 0.5, 1.0, 2.5, 1 / 3, 5e-324, 1e-9])
@@ -91,15 +91,16 @@ def test_rounding_never_flatters(amount: Fraction, shift: int) -> None:
         lambda: batch(1, 2**60 + 1),
         lambda: batch(1, reports=0),
         lambda: batch(1, reports=2**53),
-        lambda: Charge(bytes(16), -1, purpose(1), "loudest", 1.0, 1, 0.1, 9),
-        lambda: Charge(bytes(15), 1, purpose(1), "loudest", 1.0, 1, 0.1, 9),
-        lambda: Charge(bytes(16), 1, b"short", "loudest", 1.0, 1, 0.1, 9),
-        lambda: Charge(bytes(16), 1, purpose(1), "Loudest\n", 1.0, 1, 0.1, 9),
+        lambda: Charge(bytes(16), -1, purpose(1), "loudest", 1.0, 1, 0.1, 9, 0),
+        lambda: Charge(bytes(15), 1, purpose(1), "loudest", 1.0, 1, 0.1, 9, 0),
+        lambda: Charge(bytes(16), 1, b"short", "loudest", 1.0, 1, 0.1, 9, 0),
+        lambda: Charge(bytes(16), 1, purpose(1), "Loudest\n", 1.0, 1, 0.1, 9, 0),
         *(
-            lambda rho=rho: Charge(bytes(16), 1, purpose(1), "loudest", 1.0, 1, rho, 9)
+            lambda rho=rho: Charge(bytes(16), 1, purpose(1), "loudest", 1.0, 1, rho, 9, 0)
             for rho in (0.0, -0.1, 0.51, math.nan)
         ),
-        lambda: Charge(bytes(16), 1, purpose(1), "loudest", 1.0, 1, 0.1, 0),
+        lambda: Charge(bytes(16), 1, purpose(1), "loudest", 1.0, 1, 0.1, 0, 0),
+        lambda: Charge(bytes(16), 1, purpose(1), "loudest", 1.0, 1, 0.1, 9, -1),
         lambda: Limit(math.inf),
         lambda: Limit(-1),
     ],
@@ -110,10 +111,10 @@ def test_what_cannot_be_a_charge_is_refused(make: Callable[[], object]) -> None:
 
 
 def test_whole_numbers_and_floats_of_any_make_are_recorded_as_ours() -> None:
-    charge = Charge(bytearray(16), True, bytearray(32), "loudest", 5, True, 0.5, True)  # type: ignore[arg-type]
+    charge = Charge(bytearray(16), True, bytearray(32), "loudest", 5, True, 0.5, True, False)  # type: ignore[arg-type]
     assert b'"epoch":1,' in Entry(2, charge, "0" * 64).hashed
     assert (
-        b'"epsilon":5.0,"reports":1,"loud_fraction":0.5,"clients":1}'
+        b'"epsilon":5.0,"reports":1,"loud_fraction":0.5,"clients":1,"dummies":0}'
         in Entry(2, charge, "0" * 64).hashed
     )
     assert b'"limit":0.0,' in Entry(2, Limit(-0.0), "0" * 64).hashed
@@ -134,7 +135,7 @@ def charge(name: object, epsilon: float, reports: int = 1, **changes: Any) -> St
     purpose = sha256(repr(name).encode()).hexdigest()
     when = {"training": "0f" * 16, "epoch": 1}
     fields = {"purpose": purpose, "mechanism": "loudest", "epsilon": epsilon}
-    hidden = {"reports": reports, "loud_fraction": 0.1, "clients": 100}
+    hidden = {"reports": reports, "loud_fraction": 0.1, "clients": 100, "dummies": 0}
     return {"charge": {**when, **fields, **hidden, **changes}}
 
 
@@ -167,6 +168,7 @@ SEQUENCES: dict[str, list[Step]] = {
         charge(0, 2.5, 4, training="f0" * 16),
         charge(0, 2.5, 4, loud_fraction=0.05),
         charge(0, 2.5, 4, clients=99),
+        charge(0, 2.5, 4, dummies=1),
         charge(0, 2.5, 4),
     ],
     "refused, then again": [limit(1.0), charge(0, 2.5), charge(0, 2.5), limit(3.0), charge(0, 2.5)],

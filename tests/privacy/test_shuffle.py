@@ -47,6 +47,60 @@ def test_reference_value_of_loudest() -> None:
     assert found == pytest.approx(0.32, rel=0.02)
 
 
+DUMMIES = [
+    # (eps, rho, T, n, D): a person in an epoch with so many others and dummies, at 1e-6
+    *((10.0, 0.0011, 1, 75_040, dummies) for dummies in (18_760, 75_040, 300_160)),
+    *((10.0, 0.0011, 1, 100, dummies) for dummies in (18_760, 75_040, 300_160)),
+    *((10.0, 0.0011, 1, 1, dummies) for dummies in (18_760, 75_040, 300_160)),
+    (5.0, 0.0075, 2, 100, 75_040),
+]
+STATED = [1.41, 0.62, 0.292, 1.59, 0.635, 0.294, 1.59, 0.635, 0.294, 0.166]
+
+
+@pytest.mark.parametrize(("case", "stated"), list(zip(DUMMIES, STATED, strict=True)))
+def test_dummies_hide_as_an_independent_computation_says(
+    case: tuple[float, float, int, int, int], stated: float
+) -> None:
+    epsilon, rho, rounds, people, dummies = case
+    found = central_epsilon(Reporting(epsilon, 1, rounds, rho, dummies), people, 1e-6)
+    assert found == pytest.approx(stated, rel=0.01)
+    assert fourier_delta(*case, 1.01 * found) < 1e-6 < fourier_delta(*case, 0.99 * found)
+
+
+def fourier_delta(
+    epsilon: float, rho: float, rounds: int, people: int, dummies: int, at: float
+) -> float:
+    """Of the same pair of laws: losses of every outcome on a fine grid, convolved by FFT."""
+    gamma, odds = 1 / (1 + rho * np.expm1(epsilon)), np.expm1(epsilon)
+    others, finest, size = stats.binom(people - 1, gamma), 1e-4, 2**18
+    pmf = np.zeros(size)
+    low, high = others.ppf([1e-12, 1 - 1e-12]).astype(int) if people > 1 else (0, 0)
+    for uniform in range(low, high + 1, max((high - low) // 40, 1)):
+        m = uniform + dummies + 1
+        counts = np.arange(*stats.binom(m, rho).ppf([1e-14, 1 - 1e-14]).astype(int))
+        a, b = counts[:, None], counts[None, :]
+        chance = stats.binom(m, rho).pmf(b) * stats.binom(m - b, rho / (1 - rho)).pmf(a)
+        chance = chance * gamma * (1 + odds * a / m) * others.pmf(uniform)
+        loss = np.log((m + odds * a) / (m + odds * b))
+        places = np.rint(loss / finest).astype(int) + size // 2
+        pmf += np.bincount(places.ravel(), chance.ravel(), minlength=size)
+    pmf = np.fft.irfft(np.fft.rfft(np.fft.ifftshift(pmf / pmf.sum())) ** rounds, size)
+    losses = finest * np.fft.fftfreq(size, 1 / size)
+    return float(np.sum(np.maximum(pmf, 0) * np.maximum(1 - np.exp(at - losses), 0)))
+
+
+def test_so_many_dummies_are_counted_as_can_be() -> None:
+    """They are shared out among a person's reports; a huge number hides no worse than a smaller."""
+    assert Reporting(2.5, 4, 1, 0.05, 11).cover == 2
+    one, few, many = (
+        central_epsilon(Reporting(2.5, 4, 1, 0.05, each), 1, 1e-6) for each in (3, 4, 10**9)
+    )
+    assert one == local_epsilon(Reporting(2.5, 4, 1, 0.05), 1e-6) >= few > many
+    found = [central_epsilon(Reporting(2.5, 1, 1, 0.3, 10**n), 1, 1e-6) for n in (6, 8, 12, 23)]
+    assert found == sorted(found, reverse=True)
+    assert not is_composed(Reporting(2.5, 1, 1, 0.3, 10**12), 1)
+
+
 Histogram = tuple[int, ...]
 
 
@@ -77,21 +131,24 @@ def brute_delta(
     pair: tuple[tuple[int, ...], tuple[int, ...]],
     directions: int,
 ) -> float:
-    laws = [report_law(loud, event, directions) for loud in others]
+    nobody = [np.full(directions, 1 / directions)] * event.dummies
+    laws = [*(report_law(loud, event, directions) for loud in others), *nobody]
     first, second = (shuffled(laws, report_law(v, event, directions), directions) for v in pair)
     return sum(max(0.0, p - exp(epsilon) * second[c]) for c, p in first.items())
 
 
 @pytest.mark.parametrize("epsilon", [0.7, 2.0])
-@pytest.mark.parametrize("honest", [2, 3, 4])
-def test_no_population_is_worse_than_the_accountant_says(epsilon: float, honest: int) -> None:
+@pytest.mark.parametrize(("honest", "dummies"), [(2, 0), (3, 0), (4, 0), (1, 1), (1, 3), (2, 2)])
+def test_no_population_is_worse_than_the_accountant_says(
+    epsilon: float, honest: int, dummies: int
+) -> None:
     """Every pair of loud sets, overlapping ones too, and every choice of the others' sets.
 
     Four signed directions: one loud (rho 1/4), or two (rho 1/2: the coin on two indices).
     """
     for size in (1, 2):
         sets = list(combinations(range(4), size))
-        event = Reporting(epsilon, 1, 1, size / 4)
+        event = Reporting(epsilon, 1, 1, size / 4, dummies)
         step = epsilon / 16
         edges, deltas = hockey_stick(event, honest, step)
         rng = np.random.default_rng(0)
@@ -102,23 +159,27 @@ def test_no_population_is_worse_than_the_accountant_says(epsilon: float, honest:
                 assert brute_delta(event, at, others, (first, second), 4) <= stated + 1e-12
 
 
+@pytest.mark.parametrize("dummies", [0, 2])
 @pytest.mark.parametrize("rho", [0.25, SIGN])
-def test_the_worst_case_is_reached_when_the_others_give_everything_away(rho: float) -> None:
+def test_the_worst_case_is_reached_when_the_others_give_everything_away(
+    rho: float, dummies: int
+) -> None:
     """Others whose own loud set is apart from both: what the proof gives away is then visible.
 
     With one other person the bound is what brute force finds, but for their non-uniform report
     being known: condition on that by hand.
     """
     epsilon, at = 1.5, 0.5
-    event = Reporting(epsilon, 1, 1, rho)
+    event = Reporting(epsilon, 1, 1, rho, dummies)
     directions = 4
     loud = (0,) if rho == 0.25 else (0, 1)
     other = (2,) if rho == 0.25 else (2, 3)
     uniform = np.full(directions, 1 / directions)
     exact = 0.0
     for blankets, weight in ((0, 1 - event.blanket), (1, event.blanket)):
-        first = shuffled([uniform] * blankets, report_law(loud, event, directions), directions)
-        second = shuffled([uniform] * blankets, report_law(other, event, directions), directions)
+        hiding = [uniform] * (blankets + dummies)
+        first = shuffled(hiding, report_law(loud, event, directions), directions)
+        second = shuffled(hiding, report_law(other, event, directions), directions)
         exact += weight * sum(max(0.0, p - exp(at) * second[c]) for c, p in first.items())
     step = at / 50
     edges, deltas = hockey_stick(event, 2, step)
@@ -230,10 +291,16 @@ def test_the_figure_itself_never_promises_too_much(exact: dict[float, Decimal]) 
         assert epsilon <= found <= 1.02 * epsilon
 
 
+SMALL_CROWDS = [(2, 1, 0), (2, 3, 0), (3, 2, 0), (6, 1, 0), (1, 1, 4), (1, 2, 5), (3, 2, 2)]
+"""Honest people, reports of each, dummies: of five for two reports each has two."""
+
+
 @pytest.mark.parametrize("rho", [0.1, 0.25, SIGN])
-@pytest.mark.parametrize(("clients", "reports"), [(2, 1), (2, 3), (3, 2), (6, 1)])
-def test_small_crowds_are_never_promised_too_much(rho: float, clients: int, reports: int) -> None:
-    event = Reporting(1.5, reports, 1, rho)
+@pytest.mark.parametrize(("clients", "reports", "dummies"), SMALL_CROWDS)
+def test_small_crowds_are_never_promised_too_much(
+    rho: float, clients: int, reports: int, dummies: int
+) -> None:
+    event = Reporting(1.5, reports, 1, rho, dummies)
     outcomes = composed(one_round(event, clients), reports)
     for delta in (1e-3, 1e-2, 0.05):
         found = central_epsilon(event, clients, delta)

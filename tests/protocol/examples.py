@@ -50,6 +50,7 @@ def terms(**changes: Any) -> Terms:
         share=0.75,
         least_clients=50,
         hold=604_800,
+        dummies=5,
         factors=2,
         most_items=8,
     )

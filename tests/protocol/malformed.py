@@ -111,6 +111,8 @@ TERMS_VALUES: dict[str, dict[str, Any]] = {
     "share 1.1": {"share": 1.1},
     "least clients 0": {"least_clients": 0},
     "least clients 10^7 + 1": {"least_clients": 10**7 + 1},
+    "dummies -1": {"dummies": -1},
+    "dummies 10^7 + 1": {"dummies": 10**7 + 1},
     "a negative hold": {"hold": -1},
     "factors 0": {"factors": 0},
     "factors 257": {"factors": 257},

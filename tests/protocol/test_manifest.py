@@ -61,6 +61,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
         epochs=draw(st.integers(1, MOST)),
         share=draw(st.floats(2**-32, 1)),
         least_clients=draw(st.integers(1, 10**7)),
+        dummies=draw(st.integers(0, 10**7)),
         hold=draw(seconds),
         factors=factors,
         most_items=draw(st.integers(items, 2**24)),

@@ -24,6 +24,7 @@ WORSE: dict[str, list[Any]] = {
     "share": [0.7500000000000001, 1.0],
     "least_clients": [1, 49, 50 * MOST_GROWTH + 1, 10**7],
     "hold": [604_801],
+    "dummies": [0, 4],
     "factors": [3],
     "most_items": [9],
 }
@@ -40,6 +41,7 @@ BETTER: dict[str, list[Any]] = {
     "share": [0.1],
     "least_clients": [51, 50 * MOST_GROWTH],
     "hold": [0],
+    "dummies": [6, 10**7],
     "factors": [1],
     "most_items": [7],
 }

@@ -13,6 +13,7 @@ from tests.proxy.world import World
 
 COLUMNS = {
     "batches": ["place", "id", "sealed"],
+    "dummies": ["part", "sealed"],
     "manifests": ["epoch", "hash", "signed", "model", "catalogue"],
     "files": ["sha256", "content"],
     "flushes": ["epoch", "manifest_hash", "chunks", "reports", "delivered", "settled"],

@@ -53,11 +53,13 @@ def model_of(epoch: int) -> bytes:
 
 def manifest(epoch: int = 1, **changes: Any) -> Manifest:
     """An epoch of four reports that needs three people."""
-    training = Settings.preset("coordinate", factors=FACTORS, reports=changes.pop("reports", 4))
-    asked = Participation(least_clients=changes.pop("least_clients", 3), hold=HOLD)
+    asked = {"reports": 4, "dummies": 0}
+    asked |= {name: changes.pop(name) for name in tuple(asked) if name in changes}
+    training = Settings.preset("coordinate", factors=FACTORS, **asked)
+    crowd = Participation(least_clients=changes.pop("least_clients", 3), hold=HOLD)
     plain = Manifest(
         epoch=epoch,
-        terms=Terms.of(bytes(16), training, asked, ITEMS),
+        terms=Terms.of(bytes(16), training, crowd, ITEMS),
         items=ITEMS,
         alpha=training.alpha,
         regularization=training.regularization,

@@ -39,6 +39,7 @@ def make_batch(
         reports=terms.reports,
         loud_fraction=terms.loud_fraction,
         clients=terms.least_clients,
+        dummies=terms.dummies,
     )
     return UnsentBatch(charge, send_at, manifest.ends, batch=batch)
 

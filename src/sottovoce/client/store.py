@@ -64,9 +64,11 @@ _MIGRATIONS = (
             reports INTEGER,
             loud_fraction REAL,
             clients INTEGER,
+            dummies INTEGER,
             CHECK (
                 (training IS NULL) + (epoch IS NULL) + (purpose IS NULL) + (mechanism IS NULL)
-                + (reports IS NULL) + (loud_fraction IS NULL) + (clients IS NULL) IN (0, 7)
+                + (reports IS NULL) + (loud_fraction IS NULL) + (clients IS NULL)
+                + (dummies IS NULL) IN (0, 8)
             )
         ) STRICT""",
         # 'charged' waits to be sent; 'sent' arrived; 'dropped' came too late. `not_before`: the

@@ -26,6 +26,8 @@ MOST_TOUCHED = 100_000
 making a batch (`sottovoce.client.timing.lead`), which must not depend on the history."""
 MOST_REPORTS = 10_000
 """Of one device in one epoch."""
+MOST_DUMMIES = 10_000_000
+"""Of a proxy in one epoch: it draws, seals and keeps each of them."""
 MOST_ENTRIES = 2**26
 """M F: a model file of 256 MiB."""
 MOST_PRODUCTS = 2**32

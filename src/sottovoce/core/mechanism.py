@@ -158,9 +158,9 @@ class Mechanism(ABC):
         """How much of a unit gradient one report carries."""
 
     @final
-    def event(self, reports: int, epochs: int) -> Reporting:
+    def event(self, reports: int, epochs: int, dummies: int = 0) -> Reporting:
         """What so many reports in each of so many epochs do to a person, for the accountant."""
-        return Reporting(self.epsilon, reports, epochs, self.loud_fraction)
+        return Reporting(self.epsilon, reports, epochs, self.loud_fraction, dummies)
 
     @abstractmethod
     def reports(

@@ -36,7 +36,9 @@ class Figures:
     local: float
     """Local, exact at delta."""
     central: float | None
-    """After the shuffle, at delta; None where no crowd is known."""
+    """After the shuffle, at delta; None where there is nothing to hide among."""
+    alone: float | None
+    """The same if every other person is fake; None where no dummies hide this one."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ class Account:
             "reports_per_epoch": self.event.reports,
             "epochs": self.event.epochs,
             "loud_fraction": self.event.loud_fraction,
+            "dummies": self.event.dummies,
             "people": self.people,
             "spans": [asdict(figures) for figures in self.spans],
             "weak": self.weak,
@@ -107,18 +110,27 @@ class Account:
         return text
 
     def _central(self) -> str:
-        central, people = self.whole.central, self.people
-        if central is None or people is None:
+        figures, people = self.whole, self.people or 1
+        central = figures.central
+        if central is None:
             why = "an epoch may have no more than one person, who has nobody to hide among"
-            why = "the number of people is not known" if people is None else why
+            why = "the number of people is not known" if self.people is None else why
             return f"There is no central figure, because {why}."
         bound = "" if is_composed(self.event, people) else TOO_MANY
-        text = (
-            f"Promised if the proxy shuffles honestly and {people:,} honest people take part "
-            "in every epoch: any conclusion from what the server sees is "
-            f"{at_most(central, self.delta, digits=4)}{bound}. This does not hold if proxy and "
-            "server work together."
-        )
+        proxy = "Promised if the proxy shuffles honestly and"
+        seen = "any conclusion from what the server sees is"
+        crowd = f"{people:,} honest people take part in every epoch"
+        hidden = f"{at_most(central, self.delta, digits=4)}{bound}."
+        if figures.alone is None:
+            text = f"{proxy} {crowd}: {seen} {hidden}"
+        else:
+            text = (
+                f"{proxy} adds {self.event.dummies:,} dummies to every epoch, even if everybody "
+                f"else in it is fake: {seen} {at_most(figures.alone, self.delta, digits=4)}{bound}."
+            )
+            if central < figures.alone:
+                text += f" If {crowd}: {hidden}"
+        text += " This does not hold if proxy and server work together."
         if central > WEAK_CENTRAL_ABOVE:
             text += " That is weak too." if self.whole.pure > WEAK_ABOVE else " That is weak."
         return text
@@ -134,13 +146,14 @@ NOT_PROMISED = (
 def account(event: Reporting, people: int | None = None, delta: float = DELTA) -> Account:
     """Account for a report, an epoch and a training; `people` are those of the smallest epoch."""
     checked_delta(delta)
+
+    def hidden(each: Reporting, among: int) -> float | None:
+        return central_epsilon(each, among, delta) if among > 1 or each.cover else None
+
     spans = {"report": event.one_report(), "epoch": event.one_epoch(), "training": event}
     # Spans often coincide (one report an epoch): each is computed once.
     known = {
-        each: (
-            local_epsilon(each, delta),
-            None if people is None or people < 2 else central_epsilon(each, people, delta),
-        )
+        each: (local_epsilon(each, delta), hidden(each, people or 1), hidden(each, 1))
         for each in set(spans.values())
     }
     figures = tuple(
@@ -202,6 +215,8 @@ class Promise:
     """The sum of all epsilons: it holds whatever happens."""
     central: float
     """The bound of `bound.py` at `delta`, each report in the crowd that was enforced for it."""
+    alone: float
+    """The same if every other device is fake: what the proxy's dummies hide by themselves."""
     clients: int
     """The crowd that the terms enforce, the device itself included."""
     delta: float
@@ -228,12 +243,21 @@ class Promise:
     def _central(self) -> str:
         if self.central >= self.local:
             return "The crowd that is asked for adds nothing to this."
-        return (
-            "If the proxy mixes honestly and does not work together with the server, and in every "
-            "epoch at least as many honest devices report as its terms ask for (now "
-            f"{self.clients:,}): any conclusion from all that the server sees of this is "
-            f"{at_most(self.central, self.delta)}."
+        proxy = "If the proxy mixes honestly and does not work together with the server"
+        seen = "any conclusion from all that the server sees of this is"
+        crowd = (
+            "in every epoch at least as many honest devices report as its terms ask for (now "
+            f"{self.clients:,})"
         )
+        if self.alone >= self.local:
+            return f"{proxy}, and {crowd}: {seen} {at_most(self.central, self.delta)}."
+        text = (
+            f"{proxy}, and adds the dummy reports that it promises, then, even if every other "
+            f"device is fake: {seen} {at_most(self.alone, self.delta)}."
+        )
+        if self.central < self.alone:
+            text += f" If {crowd}: {at_most(self.central, self.delta)}."
+        return text
 
 
 def promise(
@@ -250,21 +274,25 @@ def promise(
     local = rounded_up(spent + to_come)
     parts = [Group(left, clients)] if left else []
     for each in charges:
-        event = Reporting(each.epsilon, each.reports, 1, each.loud_fraction)
+        event = Reporting(each.epsilon, each.reports, 1, each.loud_fraction, each.dummies)
         parts.append(Group(event, each.clients))
-    return Promise(local, min(local, central_bound(_groups(parts), delta)), clients, delta)
+    alone = [Group(event, 1) for event, _ in parts]
+    central, by_dummies = (central_bound(_groups(each), delta) for each in (parts, alone))
+    return Promise(local, min(local, central), min(local, by_dummies), clients, delta)
 
 
 def _groups(parts: Iterable[Group]) -> list[Group]:
-    """Reports of equal epsilon and rho together, in the least of their crowds.
+    """Reports of equal epsilon and rho together, in the least of their crowds and dummies.
 
-    A smaller crowd is never better. Reports without any stay apart: they count in full.
+    Fewer are never better. Reports without any stay apart: they count in full.
     """
-    found: dict[tuple[float, float, bool], Group] = {}
+    found: dict[tuple[float, float, bool, bool], Group] = {}
     for event, clients in parts:
-        kind = event.epsilon, event.loud_fraction, clients > 1
-        before = found.get(kind)
-        total = event.total + (before.event.total if before else 0)
-        least = min(clients, before.clients if before else clients)
-        found[kind] = Group(Reporting(event.epsilon, total, 1, event.loud_fraction), least)
+        kind = event.epsilon, event.loud_fraction, clients > 1, event.cover > 0
+        total, cover = event.total, event.cover
+        if before := found.get(kind):
+            total += before.event.total
+            clients, cover = min(clients, before.clients), min(cover, before.event.cover)
+        together = Reporting(event.epsilon, 1, total, event.loud_fraction, cover)
+        found[kind] = Group(together, clients)
     return list(found.values())

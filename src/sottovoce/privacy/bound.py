@@ -5,11 +5,11 @@ elementary functions, gives the same digits everywhere (`tests/vectors/promises.
 most about a tenth above. The pair of laws is that of `shuffle.py`; `docs/privacy.md` proves that it
 is the worst. With E = e^eps, c = E - 1 and gamma = 1 / (1 + rho c), one round is:
 
-1.  Blanket. B ~ Bin(n - 1, gamma) reports of others are uniform; m = B + 1. A smaller m is worse,
-    so neighbouring B are taken together at the smallest.
-2.  Count. Of these B, g ~ Bin(B, 2 rho) fall on the loud directions A of one history or A' of the
-    other, and the victim's report does with chance 1 - gamma (1 - 2 rho), whichever is true. In all
-    s = g + (0 or 1).
+1.  Blanket. B ~ Bin(n - 1, gamma) reports of others are uniform, and so are D dummies of the proxy;
+    m = B + D + 1. A smaller m is worse, so neighbouring B are taken together at the smallest.
+2.  Count. Of these B + D, g ~ Bin(B + D, 2 rho) fall on the loud directions A of one history or A'
+    of the other, and the victim's report does with chance 1 - gamma (1 - 2 rho), whichever is true.
+    In all s = g + (0 or 1).
 3.  Difference. Averaged over the two histories, v = (number in A) - (number in A') is the sum of s
     fair signs. The two histories make it 1 + t and 1 - t times as likely as that average,
 
@@ -78,6 +78,11 @@ class Group(NamedTuple):
     clients: int
     """Honest ones, the device itself included."""
 
+    @property
+    def is_hidden(self) -> bool:
+        """Whether there is anything to hide among."""
+        return self.clients > 1 or self.event.cover > 0
+
 
 def central_bound(groups: Sequence[Group], delta: float) -> float:
     """An epsilon that holds with this delta for all groups together, if all reports are shuffled.
@@ -87,8 +92,8 @@ def central_bound(groups: Sequence[Group], delta: float) -> float:
     0.427
     """
     checked_delta(delta)
-    dearest = sorted(groups, key=lambda each: (each.clients > 1, each.event.pure), reverse=True)
-    hidden = [each for each in dearest[:MOST_GROUPS] if each.clients > 1]
+    dearest = sorted(groups, key=lambda each: (each.is_hidden, each.event.pure), reverse=True)
+    hidden = [each for each in dearest[:MOST_GROUPS] if each.is_hidden]
     pure, rest = _pure(dearest), _pure(dearest[len(hidden) :])
     return min(pure, rest + _composed(hidden, delta)) if hidden else pure
 
@@ -137,6 +142,7 @@ class _Seen(NamedTuple):
 def _blankets(event: Reporting, clients: int, spread: float) -> tuple[Int64, Float64]:
     """Sizes m, ascending, and their chances; step 1."""
     uniform, chances = _binomial(clients - 1, event.blanket, spread)
+    uniform = uniform + event.cover
     starts = _group_starts(int(uniform[0]), int(uniform[-1]), spread)
     return starts + 1, np.add.reduceat(chances, starts - uniform[0])
 

@@ -23,6 +23,8 @@ MOST = 10**30
 class Reporting:
     """One person's part in one training: `reports` of `epsilon` in each of `epochs`.
 
+    And what hides them whoever else takes part: reports of nobody, which the proxy mixes in.
+
     >>> Reporting(epsilon=2.5, reports=100, epochs=20).pure
     5000.0
     """
@@ -31,16 +33,20 @@ class Reporting:
     reports: int
     epochs: int
     loud_fraction: float = SIGN
+    dummies: int = 0
+    """D: uniform reports that an honest proxy adds to each epoch."""
 
     def __post_init__(self) -> None:
         if not (isfinite(self.epsilon) and self.epsilon > 0):
             raise SettingsError(f"epsilon must be positive and finite, got {self.epsilon}")
-        for name in ("reports", "epochs"):
+        for name, least in (("reports", 1), ("epochs", 1), ("dummies", 0)):
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise SettingsError(f"{name} must be a whole number of at least 1, got {value!r}")
-        if self.total > MOST:
-            raise SettingsError("one person's reports must be at most 10^30 in all")
+            if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                raise SettingsError(
+                    f"{name} must be a whole number of at least {least}, got {value!r}"
+                )
+        if max(self.total, self.dummies) > MOST:
+            raise SettingsError("one person's reports, and dummies, must be at most 10^30 in all")
         if not 0 < self.loud_fraction <= SIGN:
             raise SettingsError(
                 f"loud_fraction must be above 0 and at most 0.5, got {self.loud_fraction}"
@@ -61,13 +67,18 @@ class Reporting:
         """gamma: the chance of a report that has nothing to do with the data."""
         return 1 / (1 + self.loud_fraction * (exp(self.epsilon) - 1))
 
+    @property
+    def cover(self) -> int:
+        """Dummies among which each report of a person is hidden: each counts for one report."""
+        return self.dummies // self.reports
+
     def one_epoch(self) -> Self:
         """The same, stopped after the first epoch."""
         return replace(self, epochs=1)
 
     def one_report(self) -> Self:
         """The same, stopped after the first report."""
-        return replace(self, reports=1, epochs=1)
+        return replace(self, reports=1, epochs=1, dummies=self.cover)
 
 
 def checked_delta(delta: float) -> float:

@@ -36,7 +36,7 @@ _MECHANISM = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 class Charge:
     """The price of one batch: `reports` of `epsilon` each, and what hides them in a crowd.
 
-    >>> Charge(bytes(16), 7, bytes(32), "loudest", 2.5, 4, loud_fraction=0.1, clients=100).cost
+    >>> Charge(bytes(16), 7, bytes(32), "loudest", 2.5, 4, 0.1, clients=100, dummies=0).cost
     Fraction(10, 1)
     """
 
@@ -53,6 +53,8 @@ class Charge:
     """rho of the terms in force, at most; with `clients` it decides what the server learns."""
     clients: int
     """The crowd that these terms enforced."""
+    dummies: int
+    """What these terms made the proxy add to the epoch."""
 
     def __post_init__(self) -> None:
         _set(self, "training", bytes(memoryview(self.training)))
@@ -61,6 +63,7 @@ class Charge:
         _set(self, "reports", _whole("reports", self.reports, least=1))
         _set(self, "loud_fraction", _amount("loud_fraction", self.loud_fraction))
         _set(self, "clients", _whole("clients", self.clients, least=1))
+        _set(self, "dummies", _whole("dummies", self.dummies, least=0))
         _set(self, "purpose", bytes(memoryview(self.purpose)))
         if self.epsilon == 0:
             raise SettingsError("epsilon is 0; it must be above 0")
@@ -118,7 +121,7 @@ class Ledger:
     >>> import hashlib
     >>> ledger = Ledger(limit=50)
     >>> purpose = hashlib.sha256(b"sealed").digest()
-    >>> batch = Charge(bytes(16), 1, purpose, "loudest", 2.5, 4, 0.1, clients=100)
+    >>> batch = Charge(bytes(16), 1, purpose, "loudest", 2.5, 4, 0.1, clients=100, dummies=0)
     >>> once, again = ledger.charge(batch), ledger.charge(batch)
     >>> print(once is again, ledger.spent, ledger.remaining)
     True 10 40
@@ -237,6 +240,7 @@ def _fields(what: Charge | Limit) -> dict[str, object]:
         "reports": what.reports,
         "loud_fraction": what.loud_fraction,
         "clients": what.clients,
+        "dummies": what.dummies,
     }
     return {"charge": charge}
 

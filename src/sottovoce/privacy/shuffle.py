@@ -1,9 +1,10 @@
 """The central view: an honest proxy shuffles everybody's reports, and nobody can link two.
 
 `docs/privacy.md` has the proof. Of n people's j-th reports in an epoch, those of the others that
-are uniform (a share gamma) are the blanket. Give the rest away. What is left is m = B + 1 reports,
-B ~ Bin(n - 1, gamma), one of them the victim's; a of them fall on the loud directions A of one
-history, b on those of another. With `E = e^eps` the two histories make this outcome likely as
+are uniform (a share gamma) are the blanket, and so are the proxy's dummies, D of them. Give the
+rest away. What is left is m = B + D + 1 reports, B ~ Bin(n - 1, gamma), one of them the victim's;
+a of them fall on the loud directions A of one history, b on those of another. With `E = e^eps` the
+two histories make this outcome likely as
 
     Mult(a, b; m, rho, rho) * (m + (E - 1) a)     against     Mult(...) * (m + (E - 1) b)
 
@@ -14,6 +15,7 @@ place.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from math import expm1, sqrt
 from typing import Any
@@ -49,22 +51,23 @@ MOST_BOUNDED = 10**10
 def gaussian_mu(event: Reporting, clients: int) -> float:
     """The mu of the Gaussian that this tends to: the whole training in one number.
 
-    `mu^2 = k T (E - 1)^2 * 2 rho gamma / n`, for a sign `2 k T (E - 1)^2 / ((E + 1) n)`.
+    `mu^2 = k T (E - 1)^2 * 2 rho gamma^2 / m`, where m = n gamma + D are uniform.
     """
-    shift = expm1(event.epsilon)
-    return sqrt(event.total * 2 * event.loud_fraction * event.blanket / clients) * shift
+    shift, uniform = expm1(event.epsilon), clients * event.blanket + event.cover
+    return sqrt(event.total * 2 * event.loud_fraction / uniform) * event.blanket * shift
 
 
 def central_epsilon(event: Reporting, people: int, delta: float) -> float:
     """The least epsilon that holds with this delta after the shuffle; never more than local.
 
     `people` are those who report in each epoch, the person included; who works with the server
-    hides nobody and is not counted. Beyond `is_composed` not the least, but one that holds.
+    hides nobody and is not counted: with 1 only the dummies hide. Beyond `is_composed` not the
+    least, but one that holds.
     """
     checked_delta(delta)
     if not 1 <= people <= MOST:
         raise SettingsError("people must be a whole number from 1 to 10^30")
-    found = _shuffled(event, people, delta) if people > 1 else event.pure
+    found = _shuffled(event, people, delta) if people > 1 or event.cover else event.pure
     if found <= surely_lost(event, delta):
         return found
     return min(found, local_epsilon(event, delta))
@@ -72,17 +75,20 @@ def central_epsilon(event: Reporting, people: int, delta: float) -> float:
 
 def is_composed(event: Reporting, people: int) -> bool:
     """Whether people and reports are few enough for loss distributions; else there is a bound."""
-    return people <= _most_people(event) and event.total <= _most_reports(event, people)
+    return _countable(event, people) == (event, people) and event.total <= _most_reports(
+        event, people
+    )
 
 
 def _shuffled(event: Reporting, people: int, delta: float) -> float:
     """The least of what is known. A larger crowd hides no worse than a smaller one."""
-    found, counted = event.pure, min(people, _most_people(event))
-    if event.total <= _most_reports(event, counted):
-        one = _one_report(event.epsilon, event.loud_fraction, counted)
+    found, (counted, honest) = event.pure, _countable(event, people)
+    if event.total <= _most_reports(counted, honest):
+        one = _one_report(counted.one_report(), honest)
         composed = one if event.total == 1 else one.self_compose(event.total)
         found = min(found, float(composed.get_epsilon_for_delta(delta)))
     if not is_composed(event, people):
+        event = replace(event, dummies=min(event.dummies, MOST_BOUNDED))
         hidden = Group(event, min(people, MOST_BOUNDED))
         found = min(found, central_bound([hidden], delta))
     return found
@@ -99,15 +105,21 @@ def _step(event: Reporting, honest: int) -> float:
     return min(step, event.epsilon / 8)
 
 
-def _most_people(event: Reporting) -> int:
-    """The largest crowd whose counts, eight deviations either way, are few enough."""
+def _countable(event: Reporting, people: int) -> tuple[Reporting, int]:
+    """As many dummies and people as have counts, eight deviations either way, that are few enough.
+
+    Fewer hide no better.
+    """
     rho = event.loud_fraction
     widest = AT_ONCE if rho == SIGN else sqrt(MOST_CELLS)
-    return int((widest / 17) ** 2 / (event.blanket * rho * (1 - rho)))
+    uniform = int((widest / 17) ** 2 / (rho * (1 - rho)))
+    dummies = min(event.dummies, uniform * event.reports)
+    honest = int((uniform - dummies // event.reports) / event.blanket)
+    return replace(event, dummies=dummies), max(min(people, honest), 1)
 
 
 @lru_cache(maxsize=64)
-def _one_report(epsilon: float, rho: float, honest: int) -> Any:
+def _one_report(event: Reporting, honest: int) -> Any:
     """The privacy loss distribution of one report."""
     try:
         from dp_accounting.pld import pld_pmf, privacy_loss_distribution
@@ -115,7 +127,6 @@ def _one_report(epsilon: float, rho: float, honest: int) -> Any:
         raise MissingExtraError(
             "central accounting needs dp-accounting: pip install 'sottovoce[sim]'"
         ) from error
-    event = Reporting(epsilon, 1, 1, rho)
     step = _step(event, honest)
     edges, deltas = hockey_stick(event, honest, step)
     pmf = pld_pmf.create_pmf_pessimistic_connect_dots(step, edges, deltas)
@@ -144,7 +155,7 @@ def hockey_stick(event: Reporting, honest: int, step: float) -> tuple[NDArray[np
 
 
 def blanket_sizes(event: Reporting, honest: int) -> list[tuple[int, float]]:
-    """How many reports may be left, the victim's among them, and how likely each is.
+    """How many reports may be left, the victim's and dummies among them, and how likely each is.
 
     Neighbouring sizes are taken together at the smallest of them: whoever sees fewer uniform
     reports could add some themselves.
@@ -153,9 +164,10 @@ def blanket_sizes(event: Reporting, honest: int) -> list[tuple[int, float]]:
     start, highest = _ends(honest - 1, event.blanket)
     sizes = []
     while start <= highest:
-        stop = start + int(COARSENESS * start)
+        stop = start + int(COARSENESS * (start + event.cover))
         chance = float(blanket.cdf(stop) - blanket.cdf(start - 1))
-        sizes.append((start + 1, chance if stop < highest else float(blanket.sf(start - 1))))
+        left = start + event.cover + 1
+        sizes.append((left, chance if stop < highest else float(blanket.sf(start - 1))))
         start = stop + 1
     return sizes
 

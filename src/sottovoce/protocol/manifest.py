@@ -94,6 +94,7 @@ class Manifest:
             mechanism=terms.mechanism,
             epsilon=terms.epsilon,
             reports=terms.reports,
+            dummies=terms.dummies,
             factors=terms.factors,
             alpha=self.alpha,
             seed=terms.parameters.get("directions_seed", known.seed),

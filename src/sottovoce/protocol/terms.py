@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass, fields, replace
 from fractions import Fraction
 from hashlib import sha256
 from json import dumps
-from operator import lt, ne
+from operator import gt, lt, ne
 from typing import Any, Self
 
 from sottovoce.core import MECHANISMS
-from sottovoce.core.bounds import MOST_FACTORS, MOST_ITEMS, MOST_REPORTS
+from sottovoce.core.bounds import MOST_DUMMIES, MOST_FACTORS, MOST_ITEMS, MOST_REPORTS
 from sottovoce.core.coin import LEAST_EPSILON, MAX_EPSILON
 from sottovoce.errors import ProtocolError
 from sottovoce.privacy import SIGN, Charge, Ledger, Promise, Reporting, promise
@@ -53,6 +53,8 @@ class Terms:
     """The smallest number of devices whose reports are mixed; below it an epoch is discarded."""
     hold: int
     """Seconds that an epoch waits for `least_clients` after it closes, before it is discarded."""
+    dummies: int
+    """D: uniform reports of nobody that every proxy mixes into each epoch."""
     factors: int
     """F: the number of columns of the item matrix."""
     most_items: int
@@ -82,6 +84,7 @@ class Terms:
             ("reports", f"{self.reports} of four bytes in an epoch, epsilon {self.epsilon:g} each"),
             ("epochs", often),
             ("crowd", f"mixed with those of at least {self.least_clients:,} devices, or with none"),
+            ("dummies", f"and with {self.dummies:,} reports of nobody, which the proxy draws"),
             ("waiting", f"up to {_duration(self.hold)} for that crowd, then thrown away"),
             ("mechanism", f"{self.mechanism}, which draws the reports ({how})"),
             ("model", f"{self.factors} numbers an item, at most {self.most_items:,} items"),
@@ -113,7 +116,7 @@ class Terms:
     @property
     def event(self) -> Reporting:
         """All that a device ever reports under these terms, for the accountant."""
-        return Reporting(self.epsilon, self.reports, self.epochs, self.loud_fraction)
+        return Reporting(self.epsilon, self.reports, self.epochs, self.loud_fraction, self.dummies)
 
     @classmethod
     def of(cls, training: bytes, settings: Settings, asked: Participation, items: int) -> Self:
@@ -130,6 +133,7 @@ class Terms:
             share=settings.share,
             least_clients=asked.least_clients,
             hold=asked.hold,
+            dummies=settings.dummies,
             factors=settings.factors,
             most_items=asked.most_items or min(2 * items, MOST_ITEMS),
         )
@@ -197,6 +201,7 @@ RULES = (
         _another_crowd,
     ),
     Rule("hold", "an epoch would wait for its crowd for {1} seconds, not {0}", lt),
+    Rule("dummies", "the proxy would mix in {1} reports of nobody, not {0}", gt),
     Rule("factors", "the model would have {1} factors, not {0}", lt),
     Rule("most_items", "the model could have {1} items, not {0}", lt),
 )
@@ -238,6 +243,7 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
         "share": real("share", 2**-32, 1),
         "least_clients": whole("least_clients", 1, MOST_CLIENTS),
         "hold": whole("hold", 0),
+        "dummies": whole("dummies", 0, MOST_DUMMIES),
         "factors": whole("factors", 1, MOST_FACTORS),
         "most_items": whole("most_items", 1, MOST_ITEMS),
     }

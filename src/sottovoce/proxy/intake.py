@@ -21,7 +21,7 @@ from sottovoce.errors import (
     UnavailableError,
     WrongEpochError,
 )
-from sottovoce.protocol import Batch, SignedManifest, batch_size
+from sottovoce.protocol import SEALED, Batch, SignedManifest, batch_size
 from sottovoce.proxy.settings import Rate
 from sottovoce.proxy.store import ProxyStore, Tables
 from sottovoce.service.http import network_of
@@ -128,9 +128,10 @@ class Intake:
         return [None if isinstance(outcome, bool) else outcome for outcome in outcomes]
 
     def _most(self, gate: EpochGate) -> int:
-        """Batches that the epoch takes: they have all the same size."""
-        size = batch_size(gate.signed.manifest.terms.reports)
-        return min(self._most_batches, self._most_bytes // size)
+        """Batches that the epoch takes beside its dummies: they have all the same size."""
+        terms = gate.signed.manifest.terms
+        room = self._most_bytes - SEALED * terms.dummies
+        return min(self._most_batches, room // batch_size(terms.reports))
 
     def _say_full(self, outcomes: Sequence[object]) -> None:
         """Once an epoch: a line for each would keep its time."""

@@ -16,7 +16,7 @@ from sottovoce.protocol.batch import SHORT, Crowd, crowd_of
 from sottovoce.proxy.forward import Mirror, Upstream, forward
 from sottovoce.proxy.intake import Intake
 from sottovoce.proxy.settings import ProxySettings
-from sottovoce.proxy.shuffle import Entropy, discard, flush
+from sottovoce.proxy.shuffle import Entropy, discard, draw_dummies, dummies_due, flush
 from sottovoce.proxy.status import DISCARDED, EMPTY, GIVEN_UP, SHUFFLED, Metrics
 from sottovoce.proxy.store import ProxyStore
 
@@ -86,6 +86,7 @@ class Proxy:
                 self._scrub()
             self._end_by_clock()
             self._follow_server()
+            self._draw()
             self._tell_crowd()
             self._forward()
 
@@ -127,6 +128,12 @@ class Proxy:
         self.mirror.publish(newer)
         self.intake.open(newer.signed)
         log.info("epoch %d: %s", newer.signed.manifest.epoch, newer.signed.hash.hex())
+
+    def _draw(self) -> None:
+        """The dummies that are due by now."""
+        if (signed := self._running()) is not None:
+            due = dummies_due(signed.manifest, self._clock())
+            draw_dummies(self._store, signed, due, self._entropy)
 
     def _tell_crowd(self) -> None:
         """Nothing is said, and nothing that the server says is heard, before the epoch's time.

@@ -15,11 +15,12 @@ Randomness is an argument: `os.urandom` in earnest.
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.protocol import SEALED, SignedManifest
+from sottovoce.protocol import SEALED, Manifest, SignedManifest, seal_reports
 from sottovoce.proxy.store import Flush, ProxyStore, Tables
 
 Entropy = Callable[[int], bytes]
@@ -120,6 +121,37 @@ def _rows(sealed: bytes) -> NDArray[np.uint8]:
     return np.frombuffer(sealed, dtype=np.uint8).reshape(-1, SEALED)
 
 
+# The proxy's own reports, of nobody: uniform, so that they hide a person as the noise of other
+# people does, also where all other people are fake.
+#
+# They are drawn and sealed while the epoch is open, as time goes by, and lie on disk like the
+# others: its end takes no longer for them, and a crash neither loses nor doubles one.
+
+DRAWN = 1000
+"""Dummies that are sealed and stored at once: about a tenth of a second."""
+
+
+def dummies_due(manifest: Manifest, now: float) -> int:
+    """How many of them there should be by now."""
+    passed = (now - manifest.opens) / (manifest.closes - manifest.opens)
+    return int(manifest.terms.dummies * min(max(passed, 0.0), 1.0))
+
+
+def draw_dummies(store: ProxyStore, signed: SignedManifest, due: int, entropy: Entropy) -> None:
+    """Until there are so many."""
+    manifest = signed.manifest
+    assert manifest.public_key is not None, "an epoch that asks for reports"
+    n_signed = 2 * manifest.build().n_directions if due else 0
+    with store.read() as tables:
+        missing = due - tables.count_dummies()
+    while missing > 0:
+        drawn = uniform(min(missing, DRAWN), n_signed, entropy).astype(np.uint32)
+        sealed = seal_reports(drawn, manifest.public_key, signed.hash)
+        with store.write() as tables:
+            tables.add_dummies(sealed)
+        missing -= len(drawn)
+
+
 # The end of an epoch: everybody's reports, shuffled among each other, or nobody's.
 #
 # One transaction counts the batches, deals their reports out, writes the chunks and deletes the
@@ -132,21 +164,27 @@ log = logging.getLogger("sottovoce")
 def flush(
     store: ProxyStore, signed: SignedManifest, *, least: int, chunk_reports: int, entropy: Entropy
 ) -> tuple[int, Flush]:
-    """Turn the epoch's batches, so many, into chunks; with fewer than `least`, into nothing."""
+    """Turn the epoch's batches, so many, into chunks; with fewer than `least`, into nothing.
+
+    All its dummies go with them.
+    """
     manifest = signed.manifest
+    draw_dummies(store, signed, manifest.terms.dummies, entropy)
     with store.write() as tables:
         batches = tables.count_batches()
-        total = batches * manifest.terms.reports if batches >= least else 0
-        chunks = 0
+        reports = batches * manifest.terms.reports if batches >= least else 0
+        total, chunks = reports + (manifest.terms.dummies if reports else 0), 0
         if total:
-            runs = shuffled(tables.batches(), total, tables, entropy)
+            everything = chain(tables.batches(), tables.dummies())
+            runs = shuffled(everything, total, tables, entropy)
             for chunks, sealed in enumerate(cut(runs, chunk_reports), start=1):
                 tables.add_chunk(manifest.epoch, chunks - 1, sealed)
         tables.delete_batches()
         done = Flush(manifest.epoch, signed.hash, chunks, total)
         tables.add_flush(done)
     if total:
-        log.info("epoch %d: %d reports shuffled into %d chunks", manifest.epoch, total, chunks)
+        said = "epoch %d: %d reports and %d dummies shuffled into %d chunks"
+        log.info(said, manifest.epoch, reports, total - reports, chunks)
     elif batches:
         log.warning(
             "epoch %d: fewer than %d people: discarded, nothing is forwarded", manifest.epoch, least

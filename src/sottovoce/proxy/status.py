@@ -74,8 +74,11 @@ class ProxyStatus:
     @property
     def needed(self) -> int:
         """Bytes that the end of this epoch takes on the disk, about, if just a crowd comes."""
-        reports = 0 if self.signed is None else self.signed.manifest.terms.reports
-        return AT_THE_END * SEALED * reports * max(self.batches, self.least)
+        if self.signed is None:
+            return 0
+        terms = self.signed.manifest.terms
+        reports = terms.reports * max(self.batches, self.least) + terms.dummies
+        return AT_THE_END * SEALED * reports
 
     @cached_property
     def problems(self) -> list[str]:

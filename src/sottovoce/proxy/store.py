@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, Self
 
 from sottovoce.errors import RefusedError, StoreError, reason
-from sottovoce.protocol import Batch, SignedManifest
+from sottovoce.protocol import SEALED, Batch, SignedManifest
 from sottovoce.storage.database import Database, exclusive_lock, pending, store_errors
 
 log = logging.getLogger("sottovoce")
@@ -40,6 +40,11 @@ _MIGRATIONS = (
         )""",
         # A copy under another id is known by its first encapsulated key, which is a fresh one.
         "CREATE UNIQUE INDEX copies ON batches (substr(sealed, 1, 32))",
+        # The proxy's own reports of the epoch that runs, some in a row.
+        """CREATE TABLE dummies (
+            part INTEGER PRIMARY KEY,
+            sealed BLOB NOT NULL
+        )""",
         """CREATE TABLE manifests (
             epoch INTEGER PRIMARY KEY,
             hash BLOB NOT NULL,
@@ -136,8 +141,20 @@ class Tables:
             yield sealed
 
     def delete_batches(self) -> None:
-        """All: with them goes the knowledge which reports came together."""
+        """All, and the dummies: with them goes the knowledge which reports came together."""
         self._db.execute("DELETE FROM batches")
+        self._db.execute("DELETE FROM dummies")
+
+    def add_dummies(self, sealed: bytes) -> None:
+        self._db.execute("INSERT INTO dummies (sealed) VALUES (?)", (sealed,))
+
+    def count_dummies(self) -> int:
+        (size,) = self._db.execute("SELECT total(length(sealed)) FROM dummies").fetchone()
+        return int(size) // SEALED
+
+    def dummies(self) -> Iterator[bytes]:
+        for (sealed,) in self._db.execute("SELECT sealed FROM dummies"):
+            yield sealed
 
     def add_manifest(self, signed: SignedManifest) -> None:
         manifest = signed.manifest

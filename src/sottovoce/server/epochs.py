@@ -106,10 +106,10 @@ class Publisher:
         mechanism = manifest.build()
         V = _model(transaction, manifest)
         learnt = Learnt(epoch.epochs_done, manifest.reports_behind)
-        counted, crowdless = with_crowd(transaction.counts(epoch.epoch), manifest)
-        kept = capped(counted, mechanism.event(1, 1))
-        reports, over = int(kept.sum()), int(counted.sum() - kept.sum())
-        if reports:
+        counted, crowdless, dummies = with_crowd(transaction.counts(epoch.epoch), manifest)
+        kept = capped(counted, mechanism.event(1, 1), dummies)
+        reports, over = int(kept.sum()) - dummies, int(counted.sum() - kept.sum())
+        if reports > 0:
             learnt, sums = Learnt(epoch.epochs_done + 1, reports), sums_of(kept)
             training = transaction.training(epoch.training)
             assert training is not None, "a training that has had an epoch stays"
@@ -118,7 +118,7 @@ class Publisher:
         if over:
             said = "epoch %d: %d reports dropped, more of one kind than honest people send"
             log.warning(said, epoch.epoch, over)
-        transaction.apply(epoch.epoch, reports=reports, crowdless=crowdless, capped=over)
+        transaction.apply(epoch.epoch, reports=max(reports, 0), crowdless=crowdless, capped=over)
         self._follow(transaction, epoch, V, learnt, now)
 
     def has_more(self, transaction: Transaction, last: Epoch) -> bool:
@@ -257,23 +257,25 @@ def _manifest(
 
 def with_crowd(
     counts: Mapping[str, NDArray[np.int64]], manifest: Manifest
-) -> tuple[NDArray[np.int64], int]:
-    """The counts of those proxies together that have a crowd, and how many reports others had.
+) -> tuple[NDArray[np.int64], int, int]:
+    """The counts of those proxies together that have a crowd and their dummies.
 
-    What counts is what could be opened: otherwise somebody who sends bytes that mean nothing makes
-    a crowd for one person, and reads that person's reports off the public model.
+    Then how many reports others had, and how many dummies are among those that count. What counts
+    is what could be opened: otherwise somebody who sends bytes that mean nothing makes a crowd for
+    one person, and reads that person's reports off the public model.
     """
     terms = manifest.terms
-    total, dropped = np.zeros(2 * manifest.build().n_directions, np.int64), 0
+    total, dropped, dummies = np.zeros(2 * manifest.build().n_directions, np.int64), 0, 0
     for proxy, found in sorted(counts.items()):
         reports = int(found.sum())
-        if reports >= terms.least_clients * terms.reports:
+        if reports >= terms.least_clients * terms.reports + terms.dummies:
             total += found
+            dummies += terms.dummies
         else:
             dropped += reports
             said = "epoch %d: %d reports from proxy %s are too few for a crowd and were dropped"
             log.warning(said, manifest.epoch, reports, proxy)
-    return total, dropped
+    return total, dropped, dummies
 
 
 # What an epoch waits for before it is closed, and before it is applied: the one rule for both.

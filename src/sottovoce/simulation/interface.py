@@ -10,8 +10,9 @@ from typing import ClassVar, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import Mechanism, gram
+from sottovoce.core import Mechanism, gram, sum_signs
 from sottovoce.core.bounds import within_bounds
+from sottovoce.data.streams import stream
 from sottovoce.errors import DivergedError, SettingsError
 from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, rank_factors
 from sottovoce.simulation.people import LeftOut, Part, Parts
@@ -86,10 +87,20 @@ class Engine(ABC):
 
     def _learn(self, V: Float32, epoch: int) -> tuple[Float32, int]:
         found = self._collect(V, epoch)
+        sums = found.sums + self._dummies(epoch)
         # Where few people take turns, an epoch may be nobody's: then it estimates nothing.
         n_reports = max(found.n_reports, 1)
-        V = next_items(V, found.sums, n_reports, epoch + 1, self.settings, self.mechanism)
+        V = next_items(V, sums, n_reports, epoch + 1, self.settings, self.mechanism)
         return V, found.n_reports
+
+    def _dummies(self, epoch: int) -> NDArray[np.int64]:
+        """What the proxy mixes in: sums of the signs of uniform reports."""
+        n_directions, drawn = (
+            self.mechanism.n_directions,
+            stream(self.settings.seed, "dummy", epoch),
+        )
+        reports = drawn.integers(2 * n_directions, size=self.settings.dummies, dtype=np.uint32)
+        return sum_signs(reports, n_directions)
 
     def _checked(self, V: Float32) -> Float32:
         """As engines may rely on it: compiled code does not look where it reads."""

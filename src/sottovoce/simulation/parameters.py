@@ -62,6 +62,7 @@ class Parameters:
     history: float | None = None
     lifetime: int | None = None
     half_life: float | None = None
+    dummies: int | None = None
     alpha: float | None = None
     regularization: float | None = None
     ridge: float | None = None

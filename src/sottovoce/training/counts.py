@@ -17,9 +17,13 @@ TAIL = 1e-9
 """Events less likely than this are ignored: six standard deviations of a normal draw."""
 
 
-def capped(counts: Counts, event: Reporting) -> Counts:
-    """Each count, at most as large as chance makes it in an honest crowd of this size."""
-    return np.minimum(counts, most_of_one(int(counts.sum()), event, len(counts)))
+def capped(counts: Counts, event: Reporting, dummies: int = 0) -> Counts:
+    """Each count, at most as large as chance makes it in an honest crowd of this size.
+
+    So many of these reports are uniform.
+    """
+    by_people = most_of_one(int(counts.sum()) - dummies, event, len(counts))
+    return np.minimum(counts, by_people + _quantile(dummies, 1 / len(counts)))
 
 
 def most_of_one(n_reports: int, event: Reporting, n_kinds: int) -> int:

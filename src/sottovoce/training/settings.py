@@ -13,7 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core import MECHANISMS, Mechanism, Shape, mechanism_named
-from sottovoce.core.bounds import LEAST_RIDGE, MOST_ALPHA, MOST_REPORTS, MOST_RIDGE
+from sottovoce.core.bounds import (
+    LEAST_RIDGE,
+    MOST_ALPHA,
+    MOST_DUMMIES,
+    MOST_REPORTS,
+    MOST_RIDGE,
+)
 from sottovoce.core.coin import LEAST_EPSILON, MAX_EPSILON
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import Reporting
@@ -46,6 +52,13 @@ class Settings:
         "epochs after which old reports weigh half, and learning never ends; 0: it ends after T",
         least=0,
         most=1e9,
+    )
+    dummies: int = setting(
+        0,
+        "uniform reports of nobody that the proxy mixes into every epoch (D): they hide a person "
+        "where others do not",
+        least=0,
+        most=MOST_DUMMIES,
     )
     factors: int = setting(5, "numbers that describe an item (F)", least=1)
     alpha: float = setting(
@@ -215,7 +228,7 @@ class Settings:
 
     def event(self, n_items: int) -> Reporting:
         """What a training does to each person, for the accountant."""
-        return self.build(n_items).event(self.reports, self.most_turns)
+        return self.build(n_items).event(self.reports, self.most_turns, self.dummies)
 
 
 def _given(changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -47,7 +47,8 @@ export async function makeBatch(
 ): Promise<MadeBatch> {
   const { manifest, hash: manifestHash } = release.signed;
   const { epoch } = manifest;
-  const { training, mechanism, epsilon, reports, loudFraction, leastClients } = manifest.terms;
+  const { training, mechanism, epsilon, reports, loudFraction } = manifest.terms;
+  const { leastClients: clients, dummies } = manifest.terms;
   if (manifest.publicKey === null) {
     throw new SettingsError("this manifest asks for no reports");
   }
@@ -60,7 +61,7 @@ export async function makeBatch(
     batch: { epoch, state: "charged", purpose, sendAt, ends: endOf(manifest), notBefore: 0, bytes },
     charge: {
       ...{ training, epoch, purpose, mechanism, epsilon, reports },
-      ...{ loudFraction, clients: leastClients },
+      ...{ loudFraction, clients, dummies },
     },
     shown: { only: 1, epoch, bytes, told: made.told, mechanism, epsilon, purpose },
     generation,

@@ -27,6 +27,8 @@ export interface Charge {
   readonly loudFraction: number;
   /** The crowd that these terms enforced. */
   readonly clients: number;
+  /** What these terms made the proxy add to the epoch. */
+  readonly dummies: number;
 }
 
 export type Price = Pick<Charge, "epsilon" | "reports">;
@@ -61,7 +63,7 @@ export function isWithin(limit: number, charges: readonly Charge[], price: Price
 
 function sameAs(earlier: Charge, next: Charge): "known" {
   const fields = ["training", "epoch", "mechanism", "epsilon", "reports"] as const;
-  const hidden = ["loudFraction", "clients"] as const;
+  const hidden = ["loudFraction", "clients", "dummies"] as const;
   if ([...fields, ...hidden].some((field) => earlier[field] !== next[field])) {
     throw new LedgerError(
       `purpose ${next.purpose} was charged for something else before; a batch that was randomised ` +
@@ -75,6 +77,7 @@ function sameAs(earlier: Charge, next: Charge): "known" {
 export function checkCharge(charge: Charge): void {
   checkWhole(charge.epoch, "epoch", 0);
   checkWhole(charge.clients, "clients", 1);
+  checkWhole(charge.dummies, "dummies", 0);
   if (!TRAINING.test(charge.training)) {
     throw new SettingsError("training must be 32 lower-case hexadecimal digits");
   }

@@ -3,7 +3,8 @@
  *
  * Both figures are for everything that was ever charged, in all trainings, and for the turns that are
  * left under the terms. *Local*: the sum of all epsilons; it holds whatever happens. *Central*:
- * `centralBound`, each report in the crowd that was enforced for it, the device itself included.
+ * `centralBound`, each report in the crowd that was enforced for it, the device itself included, and
+ * among the dummies of the proxy. *Alone*: among these only, as if every other device were fake.
  */
 
 import { turnsLeft } from "./agreement.js";
@@ -11,13 +12,15 @@ import { amount, type Charge, roundedUp, spent } from "./ledger.js";
 import { type Explanation, explain } from "./mechanism/registry.js";
 import type { Terms } from "./terms.js";
 
-/** Both figures, and what the second one rests on. */
+/** The figures, and what they rest on. */
 export interface Promised {
   /** Pure epsilon, whatever happens. */
   readonly local: number;
   /** An upper bound of epsilon at `delta`, in the crowds that were enforced. */
   readonly central: number;
-  /** The one that the terms enforce. */
+  /** The same if every other device is fake: what the proxy's dummies hide by themselves. */
+  readonly alone: number;
+  /** The crowd that the terms enforce. */
   readonly clients: number;
   readonly delta: number;
 }
@@ -32,27 +35,36 @@ const A_DEVICE =
 
 /** For all that was charged, `charges` of `Client.status`, and what may follow under these terms. */
 export function promiseOf(terms: Terms, charges: readonly Charge[], delta = DELTA): Promised {
-  const { epsilon, reports, loudFraction, leastClients: clients } = terms;
+  const { epsilon, reports, loudFraction, leastClients: clients, dummies } = terms;
   const turns = turnsLeft(terms, charges);
   const local = roundedUp(spent(charges) + amount(epsilon, reports) * BigInt(turns));
-  const left = { epsilon, loudFraction, rounds: reports * turns, clients };
-  const charged = charges.map((charge) => ({ ...charge, rounds: charge.reports }));
-  const groups = grouped(turns > 0 ? [left, ...charged] : charged);
-  return { local, central: Math.min(local, centralBound(groups, delta)), clients, delta };
+  const parts = [
+    ...(turns > 0 ? [{ epsilon, loudFraction, clients, dummies, reports, turns }] : []),
+    ...charges.map((charge) => ({ ...charge, turns: 1 })),
+  ].map((part) => ({
+    ...part,
+    rounds: part.reports * part.turns,
+    cover: Math.floor(part.dummies / part.reports),
+  }));
+  const bounded = (of: readonly Group[]) => Math.min(local, centralBound(grouped(of), delta));
+  const alone = bounded(parts.map((part) => ({ ...part, clients: 1 })));
+  return { local, central: bounded(parts), alone, clients, delta };
 }
 
 /**
- * Reports of equal epsilon and rho together, in the least of their crowds. A smaller crowd is never
+ * Reports of equal epsilon and rho together, in the least of their crowds and dummies. Fewer are never
  * better. Reports without any stay apart: they count in full.
  */
 function grouped(parts: readonly Group[]): Group[] {
   const found = new Map<string, Group>();
-  for (const { epsilon, loudFraction, rounds, clients } of parts) {
-    const kind = `${epsilon} ${loudFraction} ${clients > 1}`;
-    const before = found.get(kind) ?? { rounds: 0, clients };
-    const least = Math.min(clients, before.clients);
-    const all = { epsilon, loudFraction, rounds: rounds + before.rounds, clients: least };
-    found.set(kind, all);
+  for (const { epsilon, loudFraction, rounds, clients, cover } of parts) {
+    const kind = `${epsilon} ${loudFraction} ${clients > 1} ${cover > 0}`;
+    const before = found.get(kind) ?? { rounds: 0, clients, cover };
+    found.set(kind, {
+      ...{ epsilon, loudFraction, rounds: rounds + before.rounds },
+      clients: Math.min(clients, before.clients),
+      cover: Math.min(cover, before.cover),
+    });
   }
   return [...found.values()];
 }
@@ -73,13 +85,18 @@ function localSentence({ local }: Promised): string {
   );
 }
 
-function centralSentence({ local, central, clients, delta }: Promised): string {
+function centralSentence({ local, central, alone, clients, delta }: Promised): string {
   if (central >= local) return "The crowd that is asked for adds nothing to this.";
-  return (
-    "If the proxy mixes honestly and does not work together with the server, and in every epoch at " +
-    `least as many honest devices report as its terms ask for (now ${clients.toLocaleString("en")}): ` +
-    `any conclusion from all that the server sees of this is ${atMost(central, delta)}.`
-  );
+  const proxy = "If the proxy mixes honestly and does not work together with the server";
+  const seen = "any conclusion from all that the server sees of this is";
+  const crowd =
+    "in every epoch at least as many honest devices report as its terms ask for (now " +
+    `${clients.toLocaleString("en")})`;
+  if (alone >= local) return `${proxy}, and ${crowd}: ${seen} ${atMost(central, delta)}.`;
+  const byDummies =
+    `${proxy}, and adds the dummy reports that it promises, then, even if every other device is ` +
+    `fake: ${seen} ${atMost(alone, delta)}.`;
+  return central < alone ? `${byDummies} If ${crowd}: ${atMost(central, delta)}.` : byDummies;
 }
 
 /**
@@ -132,7 +149,7 @@ export function offerOf(terms: Terms, charges: readonly Charge[]): Offer {
  * The same bound as `sottovoce.privacy.bound`, whose text has the steps and their reasons; the digits
  * are held against `tests/vectors/promises.json`. The pair of laws is proved in docs/privacy.md. With
  * E = e^eps, c = E - 1 and gamma = 1 / (1 + rho c), one round is: a blanket of m - 1 uniform reports of
- * others; s reports on the loud directions of one history or the other; a difference v of s fair signs.
+ * others or of nobody; s reports on the loud directions of one history or the other; a difference v of s fair signs.
  * Two histories make v likelier by 1 + t and 1 - t, t = (c v / 2) / (m + c s / 2) = tanh(loss / 2).
  * Losses are put onto a grid so that the mean of t stays, and Renyi moments of the grid are composed.
  *
@@ -148,6 +165,8 @@ export interface Group {
   readonly rounds: number;
   /** Honest devices, this one included. */
   readonly clients: number;
+  /** Dummies of the proxy for each. */
+  readonly cover: number;
 }
 
 /** Chances of the whole numbers from `first` on. */
@@ -172,7 +191,7 @@ const MOST_GROUPS = 8;
 
 /** An epsilon that holds with this delta for all groups together, if all reports are shuffled. */
 function centralBound(groups: readonly Group[], delta: number): number {
-  const isHidden = ({ clients }: Group) => (clients > 1 ? 1 : 0);
+  const isHidden = ({ clients, cover }: Group) => (clients > 1 || cover > 0 ? 1 : 0);
   const dearest = [...groups].sort(
     (one, other) => isHidden(other) - isHidden(one) || pureOf([other]) - pureOf([one]),
   );
@@ -243,7 +262,8 @@ function histogram(group: Group, spread: number): Float64Array {
 
 /** Sizes m, ascending, and their chances; step 1. Neighbours are taken together at the smallest. */
 function blanketsOf(group: Group, spread: number) {
-  const { first, of } = binomial(group.clients - 1, blanketOf(group), spread);
+  const { first: least, of } = binomial(group.clients - 1, blanketOf(group), spread);
+  const first = least + group.cover;
   const starts = groupStarts(first, first + of.length - 1, spread);
   return starts.map((start, place) => {
     const stop = starts[place + 1] ?? first + of.length;

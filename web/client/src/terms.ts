@@ -35,6 +35,8 @@ export interface Terms {
   readonly leastClients: number;
   /** Seconds that an epoch waits for `leastClients` after it closes, before it is discarded. */
   readonly hold: number;
+  /** D: uniform reports of nobody that every proxy mixes into each epoch. */
+  readonly dummies: number;
   /** F: the number of columns of the item matrix. */
   readonly factors: number;
   /** The largest number of items (M) that the catalogue may grow to. */
@@ -43,6 +45,7 @@ export interface Terms {
 
 const LEAST_EPSILON = 1e-6;
 const MOST_REPORTS = 10_000;
+const MOST_DUMMIES = 10_000_000;
 /** No crowd is larger: one that is never reached would make every epoch a wasted one. */
 const MOST_CLIENTS = 10_000_000;
 /** The crowd that is waited for may become so many times as large without asking, and no larger. */
@@ -62,6 +65,7 @@ const NAMES: Readonly<Record<keyof Terms, string>> = {
   share: "share",
   leastClients: "least_clients",
   hold: "hold",
+  dummies: "dummies",
   factors: "factors",
   mostItems: "most_items",
 };
@@ -87,6 +91,7 @@ export function readTerms(given: unknown): Terms {
     share: real("share", 2 ** -32, 1),
     leastClients: whole("least_clients", 1, MOST_CLIENTS),
     hold: whole("hold", 0),
+    dummies: whole("dummies", 0, MOST_DUMMIES),
     factors: whole("factors", 1, MOST_FACTORS),
     mostItems: whole("most_items", 1, MOST_ITEMS),
   };
@@ -188,6 +193,10 @@ export const RULES: Readonly<Record<keyof Terms, Rule>> = {
   hold: {
     isWorse: atMost("hold"),
     sentence: "an epoch would wait for its crowd for {1} seconds, not {0}",
+  },
+  dummies: {
+    isWorse: (accepted, asked) => asked.dummies < accepted.dummies,
+    sentence: "the proxy would mix in {1} reports of nobody, not {0}",
   },
   factors: {
     isWorse: atMost("factors"),

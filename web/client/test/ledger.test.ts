@@ -29,6 +29,7 @@ const charge: Charge = {
   reports: 4,
   loudFraction: 0.1,
   clients: 100,
+  dummies: 0,
 };
 
 interface Step {
@@ -72,7 +73,7 @@ test("the same purpose for anything else contradicts the ledger", () => {
   const others = [{ training: "00".repeat(16) }, { epoch: 2 }, { epsilon: 1 }];
   for (const change of [
     ...[...others, { mechanism: "other" }, { reports: 1 }],
-    ...[{ loudFraction: 0.2 }, { clients: 99 }],
+    ...[{ loudFraction: 0.2 }, { clients: 99 }, { dummies: 1 }],
   ]) {
     assert.throws(() => decide(50, [charge], { ...charge, ...change }), LedgerError);
   }
@@ -99,8 +100,9 @@ test("what no ledger can hold is refused before it is decided on", () => {
 
 type Case = (typeof promises)[number];
 
-function termsIn({ epsilon, loud_fraction, reports, epochs, clients }: Case) {
-  return { ...TERMS, epsilon, loudFraction: loud_fraction, reports, epochs, leastClients: clients };
+function termsIn({ epsilon, loud_fraction, reports, epochs, clients, dummies }: Case) {
+  const asked = { epsilon, loudFraction: loud_fraction, reports, epochs };
+  return { ...TERMS, ...asked, leastClients: clients, dummies };
 }
 
 function chargesIn({ charges }: Case): Charge[] {
@@ -116,8 +118,10 @@ test("figures, turns and sentences are the other implementation's", () => {
     const [terms, charges] = [termsIn(one), chargesIn(one)];
     const found = promiseOf(terms, charges, one.delta);
     assert.equal(found.local, one.local);
-    const off = Math.abs(found.central - one.central);
-    assert.ok(off <= 1e-9 * one.central, `${found.central}, not ${one.central}`);
+    for (const figure of ["central", "alone"] as const) {
+      const off = Math.abs(found[figure] - one[figure]);
+      assert.ok(off <= 1e-9 * one[figure], `${found[figure]}, not ${one[figure]}`);
+    }
     assert.equal(promiseSentences(found).join(" "), one.sentence);
     const turns = turnsLeft(terms, charges);
     const within = epochsWithin(one.limit, spent(charges), terms, turns);

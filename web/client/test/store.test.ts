@@ -21,7 +21,7 @@ import {
 
 const CHARGE = {
   ...{ training: "0f".repeat(16), mechanism: "loudest", epsilon: 1, reports: 1 },
-  ...{ loudFraction: 0.1, clients: 9 },
+  ...{ loudFraction: 0.1, clients: 9, dummies: 0 },
 };
 
 async function begun(t: TestContext): Promise<[World, Device]> {

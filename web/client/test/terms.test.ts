@@ -108,7 +108,7 @@ test("leads are the same", () => {
 function charges(length: number): Charge[] {
   return Array.from({ length }, (_, epoch) => ({
     ...{ training: pinned.training, epoch, purpose: `${epoch}`.padStart(64, "0") },
-    ...{ mechanism: "loudest", epsilon: 1, reports: 1, loudFraction: 0.1, clients: 9 },
+    ...{ mechanism: "loudest", epsilon: 1, reports: 1, loudFraction: 0.1, clients: 9, dummies: 0 },
   }));
 }
 

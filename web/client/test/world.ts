@@ -102,6 +102,7 @@ interface ChargeRow {
   reports: number;
   loudFraction: number;
   clients: number;
+  dummies: number;
 }
 
 /** What the ledger says, in the order of epochs. */
@@ -258,6 +259,7 @@ export const TERMS: Terms = {
   share: 1,
   leastClients: 100,
   hold: 0,
+  dummies: 0,
   factors: FACTORS,
   mostItems: 2 * ITEMS,
 };

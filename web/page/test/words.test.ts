@@ -75,11 +75,11 @@ test("the statement says what protects and what does not, from the terms and the
 });
 
 test("after an earlier training the statement counts that one too", () => {
-  const { epsilon, loudFraction, leastClients: clients } = TERMS;
+  const { epsilon, loudFraction, leastClients: clients, dummies } = TERMS;
   const terms = { ...TERMS, reports: 1, epochs: 2 };
   const charge: Charge = {
     ...{ training: "00".repeat(16), epoch: 1, purpose: "aa".repeat(32) },
-    ...{ mechanism: "loudest", epsilon, reports: 1, loudFraction, clients },
+    ...{ mechanism: "loudest", epsilon, reports: 1, loudFraction, clients, dummies },
   };
   const charges = [charge, { ...charge, purpose: "bb".repeat(32) }];
   const [before, after] = [offerOf(terms, []), offerOf(terms, charges)];

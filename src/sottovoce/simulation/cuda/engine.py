@@ -112,7 +112,9 @@ class CudaEngine(LocalEngine):
         return tested(candidates, found[:, 0], found[:, 1])
 
     def _learn(self, V: Float32, epoch: int) -> tuple[Float32, int]:
-        """`sottovoce.training.next_items` on the card."""
+        """`sottovoce.training.next_items` on the card, unless there are dummies to be added."""
+        if self.settings.dummies:
+            return super()._learn(V, epoch)
         n_reports, settings, memory = self._report(V, epoch), self.settings, self._memory
         memory.make("wide", V.size, np.float64)
         memory.make("next_V", V.size, np.float32)
