@@ -182,6 +182,8 @@ def test_a_whole_run_from_shards(tmp_path: Path) -> None:
         assert run.popularity == expected.popularity
         assert run.informed_popularity == expected.informed_popularity
         assert run.side_information == expected.side_information == "time"
+    with build_engine("ray", Stored(shards, LeaveOut()), PLAN, ray_workers=2) as engine:
+        assert np.array_equal(engine.reports(V, 0), build_engine("cpu", PEOPLE, PLAN).reports(V, 0))
 
 
 def test_errors_of_people_come_through() -> None:

@@ -29,7 +29,7 @@ class Bug(NamedTuple):
     name: str
     file: str
     tests: tuple[str, ...]
-    """Paths for pytest, or a workspace of `web/` whose own tests run."""
+    """Paths for pytest, or files of tests in a workspace of `web/`."""
     right: str
     """As the file has it, once: a part of a line, or some lines."""
     wrong: str
@@ -95,7 +95,11 @@ class Copy:
 
 
 def _commands(tests: tuple[str, ...]) -> list[tuple[str, ...]]:
-    web = [("npm", "--prefix", each, "test") for each in tests if each.startswith("web/")]
+    web = [
+        ("npm", "--prefix", folder, "test", file)
+        for folder, _, file in (each.partition("/test/") for each in tests)
+        if folder.startswith("web/")
+    ]
     ours = [each for each in tests if not each.startswith("web/")]
     options = ("-x", "-q", "-p", "no:cacheprovider", "-n", "0")
     return [*([(sys.executable, "-m", "pytest", *options, *ours)] if ours else []), *web]
