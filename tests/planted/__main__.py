@@ -79,7 +79,7 @@ class Copy:
             done = subprocess.run(
                 command,
                 cwd=self._folder,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(self._sources())},
+                env={**os.environ, "CI": "1", "PYTHONPATH": os.pathsep.join(self._sources())},
                 capture_output=True,
                 text=True,
                 timeout=LONGEST,
