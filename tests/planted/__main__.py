@@ -107,7 +107,9 @@ def _commands(tests: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 def _first_failure(said: str) -> str:
     for line in said.splitlines():
-        if line.startswith(("FAILED ", "ERROR tests", "not ok ")):
+        if line.startswith("not ok "):
+            return line[:110]
+        if line.startswith(("FAILED ", "ERROR tests")):
             return line.split(" - ")[0][:110]
     return "failed"
 
