@@ -1,5 +1,6 @@
 /**
- * Runs the unit tests of a workspace, from its folder: `node ../test.mjs`.
+ * Runs the unit tests of a workspace, from its folder: `node ../test.mjs`, or one file of them:
+ * `node ../test.mjs timing.test.ts`.
  *
  * All files in one process: what they share is read and compiled once.
  */
@@ -10,7 +11,8 @@ import { build } from "esbuild";
 
 const folder = process.cwd();
 const out = join(folder, "build", "test");
-const files = (await readdir(join(folder, "test"))).filter((name) => name.endsWith(".test.ts"));
+const [, , only = ".test.ts"] = process.argv;
+const files = (await readdir(join(folder, "test"))).filter((name) => name.endsWith(only));
 await rm(out, { recursive: true, force: true });
 await build({
   entryPoints: files.map((name) => join(folder, "test", name)),

@@ -19,7 +19,7 @@ from sottovoce.data.shards import ShardWriter
 from sottovoce.errors import DataError, DivergedError, SettingsError
 from sottovoce.simulation import Simulation, build_engine, simulate
 from sottovoce.simulation.engines import ENGINES
-from sottovoce.simulation.people import LeaveOut, Stored
+from sottovoce.simulation.people import LeaveOut, Part, People, Stored, Whole
 from sottovoce.training import Settings, first_items
 from tests.kernels import COMPILED
 from tests.lacking import leave_out
@@ -86,6 +86,13 @@ def test_any_number_of_workers_gives_the_same(workers: int, mechanism: str) -> N
         assert found.n_reports == wanted.n_reports
         assert np.array_equal(ours.reports(V, 2), expected.reports(V, 2))
         assert np.array_equal(ours.user_vectors(V), expected.user_vectors(V))
+
+
+def test_answers_are_in_the_order_of_the_parts() -> None:
+    """The first worker has the first and the last of three."""
+    parts = Whole(Part(People(PEOPLE))).cut(3)
+    with build_engine("ray", parts, PLAN, ray_workers=2) as ours:
+        assert [*ours.each(lambda each: each.part.people.first)] == [0, 100, 200]
 
 
 def test_the_contract_of_engines() -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,8 +18,8 @@ from sottovoce.protocol import SignedManifest
 from sottovoce.protocol.model import Panel
 from sottovoce.proxy import ProxySettings
 from sottovoce.sandbox.demo import REPORTS
-from sottovoce.sandbox.system import proxy_toml, server_toml
-from sottovoce.server import Keys, ServerSettings
+from sottovoce.sandbox.system import proxy_toml
+from sottovoce.server import Keys
 from sottovoce.service.toml import read_settings
 from tests.cli.test_sandbox import DATA, made
 from tests.processes import PATIENCE, free_port, read_until, wait_until
@@ -103,16 +102,18 @@ def test_if_one_ends_the_other_is_stopped_and_it_is_said(
     folder = tmp_path / "here"
     with monkeypatch.context() as patched:
         made(folder, patched, "--data", DATA, "--port", free_port())
-    server_port = ServerSettings.read(server_toml(folder)).listen.port
     (read_settings(proxy_toml(folder), ProxySettings).folder / "proxy.sqlite3").mkdir(parents=True)
-    done = subprocess.run(
-        command("up", folder), capture_output=True, text=True, timeout=120, check=False
+    process = subprocess.Popen(
+        command("up", folder), stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    assert done.returncode == 2
-    assert "sottovoce: the proxy ended by itself with code" in done.stderr
-    assert "proxy | " in done.stderr
-    with socket.create_server(("127.0.0.1", server_port)):
-        pass  # the server is gone as well
+    _, said = process.communicate(timeout=120)
+    left = session_of(process.pid)
+    for each in left:
+        os.kill(each, signal.SIGKILL)
+    assert process.returncode == 2
+    assert "sottovoce: the proxy ended by itself with code" in said
+    assert "proxy | " in said
+    assert left == [], "the server is gone as well"
 
 
 SMALL = ("--people", "30", "--films", "40", "--epochs", "2", "--epoch-seconds", "2")

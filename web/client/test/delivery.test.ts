@@ -9,6 +9,8 @@ import { IDBFactory } from "fake-indexeddb";
 import { toHex } from "../src/encoding.js";
 import { SettingsError, StoreError, UnavailableError } from "../src/errors.js";
 import { makeReports } from "../src/mechanism/registry.js";
+import { Store } from "../src/store.js";
+import { STEP } from "../src/timing.js";
 import {
   AT_ONCE,
   COST,
@@ -135,20 +137,27 @@ const MEANWHILE: Record<string, [string, (client: Device, world: World) => unkno
     (client) => client.accept({ ...TERMS, reports: 1 }),
   ],
   "the epoch ends": ["not open", (_, world) => Object.assign(world, { now: 2 * DAY })],
+  "another tab learns of a later epoch": [
+    "StoreError",
+    async (_, world) => {
+      await world.publish(2);
+      await (await world.open()).refresh();
+    },
+  ],
 };
 
 for (const [what, [outcome, happens]] of Object.entries(MEANWHILE)) {
-  test(`a batch is neither kept nor paid for if ${what} while it is sealed`, async (t) => {
+  test(`a batch is neither kept nor paid for if ${what} while it is made`, async (t) => {
     const world = await World.begin(t);
-    let happening: unknown;
-    const client = await world.client({
-      words: (reports) => {
-        happening = happens(client, world);
-        return sameWords(reports);
-      },
-    });
-    assert.equal((await client.sync(AT_ONCE)).outcome, outcome);
-    await happening;
+    const client = await world.client();
+    const { touched } = Store.prototype;
+    const slowly = async function (this: Store) {
+      await happens(client, world);
+      return touched.call(this);
+    };
+    t.mock.method(Store.prototype, "touched", slowly, { times: 1 });
+    const synced = await client.sync(AT_ONCE).catch(({ name }) => ({ outcome: name }));
+    assert.equal(synced.outcome, outcome);
     assert.deepEqual([world.received, await charges(world)], [[], []]);
     assert.equal(await client.lastBatch(), null);
   });
@@ -182,6 +191,17 @@ test("the same bytes are sent again", async (t) => {
     (await charges(world)).map((charge) => charge.purpose),
     [purpose],
   );
+});
+
+test("a batch that is late by a hair is not sent", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client();
+  world.answer = toBatches(503);
+  await assert.rejects(client.sync(AT_ONCE), UnavailableError);
+  world.answer = () => false;
+  world.now = 2 * DAY - STEP; // a step before the first request
+  assert.equal((await client.sync(AT_ONCE)).outcome, "too late");
+  assert.deepEqual(world.received, []);
 });
 
 test("a batch that comes too late stays spent", async (t) => {
@@ -290,15 +310,25 @@ for (const [which, when] of ["while it waits", "in the last half second"].entrie
   });
 }
 
-test("a batch that a visit left behind stays here if its owner pauses while the next one waits to send it", async (t) => {
+test("a batch that a visit left behind waits for its moment, and stays here if its owner pauses before", async (t) => {
   const world = await World.begin(t);
   const closed = whileWaiting(world, () => Promise.reject(new Error("the page was closed")));
   await assert.rejects((await world.client({ sleep: closed })).sync({ jitter: 60 }), /closed/);
-  world.now -= LEAD / 2; // its moment still lies ahead
-  const next = await world.open({ sleep: whileWaiting(world, () => next.pause(true)) });
+  const [{ sendAt = 0 } = {}] = (await dump(world.factory)).batches as { sendAt?: number }[];
+  world.now = sendAt - LEAD / 2;
+  const next = await world.open({ sleep: whileWaiting(world, () => next.pause(true), 1) });
   assert.equal((await next.sync({ jitter: 60 })).outcome, "paused");
   assert.deepEqual(world.received, []);
   assert.equal((await next.lastBatch())?.state, "charged");
+  await next.pause(false);
+  world.now = sendAt - LEAD / 2;
+  let sent = 0;
+  world.answer = (_, call) => {
+    if (call === "batches") sent = world.now;
+    return false;
+  };
+  assert.equal((await next.sync()).outcome, "sent");
+  assert.ok(sent >= sendAt && sendAt > 0, `${sent}, ${sendAt}`);
 });
 
 test("while an old batch waits no second one is made", async (t) => {

@@ -7,6 +7,7 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { MOST_TOUCHED } from "../src/model.js";
 import { systemTimer } from "../src/options.js";
+import { Outbox } from "../src/outbox.js";
 import { type Looked, Schedule, STEP, TICK } from "../src/timing.js";
 import { Browser, type Tab, Virtual } from "./virtual.js";
 import { DAY, item, LEAD, REPORTS, reply, TERMS, World } from "./world.js";
@@ -183,6 +184,29 @@ test("the moment of sending is fixed before the batch is made, by a clock that n
     assert.equal(sent.length, 1);
     assert.ok(Math.abs(moment - (decided + leads * LEAD)) < 1e-6, `${skew}, ${cost}: ${moment}`);
   }
+});
+
+test("a disk that takes long shows in whole steps", async (t) => {
+  const world = await World.begin(t);
+  const browser = new Browser(world);
+  const { virtual, requests } = browser;
+  const tab = await browser.tab({ jitter: 0 });
+  await tab.accept(TERMS);
+  for (const name of ["standing", "waiting"] as const) {
+    const read: (this: Outbox, epoch: number) => Promise<unknown> = Outbox.prototype[name];
+    t.mock.method(Outbox.prototype, name, async function (this: Outbox, epoch: number) {
+      await virtual.sleep(1.2 * STEP);
+      return read.call(this, epoch);
+    });
+  }
+  const begun = virtual.time;
+  tab.show();
+  await virtual.pass(20);
+  const [asked = 0, sent = 0] = ["GET /v2/manifest", "POST"].map(
+    (what) => requests.find(([, each]) => each.startsWith(what))?.[0],
+  );
+  assert.equal(asked, begun + 2 * STEP);
+  assert.ok(Math.abs(sent - (asked + LEAD + 2 * STEP)) < 1e-6, `${sent - asked}`);
 });
 
 const WELL: Looked = { isWell: true, retryAfter: 0 };
