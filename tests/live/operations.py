@@ -1,7 +1,7 @@
 """Lists of operations: everybody sends, loses, repeats, dies and comes back, on a fake clock."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache
@@ -16,7 +16,7 @@ from sottovoce.client import Client
 from sottovoce.errors import RefusedError, UnavailableError
 from sottovoce.protocol import Batch, Catalogue, Item, SignedManifest, seal_reports
 from sottovoce.proxy import ProxyStore
-from sottovoce.server import ServerStore
+from sottovoce.server import ServerSettings, ServerStore
 from sottovoce.server.transaction import OPEN, Epoch
 from sottovoce.training import Participation, Settings
 from tests.crash import FOREVER
@@ -37,6 +37,8 @@ from tests.server.world import KEYS, World, make_settings
 
 ITEMS, FACTORS, REPORTS = 80, 4, 2
 DIRECTIONS = ITEMS * FACTORS
+PEOPLES = DIRECTIONS // 2
+"""People report in the lower half of them, dummies lie in the upper: see `Upwards`."""
 TRAINING = Settings.preset("coordinate", reports=REPORTS, epochs=500, lifetime=999, factors=FACTORS)
 PROXIES = ("east", "west")
 BEGIN, EPOCH, GRACE, SHORT_GRACE = 1_000.0, 100, 1e9, 40.0
@@ -58,12 +60,16 @@ class Templates:
         self.scratch.mkdir()
         self.reused = ReusedStore(self.scratch / "server")
 
-    def _server(self, least: int) -> Path:
+    def asking(self, least: int, dummies: int) -> ServerSettings:
+        training = replace(TRAINING, dummies=dummies)
+        return replace(self.settings, terms=terms_of(least), training=training)
+
+    def _server(self, least: int, dummies: int) -> Path:
         """Epoch 1 is open."""
-        folder = self._folder / f"server-{least}"
+        folder = self._folder / f"server-{least}-{dummies}"
         folder.mkdir()
         url = f"sqlite:///{folder / 'server.sqlite'}"
-        world = World(replace(self.settings, terms=terms_of(least), database=url), now=BEGIN)
+        world = World(replace(self.asking(least, dummies), database=url), now=BEGIN)
         world.server.tick()
         world.close()
         return folder
@@ -72,10 +78,10 @@ class Templates:
         ProxyStore.open(self._folder / "proxy").close()
         return self._folder / "proxy"
 
-    def _client(self, least: int) -> Path:
+    def _client(self, least: int, dummies: int) -> Path:
         """They have accepted what this server asks for."""
-        folder = self._folder / f"client-{least}"
-        store = ServerStore(f"sqlite:///{self.server(least) / 'server.sqlite'}")
+        folder = self._folder / f"client-{least}-{dummies}"
+        store = ServerStore(f"sqlite:///{self.server(least, dummies) / 'server.sqlite'}")
         with store.read() as transaction:
             latest = transaction.latest()
         store.close()
@@ -103,14 +109,14 @@ class Run:
         self.rng = rng = Random(seed)
         self.now = BEGIN
         self.story: list[str] = []
-        self.epochs, self.late = 0, 0
+        self.epochs, self.late, self.mixed_in = 0, 0, 0
         self._templates = templates
         self._folder = templates.scratch / str(seed)
         self.least = least = rng.choice((1, 1, 2, 3))
+        self.dummies = dummies = rng.choice((0, 3))
         self.patient = rng.random() < 0.85
         self._settings = replace(
-            templates.settings,
-            terms=terms_of(least),
+            templates.asking(least, dummies),
             grace_seconds=GRACE if self.patient else SHORT_GRACE,
             proxies={
                 name: templates.settings.proxies[name] for name in PROXIES[: rng.choice((1, 1, 2))]
@@ -120,7 +126,7 @@ class Run:
         self.network = Network(rng, rng.choice((0.0, 0.1, 0.3)))
         self.server = KillableServer(
             templates.reused,
-            templates.server(least),
+            templates.server(least, dummies),
             self._settings,
             self._clock,
         )
@@ -131,7 +137,7 @@ class Run:
         self.proxies = [self._proxy(name) for name in self._settings.proxies]
         self.clients: dict[str, KillableClient] = {}
         self.batches: list[tuple[KillableProxy, Batch]] = []
-        self._free = cycle(rng.sample(range(DIRECTIONS), DIRECTIONS))
+        self._free = cycle(rng.sample(range(PEOPLES), PEOPLES))
         """More than any epoch has."""
         self._made: dict[tuple[str, int], bytes] = {}
         self._drawn: list[int] = []
@@ -169,12 +175,29 @@ class Run:
                 late = set(names) - set(done)
                 self.late += len(late)
                 assert not (late and self.patient), f"epoch {epoch} was applied without {late}"
-                self.sent_batches.check(epoch, transaction.sums(epoch), names, late)
+                sums, row = transaction.sums(epoch), transaction.epoch(epoch)
+                assert row is not None
+                self.sent_batches.check(epoch, sums[:PEOPLES], names, late)
+                self._check_dummies(sums, row, late)
         for name, client in self.clients.items():
             spent = charged_epochs(client.folder)
             assert len(spent) == len(set(spent)), f"{name} was charged twice in an epoch"
             sent = {epoch for who, epoch in self._made if who == name}
             assert sent <= set(spent), f"{name} sent what it did not charge"
+
+    def _check_dummies(self, sums: NDArray[np.int64], row: Epoch, late: Collection[str]) -> None:
+        """What counts, less all dummies of those proxies that count, is what people sent.
+
+        Of a late proxy a part may count.
+        """
+        by_people = np.count_nonzero(sums[:PEOPLES])
+        assert row.capped == 0
+        assert late or row.reports == by_people, (
+            f"epoch {row.epoch}: lost or doubled dummies: {row.reports} reports, not {by_people}"
+        )
+        dummies = np.abs(sums[PEOPLES:]).sum()
+        assert dummies <= self.dummies * len(self.proxies)
+        self.mixed_in += int(dummies)
 
     def close(self) -> None:
         with ExitStack() as closing:
@@ -231,7 +254,9 @@ class Run:
         """A real client takes part, or brings what it has left to an end."""
         name = f"client-{self.rng.randrange(2)}"
         if name not in self.clients:
-            folder = shutil.copytree(self._templates.client(self.least), self._folder / name)
+            folder = shutil.copytree(
+                self._templates.client(self.least, self.dummies), self._folder / name
+            )
             self.clients[name] = KillableClient(name, folder, self._clock)
         part = self.proxies[int(name[-1]) % len(self.proxies)]
         self.clients[name].sync(_Watched(self, name, self._api(part)), self._words)
@@ -331,7 +356,7 @@ class Run:
             verification_key=KEYS.verification_key.hex(),
             chunk_reports=self.rng.choice((3, 5, 8)),
         )
-        entropy = Randomness(self.rng.getrandbits(32))
+        entropy = Upwards(self.rng.getrandbits(32))
         return KillableProxy(name, folder, self.upstreams[name], settings, self._clock, entropy)
 
     def _api(self, part: KillableProxy) -> ProxyOverNetwork:
@@ -345,6 +370,15 @@ class Run:
 
     def _clock(self) -> float:
         return self.now
+
+
+class Upwards(Randomness):
+    """Every word, as a signed direction, lies in the upper half."""
+
+    def __call__(self, n: int) -> bytes:
+        words = np.frombuffer(super().__call__(n), np.uint64)
+        half = np.uint64(DIRECTIONS)
+        return (words // (2 * half) * (2 * half) + half + words % half).tobytes()
 
 
 class _Watched:

@@ -17,6 +17,7 @@ from sottovoce.client.store import ClientStore
 from sottovoce.protocol import Batch, Manifest
 from sottovoce.proxy import Proxy
 from sottovoce.proxy.intake import Intake
+from sottovoce.proxy.store import Tables
 from sottovoce.server.counting import Seen
 from sottovoce.server.transaction import Transaction
 from tests.crash import make_mortal
@@ -43,6 +44,7 @@ def play(seeds: range) -> Counter[str]:
             seen["deaths"] += sum(part.lives - 1 for part in run.parts())
             seen["epochs"] += run.epochs
             seen["late"] += run.late
+            seen["dummies"] += run.mixed_in
             seen["synced"] += len(run.clients)
     return seen
 
@@ -58,6 +60,7 @@ def test_nothing_lost_and_nothing_twice() -> None:
     assert seen["epochs"] > LISTS / 2
     assert seen["synced"] > LISTS / 3
     assert seen["late"] > LISTS / 100
+    assert seen["dummies"] > LISTS / 2
 
 
 # Bugs that the lists must find
@@ -84,8 +87,9 @@ def hasty_proxy(patch: pytest.MonkeyPatch) -> None:
 def credulous_server(patch: pytest.MonkeyPatch) -> None:
     """The proxy's word for it that there is a crowd: reports that do not open make one, too."""
 
-    def all_of_them(counts: dict[str, Any], manifest: Manifest) -> tuple[Any, int]:
-        return sum(counts.values(), np.zeros(2 * manifest.build().n_directions, np.int64)), 0
+    def all_of_them(counts: dict[str, Any], manifest: Manifest) -> tuple[Any, int, int]:
+        total = sum(counts.values(), np.zeros(2 * manifest.build().n_directions, np.int64))
+        return total, 0, manifest.terms.dummies * len(counts)
 
     patch.setattr("sottovoce.server.epochs.with_crowd", all_of_them)
 
@@ -108,6 +112,11 @@ def client_without_memory(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ClientStore, "state", lambda *_: "charged")
 
 
+def proxy_without_memory(patch: pytest.MonkeyPatch) -> None:
+    """What it has drawn it does not count: it draws all that is due at every beat."""
+    patch.setattr(Tables, "count_dummies", lambda _: 0)
+
+
 STUCK = "the system is stuck"
 TWICE = "counted twice"
 LOST = "lost what it acknowledged"
@@ -121,6 +130,7 @@ TOO_FEW = "from nowhere or from too few"
         (hasty_proxy, LOST),
         (credulous_server, TOO_FEW),
         (counts_again, f"{TWICE}|{STUCK}"),  # stuck: more chunks than the proxy says there are
+        (proxy_without_memory, "dummies"),
         (client_without_memory, "made two batches in one epoch|sent what it did not charge"),
     ],
 )

@@ -16,7 +16,7 @@ from sottovoce.errors import (
     UnavailableError,
     WrongEpochError,
 )
-from sottovoce.protocol import Batch, batch_size
+from sottovoce.protocol import SEALED, Batch, batch_size
 from sottovoce.proxy import Rate
 from sottovoce.proxy.intake import GROUP, LATER, GroupCommit, RateLimit
 from tests.proxy.world import (
@@ -123,11 +123,19 @@ def test_one_bad_batch_does_not_spoil_its_group(world: World) -> None:
     assert world.proxy.intake.waiting == 4
 
 
-@pytest.mark.parametrize("cap", [{"most_batches": 3}, {"most_bytes": 4 * batch_size(4) - 1}])
+@pytest.mark.parametrize(
+    ("cap", "dummies"),
+    [
+        ({"most_batches": 3}, 0),
+        ({"most_bytes": 4 * batch_size(4) - 1}, 0),
+        ({"most_bytes": 3 * batch_size(4) + 7 * SEALED}, 7),
+        ({"most_bytes": 4 * batch_size(4) + 7 * SEALED - 1}, 7),
+    ],
+)
 def test_an_epoch_takes_so_many_and_no_more(
-    make_world: MakeWorld, cap: dict[str, Any], caplog: pytest.LogCaptureFixture
+    make_world: MakeWorld, cap: dict[str, Any], dummies: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    world = make_world(**cap)
+    world = make_world(signed(dummies=dummies), **cap)
     kept = world.people.batches(world.now, 3)
     outcomes = world.proxy.intake.keep([*kept, world.people.batch(world.now)])
     assert [outcome is None for outcome in outcomes] == [True] * 3 + [False]

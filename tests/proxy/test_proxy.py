@@ -24,13 +24,18 @@ from tests.proxy.world import (
     CLOSES,
     ENDS,
     HOLD,
+    OPENS,
     MakeWorld,
     World,
     all_reports,
+    dummies,
     metric,
+    opened,
     raw_bytes,
     signed,
 )
+
+DUMMIES = 5
 
 
 def beats_at_once(world: World, number: int) -> None:
@@ -122,13 +127,15 @@ def test_n_minus_one_waits_and_is_then_discarded(
     make_world: MakeWorld, own: int, terms: int, restarted: bool
 ) -> None:
     """One person fewer than the threshold: nothing is handed on, in the end nothing is left."""
-    world = make_world(signed(least_clients=terms), least_clients=own)
+    world = make_world(signed(least_clients=terms, dummies=DUMMIES), least_clients=own)
     sent = world.send(6)
     world.close_epoch()
     for _ in range(3):
         if restarted:
             world.reopen()
         world.proxy.tick()
+    drawn = dummies(world)
+    assert len(drawn) == DUMMIES, "they make no crowd"
     assert world.server.told == [(1, "short")] * 3
     assert not world.server.chunks
     assert not world.server.commits
@@ -137,8 +144,9 @@ def test_n_minus_one_waits_and_is_then_discarded(
     world.proxy.tick()
     assert not world.server.chunks
     assert world.server.commits == {1: (0, 0)}
-    assert not anywhere(all_reports(sent), world.folder)
+    assert not anywhere([*all_reports(sent), *drawn], world.folder)
     assert not anywhere([batch.id for batch in sent], world.folder)
+    assert not dummies(world)
     assert metric(world, 'flushes_total{outcome="discarded"}') == 1
     with pytest.raises(ClosedError):
         world.send(1)
@@ -157,22 +165,28 @@ def test_a_crowd_that_comes_late_is_forwarded_whole(make_world: MakeWorld) -> No
     assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
 
 
-def test_nobody_at_all_is_said_and_committed_at_once(world: World) -> None:
+def test_nobody_at_all_is_said_and_committed_at_once(make_world: MakeWorld) -> None:
     """So that the server need not wait for this proxy."""
+    world = make_world(signed(dummies=DUMMIES))
     world.end_epoch()
     assert world.server.told == [(1, "none")]
     assert world.server.commits == {1: (0, 0)}
+    assert not dummies(world)
 
 
 @pytest.mark.parametrize("people", [1, 5])
 @pytest.mark.parametrize("how", ["closed", "applied", "next manifest"])
-def test_a_server_in_a_hurry_gets_nothing(world: World, how: str, people: int) -> None:
+def test_a_server_in_a_hurry_gets_nothing(make_world: MakeWorld, how: str, people: int) -> None:
     """Before its time an epoch is ended by nobody: it could be the moment after one person came.
 
     Whoever has reported loses that; nobody else is asked to report in an epoch without hope.
     """
+    world = make_world(signed(dummies=DUMMIES))
     sent = world.send(people)
     world.clock.now = CLOSES - 1
+    world.proxy.tick()
+    drawn = dummies(world)
+    assert len(drawn) == DUMMIES - 1
     if how == "next manifest":
         world.server.go_on(signed(2))
     else:
@@ -183,7 +197,8 @@ def test_a_server_in_a_hurry_gets_nothing(world: World, how: str, people: int) -
     assert not world.server.commits
     assert world.server.told == []
     if how == "next manifest":
-        assert not anywhere(all_reports(sent), world.folder)
+        assert not anywhere([*all_reports(sent), *drawn], world.folder)
+        assert not dummies(world)
         assert metric(world, "reports_lost_total") == 4 * people
         assert metric(world, 'flushes_total{outcome="given_up"}') == 1
         with pytest.raises(WrongEpochError):
@@ -276,11 +291,77 @@ def test_a_server_that_forgot_gets_everything_again(world: World) -> None:
     assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
 
 
+# Dummies: reports of nobody, so many in every epoch.
+
+
+def at(part: float) -> float:
+    """The time when so much of the epoch is over."""
+    return OPENS + part * (CLOSES - OPENS)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+@pytest.mark.parametrize("reachable", [False, True])
+def test_dummies_are_drawn_as_time_goes_by(
+    make_world: MakeWorld, restarted: bool, reachable: bool
+) -> None:
+    """Whatever else happens; what is due is drawn once, and nothing before."""
+    world = make_world(signed(dummies=DUMMIES))
+    world.server.reachable = reachable
+    drawn: list[bytes] = []
+    moments = [(-1.0, 0), (0.0, 0), (0.3, 1), (0.5, 2), (0.5, 2), (0.45, 2), (1.0, 5), (1.05, 5)]
+    for part, due in moments:
+        world.clock.now = at(part)
+        if restarted:
+            world.reopen()
+        with suppress(UnavailableError):
+            world.proxy.tick()
+        now = dummies(world)
+        assert (len(now), now[: len(drawn)]) == (due, drawn), part
+        drawn = now
+    found = opened(drawn, world.now)
+    assert len(set(found.keys.tolist())) == DUMMIES, "all distinct"
+    assert found.undecodable == 0
+    if reachable:
+        assert {crowd for _, crowd in world.server.told} == {"none"}
+
+
+@pytest.mark.parametrize("was_down", [False, True])
+def test_an_epochs_dummies_arrive_with_its_reports_and_the_next_has_its_own(
+    make_world: MakeWorld, was_down: bool
+) -> None:
+    """The same number after a proxy was down the whole time: it makes up for it at the end."""
+    world = make_world(signed(1, dummies=DUMMIES), chunk_reports=5)
+    for epoch in (1, 2):
+        world.clock.now = OPENS
+        sent = all_reports(world.send(5))
+        for part in () if was_down else (0.4, 0.9):
+            world.clock.now = at(part)
+            world.proxy.tick()
+        if was_down:
+            world.clock.now = ENDS
+            world.reopen()
+        world.end_epoch()
+        arrived = world.server.reports(epoch)
+        assert [chunk.reports for chunk in world.server.chunks[epoch].values()] == [5] * 5
+        assert len(set(arrived)) == len(arrived) == 20 + DUMMIES
+        others = [report for report in arrived if report not in sent]
+        assert arrived[-DUMMIES:] != others != arrived[:DUMMIES], "among people's"
+        found = opened(others, world.now)
+        assert (len(found.reports), found.undecodable) == (DUMMIES, 0)
+        assert not dummies(world)
+        assert not anywhere(arrived, world.folder)
+        assert metric(world, "batches_waiting") == 0
+        world.server.go_on(signed(epoch + 1, dummies=DUMMIES))
+        world.clock.now = OPENS
+        world.proxy.tick()
+        assert not dummies(world)
+
+
 class FragileWorld(World):
     """Its disk, as it was at the moment of death, is all that the next life has."""
 
     def __init__(self, folder: Path, steps: int):
-        super().__init__(folder)
+        super().__init__(folder, signed(dummies=DUMMIES))
         self.life, self.lives = Life(steps), 1
         self.server.before = self.life.step
         self._revive(folder)
@@ -306,8 +387,10 @@ class FragileWorld(World):
 
 
 def live(folder: Path, steps: int = FOREVER) -> FragileWorld:
-    """Two epochs and the beginning of a third."""
+    """Two epochs and the beginning of a third; when the second is heard of, its time is over."""
     world = FragileWorld(folder / "life-1", steps)
+    world.insist(lambda: world.proxy.tick())
+    world.clock.now = (OPENS + CLOSES) / 2
     world.insist(lambda: world.proxy.tick())
     for epoch in (1, 2):
         batches = world.people.batches(world.now, 3)
@@ -316,12 +399,15 @@ def live(folder: Path, steps: int = FOREVER) -> FragileWorld:
         world.close_epoch()
         world.insist(lambda: world.proxy.tick())
         world.insist(lambda: world.proxy.tick())
-        assert world.server.commits[epoch] == (3, 12)
-        assert sorted(world.server.reports(epoch)) == sorted(all_reports(batches))
+        arrived = world.server.reports(epoch)
+        assert world.server.commits[epoch] == (4, 12 + DUMMIES)
+        assert set(all_reports(batches)) < set(arrived)
+        assert len(set(arrived)) == 12 + DUMMIES
+        assert len(opened(arrived, world.now).reports) == DUMMIES, "the others are random bytes"
         raw = raw_bytes(world.folder)
         assert not any(batch.id in raw for batch in batches)
-        assert not any(report in raw for report in all_reports(batches))
-        world.server.go_on(signed(epoch + 1))
+        assert not any(report in raw for report in arrived)
+        world.server.go_on(signed(epoch + 1, dummies=DUMMIES))
         world.insist(lambda: world.proxy.tick())
         assert world.proxy.manifest() == world.now
     world.store.close()
@@ -332,6 +418,7 @@ def live(folder: Path, steps: int = FOREVER) -> FragileWorld:
 def test_a_power_cut_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every acknowledged report arrives exactly once, and nothing stays on the disk."""
     make_mortal(monkeypatch)
+    monkeypatch.setattr("sottovoce.proxy.shuffle.DRAWN", 2)
     whole = live(tmp_path / "whole").life
     assert {"before a commit", "after a cleaning", "put_chunk", "after commit"} <= whole.done
     for steps in range(FOREVER - whole.left):

@@ -11,13 +11,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.stats import chi2
+from scipy.stats import chi2, chisquare
 
 import sottovoce.proxy.shuffle
 from sottovoce.protocol import SEALED
-from sottovoce.proxy.shuffle import BUCKET, cut, permutation, shuffled, uniform
+from sottovoce.proxy.shuffle import BUCKET, cut, draw_dummies, permutation, shuffled, uniform
 from sottovoce.proxy.store import Tables
-from tests.proxy.world import Randomness, World, raw_bytes, reports_of, signed
+from tests.proxy.world import (
+    Randomness,
+    World,
+    all_reports,
+    dummies,
+    opened,
+    raw_bytes,
+    reports_of,
+    signed,
+)
 
 
 @pytest.mark.parametrize(
@@ -119,6 +128,44 @@ def test_cut_changes_the_lengths_and_not_the_sequence(size: int) -> None:
     assert {len(piece) for piece in pieces[:-1]} <= {SEALED * size}
     assert 0 < len(pieces[-1]) <= SEALED * size
     assert list(cut([], size)) == []
+
+
+# Dummies.
+
+
+@pytest.mark.parametrize("preset", ["coordinate", "loudest"])
+def test_dummies_are_uniform_over_all_signed_directions(tmp_path: Path, preset: str) -> None:
+    """Drawn in pieces, the last a part of one."""
+    world = World(tmp_path, signed(preset=preset, dummies=2_600))
+    draw_dummies(world.store, world.now, 2_600, Randomness(3))
+    found = opened(dummies(world), world.now)
+    world.store.close()
+    kinds = 2 * world.now.manifest.build().n_directions
+    assert kinds == KINDS[preset]
+    assert len(found.reports) == len(set(found.keys.tolist())) == 2_600
+    counts = np.bincount(found.reports, minlength=kinds)
+    assert chisquare(counts).pvalue > ALARM
+
+
+KINDS = {"coordinate": 12, "loudest": 256}
+
+
+def test_dummies_cannot_be_told_from_peoples_reports_by_their_place(tmp_path: Path) -> None:
+    """How often one follows one of the other kind: 6 deviations come less than once in 1e8.
+
+    And where they lie; the proxy's entropy is fixed.
+    """
+    world = World(tmp_path, signed(dummies=200), chunk_reports=50)
+    world.proxy.tick()
+    people = set(all_reports(world.send(50)))
+    world.end_epoch()
+    world.store.close()
+    is_dummy = np.array([report not in people for report in world.server.reports(1)])
+    assert (is_dummy.sum(), len(is_dummy)) == (200, 400)
+    changes = int((is_dummy[1:] != is_dummy[:-1]).sum())
+    assert abs(changes - 200) < 6 * 10
+    places = np.flatnonzero(is_dummy)
+    assert abs(places.mean() - 199.5) < 6 * np.sqrt(401 / 12)
 
 
 # The real flush.

@@ -5,9 +5,10 @@ Also its application as it runs, without sockets.
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,12 @@ from sottovoce.protocol import (
     Chunk,
     Item,
     Manifest,
+    Opened,
     SignedManifest,
     Terms,
     encode_items,
     new_epoch_key,
+    open_reports,
     public_key_of,
 )
 from sottovoce.protocol.batch import Crowd
@@ -51,11 +54,23 @@ def model_of(epoch: int) -> bytes:
     return encode_items(np.full((ITEMS, FACTORS), epoch, dtype=np.float32))
 
 
+@cache
+def private_key(epoch: int) -> bytes:
+    """Of the epoch of this number, in all worlds."""
+    return new_epoch_key()
+
+
+def opened(sealed: Sequence[bytes], of: SignedManifest) -> Opened:
+    """As the server opens them."""
+    n_directions = of.manifest.build().n_directions
+    return open_reports(b"".join(sealed), private_key(of.manifest.epoch), of.hash, n_directions)
+
+
 def manifest(epoch: int = 1, **changes: Any) -> Manifest:
     """An epoch of four reports that needs three people."""
     asked = {"reports": 4, "dummies": 0}
     asked |= {name: changes.pop(name) for name in tuple(asked) if name in changes}
-    training = Settings.preset("coordinate", factors=FACTORS, **asked)
+    training = Settings.preset(changes.pop("preset", "coordinate"), factors=FACTORS, **asked)
     crowd = Participation(least_clients=changes.pop("least_clients", 3), hold=HOLD)
     plain = Manifest(
         epoch=epoch,
@@ -66,7 +81,7 @@ def manifest(epoch: int = 1, **changes: Any) -> Manifest:
         model=hashlib.sha256(model_of(epoch)).digest(),
         catalogue=CATALOGUE.hash,
         catalogue_version=1,
-        public_key=public_key_of(new_epoch_key()),
+        public_key=public_key_of(private_key(epoch)),
         opens=OPENS,
         closes=CLOSES,
         epochs_left=0,
@@ -303,6 +318,12 @@ def within(
 def stored(world: World) -> list[bytes]:
     with world.store.read() as tables:
         return list(tables.batches())
+
+
+def dummies(world: World) -> list[bytes]:
+    """Those that are drawn, one by one, in the order in which they were."""
+    with world.store.read() as tables:
+        return reports_of(b"".join(tables.dummies()))
 
 
 MakeWorld = Callable[..., World]

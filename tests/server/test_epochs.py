@@ -73,6 +73,51 @@ def test_only_what_opens_makes_a_crowd(
     assert f"sottovoce_server_applied_crowdless {crowdless}.0" in world.server.measured().decode()
 
 
+DUMMIES = 7
+
+
+@pytest.mark.parametrize(
+    ("east", "west", "counted", "crowdless"),
+    [
+        (15 + DUMMIES, 0, 15, 0),
+        (14 + DUMMIES, 0, 0, 14 + DUMMIES),
+        (15, 15, 0, 30),
+        (15 + DUMMIES, 15 + DUMMIES, 30, 0),
+        (20 + DUMMIES, 14 + DUMMIES, 20, 14 + DUMMIES),
+        (14 + DUMMIES, 14 + DUMMIES, 0, 28 + 2 * DUMMIES),
+    ],
+)
+def test_a_proxy_counts_with_a_crowd_and_its_dummies(
+    make_world: MakeWorld, sqlite_url: str, east: int, west: int, counted: int, crowdless: int
+) -> None:
+    """Each by itself; the model moves by all that counts, as of so many people's reports."""
+    plan = replace(TRAINING, dummies=DUMMIES)
+    terms = Participation(least_clients=CROWD, hold=1000)
+    world = make_world(sqlite_url, training=plan, terms=terms)
+    signed = world.closed()
+    assert signed.manifest.terms.dummies == DUMMIES
+    mechanism = signed.manifest.build()
+    V, sums = first_items(plan, ITEMS), np.zeros(mechanism.n_directions, np.int64)
+    for seed, (proxy, number) in enumerate((("east", east), ("west", west))):
+        reports = world.reports(number, seed)
+        chunks = [chunk_of(sealed(reports, signed), signed)] if number else []
+        for chunk in chunks:
+            world.send(proxy, chunk)
+        world.commit(proxy, signed, chunks)
+        if number >= CROWD * plan.reports + DUMMIES:
+            sums += sum_signs(reports, mechanism.n_directions)
+    world.server.tick()
+    applied = world.server.epochs()[0]
+    assert (applied.reports, applied.crowdless, applied.capped) == (counted, crowdless, 0)
+    now = world.signed().manifest
+    assert now.reports_behind == counted
+    content = world.server.model(now.model)
+    assert content is not None
+    assert np.array_equal(world.sums(1), sums if counted else [])
+    expected = next_items(V, sums, counted, 1, plan, mechanism) if counted else V
+    assert np.array_equal(decode_items(content, ITEMS, plan.factors), expected)
+
+
 def test_a_flood_on_one_direction_is_cut(make_world: MakeWorld, sqlite_url: str) -> None:
     """A third of all people say the same one thing, as often as they can."""
     world = make_world(sqlite_url)

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib import util
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ from sottovoce.simulation.evaluation import kernels
 from sottovoce.simulation.evaluation.ranking import rank_factors
 from sottovoce.simulation.interface import StreamedEngine
 from sottovoce.simulation.people import LeaveOut, Part, Parts, People, Whole, report_words
-from sottovoce.training import DEFAULT, Settings, first_items, planned
+from sottovoce.training import DEFAULT, Settings, first_items, next_items, planned
 from tests.kernels import computed, computes
 from tests.people import histories, random_people
 from tests.simulation.cuda.emulated import EmulatedCard, has_card
@@ -188,6 +189,46 @@ def test_epochs_in_which_people_take_turns_are_the_references(
         (V, n), (wanted, m) = (each.learn(V, epoch) for each in engines)
         assert n == m
         assert np.array_equal(V, wanted)
+
+
+@engines_and_mechanisms
+def test_the_proxys_dummies_are_the_same_for_every_engine(
+    engine: str, mechanism: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So many more reports in the sums, and with none nothing changes."""
+    drawn: list[int] = []
+
+    def counted(reports: np.ndarray, n_directions: int) -> np.ndarray:
+        drawn.append(len(reports))
+        return sum_signs(reports, n_directions)
+
+    monkeypatch.setattr("sottovoce.simulation.interface.sum_signs", counted)
+    h = random_people(60, 40, seed=2, most=30)
+    plain = Settings.preset(mechanism, factors=3, reports=2, epochs=9, lifetime=1)
+    plan, V = replace(plain, dummies=501), first_items(plain, 40)
+    built, expecting = make(engine, h, plan), make("reference", h, plan)
+    for epoch in (0, 1):
+        found, sums = expecting.collect(V, epoch), expecting._dummies(epoch)
+        assert not np.array_equal(sums, expecting._dummies(epoch + 1))
+        assert np.array_equal(built.collect(V, epoch).sums, found.sums), "people's own"
+        both, n = found.sums + sums, found.n_reports
+        expected = next_items(V, both, n, epoch + 1, plan, built.mechanism)
+        moved, behind = built.learn(V, epoch)
+        assert behind == n
+        assert np.array_equal(moved, expected)
+        unmoved = next_items(V, found.sums, n, epoch + 1, plain, built.mechanism)
+        assert np.array_equal(make(engine, h, plain).learn(V, epoch)[0], unmoved)
+        assert not np.array_equal(moved, unmoved)
+    assert set(drawn) - {0} == {501}
+
+
+@engines
+def test_an_epoch_of_nobody_has_no_dummies(engine: str) -> None:
+    h, plan = random_people(1, 20, seed=2), Settings(factors=2, epochs=30, lifetime=1)
+    V = first_items(plan, 20)
+    plain, noisy = (make(engine, h, replace(plan, dummies=n)) for n in (0, 1000))
+    empty = next(epoch for epoch in range(30) if not plain.collect(V, epoch).n_reports)
+    assert np.array_equal(noisy.learn(V, empty)[0], plain.learn(V, empty)[0])
 
 
 @engines

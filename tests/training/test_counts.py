@@ -57,6 +57,29 @@ def test_an_honest_crowd_is_never_capped(mechanism: str, epsilon: float, alike: 
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_dummies_pass_where_people_are_few_and_a_flood_does_not(mechanism: str) -> None:
+    """Twenty people beside 20,000 dummies, of which chance cuts one in less than 1e6 crowds."""
+    built = Settings.preset(mechanism, factors=FACTORS).build(ITEMS)
+    event, kinds, dummies = built.event(REPORTS, 1), 2 * built.n_directions, 20_000
+    people = reports_of(mechanism, random_people(20, ITEMS, seed=3), built.epsilon)
+    drawn = np.random.default_rng(4).integers(kinds, size=dummies, dtype=np.uint32)
+    by_people = count_reports(people, built.n_directions)
+    counts = by_people + count_reports(drawn, built.n_directions)
+    assert counts.max() > most_of_one(by_people.sum(), event, kinds), (
+        "people alone do not explain it"
+    )
+    assert np.array_equal(capped(counts, event, dummies), counts)
+    flooded = counts.copy()
+    flooded[7] += 20 * REPORTS
+    kept = capped(flooded, event, dummies)
+    assert kept[7] < capped(flooded, event)[7], "dummies make less room than as many people"
+    most = most_of_one(40 * REPORTS, event, kinds) + stats.binom.isf(TAIL, dummies, 1 / kinds)
+    assert counts[7] < kept[7] == most < flooded[7]
+    kept[7] = counts[7]
+    assert np.array_equal(kept, counts)
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_a_flood_is_cut_to_the_cap_and_the_rest_is_left(mechanism: str) -> None:
     built = Settings.preset(mechanism, factors=FACTORS).build(ITEMS)
     people = random_people(PEOPLE, ITEMS, seed=3)

@@ -85,8 +85,8 @@ class Proxy:
             if self._unscrubbed:
                 self._scrub()
             self._end_by_clock()
-            self._follow_server()
             self._draw()
+            self._follow_server()
             self._tell_crowd()
             self._forward()
 
@@ -130,7 +130,7 @@ class Proxy:
         log.info("epoch %d: %s", newer.signed.manifest.epoch, newer.signed.hash.hex())
 
     def _draw(self) -> None:
-        """The dummies that are due by now."""
+        """The dummies that are due by now, whether or not the server is there."""
         if (signed := self._running()) is not None:
             due = dummies_due(signed.manifest, self._clock())
             draw_dummies(self._store, signed, due, self._entropy)

@@ -87,18 +87,17 @@ class Engine(ABC):
 
     def _learn(self, V: Float32, epoch: int) -> tuple[Float32, int]:
         found = self._collect(V, epoch)
-        sums = found.sums + self._dummies(epoch)
-        # Where few people take turns, an epoch may be nobody's: then it estimates nothing.
+        # Where few people take turns, an epoch may be nobody's: then it estimates nothing, and no
+        # proxy hands dummies in.
+        sums = found.sums + self._dummies(epoch) if found.n_reports else found.sums
         n_reports = max(found.n_reports, 1)
         V = next_items(V, sums, n_reports, epoch + 1, self.settings, self.mechanism)
         return V, found.n_reports
 
     def _dummies(self, epoch: int) -> NDArray[np.int64]:
         """What the proxy mixes in: sums of the signs of uniform reports."""
-        n_directions, drawn = (
-            self.mechanism.n_directions,
-            stream(self.settings.seed, "dummy", epoch),
-        )
+        n_directions = self.mechanism.n_directions
+        drawn = stream(self.settings.seed, "dummy", epoch)
         reports = drawn.integers(2 * n_directions, size=self.settings.dummies, dtype=np.uint32)
         return sum_signs(reports, n_directions)
 
