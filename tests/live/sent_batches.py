@@ -57,6 +57,18 @@ class SentBatches:
         for proxy in set(proxies) - set(late):
             self._check_proxy(epoch, proxy, proxies, counted)
 
+    def check_number(self, epoch: int, reports: int, proxies: Collection[str]) -> None:
+        """Where dummies hide which reports came: a proxy's whole crowd, or nothing of it."""
+        sure, possible = (
+            [self._valid(found[epoch, proxy]) for proxy in proxies]
+            for found in (self._acknowledged, self._tried)
+        )
+        least, most = (
+            sum(len(self._all(crowd)) for crowd in crowds if len(crowd) >= self._least)
+            for crowds in (sure, possible)
+        )
+        assert least <= reports <= most, f"epoch {epoch}: {reports}, not from {least} to {most}"
+
     def _check_proxy(
         self, epoch: int, proxy: str, proxies: Collection[str], counted: set[int]
     ) -> None:

@@ -130,7 +130,7 @@ TOO_FEW = "from nowhere or from too few"
         (hasty_proxy, LOST),
         (credulous_server, TOO_FEW),
         (counts_again, f"{TWICE}|{STUCK}"),  # stuck: more chunks than the proxy says there are
-        (proxy_without_memory, "dummies"),
+        (proxy_without_memory, STUCK),
         (client_without_memory, "made two batches in one epoch|sent what it did not charge"),
     ],
 )

@@ -5,19 +5,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.stats import chisquare
 
 from sottovoce.client import Client
-from sottovoce.core import MECHANISMS, Histories
+from sottovoce.core import MECHANISMS, Histories, count_reports, sums_of
 from sottovoce.simulation import build_engine
 from sottovoce.simulation.people import report_words
 from sottovoce.simulation.training import begin, train
-from sottovoce.training import Settings
+from sottovoce.training import Settings, next_items
 from tests.kernels import COMPILED
 from tests.live.stack import Stack, running
 from tests.people import random_people
 from tests.server.world import ITEMS
 
 SEED = 5
+DUMMIES = 20_000
 
 
 def join(stack: Stack, people: Histories) -> list[Client]:
@@ -38,6 +40,33 @@ def report(stack: Stack, clients: list[Client], epoch: int) -> None:
 
         synced = client.sync(gates[user % len(gates)].api(), words=words, jitter=0)
         assert (synced.epoch, synced.outcome) == (epoch, "sent")
+
+
+@pytest.mark.slow
+def test_a_live_epoch_of_few_people_and_many_dummies(folder: Path) -> None:
+    """What is not the simulated people's are so many reports more, uniform.
+
+    The model moves by all of them, as of the people's alone. Chance fails the test once in 1e6.
+    """
+    plan = Settings.preset("loudest", reports=5, epochs=1, factors=2, seed=SEED, dummies=DUMMIES)
+    people = random_people(20, ITEMS, seed=3)
+    engine, V = build_engine("reference", people, plan), begin(plan, ITEMS).V
+    simulated = count_reports(engine.reports(V, 0), engine.mechanism.n_directions)
+    with running(folder / "stack", training=plan, least_clients=1, chunk_reports=7_000) as stack:
+        report(stack, join(stack, people), 1)
+        stack.world.now = stack.world.signed().manifest.closes
+        for beat in 2 * (stack.beat, stack.gates["east"].beat):
+            beat()
+        with stack.world.store.read() as transaction:
+            counted = transaction.counts(1)["east"]
+        stack.hand_in()
+        model, row, sums = stack.model(), stack.world.server.epochs()[0], stack.world.sums(1)
+    others = counted - simulated
+    assert (simulated.sum(), others.sum(), others.min() >= 0) == (100, DUMMIES, True)
+    assert chisquare(others).pvalue > 1e-6
+    assert (row.state, row.reports, row.undecodable, row.capped) == ("applied", 100, 0, 0)
+    assert np.array_equal(sums, sums_of(counted))
+    assert np.array_equal(model, next_items(V, sums, 100, 1, plan, engine.mechanism))
 
 
 @pytest.mark.slow

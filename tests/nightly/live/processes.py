@@ -12,11 +12,13 @@ from pathlib import Path
 
 import httpx
 import numpy as np
+from numpy.typing import NDArray
 
 from sottovoce.cli.proxy import app as proxy_app
 from sottovoce.cli.server import app as server_app
 from sottovoce.protocol import Batch, Catalogue, Item, SignedManifest, seal_reports
 from sottovoce.server import Keys, ServerStore
+from sottovoce.server.transaction import Epoch
 from tests.live.sent_batches import SentBatches
 from tests.processes import calling, free_port, wait_until
 
@@ -43,8 +45,10 @@ class Site:
         proxies: tuple[str, ...] = ("proxy",),
         workers: tuple[str, ...] = ("server",),
         database: str | None = None,
+        dummies: int = 0,
     ):
         self.folder = folder
+        self._dummies = dummies
         self.ports = {
             name: free_port() for part in (*workers, *proxies) for name in (part, f"watch {part}")
         }
@@ -80,7 +84,7 @@ class Site:
             ("port = 8090", f"port = {self.ports[name]}"),
             ("port = 8091", f"port = {self.ports[f'watch {name}']}"),
             ("openers = 0", "openers = 1"),
-            ('preset = "coordinate"\n', COORDINATE),
+            ('preset = "coordinate"\n', COORDINATE + f"dummies = {self._dummies}\n"),
         )
 
     def _make_proxy(self, name: str, server: int, chunk_reports: int) -> None:
@@ -117,12 +121,27 @@ class Site:
         store = ServerStore(self.database)
         try:
             with store.read() as transaction:
-                over = [e.epoch for e in transaction.all_epochs() if e.state == "applied"]
-                for epoch in over:
-                    sent_batches.check(epoch, transaction.sums(epoch), list(self.proxies), [])
+                over = [e for e in transaction.all_epochs() if e.state == "applied"]
+                for each in over:
+                    self._check_epoch(each, transaction.sums(each.epoch), sent_batches)
         finally:
             store.close()
         return len(over)
+
+    def _check_epoch(
+        self, epoch: Epoch, sums: NDArray[np.int64], sent_batches: SentBatches
+    ) -> None:
+        """Dummies may lie on any direction: then what is left without them must be people's."""
+        names = list(self.proxies)
+        if not self._dummies:
+            sent_batches.check(epoch.epoch, sums, names, [])
+            return
+        sent_batches.check_number(epoch.epoch, epoch.reports, names)
+        crowds, rest = divmod(epoch.reports, CROWD * REPORTS)
+        assert rest == 0, f"epoch {epoch.epoch}: lost or doubled dummies"
+        signs = epoch.reports + crowds * self._dummies
+        assert (sums.sum() - signs) % 2 == 0
+        assert np.abs(sums).sum() <= signs
 
 
 class Launcher:

@@ -27,8 +27,8 @@ def check(site: Site, people: Sender, epochs: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("many", [False, True])
-def test_killed_at_any_moment(folder: Path, many: bool) -> None:
+@pytest.mark.parametrize(("many", "dummies"), [(False, 0), (False, 3), (True, 0)])
+def test_killed_at_any_moment(folder: Path, many: bool, dummies: int) -> None:
     """One of each on SQLite; three proxies, each at a worker of its own, on PostgreSQL."""
     proxies = ("east", "middle", "west") if many else ("proxy",)
     workers = ("server-1", "server-2", "server-3") if many else ("server",)
@@ -40,7 +40,7 @@ def test_killed_at_any_moment(folder: Path, many: bool) -> None:
                 database = opened.enter_context(postgres.running())
             except OSError as error:
                 leave_out(f"many workers on PostgreSQL ({error})")
-        site = Site(folder, proxies=proxies, workers=workers, database=database)
+        site = Site(folder, proxies=proxies, workers=workers, database=database, dummies=dummies)
         launcher = opened.enter_context(launching(site))
         people = opened.enter_context(sender(site))
         for part in (*workers, *proxies):
