@@ -5,7 +5,7 @@ Everything here is keyed: the same numbers every time.
 
 from dataclasses import replace
 from itertools import pairwise
-from math import sqrt
+from math import log, sqrt
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,9 @@ from scipy import stats
 from sottovoce.core import MECHANISMS, Histories, user_vectors
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce.errors import DataError, SettingsError
+from sottovoce.privacy import central_epsilon
+from sottovoce.privacy.account import DELTA
+from sottovoce.proxy.shuffle import uniform
 from sottovoce.simulation.engines import build_engine
 from sottovoce.simulation.people import report_words
 from sottovoce.training import Settings
@@ -37,6 +40,7 @@ from sottovoce_lab.audit.attack import (
 from sottovoce_lab.audit.audit import attack_check
 from sottovoce_lab.audit.clients import mean_density, report_densities
 from sottovoce_lab.paper.attacker import largest_area
+from tests.proxy.world import Randomness
 
 PLAN = AttackPlan(trials=400, crowds=20, threads=1)
 POINTS = ((1, 1), (10, 1), (40, 1), (40, 3))
@@ -131,6 +135,57 @@ def test_the_shuffled_attack_does_see_something(
     for mechanism in ("coordinate", "loudest"):
         last = attacks[mechanism, "history"].points[-1]
         assert last.unlinked.value > 0.5 + ERRORS * last.unlinked.error
+
+
+# One person whose whole crowd is fake: the attacker knows every report but theirs and the dummies.
+
+FILMS, WORLDS = 64, 2000
+"""Trials in each of the two worlds."""
+CHANCE = sqrt(log(1e6) / (2 * WORLDS))
+"""By so much an area over pairs of trials is off once in a million (Hoeffding for U-statistics)."""
+
+
+def area_among(dummies: int, settings: Settings) -> float:
+    """Of the likelihood ratio, which no test beats: each report may be the victim's."""
+    mechanism = settings.build(FILMS)
+    V = np.random.default_rng(1).normal(0, 0.3, (FILMS, settings.factors)).astype(np.float32)
+    both = Histories.from_lists([range(10), range(30, 45)], FILMS)
+    density = report_densities(mechanism, settings, V, both).astype(np.float64)
+    truth = np.repeat([0, 1], WORLDS)
+    people = both.take(truth)
+    X = user_vectors(V, people, alpha=settings.alpha, regularization=settings.user_ridge(V))
+    words = report_words(dummies, 0, np.arange(len(truth)), 1)
+    own = mechanism.reports(V, X, people, words)[:, 0]
+    kinds, entropy = density.shape[1], Randomness(dummies)
+    scores = np.empty(len(truth))
+    for trial, report in enumerate(own):
+        counts = np.bincount(uniform(dummies, kinds, entropy), minlength=kinds)
+        counts[report] += 1
+        scores[trial] = np.subtract(*np.log(density @ counts)[::-1])
+    alike = np.zeros_like(truth)
+    return area(scores, Trials(alike, alike, truth == 1)).value
+
+
+def test_dummies_alone_hide_a_person_among_fakes_as_promised() -> None:
+    """Nearly certain without them; with as many as make it central 1, at most what that allows."""
+    options = {"block": 64, "loud": 1}
+    settings = Settings("loudest", 10.0, reports=1, epochs=1, factors=2, options=options)
+    event = settings.event(FILMS)
+    assert event.loud_fraction == 1 / 256
+    dummies = next(
+        number
+        for number in range(1000, 100_000, 500)
+        if central_epsilon(replace(event, dummies=number), 1, DELTA) <= 1
+    )
+    found = {number: area_among(number, settings) for number in (0, dummies // 1000, dummies)}
+    hidden = replace(event, dummies=dummies)
+    allowed = min(
+        largest_area(central_epsilon(hidden, 1, delta), delta) for delta in (DELTA, 0.01, 0.05, 0.1)
+    )
+    assert allowed < largest_area(1.0, DELTA) - CHANCE, "what holds at other deltas is sharper"
+    assert found[0] > 0.9 + CHANCE
+    assert found[dummies // 1000] > allowed + CHANCE, "too few are seen through"
+    assert found[dummies] < allowed + CHANCE
 
 
 def test_a_larger_epsilon_betrays_more(people: Interactions) -> None:

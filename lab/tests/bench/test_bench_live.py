@@ -51,6 +51,8 @@ def test_everything_is_measured(measured: LiveBenchResult) -> None:
     assert 0 < measured.core.of_raw.median < 1.5
     assert 0 < units.intake < 1
     assert 0 < units.mixing < 1
+    assert units.dummy == 1 / measured.dummies.median
+    assert 1e-6 < units.dummy < 1e-2
 
 
 def test_what_an_epoch_costs() -> None:
@@ -60,6 +62,7 @@ def test_what_an_epoch_costs() -> None:
         opening=9e-5,
         intake=2e-4,
         mixing=1e-4,
+        dummy=1e-4,
         up=5256,
         down=21_000,
         catalogue=50_000,

@@ -21,6 +21,7 @@ from sottovoce.cli.options import (
 )
 from sottovoce.core import MECHANISMS
 from sottovoce.data import load, parse_columns
+from sottovoce.protocol import SEALED
 from sottovoce_lab.bench.epoch import BenchPlan, BenchResult, SideBySide, run_bench
 from sottovoce_lab.bench.live.live_bench import (
     EpochCosts,
@@ -268,6 +269,7 @@ def _intake(result: LiveBenchResult) -> Table:
     table = number_table("Intake of the proxy", "", "")
     table.show_header = False
     for label, spread in (
+        ("dummies / s of a core", result.dummies),
         ("batches / s of a core", intake.per_cpu_second),
         ("mixed and handed in / s of a core", intake.mixed_per_cpu_second),
         ("batches / s by the clock", intake.per_second),
@@ -305,6 +307,9 @@ def show_costs(units: UnitCosts, costs: list[EpochCosts], console: Console) -> N
         f"Hours of one core of this machine, bytes of all together. A report costs the server "
         f"{units.opening * 1e6:.3g} us; a batch of {units.reports} costs the proxy "
         f"{units.intake * 1e6:.3g} us to take and {units.mixing * 1e6:.3g} us to mix and hand in. "
+        f"A thousand dummies cost the proxy {units.dummy * 1e3:.3g} s to draw, seal and keep, where "
+        f"a thousand reports in such batches cost {units.intake / units.reports * 1e3:.3g} s to "
+        f"take; from there on, and in bytes ({1000 * SEALED:,}), they cost the same. "
         f"A device sends {units.up:,} bytes and fetches {units.down:,} an epoch ({units.items:,} "
         f"items, not compressed), and {units.catalogue:,} for each version of the catalogue.",
     )

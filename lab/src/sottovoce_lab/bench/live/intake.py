@@ -27,6 +27,7 @@ from sottovoce.errors import UnavailableError
 from sottovoce.protocol import SEALED, Batch, Chunk, routes
 from sottovoce.protocol.batch import ENOUGH, Crowd
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Rate, build_app
+from sottovoce.proxy.shuffle import draw_dummies
 from sottovoce.proxy.store import Tables
 from sottovoce.sandbox.system import is_ready
 from sottovoce.service.listen import Listen
@@ -131,6 +132,20 @@ def _round(bench: BenchServer, folder: Path, sender: ProcessPoolExecutor, batche
             sent.cpu_seconds / sent.seconds,
             ResidentMemory(start, most_resident(pid)),
         )
+
+
+def measure_dummies(
+    bench: BenchServer, folder: Path, *, dummies: int, rounds: int, watch: Watch
+) -> Spread:
+    """So many a second of a core: drawn, sealed and synced, in a store of their own each round."""
+    watch(f"a proxy draws {rounds} x {dummies:,} dummies")
+    found = []
+    for number in range(rounds):
+        with ProxyStore.open(folder / f"dummies-{number}") as store:
+            began = time.process_time()
+            draw_dummies(store, bench.signed, dummies, os.urandom)
+            found.append(dummies / max(time.process_time() - began, CLOCK_TICK))
+    return Spread.of(found)
 
 
 @contextmanager

@@ -11,9 +11,9 @@ from sottovoce.protocol import MAX_CHUNK_REPORTS, SEALED, Batch
 from sottovoce.proxy.status import AT_THE_END
 from sottovoce.settings import check, setting
 from sottovoce_lab.bench.live.bench_server import BenchServer, Counting, measure_counting
-from sottovoce_lab.bench.live.intake import Intake, measure_intake
+from sottovoce_lab.bench.live.intake import Intake, measure_dummies, measure_intake
 from sottovoce_lab.bench.live.opening import CoreRate, OpeningRate, measure_core, measure_opening
-from sottovoce_lab.bench.timing import Watch
+from sottovoce_lab.bench.timing import Spread, Watch
 
 PREFIX = 8
 """Bytes that the server keeps of each report until its epoch is applied."""
@@ -44,6 +44,8 @@ class LiveBenchResult:
     opening: list[OpeningRate]
     core: CoreRate
     intake: Intake
+    dummies: Spread
+    """A second of a core, at the proxy."""
     counting: Counting
     units: UnitCosts
 
@@ -62,6 +64,9 @@ def run_live_bench(plan: LiveBenchPlan, watch: Watch = lambda _what: None) -> Li
         intake = measure_intake(
             bench, folder, batches=plan.batches, rounds=plan.repeats, watch=watch
         )
+        dummies = measure_dummies(
+            bench, folder, dummies=plan.chunk, rounds=plan.repeats, watch=watch
+        )
         counting = measure_counting(
             bench,
             folder,
@@ -71,8 +76,8 @@ def run_live_bench(plan: LiveBenchPlan, watch: Watch = lambda _what: None) -> Li
             for_real=plan.full,
             watch=watch,
         )
-        units = UnitCosts.measured(bench, core, intake)
-    return LiveBenchResult(plan, cores, opening, core, intake, counting, units)
+        units = UnitCosts.measured(bench, core, intake, dummies)
+    return LiveBenchResult(plan, cores, opening, core, intake, dummies, counting, units)
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,8 @@ class UnitCosts:
     """Seconds of a batch at the proxy: taken, synced, acknowledged."""
     mixing: float
     """Seconds of a batch at the proxy: mixed and handed in."""
+    dummy: float
+    """Seconds of a dummy at the proxy: drawn, sealed, synced; then it is mixed like a report."""
     up: int
     """Bytes that a device sends in an epoch, without HTTP and TLS."""
     down: int
@@ -97,7 +104,9 @@ class UnitCosts:
     """Bytes that it fetches once for each version of the catalogue."""
 
     @classmethod
-    def measured(cls, bench: BenchServer, core: CoreRate, intake: Intake) -> UnitCosts:
+    def measured(
+        cls, bench: BenchServer, core: CoreRate, intake: Intake, dummies: Spread
+    ) -> UnitCosts:
         signed, reports = bench.signed, bench.signed.manifest.terms.reports
         batch = Batch(signed.manifest.epoch, signed.hash, bytes(16), bytes(SEALED * reports))
         return cls(
@@ -106,6 +115,7 @@ class UnitCosts:
             opening=1 / core.per_second.median,
             intake=1 / intake.per_cpu_second.median,
             mixing=1 / intake.mixed_per_cpu_second.median,
+            dummy=1 / dummies.median,
             up=len(batch.encode()),
             down=len(signed.encode()) + len(bench.model),
             catalogue=len(bench.catalogue.raw),
