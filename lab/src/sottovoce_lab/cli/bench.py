@@ -307,9 +307,9 @@ def show_costs(units: UnitCosts, costs: list[EpochCosts], console: Console) -> N
         f"Hours of one core of this machine, bytes of all together. A report costs the server "
         f"{units.opening * 1e6:.3g} us; a batch of {units.reports} costs the proxy "
         f"{units.intake * 1e6:.3g} us to take and {units.mixing * 1e6:.3g} us to mix and hand in. "
-        f"A thousand dummies cost the proxy {units.dummy * 1e3:.3g} s to draw, seal and keep, where "
-        f"a thousand reports in such batches cost {units.intake / units.reports * 1e3:.3g} s to "
-        f"take; from there on, and in bytes ({1000 * SEALED:,}), they cost the same. "
+        f"A thousand dummies cost the proxy {units.dummy * 1e3:.3g} s to draw, seal and keep, a "
+        f"thousand reports in such batches {units.intake / units.reports * 1e3:.3g} s to take; "
+        f"from there on, and in bytes ({1000 * SEALED:,}), they cost the same. "
         f"A device sends {units.up:,} bytes and fetches {units.down:,} an epoch ({units.items:,} "
         f"items, not compressed), and {units.catalogue:,} for each version of the catalogue.",
     )
