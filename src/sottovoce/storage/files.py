@@ -13,7 +13,7 @@ def write_new(path: Path, content: bytes) -> None:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError as error:
-        raise SettingsError(f"{path}: exists already; nothing is overwritten") from error
+        raise SettingsError(f"{path}: exists already: name another, or move it away") from error
     try:
         _write(handle, content)
     except BaseException:
