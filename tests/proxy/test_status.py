@@ -116,7 +116,7 @@ def test_a_full_disk(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_folder_without_a_database(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="no such database"), looking(tmp_path):
+    with pytest.raises(StoreError, match="sottovoce proxy run"), looking(tmp_path):
         pass
     assert not list(tmp_path.iterdir())
 

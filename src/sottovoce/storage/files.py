@@ -37,7 +37,7 @@ def write_atomically(path: Path, content: bytes, *, private: bool = False) -> No
     elif path.is_fifo() or path.is_char_device():
         path.write_bytes(content)
     elif path.exists() and not path.is_file():
-        raise OSError("this is not a file")
+        raise FileExistsError("this is not a file")
     else:
         _replace(Path(os.path.realpath(path)), content, 0o600 if private else 0o666)
 
