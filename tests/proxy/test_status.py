@@ -38,7 +38,7 @@ def test_a_secret_that_the_server_does_not_know_is_told(world: World) -> None:
 
     world.server.before = refuse
     said, problems = look(world)
-    assert problems == ["nothing can be handed in: the server answered 401"]
+    assert ["401" in problem for problem in problems] == [True]
     assert "The server answers at" in said
 
 
