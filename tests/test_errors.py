@@ -50,9 +50,9 @@ def known(tree: ast.AST) -> Texts:
     found: Texts = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
-            target, value = node.targets[0], node.value
-            both = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
-            pairs = zip(target.elts, value.elts, strict=False) if both else [(target, value)]
+            pairs = [(node.targets[0], node.value)]
+            if isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple):
+                pairs = list(zip(node.targets[0].elts, node.value.elts, strict=False))
             for name, text in pairs:
                 is_text = isinstance(text, ast.Constant | ast.JoinedStr | ast.BinOp | ast.IfExp)
                 if is_text and isinstance(name, ast.Name):

@@ -141,7 +141,7 @@ def test_advice_for_a_disk_that_takes_nothing(
     path: Path, work: Callable[[Database], None], code: str
 ) -> None:
     with closing(opened(path)) as database:
-        with pytest.raises(StoreError, match=rf"a\.db.*{_ADVICE[code]}"):
+        with pytest.raises(StoreError, match=rf"a\.db.*; {_ADVICE[code]}$"):
             work(database)
         assert database.rows("SELECT count(*) FROM sqlite_schema") == [(2,)]
 
