@@ -17,15 +17,22 @@ from itertools import product
 from pathlib import Path
 
 from sottovoce import errors
-from sottovoce.client.syncing import TermsError
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted([*(ROOT / "src/sottovoce").rglob("*.py"), *(ROOT / "lab/src").rglob("*.py")])
 TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
 OURS = {
     name: kind
-    for name, kind in [*vars(errors).items(), ("TermsError", TermsError)]
+    for name, kind in vars(errors).items()
     if isinstance(kind, type) and issubclass(kind, errors.SottovoceError)
+}
+OURS |= {  # those that are declared where they are raised
+    node.name: OURS[ast.unparse(base)]
+    for tree in TREES.values()
+    for node in ast.walk(tree)
+    if isinstance(node, ast.ClassDef)
+    for base in node.bases
+    if ast.unparse(base) in OURS and node.name not in OURS
 }
 HELPERS = {"table.note": 2, "exclusive_lock": 1, "_fault": 2}
 """Functions that are given a part of a message; which argument it is. They add the place."""
