@@ -1,10 +1,10 @@
 """What the messages of errors say: read from the sources, so that no other test holds their words.
 
-The rule: a message names what was wrong (a value, a file, a flag, a name), and what to do. That
-it does in one of three ways: it says what is right ("must be ...", "needs ...", "there are ..."),
-has a clause that begins with one of `VERBS`, or has a command or flag to type. A message that
-hands on what another error says needs no more: that one is ours and held to this rule, or says
-why the system or another package refused.
+The rule: a message names what was wrong (a value, a file, a flag, a name, or the subject of a
+"must"), and what to do. That it does in one of three ways: it says what is right ("must be ...",
+"needs ...", "there are ..."), has a clause that begins with one of `VERBS`, or has a command or
+flag to type. A message that hands on what another error says needs no more: that one is ours and
+held to this rule, or says why the system or another package refused.
 
 Errors for machines are held to less, since their class says what to do: a `ProtocolError` names
 the field, the file or the value, an `UnavailableError` or a `RefusedError` says why.
@@ -40,8 +40,8 @@ TABLES = ("_ADVICE", "_CAUSES")
 """Messages by what a database says."""
 
 VERBS = (
-    "ask|begin|call|choose|compare|copy|give|install|leave|let|lower|make|move|name|pass|raise|"
-    "remove|restore|run|say|send|set|show|stop|sync|try|use|wait|write"
+    "ask|begin|call|choose|give|install|leave|lower|make|name|restore|run|say|show|sync|"
+    "try|use|wait|write"
 )
 RIGHT = re.compile(r"\b(must|needs?|at least|at most)\b|\bthere are \{")
 DEED = re.compile(rf"(^|[:;,.(] |\bor |\band )({VERBS})\b", re.IGNORECASE)
@@ -135,6 +135,9 @@ def lacking(kind: type, text: str, *, placed: bool) -> str:
 def test_every_message_says_what_was_wrong_and_what_to_do() -> None:
     found = [(path, *each) for path, tree in TREES.items() for each in messages(tree, CONSTANTS)]
     assert len(found) > 400
+    sources = "".join(path.read_text(encoding="utf-8") for path in FILES)
+    assert all(f"{name}(" in sources for name in HELPERS)
+    assert all(f"\n{name} = {{" in sources for name in TABLES)
     assert [
         f"{path.relative_to(ROOT)}:{line}: {text!r} lacks {lack}"
         for path, line, kind, text, placed in found

@@ -307,7 +307,7 @@ def _central(
     """As many reports as the accountant allows at an epsilon that suits the catalogue."""
     kind = mechanism_named(settings.mechanism)
     if about.people < 2:
-        raise SettingsError("a central budget needs at least two people")
+        raise SettingsError(f"a central budget needs at least two people, got {about.people}")
     epsilon = first = given.get("epsilon") or kind.crowd_epsilon(about.items)
     while epsilon == first or ("epsilon" not in given and epsilon > FAINTEST / 8):
         found = _in_crowd(settings.changed(epsilon=epsilon), budget, about, given)
