@@ -22,7 +22,9 @@
     ├── StoreError         a database cannot be read or written (full, read-only, too new)
     └── MissingExtraError  an optional dependency is not installed
 
-Each message says what was wrong, with what value, and what to do.
+Each message names what was wrong (a value, a file, a flag) and what to do: what must be, a clause
+that begins with a verb, or a command to type. Of those for machines the class says what to do:
+`ProtocolError`, `UnavailableError`, `RefusedError`. tests/test_errors.py reads them all.
 """
 
 from pathlib import Path

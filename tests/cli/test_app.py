@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -231,9 +232,9 @@ def test_an_installed_package_adds_its_commands(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        ("simulat", "did you mean simulate?"), ("frobnicate", "frobnicate"),
-        ("server runn", "did you mean run?"), ("server", "Usage: sottovoce server"),
-        ("simulate --epsilom 3", "did you mean --epsilon?"),
+        ("simulat", "simulate"), ("frobnicate", "frobnicate"),
+        ("server runn", "run"), ("server", "sottovoce server"),
+        ("simulate --epsilom 3", "--epsilon"),
         ("simulate --epsilon much", "--epsilon"), ("simulate --seeds 1.5", "--seeds"),
         ("simulate --seeds 0", "--seeds"), ("up x --port 70000", "65535"),
         ("up x --epoch-seconds 0", "epoch_seconds"), ("simulate more", "more"),
@@ -246,7 +247,7 @@ def test_wrong_usage_is_code_2_and_names_what_is_wrong(
 ) -> None:
     code, out, said = said_by(arguments, monkeypatch, capsys)
     assert (code, out) == (2, "")
-    assert named in said
+    assert re.search(rf"(?<!\w){re.escape(named)}(?!\w)", said)
     assert arguments == "server" or len(said.splitlines()) <= 2
 
 

@@ -96,7 +96,8 @@ def test_status_for_people_and_machines(device: Device, tmp_path: Path) -> None:
     assert status["terms"]["mechanism"] == "loudest"
     with closing(sqlite3.connect(device.folder / "client.db", isolation_level=None)) as db:
         db.execute("DELETE FROM ledger WHERE record = 2")
-    assert "the ledger is damaged" in device("status").stdout
+    assert "client.db" not in told
+    assert "client.db" in device("status").stdout, "the damaged ledger is named"
 
 
 def test_what_was_recorded_is_listed_and_removed(device: Device, tmp_path: Path) -> None:

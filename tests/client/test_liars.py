@@ -114,11 +114,11 @@ def test_what_is_accepted_is_what_was_shown_and_not_what_came_later(
     told: Client, proxy: FakeProxy, world: World
 ) -> None:
     proxy.publish(world.signed(3, epsilon=5.0, reports=2))
-    with pytest.raises(TermsError, match="changed its terms") as caught:
+    with pytest.raises(TermsError, match=r"2\.5.*5\.0") as caught:
         told.sync(proxy)
     proxy.publish(world.signed(3, epsilon=6.0, reports=2))  # while the owner reads
     told.accept(caught.value.asked)
-    with pytest.raises(TermsError, match=r"from epsilon 5\.0 to 6\.0"):
+    with pytest.raises(TermsError, match=r"5\.0.*6\.0"):
         told.sync(proxy)
     assert told.status().spent == 0.0
     proxy.publish(world.signed(3, epsilon=5.0, reports=2))
@@ -144,7 +144,7 @@ def test_a_key_that_the_pinned_one_named_is_trusted_from_then_on(
     assert told.sync(proxy).outcome == "sent"
     world.now += DAY
     proxy.publish(SignedManifest.make(world.manifest(4), old))
-    with pytest.raises(UntrustedError, match="not signed"):
+    with pytest.raises(UntrustedError):
         told.sync(proxy)
     proxy.publish(SignedManifest.make(world.manifest(4), new))
     assert told.sync(proxy).outcome == "sent"

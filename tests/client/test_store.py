@@ -11,7 +11,7 @@ import pytest
 
 from sottovoce.client import Client
 from sottovoce.client.store import UnsentBatch, append_entry
-from sottovoce.errors import LedgerError, SettingsError, StoreError
+from sottovoce.errors import BudgetExceededError, LedgerError, SettingsError, StoreError
 from sottovoce.privacy import Charge, Ledger, Limit
 from tests.client.world import (
     COST,
@@ -47,7 +47,7 @@ def test_nothing_private_goes_into_a_temporary_file(client: Client) -> None:
 
 # Creating and opening.
 def test_a_folder_has_one_client(client: Client, world: World, folder: Path) -> None:
-    with pytest.raises(StoreError, match="already"):
+    with pytest.raises(StoreError, match=str(folder)):
         world.create(folder)
     assert client.status().interactions == 3
 
@@ -94,7 +94,7 @@ def test_opening_what_is_not_there_makes_nothing(folder: Path) -> None:
 def test_a_spoilt_file_is_fetched_again(client: Client, proxy: FakeProxy, world: World) -> None:
     client.sync(proxy)
     client._store._db.rows("UPDATE files SET content = zeroblob(9)")
-    with pytest.raises(StoreError, match="sync first"):
+    with pytest.raises(StoreError):
         client.recommend()
     client.sync(proxy)
     assert client.recommend()
@@ -149,7 +149,7 @@ def test_an_epoch_never_gets_a_second_batch_or_charge(
     client.sync(proxy)
     before = table(folder)
     for _ in range(2):
-        with pytest.raises(StoreError, match="UNIQUE"):
+        with pytest.raises(StoreError, match=r"ledger\.epoch"):
             client._store.keep(waiting(epoch=1), client._store.generation)
         assert table(folder)[:2] == before[:2]
         client.forget()
@@ -162,7 +162,7 @@ def test_a_batch_that_is_not_the_one_charged_is_not_sent(
     client.sync(proxy, sleep=pause_once_made(client), jitter=60)
     client.pause(on=False)
     client._store._db.rows("UPDATE outbox SET batch = zeroblob(264)")
-    with pytest.raises(LedgerError, match="not the one that was charged"):
+    with pytest.raises(LedgerError, match=r"\b1\b"):
         client.sync(proxy)
     assert proxy.received == []
     proxy.next_epoch()
@@ -257,8 +257,10 @@ def test_records_that_break_the_rules_are_refused_though_their_hashes_hold(
         store._db.rows("DELETE FROM ledger")
         for each in (Ledger(5).entries[0], entry):
             append_entry(store._db, each)
-        with pytest.raises(LedgerError, match=r"is damaged.*beyond the lifetime limit"):
+        with pytest.raises(LedgerError) as caught:
             store.keep(waiting(2), store.generation)
+        assert type(caught.value) is LedgerError
+        assert isinstance(caught.value.__cause__, BudgetExceededError)
 
 
 def test_a_reader_sees_one_moment(client: Client, world: World, folder: Path) -> None:

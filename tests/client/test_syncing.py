@@ -344,7 +344,7 @@ def test_a_second_sync_of_the_same_folder_is_told_so(
         if not client.status().batches:
             return  # the long pause, before anything is made: see below
         with world.open(folder) as other:
-            with pytest.raises(StoreError, match="another process is syncing"):
+            with pytest.raises(StoreError):
                 other.sync(proxy)
             other.record([item(40)])
             other.remove([item(40)])

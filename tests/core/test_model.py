@@ -111,7 +111,7 @@ def test_update_takes_its_steps_over_the_same_estimate() -> None:
     assert once == pytest.approx(by_hand, rel=1e-6)
     with pytest.raises(SettingsError):
         update(V, g, rate=0.1, steps=0, regularization=0)
-    with pytest.raises(DivergedError, match="learning rate"):
+    with pytest.raises(DivergedError, match=r"1e\+300"):
         update(V, g, rate=1e300, steps=1, regularization=0)
 
 

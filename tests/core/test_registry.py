@@ -66,7 +66,7 @@ def unregistered_again() -> Iterator[None]:
 
 
 def test_it_trains_once_it_is_registered(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="mechanism must be one of"):
+    with pytest.raises(SettingsError, match=r"mechanism.*whisper"):
         FederatedMF(mechanism="whisper")
     assert register(Whisper) is register(Whisper) is Whisper
     given: Any = {"mechanism": "whisper", "options": {"softness": 3}, "engine": "reference"}
@@ -101,25 +101,25 @@ def whisper(*fields: Any, **content: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("kind", "message"),
+    ("kind", "named"),
     [
-        ("loudest", "extends"),
-        (dict, "extends"),
-        (Mechanism, "lacks densities, estimate"),
-        (whisper(name="Very loud!"), "small letters"),
-        (whisper(name="loudest"), "already"),
-        (whisper(("softer", float, setting(0.5, "")), name="murmur"), "softer must be a whole"),
+        ("loudest", "'loudest'"),
+        (dict, "dict"),
+        (Mechanism, "densities, estimate"),
+        (whisper(name="Very loud!"), "Very loud!"),
+        (whisper(name="loudest"), "'loudest'"),
+        (whisper(("softer", float, setting(0.5, "")), name="murmur"), "softer"),
     ],
 )
-def test_what_is_no_mechanism_is_refused(kind: Any, message: str) -> None:
-    with pytest.raises(SettingsError, match=message):
+def test_what_is_no_mechanism_is_refused(kind: Any, named: str) -> None:
+    with pytest.raises(SettingsError, match=named):
         register(kind)
     assert MECHANISMS["loudest"] is Loudest
 
 
 def test_an_option_called_like_a_setting_is_refused() -> None:
     register(whisper(("epochs", int, setting(0, "")), name="murmur"))
-    with pytest.raises(SettingsError, match="'murmur' has an option epochs"):
+    with pytest.raises(SettingsError, match=r"'murmur'.*epochs"):
         all_settings()
-    with pytest.raises(SettingsError, match="'murmur' has an option epochs"):
+    with pytest.raises(SettingsError, match=r"'murmur'.*epochs"):
         Settings.preset("murmur", epsilon=1.0)

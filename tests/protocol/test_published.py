@@ -114,17 +114,17 @@ def signing(kind: str, content: bytes) -> Callable[[World], SignedManifest]:
 
 U, P = UntrustedError, ProtocolError
 LIES: dict[str, tuple[type[ProtocolError], str, Callable[[World], SignedManifest]]] = {
-    "another key": (U, "not signed with the pinned verification key", a_strangers),
-    "older": (U, "epoch 1 after that of epoch 2: epochs never go back", lambda w: w.signed(1)),
-    "second": (U, "two different manifests of epoch 2", lambda w: w.signed(2, reports_behind=1)),
-    "NaN": (P, "neither 0 nor of a size", signing("model", model_with(np.nan))),
-    "infinite": (P, "neither 0 nor of a size", signing("model", model_with(-np.inf))),
+    "another key": (U, "signed manifest", a_strangers),
+    "older": (U, r"\b1\b.*\b2\b", lambda w: w.signed(1)),
+    "second": (U, r"\b2\b", lambda w: w.signed(2, reports_behind=1)),
+    "NaN": (P, "model file", signing("model", model_with(np.nan))),
+    "infinite": (P, "model file", signing("model", model_with(-np.inf))),
     "wide": (P, "model file", signing("model", encode_items(np.ones((ITEMS, FACTORS + 1), "f4")))),
     "short": (P, "model file", signing("model", encode_items(np.ones((ITEMS - 1, FACTORS), "f4")))),
     "no model": (P, "model file", signing("model", b"<html>")),
-    "few names": (P, "has 49 items, the manifest says 50", signing("catalogue", names(ITEMS - 1))),
-    "many names": (P, "has 51 items, the manifest says 50", signing("catalogue", names(ITEMS + 1))),
-    "a weak key": (P, "epoch's key", lambda w: w.signed(3, public_key=bytes(32))),
+    "few names": (P, r"\b49\b.*\b50\b", signing("catalogue", names(ITEMS - 1))),
+    "many names": (P, r"\b51\b.*\b50\b", signing("catalogue", names(ITEMS + 1))),
+    "a weak key": (P, "public_key", lambda w: w.signed(3, public_key=bytes(32))),
     "no catalogue": (P, "catalogue", signing("catalogue", b"[]")),
 }
 
@@ -141,7 +141,7 @@ def test_a_lie(scene: Scene, lie: str) -> None:
 def test_any_damage_to_the_manifest(scene: Scene, data: st.DataObject) -> None:
     bad = data.draw(damaged(scene.source.data))
     assume(bad != scene.source.data)
-    with scene.refused(ProtocolError, "signed"):
+    with scene.refused(ProtocolError, "signed manifest"):
         scene.source.data = bad
 
 
@@ -154,7 +154,7 @@ def test_any_damage_to_a_file(scene: Scene, kind: str, data: st.DataObject) -> N
     sha256 = getattr(signed.manifest, kind)
     bad = data.draw(damaged(scene.world.files[sha256]))
     assume(bad != scene.world.files[sha256])
-    with scene.refused(UntrustedError, f"the {kind} file is not the one that the manifest names"):
+    with scene.refused(UntrustedError, kind):
         scene.source.publish(signed)
         scene.world.files[sha256] = bad
 

@@ -188,5 +188,5 @@ def test_connect(tmp_path: Path, caplog: pytest.LogCaptureFixture, server: str) 
 def test_a_secret_that_is_none(tmp_path: Path, content: bytes | None) -> None:
     if content is not None:
         (tmp_path / "secret").write_bytes(content)
-    with pytest.raises(SettingsError, match="secret"):
+    with pytest.raises(SettingsError, match=str(tmp_path / "secret")):
         connect(settings(tmp_path))

@@ -222,5 +222,5 @@ def test_what_is_no_name_of_a_site(tmp_path: Path) -> None:
         "https://shop.example:port", "https://[half", "ftp://shop.example", "app://shop",
         "http://shop.example",
     ):  # fmt: skip
-        with pytest.raises(SettingsError, match="origin"):
+        with pytest.raises(SettingsError, match="origins"):
             settings(tmp_path, origins=(SHOP, origin))

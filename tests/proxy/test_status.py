@@ -38,7 +38,7 @@ def test_a_secret_that_the_server_does_not_know_is_told(world: World) -> None:
 
     world.server.before = refuse
     said, problems = look(world)
-    assert problems == ["nothing can be handed in: the server answered 401"]
+    assert ["401" in problem for problem in problems] == [True]
     assert "The server answers at" in said
 
 
@@ -116,7 +116,7 @@ def test_a_full_disk(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_folder_without_a_database(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="no such database"), looking(tmp_path):
+    with pytest.raises(StoreError, match="sottovoce proxy run"), looking(tmp_path):
         pass
     assert not list(tmp_path.iterdir())
 

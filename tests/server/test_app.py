@@ -119,7 +119,7 @@ def test_what_is_wrong_is_said(web: Web) -> None:
     assert web("GET", "/nothing").status == 404
     problem = web.post("/v2/epochs/77/waiting", {"crowd": "none"})
     assert problem.headers["content-type"] == "application/problem+json"
-    assert problem.json()["detail"] == "there is no epoch 77"
+    assert "77" in problem.json()["detail"]
 
 
 @pytest.mark.parametrize(

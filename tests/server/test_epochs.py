@@ -91,7 +91,7 @@ def test_the_first_epoch_is_opened_with_the_first_model(world: World) -> None:
     with pytest.raises(StoreError):
         world.signed()
     world.server.prepare()
-    with pytest.raises(UnavailableError, match="no manifest yet"):
+    with pytest.raises(UnavailableError):
         world.signed()
     world.server.tick()
     manifest = world.signed().manifest
@@ -136,7 +136,7 @@ def test_applying_is_the_papers_update_and_the_last_manifest_asks_for_nothing(
     world.server.tick()
     assert world.signed().encode() == last
     more = replace(TRAINING, epochs=plan.epochs + 1)
-    with pytest.raises(SettingsError, match=r"would have 4 epochs, not 3.*set training\.lif"):
+    with pytest.raises(SettingsError, match=r"\b4\b.*\b3\b.*training\.lifetime"):
         world.another(training=more).server.tick()
     longer = world.another(training=replace(more, lifetime=3))
     longer.server.tick()
@@ -259,11 +259,11 @@ def test_a_proxy_that_was_removed_is_not_waited_for(world: World) -> None:
 @pytest.mark.parametrize(
     ("before", "worse", "named"),
     [
-        ({"terms": BASE}, {"terms": replace(BASE, least_clients=39)}, "39 people"),
-        ({"terms": BASE}, {"terms": replace(BASE, hold=1001)}, "1001 seconds"),
+        ({"terms": BASE}, {"terms": replace(BASE, least_clients=39)}, "39"),
+        ({"terms": BASE}, {"terms": replace(BASE, hold=1001)}, "1001"),
         ({"terms": replace(BASE, most_items=50)}, {"terms": replace(BASE, most_items=51)}, "51"),
-        ({"training": TURNS}, {"training": replace(TURNS, lifetime=3)}, "3 epochs"),
-        ({"training": TURNS}, {"training": replace(TURNS, epochs=2)}, "part of the epochs"),
+        ({"training": TURNS}, {"training": replace(TURNS, lifetime=3)}, r"\b3\b"),
+        ({"training": TURNS}, {"training": replace(TURNS, epochs=2)}, r"\b1\.0\b"),
     ],
 )
 def test_terms_never_become_worse_while_a_training_runs(
@@ -287,7 +287,7 @@ def test_what_became_better_stays_better(make_world: MakeWorld, sqlite_url: str)
     better = world.another(terms=replace(terms, hold=60))
     better.apply(better.closed())
     assert better.signed().manifest.terms.hold == 60
-    with pytest.raises(SettingsError, match=r"terms of epoch 2 would refuse.*not 60"):
+    with pytest.raises(SettingsError, match=r"\b2\b.*\b60\b"):
         world.another().server.tick()
 
 
@@ -300,7 +300,7 @@ def test_the_crowd_grows_at_most_to_ten_times_the_first(
         grown = world.another(terms=Participation(least_clients=least, hold=1000))
         grown.now = world.now
         if least == 21:
-            with pytest.raises(SettingsError, match="terms of epoch 1 would refuse"):
+            with pytest.raises(SettingsError, match=r"\b1\b.*\b21\b"):
                 grown.server.tick()
             break
         grown.apply(grown.closed())

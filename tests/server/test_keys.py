@@ -71,7 +71,7 @@ def test_a_wrapped_key_opens_with_its_keys_and_epoch_alone() -> None:
         (keys, 3, wrapped[:-1]),
         (keys, 3, b""),
     ):
-        with pytest.raises(StoreError, match="must belong together"):
+        with pytest.raises(StoreError, match=rf"\b{epoch}\b"):
             other.unwrap(epoch, data)
 
 
@@ -170,7 +170,8 @@ def test_of_several_machines_one_replaces_the_key(world: World, tmp_path: Path) 
     (won,) = (n for n, each in enumerate(made) if isinstance(each, Keys))
     for n, refused in enumerate(made):
         if n != won:
-            assert "not in the keys file: copy the file" in str(refused)
+            assert isinstance(refused, SettingsError)
+            assert Keys.read(paths[won]).verification_key.hex() in str(refused)
             assert Keys.read(paths[n]) == KEYS, "nothing was changed"
     old = paths[won - 1]
     assert published_by(world, old).key == KEYS.verification_key, "it goes on meanwhile"
@@ -208,7 +209,7 @@ def test_a_worker_makes_the_database_follow_its_file(world: World, broken_off: l
     worker = World(world.settings, Keys.read(first), now=world.now)
     worker.server.prepare()
     assert service(world).newest_key == worker.keys.verification_key
-    with pytest.raises(SettingsError, match="copy the file"):
+    with pytest.raises(SettingsError, match=worker.keys.verification_key.hex()):
         rotate_keys(world.store, second)
     worker.close()
     rotate_keys(world.store, first)
@@ -221,16 +222,16 @@ def test_a_key_that_another_has_overtaken_never_signs(world: World, broken_off: 
     worker = World(world.settings, Keys.read(first), now=world.now)
     worker.server.prepare()
     rotate_keys(world.store, second, newest_is_lost=True)
-    with pytest.raises(SettingsError, match="newest verification key"):
+    with pytest.raises(SettingsError, match=Keys.read(second).verification_key.hex()):
         worker.apply(worker.closed())
     worker.close()
     late = World(world.settings, Keys.read(first), now=world.now)
-    with pytest.raises(SettingsError, match="newest verification key"):
+    with pytest.raises(SettingsError, match=Keys.read(second).verification_key.hex()):
         late.server.prepare()
     late.close()
     signed = published_by(world, second)
     assert signed.key == Keys.read(second).verification_key
-    with pytest.raises(SettingsError, match="devices know the verification key"):
+    with pytest.raises(SettingsError, match=signed.key.hex()):
         rotate_keys(world.store, first, newest_is_lost=True)
 
 
@@ -267,12 +268,12 @@ def test_signing_keys_change_and_nobody_leads_back(world: World) -> None:
     with pytest.raises(ProtocolError):
         SignedManifest.open(first.encode(), second.verification_key)
     world.now = newer.now
-    with pytest.raises(SettingsError, match="copy the new one to all workers"):
+    with pytest.raises(SettingsError, match=second.verification_key.hex()):
         world.apply(world.closed())
     assert newer.signed().hash == signed.hash, "a worker with the old key publishes nothing"
     assert world.signed().hash == signed.hash, "and serves what others publish"
     stranger = World(world.settings, third)  # of another chain
-    with pytest.raises(SettingsError, match="not in the keys file"):
+    with pytest.raises(SettingsError, match=second.verification_key.hex()):
         stranger.server.tick()
     for other in (newer, stranger):
         other.close()

@@ -1,5 +1,6 @@
 """`sottovoce server status`: what it says is so, on either database, with or without a worker."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -114,7 +115,7 @@ def test_settings_with_which_no_worker_could_start(world: World) -> None:
     assert training.settings == TRAINING, "looking changes nothing"
     world.settings = replace(world.settings, training=replace(TRAINING, epsilon=7.0))
     (problem,) = look(world)[1]
-    assert "training.epsilon was" in problem
+    assert "training.epsilon" in problem
     begin_training(world.store, world.settings, anew=False)
     assert look(world)[1] == []
     world.settings = replace(world.settings, training=TRAINING)
@@ -125,12 +126,14 @@ def test_keys_that_belong_elsewhere(world: World) -> None:
     world.server.tick()
     path = world.settings.keys
     path.unlink()
-    assert "cannot be read" in look(world)[1][0]
+    assert "`sottovoce server init`" in look(world)[1][0]
     Keys.generate().write(path)
-    assert look(world)[1] == [f"{path}: is not the keys file of this database"]
+    (problem,) = look(world)[1]
+    assert str(path) in problem
+    assert "`sottovoce server init`" not in problem, "it is there"
     replace(KEYS, wrapping=bytes(32)).replace(path)
     path.chmod(0o600)
-    assert "was not wrapped with these keys" in look(world)[1][0]
+    assert re.search(r"\b1\b", look(world)[1][0]), "the epoch whose key they do not open"
     KEYS.rotated().replace(path)
     path.chmod(0o600)
     said, problems = look(world)
@@ -138,5 +141,6 @@ def test_keys_that_belong_elsewhere(world: World) -> None:
     assert "newer key, which signs from the next epoch on" in said
     assert problems == []
     rotate_keys(world.store, path)
+    newest = Keys.read(path).verification_key.hex()
     KEYS.replace(path)
-    assert "the newest verification key" in look(world)[1][0], "a copy from before"
+    assert newest in look(world)[1][0], "a copy from before"

@@ -18,7 +18,7 @@ from sottovoce.protocol import Chunk, SignedManifest
 from sottovoce.protocol.batch import ENOUGH, NONE
 from sottovoce.server import ServerStore, build_app
 from sottovoce.server.schema import MIGRATIONS
-from sottovoce.server.store import back_up, database_url
+from sottovoce.server.store import _CAUSES, back_up, database_url
 from tests.asgi import ask
 from tests.crash import Life, PowerCut, make_server_mortal
 from tests.lacking import leave_out
@@ -101,7 +101,7 @@ def test_a_full_disk_counts_nothing_by_halves(
     full = world.another()
     make_full(full.store, pages)
     app = build_app(full.server, full.settings)
-    with pytest.raises(StoreError, match="the disk is full: make room"):
+    with pytest.raises(StoreError, match=_CAUSES["disk is full"]):
         full.send("east", chunk)
     assert anyio.run(put, app, chunk) == 503
     assert world.counts(1) == (0, 0, 0, 0)
@@ -119,7 +119,7 @@ def test_a_full_disk_counts_nothing_by_halves(
 )
 def test_a_database_that_cannot_be_reached_is_a_store_error(url: str) -> None:
     store = ServerStore(url)
-    with pytest.raises(StoreError, match=r"cannot be reached|No such file or directory; make"):
+    with pytest.raises(StoreError, match="/nowhere/at/all"):
         store.migrate()
     store.close()
 
@@ -202,16 +202,16 @@ def test_all_that_was_committed_and_the_key_only_if_asked_for(
 def test_nothing_is_overwritten_and_nothing_half_is_left(tmp_path: Path, filled: World) -> None:
     mine = tmp_path / "mine"
     mine.write_text("mine")
-    with pytest.raises(SettingsError, match="nothing is overwritten"):
+    with pytest.raises(SettingsError, match=str(mine)):
         back_up(filled.settings.database, mine)
     assert mine.read_text() == "mine"
-    with pytest.raises(SettingsError, match="no such database"):
+    with pytest.raises(SettingsError, match=r"missing\.sqlite"):
         back_up(f"sqlite:///{tmp_path / 'missing.sqlite'}", tmp_path / "new")
     with pytest.raises(SettingsError, match=r"pg_dump .*--exclude-table-data=epoch_keys"):
         back_up("postgresql+psycopg://sottovoce@db.example/sottovoce", tmp_path / "new")
     with closing(sqlite3.connect(tmp_path / "other.sqlite")) as other:
         other.execute("CREATE TABLE t (x)")
-    with pytest.raises(Exception, match="epoch_keys"):
+    with pytest.raises(StoreError, match="epoch_keys"):
         back_up(f"sqlite:///{tmp_path / 'other.sqlite'}", tmp_path / "new")
     assert not list(tmp_path.glob("new*"))
 

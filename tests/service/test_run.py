@@ -110,11 +110,11 @@ def test_the_operators_listener_answers_and_ends_with_the_other(
 def test_half_of_tls_is_refused_rather_than_served_in_clear(tmp_path: Path, name: str) -> None:
     """An operator who asks for client certificates must not get plain HTTP for everybody."""
     (tmp_path / "listen.toml").write_text(f'{name} = "file.pem"')
-    with pytest.raises(SettingsError, match="without a certificate"):
+    with pytest.raises(SettingsError, match=rf"{name}.*\bcertificate\b"):
         read_settings(tmp_path / "listen.toml", Listen)
     complete = f'certificate = "chain.pem"\n{name} = "file.pem"'
     (tmp_path / "listen.toml").write_text(complete)
-    with pytest.raises(SettingsError, match=r"certificate: .*chain\.pem is not a file"):
+    with pytest.raises(SettingsError, match=r"certificate.*chain\.pem"):
         read_settings(tmp_path / "listen.toml", Listen)
     for file in ("chain.pem", "file.pem"):
         (tmp_path / file).touch()

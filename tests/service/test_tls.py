@@ -122,9 +122,9 @@ def test_who_is_let_in(folder: Path, address: str) -> None:
 def test_a_private_key_of_another_certificate_is_named(folder: Path) -> None:
     """Of a proxy, and of whoever listens."""
     mixed = (folder / "proxy.pem", folder / "server.key")
-    with pytest.raises(SettingsError, match=r"server\.key: is not the private key of .*proxy\.pem"):
+    with pytest.raises(SettingsError, match=r"server\.key.*proxy\.pem"):
         asked(folder, "https://127.0.0.1", Tls(None, *mixed))
-    with pytest.raises(SettingsError, match=r"server\.key: is not the private key of .*proxy\.pem"):
+    with pytest.raises(SettingsError, match=r"server\.key.*proxy\.pem"):
         Listen(certificate=mixed[0], private_key=mixed[1]).tls()
 
 

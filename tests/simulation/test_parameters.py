@@ -201,13 +201,13 @@ def test_who_has_no_history_is_shown_what_is_popular(model: FederatedMF, feature
     ("wrong", "named"),
     [
         (FILMS[:-1], "59"), (sparse.csr_matrix((61, 4)), "61"),
-        (Catalogue.of([Item("a", "A film")]), "1 "),
-        ([{"genre": "Horror"}] * 60, "'genre' of item 0"),
-        ([{"year": float("nan")}] * 60, "'year' of item 0"),
-        ([{"year": None}] * 60, "'year' of item 0"), ([{"genre": [7]}] * 60, "'genre' of item 0"),
+        (Catalogue.of([Item("a", "A film")]), r"\b1\b"),
+        ([{"genre": "Horror"}] * 60, r"'genre'.* 0\b"),
+        ([{"year": float("nan")}] * 60, r"'year'.* 0\b"),
+        ([{"year": None}] * 60, r"'year'.* 0\b"), ([{"genre": [7]}] * 60, r"'genre'.* 0\b"),
         (np.ones((60, 2)), "ndarray"), (3, "int"), (Table(), "Table"),
-        ({"genre": ["Horror"]}, "dict"), (damaged(sparse.csr_matrix(np.eye(60))), "damaged"),
-        (sparse.coo_array(np.ones(60)), "1 "),
+        ({"genre": ["Horror"]}, "dict"), (damaged(sparse.csr_matrix(np.eye(60))), "item_features"),
+        (sparse.coo_array(np.ones(60)), r"\b1\b"),
     ],
 )  # fmt: skip
 def test_features_that_cannot_be_are_refused(model: FederatedMF, wrong: Any, named: str) -> None:

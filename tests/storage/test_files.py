@@ -80,11 +80,11 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
 def test_folders_and_sockets_are_refused_and_stay(tmp_path: Path) -> None:
     folder, place = tmp_path / "folder", tmp_path / "socket"
     folder.mkdir()
-    with pytest.raises(OSError, match="not a file"):
+    with pytest.raises(FileExistsError):
         write_atomically(folder, b"it")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(os.path.relpath(place))
-        with pytest.raises(OSError, match="not a file"):
+        with pytest.raises(FileExistsError):
             write_atomically(place, b"it")
     assert place.is_socket()
     assert sorted(tmp_path.iterdir()) == [folder, place]

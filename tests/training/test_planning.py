@@ -132,7 +132,7 @@ def test_no_plan_spends_more_and_what_is_given_stays(
     except SettingsError as error:
         refused = str(error)
     if found is None:
-        assert "more than the local budget" in refused
+        assert "local" in refused
         assert given.keys() & {"epsilon", "reports", "epochs", "lifetime"}, "only what was given"
         return
     assert found.event(items).pure <= local * (1 + 1e-9)
@@ -188,7 +188,7 @@ def test_presets() -> None:
     assert planned(75_040, 9_781, preset="coordinate", epsilon=1.0).factors == 5
     crowd = planned(75_040, 9_781, preset="crowd")
     assert central_epsilon(crowd.event(9_781), 75_040, 1e-6) <= 1
-    with pytest.raises(SettingsError, match=r"no preset 'loud'; there are paper, .*strong, crowd"):
+    with pytest.raises(SettingsError, match=r"'loud'.* paper, .*strong, crowd"):
         planned(10, 10, preset="loud")
 
 

@@ -1,6 +1,7 @@
 """Settings and presets."""
 
 import json
+import re
 from typing import Any
 
 import numpy as np
@@ -60,18 +61,18 @@ def test_a_setting_that_cannot_work_is_refused_by_name(change: dict[str, Any]) -
 
 
 def test_presets_refuse_unknown_names_and_keep_what_is_not_given() -> None:
-    with pytest.raises(SettingsError, match="no such setting: gamma"):
+    with pytest.raises(SettingsError, match="gamma"):
         Settings.preset("loudest", gamma=1)
-    with pytest.raises(SettingsError, match="there are paper"):
+    with pytest.raises(SettingsError, match=r"'nothing'.* paper"):
         Settings.preset("nothing")
     assert Settings.preset("loudest", epsilon=None) == Settings.preset("loudest")
 
 
 @pytest.mark.parametrize("anything", [[], {}, 3, None])
 def test_a_name_of_another_kind_is_refused(anything: Any) -> None:
-    with pytest.raises(SettingsError, match="no preset"):
+    with pytest.raises(SettingsError, match=re.escape(repr(anything))):
         Settings.from_table({"preset": anything})
-    with pytest.raises(SettingsError, match="mechanism must be"):
+    with pytest.raises(SettingsError, match="mechanism"):
         Settings(mechanism=anything)
 
 
@@ -84,9 +85,9 @@ def test_settings_survive_json(preset: str) -> None:
 
 def test_what_is_missing_or_unknown_in_json_is_refused() -> None:
     whole = Settings().as_dict()
-    with pytest.raises(SettingsError, match="missing settings: alpha"):
+    with pytest.raises(SettingsError, match="alpha"):
         Settings.from_dict({name: whole[name] for name in whole if name != "alpha"})
-    with pytest.raises(SettingsError, match="no such setting: beta"):
+    with pytest.raises(SettingsError, match="beta"):
         Settings.from_dict({**whole, "beta": 1})
 
 
@@ -94,7 +95,7 @@ def test_options_stand_beside_the_settings_of_all() -> None:
     settings = Settings.preset("loudest", loud=3)
     assert settings.build(8).published()["loud"] == 3
     assert settings.as_dict()["loud"] == 3
-    with pytest.raises(SettingsError, match=r"loud is no option of 'coordinate'.*'loudest'"):
+    with pytest.raises(SettingsError, match=r"loud .*'coordinate'.*'loudest'"):
         Settings.preset("coordinate", loud=3)
 
 

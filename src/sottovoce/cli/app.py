@@ -240,7 +240,7 @@ def run() -> None:
     try:
         code = app(prog_name="sottovoce", standalone_mode=False)
     except typer.Abort:
-        raise SettingsError("stopped; nothing was done") from None
+        raise SettingsError("stopped; nothing was done: answer, or say --yes") from None
     except TyperException as error:
         if error.message.startswith("Usage:"):  # a group without a command, and its help
             typer.echo(error.message, err=True)

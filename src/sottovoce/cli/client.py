@@ -107,7 +107,7 @@ def init(
 def verification_key(text: str) -> bytes:
     """A server's key as people write it."""
     if not re.fullmatch("[0-9a-fA-F]{64}", text):
-        raise SettingsError(f"--key: 64 hexadecimal digits, not {text!r:.80}")
+        raise SettingsError(f"--key must be 64 hexadecimal digits, not {text!r:.80}")
     return bytes.fromhex(text)
 
 
@@ -143,7 +143,7 @@ def record(
     if bool(items) == (csv is not None):
         raise SettingsError("give either the ids of items or --csv FILE")
     if csv is None and times is not None:
-        raise SettingsError("--time names a column of --csv FILE")
+        raise SettingsError("--time needs --csv FILE, whose column it names")
     with opened(folder) as client:
         new = client.record(items or []) if csv is None else client.record_csv(csv, column, times)
     typer.echo(f"New items: {new}")

@@ -150,10 +150,8 @@ def confirm(question: str, command: str, *, yes: bool) -> None:
     """Ask before anything is done; where nobody can answer, `--yes` must be given."""
     if yes:
         return
-    if not sys.stdin.isatty():
-        raise SettingsError(f"not confirmed; to confirm, run: {command} --yes")
-    if not typer.confirm(question, err=True):
-        raise SettingsError("not confirmed; nothing was done")
+    if not sys.stdin.isatty() or not typer.confirm(question, err=True):
+        raise SettingsError(f"not confirmed; nothing was done. To confirm, run: {command} --yes")
 
 
 def write_json(path: Path | None, content: dict[str, Any], *, private: bool = False) -> None:

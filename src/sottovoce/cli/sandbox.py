@@ -158,7 +158,7 @@ def up(
                 people=found,
                 proxy={("", "origins"): origin} if origin else {},
             ).make(folder)
-    with exclusive_lock(folder / LOCK, "is running already, by another `sottovoce up`"):
+    with exclusive_lock(folder / LOCK, "is running already; stop that `sottovoce up` first"):
         if given and not is_first:
             raise SettingsError(
                 f"{folder} is set up already: run it again without options, edit its settings, or "

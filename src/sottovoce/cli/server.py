@@ -231,7 +231,7 @@ def status(
     settings = ServerSettings.read(config)
     url = make_url(settings.database)
     if url.drivername == "sqlite" and not Path(url.database or "").exists():
-        raise SettingsError(f"{url.database}: there is no such database")
+        raise SettingsError(f"{url.database}: no such database; `sottovoce server init` makes it")
     with closing(ServerStore(settings.database)) as store:
         found = ServerStatus.read(store, settings, time.time())
     if catalogue is not None:
@@ -403,7 +403,7 @@ def catalogue_in(path: Path, columns: str | None = None) -> Catalogue:
     """As the protocol has it, or a table of items."""
     if path.suffix == ".json":
         if columns:
-            raise SettingsError(f"--columns is for tables, and {path} is JSON")
+            raise SettingsError(f"--columns is for tables, and {path} is JSON: leave it out")
         return read_catalogue(path)
     data = _loaders()
     known = data.items.read_items(path, data.parse_columns(columns, EXAMPLE), advice=ADVICE)

@@ -35,7 +35,7 @@ from sottovoce.storage.database import exclusive_lock
 def checked_items(ids: Iterable[str]) -> list[str]:
     """Names as a catalogue could have them, or a `DataError`."""
     if isinstance(ids, str):
-        raise DataError(f"items are given as a list, not as one string: [{ids!r}]")
+        raise DataError(f"items must be a list, not one string: [{ids!r}]")
     try:
         return [strict.text(item, most=MAX_TEXT, what="item") for item in ids]
     except ProtocolError as error:
@@ -175,7 +175,7 @@ class Client:
         earlier client had left. Nothing is reported before terms were accepted (`accept`).
         """
         if len(verification_key) != 32:
-            raise SettingsError(f"a verification key has 32 bytes, not {len(verification_key)}")
+            raise SettingsError(f"verification_key must have 32 bytes, not {len(verification_key)}")
         url = checked_url(proxy_url)
         _make_folder(folder)
         with _locked(folder):

@@ -20,7 +20,8 @@ def checked_url(url: str) -> str:
     try:
         parts = urlsplit(url)
         host, _ = parts.hostname, parts.port
-    except ValueError as error:
+        httpx.URL(url)
+    except (ValueError, httpx.InvalidURL) as error:
         raise SettingsError(f"the proxy's address {url!r} cannot be read: {error}") from error
     if parts.scheme not in ("http", "https") or not host:
         raise SettingsError(f"the proxy's address must be https://HOST, not {url!r}")
@@ -46,10 +47,6 @@ class HttpProxy(HttpSource):
 
     def __init__(self, http: httpx.Client, url: str):
         super().__init__(http, checked_url(url))
-        try:
-            httpx.URL(self._url)
-        except httpx.InvalidURL as error:
-            raise SettingsError(f"the proxy's address {url!r} cannot be read: {error}") from error
 
     def send(self, batch: bytes) -> None:
         """See `ProxyApi`. Only 202 means accepted: a hotel's log-in page also answers 200."""

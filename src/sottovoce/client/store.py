@@ -386,15 +386,15 @@ def read_ledger(db: Database) -> Ledger:
         head, rows = found[-1][0] if found else None, [row[1:] for row in found]
         first = _what(rows[0][2:]) if rows else None
         if not isinstance(first, Limit):
-            raise LedgerError("it does not begin with a limit")
+            raise ValueError("it does not begin with a limit")
         ledger = Ledger(first.epsilon)
         for row in rows[1:]:
             ledger.add(_what(row[2:]))
         for entry, row in zip(ledger.entries, rows, strict=True):
             if (entry.record, entry.hash) != row[:2]:
-                raise LedgerError(f"record {entry.record} is not the one that was written")
+                raise ValueError(f"record {entry.record} is not the one that was written")
         if ledger.head != head:
-            raise LedgerError("its last record is not the one that was written last")
+            raise ValueError("its last record is not the one that was written last")
         return ledger
     except (LedgerError, SettingsError, TypeError, ValueError) as error:  # no longer our types
         # Not a `BudgetExceededError`, whatever was found: that would be the limit's plain end.

@@ -329,7 +329,7 @@ class Syncing:
             return "paused"
         if not batch.is_what_was_charged:
             raise LedgerError(
-                f"the batch of epoch {batch.epoch} is not the one that was charged; it is not sent"
+                f"the batch of epoch {batch.epoch} must be the one that was charged; it is not sent"
             )
         if self.clock() < batch.not_before:
             raise _postponed(batch, batch.not_before - self.clock())

@@ -43,7 +43,7 @@ def check_shape(n_items: int, factors: int) -> None:
     """Refuse a model for which a device would need too much memory or time."""
     if not (1 <= n_items <= MOST_ITEMS and 1 <= factors <= MOST_FACTORS):
         raise SettingsError(
-            f"a model has 1..{MOST_ITEMS} items and 1..{MOST_FACTORS} factors, "
+            f"a model must have 1..{MOST_ITEMS} items and 1..{MOST_FACTORS} factors, "
             f"not {n_items} x {factors}"
         )
     if n_items * factors > MOST_ENTRIES or n_items * factors**2 > MOST_PRODUCTS:

@@ -225,7 +225,7 @@ def count_reports(reports: UInt32, n_directions: int) -> NDArray[np.int64]:
     """How often each report came: number `index << 1 | bit`, so two numbers a direction."""
     found = np.bincount(reports.ravel(), minlength=2 * n_directions)
     if len(found) > 2 * n_directions:
-        raise SettingsError(f"a report names a direction beyond {n_directions - 1}")
+        raise SettingsError(f"a report must name a direction up to {n_directions - 1}")
     return found.astype(np.int64)
 
 

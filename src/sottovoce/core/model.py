@@ -243,7 +243,7 @@ class Histories:
             users = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
             items = items[np.lexsort((items, users))]
             if not _ascending(offsets, items):
-                raise DataError("an item repeats within one user; collapse duplicates first")
+                raise DataError("an item must not repeat within one user; collapse duplicates")
         return cls(offsets, items, n_items)
 
     @classmethod
@@ -251,7 +251,7 @@ class Histories:
         """Every stored value above 0 is an interaction, whatever its size."""
         data = np.asarray(matrix.data)
         if data.dtype.kind == "f" and not np.isfinite(data).all():
-            raise DataError("the matrix holds a NaN or an infinity")
+            raise DataError("the matrix must hold finite numbers")
         if len(data) and data.min() <= 0:
             matrix = matrix.copy()
             matrix.data = (data > 0).astype(np.int8)

@@ -28,17 +28,17 @@ def register(kind: Kind) -> Kind:
     """
     given: object = kind  # whatever it is declared to be
     if not (isinstance(given, type) and issubclass(given, Mechanism)):
-        raise SettingsError(f"a mechanism is a class that extends Mechanism, got {given!r:.80}")
+        raise SettingsError(f"a mechanism must be a subclass of Mechanism, got {given!r:.80}")
     missing = sorted(getattr(kind, "__abstractmethods__", ()))
     if missing:
-        raise SettingsError(f"the mechanism {kind.__name__} lacks {', '.join(missing)}")
+        raise SettingsError(f"the mechanism {kind.__name__} must have {', '.join(missing)}")
     name = getattr(kind, "name", None)
     if not (isinstance(name, str) and _NAME.fullmatch(name)):
         raise SettingsError(
             f"the name of {kind.__name__} must be small letters, digits and _; got {name!r:.80}"
         )
     if MECHANISMS.get(name, kind) is not kind:
-        raise SettingsError(f"there is a mechanism {name!r} already")
+        raise SettingsError(f"there is a mechanism {name!r} already: choose another name")
     # The manifest carries whole numbers only.
     others = [option for option, each in kind.options().items() if each.kind is not int]
     if others:

@@ -155,7 +155,7 @@ def fetch(
         raise FetchError(f"{name} has terms that must be accepted first: {wanted.licence}")
     url = f"{base_url.rstrip('/')}/{name}.zip"
     if not url.startswith(("https://", "http://")):
-        raise FetchError("only http and https addresses can be fetched", path=url)
+        raise FetchError("must be an http or https address", path=url)
     final.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=final.parent, prefix="fetching-") as scratch:
         known, verified = _checksum(wanted, url, scratch)
@@ -192,7 +192,7 @@ def _checksum(wanted: DataSet, url: str, folder: str) -> tuple[str | None, str]:
     text = beside.read_text("ascii", errors="replace")
     beside.unlink()
     if not (found := _MD5.search(text)):
-        raise FetchError(f"expected an MD5 checksum, found {text[:60]!r}", path=url + ".md5")
+        raise FetchError(f"must be an MD5 checksum, found {text[:60]!r}", path=url + ".md5")
     return f"md5:{found[0]}", "matches the publisher's MD5"
 
 
@@ -204,4 +204,4 @@ def _check(path: Path, url: str) -> None:
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         damaged = str(error)
     if damaged:
-        raise FetchError(f"not a sound zip archive ({damaged})", path=url)
+        raise FetchError(f"must be a sound zip archive ({damaged})", path=url)

@@ -75,7 +75,7 @@ def with_items(data: Interactions, path: Path) -> Interactions:
     known = read_items(path)
     if not any(any(known.get(str(item), ())) for item in data.item_ids.tolist()):
         raise DataError(
-            f"describes none of the {data.n_items:,} items of {data.name}: the first is "
+            f"must describe some of the {data.n_items:,} items of {data.name}: the first is "
             f"{str(data.item_ids[0])!r}, here it is {next(iter(known), None)!r}",
             path=path,
         )
@@ -91,7 +91,7 @@ def read_items(path: Path, columns: Columns = None, *, advice: str = "") -> Desc
     if path.suffix == ".json":
         return _from_catalogue(path)
     if path.suffix not in TABLES:
-        raise DataError(f"items are read from .json, {', '.join(TABLES)}", path=path)
+        raise DataError(f"items must be in .json, {', '.join(TABLES)}", path=path)
     return _from_table(read_table(path), columns, advice)
 
 
@@ -137,7 +137,7 @@ def _roles(table: Table, columns: Columns, advice: str) -> tuple[str, dict[str, 
         lacking = ", ".join(map(repr, missing))
         raise DataError(f"no column is called {lacking}; there are {listed}", path=table.path)
     if twice := [name for name in given.values() if table.names.count(name) > 1]:
-        raise DataError(f"two columns are called {twice[0]!r}", path=table.path)
+        raise DataError(f"one column alone must be called {twice[0]!r}", path=table.path)
     items = [role for role in given if _plain(role).replace("_", "") in ALIASES["item"]]
     if len(items) != 1:
         names = ", ".join(ALIASES["item"])
@@ -150,10 +150,10 @@ def _roles(table: Table, columns: Columns, advice: str) -> tuple[str, dict[str, 
         kind = SINGULAR.get(plain, plain)
         if not KIND.fullmatch(kind):
             raise DataError(
-                f"column {name!r} names no kind of tag: {KIND.pattern}", path=table.path
+                f"column {name!r} must name a kind of tag: {KIND.pattern}", path=table.path
             )
         if kind in kinds:
-            both = f"columns {kinds[kind]!r} and {name!r} are both {kind!r}"
+            both = f"columns {kinds[kind]!r} and {name!r} are both {kind!r}: leave one out"
             raise DataError(both, path=table.path)
         kinds[kind] = name
     return item, kinds
@@ -164,13 +164,13 @@ def _ids(table: Table, column: str) -> list[str]:
     first: dict[str, int] = {}
     ids = ["" if cell is None else str(cell).strip() for cell in table.cells[column]]
     if any(isinstance(cell, float) for cell in table.cells[column]):
-        said = f"column {column!r} has decimal numbers; ids are integers or text"
+        said = f"column {column!r} has decimal numbers; ids must be integers or text"
         raise DataError(said, path=table.path)
     for row, each in enumerate(ids):
         if not each:
             table.note(row, column, "is empty: every item needs an id")
         elif first.setdefault(each, row) != row:
-            table.note(row, column, f"has {each!r} again, as in {table.where(first[each])}")
+            table.note(row, column, f"must not repeat {each!r}, as in {table.where(first[each])}")
     return ids
 
 
@@ -178,7 +178,7 @@ def _check_characters(table: Table, column: str, ids: list[str]) -> None:
     """Every text of a catalogue is shown, perhaps on a terminal."""
     for row, cell in enumerate(table.cells[column]):
         if isinstance(cell, str) and (found := CONTROL.search(cell.strip())):
-            said = f"of item {ids[row]!r:.80} has a control character, {named(found[0])}"
+            said = f"of item {ids[row]!r:.80} must have no control character, {named(found[0])}"
             table.note(row, column, said)
 
 
@@ -196,10 +196,10 @@ def _values(table: Table, column: str) -> Iterator[tuple[int, tuple[str, ...] | 
             labels = (label for part in value.split("|") if (label := part.strip()))
             yield row, tuple(dict.fromkeys(labels))
         elif isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-            said = f"column {column!r} has neither numbers nor text"
+            said = f"column {column!r} must have numbers or text"
             raise DataError(said, path=table.path)
         elif not 0 <= value < 2**53:  # a NaN is not
-            table.note(row, column, f"has {value}; a number is 0 or more, below 2^53")
+            table.note(row, column, f"has {value}; a number must be 0 or more, below 2^53")
         else:
             yield row, float(value) if isinstance(value, Decimal) else value
 
@@ -227,7 +227,7 @@ def read_table(path: Path) -> Table:
     """A text file with a header line, or Parquet; there is at least one row."""
     table = _text(path) if path.suffix in _SEPARATORS else _parquet(path)
     if not any(table.cells.values()):
-        raise DataError("there is a header, but no item below it", path=path)
+        raise DataError("an item must stand below the header", path=path)
     return table
 
 
@@ -249,12 +249,12 @@ def _text(path: Path) -> Table:
         line = raw.count(b"\n", 0, error.start) + 1
         raise DataError(f"not UTF-8 text ({error.reason})", path=path, line=line) from error
     if not records:
-        raise DataError("the file is empty", path=path)
+        raise DataError("the file is empty: its first line must name the columns", path=path)
     (_, names), *rows = records
     table = Table(path, names, {}, [line for line, _ in rows])
     for row, (_, fields) in enumerate(rows):
         if len(fields) != len(names):
-            said = f"expected {len(names)} fields as in the header, found {len(fields)}"
+            said = f"must have {len(names)} fields as in the header, found {len(fields)}"
             table.problems.append((row, said))
     table.check()
     table.cells = {name: [fields[at] for _, fields in rows] for at, name in enumerate(names)}

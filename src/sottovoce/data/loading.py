@@ -68,7 +68,7 @@ def _is_invented(source: str) -> bool:
 def _found(source: str | Path, columns: Columns) -> Interactions:
     folder = shards_at(source)
     if columns and (is_name(source) or folder):
-        raise DataError("columns are known here and cannot be named", path=source)
+        raise DataError("columns are known here: leave them out", path=source)
     if folder:
         return Shards.read(folder).joined()
     if is_name(source):
@@ -102,7 +102,7 @@ def _read(path: Path, columns: Columns) -> Interactions:
     if name.endswith(TEXT) and not path.is_dir():
         return read_text(path, columns)
     if columns:
-        said = "columns can be named for one CSV, TSV or Parquet file, or for a folder of Parquet"
+        said = "columns must be those of one CSV, TSV or Parquet file, or of a folder of Parquet"
         raise DataError(said, path=path)
     if name.endswith(MATRIX) and not path.is_dir():
         return read_matrix(path)

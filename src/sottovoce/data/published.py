@@ -172,7 +172,7 @@ def _of_films(block: Block, film: int | None) -> tuple[pl.DataFrame, int | None]
         lines = pl.read_csv(whole, schema=text, quote_char=None, truncate_ragged_lines=True)
     except PolarsError as error:
         why = str(error).splitlines()[0]
-        raise DataError(f"not lines of text: {why}", path=block.label) from error
+        raise DataError(f"must be lines of text: {why}", path=block.label) from error
     heads = pl.col("user").str.ends_with(":").fill_null(value=False)
     before = pl.lit(film, dtype=pl.Int64)
     lines = lines.select(
@@ -188,7 +188,7 @@ def _of_films(block: Block, film: int | None) -> tuple[pl.DataFrame, int | None]
     known = pl.col("user").is_not_null() & pl.col("item").is_not_null()
     wrong = lines.select(~(right & known & pl.col("more").is_null())).to_series().arg_true()
     if len(wrong):
-        said = "expected FILM: or, below it, USER,RATING,YYYY-MM-DD"
+        said = "must be FILM: or, below it, USER,RATING,YYYY-MM-DD"
         raise DataError(said, path=block.label, line=block.first_line + int(wrong[0]))
     frame = lines.filter(~pl.col("heads")).select("user", "item", "rating", "timestamp")
     return frame, int(lines["item"][-1])
@@ -208,7 +208,7 @@ def _films(file: File, fields: Callable[[str], Sequence[str]], *, header: bool) 
             continue
         found = fields(line.removesuffix("\r"))
         if len(found) != 3 or not found[0].isdecimal():
-            said = f"expected a film's number, title and year or genres, found {line!r}"
+            said = f"must be a film's number, title and year or genres, found {line!r}"
             raise DataError(said, path=str(file), line=number)
         title, genres = map(spaced, found[1:])
         films[str(int(found[0]))] = (title, _traits(title, genres))

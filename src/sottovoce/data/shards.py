@@ -89,7 +89,7 @@ class Shards:
             index = json.loads((folder / INDEX).read_bytes())
             items = json.loads((folder / ITEMS).read_bytes())
             if index["format"] != FORMAT:
-                raise DataError(f"these shards are not of this version ({FORMAT})", path=folder)
+                raise DataError(f"these shards must be of this version ({FORMAT})", path=folder)
             ids, titles, listed = ([item[place] for item in items] for place in range(3))
             tags = [_traits(each) for each in listed]
             return cls(
@@ -196,7 +196,7 @@ class ShardWriter:
     def __init__(self, folder: Path):
         try:
             if folder.exists() and any(folder.iterdir()):
-                raise DataError("there is something in this folder already", path=folder)
+                raise DataError("this folder must be new or empty", path=folder)
             self.folder = folder.with_name(f".{folder.name}-{secrets.token_hex(4)}")
             """Where they are written."""
             self.folder.mkdir(parents=True)
@@ -256,8 +256,7 @@ class ShardWriter:
 
 
 def _cannot_write(error: Exception, folder: Path) -> DataError:
-    why = str(error).splitlines()[0]
-    return DataError(f"shards cannot be written here: {why}", path=folder)
+    return DataError(f"shards cannot be written: {str(error).splitlines()[0]}", path=folder)
 
 
 def _traits(listed: dict[str, Any]) -> Traits:
@@ -297,7 +296,7 @@ class Buckets:
             more[: len(counts)] += counts
             counts = more
         if not counts.sum():
-            raise DataError("there is no interaction", path=path)
+            raise DataError("there must be an interaction", path=path)
         user_ids, user_place = users.in_order()
         item_ids, item_place = items.in_order()
         per_user = np.zeros(len(user_ids), np.int64)

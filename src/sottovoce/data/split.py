@@ -112,7 +112,7 @@ def first_after(data: Interactions, seed: int) -> Split:
     had = row_sums(histories, before)
     if not had.any():
         raise DataError(
-            f"{data.name}: nothing lies before the date of a split: all of it is as late"
+            f"{data.name}: something must lie before the date of a split: all of it is as late"
         )
     users, after = histories.users_of_entries(), np.flatnonzero(~before)
     ties = stream(seed, "split").random(len(after))

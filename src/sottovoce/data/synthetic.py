@@ -90,7 +90,7 @@ def parse_synthetic(text: str) -> dict[str, int]:
     for key, _, value in parts:
         if key not in _PARAMETERS or not (value.isascii() and value.isdecimal()):
             raise SettingsError(
-                f"synthetic people are asked for as 'synthetic:N=3000,M=1000,seed=0', "
+                f"synthetic people must be asked for as 'synthetic:N=3000,M=1000,seed=0', "
                 f"found {text!r}"
             )
     return {_PARAMETERS[key]: int(value) for key, _, value in parts}
@@ -104,7 +104,7 @@ def _tastes(n_items: int) -> _Tastes:
     available = real.histories.n_items
     if not _LEAST_ITEMS <= n_items <= available:
         raise SettingsError(
-            f"synthetic people choose among {_LEAST_ITEMS}..{available} films, found {n_items}"
+            f"synthetic people need {_LEAST_ITEMS}..{available} films, found {n_items}"
         )
     popularity = real.histories.popularity()
     top = np.sort(np.argsort(-popularity, kind="stable")[:n_items])

@@ -100,7 +100,7 @@ def roles_of(names: Sequence[str], columns: Columns, path: str) -> tuple[str | N
     """
     given, listed = dict(columns or {}), ", ".join(map(repr, names))
     if unknown := sorted(set(given) - set(ALIASES)):
-        raise DataError(f"columns can name {', '.join(ALIASES)}, not {', '.join(unknown)}")
+        raise DataError(f"columns must be of {', '.join(ALIASES)}, not {', '.join(unknown)}")
     roles: list[str | None] = [None] * len(names)
     for role, aliases in ALIASES.items():
         matches = [
@@ -121,7 +121,7 @@ def roles_of(names: Sequence[str], columns: Columns, path: str) -> tuple[str | N
             )
         for place in matches:
             if roles[place]:
-                raise DataError("the same column was given for two purposes", path=path)
+                raise DataError("a column must be given for one purpose alone", path=path)
             roles[place] = role
     return tuple(roles)
 
@@ -193,7 +193,7 @@ class Collector:
         """Everything that was added; `path` names the source."""
         if self._rows == self._not_positive:
             why = f"all {self._rows:,} ratings are 0 or less" if self._rows else "it has no rows"
-            raise DataError(f"there is no interaction: {why}", path=path)
+            raise DataError(f"there must be an interaction: {why}", path=path)
         user_ids, user_place = self._users.in_order()
         item_ids, item_place = self._items.in_order()
         timed = bool(self._blocks["timestamp"])
@@ -318,12 +318,12 @@ def add_text(
     several = blocks(file, label, quoted=True)
     first = next(several, None)
     if first is None:
-        raise DataError("the file is empty", path=label)
+        raise DataError("the file is empty: its first line must name the columns", path=label)
     head, _, body = first.data.removeprefix(_BOM).partition(b"\n")
     try:
         header = head.decode().removesuffix("\r")
     except UnicodeDecodeError as error:
-        raise DataError("the header is not UTF-8 text", path=label, line=1) from error
+        raise DataError("the header must be UTF-8 text", path=label, line=1) from error
     separator = max(_SEPARATORS, key=header.count)
     names = fields_of(header, separator)
     layout = Layout(separator, roles_of(names, columns, label), integers, quoted=True)
@@ -357,7 +357,7 @@ def blocks(file: IO[bytes], label: str, *, quoted: bool) -> Iterator[Block]:
             line += rest.count(b"\n", 0, cut)
             rest = rest[cut:]
         elif len(rest) > _PATIENCE * _BLOCK:
-            raise DataError("this line, or a quotation mark, has no end", path=label, line=line)
+            raise DataError("this line, or a quotation mark, must end", path=label, line=line)
     if rest.strip(b"\r\n"):
         yield Block(label, line, rest)
 
@@ -410,13 +410,13 @@ def _fault(block: Block, layout: Layout, otherwise: str) -> DataError:
         text = block.data.decode()
     except UnicodeDecodeError as error:
         line = block.first_line + block.data.count(b"\n", 0, error.start)
-        return DataError(f"this is not UTF-8 text ({error.reason})", path=block.label, line=line)
+        return DataError(f"must be UTF-8 text ({error.reason})", path=block.label, line=line)
     lines, rows = [], []
     last = block.first_line + text.removesuffix("\n").count("\n")
     said, fault = f"somewhere in lines {block.first_line}..{last}: {otherwise}", None
     for line, fields in _records(text, layout):
         if len(fields) != len(layout.roles):
-            said = f"expected {len(layout.roles)} fields, found {len(fields)}"
+            said = f"must have {len(layout.roles)} fields, found {len(fields)}"
             fault = block.first_line + line
             break
         lines.append(block.first_line + line)
@@ -424,7 +424,7 @@ def _fault(block: Block, layout: Layout, otherwise: str) -> DataError:
     raw = pl.DataFrame(rows, [(role, pl.String) for role in layout.roles if role], orient="row")
     if gap := _first_gap(_converted(raw, integers=layout.integers)):
         row, role = gap
-        said, fault = f"the {role} cannot be {raw[role][row]!r}", lines[row]
+        said, fault = f"the {role} must not be {raw[role][row]!r}", lines[row]
     return DataError(said, path=block.label, line=fault)
 
 
@@ -469,7 +469,7 @@ def parquet_blocks(path: Path, columns: Columns = None) -> Iterator[pl.DataFrame
                 yield _checked(table.slice(start, _ROWS).collect(), start, file)
         except (PolarsError, OSError) as error:
             why = str(error).splitlines()[0]
-            raise DataError(f"not a Parquet file that can be read: {why}", path=file) from error
+            raise DataError(f"must be a Parquet file that can be read: {why}", path=file) from error
 
 
 def parquet_files(folder: Path) -> list[Path]:
@@ -497,11 +497,11 @@ def _checked(raw: pl.DataFrame, start: int, path: Path) -> pl.DataFrame:
     for role in _NEEDED:
         if raw[role].dtype.is_float() or raw[role].dtype.is_nested():
             kind = raw[role].dtype
-            raise DataError(f"the {role} is {kind}; ids are integers or text", path=path)
+            raise DataError(f"the {role} is {kind}; ids must be integers or text", path=path)
     frame = _converted(raw)
     if gap := _first_gap(frame):
         row, role = gap
-        raise DataError(f"row {start + row + 1}: the {role} is {raw[role][row]!r}", path=path)
+        raise DataError(f"row {start + row + 1}: {role} must not be {raw[role][row]!r}", path=path)
     return frame
 
 
@@ -520,7 +520,7 @@ def read_matrix(path: Path) -> Interactions:
     n_users, n_items = cells.shape
     kept = cells.data > 0
     if not kept.any():
-        raise DataError("the matrix holds no interaction (no value above 0)", path=path)
+        raise DataError("the matrix must hold an interaction, a value above 0", path=path)
     pairs = Pairs(cells.row[kept].astype(np.int32), cells.col[kept].astype(np.int32), None)
     histories, _, duplicates = pack(pairs, n_users, n_items)
     lost = len(kept) - len(pairs.users)

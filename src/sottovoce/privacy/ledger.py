@@ -197,12 +197,12 @@ class Ledger:
 
     def _check(self, charge: Charge) -> None:
         if charge.purpose in self._charges:
-            raise LedgerError(f"purpose {charge.purpose.hex()} is charged twice")
+            raise LedgerError(f"purpose {charge.purpose.hex()} must be charged once")
         excess = self.spent + charge.cost - Fraction(self.limit)
         if excess > 0:
             raise BudgetExceededError(
-                f"epsilon {rounded_up(charge.cost)} on top of {rounded_up(self.spent)} spent goes "
-                f"{rounded_up(excess)} beyond the lifetime limit of {self.limit}; "
+                f"epsilon {rounded_up(charge.cost)} on top of {rounded_up(self.spent)} spent must "
+                f"not exceed the lifetime limit of {self.limit}, and does by {rounded_up(excess)}; "
                 "nothing may be reported, recommending goes on"
             )
 

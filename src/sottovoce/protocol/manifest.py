@@ -236,8 +236,8 @@ class SignedManifest:
         key = _last_key(verification_key, statements)
         if not _is_signed(key, signature, SIGNED_MANIFEST + raw):
             raise UntrustedError(
-                "the manifest is not signed with the pinned verification key of the server, nor "
-                "with one that this key has named; compare it with the key that the server's "
+                "signed manifest: not by the pinned verification key of the server, nor by one "
+                "that this key has named; compare it with the key that the server's "
                 "operator states"
             )
         return cls(statements, signature, raw, Manifest.decode(raw), key)
@@ -274,7 +274,7 @@ def _last_key(trusted: bytes, statements: tuple[KeyStatement, ...]) -> bytes:
     key = trusted
     for statement in statements[start:]:
         if not statement.follows(key):
-            raise UntrustedError("a key statement is not signed by the trusted key")
+            raise UntrustedError("signed manifest: a key statement is not by the trusted key")
         key = statement.key
     return key
 

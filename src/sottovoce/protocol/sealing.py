@@ -45,7 +45,7 @@ def seal_reports(reports: NDArray[np.uint32], public_key: bytes, manifest_hash: 
             for at in range(0, len(plain), PLAIN)
         )
     except ValueError as error:
-        raise ProtocolError(f"nothing can be sealed to this epoch's key: {error}") from error
+        raise ProtocolError(f"public_key: nothing can be sealed to it: {error}") from error
 
 
 def check_public_key(public_key: bytes) -> None:

@@ -44,7 +44,7 @@ def check_origin(origin: str) -> None:
     found = _ORIGIN.fullmatch(origin)
     if found is None or not _is_usual(found["host"], found["port"], found["scheme"]):
         raise SettingsError(
-            f"origins: {origin!r} is not how browsers write an origin: https://HOST or "
+            f"origins: {origin!r} must be as browsers write an origin: https://HOST or "
             "https://HOST:PORT, in lower case and ASCII, without the usual port, a path or a "
             "wildcard"
         )

@@ -151,7 +151,7 @@ def make_proxy(folder: Path, secret_file: Path, **settings: Any) -> None:
     text = settings_file(folder=DATA, secret_file=SECRET, **settings)
     for name in (SETTINGS, SECRET):
         if (folder / name).exists():
-            raise SettingsError(f"{folder / name} exists already; nothing is overwritten")
+            raise SettingsError(f"{folder / name} exists already: name another folder")
     try:
         secret = secret_file.read_bytes()
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

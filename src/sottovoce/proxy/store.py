@@ -259,7 +259,7 @@ class ProxyStore:
                 f"{folder}: {reason(error)}; let the proxy write to its folder"
             ) from error
         with ExitStack() as opened:
-            taken = "another process uses it; a folder has one proxy"
+            taken = "another process uses it; give each proxy a folder"
             opened.enter_context(exclusive_lock(folder / LOCK, taken, wait=1.0))
             # Shared between threads, behind the locks of the store.
             writer, reader = (

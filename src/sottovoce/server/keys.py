@@ -64,7 +64,7 @@ class Keys:
             ) from error
         if os.name == "posix" and mode & 0o077:
             raise SettingsError(
-                f"{path}: others may read the keys (mode {mode & 0o777:o}): chmod 600, "
+                f"{path}: others may read the keys (mode {mode & 0o777:o}): run chmod 600, "
                 "and think about who has read them"
             )
         try:

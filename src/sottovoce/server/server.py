@@ -219,7 +219,7 @@ class Server:
             check_room(transaction, proxy, chunk, self._settings)
             wrapped = transaction.wrapped_key(chunk.epoch)
         if wrapped is None:
-            raise StoreError(f"the key of epoch {chunk.epoch} is missing from the database")
+            raise StoreError(f"the key of epoch {chunk.epoch} must be in the database")
         n_directions = self._publisher.manifest_of(epoch).build().n_directions
         return self._keys.unwrap(chunk.epoch, wrapped), n_directions
 

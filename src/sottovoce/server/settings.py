@@ -92,7 +92,7 @@ class ServerSettings:
 def check_proxy_name(name: str) -> None:
     """It becomes part of the settings and of file names."""
     if not _NAME.fullmatch(name):
-        raise SettingsError(f"a proxy's name is of letters, digits, '_' and '-', not {name!r:.80}")
+        raise SettingsError(f"a proxy's name must be letters, digits, _ and -, not {name!r:.80}")
 
 
 def _check_proxies(proxies: dict[str, ProxyAccess]) -> None:
@@ -101,7 +101,7 @@ def _check_proxies(proxies: dict[str, ProxyAccess]) -> None:
     for name in proxies:
         check_proxy_name(name)
     if len({access.secret_sha256 for access in proxies.values()}) != len(proxies):
-        raise SettingsError("two proxies have the same secret: give each its own")
+        raise SettingsError("two proxies have the same secret_sha256: give each its own")
 
 
 # The settings file with every field explained: what `init` writes and `deploy/` shows.

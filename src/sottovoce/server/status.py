@@ -148,7 +148,7 @@ def _keys_file(
         keys = Keys.read(path)
         wrapped = None if latest is None else transaction.wrapped_key(latest.epoch)
         if not keys.succeeds(service.verification_key):
-            raise SettingsError(f"{path}: is not the keys file of this database")
+            raise SettingsError(f"{path}: must be the keys file of this database")
         check_newest(keys, service)
         if latest is not None and wrapped is not None:
             keys.unwrap(latest.epoch, wrapped)

@@ -33,7 +33,7 @@ def database_url(given: str, base: Path) -> str:
     except (ArgumentError, ValueError) as error:
         # Not the URL itself: a password may stand in it.
         raise SettingsError(
-            "database is not a URL such as sqlite:///server.sqlite or postgresql://user@host/name"
+            "database must be a URL such as sqlite:///server.sqlite or postgresql://user@host/name"
         ) from error
     if url.drivername in ("postgresql", "postgresql+psycopg"):
         return url.set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
@@ -152,9 +152,9 @@ def back_up(database: str, target: Path, *, with_key: bool = False) -> None:
         )
     source = Path(url.database or "")
     if not source.exists():
-        raise SettingsError(f"{source}: there is no such database")
+        raise SettingsError(f"{source}: no such database; `sottovoce server init` makes it")
     if target.exists():
-        raise SettingsError(f"{target}: exists already; nothing is overwritten")
+        raise SettingsError(f"{target}: exists already: name another, or move it away")
     unfinished = target.with_name(target.name + ".unfinished")
     with ExitStack() as undo, store_errors(unfinished):
         unfinished.unlink(missing_ok=True)
@@ -195,14 +195,14 @@ _CAUSES = {
     "no space left": "the disk is full: make room",
     "readonly": "the database is read-only: mend the permissions, or write to the primary",
     "read-only": "the database is read-only: mend the permissions, or write to the primary",
-    "locked": f"another writer held the database for {BUSY_SECONDS} seconds",
-    "unable to open": "the database file cannot be opened: check the folder and its permissions",
+    "locked": f"another writer held the database for {BUSY_SECONDS} seconds: try again",
+    "unable to open": "the database cannot be opened: make its folder, or mend the permissions",
     "not a database": "this file is not a database, or is damaged: restore a backup",
     "malformed": "the database is damaged: restore a backup",
-    "connection": "the database cannot be reached",
+    "connection": "the database cannot be reached: make sure that it runs",
     "column": "the database is of another version: `sottovoce server run` brings it up to date",
     "no such table": "the database is not set up: `sottovoce server run` does it",
-    "does not exist": "the database is not set up, or its name is wrong",
+    "does not exist": "the database is not set up, or has another name: `sottovoce server init`",
     "already exists": "the database has tables of another program: name an empty one",
 }
 

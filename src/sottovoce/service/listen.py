@@ -58,7 +58,7 @@ class Listen:
         for name in ("certificate", "private_key", "client_authority"):
             path = getattr(self, name)
             if path is not None and not path.is_file():
-                raise SettingsError(f"{name}: {path} is not a file that can be read")
+                raise SettingsError(f"{name}: {path} must be a file that can be read")
 
     def bind(self) -> list[socket.socket]:
         """Sockets that listen; an error names the port that another program has."""
@@ -102,7 +102,7 @@ def load_certificate(context: ssl.SSLContext, certificate: Path, private_key: Pa
         context.load_cert_chain(certificate, private_key)
     except (OSError, ValueError) as error:
         if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
-            raise SettingsError(f"{key}: is not the private key of {certificate}") from error
+            raise SettingsError(f"{key}: must be the private key of {certificate}") from error
         raise SettingsError(
             f"{certificate}: no certificate with the private key in {key}: {error}"
         ) from error

@@ -57,7 +57,7 @@ def read_assets(folder: Traversable) -> dict[str, bytes]:
 def as_file(name: str, content: bytes) -> File:
     kind = name.rpartition(".")[2]
     if kind not in _TYPES:
-        raise SettingsError(f"{name}: the page knows {', '.join(_TYPES)}; this is none of them")
+        raise SettingsError(f"{name}: the page's files must be {', '.join(_TYPES)}")
     tag = hashlib.sha256(content).hexdigest()
     return File(content, tag, _TYPES[kind], compress(content))
 

@@ -18,7 +18,7 @@ T = TypeVar("T")
 def read_settings(path: Path, kind: type[T]) -> T:
     """The file as a dataclass; nested dataclasses are tables, paths are relative to the file."""
     if not path.exists():
-        raise SettingsError(f"{path}: there is no such file")
+        raise SettingsError(f"{path}: there is no such file; name the settings file")
     if path.is_dir():
         raise SettingsError(f"{path}: this is a folder; name the settings file in it")
     try:
@@ -35,10 +35,10 @@ def _table(content: dict[str, Any], kind: type[T], prefix: str, base: Path) -> T
     known: dict[str, Field[Any]] = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
     unknown = sorted(set(content) - set(known))
     if unknown:
-        raise SettingsError(f"unknown {prefix}{unknown[0]}; there are: {', '.join(known)}")
+        raise SettingsError(f"unknown {prefix}{unknown[0]}; there are {', '.join(known)}")
     missing = [name for name, field in known.items() if _needed(field) and name not in content]
     if missing:
-        raise SettingsError(f"{prefix}{missing[0]} is missing")
+        raise SettingsError(f"{prefix}{missing[0]} must be set")
     types = get_type_hints(kind)
     return kind(
         **{name: _value(v, types[name], f"{prefix}{name}", base) for name, v in content.items()}

@@ -55,7 +55,7 @@ def chosen_options(name: str, options: Mapping[str, Any]) -> Any:
     given = {option: value for option, value in options.items() if value is not None}
     if unknown := ", ".join(sorted(set(given) - set(stated(kind)))):
         has = ", ".join(stated(kind)) or "none"
-        raise SettingsError(f"the {name} engine has no option {unknown}; it has {has}")
+        raise SettingsError(f"the {name} engine has no option {unknown}; there are {has}")
     chosen = kind(**given)
     check(chosen)
     return chosen

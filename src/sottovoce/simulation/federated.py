@@ -120,7 +120,7 @@ class FederatedMF(Parameters):
         """
         histories = histories_from(user_items)
         if not (histories.n_users and histories.n_items):
-            raise DataError("there is nobody to learn from: user_items has no rows or no columns")
+            raise DataError("user_items must have a row and a column to learn from")
         tags = None if item_features is None else tags_from(item_features, histories.n_items)
         hidden = None if test is None else check_hidden(histories, histories_from(test, "test"))
         settings = self._planned(histories)
@@ -231,7 +231,7 @@ class FederatedMF(Parameters):
         histories, most = self._rows(userid, user_items), at_least_one("N", N)
         ids = ids_in(itemid, histories.n_items, "itemid")
         if np.ndim(userid) or np.ndim(itemid):
-            raise DataError("explain takes one user and one item")
+            raise DataError("userid and itemid must be one user and one item")
         item = int(ids[0])
         tags, model = self._tags_from(item_features), self._wide(item_features)
         own, weights = histories[0].tolist(), _weights(histories, times)
@@ -282,7 +282,7 @@ class FederatedMF(Parameters):
     def _checked(self, user_items: Matrix | Histories) -> Histories:
         histories, n_items = histories_from(user_items), len(self.item_factors)
         if histories.n_items != n_items:
-            raise DataError(f"the model has {n_items} items, the histories {histories.n_items}")
+            raise DataError(f"user_items must have {n_items} columns, not {histories.n_items}")
         return histories
 
     def _rows(self, userid: ArrayLike, user_items: Matrix | Histories) -> Histories:
@@ -293,7 +293,7 @@ class FederatedMF(Parameters):
                 f"{histories.n_users} rows (pass user_items[userid])"
             )
         if not len(users):
-            raise DataError("there is nobody to recommend to: userid is empty")
+            raise DataError("userid must name somebody to recommend to")
         return histories
 
     def _tags_from(self, item_features: ItemFeatures | None) -> Tags:

@@ -54,7 +54,7 @@ def read_model(path: Path) -> ModelFile:
         with safe_open(path, framework="numpy") as file:
             header = file.metadata() or {}
             if header.get("format") != FORMAT:
-                raise CheckpointError(f"{path}: not a model file of this version ({FORMAT})")
+                raise CheckpointError(f"{path}: must be a model file of this version ({FORMAT})")
             V = file.get_tensor(ITEM_MATRIX)
             about = json.loads(header["sottovoce"])
             model = ModelFile(
@@ -64,12 +64,12 @@ def read_model(path: Path) -> ModelFile:
                 {**about["extra"]},
                 {name: file.get_tensor(name) for name in file.keys() if name != ITEM_MATRIX},  # noqa: SIM118 - not a dict
             )
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError) as e:
-        raise CheckpointError(f"{path}: cannot be read as a model file: {e}") from e
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: cannot be read as a model file: {error}") from error
     if V.dtype != np.float32 or V.ndim != 2 or V.shape[1] != model.settings.factors:
-        raise CheckpointError(f"{path}: the item matrix has shape {V.shape} and type {V.dtype}")
+        raise CheckpointError(f"{path}: the item matrix must be M x F of float32, not {V.shape}")
     if not within_bounds(V):
-        raise CheckpointError(f"{path}: the item matrix has entries that no device accepts")
+        raise CheckpointError(f"{path}: the item matrix must have entries that devices accept")
     return model
 
 

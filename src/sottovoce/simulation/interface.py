@@ -108,7 +108,7 @@ class Engine(ABC):
         if V.shape != shape:
             raise SettingsError(f"the item matrix must be {shape[0]} x {shape[1]}, got {V.shape}")
         if not within_bounds(V):
-            raise DivergedError("the item matrix has entries that no device accepts")
+            raise DivergedError("the item matrix must have entries that devices accept")
         # Compiled for arrays that may be written to, which those from another process may not.
         return np.require(V, np.float32, ["C", "W"])
 
@@ -141,7 +141,7 @@ class LocalEngine(Engine):
     def left_out(self) -> LeftOut:
         """What people of the data set are tested on."""
         if self.part.left_out is None:
-            raise SettingsError("nobody is tested here: this engine was given histories alone")
+            raise SettingsError("a test needs what was left out: this engine has histories alone")
         return self.part.left_out
 
     def each(self, question: Callable[[LocalEngine], T]) -> Iterable[T]:

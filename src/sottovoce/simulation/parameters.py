@@ -128,7 +128,7 @@ class Parameters:
         if self.threads is None:
             return given
         if "threads" in given:
-            raise SettingsError("threads is given twice: as an argument and in engine_options")
+            raise SettingsError("threads must be given once: as an argument or in engine_options")
         return {**given, "threads": self.threads}
 
     def _planned(self, histories: Histories) -> Settings:
@@ -231,7 +231,7 @@ def tags_from(item_features: ItemFeatures, n_items: int) -> Tags:
     else:
         tags = tags_of([_traits(row, given) for row, given in enumerate(_items(item_features))])
     if tags.n_items != n_items:
-        raise DataError(f"item_features describe {tags.n_items} items, the model has {n_items}")
+        raise DataError(f"item_features must describe {n_items} items, not {tags.n_items}")
     return tags
 
 

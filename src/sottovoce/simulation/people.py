@@ -120,7 +120,7 @@ class People:
         if self.chosen is not None and (
             self.resampled is not None or len(self.chosen) != self.histories.n_users
         ):
-            raise SettingsError("each history has one number, and nobody is made out of them")
+            raise SettingsError("each history must have one number, and nobody be made of them")
         if self.resampled is not None and not (self.resampled >= 1 and self.histories.n_users):
             raise SettingsError("resampled people need a history to draw, and one of them at least")
 

@@ -117,7 +117,7 @@ def check_hidden(histories: Histories, hidden: Histories) -> Histories:
             f"not {hidden.n_users} x {hidden.n_items}"
         )
     if not hidden.n_interactions:
-        raise DataError("test is empty: there is nothing to find")
+        raise DataError("test must hold something to find")
     both = np.intersect1d(_cells(histories), _cells(hidden))
     if len(both):
         user, item = divmod(int(both[0]), histories.n_items)

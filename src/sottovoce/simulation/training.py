@@ -85,7 +85,7 @@ def resume(
     if saved.epochs_done > settings.epochs:
         raise CheckpointError(
             f"{checkpoint}: has {saved.epochs_done} epochs already, and {settings.epochs} are "
-            "asked for"
+            "asked for; ask for more, or name another"
         )
     return Trained(saved.epochs_done, saved.V), list(saved.extra["epochs"])
 

@@ -25,7 +25,7 @@ _ADVICE = {
     "SQLITE_BUSY": "another process uses it; try again",
     "SQLITE_CORRUPT": "the file is damaged: restore it, or move it away and begin anew",
     "SQLITE_NOTADB": "this is not a database: restore it, or move it away and begin anew",
-    "SQLITE_IOERR": "check the disk",
+    "SQLITE_IOERR": "make sure of the disk",
 }
 
 

@@ -13,7 +13,7 @@ def write_new(path: Path, content: bytes) -> None:
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError as error:
-        raise SettingsError(f"{path}: exists already; nothing is overwritten") from error
+        raise SettingsError(f"{path}: exists already: name another, or move it away") from error
     try:
         _write(handle, content)
     except BaseException:
@@ -37,7 +37,7 @@ def write_atomically(path: Path, content: bytes, *, private: bool = False) -> No
     elif path.is_fifo() or path.is_char_device():
         path.write_bytes(content)
     elif path.exists() and not path.is_file():
-        raise OSError("this is not a file")
+        raise FileExistsError("this is not a file")
     else:
         _replace(Path(os.path.realpath(path)), content, 0o600 if private else 0o666)
 

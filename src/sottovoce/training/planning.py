@@ -73,7 +73,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         if self.local is None and self.central is None:
-            raise SettingsError("name a budget, local or central")
+            raise SettingsError("a budget must be named, local or central")
         for value, most in ((self.local, MOST_LOCAL), (self.central, MOST_CENTRAL)):
             if value is not None and not LEAST_EPSILON <= value <= most:
                 raise SettingsError(
@@ -307,7 +307,7 @@ def _central(
     """As many reports as the accountant allows at an epsilon that suits the catalogue."""
     kind = mechanism_named(settings.mechanism)
     if about.people < 2:
-        raise SettingsError("a central budget needs at least two people")
+        raise SettingsError(f"a central budget needs at least two people, got {about.people}")
     epsilon = first = given.get("epsilon") or kind.crowd_epsilon(about.items)
     while epsilon == first or ("epsilon" not in given and epsilon > FAINTEST / 8):
         found = _in_crowd(settings.changed(epsilon=epsilon), budget, about, given)
@@ -316,7 +316,7 @@ def _central(
         epsilon /= 2  # a small crowd hides small things alone
     raise SettingsError(
         f"not even one report of epsilon {2 * epsilon:.3g} fits a central budget of "
-        f"{budget.central:g} among {about.people:,} people"
+        f"{budget.central:g} among {about.people:,} people: name a larger one"
     )
 
 

@@ -106,7 +106,7 @@ class Settings:
         known = mechanism_named(self.mechanism).options()
         for name in self.options:
             if name not in known:
-                raise SettingsError(f"{name} is no option of {self.mechanism!r}{_whose(name)}")
+                raise SettingsError(f"{name} must be for {self.mechanism!r}{_whose(name)}")
         complete = {
             name: each.checked(self.options.get(name, each.default)) for name, each in known.items()
         }
@@ -151,7 +151,7 @@ class Settings:
         """From what `as_dict` gave."""
         missing = set(stated(cls)) - set(content)
         if missing:
-            raise SettingsError(f"missing settings: {', '.join(sorted(missing))}")
+            raise SettingsError(f"settings must have {', '.join(sorted(missing))}")
         return cls(**_arguments(content))
 
     def user_ridge(self, V: NDArray[np.float32]) -> float:
@@ -257,7 +257,7 @@ def _all_settings(kinds: tuple[type[Mechanism], ...]) -> dict[str, Setting]:
         for name, each in kind.options().items():
             if name in stated(Settings):
                 raise SettingsError(
-                    f"{kind.name!r} has an option {name}, and every training has a setting {name}"
+                    f"{kind.name!r} has an option {name}, a setting of any training: choose another"
                 )
             said = f"{options[name].help}; " if name in options else ""
             options[name] = replace(each, help=f"{said}{kind.name} only: {each.help}")
@@ -268,7 +268,7 @@ def _all_settings(kinds: tuple[type[Mechanism], ...]) -> dict[str, Setting]:
 
 def _whose(name: str) -> str:
     owners = [repr(kind.name) for kind in MECHANISMS.values() if name in kind.options()]
-    return f"; it is one of {', '.join(owners)}" if owners else ""
+    return f"; it is for {', '.join(owners)}" if owners else ""
 
 
 DEFAULT, PAPER = "loudest", "paper"

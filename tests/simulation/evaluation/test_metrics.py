@@ -116,7 +116,7 @@ def test_the_first_of_several_counts() -> None:
     assert hit_ratio_of_several(ranks, hidden, 10) == pytest.approx(1 / 3)
     assert mrr_of_several(ranks, hidden, 10) == pytest.approx(1 / 2 / 3)
     assert mrr_of_several(ranks, hidden, 12) == pytest.approx((1 / 2 + 1 / 12) / 3)
-    with pytest.raises(DataError, match="nobody"):
+    with pytest.raises(DataError):
         mrr_of_several(Ranks(*np.zeros((2, 0), np.int64)), Histories.from_lists([[]], 5), 10)
 
 

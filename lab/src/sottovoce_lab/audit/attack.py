@@ -62,9 +62,7 @@ class AttackPlan:
                 f"and {self.crowds} crowds"
             )
         if self.question not in ("interaction", "history"):
-            raise SettingsError(
-                f"the question is about an interaction or a history, not {self.question!r}"
-            )
+            raise SettingsError(f"question must be interaction or history, not {self.question!r}")
 
     @property
     def victims(self) -> int:
@@ -196,8 +194,8 @@ def _check_points(points: Sequence[tuple[int, int]], settings: Settings) -> None
     for reports, epochs in points:
         if not (1 <= reports <= settings.reports and 1 <= epochs <= settings.epochs):
             raise SettingsError(
-                f"cannot look at k = {reports}, T = {epochs} in a training of "
-                f"k = {settings.reports}, T = {settings.epochs}"
+                f"points must be within k = {settings.reports}, T = {settings.epochs}, "
+                f"not k = {reports}, T = {epochs}"
             )
 
 
@@ -226,7 +224,7 @@ def choose_targets(
     """Random people with two items or more, and one of their items (or somebody else's history)."""
     able = np.flatnonzero(np.diff(histories.indptr) >= 2)
     if not len(able):
-        raise DataError("nobody has two interactions: there is no victim to attack")
+        raise DataError("a victim must have two interactions, and nobody has")
     victims = rng.choice(able, count, replace=count > len(able))
     if question == "history":
         others = rng.choice(able, count)

@@ -45,9 +45,9 @@ class AuditPlan:
         check(self)
         if not self.mechanisms or set(self.mechanisms) - set(MECHANISMS):
             known, got = ", ".join(MECHANISMS), ", ".join(self.mechanisms)
-            raise SettingsError(f"mechanisms are {known}; got {got!r}")
+            raise SettingsError(f"mechanisms must be some of {known}; got {got!r}")
         if len(set(self.mechanisms)) < len(self.mechanisms):
-            raise SettingsError("a mechanism is named twice")
+            raise SettingsError(f"mechanisms must differ, got {', '.join(self.mechanisms)}")
         self.settings()
 
     def settings(self) -> list[Settings]:

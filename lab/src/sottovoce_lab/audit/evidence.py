@@ -27,7 +27,7 @@ class Count:
 
     def __post_init__(self) -> None:
         if not 0 <= self.happened <= self.trials or self.trials < 1:
-            raise SettingsError(f"cannot have seen {self.happened} of {self.trials}")
+            raise SettingsError(f"happened must be from 0 to {self.trials}, got {self.happened}")
 
     def at_least(self, miss: float) -> float:
         """The chance lies above this, except with probability `miss`."""

@@ -290,7 +290,7 @@ class DPALS(Factorization):
         if threads is not None and threads < 1:
             raise SettingsError(f"threads must be at least 1, got {threads}")
         if not (train.n_users and train.n_items):
-            raise DataError("there is nobody to learn from: no people or no items")
+            raise DataError("training needs at least one person and one item")
         crowd = [some.to_csr().astype(np.float64) for some in blocks_of(train)]
         with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
             V = published_items(Aggregator(crowd, settings, pool), stream(seed, "dpals"))

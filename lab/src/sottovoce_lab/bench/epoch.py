@@ -187,8 +187,8 @@ def check_equal(name: str, found: Collected, expected: Collected) -> None:
     """To compare the speed of different results would say nothing."""
     if found.n_reports != expected.n_reports or not np.array_equal(found.sums, expected.sums):
         raise SottovoceError(
-            f"{name}: the sums of this epoch differ from those of the cpu engine; this is a bug, "
-            "and its speed was not measured"
+            f"{name}: the sums of this epoch must be those of the cpu engine, and differ; this is "
+            "a bug, and its speed was not measured"
         )
 
 

@@ -325,7 +325,7 @@ def overall(replays: Sequence[Replay]) -> dict[str, dict[str, Interval]]:
     """By name and metric: the mean over the later periods."""
     found = [[t.quality() for t in _tested(replay)] for replay in replays]
     if not all(found):
-        raise DataError("nobody can be tested: nobody comes back in the later periods")
+        raise DataError("nobody can be tested: somebody must come back in the later periods")
     return {
         name: {
             metric: Interval.of([float(np.mean([q[name][metric] for q in run])) for run in found])

@@ -48,7 +48,7 @@ class Timeline:
     @classmethod
     def of(cls, data: Interactions, n_periods: int) -> Timeline:
         if data.timestamps is None:
-            raise DataError(f"{data.name} has no timestamps: it cannot be replayed")
+            raise DataError(f"{data.name} has no timestamps, which a replay needs")
         if n_periods < FEWEST_PERIODS:
             raise SettingsError(
                 f"a replay needs at least {FEWEST_PERIODS} periods, got {n_periods}"

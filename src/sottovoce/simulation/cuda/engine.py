@@ -46,7 +46,7 @@ class CudaEngine(LocalEngine):
         """Whether those of everybody in the data lie on the card, for this model."""
         self._solve = solve_bytes(factors)
         if self._solve > card.shared_bytes:
-            raise SettingsError(f"{factors} factors are too many for this card's shared memory")
+            raise SettingsError(f"{factors} factors do not fit this card's memory: use fewer")
         card.load(source(factors, self._kernel.SOURCE))
         self._at_once = min(AT_ONCE, max(len(people), histories.n_users, 1))
         self._memory = memory = Memory(

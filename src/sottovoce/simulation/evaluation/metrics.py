@@ -85,7 +85,7 @@ def summary(ranks: Ranks, cutoffs: Sequence[int] = CUTOFFS) -> dict[str, float]:
 def mean_of(values: Float64) -> float:
     """Over people, of whom there must be one."""
     if not len(values):
-        raise DataError("nobody can be tested: no user has two interactions and an untouched item")
+        raise DataError("to be tested, somebody must have two interactions and an untouched item")
     return float(values.mean())
 
 
@@ -138,7 +138,7 @@ def coverage(exposed: NDArray[np.int64]) -> float:
     0.5
     """
     if not len(exposed):
-        raise DataError("an empty catalogue recommends nothing")
+        raise DataError("a catalogue must have at least one item")
     return float(np.count_nonzero(exposed)) / len(exposed)
 
 

@@ -54,7 +54,7 @@ def panel_popularity(panel: Panel, tags: Tags) -> float | None:
 def _candidates(panel: Panel, n_items: int) -> Candidates:
     rows = [row for each in panel.people for row in (*each.seen, each.left, *each.others)]
     if max(rows) >= n_items:
-        raise DataError(f"panel: row {max(rows)} of a model that has {n_items}")
+        raise DataError(f"panel: row {max(rows)} must be below the {n_items} of the model")
     most = max(len(each.others) for each in panel.people)
     items = np.full((len(panel.people), most), -1, np.int32)
     for row, each in zip(items, panel.people, strict=True):

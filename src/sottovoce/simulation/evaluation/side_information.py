@@ -33,7 +33,7 @@ class SideInformation:
         A random split asks for an item of any time, which an order says nothing about.
         """
         if time and split.times is None:
-            raise DataError(f"{data.name} has no timestamps: the order of items is not known")
+            raise DataError(f"{data.name} has no timestamps, which the order of items needs")
         ordered = split.rule != "random" if time is None else time
         return cls(
             tags_of(data.tags.tolist())

@@ -196,7 +196,7 @@ class Cluster:
             for core in range(int(node["Resources"].get("CPU", 0)))
         ]
         if not numbered:
-            raise SettingsError("no machine of the Ray cluster has a core for us")
+            raise SettingsError("a machine of the Ray cluster must have a core for us")
         return [machine for _, machine in sorted(numbered)]
 
     def close(self) -> None:
