@@ -2,20 +2,21 @@
 
 All from public numbers. The rules were fitted on splits of five data sets that no result is
 reported for; docs/mechanisms.md says which. They know the trade: for a local budget few reports
-that say much each, for a central one more of them that say less; and as many factors as all reports
-together can fill. Whatever is given explicitly stays as it is.
+that say much each, for a central one more of them that say less, for both as many dummies as hide
+the few; and as many factors as all reports together can fill. Whatever is given explicitly stays as
+it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, floor, inf, nextafter, sqrt
 from typing import Any
 
 from sottovoce.core import Shape, mechanism_named
-from sottovoce.core.bounds import MOST_ENTRIES, MOST_PRODUCTS, MOST_REPORTS
+from sottovoce.core.bounds import MOST_DUMMIES, MOST_ENTRIES, MOST_PRODUCTS, MOST_REPORTS
 from sottovoce.core.coin import LEAST_EPSILON, MAX_EPSILON
 from sottovoce.core.loudest import QUIET, usual_history
 from sottovoce.errors import SettingsError
@@ -24,6 +25,29 @@ from sottovoce.privacy.account import DELTA, shown
 from sottovoce.privacy.events import MOST
 from sottovoce.privacy.gaussian import gaussian_epsilon
 from sottovoce.training.settings import DEFAULT, Settings, presets
+
+
+def least_dummies(event: Reporting, target: float, delta: float) -> int:
+    """The fewest that keep a central target even if everybody else is fake, to a hundredth."""
+
+    def spent(dummies: int) -> float:
+        return central_epsilon(replace(event, dummies=dummies), 1, delta)
+
+    low, high = -1, about_dummies(event, target, delta)
+    while spent(high) > target:
+        low, high = high, max(2 * high, event.reports)
+    while high - low > max(1, high // 100):
+        middle = (low + high) // 2
+        low, high = (middle, high) if spent(middle) > target else (low, middle)
+    return high
+
+
+def about_dummies(event: Reporting, target: float, delta: float) -> int:
+    """The same by the Gaussian that it tends to: quick, and nearly exact."""
+    if event.pure <= target:
+        return 0
+    one = gaussian_mu(replace(event, epochs=event.total, reports=1, dummies=1), 0)
+    return event.reports * ceil((one / mu_within(target, delta)) ** 2)
 
 
 def most_reports(epsilon: float, rho: float, target: float, people: int, delta: float) -> int:
@@ -57,6 +81,9 @@ CLEAR = 300.0
 
 Below it, every epoch needs everybody.
 """
+LEAST_EPOCHS, COVERED = 4, 0.5
+"""Where dummies hide people who take turns: epochs are fewer, so that dummies are no more than this
+share of the reports in each, but no fewer than these."""
 MOST_LOCAL, MOST_CENTRAL = 1e6, 100.0
 """Beyond them nobody is promised anything, and a plan would be of millions of reports."""
 
@@ -115,12 +142,8 @@ class Budget:
         return max(spent / self.central, 1.0) ** 2
 
     def _central(self, settings: Settings, people: int, items: int) -> float:
-        event, crowd = settings.event(items), settings.crowd(people)
-        return event.pure if crowd < 2 else central_epsilon(event, crowd, self.delta)
-
-    def is_hopeless(self, event: Reporting, clients: int) -> bool:
-        """Whether the Gaussian that it tends to is too much: quick, and nearly exact."""
-        return self.central is not None and self._about(event, clients) > self.central
+        crowd = max(settings.crowd(people), 1)
+        return central_epsilon(settings.event(items), crowd, self.delta)
 
     def _about(self, event: Reporting, clients: int) -> float:
         about = gaussian_epsilon(gaussian_mu(event, max(clients, 1)), self.delta)
@@ -181,12 +204,12 @@ def planned(
     if budget is None:
         fixed = not mechanism_named(settings.mechanism).is_planned
         return settings if fixed else _fitted(settings, about, given, for_crowd=False)
-    found = None
-    if budget.central is not None:
+    if budget.local is None:
         found = _central(settings, budget, about, given)
-    if budget.local is not None and (found is None or found.event(items).pure > budget.local):
+    elif budget.central is None:
         found = _local(settings, budget, about, given)
-    assert found is not None
+    else:
+        found = _both(settings, budget, about, given)
     exceeded = budget.exceeded_by(found, people, items)
     if exceeded:
         raise SettingsError(
@@ -234,7 +257,7 @@ def _fitted(
     """
     gain = _gain(settings.mechanism, settings.epsilon, about.items)
     remembered = settings.turns * settings.memory / settings.epochs  # of one person's turns
-    signal = _signal(about, settings.reports * remembered, gain)
+    signal = _signal(about, settings.reports * remembered, gain) / _noise(settings, about)
     is_quiet = settings.epsilon <= QUIET
     factors = given.get("factors") or _factors(signal, settings.epochs, about, is_quiet=is_quiet)
     alpha = 1.6 * sqrt(factors) * (about.items / (50 * about.history)) ** (4 / 3)
@@ -268,29 +291,68 @@ def _signal(about: Public, reports: float, gain: float) -> float:
     return about.people * reports * gain**2 / about.items
 
 
-def _local(settings: Settings, budget: Budget, about: Public, given: Mapping[str, Any]) -> Settings:
-    """The number of reports that says most; where it is small, people take turns.
+def _noise(settings: Settings, about: Public) -> float:
+    """By how much dummies raise the variance of an epoch's sums."""
+    return 1 + settings.dummies / (about.people * settings.share * settings.reports)
 
-    If the crowd that is left is too small for a central budget, all take part in every epoch; and
-    if that is not enough either, they send more reports that say less each.
-    """
+
+def _local(settings: Settings, budget: Budget, about: Public, given: Mapping[str, Any]) -> Settings:
+    """The number of reports that says most."""
+    best = _best_reports(settings, budget, about.items, given)[0]
+    return _of_reports(best, settings, budget, about, given)
+
+
+def _both(settings: Settings, budget: Budget, about: Public, given: Mapping[str, Any]) -> Settings:
+    """The number of reports that says most beside dummies that hide it, whoever else reports."""
+    assert budget.central is not None
+    plans = []
+    for reports in _best_reports(settings, budget, about.items, given):
+        tried = _of_reports(reports, settings, budget, about, given)
+        needed = about_dummies(tried.event(about.items), budget.central, budget.delta)
+        if needed <= MOST_DUMMIES:
+            plans.append(_covered(tried, needed, about, given))
+    if not plans:
+        raise SettingsError(
+            f"a central budget of {budget.central:g} would need more than {MOST_DUMMIES:,} dummies "
+            "in every epoch: name a larger one"
+        )
+    best = max(plans, key=lambda each: _says(each, about))
+    for _ in range(2):  # the number of factors, which follows from it, changes rho by a hair
+        needed = least_dummies(best.event(about.items), budget.central, budget.delta)
+        best = _covered(best, needed, about, given)
+    return best
+
+
+def _says(settings: Settings, about: Public) -> float:
+    """What all its reports say beside its dummies."""
+    gain = _gain(settings.mechanism, settings.epsilon, about.items)
+    return _signal(about, settings.reports * settings.turns, gain) / _noise(settings, about)
+
+
+def _covered(settings: Settings, dummies: int, about: Public, given: Mapping[str, Any]) -> Settings:
+    """The same with so many dummies; where people take turns, in as few epochs as these ask for."""
+    dummies = given.get("dummies", min(dummies, MOST_DUMMIES))
+    epochs = settings.epochs
+    if settings.turns < epochs and dummies and "epochs" not in given:
+        reports = about.people * settings.turns * settings.reports
+        least = max(LEAST_EPOCHS, settings.most_turns)
+        epochs = max(min(int(COVERED * reports / dummies), epochs), least)
+    covered = settings.changed(dummies=dummies, epochs=epochs)
+    return _fitted(covered, about, given, for_crowd=False)
+
+
+def _of_reports(
+    reports: int, settings: Settings, budget: Budget, about: Public, given: Mapping[str, Any]
+) -> Settings:
+    """So many of one person share a local budget; where they say enough, people take turns."""
     assert budget.local is not None
-    found = settings
-    for reports in _best_reports(settings, budget.local, about.items, given):
-        epsilon = budget.local / reports
-        signal = _signal(about, reports, _gain(settings.mechanism, epsilon, about.items))
-        for by_turns in [True, False] if signal >= CLEAR else [False]:
-            found = settings.changed(**_shared_out(reports, epsilon, given, by_turns=by_turns))
-            each = _rounded_down(budget.local, found.reports * found.most_turns)
-            found = found.changed(
-                epsilon=given.get("epsilon") or min(max(each, LEAST_EPSILON), MAX_EPSILON)
-            )
-            found = _fitted(found, about, given, for_crowd=False)
-            if budget.is_hopeless(found.event(about.items), found.crowd(about.people)):
-                continue
-            if budget.exceeded_by(found, about.people, about.items) is None:
-                return found
-    return found
+    epsilon = budget.local / reports
+    signal = _signal(about, reports, _gain(settings.mechanism, epsilon, about.items))
+    by_turns = signal >= CLEAR
+    found = settings.changed(**_shared_out(reports, epsilon, given, by_turns=by_turns))
+    each = _rounded_down(budget.local, found.reports * found.most_turns)
+    epsilon = given.get("epsilon") or min(max(each, LEAST_EPSILON), MAX_EPSILON)
+    return _fitted(found.changed(epsilon=epsilon), about, given, for_crowd=False)
 
 
 def _rounded_down(budget: float, reports: int) -> float:
@@ -350,9 +412,11 @@ def _reports_of(given: Mapping[str, Any]) -> int:
 
 
 def _best_reports(
-    settings: Settings, budget: float, items: int, given: Mapping[str, Any]
+    settings: Settings, wanted: Budget, items: int, given: Mapping[str, Any]
 ) -> list[int]:
     """The m with the most `m gain(B / m)^2` first; those beyond a hundred in steps of 2%."""
+    budget = wanted.local
+    assert budget is not None
     if "epsilon" in given:
         return [max(int(budget / given["epsilon"] * (1 + 1e-12)), 1)]
     if given.get("lifetime") and "reports" in given:
