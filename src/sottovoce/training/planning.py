@@ -84,6 +84,9 @@ Below it, every epoch needs everybody.
 LEAST_EPOCHS, COVERED = 4, 0.5
 """Where dummies hide people who take turns: epochs are fewer, so that dummies are no more than this
 share of the reports in each, but no fewer than these."""
+IN_CROWD, LOUDER = 1 / 3, 2.0
+"""Of the usual share of loud directions: where a crowd must hide a report, and at most where
+dummies do."""
 MOST_LOCAL, MOST_CENTRAL = 1e6, 100.0
 """Beyond them nobody is promised anything, and a plan would be of millions of reports."""
 
@@ -203,7 +206,7 @@ def planned(
         budget = PLANNED[preset] if budget is None else budget.filled_from(PLANNED[preset])
     if budget is None:
         fixed = not mechanism_named(settings.mechanism).is_planned
-        return settings if fixed else _fitted(settings, about, given, for_crowd=False)
+        return settings if fixed else _fitted(settings, about, given)
     if budget.local is None:
         found = _central(settings, budget, about, given)
     elif budget.central is None:
@@ -247,7 +250,7 @@ def all_presets() -> list[str]:
 
 
 def _fitted(
-    settings: Settings, about: Public, given: Mapping[str, Any], *, for_crowd: bool
+    settings: Settings, about: Public, given: Mapping[str, Any], *, louder: float = 1.0
 ) -> Settings:
     """The same with as many factors as its reports can fill, and what goes with them.
 
@@ -257,7 +260,8 @@ def _fitted(
     """
     gain = _gain(settings.mechanism, settings.epsilon, about.items)
     remembered = settings.turns * settings.memory / settings.epochs  # of one person's turns
-    signal = _signal(about, settings.reports * remembered, gain) / _noise(settings, about)
+    signal = _signal(about, settings.reports * remembered, gain)
+    signal /= _noise(settings, settings.dummies, about)
     is_quiet = settings.epsilon <= QUIET
     factors = given.get("factors") or _factors(signal, settings.epochs, about, is_quiet=is_quiet)
     alpha = 1.6 * sqrt(factors) * (about.items / (50 * about.history)) ** (4 / 3)
@@ -270,7 +274,7 @@ def _fitted(
     shape = Shape(about.items, settings.factors, settings.alpha)
     kind = mechanism_named(settings.mechanism)
     return settings.changed(
-        **kind.planned_options(shape, settings.epsilon, about.history, given, for_crowd=for_crowd)
+        **kind.planned_options(shape, settings.epsilon, about.history, given, louder=louder)
     )
 
 
@@ -291,9 +295,9 @@ def _signal(about: Public, reports: float, gain: float) -> float:
     return about.people * reports * gain**2 / about.items
 
 
-def _noise(settings: Settings, about: Public) -> float:
-    """By how much dummies raise the variance of an epoch's sums."""
-    return 1 + settings.dummies / (about.people * settings.share * settings.reports)
+def _noise(settings: Settings, dummies: int, about: Public) -> float:
+    """By how much so many dummies raise the variance of an epoch's sums."""
+    return 1 + dummies / (about.people * settings.share * settings.reports)
 
 
 def _local(settings: Settings, budget: Budget, about: Public, given: Mapping[str, Any]) -> Settings:
@@ -304,41 +308,51 @@ def _local(settings: Settings, budget: Budget, about: Public, given: Mapping[str
 
 def _both(settings: Settings, budget: Budget, about: Public, given: Mapping[str, Any]) -> Settings:
     """The number of reports that says most beside dummies that hide it, whoever else reports."""
-    assert budget.central is not None
-    plans = []
+    best, said, fewest = None, 0.0, inf
     for reports in _best_reports(settings, budget, about.items, given):
-        tried = _of_reports(reports, settings, budget, about, given)
-        needed = about_dummies(tried.event(about.items), budget.central, budget.delta)
-        if needed <= MOST_DUMMIES:
-            plans.append(_covered(tried, needed, about, given))
-    if not plans:
+        tried = _of_reports(reports, settings.changed(dummies=0), budget, about, given)
+        needed = about_dummies(tried.event(about.items), budget.central or inf, budget.delta)
+        tried = _by_fewer_turns(tried, needed, about, given)
+        gain = _gain(tried.mechanism, tried.epsilon, about.items)
+        says = _signal(about, tried.reports * tried.turns, gain) / _noise(tried, needed, about)
+        if says > said and needed <= MOST_DUMMIES:
+            best, said = tried, says
+        fewest = min(needed, fewest)
+    if best is None:
         raise SettingsError(
-            f"a central budget of {budget.central:g} would need more than {MOST_DUMMIES:,} dummies "
-            "in every epoch: name a larger one"
+            f"a central budget of {budget.central:g} needs {fewest:,} dummies in every epoch, more "
+            f"than {MOST_DUMMIES:,}: name a larger budget"
         )
-    best = max(plans, key=lambda each: _says(each, about))
-    for _ in range(2):  # the number of factors, which follows from it, changes rho by a hair
-        needed = least_dummies(best.event(about.items), budget.central, budget.delta)
-        best = _covered(best, needed, about, given)
-    return best
+    return _covered(best, budget, about, given)
 
 
-def _says(settings: Settings, about: Public) -> float:
-    """What all its reports say beside its dummies."""
-    gain = _gain(settings.mechanism, settings.epsilon, about.items)
-    return _signal(about, settings.reports * settings.turns, gain) / _noise(settings, about)
+def _by_fewer_turns(
+    settings: Settings, dummies: int, about: Public, given: Mapping[str, Any]
+) -> Settings:
+    """Where people take turns, in as few epochs as so many dummies in each ask for."""
+    if settings.turns == settings.epochs or "epochs" in given:
+        return settings
+    reports = about.people * settings.turns * settings.reports
+    epochs = min(int(COVERED * reports / max(dummies, 1)), settings.epochs)
+    return settings.changed(epochs=max(epochs, LEAST_EPOCHS, settings.most_turns))
 
 
-def _covered(settings: Settings, dummies: int, about: Public, given: Mapping[str, Any]) -> Settings:
-    """The same with so many dummies; where people take turns, in as few epochs as these ask for."""
-    dummies = given.get("dummies", min(dummies, MOST_DUMMIES))
-    epochs = settings.epochs
-    if settings.turns < epochs and dummies and "epochs" not in given:
-        reports = about.people * settings.turns * settings.reports
-        least = max(LEAST_EPOCHS, settings.most_turns)
-        epochs = max(min(int(COVERED * reports / dummies), epochs), least)
-    covered = settings.changed(dummies=dummies, epochs=epochs)
-    return _fitted(covered, about, given, for_crowd=False)
+def _covered(
+    settings: Settings, budget: Budget, about: Public, given: Mapping[str, Any]
+) -> Settings:
+    """The same with its dummies.
+
+    Where they outnumber people's reports, more directions are loud: then fewer dummies are enough,
+    and what all say together is clearer.
+    """
+    assert budget.central is not None
+    needed = least_dummies(settings.event(about.items), budget.central, budget.delta)
+    louder = min(max(_noise(settings, needed, about) - 1, 1.0), LOUDER)
+    covered = settings.changed(dummies=min(int(needed / louder), MOST_DUMMIES))
+    covered = _fitted(covered, about, given, louder=louder)
+    # The number of factors, which follows from theirs, changes rho by a hair.
+    needed = least_dummies(covered.event(about.items), budget.central, budget.delta)
+    return covered.changed(dummies=given.get("dummies", min(needed, MOST_DUMMIES)))
 
 
 def _of_reports(
@@ -352,7 +366,7 @@ def _of_reports(
     found = settings.changed(**_shared_out(reports, epsilon, given, by_turns=by_turns))
     each = _rounded_down(budget.local, found.reports * found.most_turns)
     epsilon = given.get("epsilon") or min(max(each, LEAST_EPSILON), MAX_EPSILON)
-    return _fitted(found.changed(epsilon=epsilon), about, given, for_crowd=False)
+    return _fitted(found.changed(epsilon=epsilon), about, given)
 
 
 def _rounded_down(budget: float, reports: int) -> float:
@@ -394,7 +408,7 @@ def _in_crowd(
     )
     while reports:
         shared = settings.changed(**_shared_out(reports, epsilon, given, by_turns=False))
-        found = _fitted(shared, about, given, for_crowd=True)
+        found = _fitted(shared, about, given, louder=IN_CROWD)
         excess = budget.too_often(found, about.people, about.items)
         if excess == 1.0:
             return found
