@@ -31,14 +31,17 @@ def test_the_planner_says_what_it_takes(tmp_path: Path) -> None:
     assert json.loads(out.read_text())["settings"]["epochs"] == 30
 
 
-def test_planned_presets_need_a_crowd(tmp_path: Path) -> None:
+def test_a_preset_for_a_crowd_needs_one_and_dummies_do_not(tmp_path: Path) -> None:
     out = tmp_path / "p.json"
     with pytest.raises(SettingsError):
-        call("--preset", "strong")
-    call("--preset", "strong", "--clients", "50000", "--items", "9781", "--json", str(out))
-    lifetime = json.loads(out.read_text())["spans"][-1]
-    assert lifetime["pure"] <= 10
-    assert lifetime["central"] <= 1
+        call("--preset", "crowd")
+    for crowd in (["--clients", "50000"], ["--clients", "1"], []):
+        said = call("--preset", "strong", *crowd, "--items", "9781", "--json", str(out))
+        found = json.loads(out.read_text())
+        lifetime = found["spans"][-1]
+        assert lifetime["pure"] <= 10
+        assert lifetime["central"] <= lifetime["alone"] <= 1
+        assert f"{found['dummies']:,} dummies" in said
     crowd = ["--preset", "crowd", "--clients", "50000", "--delta", "1e-9", "--json", str(out)]
     call(*crowd)
     assert 0.9 < json.loads(out.read_text())["spans"][-1]["central"] <= 1

@@ -43,7 +43,7 @@ def test_init_writes_settings_that_can_be_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("least", "burst", "per_epoch"),
-    [(1, 1, 1), (10, 2, 2), (2_000, 10, 20), (50_000, 10, 500)],
+    [(1, 10, 20), (10, 2, 2), (2_000, 10, 20), (50_000, 10, 500)],
 )
 def test_what_one_address_may_send_follows_from_the_crowd(
     tmp_path: Path, least: int, burst: int, per_epoch: int

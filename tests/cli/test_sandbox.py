@@ -56,7 +56,7 @@ def test_options_are_written_to_the_settings(
     assert proxy.server == f"http://127.0.0.1:{server.listen.port}"
     assert max(server.heartbeat, proxy.poll_seconds) <= 1
     assert (server.terms.least_clients, proxy.least_clients) == (133, 133)
-    assert (server.training.epochs, server.training.lifetime) == (4, 0)
+    assert server.training.dummies > 0
     assert server.training.half_life > 0
     assert proxy.origins == sites
     system = LiveSystem.read(folder)
@@ -64,6 +64,15 @@ def test_options_are_written_to_the_settings(
     assert system.proxy == f"http://127.0.0.1:{port}"
     assert system.server_watch == f"http://127.0.0.1:{server.watch.port}"
     assert system.proxy_watch == f"http://127.0.0.1:{proxy.watch.port}"
+
+
+def test_where_dummies_hide_people_an_epoch_waits_for_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, options, least in (("both", ("--preset", "strong"), 1), ("one", (), 100)):
+        folder = tmp_path / name
+        made(folder, monkeypatch, "--data", DATA, "--port", free_port(), *options)
+        assert LiveSystem.read(folder).least_clients == least
 
 
 def test_a_later_start_takes_no_options_and_follows_the_settings(

@@ -123,7 +123,7 @@ def test_dummies_hide_who_is_alone() -> None:
 
 def test_a_training_promises_the_same_from_its_first_epoch_to_its_last() -> None:
     asked = terms(epsilon=5.0, reports=1, epochs=2, loud_fraction=0.0318, least_clients=1_000)
-    own = charge(training=asked.training)
+    own = charge(training=asked.training, dummies=asked.dummies)
     assert asked.promise() == asked.promise([own]) == asked.promise([own, own])
 
 

@@ -14,7 +14,7 @@ from sottovoce.proxy.settings import settings_file
 from sottovoce.service.listen import Listen, Watch
 from sottovoce.service.page import Page
 from sottovoce.service.toml import read_settings
-from tests.proxy.world import World, settings
+from tests.proxy.world import World, manifest, settings
 
 
 def test_the_example_is_what_init_writes_and_says_the_defaults() -> None:
@@ -134,3 +134,18 @@ def test_a_limit_that_is_off_is_said(
 
 if __name__ == "__main__":
     EXAMPLE.write_text(settings_file(**PLACES))
+
+
+def test_dummies_count_for_the_proxys_own_crowd_and_not_for_the_terms(tmp_path: Path) -> None:
+    """A dummy hides no worse than a report of somebody else: of four reports each needs one."""
+    own = settings(tmp_path, least_clients=10)
+    needed = {
+        (least, dummies): own.least_for(manifest(least_clients=least, dummies=dummies).terms)
+        for least in (1, 3, 20)
+        for dummies in (0, 3, 8, 39, 4000)
+    }
+    assert needed == {
+        **{(1, 0): 10, (1, 3): 10, (1, 8): 8, (1, 39): 1, (1, 4000): 1},
+        **{(3, 0): 10, (3, 3): 10, (3, 8): 8, (3, 39): 3, (3, 4000): 3},
+        **{(20, dummies): 20 for dummies in (0, 3, 8, 39, 4000)},
+    }

@@ -1,6 +1,7 @@
 """Settings from a budget: what is spent, on what, and never more."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from math import inf, nan
 from typing import Any
@@ -96,12 +97,50 @@ def test_a_central_budget_is_met_and_nearly_used_up(mechanism: str, target: floa
     assert found.turns == found.epochs
 
 
-@pytest.mark.parametrize(("people", "items"), [(75_040, 9_781), (3_894, 2_338)])
-def test_both_budgets_are_kept(people: int, items: int) -> None:
-    found = planned(people, items, budget=Budget(local=10, central=1))
-    assert found.event(items).pure <= 10
-    crowd = found.crowd(people)
-    assert central_epsilon(found.event(items), crowd, 1e-6) <= 1
+@settings(max_examples=30, deadline=None)
+@given(
+    people=st.integers(1, 10**7),
+    items=st.integers(20, 20_000),
+    local=st.floats(0.5, 500),
+    central=st.floats(0.1, 10),
+    mechanism=st.sampled_from(sorted(MECHANISMS)),
+    given=st.fixed_dictionaries(
+        {}, optional={"epochs": st.integers(1, 30), "factors": st.integers(1, 20)}
+    ),
+)
+@example(75_040, 9_781, 10.0, 1.0, "loudest", {})
+@example(200, 500, 10.0, 1.0, "loudest", {})
+@example(1, 20, 10.0, 1.0, "loudest", {})
+def test_both_budgets_are_kept_whoever_else_reports(
+    people: int, items: int, local: float, central: float, mechanism: str, given: dict[str, Any]
+) -> None:
+    budget = Budget(local=local, central=central)
+    found = planned(people, items, mechanism=mechanism, budget=budget, **given)
+    event = found.event(items)
+    assert event.pure <= local * (1 + 1e-9)
+    assert central_epsilon(event, 1, 1e-6) <= central
+    if found.dummies > 300:  # and not many more than are needed
+        fewer = replace(event, dummies=int(0.97 * found.dummies))
+        assert central_epsilon(fewer, 1, 1e-6) > central
+    assert {**found.as_dict(), **given} == found.as_dict()
+
+
+def test_dummies_that_are_given_are_planned_around() -> None:
+    both = Budget(local=10, central=1)
+    free = planned(75_040, 9_781, budget=both)
+    assert (free.epsilon, free.reports, free.turns, free.epochs) == (10.0, 1, 1, 4)
+    assert 15_000 < free.dummies < 25_000
+    assert planned(75_040, 9_781, budget=both, dummies=free.dummies) == free
+    with pytest.raises(SettingsError, match="central"):
+        planned(75_040, 9_781, budget=both, dummies=100)
+    with pytest.raises(SettingsError, match="dummies"):
+        planned(100, 10_000, budget=Budget(local=1e6, central=1e-3))
+    # Without a local budget the crowd hides, and dummies let it say more.
+    crowd, helped = (
+        planned(2_000, 2_000, budget=Budget(central=1), dummies=each) for each in (0, 50_000)
+    )
+    assert central_epsilon(helped.event(2_000), helped.crowd(2_000), 1e-6) <= 1
+    assert helped.event(2_000).pure >= crowd.event(2_000).pure
 
 
 @settings(max_examples=60)

@@ -75,6 +75,7 @@ def settings_in_words(training: Settings) -> str:
         f"{training.mechanism}: epsilon {shown(training.epsilon)}, reports {training.reports} in "
         f"each of {epochs} epochs, factors {training.factors}, alpha {training.alpha:.3g}, ridge "
         f"{training.ridge:.3g}{options}"
+        + (f"; the proxy adds {training.dummies:,} dummies an epoch" if training.dummies else "")
     )
 
 

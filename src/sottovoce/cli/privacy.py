@@ -25,7 +25,9 @@ USUAL_CLIENTS = 10_000
 """Whom settings are planned for where nobody says how many people there are."""
 
 
-@training_options(only=["mechanism", "epsilon", "reports", "epochs", "lifetime"])
+@training_options(
+    only=["mechanism", "epsilon", "reports", "epochs", "lifetime", "dummies", "factors"]
+)
 def privacy(
     *,
     preset: Annotated[str | None, typer.Option(help=PRESETS)] = None,
@@ -36,7 +38,7 @@ def privacy(
     clients: Annotated[
         int | None,
         typer.Option(
-            help="Number of people who take part. Without it there is no central figure, and "
+            help="Number of people who take part. Without it dummies alone hide anybody, and "
             f"settings are planned for {USUAL_CLIENTS:,} people."
         ),
     ] = None,
@@ -58,13 +60,14 @@ def privacy(
       sottovoce privacy --preset paper --clients 50000
       sottovoce privacy --mechanism loudest --epsilon 5 --reports 1 --epochs 2 --clients 75040
       sottovoce privacy --central-budget 1 --clients 50000
+      sottovoce privacy --budget 10 --central-budget 1 --clients 200 --items 500
     """
     wanted = Budget.of(budget, central_budget)
     if wanted is not None and preset is not None:
         raise SettingsError("give a budget or --preset, not both")
-    if clients is None and (central_budget is not None or preset in PLANNED):
-        raise SettingsError("this is planned for a number of people: give --clients PEOPLE")
     wanted = PLANNED.get(preset or "", wanted)
+    if clients is None and wanted is not None and wanted.local is None:
+        raise SettingsError("this is planned for a number of people: give --clients PEOPLE")
     settings = planned(
         clients or USUAL_CLIENTS,
         items,
@@ -74,7 +77,7 @@ def privacy(
         **training,
     )
     in_an_epoch = None if clients is None else settings.crowd(clients)
-    if in_an_epoch is not None and in_an_epoch < 2:
+    if in_an_epoch is not None and in_an_epoch < 2 and not settings.dummies:
         raise SettingsError(
             f"{clients} people who each take part in {settings.turns} of {settings.epochs} "
             "epochs are too few: an epoch may have a single person; raise --clients"
@@ -88,17 +91,17 @@ def privacy(
 
 
 def _print(mechanism: str, found: Account) -> None:
-    views = ("local, pure", f"local, delta {found.delta:g}", f"central, delta {found.delta:g}")
+    views = ["local, pure", f"local, delta {found.delta:g}", f"central, delta {found.delta:g}"]
+    if found.event.dummies:
+        views.append("all others fake")
     table = Table(mechanism, *output.right("reports", *views))
     for figures in found.spans:
         none = "no crowd given" if found.people is None else "nobody to hide among"
-        central = none if figures.central is None else shown(figures.central)
-        table.add_row(
-            figures.span,
-            f"{figures.reports:,}",
-            shown(figures.pure, 6),
-            shown(figures.local, 6),
-            central,
-        )
+        hidden = [
+            none if each is None else shown(each) for each in (figures.central, figures.alone)
+        ]
+        local = (shown(figures.pure, 6), shown(figures.local, 6))
+        shown_views = [*local, *hidden][: len(views)]
+        table.add_row(figures.span, f"{figures.reports:,}", *shown_views)
     output.results.print(table)
     output.say(found.statement())

@@ -133,7 +133,6 @@ def up(
         for each in origin or []:
             check_origin(each)
         Listen(HOST, port or PORT).check_free()
-        service = {**UP_DEFAULTS, **service}
         with output.messages.status("making keys, catalogue and settings"):
             if catalogue is not None:
                 source, found, items = None, None, catalogue_in(catalogue, columns)
@@ -141,18 +140,22 @@ def up(
                 source = data or SYNTHETIC
                 found = load(source)
                 items = Catalogue.of(items_of(found))
+            if people is None:
+                crowd = {**UP_DEFAULTS, **service}["least_clients"]
+                people = crowd if found is None else found.n_users
             chosen = (planned if training else planned_without_end)(
-                people or (service["least_clients"] if found is None else found.n_users),
+                people,
                 len(items.items),
                 history=None if found is None else found.typical_length,
                 preset=preset,
                 budget=Budget.of(budget, central_budget),
                 **training,
             )
+            least = {"least_clients": 1} if chosen.dummies else {}  # dummies hide by themselves
             Sandbox(
                 items,
                 chosen,
-                **service,
+                **{**UP_DEFAULTS, **least, **service},
                 port=port or PORT,
                 data=source,
                 people=found,

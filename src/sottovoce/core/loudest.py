@@ -277,7 +277,7 @@ class Loudest(Mechanism):
         history: float,
         given: Mapping[str, Any],
         *,
-        for_crowd: bool,
+        louder: float,
     ) -> dict[str, Any]:
         """For a crowd, fewer loud directions in smaller blocks, where each agrees more.
 
@@ -287,13 +287,14 @@ class Loudest(Mechanism):
         is_one, is_quiet = shape.factors == 1, epsilon <= QUIET
         usual = usual_block(epsilon, shape.n_items, history)
         usual = MOST_BLOCK if is_one and is_quiet else usual
-        block = given.get("block") or (max(usual // 4, 1) if for_crowd else usual)
-        if for_crowd:
+        block = given.get("block") or (max(usual // 4, 1) if louder < 1 else usual)
+        if louder < 1:
             rho = cls.crowd_fraction(epsilon, shape.n_items, history)
         else:
-            rho = usual_fraction(epsilon, shape.n_items, history, block)
+            rho = usual_fraction(epsilon, shape.n_items, history, block) * louder
             if is_one:
                 rho = min(max(1.5 * rho, 0.2 if is_quiet else 0.0), 0.4)
+        rho = min(rho, SIGN)
         # Rounded down: a budget was counted with rho.
         signed = cls(shape, epsilon, block=block, loud=1).n_signed
         return {"block": block, "loud": given.get("loud") or max(int(signed * rho), 1)}

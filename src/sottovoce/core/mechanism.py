@@ -130,11 +130,11 @@ class Mechanism(ABC):
         history: float,  # noqa: ARG003
         given: Mapping[str, Any],  # noqa: ARG003
         *,
-        for_crowd: bool,  # noqa: ARG003
+        louder: float,  # noqa: ARG003
     ) -> dict[str, Any]:
         """The options that serve best where a typical person touched so many items.
 
-        What is given stays as it is.
+        What is given stays as it is. `louder` is how many times the usual directions may be loud.
         """
         return {}
 

@@ -154,8 +154,7 @@ class Proxy:
         return crowd_of(self.intake.waiting, self._least(signed))
 
     def _least(self, signed: SignedManifest) -> int:
-        """The larger number holds: neither operator can talk the other into a smaller crowd."""
-        return max(self._settings.least_clients, signed.manifest.terms.least_clients)
+        return self._settings.least_for(signed.manifest.terms)
 
     def _forward(self) -> None:
         with self._store.read() as tables:

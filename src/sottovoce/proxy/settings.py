@@ -8,7 +8,7 @@ from typing import Any, Self
 from urllib.parse import urlsplit
 
 from sottovoce.errors import ProtocolError, SettingsError, reason
-from sottovoce.protocol import MAX_CHUNK_REPORTS
+from sottovoce.protocol import MAX_CHUNK_REPORTS, Terms
 from sottovoce.protocol.strict import hexadecimal
 from sottovoce.proxy.origins import check_origin
 from sottovoce.service.listen import Listen, Watch
@@ -37,8 +37,10 @@ class Rate:
     def for_crowd(cls, least_clients: int) -> Self:
         """For a household or an office, and never near a crowd.
 
-        A fifth of the crowd, at most 20 or a hundredth of it.
+        A fifth of the crowd, at most 20 or a hundredth of it. Where there need not be one, 20.
         """
+        if least_clients == 1:
+            return cls()
         most = max(min(least_clients // 5, 20), least_clients // 100, 1)
         return cls(burst=min(10, most), per_epoch=most)
 
@@ -123,6 +125,14 @@ class ProxySettings:
                     f"rate.{name} must be below least_clients ({self.least_clients}), not {value}: "
                     "one address would be a whole crowd"
                 )
+
+    def least_for(self, terms: Terms) -> int:
+        """People whose reports are mixed, at least, in an epoch with these terms.
+
+        The larger number holds: neither operator can talk the other into a smaller crowd. But a
+        dummy hides no worse than a report of somebody else, so dummies count for ours.
+        """
+        return max(self.least_clients - terms.dummies // terms.reports, terms.least_clients)
 
     @property
     def key(self) -> bytes:

@@ -66,8 +66,8 @@ class ProxyStatus:
             batches, unsettled = tables.count_batches(), tuple(tables.unsettled())
         free = shutil.disk_usage(settings.folder).free
         seen = _ask(upstream, settings.key if signed is None else signed.key)
-        asked = 0 if signed is None else signed.manifest.terms.least_clients
-        least = max(settings.least_clients, asked)
+        terms = None if signed is None else signed.manifest.terms
+        least = settings.least_clients if terms is None else settings.least_for(terms)
         fits = signed is None or _fits(settings.page, signed)
         return cls(now, free, *seen, signed, is_over, batches, least, unsettled, fits)
 

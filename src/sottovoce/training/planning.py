@@ -2,20 +2,21 @@
 
 All from public numbers. The rules were fitted on splits of five data sets that no result is
 reported for; docs/mechanisms.md says which. They know the trade: for a local budget few reports
-that say much each, for a central one more of them that say less; and as many factors as all reports
-together can fill. Whatever is given explicitly stays as it is.
+that say much each, for a central one more of them that say less, for both as many dummies as hide
+the few; and as many factors as all reports together can fill. Whatever is given explicitly stays as
+it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, floor, inf, nextafter, sqrt
 from typing import Any
 
 from sottovoce.core import Shape, mechanism_named
-from sottovoce.core.bounds import MOST_ENTRIES, MOST_PRODUCTS, MOST_REPORTS
+from sottovoce.core.bounds import MOST_DUMMIES, MOST_ENTRIES, MOST_PRODUCTS, MOST_REPORTS
 from sottovoce.core.coin import LEAST_EPSILON, MAX_EPSILON
 from sottovoce.core.loudest import QUIET, usual_history
 from sottovoce.errors import SettingsError
@@ -24,6 +25,29 @@ from sottovoce.privacy.account import DELTA, shown
 from sottovoce.privacy.events import MOST
 from sottovoce.privacy.gaussian import gaussian_epsilon
 from sottovoce.training.settings import DEFAULT, Settings, presets
+
+
+def least_dummies(event: Reporting, target: float, delta: float) -> int:
+    """The fewest that keep a central target even if everybody else is fake, to a hundredth."""
+
+    def spent(dummies: int) -> float:
+        return central_epsilon(replace(event, dummies=dummies), 1, delta)
+
+    low, high = -1, about_dummies(event, target, delta)
+    while spent(high) > target:
+        low, high = high, max(2 * high, event.reports)
+    while high - low > max(1, high // 100):
+        middle = (low + high) // 2
+        low, high = (middle, high) if spent(middle) > target else (low, middle)
+    return high
+
+
+def about_dummies(event: Reporting, target: float, delta: float) -> int:
+    """The same by the Gaussian that it tends to: quick, and nearly exact."""
+    if event.pure <= target:
+        return 0
+    one = gaussian_mu(replace(event, epochs=event.total, reports=1, dummies=1), 0)
+    return event.reports * ceil((one / mu_within(target, delta)) ** 2)
 
 
 def most_reports(epsilon: float, rho: float, target: float, people: int, delta: float) -> int:
@@ -57,6 +81,12 @@ CLEAR = 300.0
 
 Below it, every epoch needs everybody.
 """
+LEAST_EPOCHS, COVERED = 4, 0.5
+"""Where dummies hide people who take turns: epochs are fewer, so that dummies are no more than this
+share of the reports in each, but no fewer than these."""
+IN_CROWD, LOUDER = 1 / 3, 2.0
+"""Of the usual share of loud directions: where a crowd must hide a report, and at most where
+dummies do."""
 MOST_LOCAL, MOST_CENTRAL = 1e6, 100.0
 """Beyond them nobody is promised anything, and a plan would be of millions of reports."""
 
@@ -115,12 +145,8 @@ class Budget:
         return max(spent / self.central, 1.0) ** 2
 
     def _central(self, settings: Settings, people: int, items: int) -> float:
-        event, crowd = settings.event(items), settings.crowd(people)
-        return event.pure if crowd < 2 else central_epsilon(event, crowd, self.delta)
-
-    def is_hopeless(self, event: Reporting, clients: int) -> bool:
-        """Whether the Gaussian that it tends to is too much: quick, and nearly exact."""
-        return self.central is not None and self._about(event, clients) > self.central
+        crowd = max(settings.crowd(people), 1)
+        return central_epsilon(settings.event(items), crowd, self.delta)
 
     def _about(self, event: Reporting, clients: int) -> float:
         about = gaussian_epsilon(gaussian_mu(event, max(clients, 1)), self.delta)
@@ -180,13 +206,13 @@ def planned(
         budget = PLANNED[preset] if budget is None else budget.filled_from(PLANNED[preset])
     if budget is None:
         fixed = not mechanism_named(settings.mechanism).is_planned
-        return settings if fixed else _fitted(settings, about, given, for_crowd=False)
-    found = None
-    if budget.central is not None:
+        return settings if fixed else _fitted(settings, about, given)
+    if budget.local is None:
         found = _central(settings, budget, about, given)
-    if budget.local is not None and (found is None or found.event(items).pure > budget.local):
+    elif budget.central is None:
         found = _local(settings, budget, about, given)
-    assert found is not None
+    else:
+        found = _both(settings, budget, about, given)
     exceeded = budget.exceeded_by(found, people, items)
     if exceeded:
         raise SettingsError(
@@ -224,7 +250,7 @@ def all_presets() -> list[str]:
 
 
 def _fitted(
-    settings: Settings, about: Public, given: Mapping[str, Any], *, for_crowd: bool
+    settings: Settings, about: Public, given: Mapping[str, Any], *, louder: float = 1.0
 ) -> Settings:
     """The same with as many factors as its reports can fill, and what goes with them.
 
@@ -235,6 +261,7 @@ def _fitted(
     gain = _gain(settings.mechanism, settings.epsilon, about.items)
     remembered = settings.turns * settings.memory / settings.epochs  # of one person's turns
     signal = _signal(about, settings.reports * remembered, gain)
+    signal /= _noise(settings, settings.dummies, about)
     is_quiet = settings.epsilon <= QUIET
     factors = given.get("factors") or _factors(signal, settings.epochs, about, is_quiet=is_quiet)
     alpha = 1.6 * sqrt(factors) * (about.items / (50 * about.history)) ** (4 / 3)
@@ -247,7 +274,7 @@ def _fitted(
     shape = Shape(about.items, settings.factors, settings.alpha)
     kind = mechanism_named(settings.mechanism)
     return settings.changed(
-        **kind.planned_options(shape, settings.epsilon, about.history, given, for_crowd=for_crowd)
+        **kind.planned_options(shape, settings.epsilon, about.history, given, louder=louder)
     )
 
 
@@ -268,29 +295,78 @@ def _signal(about: Public, reports: float, gain: float) -> float:
     return about.people * reports * gain**2 / about.items
 
 
-def _local(settings: Settings, budget: Budget, about: Public, given: Mapping[str, Any]) -> Settings:
-    """The number of reports that says most; where it is small, people take turns.
+def _noise(settings: Settings, dummies: int, about: Public) -> float:
+    """By how much so many dummies raise the variance of an epoch's sums."""
+    return 1 + dummies / (about.people * settings.share * settings.reports)
 
-    If the crowd that is left is too small for a central budget, all take part in every epoch; and
-    if that is not enough either, they send more reports that say less each.
+
+def _local(settings: Settings, budget: Budget, about: Public, given: Mapping[str, Any]) -> Settings:
+    """The number of reports that says most."""
+    best = _best_reports(settings, budget, about.items, given)[0]
+    return _of_reports(best, settings, budget, about, given)
+
+
+def _both(settings: Settings, budget: Budget, about: Public, given: Mapping[str, Any]) -> Settings:
+    """The number of reports that says most beside dummies that hide it, whoever else reports."""
+    best, said, fewest = None, 0.0, inf
+    for reports in _best_reports(settings, budget, about.items, given):
+        tried = _of_reports(reports, settings.changed(dummies=0), budget, about, given)
+        needed = about_dummies(tried.event(about.items), budget.central or inf, budget.delta)
+        tried = _by_fewer_turns(tried, needed, about, given)
+        gain = _gain(tried.mechanism, tried.epsilon, about.items)
+        says = _signal(about, tried.reports * tried.turns, gain) / _noise(tried, needed, about)
+        if says > said and needed <= MOST_DUMMIES:
+            best, said = tried, says
+        fewest = min(needed, fewest)
+    if best is None:
+        raise SettingsError(
+            f"a central budget of {budget.central:g} needs {fewest:,} dummies in every epoch, more "
+            f"than {MOST_DUMMIES:,}: name a larger budget"
+        )
+    return _covered(best, budget, about, given)
+
+
+def _by_fewer_turns(
+    settings: Settings, dummies: int, about: Public, given: Mapping[str, Any]
+) -> Settings:
+    """Where people take turns, in as few epochs as so many dummies in each ask for."""
+    if settings.turns == settings.epochs or "epochs" in given:
+        return settings
+    reports = about.people * settings.turns * settings.reports
+    epochs = min(int(COVERED * reports / max(dummies, 1)), settings.epochs)
+    return settings.changed(epochs=max(epochs, LEAST_EPOCHS, settings.most_turns))
+
+
+def _covered(
+    settings: Settings, budget: Budget, about: Public, given: Mapping[str, Any]
+) -> Settings:
+    """The same with its dummies.
+
+    Where they outnumber people's reports, more directions are loud: then fewer dummies are enough,
+    and what all say together is clearer.
     """
+    assert budget.central is not None
+    needed = least_dummies(settings.event(about.items), budget.central, budget.delta)
+    louder = min(max(_noise(settings, needed, about) - 1, 1.0), LOUDER)
+    covered = settings.changed(dummies=min(int(needed / louder), MOST_DUMMIES))
+    covered = _fitted(covered, about, given, louder=louder)
+    # The number of factors, which follows from theirs, changes rho by a hair.
+    needed = least_dummies(covered.event(about.items), budget.central, budget.delta)
+    return covered.changed(dummies=given.get("dummies", min(needed, MOST_DUMMIES)))
+
+
+def _of_reports(
+    reports: int, settings: Settings, budget: Budget, about: Public, given: Mapping[str, Any]
+) -> Settings:
+    """So many of one person share a local budget; where they say enough, people take turns."""
     assert budget.local is not None
-    found = settings
-    for reports in _best_reports(settings, budget.local, about.items, given):
-        epsilon = budget.local / reports
-        signal = _signal(about, reports, _gain(settings.mechanism, epsilon, about.items))
-        for by_turns in [True, False] if signal >= CLEAR else [False]:
-            found = settings.changed(**_shared_out(reports, epsilon, given, by_turns=by_turns))
-            each = _rounded_down(budget.local, found.reports * found.most_turns)
-            found = found.changed(
-                epsilon=given.get("epsilon") or min(max(each, LEAST_EPSILON), MAX_EPSILON)
-            )
-            found = _fitted(found, about, given, for_crowd=False)
-            if budget.is_hopeless(found.event(about.items), found.crowd(about.people)):
-                continue
-            if budget.exceeded_by(found, about.people, about.items) is None:
-                return found
-    return found
+    epsilon = budget.local / reports
+    signal = _signal(about, reports, _gain(settings.mechanism, epsilon, about.items))
+    by_turns = signal >= CLEAR
+    found = settings.changed(**_shared_out(reports, epsilon, given, by_turns=by_turns))
+    each = _rounded_down(budget.local, found.reports * found.most_turns)
+    epsilon = given.get("epsilon") or min(max(each, LEAST_EPSILON), MAX_EPSILON)
+    return _fitted(found.changed(epsilon=epsilon), about, given)
 
 
 def _rounded_down(budget: float, reports: int) -> float:
@@ -332,7 +408,7 @@ def _in_crowd(
     )
     while reports:
         shared = settings.changed(**_shared_out(reports, epsilon, given, by_turns=False))
-        found = _fitted(shared, about, given, for_crowd=True)
+        found = _fitted(shared, about, given, louder=IN_CROWD)
         excess = budget.too_often(found, about.people, about.items)
         if excess == 1.0:
             return found
@@ -350,9 +426,11 @@ def _reports_of(given: Mapping[str, Any]) -> int:
 
 
 def _best_reports(
-    settings: Settings, budget: float, items: int, given: Mapping[str, Any]
+    settings: Settings, wanted: Budget, items: int, given: Mapping[str, Any]
 ) -> list[int]:
     """The m with the most `m gain(B / m)^2` first; those beyond a hundred in steps of 2%."""
+    budget = wanted.local
+    assert budget is not None
     if "epsilon" in given:
         return [max(int(budget / given["epsilon"] * (1 + 1e-12)), 1)]
     if given.get("lifetime") and "reports" in given:
