@@ -208,6 +208,17 @@ def test_a_server_in_a_hurry_gets_nothing(make_world: MakeWorld, how: str, peopl
         world.send(1)
 
 
+def test_no_dummies_are_drawn_for_an_epoch_that_the_server_has_left(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world(signed(dummies=DUMMIES))
+    world.clock.now = CLOSES
+    world.server.go_on(signed(2, opens=CLOSES, closes=ENDS))
+    monkeypatch.setattr("sottovoce.proxy.shuffle.seal_reports", None)
+    world.proxy.tick()
+    assert world.proxy.manifest() == world.now
+
+
 def test_a_new_manifest_is_shown_only_after_the_flush(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

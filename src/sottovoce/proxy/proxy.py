@@ -85,8 +85,10 @@ class Proxy:
             if self._unscrubbed:
                 self._scrub()
             self._end_by_clock()
-            self._draw()
-            self._follow_server()
+            try:
+                self._follow_server()
+            finally:  # also without a server; not for an epoch that it has left
+                self._draw()
             self._tell_crowd()
             self._forward()
 
@@ -130,7 +132,7 @@ class Proxy:
         log.info("epoch %d: %s", newer.signed.manifest.epoch, newer.signed.hash.hex())
 
     def _draw(self) -> None:
-        """The dummies that are due by now, whether or not the server is there."""
+        """The dummies that are due by now."""
         if (signed := self._running()) is not None:
             due = dummies_due(signed.manifest, self._clock())
             draw_dummies(self._store, signed, due, self._entropy)
