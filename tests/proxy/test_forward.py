@@ -22,6 +22,7 @@ from sottovoce.protocol import SEALED, Chunk, KeyStatement, SignedManifest
 from sottovoce.proxy import HttpUpstream, Upstream, connect
 from tests.proxy.world import (
     CATALOGUE,
+    CLOSES,
     KEY,
     MakeWorld,
     World,
@@ -35,7 +36,7 @@ from tests.proxy.world import (
 LIES: dict[str, tuple[SignedManifest, bytes]] = {
     "forged": (SignedManifest.make(manifest(2), Ed25519PrivateKey.generate()), model_of(2)),
     "another model": (signed(6), model_of(7)),
-    "a second of the same epoch": (signed(5), model_of(5)),
+    "a second of the same epoch": (signed(5, closes=CLOSES + 1), model_of(5)),
 }
 
 
