@@ -25,8 +25,9 @@ from numpy.typing import NDArray
 from scipy import special, stats
 
 from sottovoce.core import Histories, Mechanism
+from sottovoce.data.streams import stream
 from sottovoce.errors import DataError, SettingsError
-from sottovoce.privacy import Reporting, gaussian_mu
+from sottovoce.privacy import gaussian_mu
 from sottovoce.simulation.engines import build_engine
 from sottovoce.simulation.interface import Engine
 from sottovoce.simulation.people import take_part
@@ -149,9 +150,11 @@ def published(
     return [start.V, *(state.V for state in later)]
 
 
-def shuffled_bound(mechanism: Mechanism, reports: int, epochs: int, clients: int) -> float:
+def shuffled_bound(
+    mechanism: Mechanism, reports: int, epochs: int, clients: int, dummies: int = 0
+) -> float:
     """`Phi(mu / sqrt 2)`: the AUC between two normals that lie mu apart."""
-    event = Reporting(mechanism.epsilon, reports, epochs, mechanism.loud_fraction)
+    event = mechanism.event(reports, epochs, dummies)
     return float(special.ndtr(gaussian_mu(event, clients) / sqrt(2)))
 
 
@@ -186,7 +189,8 @@ def _point(
     linked, unlinked = (area(each, trials) for each in scores.kept[reports, epochs])
     mechanism = settings.build(histories.n_items)
     turns, crowd = min(epochs, settings.turns), max(settings.crowd(histories.n_users), 1)
-    bound = shuffled_bound(mechanism, reports, turns, crowd)
+    dummies = settings.dummies * reports // settings.reports
+    bound = shuffled_bound(mechanism, reports, turns, crowd, dummies)
     return AttackPoint(reports, epochs, linked, unlinked, bound)
 
 
@@ -315,7 +319,10 @@ class Knowledge:
         true = report_densities(mechanism, settings, V, targets.true).astype(np.float64)
         other = report_densities(mechanism, settings, V, targets.other).astype(np.float64)
         self._ratio = np.log(true) - np.log(other)
-        self._weight = (true - other) / mean_density(mechanism, settings, V, histories)
+        people = histories.n_users * settings.share * settings.reports
+        uniform = settings.dummies / (people + settings.dummies)
+        mean = mean_density(mechanism, settings, V, histories)
+        self._weight = (true - other) / (uniform + (1 - uniform) * mean)
         # The others' expectation is minus the true victim's, who is among fbar but not among them,
         # for each who takes part; with it a score of 0 lies halfway between the two worlds.
         halfway = (true + other) / 2 - settings.share * true
@@ -327,6 +334,12 @@ class Knowledge:
         self._crowds = [
             everybody.reports(V, (2 + crowd) * settings.epochs + epoch) for crowd in range(n_crowds)
         ]
+        draws = [
+            stream(settings.seed, "dummy", epoch * n_crowds + each) for each in range(n_crowds)
+        ]
+        n_signed = self._weight.shape[1]
+        self._dummies = [draw.integers(n_signed, size=settings.dummies) for draw in draws]
+        self._covered = settings.dummies / settings.reports
         self._takes = takes_part(settings, epoch, n_crowds, histories.n_users)
         self._present = self._takes[trials.crowd, targets.victims[trials.victim]]
 
@@ -339,8 +352,11 @@ class Knowledge:
 
         Nothing where it is not their turn: what others say then is noise, and the attacker knows.
         """
-        each = zip(self._crowds, self._takes, strict=True)
-        others = np.stack([self._of_crowd(crowd[:, :reports], takes) for crowd, takes in each])
+        each = zip(self._crowds, self._takes, self._dummies, strict=True)
+        dummies = int(self._covered * reports)
+        others = np.stack(
+            [self._of_crowd(crowd[:, :reports], takes, of[:dummies]) for crowd, takes, of in each]
+        )
         trials = self._trials
         total = others[trials.crowd, trials.victim] + self._of_own(self._weight, reports)
         return np.asarray(self._present * (total - reports * self._middle[trials.victim]))
@@ -349,9 +365,16 @@ class Knowledge:
         rows = self._trials.victim[:, None]
         return np.asarray(table[rows, self._own[:, :reports]].sum(axis=1))
 
-    def _of_crowd(self, reports: NDArray[np.uint32], takes: NDArray[np.bool_]) -> Float64:
-        """For every victim in their turn, what all the others add: not the victim's own copy."""
-        counts = np.bincount(reports[takes].ravel(), minlength=self._weight.shape[1])
+    def _of_crowd(
+        self, reports: NDArray[np.uint32], takes: NDArray[np.bool_], dummies: Ints
+    ) -> Float64:
+        """For every victim in their turn, what all the others add: not the victim's own copy.
+
+        And what the dummies add, beyond what so many are expected to.
+        """
+        n_signed = self._weight.shape[1]
+        counts = np.bincount(reports[takes].ravel(), minlength=n_signed) - len(dummies) / n_signed
+        counts += np.bincount(dummies, minlength=n_signed)
         own = reports[self._targets.victims]
         rows = np.arange(len(own))[:, None]
         return np.asarray(self._weight @ counts - self._weight[rows, own].sum(axis=1))

@@ -72,8 +72,8 @@ def attack(cell: Cell, context: CellContext) -> dict[str, Any]:
         threads=context.threads,
     )
     (point,) = run_attack(data.histories, settings, plan).points
-    event, crowd = settings.event(data.n_items), settings.crowd(data.n_users)
-    central = {d: event.pure if crowd < 2 else central_epsilon(event, crowd, d) for d in DELTAS}
+    event, crowd = settings.event(data.n_items), max(settings.crowd(data.n_users), 1)
+    central = {delta: central_epsilon(event, crowd, delta) for delta in DELTAS}
     return {
         "final": {
             "linked": point.linked.value,
