@@ -459,7 +459,8 @@ def _lines(found: Status, to_see_them: str) -> Iterator[tuple[str, str]]:
         agreed = (
             f"{accepted.mechanism}, {reports} of epsilon {_number(accepted.epsilon)} an epoch, "
             f"{found.epochs} of {output.counted(accepted.epochs, 'epoch')} so far, mixed with "
-            f"those of at least {output.counted(accepted.least_clients, 'device')}"
+            f"those of at least {output.counted(accepted.least_clients, 'device')} and "
+            f"{output.counted(accepted.dummies, 'report')} of nobody"
         )
         yield "terms", agreed
     if found.asked is not None:

@@ -30,7 +30,7 @@ export function termsInWords(offer: Offer, jitter: number): Term[] {
     { name: "What one says.", words: `${oddsSentence(odds)} ${ratioSentence(terms.epsilon)}` },
     { name: "How often.", words: oftenSentence(offer) },
     { name: "When.", words: whenSentence(jitter) },
-    { name: "Among whom.", words: `${crowdSentence(terms.leastClients)} ${holdSentence(offer)}` },
+    { name: "Among whom.", words: `${crowdSentence(terms)} ${holdSentence(offer)}` },
     ...(together === null ? [] : [{ name: "What they say together.", words: together }]),
     { name: "What it costs.", words: BUDGET_SENTENCE },
     { name: "What is promised.", words: offer.promise.join(" ") },
@@ -84,13 +84,19 @@ export function whenSentence(jitter: number): string {
   );
 }
 
-/** Among how many devices a report is mixed. */
-export function crowdSentence(least: number): string {
-  if (least === 1)
-    return "Nobody for certain: this proxy also passes on what came from one device alone.";
+/** Among what a report is mixed. */
+export function crowdSentence(terms: Pick<Offer["terms"], "leastClients" | "dummies">): string {
+  const { leastClients, dummies } = terms;
+  const own =
+    dummies > 0
+      ? ` It mixes in ${dummies.toLocaleString("en")} reports of nobody, drawn at random, so that ` +
+        "yours are hidden even if all others are fake."
+      : "";
+  if (leastClients === 1)
+    return `No other person for certain: this proxy also passes on what came from one device alone.${own}`;
   return (
     `The proxy mixes everybody's reports and passes them on only if at least ` +
-    `${least.toLocaleString("en")} devices took part.`
+    `${leastClients.toLocaleString("en")} devices took part.${own}`
   );
 }
 

@@ -71,7 +71,8 @@ test("the statement says what protects and what does not, from the terms and the
   );
   assert.match(statement, /as many honest devices .* ask for \(now 300\): .* e\^\d/u);
   assert.match(statement, /several devices of a person say adds up/u);
-  assert.match(crowdSentence(1), /^Nobody for certain/u);
+  assert.match(crowdSentence({ leastClients: 1, dummies: 0 }), /^No other person for certain/u);
+  assert.match(crowdSentence({ leastClients: 1, dummies: 4321 }), /4,321 reports of nobody/u);
 });
 
 test("after an earlier training the statement counts that one too", () => {
@@ -94,7 +95,7 @@ test("after an earlier training the statement counts that one too", () => {
 test("every term is told in words", () => {
   const terms = {
     ...{ ...TERMS, leastClients: 321, hold: 7 * 86_400, share: 0.75 },
-    ...{ epochs: 20, loudFraction: 0.1875 },
+    ...{ dummies: 9876, epochs: 20, loudFraction: 0.1875 },
   };
   const said = termsInWords(offerOf(terms, []), 3600)
     .map(({ name, words }) => `${name} ${words}`)
@@ -103,7 +104,7 @@ test("every term is told in words", () => {
     ...["4 reports in an epoch", "epsilon 2.5", "By loudest: a report names", "18.75 in 100"],
     ...["directions_seed 3, block 64, loud 10", "3 numbers for each film", "at most 100 films"],
     ...[terms.training, "at most 20 epochs of this training, ever"],
-    ...["about 75 of 100 epochs", "at least 321 devices"],
+    ...["about 75 of 100 epochs", "at least 321 devices", "9,876 reports of nobody"],
     ...["waits up to 7 days longer", "within 1 hour", "Whatever happens"],
   ]) {
     assert.ok(said.includes(part), part);

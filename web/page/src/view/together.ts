@@ -270,7 +270,7 @@ export function statementOf(offer: Offer, spent: number, jitter: number): string
   const parts = [
     oddsSentence(odds),
     ratioSentence(terms.epsilon),
-    crowdSentence(terms.leastClients),
+    crowdSentence(terms),
     togetherSentence(offer),
     ...promise,
     `So far this device has spent ${atMostText(spent)}; with all that these terms may still cost it is ` +
