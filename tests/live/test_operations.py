@@ -87,7 +87,7 @@ def hasty_proxy(patch: pytest.MonkeyPatch) -> None:
 def credulous_server(patch: pytest.MonkeyPatch) -> None:
     """The proxy's word for it that there is a crowd: reports that do not open make one, too."""
 
-    def all_of_them(counts: dict[str, Any], manifest: Manifest) -> tuple[Any, int, int]:
+    def all_of_them(counts: dict[str, Any], manifest: Manifest, _: object) -> tuple[Any, int, int]:
         total = sum(counts.values(), np.zeros(2 * manifest.build().n_directions, np.int64))
         return total, 0, manifest.terms.dummies * len(counts)
 

@@ -19,8 +19,9 @@ from sottovoce.protocol import (
     encode_items,
 )
 from sottovoce.protocol.batch import ENOUGH, NONE, SHORT
-from sottovoce.server.epochs import LONGEST
+from sottovoce.server.epochs import LONGEST, with_crowd
 from sottovoce.training import Participation, first_items, next_items
+from tests.protocol.examples import manifest
 from tests.server.world import (
     ITEMS,
     TRAINING,
@@ -116,6 +117,15 @@ def test_a_proxy_counts_with_a_crowd_and_its_dummies(
     assert np.array_equal(world.sums(1), sums if counted else [])
     expected = next_items(V, sums, counted, 1, plan, mechanism) if counted else V
     assert np.array_equal(decode_items(content, ITEMS, plan.factors), expected)
+
+
+def test_of_a_proxy_that_was_cut_off_nobody_knows_how_many_dummies_came() -> None:
+    """So it counts only whole, where there are any."""
+    counts = {"east": np.full(2 * manifest().build().n_directions, 9, np.int64)}
+    for dummies, committed, counted in ((0, (), True), (5, (), False), (5, ("east",), True)):
+        asked = manifest(dummies=dummies, least_clients=1)
+        total, crowdless, of_nobody = with_crowd(counts, asked, committed)
+        assert (total.any(), crowdless == 0, of_nobody) == (counted, counted, dummies * counted)
 
 
 def test_a_flood_on_one_direction_is_cut(make_world: MakeWorld, sqlite_url: str) -> None:

@@ -169,7 +169,9 @@ def flush(
     All its dummies go with them.
     """
     manifest = signed.manifest
-    draw_dummies(store, signed, manifest.terms.dummies, entropy)
+    with store.read() as tables:
+        is_crowd = tables.count_batches() >= least
+    draw_dummies(store, signed, manifest.terms.dummies if is_crowd else 0, entropy)
     with store.write() as tables:
         batches = tables.count_batches()
         reports = batches * manifest.terms.reports if batches >= least else 0

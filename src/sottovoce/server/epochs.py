@@ -106,7 +106,10 @@ class Publisher:
         mechanism = manifest.build()
         V = _model(transaction, manifest)
         learnt = Learnt(epoch.epochs_done, manifest.reports_behind)
-        counted, crowdless, dummies = with_crowd(transaction.counts(epoch.epoch), manifest)
+        committed = transaction.committed(epoch.epoch)
+        counted, crowdless, dummies = with_crowd(
+            transaction.counts(epoch.epoch), manifest, committed
+        )
         kept = capped(counted, mechanism.event(1, 1), dummies)
         reports, over = int(kept.sum()) - dummies, int(counted.sum() - kept.sum())
         if reports > 0:
@@ -256,19 +259,21 @@ def _manifest(
 
 
 def with_crowd(
-    counts: Mapping[str, NDArray[np.int64]], manifest: Manifest
+    counts: Mapping[str, NDArray[np.int64]], manifest: Manifest, committed: Collection[str]
 ) -> tuple[NDArray[np.int64], int, int]:
     """The counts of those proxies together that have a crowd and their dummies.
 
     Then how many reports others had, and how many dummies are among those that count. What counts
     is what could be opened: otherwise somebody who sends bytes that mean nothing makes a crowd for
-    one person, and reads that person's reports off the public model.
+    one person, and reads that person's reports off the public model. Of a proxy that has not handed
+    in everything nobody knows how many dummies came: with dummies, it does not count.
     """
     terms = manifest.terms
     total, dropped, dummies = np.zeros(2 * manifest.build().n_directions, np.int64), 0, 0
     for proxy, found in sorted(counts.items()):
         reports = int(found.sum())
-        if reports >= terms.least_clients * terms.reports + terms.dummies:
+        whole = proxy in committed or not terms.dummies
+        if whole and reports >= terms.least_clients * terms.reports + terms.dummies:
             total += found
             dummies += terms.dummies
         else:

@@ -334,9 +334,8 @@ class Knowledge:
         self._crowds = [
             everybody.reports(V, (2 + crowd) * settings.epochs + epoch) for crowd in range(n_crowds)
         ]
-        draws = [
-            stream(settings.seed, "dummy", epoch * n_crowds + each) for each in range(n_crowds)
-        ]
+        first = settings.epochs + epoch * n_crowds
+        draws = [stream(settings.seed, "dummy", first + each) for each in range(n_crowds)]
         n_signed = self._weight.shape[1]
         self._dummies = [draw.integers(n_signed, size=settings.dummies) for draw in draws]
         self._covered = settings.dummies / settings.reports
