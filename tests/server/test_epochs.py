@@ -125,7 +125,11 @@ def test_of_a_proxy_that_was_cut_off_nobody_knows_how_many_dummies_came() -> Non
     for dummies, committed, counted in ((0, (), True), (5, (), False), (5, ("east",), True)):
         asked = manifest(dummies=dummies, least_clients=1)
         total, crowdless, of_nobody = with_crowd(counts, asked, committed)
-        assert (total.any(), crowdless == 0, of_nobody) == (counted, counted, dummies * counted)
+        assert (bool(total.any()), crowdless == 0, of_nobody) == (
+            counted,
+            counted,
+            dummies * counted,
+        )
 
 
 def test_a_flood_on_one_direction_is_cut(make_world: MakeWorld, sqlite_url: str) -> None:
