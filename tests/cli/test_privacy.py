@@ -54,7 +54,7 @@ def test_a_preset_for_a_crowd_needs_one_and_dummies_do_not(tmp_path: Path) -> No
         ["--delta", "1"], ["--delta", "0"], ["--preset", "nothing"], ["--central-budget", "1"],
         ["--budget", "inf"],
         ["--central-budget", "1000", "--clients", "100"],
-        ["--central-budget", "1", "--clients", "50000", "--preset", "paper"],
+        ["--budget", "10", "--central-budget", "1", "--clients", "200", "--dummies", "5"],
         ["--lifetime", "1", "--clients", "50"],
         ["--clients", "1" + "0" * 400],
     ],

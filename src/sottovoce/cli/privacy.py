@@ -46,7 +46,7 @@ def privacy(
     history: HistoryOption = None,
     delta: Annotated[
         float,
-        typer.Option(help="Probability that a figure with a delta may fail to hold.", hidden=True),
+        typer.Option(help="Of the figures that have one (docs/privacy.md).", hidden=True),
     ] = DELTA,
 ) -> None:
     """Say what reporting costs in epsilon, in numbers and words.
@@ -63,9 +63,8 @@ def privacy(
       sottovoce privacy --budget 10 --central-budget 1 --clients 200 --items 500
     """
     wanted = Budget.of(budget, central_budget)
-    if wanted is not None and preset is not None:
-        raise SettingsError("give a budget or --preset, not both")
-    wanted = PLANNED.get(preset or "", wanted)
+    if preset in PLANNED:
+        wanted = PLANNED[preset] if wanted is None else wanted.filled_from(PLANNED[preset])
     if clients is None and wanted is not None and wanted.local is None:
         raise SettingsError("this is planned for a number of people: give --clients PEOPLE")
     settings = planned(

@@ -157,6 +157,9 @@ def _epoch(found: ProxyStatus, signed: SignedManifest) -> Iterator[str]:
     else:
         ends = output.moment(manifest.ends, now)
         yield f"{name} is open; its time was over at {until}. It is discarded at {ends}."
-    yield f"{found.batches:,} batches wait; a crowd is {found.least:,}."
+    yield (
+        f"{found.batches:,} batches wait; a crowd is {found.least:,}, and "
+        f"{manifest.terms.dummies:,} dummies are mixed in."
+    )
     if signed.statements:
         yield f"The server's key was replaced {len(signed.statements)} times since its first."

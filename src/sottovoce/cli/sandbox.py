@@ -161,6 +161,7 @@ def up(
                 people=found,
                 proxy={("", "origins"): origin} if origin else {},
             ).make(folder)
+        output.note(f"Planned: {output.settings_in_words(chosen)}.")
     with exclusive_lock(folder / LOCK, "is running already; stop that `sottovoce up` first"):
         if given and not is_first:
             raise SettingsError(

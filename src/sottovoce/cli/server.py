@@ -170,6 +170,7 @@ def init(
     keys = make_server(folder, found, chosen, proxy or ["proxy"], **service)
     tags = found.tags.by_kind()
     typer.echo(f"{len(found.items):,} items; tags that devices recommend with: {tags}.", err=True)
+    typer.echo(f"Planned: {output.settings_in_words(chosen)}.", err=True)
     typer.echo(f"{folder / SETTINGS} holds the settings, each explained.", err=True)
     for name in proxy or ["proxy"]:
         whose = f"is for the operator of the proxy {name!r} alone."

@@ -16,7 +16,7 @@ import httpx
 from sottovoce.client import HttpProxy
 from sottovoce.data import Interactions
 from sottovoce.errors import RefusedError, UnavailableError
-from sottovoce.privacy import Account, Reporting, account
+from sottovoce.privacy import Account, account
 from sottovoce.protocol import Manifest, SignedManifest
 from sottovoce.sandbox.devices import PROCESSES, ClientPool, People, PublicReader, choose_people
 from sottovoce.sandbox.system import new_folder
@@ -233,7 +233,6 @@ class _Swarm:
 
     def account(self) -> Account:
         """What taking part in these epochs cost each client, at most."""
-        rho = self.settings.build(self._first.manifest.items).loud_fraction
-        epochs = min(len(self.rounds), self._first.manifest.terms.epochs)
-        event = Reporting(self.settings.epsilon, self.settings.reports, epochs, rho)
-        return account(event, min(each.sent for each in self.rounds))
+        event = self._first.manifest.terms.event
+        epochs = min(len(self.rounds), event.epochs)
+        return account(replace(event, epochs=epochs), min(each.sent for each in self.rounds))

@@ -192,8 +192,8 @@ def _stuck(epoch: Epoch, waiting: EpochWait, now: float) -> list[str]:
     lacks = waiting.short or not waiting.has_crowd
     if epoch.state == OPEN and lacks and now > epoch.closes + (epoch.closes - epoch.opens):
         found.append(
-            f"epoch {epoch.epoch} has waited for its crowd for longer than it was open: is "
-            "least_clients larger than the number of people who report?"
+            f"epoch {epoch.epoch} has waited for its crowd for longer than it was open: do fewer "
+            "people report than least_clients, or nobody at all?"
         )
     return found
 

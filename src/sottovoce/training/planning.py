@@ -217,7 +217,8 @@ def planned(
     if exceeded:
         raise SettingsError(
             f"epsilon {shown(found.epsilon)}, {found.reports} reports in each of {found.turns} "
-            f"epochs spend {exceeded}: name smaller ones, or a larger budget"
+            f"epochs and {found.dummies:,} dummies spend {exceeded}: name a smaller epsilon, fewer "
+            "reports, more dummies or a larger budget"
         )
     return found
 
