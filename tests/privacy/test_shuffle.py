@@ -4,6 +4,7 @@ delta lies below the exact one, and none far above, where sizes are grouped too.
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from itertools import combinations, product
