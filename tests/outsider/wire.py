@@ -23,7 +23,7 @@ SIGNED_CAP = 5 + 96 * 32 + 64 + MANIFEST_CAP
 
 TERMS: dict[str, tuple[type, float, float, str]] = {
     "epsilon": (float, 1e-6, 40, "more"),
-    "loud_fraction": (float, 0, 0.5, "more"),
+    "loud_fraction": (float, 0, 0.5, "other"),
     "reports": (int, 1, 10000, "more"),
     "epochs": (int, 1, LAST, "more"),
     "share": (float, 2.0**-32, 1, "more"),
@@ -111,8 +111,12 @@ def check_terms(value: Any, items: int) -> None:
         ranged(terms[name], kind, low, high)
     hexadecimal(terms["training"], 32)
     factors = terms["factors"]
-    loud = build(terms, items).loud_fraction
-    need(terms["loud_fraction"] >= loud, "louder than loud_fraction says")
+    built, stated = build(terms, items), terms["loud_fraction"]
+    loud = built.loud_fraction
+    need(stated >= loud, "louder than loud_fraction says")
+    if terms["dummies"]:
+        more = loud + 0.5 / built.n_directions
+        need(more > stated, "less loud than loud_fraction says")
     need(items <= terms["most_items"], "more items than the terms allow")
     need(items * factors <= 2**26 and items * factors**2 <= 2**32, "a model that is too large")
 
@@ -124,7 +128,7 @@ def worse(terms: Terms, accepted: Terms) -> set[str]:
         names.add("parameters")
     for name, (*_, direction) in TERMS.items():
         new, old = terms[name], accepted[name]
-        if new > old if direction == "more" else new < old:
+        if new != old and direction in ("other", "more" if new > old else "less"):
             names.add(name)
     if terms["least_clients"] > 10 * accepted["least_clients"]:
         names.add("least_clients")

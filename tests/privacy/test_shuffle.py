@@ -4,6 +4,7 @@ delta lies below the exact one, and none far above, where sizes are grouped too.
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from itertools import combinations, product
@@ -317,3 +318,12 @@ def test_what_cannot_be_is_refused() -> None:
     for bad in refused:
         with pytest.raises(SettingsError):
             bad()
+
+
+def test_among_dummies_fewer_loud_directions_hide_less() -> None:
+    """So rho is a term of which less is no better, unlike in a crowd alone."""
+    stated, actual = (Reporting(10.0, 1, 1, loud / 136_934, 18_573) for loud in (302, 75))
+    assert central_epsilon(stated, 1, 1e-6) < 1.01
+    assert central_epsilon(actual, 1, 1e-6) > 2.8
+    stated, actual = (replace(event, dummies=0, epsilon=3.0) for event in (stated, actual))
+    assert central_epsilon(actual, 10_000, 1e-6) < central_epsilon(stated, 10_000, 1e-6)

@@ -39,7 +39,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
     items, factors = draw(st.integers(1, 5_000)), draw(st.integers(1, 64))
     opens = draw(st.integers(0, MOST - 1))
     seconds = st.integers(0, MOST)
-    return manifest(
+    one = manifest(
         epoch=draw(st.integers(1, 2**32 - 1)),
         items=items,
         alpha=draw(st.floats(0, bounds.MOST_ALPHA)),
@@ -66,6 +66,7 @@ def manifests(draw: st.DrawFn) -> Manifest:
         factors=factors,
         most_items=draw(st.integers(items, 2**24)),
     )
+    return replace(one, terms=replace(one.terms, loud_fraction=one.build().loud_fraction))
 
 
 @given(manifests(), st.integers(0, MOST))

@@ -17,7 +17,8 @@ from sottovoce.errors import (
     UnavailableError,
     WrongEpochError,
 )
-from sottovoce.proxy import ProxyStore
+from sottovoce.protocol import SEALED
+from sottovoce.proxy import ProxyStore, shuffle
 from sottovoce.proxy.forward import MirroredEpoch
 from tests.crash import FOREVER, Life, MortalDatabase, PowerCut, make_mortal
 from tests.proxy.world import (
@@ -367,6 +368,34 @@ def test_an_epochs_dummies_arrive_with_its_reports_and_the_next_has_its_own(
         world.clock.now = OPENS
         world.proxy.tick()
         assert not dummies(world)
+
+
+def test_none_is_drawn_for_nobody(make_world: MakeWorld) -> None:
+    """At the end of an epoch without a crowd they would be thrown away with it."""
+    for people in (0, 2):
+        world = make_world(signed(dummies=50))
+        world.send(people)
+        world.clock.now = ENDS
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(shuffle, "seal_reports", lambda *_: 1 / 0)
+            world.server.states[1] = "closed"
+            world.proxy.tick()
+        assert world.server.commits == {1: (0, 0)}
+
+
+def test_a_server_that_asks_for_too_many_keeps_no_beat_and_fills_no_disk(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sottovoce.proxy.proxy.A_BEAT", 10)
+    world = make_world(signed(dummies=10**7))
+    for beats in range(1, 3):
+        world.clock.now = CLOSES - 1
+        world.proxy.tick()
+        assert len(dummies(world)) == 10 * (beats + 1)
+    full = make_world(signed(dummies=100), most_bytes=SEALED * 100)
+    full.clock.now = CLOSES - 1
+    full.proxy.tick()
+    assert not dummies(full)
 
 
 class FragileWorld(World):

@@ -138,8 +138,13 @@ class Manifest:
             raise ProtocolError(
                 f"manifest: {self.items} items, the terms allow {self.terms.most_items}"
             )
-        if self.build().loud_fraction > self.terms.loud_fraction:
+        mechanism, stated = self.build(), self.terms.loud_fraction
+        if mechanism.loud_fraction > stated:
             raise ProtocolError("manifest: more directions are loud than the terms allow")
+        # Rounding aside. In a crowd fewer hide better, but not among dummies.
+        one_more = mechanism.loud_fraction + 0.5 / mechanism.n_directions
+        if self.terms.dummies and one_more <= stated:
+            raise ProtocolError("manifest: fewer directions are loud than the terms say")
 
 
 def _checked(given: dict[str, Any]) -> dict[str, Any]:

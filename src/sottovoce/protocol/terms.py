@@ -75,7 +75,7 @@ class Terms:
     def in_words(self) -> list[tuple[str, str]]:
         """For the owner who is asked: a label and what it means, line by line."""
         own = "".join(f"{name} {value}, " for name, value in self.parameters.items())
-        how = f"its settings: {own}loud share at most {self.loud_fraction:g}"
+        how = f"its settings: {own}loud share {self.loud_fraction:g}"
         often = f"this device takes part in {self.epochs} at most"
         if self.share < 1:
             often += f", about {self.share:.3g} of those there are, drawn by this device"
@@ -190,7 +190,8 @@ RULES = (
     Rule("mechanism", "reports would be made by {1}, not by {0}"),
     TheParameters("parameters", "the mechanism's parameters would be {1}, not {0}"),
     Rule("epsilon", "the budget of one report would rise from epsilon {} to {}", lt),
-    Rule("loud_fraction", "the share of loud directions would rise from {} to {}", lt),
+    # Fewer are no better: among dummies a report that names one of fewer stands out more.
+    Rule("loud_fraction", "the share of loud directions would be {1}, not {0}"),
     Rule("reports", "an epoch would take {1} reports, not {0}", lt),
     Rule("epochs", "a lifetime would have {1} epochs, not {0}", lt),
     Rule("share", "the part of the epochs with this device would rise from {} to {}", lt),

@@ -133,6 +133,11 @@ class Intake:
         room = self._most_bytes - SEALED * terms.dummies
         return min(self._most_batches, room // batch_size(terms.reports))
 
+    @property
+    def has_any_room(self) -> bool:
+        """Whether the epoch, with its dummies, takes batches at all."""
+        return self._most(self._present_gate()) > 0
+
     def _say_full(self, outcomes: Sequence[object]) -> None:
         """Once an epoch: a line for each would keep its time."""
         if not self._said_full and any(isinstance(each, FullError) for each in outcomes):

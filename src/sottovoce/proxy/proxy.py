@@ -16,7 +16,7 @@ from sottovoce.protocol.batch import SHORT, Crowd, crowd_of
 from sottovoce.proxy.forward import Mirror, Upstream, forward
 from sottovoce.proxy.intake import Intake
 from sottovoce.proxy.settings import ProxySettings
-from sottovoce.proxy.shuffle import Entropy, discard, draw_dummies, dummies_due, flush
+from sottovoce.proxy.shuffle import A_BEAT, Entropy, discard, draw_dummies, dummies_due, flush
 from sottovoce.proxy.status import DISCARDED, EMPTY, GIVEN_UP, SHUFFLED, Metrics
 from sottovoce.proxy.store import ProxyStore
 
@@ -132,10 +132,10 @@ class Proxy:
         log.info("epoch %d: %s", newer.signed.manifest.epoch, newer.signed.hash.hex())
 
     def _draw(self) -> None:
-        """The dummies that are due by now."""
-        if (signed := self._running()) is not None:
+        """The dummies that are due by now, if beside all of them there is room for anybody."""
+        if (signed := self._running()) is not None and self.intake.has_any_room:
             due = dummies_due(signed.manifest, self._clock())
-            draw_dummies(self._store, signed, due, self._entropy)
+            draw_dummies(self._store, signed, due, self._entropy, most=A_BEAT)
 
     def _tell_crowd(self) -> None:
         """Nothing is said, and nothing that the server says is heard, before the epoch's time.

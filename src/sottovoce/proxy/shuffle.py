@@ -20,6 +20,7 @@ from itertools import chain
 import numpy as np
 from numpy.typing import NDArray
 
+from sottovoce.core.bounds import MOST_DUMMIES
 from sottovoce.protocol import SEALED, Manifest, SignedManifest, seal_reports
 from sottovoce.proxy.store import Flush, ProxyStore, Tables
 
@@ -129,6 +130,8 @@ def _rows(sealed: bytes) -> NDArray[np.uint8]:
 
 DRAWN = 1000
 """Dummies that are sealed and stored at once: about a tenth of a second."""
+A_BEAT = 50_000
+"""And in one beat, at most, before the epoch's end: whatever a server asks for."""
 
 
 def dummies_due(manifest: Manifest, now: float) -> int:
@@ -137,13 +140,20 @@ def dummies_due(manifest: Manifest, now: float) -> int:
     return int(manifest.terms.dummies * min(max(passed, 0.0), 1.0))
 
 
-def draw_dummies(store: ProxyStore, signed: SignedManifest, due: int, entropy: Entropy) -> None:
-    """Until there are so many."""
+def draw_dummies(
+    store: ProxyStore,
+    signed: SignedManifest,
+    due: int,
+    entropy: Entropy,
+    *,
+    most: int = MOST_DUMMIES,
+) -> None:
+    """Until there are so many, and no more than the most at once."""
     manifest = signed.manifest
     assert manifest.public_key is not None, "an epoch that asks for reports"
     n_signed = 2 * manifest.build().n_directions if due else 0
     with store.read() as tables:
-        missing = due - tables.count_dummies()
+        missing = min(due - tables.count_dummies(), most)
     while missing > 0:
         drawn = uniform(min(missing, DRAWN), n_signed, entropy).astype(np.uint32)
         sealed = seal_reports(drawn, manifest.public_key, signed.hash)
@@ -166,12 +176,13 @@ def flush(
 ) -> tuple[int, Flush]:
     """Turn the epoch's batches, so many, into chunks; with fewer than `least`, into nothing.
 
-    All its dummies go with them.
+    All its dummies go with them, and none is drawn for nobody.
     """
     manifest = signed.manifest
-    with store.read() as tables:
+    with store.write() as tables:  # not `read`: a last batch may be on its way to the disk
         is_crowd = tables.count_batches() >= least
-    draw_dummies(store, signed, manifest.terms.dummies if is_crowd else 0, entropy)
+    if is_crowd:
+        draw_dummies(store, signed, manifest.terms.dummies, entropy)
     with store.write() as tables:
         batches = tables.count_batches()
         reports = batches * manifest.terms.reports if batches >= least else 0

@@ -46,7 +46,14 @@ ESBUILD = WEB / "node_modules" / ".bin" / "esbuild"
 BUNDLED = ("--bundle", "--platform=node", "--format=esm", "--target=node20", "--log-level=error")
 VERIFICATION_KEY = signing_key().public_key().public_bytes_raw().hex()
 PLAIN = manifest(
-    epsilon=2, alpha=1, regularization=1, share=1, least_clients=5, loud_fraction=0.5, items=4
+    epsilon=2,
+    alpha=1,
+    regularization=1,
+    share=1,
+    least_clients=5,
+    dummies=0,
+    items=4,
+    loud_fraction=0.5,
 )
 """Hardly a fraction in it: a reader may take 3.0 for 3, and that is not what is compared here."""
 
@@ -121,6 +128,7 @@ def worlds(draw: st.DrawFn) -> dict[str, Any]:
         "reports": reports,
         "parameters": draw(parameters(mechanism, items, factors)),
         "loud_fraction": 0.5,
+        "dummies": 0,
         "most_items": 300,
         "epsilon": draw(st.floats(1e-6, 40)),
         "alpha": draw(st.floats(0, 100) | st.sampled_from([0.0, 1024.0])),
@@ -204,6 +212,7 @@ CHARGES = st.fixed_dictionaries(
         "reports": st.integers(1, 10) | st.integers(1, 2**53 - 1),
         "loud_fraction": st.sampled_from([0.1, 0.5]),
         "clients": st.sampled_from([1, 100]),
+        "dummies": st.sampled_from([0, 7]),
     }
 )
 SAID = ("decision", "spent", "shown")

@@ -129,6 +129,11 @@ function checkMechanism(manifest: Manifest): void {
   if (loudFraction(manifest) > terms.loudFraction) {
     throw new ProtocolError("manifest: more directions are loud than the terms allow");
   }
+  // Rounding aside. In a crowd fewer hide better, but not among dummies.
+  const oneMore = loudFraction(manifest) + 0.5 / directions(manifest);
+  if (terms.dummies > 0 && oneMore <= terms.loudFraction) {
+    throw new ProtocolError("manifest: fewer directions are loud than the terms say");
+  }
 }
 
 /** From this second on no report of the epoch is of use. */

@@ -169,8 +169,9 @@ export const RULES: Readonly<Record<keyof Terms, Rule>> = {
     sentence: "the budget of one report would rise from epsilon {0} to {1}",
   },
   loudFraction: {
-    isWorse: atMost("loudFraction"),
-    sentence: "the share of loud directions would rise from {0} to {1}",
+    // Fewer are no better: among dummies a report that names one of fewer stands out more.
+    isWorse: other("loudFraction"),
+    sentence: "the share of loud directions would be {1}, not {0}",
   },
   reports: {
     isWorse: atMost("reports"),
