@@ -104,7 +104,7 @@ kernels: $(READY)
 	$(BIN)/python -m tests.kernels
 
 # And what each of pytest's processes would compile for itself, all at once: every test, and what it imports.
-bytecode: $(READY)
+bytecode: $(READY) $(WEB)
 	$(BIN)/python -m pytest --collect-only -qq > /dev/null
 
 format: $(READY)
