@@ -1,6 +1,6 @@
 """Plants each bug, runs the tests that should see it, and takes it out again.
 
-python -m tests.planted                 all of them: about seven minutes on two cores
+python -m tests.planted                 all of them: three minutes on two idle cores
 python -m tests.planted coin ledger     those whose names have one of these words
 python -m tests.planted --list
 """
