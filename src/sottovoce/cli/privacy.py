@@ -19,7 +19,7 @@ from sottovoce.errors import SettingsError
 from sottovoce.privacy import Account, account
 from sottovoce.privacy.account import DELTA, shown
 from sottovoce.training import DEFAULT, Budget, planned
-from sottovoce.training.planning import PLANNED
+from sottovoce.training.planning import kept_budget
 
 USUAL_CLIENTS = 10_000
 """Whom settings are planned for where nobody says how many people there are."""
@@ -62,9 +62,7 @@ def privacy(
       sottovoce privacy --central-budget 1 --clients 50000
       sottovoce privacy --budget 10 --central-budget 1 --clients 200 --items 500
     """
-    wanted = Budget.of(budget, central_budget)
-    if preset in PLANNED:
-        wanted = PLANNED[preset] if wanted is None else wanted.filled_from(PLANNED[preset])
+    wanted = kept_budget(preset or DEFAULT, Budget.of(budget, central_budget))
     if clients is None and wanted is not None and wanted.local is None:
         raise SettingsError("this is planned for a number of people: give --clients PEOPLE")
     settings = planned(

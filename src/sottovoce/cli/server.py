@@ -164,7 +164,7 @@ def init(
         budget=Budget.of(budget, central_budget),
         **training,
     )
-    if chosen.dummies:  # which hide people by themselves: an epoch closes by time
+    if chosen.dummies:  # which hide people by themselves: no crowd is waited for
         service.setdefault("least_clients", 1)
     service |= {"database": database, "port": port, "watch_port": watch_port}
     keys = make_server(folder, found, chosen, proxy or ["proxy"], **service)

@@ -157,6 +157,12 @@ PLANNED = {"strong": Budget(local=10.0, central=1.0), "crowd": Budget(central=1.
 """Presets by their budget: little is said in all, or proxy and server are trusted to be two."""
 
 
+def kept_budget(preset: str, budget: Budget | None) -> Budget | None:
+    """What is named, and what it leaves open as the preset keeps it."""
+    own = PLANNED.get(preset)
+    return budget.filled_from(own) if budget and own else budget or own
+
+
 @dataclass(frozen=True)
 class Public:
     """What a plan is made from: numbers that everybody may know."""
@@ -202,8 +208,7 @@ def planned(
     named = {name for name, value in given.items() if value is not None}
     settings = unplanned(preset, given)
     given = {name: value for name, value in settings.as_dict().items() if name in named}
-    if preset in PLANNED:
-        budget = PLANNED[preset] if budget is None else budget.filled_from(PLANNED[preset])
+    budget = kept_budget(preset, budget)
     if budget is None:
         fixed = not mechanism_named(settings.mechanism).is_planned
         return settings if fixed else _fitted(settings, about, given)
