@@ -65,7 +65,7 @@ run(app, listen, watch, Watch(port=int(sys.argv[2])), turned_away=turned_away)
 print("returned", flush=True)
 """
 RUNNING = re.compile(r"running on https?://127\.0\.0\.1:(\d+)")
-LIMIT = 20.0
+LIMIT = 90.0
 
 
 class Service:

@@ -16,7 +16,7 @@ from sottovoce.errors import SettingsError
 from sottovoce.privacy import SIGN, Reporting, central_epsilon
 from sottovoce.protocol import Terms
 from sottovoce.training import Participation, Settings
-from sottovoce.training.planning import Budget, most_reports, planned
+from sottovoce.training.planning import ENOUGH_REPORTS, Budget, most_reports, planned
 
 
 @pytest.mark.parametrize(("epsilon", "fits"), [(1.0, True), (2.5, True), (9.0, False)])
@@ -35,10 +35,10 @@ def test_a_central_target_is_met_and_nearly_used_up(epsilon: float, fits: bool) 
         (75_040, 9_781, {"history": 200}, (17, 6.41, 0.063)),
         (50_000, 1_000, {"history": 140}, (28, 0.63, 0.097)),
         (50_000, 1_000, {"history": 20}, (20, 7.16, 1.0)),
-        (50_000, 1_000, {"history": 20, "epsilon": 6.0}, (8, 4.53, 0.0)),
-        (1_000, 1_000, {"history": 20, "epsilon": 6.0, "reports": 1}, (7, 4.23, 1.0)),
+        (50_000, 1_000, {"history": 20, "epsilon": 6.0}, (30, 8.76, 4.743)),
+        (1_000, 1_000, {"history": 20, "epsilon": 6.0, "reports": 1}, (7, 4.23, 0.715)),
         (3_894, 2_338, {"history": 160}, (12, 1.07, 0.082)),
-        (75_040, 9_781, {"epsilon": 5.0, "reports": 2, "epochs": 1}, (1, 1.6, 0.065)),
+        (75_040, 9_781, {"epsilon": 5.0, "reports": 2, "epochs": 1}, (1, 1.6, 0.001)),
         (100, 500, {"reports": 1, "epochs": 1}, (1, 1.6, 1.0)),
         (75_040, 9_781, {"factors": 32, "history": 200}, (32, 8.79, 0.063)),
         (75_040, 9_781, {"factors": 3, "alpha": 0.25, "ridge": 0.5}, (3, 0.25, 0.5)),
@@ -71,7 +71,7 @@ def test_a_local_budget_is_spent_on_few_loud_reports(
     [
         (0.5, {"block": 1024, "loud": 819}),
         (2.5, {"block": 1024, "loud": 409}),
-        (3.3, {"block": 16, "loud": 115}),
+        (3.3, {"block": 16, "loud": 37}),
     ],
 )
 def test_one_factor_is_popularity_of_which_all_blocks_can_tell(
@@ -79,6 +79,33 @@ def test_one_factor_is_popularity_of_which_all_blocks_can_tell(
 ) -> None:
     found = planned(1_000, 1_000, factors=1, epsilon=epsilon, reports=1)
     assert found.options == options
+
+
+@pytest.mark.parametrize(("people", "items", "history"), [(200, 375, 36), (915, 416, 4)])
+def test_what_is_too_little_for_tastes_buys_popularity(
+    people: int, items: int, history: float
+) -> None:
+    """One report in one epoch, each as sure as can be; whoever names a setting gets tastes."""
+    found = planned(people, items, history=history, budget=Budget(local=20))
+    assert (found.epsilon, found.reports, found.epochs, found.factors) == (10.0, 2, 1, 1)
+    named = planned(people, items, history=history, budget=Budget(local=20), factors=3)
+    assert (named.factors, named.epochs > 1) == (3, True)
+
+
+def test_a_budget_beyond_all_use_is_not_spent() -> None:
+    """And somebody hears of it."""
+    with pytest.warns(UserWarning, match="100000"):
+        found = planned(800, 300, history=26, budget=Budget(local=100_000))
+    assert found.reports * found.turns == ENOUGH_REPORTS
+    assert found.event(300).pure < 20_000
+
+
+def test_more_budget_never_takes_ridge_away() -> None:
+    """It did, down to nothing, and a model of 800 people was half as good for it."""
+    budgets = (50, 200, 500, 1_000, 5_000)
+    plans = [planned(800, 300, history=26, budget=Budget(local=each)) for each in budgets]
+    assert [each.ridge for each in plans] == sorted(each.ridge for each in plans)
+    assert plans[0].ridge > 0.2
 
 
 def test_few_people_do_not_take_turns() -> None:

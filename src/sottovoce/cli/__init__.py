@@ -1,6 +1,7 @@
 """The command line: progress on stderr, results on stdout, `--json FILE` for machines."""
 
 import sys
+import warnings
 from collections.abc import Callable
 
 from sottovoce.characters import visible
@@ -9,6 +10,7 @@ from sottovoce.errors import MissingExtraError, SottovoceError
 
 def main() -> None:
     """Run the command line; what is wrong becomes a line or two, and exit code 2."""
+    warnings.showwarning = lambda message, *_, **__: print(f"Note: {message}", file=sys.stderr)  # noqa: T201
     try:
         _app()()
     except SottovoceError as error:

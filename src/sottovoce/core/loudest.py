@@ -281,8 +281,9 @@ class Loudest(Mechanism):
     ) -> dict[str, Any]:
         """For a crowd, fewer loud directions in smaller blocks, where each agrees more.
 
-        With one factor, more of them in larger blocks: one factor is popularity, and every touched
-        item tells something about it.
+        With one factor, which is popularity: of quiet reports more of them in larger blocks, for
+        every touched item tells something about it; of loud ones fewer, or people with short
+        histories would name items that they have not touched.
         """
         is_one, is_quiet = shape.factors == 1, epsilon <= QUIET
         usual = usual_block(epsilon, shape.n_items, history)
@@ -293,7 +294,8 @@ class Loudest(Mechanism):
         else:
             rho = usual_fraction(epsilon, shape.n_items, history, block) * louder
             if is_one:
-                rho = min(max(1.5 * rho, 0.2 if is_quiet else 0.0), 0.4)
+                few = history / 10 * block**0.8 / shape.n_items
+                rho = min(max(1.5 * rho, 0.2), 0.4) if is_quiet else min(1.5 * rho, few)
         rho = min(rho, SIGN)
         # Rounded down: a budget was counted with rho.
         signed = cls(shape, epsilon, block=block, loud=1).n_signed

@@ -9,6 +9,7 @@ it is.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -72,14 +73,19 @@ def most_reports(epsilon: float, rho: float, target: float, people: int, delta: 
 ENOUGH_FACTORS = 64
 EPOCHS, FEW_EPOCHS = 20, 10
 """Above an epsilon of QUIET a model gains by more epochs; up to it noise wants fewer."""
-LONG = 20.0
-"""With a longer history than this, a device needs ever less ridge to trust its own equations."""
+LONG, LONGER = 20.0, 40.0
+"""With longer histories a device needs ever less ridge to trust its own equations: where reports
+are quiet, and where they are loud."""
+RIDGE, HELD = 2.8, 1.5
+"""Where reports are loud: the ridge of as many factors as a history has items, and the most factors
+for each item that a ridge still holds."""
+FAINT, FEW_TURNS, SURE = 90.0, 4, 10.0
+"""With less signal than this, or fewer reports of a person where it is not clear, nothing can be
+learnt but what is popular: one factor, in one epoch, by reports of this epsilon."""
 FAINTEST = 0.25
 """Reports that say less are not worth a thought."""
 CLEAR = 300.0
-"""With so much signal people can take turns, and loud reports need no ridge.
-
-Below it, every epoch needs everybody.
+"""With so much signal people can take turns. Below it, every epoch needs everybody.
 """
 LEAST_EPOCHS, COVERED = 4, 0.5
 """Where dummies hide people who take turns: epochs are fewer, so that dummies are no more than this
@@ -87,6 +93,8 @@ share of the reports in each, but no fewer than these."""
 IN_CROWD, LOUDER = 1 / 3, 2.0
 """Of the usual share of loud directions: where a crowd must hide a report, and at most where
 dummies do."""
+ENOUGH_REPORTS = 3_000
+"""Of one person: more say nothing that these did not, so a larger budget is not spent."""
 MOST_LOCAL, MOST_CENTRAL = 1e6, 100.0
 """Beyond them nobody is promised anything, and a plan would be of millions of reports."""
 
@@ -260,9 +268,8 @@ def _fitted(
 ) -> Settings:
     """The same with as many factors as its reports can fill, and what goes with them.
 
-    The rarer a touched item is among all, the more it has to weigh. The shorter a history, the more
-    ridge: among noisy items it would fit noise. Where reports are loud the estimates are not noisy,
-    unless people are few, and a ridge would only make them say again what is known.
+    The rarer a touched item is among all, the more it has to weigh. The fewer items a history has
+    for each factor, the more ridge: a few items would fit many factors whatever they are.
     """
     gain = _gain(settings.mechanism, settings.epsilon, about.items)
     remembered = settings.turns * settings.memory / settings.epochs  # of one person's turns
@@ -271,7 +278,10 @@ def _fitted(
     is_quiet = settings.epsilon <= QUIET
     factors = given.get("factors") or _factors(signal, settings.epochs, about, is_quiet=is_quiet)
     alpha = 1.6 * sqrt(factors) * (about.items / (50 * about.history)) ** (4 / 3)
-    ridge = min(LONG / about.history, 1.0) ** 1.2 * (1.0 if is_quiet else min(CLEAR / signal, 1.0))
+    if is_quiet:
+        ridge = min(LONG / about.history, 1.0) ** 1.2
+    else:
+        ridge = RIDGE * (factors / about.history) ** 1.3 * min(LONGER / about.history, 1.0)
     settings = settings.changed(
         factors=factors,
         alpha=given.get("alpha", round(min(max(alpha, 0.5), 10.0), 2)),
@@ -285,14 +295,13 @@ def _fitted(
 
 
 def _factors(signal: float, epochs: int, about: Public, *, is_quiet: bool) -> int:
-    """Up to a typical history's length where a ridge holds them, else rather less than half.
-
-    One epoch teaches one: everybody's first vector has the direction of the first item matrix.
-    """
-    held = about.history if is_quiet else about.history * 3 / 8
+    """One of faint signal, and of one epoch: all first vectors point along the first matrix."""
+    if signal < FAINT:
+        return 1
+    held = about.history * (1.0 if is_quiet else HELD)
     taught = 4 * epochs - 3
     on_a_device = min(MOST_ENTRIES // about.items, floor(sqrt(MOST_PRODUCTS / about.items)))
-    most = (1.6 * signal**0.25, 1 + signal / 50, taught, held, about.items, ENOUGH_FACTORS)
+    most = (1.6 * signal**0.25, taught, held, about.items, ENOUGH_FACTORS)
     return int(max(min(floor(min(most) + 0.5), on_a_device), 1))
 
 
@@ -309,7 +318,39 @@ def _noise(settings: Settings, dummies: int, about: Public) -> float:
 def _local(settings: Settings, budget: Budget, about: Public, given: Mapping[str, Any]) -> Settings:
     """The number of reports that says most."""
     best = _best_reports(settings, budget, about.items, given)[0]
+    if best > ENOUGH_REPORTS and given.keys().isdisjoint(DECIDED):
+        less = replace(budget, local=(budget.local or 0) * ENOUGH_REPORTS / best)
+        said = f"of a budget of {budget.local:g} about {less.local:.0f} is spent: "
+        warnings.warn(f"{said}more reports of the same people teach nothing", stacklevel=2)
+        best, budget = ENOUGH_REPORTS, less
+    if _is_faint(best, settings, budget, about, given):
+        return _of_what_is_popular(settings, budget, about, given)
     return _of_reports(best, settings, budget, about, given)
+
+
+DECIDED = ("factors", "epsilon", "reports", "epochs", "lifetime", "half_life")
+"""Whoever names one of these wants more than what is popular."""
+
+
+def _is_faint(
+    reports: int, settings: Settings, budget: Budget, about: Public, given: Mapping[str, Any]
+) -> bool:
+    """Whether so many reports of one person teach nothing but what is popular."""
+    assert budget.local is not None
+    if not given.keys().isdisjoint(DECIDED):
+        return False
+    signal = _signal(about, reports, _gain(settings.mechanism, budget.local / reports, about.items))
+    return signal < (CLEAR if reports < FEW_TURNS else FAINT)
+
+
+def _of_what_is_popular(
+    settings: Settings, budget: Budget, about: Public, given: Mapping[str, Any]
+) -> Settings:
+    """All reports in one epoch: to a model that knows nothing, every own item is equally loud."""
+    assert budget.local is not None
+    reports = ceil(budget.local / SURE)
+    epsilon = max(_rounded_down(budget.local, reports), LEAST_EPSILON)
+    return _fitted(settings.changed(reports=reports, epochs=1, epsilon=epsilon), about, given)
 
 
 def _both(settings: Settings, budget: Budget, about: Public, given: Mapping[str, Any]) -> Settings:
