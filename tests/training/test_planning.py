@@ -170,6 +170,7 @@ def test_dummies_that_are_given_are_planned_around() -> None:
     assert helped.event(2_000).pure >= crowd.event(2_000).pure
 
 
+@pytest.mark.filterwarnings("ignore:of a budget")
 @settings(max_examples=60)
 @given(
     people=st.integers(1, 10**8),
@@ -240,7 +241,7 @@ def test_a_lifetime_beyond_the_epochs_is_paid_for() -> None:
 
 
 def test_the_largest_catalogue_can_be_planned() -> None:
-    found = planned(1_000_000, MOST_ITEMS, budget=Budget(local=100_000))
+    found = planned(1_000_000, MOST_ITEMS, budget=Budget(local=50_000))
     assert found.factors == MOST_ENTRIES // MOST_ITEMS
     assert found.reports <= MOST_REPORTS
 
