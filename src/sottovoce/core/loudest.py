@@ -294,7 +294,7 @@ class Loudest(Mechanism):
         else:
             rho = usual_fraction(epsilon, shape.n_items, history, block) * louder
             if is_one:
-                few = history / 10 * block**0.8 / shape.n_items
+                few = louder * history / 10 * block**0.8 / shape.n_items
                 rho = min(max(1.5 * rho, 0.2), 0.4) if is_quiet else min(1.5 * rho, few)
         rho = min(rho, SIGN)
         # Rounded down: a budget was counted with rho.

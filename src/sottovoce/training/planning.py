@@ -76,9 +76,9 @@ EPOCHS, FEW_EPOCHS = 20, 10
 LONG, LONGER = 20.0, 40.0
 """With longer histories a device needs ever less ridge to trust its own equations: where reports
 are quiet, and where they are loud."""
-RIDGE, HELD = 2.8, 1.5
-"""Where reports are loud: the ridge of as many factors as a history has items, and the most factors
-for each item that a ridge still holds."""
+RIDGE, STIFF, HELD = 2.8, 2.5, 1.5
+"""Where reports are loud: the ridge of as many factors as a history has items, the most of it, and
+the most factors for each item that it still holds."""
 FAINT, FEW_TURNS, SURE = 90.0, 4, 10.0
 """With less signal than this, or fewer reports of a person where it is not clear, nothing can be
 learnt but what is popular: one factor, in one epoch, by reports of this epsilon."""
@@ -90,9 +90,9 @@ CLEAR = 300.0
 LEAST_EPOCHS, COVERED = 4, 0.5
 """Where dummies hide people who take turns: epochs are fewer, so that dummies are no more than this
 share of the reports in each, but no fewer than these."""
-IN_CROWD, LOUDER = 1 / 3, 2.0
-"""Of the usual share of loud directions: where a crowd must hide a report, and at most where
-dummies do."""
+IN_CROWD, LOUDER, LOUDEST = 1 / 3, 2.0, 2.5
+"""Of the usual share of loud directions: where a crowd must hide a report, at most where dummies
+do, and at most where one person names several items."""
 ENOUGH_REPORTS = 3_000
 """Of one person: more say nothing that these did not, so a larger budget is not spent."""
 MOST_LOCAL, MOST_CENTRAL = 1e6, 100.0
@@ -282,6 +282,7 @@ def _fitted(
         ridge = min(LONG / about.history, 1.0) ** 1.2
     else:
         ridge = RIDGE * (factors / about.history) ** 1.3 * min(LONGER / about.history, 1.0)
+    ridge = min(ridge, STIFF)
     settings = settings.changed(
         factors=factors,
         alpha=given.get("alpha", round(min(max(alpha, 0.5), 10.0), 2)),
@@ -350,7 +351,8 @@ def _of_what_is_popular(
     assert budget.local is not None
     reports = ceil(budget.local / SURE)
     epsilon = max(_rounded_down(budget.local, reports), LEAST_EPSILON)
-    return _fitted(settings.changed(reports=reports, epochs=1, epsilon=epsilon), about, given)
+    found = settings.changed(reports=reports, epochs=1, epsilon=epsilon)
+    return _fitted(found, about, given, louder=min(reports, LOUDEST))
 
 
 def _both(settings: Settings, budget: Budget, about: Public, given: Mapping[str, Any]) -> Settings:
