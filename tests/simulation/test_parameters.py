@@ -51,7 +51,8 @@ def test_parameters_can_be_changed() -> None:
     assert model.set_params(epsilon=2.0) is model
     assert model.settings.epsilon == 1.0
     assert model.fit(SMALL).settings.epsilon == 2.0
-    for make in (FederatedMF, model.set_params):
+    makers: list[Any] = [FederatedMF, model.set_params]
+    for make in makers:
         with pytest.raises(
             UnknownParameterError, match=r"FederatedMF.*budgt.* use budget;"
         ) as raised:

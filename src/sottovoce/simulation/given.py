@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 Int64 = NDArray[np.int64]
 Matrix = sparse.csr_matrix | sparse.csr_array
-UserItems: TypeAlias = "Matrix | Histories | Interactions | ArrayLike | Mapping[str, ArrayLike]"
+UserItems: TypeAlias = "Matrix | Histories | Interactions | ArrayLike | Mapping[str, Any]"
 """Dense arrays and the DataFrames of any library are among `ArrayLike`."""
 ItemFeatures: TypeAlias = "Matrix | Catalogue | Sequence[Mapping[str, Any]]"
 KINDS = (
@@ -67,7 +67,7 @@ class Labels:
     def named(self, lists: NDArray[np.integer]) -> NDArray[Any]:
         """The ids of numbers; where a number is -1, None or -1."""
         nothing = np.array([None if self.ids.dtype == object else -1], self.ids.dtype)
-        return np.concatenate([self.ids, nothing])[lists]
+        return np.asarray(np.concatenate([self.ids, nothing])[lists])
 
     def columns_of(self, data: Interactions, name: str) -> Histories:
         """The same people with these items; of others it is said how often they come up."""

@@ -36,7 +36,7 @@ def _about(default: Any, help: str) -> Any:  # noqa: A002 - as in `setting`
 
 def _names_checked(kind: Kind) -> Kind:
     """A class whose constructor suggests a name for one that it does not know."""
-    made = kind.__init__
+    made = vars(kind)["__init__"]
     made.__qualname__ = "FederatedMF.__init__"  # what Python's own errors call it
 
     @wraps(made)
@@ -44,7 +44,7 @@ def _names_checked(kind: Kind) -> Kind:
         self.check_names(params)
         made(self, *args, **params)
 
-    kind.__init__ = init  # type: ignore[misc]  # what makes it is the same
+    kind.__init__ = init  # type: ignore[misc]  # takes the same
     return kind
 
 
