@@ -287,7 +287,10 @@ def test_what_cannot_be_tested_on_is_refused(test: Any) -> None:
 
 WHO, WHAT = TRAIN.users_of_entries(), [f"film {number:02}" for number in TRAIN.indices]
 VIEWS = pl.DataFrame({"viewer": [f"p{number:03}" for number in WHO], "film": WHAT})
-HIDDEN: dict[str, Any] = {"user": np.flatnonzero(SPLIT.test >= 0), "item": SPLIT.test[SPLIT.test >= 0]}
+HIDDEN: dict[str, Any] = {
+    "user": np.flatnonzero(SPLIT.test >= 0),
+    "item": SPLIT.test[SPLIT.test >= 0],
+}
 
 
 @pytest.fixture(scope="module")
