@@ -10,6 +10,7 @@ Federated matrix factorisation for implicit feedback under local differential pr
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from sottovoce.errors import MissingExtraError
@@ -19,24 +20,25 @@ if TYPE_CHECKING:
 
 __all__ = ["FederatedMF", "__version__"]
 __version__ = "1.0.0"
-_ROOMS = {"client": "client", "data": "sim", "errors": "sim", "privacy": "sim", "training": "sim"}
-"""Public packages, and the extra that brings what each needs."""
+_EXTRAS = {"FederatedMF": "sim", "client": "client", "data": "sim"}
+_PUBLIC = (*_EXTRAS, "errors", "privacy", "training")
 
 
 def __dir__() -> list[str]:
-    """The public interface alone."""
-    return sorted([*__all__, *_ROOMS])
+    """The public interface, as far as its extras are installed."""
+    there = {"sim": find_spec("polars"), "client": find_spec("httpx")}
+    return ["__version__", *(name for name in _PUBLIC if there.get(_EXTRAS.get(name, ""), True))]
 
 
 def __getattr__(name: str) -> object:
     """Import only when asked for: a client needs numpy alone."""
-    if name not in __dir__():
+    if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        if name in _ROOMS:
+        if name != "FederatedMF":
             return import_module(f"{__name__}.{name}")
         from sottovoce.simulation.federated import FederatedMF
     except ModuleNotFoundError as error:
-        said = f"{name} needs {error.name}: pip install 'sottovoce[{_ROOMS.get(name, 'sim')}]'"
+        said = f"{name} needs {error.name}: pip install 'sottovoce[{_EXTRAS.get(name, 'sim')}]'"
         raise MissingExtraError(said) from error
     return FederatedMF

@@ -383,6 +383,6 @@ def test_ratings_that_do_not_count_are_counted_once(rated: Any) -> None:
 
 
 def test_the_package_shows_what_is_public() -> None:
-    assert dir(sottovoce) == sorted([*sottovoce.__all__, *PACKAGES])
+    assert set(dir(sottovoce)) == {*sottovoce.__all__, *PACKAGES}
     for name in dir(sottovoce):
         assert getattr(sottovoce, name)
