@@ -28,7 +28,7 @@ from sottovoce.errors import CheckpointError, DataError, SettingsError
 from sottovoce.privacy import Account, account
 from sottovoce.privacy.account import DELTA
 from sottovoce.simulation.engines import build_engine
-from sottovoce.simulation.evaluation.ranking import sample_others
+from sottovoce.simulation.evaluation.ranking import OTHERS, sample_others
 from sottovoce.simulation.evaluation.side_information import wide_vectors
 from sottovoce.simulation.files import ModelFile, fingerprint, read_model, write_model
 from sottovoce.simulation.given import (
@@ -37,9 +37,7 @@ from sottovoce.simulation.given import (
     Matrix,
     UserItems,
     at_least_one,
-    data_from,
     hidden_from,
-    histories_from,
     ids_in,
     rows_from,
     tags_from,
@@ -59,8 +57,6 @@ Callback = Callable[[int, float, dict[str, float]], None]
 
 USERS_AT_ONCE = 512
 """Whose scores of the whole catalogue are held at the same time."""
-OTHERS = 99
-"""What an item that was left out is ranked against, as in every table of ours."""
 TESTED = "tested"
 """In the record of an epoch: what its metrics are of."""
 
@@ -143,14 +139,10 @@ class FederatedMF(Parameters):
         on to the same model as if it had never stopped; the callback hears of its epochs again,
         but not of metrics that are of another `test`, unless it is the last epoch.
         """
-        data = data_from(user_items)
-        histories = histories_from(user_items) if data is None else data.histories
+        histories, users, labels = rows_from(user_items, None)
         if not (histories.n_users and histories.n_items):
             raise DataError("user_items must have a row and a column to learn from")
         tags = None if item_features is None else tags_from(item_features, histories.n_items)
-        numbers = np.arange(histories.n_items, dtype=np.int32)
-        labels = Labels(numbers if data is None else data.item_ids)
-        users = None if data is None else Labels(data.user_ids)
         hidden = None if test is None else hidden_from(test, labels, histories, users)
         settings = self._planned(histories)
         self._tags, self._settings, self._state, self._labels = tags, settings, None, labels
@@ -214,7 +206,7 @@ class FederatedMF(Parameters):
 
         In the order of the rows of a matrix, or of the ids of a table, ascending.
         """
-        V, (histories, _) = self.item_factors, rows_from(user_items, self._items)
+        V, (histories, *_) = self.item_factors, rows_from(user_items, self._items)
         return user_vectors(
             V, histories, alpha=self.settings.alpha, regularization=self.settings.user_ridge(V)
         )
@@ -244,7 +236,7 @@ class FederatedMF(Parameters):
 
         `item_features` takes the place of those that `fit` was given. `times` has, where
         `user_items` has an interaction, when it was (any number; a later one is larger): then what
-        came last counts most.
+        came last counts most. The timestamps of a table are not looked at.
         """
         histories, n = self._rows(userid, user_items), at_least_one("N", N)
         allowed = _left_to_rank(self._items, items, filter_items)
@@ -285,9 +277,10 @@ class FederatedMF(Parameters):
         own, weights = histories[0].tolist(), _weights(histories, times)
         shares = model.shares(own, np.ones(len(own)) if weights is None else weights)
         taste = Taste(model, tags, own, shares)
-        said = taste.speaking(item, most)
-        own_ids = self.item_ids
-        reasons = [(what if isinstance(what, Tag) else own_ids.item(what), of) for what, of in said]
+        reasons = [
+            (what if isinstance(what, Tag) else self.item_ids.item(what), share)
+            for what, share in taste.speaking(item, most)
+        ]
         return float(taste.scores()[item]), reasons
 
     def evaluate(
@@ -302,13 +295,12 @@ class FederatedMF(Parameters):
         """HR, NDCG, MRR, recall and coverage at 10 of lists made from `user_items`.
 
         `test` has what was left out of the same people: the same rows, or in a table the same ids.
-        It is ranked against 99 items that each never touched, drawn by the seed: those of
-        `sottovoce simulate` with the same seed, and the protocol of every table here. Another
-        number of `negatives` ranks against so many, None against all: then numbers are much lower,
-        and are those of real lists. The result says it: its `negatives` is with how many others
-        each person's items were ranked, in the mean. Coverage is always of lists of all items.
+        It is ranked against `negatives` items that each never touched, drawn by the seed as in
+        `sottovoce simulate`: 99, as in every table here. None ranks against all, as real lists do;
+        then numbers are much lower. The result says against how many, in the mean over people, as
+        its `negatives`. Coverage is always of lists of all items.
         """
-        histories, users = rows_from(user_items, self._items)
+        histories, users, _ = rows_from(user_items, self._items)
         hidden = hidden_from(test, self._items, histories, users)
         model, weights = self._wide(item_features), _weights(histories, times)
         others = None
@@ -343,7 +335,7 @@ class FederatedMF(Parameters):
 
     def _rows(self, userid: ArrayLike, user_items: UserItems) -> Histories:
         users, one = ids_in(userid, "userid"), userid if np.ndim(userid) == 0 else None
-        histories, known = rows_from(user_items, self._items, user=one)
+        histories, known, _ = rows_from(user_items, self._items, user=one)
         if known is not None:
             histories = histories.take(known.numbers(users, "userid"))
         if histories.n_users != len(users):

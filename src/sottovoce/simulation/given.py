@@ -50,8 +50,6 @@ class Labels:
 
     def places(self, ids: NDArray[Any]) -> Int64:
         """Their numbers, -1 where one is not known."""
-        if np.array_equal(ids, self.ids):
-            return np.arange(len(ids))
         return np.array([self._place.get(label, -1) for label in ids.tolist()], np.int64)
 
     def numbers(self, given: ArrayLike, name: str) -> Int64:
@@ -71,6 +69,8 @@ class Labels:
 
     def columns_of(self, data: Interactions, name: str) -> Histories:
         """The same people with these items; of others it is said how often they come up."""
+        if np.array_equal(data.item_ids, self.ids):
+            return data.histories
         places = self.places(data.item_ids)[data.histories.indices]
         if (places < 0).any():
             lost = f"{(places < 0).sum():,} of {len(places):,} interactions"
@@ -91,46 +91,38 @@ def ids_in(given: ArrayLike, name: str) -> NDArray[Any]:
     return ids
 
 
-def data_from(given: Any, name: str = "user_items", user: Any = None) -> Interactions | None:
-    """What has ids of its own; None for a matrix. `user` is whose a table without users is."""
-    if isinstance(given, Interactions):
-        data = given
-    elif is_table(given):
-        data = read_frame(given, user=user)
-    else:
-        return None
-    if data.loaded:
-        tell_ratings(name, data.loaded.not_positive, data.loaded.rows)
-    return data
-
-
 def rows_from(
-    given: Any, items: Labels, name: str = "user_items", user: Any = None
-) -> tuple[Histories, Labels | None]:
-    """People with the items of a model, and what the people are called; None in a matrix."""
-    data = data_from(given, name, user)
-    if data is not None:
-        return items.columns_of(data, name), Labels(data.user_ids)
+    given: Any, items: Labels | None, name: str = "user_items", user: Any = None
+) -> tuple[Histories, Labels | None, Labels]:
+    """People, what they are called (None in a matrix), and what the items are called.
+
+    Items are those of a model; None: of what is given. `user` is whose a table without users is.
+    """
+    data = read_frame(given, user=user) if is_table(given) else given
+    if isinstance(data, Interactions):
+        if data.loaded:
+            tell_ratings(name, data.loaded.not_positive, data.loaded.rows)
+        items = Labels(data.item_ids) if items is None else items
+        return items.columns_of(data, name), Labels(data.user_ids), items
     histories = histories_from(given, name)
+    items = Labels(np.arange(histories.n_items, dtype=np.int32)) if items is None else items
     if histories.n_items != len(items):
         raise DataError(f"{name} must have {len(items)} columns, not {histories.n_items}")
-    return histories, None
+    return histories, None, items
 
 
 def hidden_from(given: Any, items: Labels, histories: Histories, users: Labels | None) -> Histories:
     """What was left out of these people's histories: a row for each, something in any of them."""
-    hidden, theirs = rows_from(given, items, "test")
+    hidden, theirs, _ = rows_from(given, items, "test")
     users = Labels(np.arange(histories.n_users)) if users is None else users
     if theirs is not None:
-        row, n = theirs.places(users.ids), hidden.n_users
+        row = theirs.places(users.ids)
         unknown = hidden.n_interactions - int(np.diff(hidden.indptr)[row[row >= 0]].sum())
         if unknown:
             lost = f"{unknown:,} of {hidden.n_interactions:,} interactions"
             tell(f"test: {lost} are of people who are not in user_items, and do not count")
-        and_nobody = Histories(
-            np.append(hidden.indptr, hidden.indptr[-1]), hidden.indices, len(items)
-        )
-        hidden = and_nobody.take(np.where(row < 0, n, row))
+        ends = np.append(hidden.indptr, hidden.indptr[-1])  # the last row is of nobody: -1
+        hidden = Histories(ends, hidden.indices, len(items)).take(row)
     if hidden.n_users != histories.n_users:
         raise DataError(f"test must have {histories.n_users} rows, not {hidden.n_users}")
     if not hidden.n_interactions:

@@ -28,6 +28,7 @@ from sottovoce.simulation.evaluation.metrics import (
     summary,
 )
 from sottovoce.simulation.evaluation.ranking import (
+    OTHERS,
     Candidates,
     Ranks,
     rank_factors,
@@ -132,7 +133,7 @@ class Simulation:
 
     settings: Settings
     split: SplitRule = "random"
-    negatives: int = 99
+    negatives: int = OTHERS
     """0 ranks the test item among the whole catalogue."""
     engine: str = AUTO
     engine_options: Mapping[str, Any] = field(default_factory=dict)

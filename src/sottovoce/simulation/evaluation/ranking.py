@@ -21,6 +21,8 @@ from sottovoce.errors import SettingsError
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
 
+OTHERS = 99
+"""As in the paper, and in every table of ours: an item that was left out competes with so many."""
 USERS_PER_BLOCK = 256
 NUMPY_FIRST = 3.0
 """Seconds of a process that numpy ranks, about, before a loop is compiled: that takes as long, so
