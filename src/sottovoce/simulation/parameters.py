@@ -41,7 +41,11 @@ def _names_checked(kind: Kind) -> Kind:
 
     @wraps(made)
     def init(self: Parameters, *args: Any, **params: Any) -> None:
-        self.check_names(params)
+        known = self.defaults()
+        for name in (each for each in params if each not in known):
+            near = "".join(f": use {each}" for each in get_close_matches(name, known, n=1))
+            said = f"{type(self).__name__} has no parameter {name}{near}"
+            raise UnknownParameterError(f"{said}; there are {', '.join(known)}")
         made(self, *args, **params)
 
     kind.__init__ = init  # type: ignore[misc]  # takes the same
@@ -110,15 +114,6 @@ class Parameters:
     def defaults(cls) -> dict[str, Any]:
         """By name, in the order of the constructor."""
         return {each.name: each.default for each in fields(cls)}
-
-    @classmethod
-    def check_names(cls, given: Mapping[str, Any]) -> None:
-        """Refuses names that are no parameters."""
-        for name in given:
-            if name not in (known := cls.defaults()):
-                near = "".join(f": use {each}" for each in get_close_matches(name, known, n=1))
-                said = f"{cls.__name__} has no parameter {name}{near}; there are {', '.join(known)}"
-                raise UnknownParameterError(said)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002, FBT001, FBT002 - scikit-learn's signature
         """The arguments of the constructor, as they were given. No parameter is a model itself."""
