@@ -199,7 +199,7 @@ def at_least_one(name: str, value: Any) -> int:
 WANTED = "a Catalogue, a mapping for each item or a sparse matrix"
 
 
-def tags_from(item_features: ItemFeatures, n_items: int) -> Tags:
+def tags_from(item_features: Any, n_items: int) -> Tags:
     """Columns of a catalogue, of a list of mappings, or of a matrix as it is."""
     known = getattr(item_features, "tags", None)  # of a catalogue, which needs cryptography
     if isinstance(known, Tags):
@@ -210,24 +210,15 @@ def tags_from(item_features: ItemFeatures, n_items: int) -> Tags:
         names = (Tag("column", str(number)) for number in range(matrix.shape[1]))
         tags = Tags(tuple(names), table)
     else:
-        tags = tags_of([_traits(row, given) for row, given in enumerate(_items(item_features))])
+        kind = type(item_features).__name__
+        named = hasattr(item_features, "columns") or isinstance(item_features, Mapping)
+        if named or not hasattr(item_features, "__iter__"):
+            example = "[{'genre': ['Horror'], 'year': 1979}, ...]"
+            raise DataError(f"item_features must be {WANTED}, as {example}; got {kind}")
+        tags = tags_of([_traits(row, given) for row, given in enumerate(item_features)])
     if tags.n_items != n_items:
         raise DataError(f"item_features must describe {n_items} items, not {tags.n_items}")
     return tags
-
-
-def _items(item_features: Any) -> list[Any]:
-    if hasattr(item_features, "columns") or isinstance(item_features, Mapping):
-        raise DataError(
-            f"item_features must be {WANTED}; a {type(item_features).__name__} is not taken. "
-            "Make a list of its rows, as [{'genre': ['Horror'], 'year': 1979}, ...]"
-        )
-    try:
-        return list(item_features)
-    except TypeError as error:
-        raise DataError(
-            f"item_features must be {WANTED}; got {type(item_features).__name__}"
-        ) from error
 
 
 def _traits(row: int, given: Any) -> Traits:
@@ -256,19 +247,14 @@ def times_of(given: Matrix, histories: Histories) -> NDArray[np.int64]:
             f"times must have the shape of user_items, {histories.n_users} x {histories.n_items}, "
             f"not {times.shape[0]} x {times.shape[1]}"
         )
-    if not histories.n_interactions:
-        return np.zeros(0, np.int64)
     at = sparse.csr_array(times, copy=True)
     at.sort_indices()
-    users, known = histories.users_of_entries(), at.tocoo()
-    places = np.searchsorted(
-        known.row.astype(np.int64) * histories.n_items + known.col,
-        users.astype(np.int64) * histories.n_items + histories.indices,
-    )
-    found = np.minimum(places, max(at.nnz - 1, 0))
-    if not at.nnz or ((known.row[found] != users) | (known.col[found] != histories.indices)).any():
+    known, wanted = at.tocoo(), _cells(histories)
+    cells = np.append(known.row.astype(np.int64) * histories.n_items + known.col, -1)
+    places = np.searchsorted(cells[:-1], wanted)
+    if (cells[places] != wanted).any():
         raise DataError("times must have an entry wherever user_items has an interaction")
-    when = known.data[found]
+    when = known.data[places]
     if not np.isfinite(when).all():
         raise DataError("times must be finite numbers")
     return np.unique(when, return_inverse=True)[1].astype(np.int64)
