@@ -19,7 +19,7 @@ sys.path.append(str(HERE / "_ext"))
 project = "sottovoce"
 copyright = "the sottovoce authors, Apache-2.0"  # noqa: A001 -- Sphinx's name
 version = release = sottovoce.__version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "commands"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "commands"]
 html_theme = "furo"
 html_title = f"sottovoce {version}"
 html_show_sourcelink = False

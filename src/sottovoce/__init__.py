@@ -9,6 +9,8 @@ Federated matrix factorisation for implicit feedback under local differential pr
 
 from __future__ import annotations
 
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from sottovoce.errors import MissingExtraError
@@ -18,16 +20,25 @@ if TYPE_CHECKING:
 
 __all__ = ["FederatedMF", "__version__"]
 __version__ = "1.0.0"
+_EXTRAS = {"FederatedMF": "sim", "client": "client", "data": "sim"}
+_PUBLIC = (*_EXTRAS, "errors", "privacy", "training")
+
+
+def __dir__() -> list[str]:
+    """The public interface, as far as its extras are installed."""
+    there = {"sim": find_spec("polars"), "client": find_spec("httpx")}
+    return ["__version__", *(name for name in _PUBLIC if there.get(_EXTRAS.get(name, ""), True))]
 
 
 def __getattr__(name: str) -> object:
-    """Import the simulator only when asked for: a client needs numpy alone."""
-    if name == "FederatedMF":
-        try:
-            from sottovoce.simulation.federated import FederatedMF
-        except ModuleNotFoundError as error:
-            raise MissingExtraError(
-                f"FederatedMF needs {error.name}: pip install 'sottovoce[sim]'"
-            ) from error
-        return FederatedMF
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Import only when asked for: a client needs numpy alone."""
+    if name not in _PUBLIC:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        if name != "FederatedMF":
+            return import_module(f"{__name__}.{name}")
+        from sottovoce.simulation.federated import FederatedMF
+    except ModuleNotFoundError as error:
+        said = f"{name} needs {error.name}: pip install 'sottovoce[{_EXTRAS.get(name, 'sim')}]'"
+        raise MissingExtraError(said) from error
+    return FederatedMF

@@ -2,6 +2,7 @@
 
     SottovoceError
     ├── SettingsError      a setting has a value that cannot work
+    │   └── UnknownParameterError  there is no parameter of this name
     ├── DataError          an input file or matrix is not what it must be
     │   └── FetchError     a download failed or does not match its checksum
     ├── DivergedError      the item matrix has left the range that devices accept
@@ -22,6 +23,8 @@
     ├── StoreError         a database cannot be read or written (full, read-only, too new)
     └── MissingExtraError  an optional dependency is not installed
 
+What goes on all the same is told by a `DataWarning`.
+
 Each message names what was wrong (a value, a file, a flag) and what to do: what must be, a clause
 that begins with a verb, or a command to type. Of those for machines the class says what to do:
 `ProtocolError`, `UnavailableError`, `RefusedError`. tests/test_errors.py reads them all.
@@ -36,6 +39,14 @@ class SottovoceError(Exception):
 
 class SettingsError(SottovoceError, ValueError):
     """A setting has a value that cannot work."""
+
+
+class UnknownParameterError(SettingsError, TypeError):
+    """There is no parameter of this name; says which is nearest."""
+
+
+class DataWarning(UserWarning):
+    """Some of an input does not count; says how much, and why."""
 
 
 class DataError(SottovoceError, ValueError):

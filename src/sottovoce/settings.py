@@ -83,14 +83,14 @@ class Setting:
         except OverflowError:  # a whole number beyond any float
             fine = False
         if not fine:
-            wanted = f"{_KINDS[self.kind]} {self._bounds()}".rstrip()
+            wanted = f"{_KINDS[self.kind]} {self.bounds()}".rstrip()
             raise SettingsError(f"{self.name} must be {wanted}, got {value!r:.80}")
         return self.kind(value)
 
-    def _bounds(self) -> str:
+    def bounds(self) -> str:
         """In words, to complete "must be a number"."""
         if self.least is not None and self.most is not None:
-            return f"from {self.least:.15g} to {self.most:.15g}"
+            return f"from {self.least:.16g} to {self.most:.16g}"
         stated = (("of at least", self.least), ("above", self.above), ("of at most", self.most))
         return " and ".join(f"{word} {bound:g}" for word, bound in stated if bound is not None)
 

@@ -1,4 +1,4 @@
-"""CSV, TSV, Parquet and matrices of scipy: what comes back, and what is refused and where."""
+"""CSV, TSV, Parquet, DataFrames and matrices: what comes back, and what is refused and where."""
 
 import csv
 import datetime as dt
@@ -6,6 +6,7 @@ import gzip
 import io
 import re
 import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -15,9 +16,11 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 from scipy import sparse
 
 from sottovoce.data import Interactions, load, parse_columns, tables
+from sottovoce.data.interactions import Loaded
 from sottovoce.data.tables import Block, Layout, parse, seconds
 from sottovoce.errors import DataError
 
@@ -298,3 +301,74 @@ def test_damaged_files_are_named(tmp_path: Path, name: str, content: bytes) -> N
     with pytest.raises(DataError) as caught:
         load(path)
     assert str(caught.value.path) == str(path)
+
+
+class Frame:
+    """As pandas has them where there is no pyarrow."""
+
+    def __init__(self, **columns: list[Any]):
+        self._columns = {name: np.array(each, object) for name, each in columns.items()}
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        raise ImportError
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self._columns[name]
+
+
+class Stream:
+    """As pyarrow has them."""
+
+    def __init__(self, **columns: list[Any]):
+        self._frame = pl.DataFrame(columns)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._frame.__arrow_c_stream__(requested_schema)
+
+
+MAKERS: dict[str, Callable[..., Any]] = {
+    "polars": lambda **columns: pl.DataFrame(columns),
+    "arrow": Stream,
+    "pandas": Frame,
+    "mapping": dict,
+}
+
+
+@pytest.mark.parametrize("made", MAKERS.values(), ids=MAKERS)
+def test_a_table_in_memory_keeps_its_ids(made: Callable[..., Any]) -> None:
+    table = made(**{"Item-ID": ["2", "1", "2", "1"], "user": [7, 7, 7, 9], "stars": [5, 0, 3, 1]})
+    data = load(table)
+    assert (data.user_ids.tolist(), data.item_ids.tolist()) == ([7, 9], ["1", "2"])
+    assert data.histories.to_csr().toarray().tolist() == [[0, 1], [1, 0]]
+    assert data.loaded == Loaded("table in memory", 4, 1, 1)
+    named = load(made(a=[1], b=["x"], c=[3]), columns={"user": "a", "item": "b", "timestamp": "c"})
+    assert named.timestamps is not None
+    for wrong in (
+        made(who=["a"], item=[1]), made(user=["a", None], item=[1, 2]), made(user=[1.5], item=[1]),
+        made(user=[], item=[]), made(user=["a"], item=[1], rating=[-1]),
+    ):  # fmt: skip
+        with pytest.raises(DataError):
+            load(wrong)
+
+
+def test_columns_and_matrices_in_memory() -> None:
+    for rows in (([5, 5, 6], ["x", "y", "x"]), (np.array([5, 5, 6]), pl.Series(["x", "y", "x"]))):
+        assert load(rows).histories.to_csr().toarray().tolist() == [[1, 1], [1, 0]]
+    for matrix in ([[1, 0, 2], [0, -1, 0]], np.eye(2, 3), sparse.csr_array(np.eye(2, 3))):
+        assert (load(matrix).n_users, load(matrix).n_items) == (2, 3)
+    for wrong in (
+        ([1], [2], [3]),
+        ([1, 2], [3]),
+        (["a", 3], [1, 2]),
+        [[1], [2, 3]],
+        [["a"]],
+        3,
+        None,
+    ):
+        with pytest.raises(DataError):
+            load(wrong)
+    with pytest.raises(DataError):
+        load(np.eye(3), columns={"user": "a"})

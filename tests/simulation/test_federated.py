@@ -4,14 +4,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy import sparse
 
+import sottovoce
 from sottovoce import FederatedMF
 from sottovoce.core import Histories
 from sottovoce.core.recommending import Tag
 from sottovoce.data import leave_one_out, synthetic_people
-from sottovoce.errors import CheckpointError, DataError, SettingsError
+from sottovoce.errors import CheckpointError, DataError, DataWarning, SettingsError
 from sottovoce.simulation import Simulation, simulate
 from sottovoce.training import Budget, planned
 from tests.people import random_people
@@ -147,6 +149,9 @@ TRAIN, TEST = SPLIT.train, SPLIT.left_out
 SETTINGS: dict[str, Any] = {"factors": 2, "epochs": 4, "reports": 20, "seed": 3}
 
 
+PACKAGES = ("client", "data", "errors", "privacy", "training")
+
+
 class InterruptionError(Exception):
     pass
 
@@ -189,6 +194,7 @@ def test_metrics_come_after_every_epoch(capsys: pytest.CaptureFixture[str]) -> N
     model.fit(TRAIN, test=TEST, callback=lambda _, __, metrics: heard.append(metrics))
     assert len(heard) == 4
     assert heard[-1] == model.evaluate(TRAIN, TEST)
+    assert heard[-1].pop("negatives") == pytest.approx(80 - np.diff(DATA.histories.indptr).mean())
     assert set(heard[-1]) == {"hr@10", "ndcg@10", "mrr@10", "recall@10", "coverage@10"}
     assert heard[0] != heard[-1]
     assert capsys.readouterr() == ("", "")
@@ -201,9 +207,9 @@ def test_metrics_come_after_every_epoch(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_metrics_are_those_of_simulate_and_of_the_lists() -> None:
-    """One item left out of each, against the whole catalogue."""
+    """One item left out of each, against the whole catalogue or some of it."""
     model = FederatedMF(**SETTINGS).fit(TRAIN)
-    found = model.evaluate(TRAIN, TEST)
+    found = model.evaluate(TRAIN, TEST, negatives=None)
     lists, _ = model.recommend(np.arange(300), TRAIN.to_csr())
     tested = SPLIT.test >= 0
     hit = (lists == SPLIT.test[:, None])[tested]
@@ -213,10 +219,13 @@ def test_metrics_are_those_of_simulate_and_of_the_lists() -> None:
     assert found["ndcg@10"] == pytest.approx((1 / np.log2(2 + places)).mean())
     assert found["coverage@10"] == pytest.approx(len(np.unique(lists)) / 80)
     settings = model.settings.changed(seed=1000)
-    again = FederatedMF.from_items(model.item_factors, settings).fit(TRAIN).evaluate(TRAIN, TEST)
-    run = simulate(DATA, Simulation(settings, negatives=0, tags=False, coverage=True)).final
+    again = FederatedMF.from_items(model.item_factors, settings).fit(TRAIN)
     names = ("hr@10", "ndcg@10", "mrr@10", "coverage@10")
-    assert [again[name] for name in names] == pytest.approx([run[name] for name in names])
+    for negatives in (None, 20):
+        asked = Simulation(settings, negatives=negatives or 0, tags=False, coverage=True)
+        run, found = simulate(DATA, asked).final, again.evaluate(TRAIN, TEST, negatives=negatives)
+        assert [found[name] for name in names] == pytest.approx([run[name] for name in names])
+    assert found["negatives"] == 20
 
 
 @pytest.mark.parametrize(
@@ -225,7 +234,6 @@ def test_metrics_are_those_of_simulate_and_of_the_lists() -> None:
         lambda model, row: model.recommend(0, row, items=[120]),
         lambda model, row: model.recommend(0, row, items=[0.5]),
         lambda model, row: model.recommend(0, row, filter_items=[-1]),
-        lambda model, row: model.recommend(-1, row),
         lambda model, row: model.recommend(np.nan, row),
         lambda model, row: model.recommend(np.zeros((1, 1), int), row),
         lambda model, row: model.recommend([[1], [2, 3]], row),
@@ -246,7 +254,11 @@ def test_metrics_are_those_of_simulate_and_of_the_lists() -> None:
         lambda model, row: model.evaluate(row, broken(row)),
         lambda model, row: model.privacy(delta=None),
         lambda model, row: model.privacy(delta=1),
-        lambda model, row: model.fit(row.toarray()),
+        lambda model, row: model.fit(row.toarray().astype(str)),
+        lambda model, row: model.fit([[1, 0], [1]]),
+        lambda model, row: model.fit(3),
+        lambda model, row: model.fit(row.toarray() * np.nan),
+        lambda model, row: model.evaluate(row, 1 - row.toarray(), negatives=0),
         lambda model, row: FederatedMF().fit(Histories.from_lists([], 4)),
         lambda model, row: FederatedMF().item_factors,
     ],
@@ -271,3 +283,106 @@ def test_what_cannot_be_asked_is_refused(
 def test_what_cannot_be_tested_on_is_refused(test: Any) -> None:
     with pytest.raises(DataError):
         FederatedMF(**SETTINGS).fit(TRAIN, test=test)
+
+
+WHO, WHAT = TRAIN.users_of_entries(), [f"film {number:02}" for number in TRAIN.indices]
+VIEWS = pl.DataFrame({"viewer": [f"p{number:03}" for number in WHO], "film": WHAT})
+HIDDEN: dict[str, Any] = {
+    "user": np.flatnonzero(SPLIT.test >= 0),
+    "item": SPLIT.test[SPLIT.test >= 0],
+}
+
+
+@pytest.fixture(scope="module")
+def of_table() -> FederatedMF:
+    return FederatedMF(**SETTINGS).fit(VIEWS)
+
+
+def test_a_model_of_a_table_is_that_of_the_matrix_and_speaks_its_ids(
+    of_table: FederatedMF, tmp_path: Path
+) -> None:
+    plain = FederatedMF(**SETTINGS).fit(TRAIN.to_csr().toarray())
+    assert np.array_equal(of_table.item_factors, plain.item_factors)
+    names = of_table.item_ids
+    assert names.tolist() == [f"film {number:02}" for number in plain.item_ids]
+    rows, users = TRAIN.to_csr(), np.array([7, 3])
+    numbers, scores = plain.recommend(users, rows[users], N=80, filter_items=[5])
+    wanted = [None if number < 0 else names[number] for number in numbers[0]]
+    of_table.save(tmp_path / "model")
+    for model in (of_table, FederatedMF.load(tmp_path / "model")):
+        items, found = model.recommend(["p007", "p003"], VIEWS, N=80, filter_items=["film 05"])
+        assert items[0].tolist() == wanted
+        assert None in wanted
+        assert np.array_equal(found, scores)
+    assert of_table.similar_items("film 17", N=1)[0].tolist() == ["film 17"]
+    _, reasons = of_table.explain("p007", VIEWS, wanted[0])
+    _, same = plain.explain(7, rows[7], int(numbers[0, 0]))
+    assert reasons == [(names[number], share) for number, share in same]
+
+
+def test_whose_row_is_given_is_answered_and_who_is_not_in_a_table_is_refused(
+    of_table: FederatedMF,
+) -> None:
+    own = VIEWS.filter(pl.col("viewer") == "p007").select("film")
+    expected = of_table.recommend("p007", VIEWS)[0].tolist()
+    for row in (own, own["film"], {"item": own["film"].to_list()}, TRAIN.to_csr()[7]):
+        assert of_table.recommend("a stranger", row)[0].tolist() == expected
+    assert of_table.recommend(99999, TRAIN.to_csr().toarray()[7])[0].tolist() == expected
+    popular = of_table.recommend("new", sparse.csr_matrix((1, 80)))[0].tolist()
+    assert of_table.recommend("new", {"item": []})[0].tolist() == popular
+    with pytest.warns(DataWarning, match="1 of 1 "):
+        assert of_table.recommend("new", {"item": ["unheard of"]})[0].tolist() == popular
+    for users, table in (("a stranger", VIEWS), (["p007"], own), ("p007", {"item": [1.5]})):
+        with pytest.raises(DataError):
+            of_table.recommend(users, table)
+
+
+def test_a_table_of_what_was_left_out_is_matched_by_ids(of_table: FederatedMF) -> None:
+    test = {
+        "user": [f"p{n:03}" for n in HIDDEN["user"]],
+        "item": [f"film {n:02}" for n in HIDDEN["item"]],
+    }
+    expected = of_table.evaluate(TRAIN, TEST)
+    order = np.random.default_rng(0).permutation(len(test["user"]))
+    shuffled = {name: [column[place] for place in order] for name, column in test.items()}
+    assert of_table.evaluate(VIEWS, shuffled) == expected
+    heard: list[dict[str, float]] = []
+    said = FederatedMF(**SETTINGS)
+    said.fit(VIEWS, test=test, callback=lambda *told: heard.append(told[2]))
+    assert heard[-1] == expected
+    assert FederatedMF(**SETTINGS).fit(TRAIN).evaluate(TRAIN, HIDDEN) == expected
+    more = {"user": [*test["user"], "p007", "who"], "item": [*test["item"], "what", "film 01"]}
+    with pytest.warns(DataWarning) as told:
+        assert of_table.evaluate(VIEWS, more) == expected
+    assert len(told) == 2
+    with pytest.raises(DataError, match="'p000'"):
+        of_table.evaluate(VIEWS, VIEWS)
+
+
+def test_several_left_out_are_ranked_with_each_other_and_with_the_sampled() -> None:
+    """Against all that there is, sampled or not, it comes to the same."""
+    model, both = FederatedMF(**SETTINGS).fit(TRAIN), DATA.histories.to_csr().toarray()
+    known, test = both.copy(), both.copy()
+    known[:, 40:] = test[:, :40] = 0
+    assert model.evaluate(known, test, negatives=80) == model.evaluate(known, test, negatives=None)
+    assert model.evaluate(known, test, negatives=5)["negatives"] == 5
+
+
+@pytest.mark.parametrize(
+    "rated",
+    [
+        sparse.csr_matrix([[1, -1, 0], [2, 0, -3]]),
+        np.array([[1, -1, 0], [2, 0, -3]]),
+        {"user": [1, 1, 2, 2], "item": ["a", "b", "a", "c"], "rating": [1, -1, 2, -3]},
+    ],
+)
+def test_ratings_that_do_not_count_are_counted_once(rated: Any) -> None:
+    with pytest.warns(DataWarning, match="2 of 4 ") as told:
+        FederatedMF(factors=1, epochs=1, reports=2).fit(rated)
+    assert [each.filename for each in told] == [__file__]
+
+
+def test_the_package_shows_what_is_public() -> None:
+    assert set(dir(sottovoce)) == {*sottovoce.__all__, *PACKAGES}
+    for name in dir(sottovoce):
+        assert getattr(sottovoce, name)

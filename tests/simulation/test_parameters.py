@@ -1,6 +1,7 @@
 """What `FederatedMF` is given: parameters as scikit-learn knows them, features and times."""
 
-from inspect import signature
+import re
+from inspect import getdoc, signature
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,10 @@ from sottovoce import FederatedMF
 from sottovoce.core import Histories
 from sottovoce.core.recommending import WideModel, no_tags, popularity_of, recency, tags_of
 from sottovoce.data import synthetic_people
-from sottovoce.errors import DataError, SettingsError
+from sottovoce.errors import DataError, SettingsError, UnknownParameterError
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.settings import stated
-from sottovoce.simulation.parameters import NOT_OF_TRAINING, times_of
+from sottovoce.simulation.given import times_of
 from sottovoce.training import Settings
 from tests.people import random_people
 
@@ -31,10 +32,14 @@ GIVEN: dict[str, Any] = {
 }
 
 
-def test_every_setting_of_a_training_is_an_argument_of_its_type() -> None:
+def test_every_setting_is_an_argument_of_its_type_and_every_argument_is_described() -> None:
     arguments = signature(FederatedMF).parameters
     known = stated(Settings)
-    assert set(arguments) - set(NOT_OF_TRAINING) == set(known)
+    assert set(known) < set(arguments)
+    section = getdoc(FederatedMF).partition("\nParameters\n----------\n")[2]  # type: ignore[union-attr]
+    described = re.findall(r"^(\w+) : .*\n    (\S.*)\.$", section, re.MULTILINE)
+    assert [name for name, _ in described] == list(arguments)
+    assert len({text for _, text in described}) == len(arguments)
     for name, each in known.items():
         kind = each.kind.__name__
         assert arguments[name].annotation == (kind if name == "seed" else f"{kind} | None"), name
@@ -46,8 +51,13 @@ def test_parameters_can_be_changed() -> None:
     assert model.set_params(epsilon=2.0) is model
     assert model.settings.epsilon == 1.0
     assert model.fit(SMALL).settings.epsilon == 2.0
-    with pytest.raises(SettingsError, match="gamma"):
-        model.set_params(gamma=1)
+    makers: list[Any] = [FederatedMF, model.set_params]
+    for make in makers:
+        with pytest.raises(
+            UnknownParameterError, match=r"FederatedMF.*budgt.* use budget;"
+        ) as raised:
+            make(budgt=1)
+        assert isinstance(raised.value, TypeError)
     with pytest.raises(SettingsError, match="epsilon"):
         model.set_params(seed=9, epsilon=np.nan)
     assert (model.seed, model.epsilon) == (0, 2.0)

@@ -1,9 +1,10 @@
-"""A data set by its name or by where it is: in memory, or cut into shards."""
+"""A data set by its name, by where it is, or from a table in memory; and cut into shards."""
 
 import tempfile
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +19,10 @@ from sottovoce.data.tables import (
     PARQUET,
     TEXT,
     Columns,
+    is_table,
+    of_matrix,
     parquet_files,
+    read_frame,
     read_matrix,
     read_parquet,
     read_text,
@@ -36,18 +40,21 @@ a .npz matrix saved by scipy.sparse.save_npz"""
 """What can be read, for messages."""
 
 
-def load(source: str | Path, columns: Columns = None, items: Path | None = None) -> Interactions:
-    """The data set of that name or at that path, with titles and tags from `items` if it is given.
+def load(source: Any, columns: Columns = None, items: Path | None = None) -> Interactions:
+    """The data set of that name, at that path or in that table, with titles and tags of `items`.
 
     A string that is a name of the catalogue, or `synthetic`, means that name (write `./ml-1m`
-    for a folder that happens to be called so). `columns` says which column of a CSV, TSV or
-    Parquet file is the `user`, the `item`, the `rating` and the `timestamp`, where their names
-    do not say it.
+    for a folder that happens to be called so). A table in memory is a DataFrame of any library
+    (pandas, polars, pyarrow), a mapping of columns or a pair `(users, items)`; a matrix, sparse or
+    dense, has people as rows and items as columns. `columns` says which column of a table is the
+    `user`, the `item`, the `rating` and the `timestamp`, where their names do not say it.
 
     >>> load("ml-latest-small").histories.n_users
     610
+    >>> load({"who": ["ann", "bob"], "item": ["tea", "tea"]}, columns={"user": "who"}).user_ids
+    array(['ann', 'bob'], dtype=object)
     """
-    data = _found(source, columns)
+    data = _found(source, columns) if isinstance(source, str | Path) else _given(source, columns)
     return data if items is None else with_items(data, items)
 
 
@@ -80,6 +87,14 @@ def _found(source: str | Path, columns: Columns) -> Interactions:
             path=source,
         )
     return _read(Path(source), columns)
+
+
+def _given(source: Any, columns: Columns) -> Interactions:
+    if is_table(source):
+        return read_frame(source, columns)
+    if columns:
+        raise DataError("a matrix must be given without columns: its rows are people")
+    return of_matrix(source, Path(type(source).__name__))
 
 
 def _named(name: str) -> Interactions:

@@ -1,4 +1,4 @@
-"""Tables of interactions: CSV, TSV, Parquet, and the matrices of scipy.
+"""Tables of interactions: CSV, TSV, Parquet, DataFrames, and matrices.
 
 Tables are read in blocks, of which only 32-bit numbers and timestamps are kept: the strings of a
 large file are never all in memory. polars parses whole blocks. Only a block of text that does not
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from polars.exceptions import PolarsError
 from scipy import sparse
 
+from sottovoce.core.model import Histories
 from sottovoce.data.interactions import Interactions, Loaded, Pairs, id_array, pack
 from sottovoce.errors import DataError, reason
 
@@ -43,6 +44,7 @@ _BOM = b"\xef\xbb\xbf"
 _SEPARATORS = (",", "\t", ";", "|")
 _BLOCK = 1 << 24  # bytes of text
 _ROWS = 1 << 20  # of Parquet
+_LISTED = 12  # columns that an error names
 _PATIENCE = 4  # blocks without the end of a record before it counts as damaged
 _TABLE = 1 << 24  # the widest range of integers for which a look-up table is worth its memory
 _INTEGER = re.compile(r"0|-?[1-9][0-9]{0,18}", re.ASCII)
@@ -92,13 +94,16 @@ def parse_columns(text: str | None, example: str = "user=NAME,item=NAME") -> dic
     return named
 
 
-def roles_of(names: Sequence[str], columns: Columns, path: str) -> tuple[str | None, ...]:
+def roles_of(
+    names: Sequence[str], columns: Columns, path: str, needed: Sequence[str] = _NEEDED
+) -> tuple[str | None, ...]:
     """The role of each column, None where it has none.
 
     >>> roles_of(["userId", "movieId", "note"], None, "x.csv")
     ('user', 'item', None)
     """
-    given, listed = dict(columns or {}), ", ".join(map(repr, names))
+    given, listed = dict(columns or {}), ", ".join(map(repr, names[:_LISTED]))
+    listed += f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
     if unknown := sorted(set(given) - set(ALIASES)):
         raise DataError(f"columns must be of {', '.join(ALIASES)}, not {', '.join(unknown)}")
     roles: list[str | None] = [None] * len(names)
@@ -113,10 +118,10 @@ def roles_of(names: Sequence[str], columns: Columns, path: str) -> tuple[str | N
             raise DataError(f"{several} could be the {role}: say which with columns", path=path)
         if not matches and role in given:
             raise DataError(f"no column is called {given[role]!r}; there are {listed}", path=path)
-        if not matches and role in _NEEDED:
+        if not matches and role in needed:
             raise DataError(
                 f"no column for the {role} among {listed}. Call it {' / '.join(aliases)}, or say "
-                "which it is with columns (--columns user=NAME,item=NAME)",
+                f"which it is: load(..., columns={{{role!r}: NAME}}), --columns {role}=NAME",
                 path=path,
             )
         for place in matches:
@@ -159,10 +164,13 @@ class Numbering:
         number = self._number
         return [number.setdefault(one, len(number)) for one in ids]
 
-    def in_order(self) -> tuple[NDArray[Any], NDArray[np.int32]]:
-        """The ids, ascending, and for each number given out its place among them."""
+    def in_order(self, *, keep: bool = False) -> tuple[NDArray[Any], NDArray[np.int32]]:
+        """The ids, ascending, and for each number given out its place among them.
+
+        Text that is a whole number becomes one, unless ids are to be kept as they are.
+        """
         ids = list(self._number)
-        if all(isinstance(one, str) and _INTEGER.fullmatch(one) for one in ids):
+        if not keep and all(isinstance(one, str) and _INTEGER.fullmatch(one) for one in ids):
             ids = [int(one) for one in ids]  # not if one is "007", which is another id than "7"
         order = sorted(range(len(ids)), key=ids.__getitem__)
         place = np.empty(len(ids), np.int32)
@@ -189,13 +197,13 @@ class Collector:
             # Narrow until the end: seconds since 1970 fit 32 bits in every data set so far.
             self._blocks["timestamp"].append(some["timestamp"].shrink_dtype().to_numpy())
 
-    def finish(self, path: Path, layout: str) -> Interactions:
-        """Everything that was added; `path` names the source."""
+    def finish(self, path: Path, layout: str, *, keep: bool = False) -> Interactions:
+        """Everything that was added; `path` names the source. `keep` as in `Numbering`."""
         if self._rows == self._not_positive:
             why = f"all {self._rows:,} ratings are 0 or less" if self._rows else "it has no rows"
             raise DataError(f"there must be an interaction: {why}", path=path)
-        user_ids, user_place = self._users.in_order()
-        item_ids, item_place = self._items.in_order()
+        user_ids, user_place = self._users.in_order(keep=keep)
+        item_ids, item_place = self._items.in_order(keep=keep)
         timed = bool(self._blocks["timestamp"])
         pairs = Pairs(
             _placed(_joined(self._blocks["user"], np.int32), user_place),
@@ -494,19 +502,65 @@ def _kinds(table: pl.LazyFrame) -> dict[str, str]:
 
 
 def _checked(raw: pl.DataFrame, start: int, path: Path) -> pl.DataFrame:
-    for role in _NEEDED:
-        if raw[role].dtype.is_float() or raw[role].dtype.is_nested():
-            kind = raw[role].dtype
-            raise DataError(f"the {role} is {kind}; ids must be integers or text", path=path)
-    frame = _converted(raw)
+    frame = _converted(raw.with_columns(pl.col(pl.Categorical, pl.Enum).cast(pl.String)))
     if gap := _first_gap(frame):
         row, role = gap
         raise DataError(f"row {start + row + 1}: {role} must not be {raw[role][row]!r}", path=path)
+    for role in _NEEDED if frame.height else ():
+        if not (frame[role].dtype.is_integer() or frame[role].dtype in (pl.String, pl.Binary)):
+            kind = raw[role].dtype
+            raise DataError(f"the {role} is {kind}; ids must be integers or text", path=path)
     return frame
 
 
+def is_table(given: Any) -> bool:
+    """Whether it has columns: a DataFrame of any library, a mapping, or a pair (users, items)."""
+    protocols = ("__arrow_c_stream__", "__dataframe__")
+    return isinstance(given, Mapping | tuple) or any(hasattr(given, each) for each in protocols)
+
+
+def read_frame(given: Any, columns: Columns = None, user: Any = None) -> Interactions:
+    """The interactions of a table in memory, with ids of the type that they have there.
+
+    `user` is whose they all are, if no column says it.
+    """
+    path = Path(type(given).__name__)
+    frame = _frame(given, path)
+    roles = roles_of(frame.columns, columns, str(path), _NEEDED if user is None else ("item",))
+    named = zip(frame.columns, roles, strict=True)
+    frame = frame.select([pl.col(name).alias(role) for name, role in named if role])
+    if "user" not in frame.columns:
+        frame = frame.with_columns(pl.lit(user).alias("user"))
+        if not frame.height:
+            nothing = Histories.from_lists([[]], 0)
+            return Interactions(str(path), nothing, id_array([user]), id_array([]))
+    collector = Collector()
+    collector.add(_checked(frame, 0, path))
+    return collector.finish(path, "table in memory", keep=True)
+
+
+def _frame(given: Any, path: Path) -> pl.DataFrame:
+    if isinstance(given, tuple):
+        if len(given) != len(_NEEDED):
+            raise DataError(f"must be a pair (users, items), found {len(given)} parts", path=path)
+        given = dict(zip(_NEEDED, given, strict=True))
+    elif hasattr(given, "to_frame"):  # a column by itself
+        given = given.to_frame()
+    try:
+        try:
+            return pl.DataFrame(given)
+        except (ImportError, TypeError):  # as pandas, where there is no pyarrow
+            columns = {str(name): given[name] for name in given}
+            lists = ((name, getattr(each, "tolist", None)) for name, each in columns.items())
+            return pl.DataFrame({**columns, **{name: made() for name, made in lists if made}})
+    except (TypeError, ValueError, PolarsError) as error:
+        why = str(error).splitlines()[0]
+        said = f"must be columns of equal lengths, each of one kind: {why}"
+        raise DataError(said, path=path) from error
+
+
 def read_matrix(path: Path) -> Interactions:
-    """Users are rows, items columns; those without an interaction stay."""
+    """From a file of scipy."""
     try:
         with reading(path):
             matrix = sparse.load_npz(path)
@@ -514,7 +568,16 @@ def read_matrix(path: Path) -> Interactions:
         if isinstance(error, DataError):
             raise
         raise DataError(f"not a matrix of scipy.sparse.save_npz ({error})", path=path) from error
-    cells = sparse.coo_matrix(matrix) if len(matrix.shape) == 2 else None
+    return of_matrix(matrix, path)
+
+
+def of_matrix(matrix: Any, path: Path) -> Interactions:
+    """Users are rows, items columns; those without an interaction stay. Sparse or dense."""
+    try:
+        matrix = matrix if sparse.issparse(matrix) else np.asarray(matrix)
+        cells = sparse.coo_matrix(matrix) if len(matrix.shape) == 2 else None
+    except (TypeError, ValueError):
+        cells = None
     if cells is None or cells.dtype.kind not in "biuf" or not np.isfinite(cells.data).all():
         raise DataError("the matrix must have 2 dimensions, and finite numbers alone", path=path)
     n_users, n_items = cells.shape

@@ -23,30 +23,36 @@ from sottovoce.core.recommending import (
     no_tags,
     recency_of,
 )
+from sottovoce.data.interactions import id_array
 from sottovoce.errors import CheckpointError, DataError, SettingsError
 from sottovoce.privacy import Account, account
 from sottovoce.privacy.account import DELTA
 from sottovoce.simulation.engines import build_engine
+from sottovoce.simulation.evaluation.ranking import OTHERS, sample_others
 from sottovoce.simulation.evaluation.side_information import wide_vectors
 from sottovoce.simulation.files import ModelFile, fingerprint, read_model, write_model
-from sottovoce.simulation.parameters import (
+from sottovoce.simulation.given import (
     ItemFeatures,
+    Labels,
     Matrix,
-    Parameters,
+    UserItems,
     at_least_one,
-    histories_from,
+    hidden_from,
     ids_in,
-    plain,
+    rows_from,
     tags_from,
     times_of,
 )
-from sottovoce.simulation.run import check_hidden, model_of, quality
+from sottovoce.simulation.parameters import Parameters, plain
+from sottovoce.simulation.run import model_of, quality
 from sottovoce.simulation.training import Record, Trained, go_on, metrics_in, resume
 from sottovoce.training import Settings
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
+Ids = NDArray[Any]
+"""Of items: int32 where a matrix was fitted, else of the type that they have in the table."""
 Callback = Callable[[int, float, dict[str, float]], None]
 
 USERS_AT_ONCE = 512
@@ -68,6 +74,13 @@ class FederatedMF(Parameters):
     >>> sorted(items.tolist())
     [2, 3]
 
+    A table of interactions has ids, and so have the lists of a model that was fitted to one:
+
+    >>> bought = {"user": ["ann", "ann", "bob", "bob"], "item": ["tea", "pot", "tea", "cup"]}
+    >>> shop = FederatedMF(factors=1, epochs=2, reports=10).fit(bought)
+    >>> shop.recommend("ann", bought, N=1)[0].tolist()
+    ['cup']
+
     What is known of the items makes lists better and costs no report: `fit` takes tags as a
     `Catalogue`, a list with a mapping for each item, or a sparse 0/1 matrix (items x tags).
 
@@ -81,12 +94,14 @@ class FederatedMF(Parameters):
     >>> 9.99 < FederatedMF(budget=10).fit(history).privacy().whole.pure <= 10
     True
 
-    Parameters work as in scikit-learn, whose `clone` and `ParameterGrid` take it:
+    Parameters work as in scikit-learn, whose `clone` and `ParameterGrid` take it. What is not given
+    is planned by `fit`, which knows people and items:
 
     >>> FederatedMF(budget=10).set_params(preset="crowd", seed=3)
     FederatedMF(seed=3, preset='crowd', budget=10)
     """
 
+    _labels: Labels | None = None
     _settings: Settings | None = None
     _tags: Tags | None = None
     _state: Trained | None = None
@@ -101,30 +116,36 @@ class FederatedMF(Parameters):
 
     def fit(
         self,
-        user_items: Matrix | Histories,
+        user_items: UserItems,
         *,
         item_features: ItemFeatures | None = None,
-        test: Matrix | Histories | None = None,
+        test: UserItems | None = None,
         show_progress: bool = False,
         callback: Callback | None = None,
         checkpoint: str | Path | None = None,
     ) -> Self:
-        """Train on an N x M matrix; any value above 0 is an interaction.
+        """Train on who touched what; a rating above 0 is an interaction, any other counts as none.
+
+        `user_items` is a matrix of N people x M items, sparse or dense, of which all is known by
+        number. Or it is a table with ids: a DataFrame of any library with columns for user and item
+        (their names are recognised as in files, else `sottovoce.data.load` takes `columns`), a
+        mapping of such columns, a pair `(users, items)`, or what `load` gives. Then the model calls
+        items by these ids (`item_ids` has their order), here and in every other method.
 
         Training does not look at `item_features`: recommending does. `test` has what was left out
-        of the same rows: then there are metrics after every epoch, as of `evaluate`.
+        of the same people: then there are metrics after every epoch, as of `evaluate`.
         `callback(epoch, seconds, metrics)` is called after every epoch. With a `checkpoint` the
         state is written to this file after every epoch, and a training that finds one there goes
         on to the same model as if it had never stopped; the callback hears of its epochs again,
         but not of metrics that are of another `test`, unless it is the last epoch.
         """
-        histories = histories_from(user_items)
+        histories, users, labels = rows_from(user_items, None)
         if not (histories.n_users and histories.n_items):
             raise DataError("user_items must have a row and a column to learn from")
         tags = None if item_features is None else tags_from(item_features, histories.n_items)
-        hidden = None if test is None else check_hidden(histories, histories_from(test, "test"))
+        hidden = None if test is None else hidden_from(test, labels, histories, users)
         settings = self._planned(histories)
-        self._tags, self._settings, self._state = tags, settings, None
+        self._tags, self._settings, self._state, self._labels = tags, settings, None, labels
         self._crowd = histories.n_users
         known = no_tags(histories.n_items) if tags is None else tags
         test_of = None if hidden is None else _Test(histories, hidden, known, settings)
@@ -169,9 +190,23 @@ class FederatedMF(Parameters):
             raise SettingsError("this model is not trained yet: call fit() or load()")
         return self._state.V
 
-    def user_vectors(self, user_items: Matrix | Histories) -> Float32:
-        """Each row's vector, solved here and now as a device would."""
-        V, histories = self.item_factors, self._checked(user_items)
+    @property
+    def item_ids(self) -> Ids:
+        """What the rows of `item_factors` are called: numbers, or the ids of a table."""
+        return self._items.ids
+
+    @property
+    def _items(self) -> Labels:
+        if self._labels is None:
+            self._labels = Labels(np.arange(len(self.item_factors), dtype=np.int32))
+        return self._labels
+
+    def user_vectors(self, user_items: UserItems) -> Float32:
+        """Each person's vector, solved here and now as a device would.
+
+        In the order of the rows of a matrix, or of the ids of a table, ascending.
+        """
+        V, (histories, *_) = self.item_factors, rows_from(user_items, self._items)
         return user_vectors(
             V, histories, alpha=self.settings.alpha, regularization=self.settings.user_ridge(V)
         )
@@ -179,7 +214,7 @@ class FederatedMF(Parameters):
     def recommend(
         self,
         userid: ArrayLike,
-        user_items: Matrix | Histories,
+        user_items: UserItems,
         N: int = 10,
         *,
         filter_already_liked_items: bool = True,
@@ -187,20 +222,24 @@ class FederatedMF(Parameters):
         items: ArrayLike | None = None,
         item_features: ItemFeatures | None = None,
         times: Matrix | None = None,
-    ) -> tuple[Int32, Float32]:
+    ) -> tuple[Ids, Float32]:
         """The N best items and their scores, best first; 2-D where `userid` is an array.
 
-        `user_items` holds the users' rows, in the order of `userid`. Somebody without a history is
-        shown what is popular, as far as the model knows. `items` are the only ones to rank (by
-        default all), `filter_items` are left out. Where fewer than N items are left, the list ends
-        with item -1 and score -inf.
+        The model keeps nobody's history, so `user_items` has it. In a table, `userid` is looked up:
+        somebody who is not in it is an error. A matrix holds the rows of these users alone, in the
+        order of `userid`, which only names them, as in `implicit`: a row that is given is answered,
+        whoever it is of. The same holds for a table of one person's items, without users.
+
+        Somebody without a history is shown what is popular, as far as the model knows. `items` are
+        the only ones to rank (by default all), `filter_items` are left out. Where fewer than N
+        items are left, the list ends with item -1 (None, where ids are text) and score -inf.
 
         `item_features` takes the place of those that `fit` was given. `times` has, where
         `user_items` has an interaction, when it was (any number; a later one is larger): then what
-        came last counts most.
+        came last counts most. The timestamps of a table are not looked at.
         """
         histories, n = self._rows(userid, user_items), at_least_one("N", N)
-        allowed = _left_to_rank(histories.n_items, items, filter_items)
+        allowed = _left_to_rank(self._items, items, filter_items)
         model, weights = self._wide(item_features), _weights(histories, times)
         blocks = []
         for start in range(0, histories.n_users, USERS_AT_ONCE):
@@ -211,25 +250,26 @@ class FederatedMF(Parameters):
                 scores[some.users_of_entries(), some.indices] = -np.inf
             scores[:, ~allowed] = -np.inf
             blocks.append(_best(scores, n))
-        lists, found = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+        numbers, found = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+        lists = self._items.named(numbers)
         return (lists[0], found[0]) if np.ndim(userid) == 0 else (lists, found)
 
     def explain(
         self,
-        userid: int,
-        user_items: Matrix | Histories,
-        itemid: int,
+        userid: Any,
+        user_items: UserItems,
+        itemid: Any,
         N: int = MOST_REASONS,
         *,
         item_features: ItemFeatures | None = None,
         times: Matrix | None = None,
-    ) -> tuple[float, list[tuple[int | Tag, float]]]:
+    ) -> tuple[float, list[tuple[Any, float]]]:
         """The score of an item, and what speaks for it most, as a device gives its reasons.
 
-        A reason is an own item or a tag, with its share of all that speaks for the item.
+        A reason is an own item or a `Tag`, with its share of all that speaks for the item.
         """
         histories, most = self._rows(userid, user_items), at_least_one("N", N)
-        ids = ids_in(itemid, histories.n_items, "itemid")
+        ids = self._items.numbers(itemid, "itemid")
         if np.ndim(userid) or np.ndim(itemid):
             raise DataError("userid and itemid must be one user and one item")
         item = int(ids[0])
@@ -237,24 +277,37 @@ class FederatedMF(Parameters):
         own, weights = histories[0].tolist(), _weights(histories, times)
         shares = model.shares(own, np.ones(len(own)) if weights is None else weights)
         taste = Taste(model, tags, own, shares)
-        return float(taste.scores()[item]), taste.speaking(item, most)
+        reasons = [
+            (what if isinstance(what, Tag) else self.item_ids.item(what), share)
+            for what, share in taste.speaking(item, most)
+        ]
+        return float(taste.scores()[item]), reasons
 
     def evaluate(
         self,
-        user_items: Matrix | Histories,
-        test: Matrix | Histories,
+        user_items: UserItems,
+        test: UserItems,
         *,
+        negatives: int | None = OTHERS,
         item_features: ItemFeatures | None = None,
         times: Matrix | None = None,
     ) -> dict[str, float]:
         """HR, NDCG, MRR, recall and coverage at 10 of lists made from `user_items`.
 
-        `test` has what was left out of the same rows; it is ranked against the whole catalogue.
+        `test` has what was left out of the same people: the same rows, or in a table the same ids.
+        It is ranked against `negatives` items that each never touched, drawn by the seed as in
+        `sottovoce simulate`: 99, as in every table here. None ranks against all, as real lists do;
+        then numbers are much lower. The result says against how many, in the mean over people, as
+        its `negatives`. Coverage is always of lists of all items.
         """
-        histories = self._checked(user_items)
-        hidden = check_hidden(histories, histories_from(test, "test"))
+        histories, users, _ = rows_from(user_items, self._items)
+        hidden = hidden_from(test, self._items, histories, users)
         model, weights = self._wide(item_features), _weights(histories, times)
-        return quality(model, histories, hidden, weights)
+        others = None
+        if negatives is not None:
+            asked = at_least_one("negatives", negatives)
+            others = sample_others(histories, hidden, asked, self.settings.seed)
+        return quality(model, histories, hidden, others, weights)
 
     def similar_items(
         self,
@@ -263,30 +316,28 @@ class FederatedMF(Parameters):
         *,
         filter_items: ArrayLike | None = None,
         items: ArrayLike | None = None,
-    ) -> tuple[Int32, Float32]:
+    ) -> tuple[Ids, Float32]:
         """Items whose vectors point the same way (cosine), the item itself first.
 
         2-D where `itemid` is an array. `items` and `filter_items` as in `recommend`.
         """
         V = self.item_factors
-        ids, n = ids_in(itemid, len(V), "itemid"), at_least_one("N", N)
+        ids, n = self._items.numbers(itemid, "itemid"), at_least_one("N", N)
         length = np.linalg.norm(V, axis=1)
         products = np.maximum(length[ids][:, None] * length, np.float32(1e-30))
         cosine = ((V[ids] @ V.T) / products).astype(np.float32)
         cosine[np.arange(len(ids)), ids] = np.inf  # itself first, whatever rounding says
-        cosine[:, ~_left_to_rank(len(V), items, filter_items)] = -np.inf
-        lists, found = _best(cosine, n)
+        cosine[:, ~_left_to_rank(self._items, items, filter_items)] = -np.inf
+        numbers, found = _best(cosine, n)
+        lists = self._items.named(numbers)
         found[np.isposinf(found)] = 1
         return (lists[0], found[0]) if np.ndim(itemid) == 0 else (lists, found)
 
-    def _checked(self, user_items: Matrix | Histories) -> Histories:
-        histories, n_items = histories_from(user_items), len(self.item_factors)
-        if histories.n_items != n_items:
-            raise DataError(f"user_items must have {n_items} columns, not {histories.n_items}")
-        return histories
-
-    def _rows(self, userid: ArrayLike, user_items: Matrix | Histories) -> Histories:
-        histories, users = self._checked(user_items), ids_in(userid, None, "userid")
+    def _rows(self, userid: ArrayLike, user_items: UserItems) -> Histories:
+        users, one = ids_in(userid, "userid"), userid if np.ndim(userid) == 0 else None
+        histories, known, _ = rows_from(user_items, self._items, user=one)
+        if known is not None:
+            histories = histories.take(known.numbers(users, "userid"))
         if histories.n_users != len(users):
             raise DataError(
                 f"user_items must hold one row for each user: {len(users)} users, "
@@ -316,10 +367,12 @@ class FederatedMF(Parameters):
         return account(self.settings.event(len(self.item_factors)), people, delta)
 
     def save(self, path: str | Path) -> None:
-        """One safetensors file: item matrix and tags; settings and parameters in its header."""
+        """One safetensors file: item matrix and tags; in its header settings, parameters, ids."""
         V, arrays = self.item_factors, dict[str, NDArray[Any]]()
         extra: dict[str, Any] = {"parameters": plain(self.get_params())}
         assert self._state is not None
+        if self.item_ids.dtype != np.int32:
+            extra["item_ids"] = self.item_ids.tolist()
         if self._tags is not None:
             extra["tags"] = [[tag.kind, tag.name] for tag in self._tags.names]
             table = self._tags.table
@@ -330,7 +383,7 @@ class FederatedMF(Parameters):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """What `save` wrote, engine and tags included, or a checkpoint."""
+        """What `save` wrote, engine, tags and ids included; or a checkpoint, which has no ids."""
         saved = read_model(Path(path))
         parameters = saved.extra.get("parameters", {})
         try:
@@ -339,9 +392,10 @@ class FederatedMF(Parameters):
             raise CheckpointError(f"{path}: its parameters cannot be read: {error}") from error
         try:
             tags = _tags_in(saved) if "tags" in saved.extra else None
+            ids = id_array(saved.extra["item_ids"]) if "item_ids" in saved.extra else None
+            model = cls.from_items(saved.V, saved.settings, saved.epochs_done, tags, ids)
         except (KeyError, TypeError, ValueError) as error:
-            raise CheckpointError(f"{path}: its tags cannot be read: {error}") from error
-        model = cls.from_items(saved.V, saved.settings, saved.epochs_done, tags)
+            raise CheckpointError(f"{path}: its tags or ids cannot be read: {error}") from error
         for name, value in parameters.items():
             setattr(model, name, value)
         return model
@@ -353,12 +407,16 @@ class FederatedMF(Parameters):
         settings: Settings,
         epochs_done: int | None = None,
         tags: Tags | None = None,
+        item_ids: Ids | None = None,
     ) -> Self:
         """A model around an item matrix that was trained elsewhere."""
+        if item_ids is not None and len(item_ids) != len(V):
+            raise DataError(f"item_ids must be {len(V)}, one for each row, not {len(item_ids)}")
         named, options = settings.as_dict(), dict(settings.options)
         training = {name: value for name, value in named.items() if name not in options}
         model = cls(**training, options=options or None)
         model._tags = tags
+        model._labels = None if item_ids is None else Labels(item_ids)
         model._settings = settings
         model._state = Trained(settings.epochs if epochs_done is None else epochs_done, V)
         return model
@@ -378,14 +436,14 @@ def _all_scores(model: WideModel, histories: Histories, weights: Float64 | None)
 
 
 def _left_to_rank(
-    n_items: int, items: ArrayLike | None, filter_items: ArrayLike | None
+    known: Labels, items: ArrayLike | None, filter_items: ArrayLike | None
 ) -> NDArray[np.bool_]:
     """Which items a list may hold: `items` alone (None: all), without `filter_items`."""
-    allowed = np.full(n_items, items is None)
+    allowed = np.full(len(known), items is None)
     if items is not None:
-        allowed[ids_in(items, n_items, "items")] = True
+        allowed[known.numbers(items, "items")] = True
     if filter_items is not None:
-        allowed[ids_in(filter_items, n_items, "filter_items")] = False
+        allowed[known.numbers(filter_items, "filter_items")] = False
     return allowed
 
 
@@ -406,6 +464,11 @@ class _Test:
     settings: Settings
 
     @cached_property
+    def others(self) -> Int32:
+        """The same for every epoch."""
+        return sample_others(self.histories, self.hidden, OTHERS, self.settings.seed)
+
+    @cached_property
     def name(self) -> str:
         """Another one for other people, items or tags."""
         return fingerprint(self.hidden, self.tags.table.indptr, self.tags.table.indices)
@@ -413,7 +476,8 @@ class _Test:
     def metrics(self, state: Trained) -> Record:
         """By name, and what they are of."""
         model = model_of(state.V, self.settings)(self.tags)
-        return {**quality(model, self.histories, self.hidden), TESTED: self.name}
+        found = quality(model, self.histories, self.hidden, self.others)
+        return {**found, TESTED: self.name}
 
 
 @contextmanager

@@ -1,52 +1,64 @@
-"""What `FederatedMF` is told, checked: its parameters, and the arguments of its methods."""
+"""The parameters of `FederatedMF`: stated once, described in its docstring, checked."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, fields
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass, field, fields
+from difflib import get_close_matches
+from functools import wraps
+from textwrap import indent
+from typing import Any, Self, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy import sparse
 
 from sottovoce.core import Histories
-from sottovoce.core.recommending import Tag, Tags, Traits, tags_of
-from sottovoce.errors import DataError, SettingsError
+from sottovoce.errors import SettingsError, UnknownParameterError
 from sottovoce.settings import Setting
-from sottovoce.simulation.engines import AUTO, chosen_options
-from sottovoce.training import DEFAULT, Budget, Settings, planned, unplanned
-
-if TYPE_CHECKING:
-    # The protocol brings cryptography, which a simulator does not need.
-    from sottovoce.protocol import Catalogue
-
-Int64 = NDArray[np.int64]
-Matrix = sparse.csr_matrix | sparse.csr_array
-ItemFeatures: TypeAlias = "Matrix | Catalogue | Sequence[Mapping[str, Any]]"
-
-NOT_OF_TRAINING = (
-    *("preset", "budget", "central_budget", "history"),
-    *("options", "engine", "engine_options", "threads"),
+from sottovoce.simulation.engines import AUTO, ENGINES, chosen_options
+from sottovoce.training import (
+    DEFAULT,
+    Budget,
+    Settings,
+    all_presets,
+    all_settings,
+    planned,
+    unplanned,
 )
-"""Parameters that are no settings of a training."""
+
+Kind = TypeVar("Kind", bound=type)
+_HELP = "help"
 
 
+def _about(default: Any, help: str) -> Any:  # noqa: A002 - as in `setting`
+    """A parameter that is no setting of a training, which says its help itself."""
+    return field(default=default, metadata={_HELP: help})
+
+
+def _names_checked(kind: Kind) -> Kind:
+    """A class whose constructor suggests a name for one that it does not know."""
+    made = vars(kind)["__init__"]
+    made.__qualname__ = "FederatedMF.__init__"  # what Python's own errors call it
+
+    @wraps(made)
+    def init(self: Parameters, *args: Any, **params: Any) -> None:
+        known = self.defaults()
+        for name in (each for each in params if each not in known):
+            near = "".join(f": use {each}" for each in get_close_matches(name, known, n=1))
+            said = f"{type(self).__name__} has no parameter {name}{near}"
+            raise UnknownParameterError(f"{said}; there are {', '.join(known)}")
+        made(self, *args, **params)
+
+    kind.__init__ = init  # type: ignore[misc]  # takes the same
+    return kind
+
+
+@_names_checked
 @dataclass(repr=False, eq=False)
 class Parameters:
     """What `FederatedMF` can be told, by the conventions of scikit-learn.
 
     The arguments of the constructor are kept as they were given, in attributes of their names: so
     `clone` and `ParameterGrid` work.
-
-    None leaves a value to the planner, which knows people and items once `fit` is called. `budget`
-    is what each person may spend in all (epsilon, with nobody to trust); `central_budget` the same
-    after an honest shuffle. Without either, the preset has its usual reports; there are `strong`,
-    `crowd`, `paper` and one for each mechanism. `history` is how many items a typical person has
-    touched (by default the median of the data, to two digits). The other settings are those of
-    `sottovoce.training.Settings`. `options` are the mechanism's, as `{"block": 8}` for `loudest`;
-    `engine_options` are the engine's, as `{"card": 1}` for `cuda`; `threads` is short for that
-    option of `cpu` and `auto`.
     """
 
     factors: int | None = None
@@ -56,10 +68,16 @@ class Parameters:
     mechanism: str | None = None
     seed: int = 0
     _: KW_ONLY
-    preset: str = DEFAULT
-    budget: float | None = None
-    central_budget: float | None = None
-    history: float | None = None
+    preset: str = _about(DEFAULT, f"settings to start from: {', '.join(all_presets())}")
+    budget: float | None = _about(
+        None,
+        "epsilon that each person may spend in all, with nobody to trust; without a budget the "
+        "preset has its usual reports",
+    )
+    central_budget: float | None = _about(None, "the same after an honest shuffle")
+    history: float | None = _about(
+        None, "items of a typical person; None: the median of the data, to two digits"
+    )
     lifetime: int | None = None
     half_life: float | None = None
     dummies: int | None = None
@@ -72,10 +90,18 @@ class Parameters:
     initial_scale: float | None = None
     head_start: float | None = None
     rotate: bool | None = None
-    options: Mapping[str, Any] | None = None
-    engine: str = AUTO
-    engine_options: Mapping[str, Any] | None = None
-    threads: int | None = None
+    options: Mapping[str, Any] | None = _about(
+        None, "the mechanism's options, as `{'block': 8}` for `loudest`"
+    )
+    engine: str = _about(AUTO, f"what trains: {', '.join((AUTO, *ENGINES))}")
+    engine_options: Mapping[str, Any] | None = _about(
+        None, "the engine's options, as `{'card': 1}` for `cuda`"
+    )
+    threads: int | None = _about(None, "short for that option of the engines `cpu` and `auto`")
+
+    def __init_subclass__(cls) -> None:
+        """What each parameter is, in numpy's style, from where it is stated."""
+        cls.__doc__ = f"{cls.__doc__}\n{indent(_described(), ' ' * 4)}"
 
     def __post_init__(self) -> None:
         """Refuses what cannot be, before any data is read."""
@@ -95,11 +121,7 @@ class Parameters:
 
     def set_params(self, **params: Any) -> Self:
         """Change some parameters. What was fitted stays as it is until the next `fit`."""
-        known = self.get_params()
-        if unknown := sorted(set(params) - set(known)):
-            said = f"no such parameter: {', '.join(unknown)}; there are {', '.join(known)}"
-            raise SettingsError(said)
-        type(self)(**{**known, **params})  # refuses values that cannot be
+        type(self)(**{**self.get_params(), **params})  # refuses what cannot be
         for name, value in params.items():
             setattr(self, name, value)
         return self
@@ -116,7 +138,7 @@ class Parameters:
         named, options = self.get_params(), _mapping("options", self.options, "{'block': 8}")
         if twice := sorted(set(options) & set(named)):
             raise SettingsError(f"give {', '.join(twice)} as an argument, not among the options")
-        training = {name: each for name, each in named.items() if name not in NOT_OF_TRAINING}
+        training = {name: each for name, each in named.items() if name in all_settings()}
         return {**training, **options}
 
     def _spend(self) -> Budget | None:
@@ -143,6 +165,16 @@ class Parameters:
         )
 
 
+def _described() -> str:
+    lines = ["Parameters", "----------"]
+    for each in fields(Parameters):
+        about = all_settings().get(each.name, Setting(each.name, str, **each.metadata))
+        kind = f"{str(each.type).removesuffix(' | None')} {about.bounds()}".rstrip()
+        otherwise = "optional" if each.default is None else f"default {each.default!r}"
+        lines += [f"{each.name} : {kind}, {otherwise}", f"    {about.help}."]
+    return "\n".join([*lines, ""])
+
+
 def _mapping(name: str, given: Any, example: str) -> dict[str, Any]:
     if given is None:
         return {}
@@ -161,133 +193,3 @@ def plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(name): plain(each) for name, each in value.items()}
     return value.item() if isinstance(value, np.generic) else value
-
-
-def histories_from(user_items: Matrix | Histories, name: str = "user_items") -> Histories:
-    """Of a sparse matrix; one row of a sparse array, which has one dimension, is one person."""
-    if isinstance(user_items, Histories):
-        return user_items
-    return Histories.from_csr(matrix_from(user_items, name, "a sparse matrix or Histories"))
-
-
-def matrix_from(given: Any, name: str, kind: str = "a sparse matrix") -> Matrix:
-    """A sparse matrix of numbers whose arrays fit together; compiled code relies on that."""
-    if not hasattr(given, "tocsr"):
-        raise DataError(f"{name} must be {kind}, got {type(given).__name__}")
-    if given.dtype.kind not in "biuf":
-        raise DataError(f"{name} must hold numbers, got {given.dtype}")
-    if hasattr(given, "indptr"):
-        try:
-            if (np.diff(given.indptr) < 0).any():
-                raise ValueError("indptr decreases")
-            # Another one around the same arrays: the check may cut them off.
-            given = type(given)((given.data, given.indices, given.indptr), shape=given.shape)
-            given.check_format(full_check=True)
-        except ValueError as error:
-            raise DataError(f"{name} is a damaged sparse matrix: {error}") from error
-    if given.ndim == 1:
-        given = given.reshape((1, given.shape[0]))
-    matrix: Matrix = given.tocsr()
-    return matrix
-
-
-def at_least_one(name: str, value: Any) -> int:
-    return int(Setting(name, int, least=1).checked(value))
-
-
-def ids_in(given: ArrayLike, n: int | None, name: str) -> Int64:
-    """Whole numbers below n (None: any), in one dimension."""
-    try:
-        ids = np.atleast_1d(np.asarray(given))
-    except ValueError as error:
-        raise DataError(
-            f"{name} must be a whole number or an array of them with one dimension: {error}"
-        ) from error
-    if ids.ndim != 1 or (len(ids) and ids.dtype.kind not in "iu"):
-        raise DataError(
-            f"{name} must be a whole number or an array of them with one dimension, got "
-            f"{ids.dtype} with {ids.ndim}"
-        )
-    outside = ids[(ids < 0) | (ids >= (np.iinfo(np.int64).max if n is None else n))]
-    if len(outside):
-        bounds = "at least 0" if n is None else f"from 0 to {n - 1}"
-        raise DataError(f"{name} must be {bounds}, found {outside[0]}")
-    return ids.astype(np.int64)
-
-
-WANTED = "a Catalogue, a mapping for each item or a sparse matrix"
-
-
-def tags_from(item_features: ItemFeatures, n_items: int) -> Tags:
-    """Columns of a catalogue, of a list of mappings, or of a matrix as it is."""
-    known = getattr(item_features, "tags", None)  # of a catalogue, which needs cryptography
-    if isinstance(known, Tags):
-        tags = known
-    elif hasattr(item_features, "tocsr"):
-        matrix = matrix_from(item_features, "item_features")
-        table = sparse.csr_array(matrix.astype(bool).astype(np.float64))
-        names = (Tag("column", str(number)) for number in range(matrix.shape[1]))
-        tags = Tags(tuple(names), table)
-    else:
-        tags = tags_of([_traits(row, given) for row, given in enumerate(_items(item_features))])
-    if tags.n_items != n_items:
-        raise DataError(f"item_features must describe {n_items} items, not {tags.n_items}")
-    return tags
-
-
-def _items(item_features: Any) -> list[Any]:
-    if hasattr(item_features, "columns") or isinstance(item_features, Mapping):
-        raise DataError(
-            f"item_features must be {WANTED}; a {type(item_features).__name__} is not taken. "
-            "Make a list of its rows, as [{'genre': ['Horror'], 'year': 1979}, ...]"
-        )
-    try:
-        return list(item_features)
-    except TypeError as error:
-        raise DataError(
-            f"item_features must be {WANTED}; got {type(item_features).__name__}"
-        ) from error
-
-
-def _traits(row: int, given: Any) -> Traits:
-    """Of one item, as `tags_of` needs them: labels in a tuple, each once, or a finite number."""
-    if not isinstance(given, Mapping):
-        raise DataError(f"item_features must be {WANTED}; item {row} is {type(given).__name__}")
-    traits: dict[str, tuple[str, ...] | float] = {}
-    for kind, value in given.items():
-        if isinstance(value, list | tuple) and all(isinstance(label, str) for label in value):
-            traits[kind] = tuple(dict.fromkeys(value))
-        elif isinstance(value, int | float | np.number) and abs(float(value)) < 2**53:
-            traits[kind] = float(value)  # not a NaN
-        else:
-            raise DataError(
-                f"item_features: {kind!r} of item {row} is {value!r}; it must be a list of labels "
-                "or a finite number"
-            )
-    return traits
-
-
-def times_of(given: Matrix, histories: Histories) -> NDArray[np.int64]:
-    """In the order of the histories' entries; one that has no time there is an error."""
-    times = matrix_from(given, "times")
-    if times.shape != (histories.n_users, histories.n_items):
-        raise DataError(
-            f"times must have the shape of user_items, {histories.n_users} x {histories.n_items}, "
-            f"not {times.shape[0]} x {times.shape[1]}"
-        )
-    if not histories.n_interactions:
-        return np.zeros(0, np.int64)
-    at = sparse.csr_array(times, copy=True)
-    at.sort_indices()
-    users, known = histories.users_of_entries(), at.tocoo()
-    places = np.searchsorted(
-        known.row.astype(np.int64) * histories.n_items + known.col,
-        users.astype(np.int64) * histories.n_items + histories.indices,
-    )
-    found = np.minimum(places, max(at.nnz - 1, 0))
-    if not at.nnz or ((known.row[found] != users) | (known.col[found] != histories.indices)).any():
-        raise DataError("times must have an entry wherever user_items has an interaction")
-    when = known.data[found]
-    if not np.isfinite(when).all():
-        raise DataError("times must be finite numbers")
-    return np.unique(when, return_inverse=True)[1].astype(np.int64)

@@ -19,7 +19,7 @@ from sottovoce.core.recommending import Tags, no_tags, tags_of
 from sottovoce.data import Interactions, Shards, leave_one_out
 from sottovoce.data.split import SplitRule, choices, drawn, take_out
 from sottovoce.errors import SettingsError
-from sottovoce.simulation.evaluation.ranking import Candidates, sample_candidates
+from sottovoce.simulation.evaluation.ranking import OTHERS, Candidates, sample_candidates
 from sottovoce.simulation.evaluation.side_information import SideInformation
 from sottovoce.simulation.files import fingerprint
 
@@ -172,7 +172,7 @@ class LeaveOut:
     """What people are tested on, as a rule."""
 
     split: SplitRule = "random"
-    negatives: int = 99
+    negatives: int = OTHERS
     """0 ranks the test item among the whole catalogue."""
     seed: int = 0
     tags: bool = True

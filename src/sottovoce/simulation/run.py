@@ -14,7 +14,6 @@ from sottovoce.core import Histories
 from sottovoce.core.recommending import Tags, WideModel, counts_model, no_tags
 from sottovoce.data import Interactions, Shards
 from sottovoce.data.split import SplitRule
-from sottovoce.errors import DataError
 from sottovoce.privacy import Account, account
 from sottovoce.settings import check, setting
 from sottovoce.simulation.engines import AUTO, build_engine, engine_package
@@ -28,7 +27,14 @@ from sottovoce.simulation.evaluation.metrics import (
     recall,
     summary,
 )
-from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, rank_factors, rank_hidden
+from sottovoce.simulation.evaluation.ranking import (
+    OTHERS,
+    Candidates,
+    Ranks,
+    rank_factors,
+    rank_hidden,
+    rank_with_others,
+)
 from sottovoce.simulation.evaluation.side_information import (
     SideInformation,
     rank_devices,
@@ -36,7 +42,7 @@ from sottovoce.simulation.evaluation.side_information import (
 )
 from sottovoce.simulation.interface import Engine, LocalEngine
 from sottovoce.simulation.people import LeaveOut, parts_of
-from sottovoce.simulation.training import Trained, go_on, metrics_in, resume
+from sottovoce.simulation.training import NEGATIVES, Trained, go_on, metrics_in, resume
 from sottovoce.training import Settings
 
 Float32 = NDArray[np.float32]
@@ -56,22 +62,34 @@ def model_of(V: Float32, settings: Settings) -> Callable[[Tags], WideModel]:
 
 
 def quality(
-    model: WideModel, histories: Histories, hidden: Histories, weights: Float64 | None = None
+    model: WideModel,
+    histories: Histories,
+    hidden: Histories,
+    others: NDArray[np.int32] | None,
+    weights: Float64 | None = None,
 ) -> dict[str, float]:
-    """Metrics of lists of ten from the whole catalogue, less what each person touched.
+    """Metrics of lists of ten that are made of what was left out and `others`.
 
-    `hidden` has a row for the same people. HR@10: any of theirs is in the list. Recall@10: how many
-    of them are, of as many as could be. MRR@10: one over the place of the first. NDCG@10: what all
-    their places are worth. Coverage@10: the share of items that are in anybody's list.
+    `hidden` and `others` have a row for the same people; where `others` is None, all that they did
+    not touch. HR@10: any of theirs is in the list. Recall@10: how many of them are, of as many as
+    could be. MRR@10: one over the place of the first. NDCG@10: what all their places are worth.
+    Coverage@10: the share of items that are in anybody's list of the whole catalogue. `negatives`:
+    how many others there were, in the mean over people.
     """
     X, W = as_factors(model, histories, weights)
-    ranks = rank_hidden(X, W, histories, hidden)
+    n_hidden = np.diff(hidden.indptr)
+    if others is None:
+        ranks = rank_hidden(X, W, histories, hidden)
+        competing = histories.n_items - np.diff(histories.indptr) - n_hidden
+    else:
+        ranks, competing = rank_with_others(X, W, hidden, others), (others >= 0).sum(axis=1)
     return {
         f"hr@{CUTOFF}": hit_ratio_of_several(ranks, hidden, CUTOFF),
         f"ndcg@{CUTOFF}": ndcg_of_several(ranks, hidden, CUTOFF),
         f"mrr@{CUTOFF}": mrr_of_several(ranks, hidden, CUTOFF),
         f"recall@{CUTOFF}": recall(ranks, hidden, CUTOFF),
         f"coverage@{CUTOFF}": coverage(exposure(X, W, histories, CUTOFF)),
+        NEGATIVES: float(competing[n_hidden > 0].mean()),
     }
 
 
@@ -109,35 +127,13 @@ def as_factors(
     return np.concatenate([X, new[:, None]], axis=1), W
 
 
-def check_hidden(histories: Histories, hidden: Histories) -> Histories:
-    """The same people and items, something to find, and nothing that they are known to have."""
-    if (hidden.n_users, hidden.n_items) != (histories.n_users, histories.n_items):
-        raise DataError(
-            f"test must have the shape of user_items, {histories.n_users} x {histories.n_items}, "
-            f"not {hidden.n_users} x {hidden.n_items}"
-        )
-    if not hidden.n_interactions:
-        raise DataError("test must hold something to find")
-    both = np.intersect1d(_cells(histories), _cells(hidden))
-    if len(both):
-        user, item = divmod(int(both[0]), histories.n_items)
-        raise DataError(
-            f"test must hold what user_items does not: user {user} has item {item} in both"
-        )
-    return hidden
-
-
-def _cells(histories: Histories) -> NDArray[np.int64]:
-    return histories.users_of_entries() * histories.n_items + histories.indices
-
-
 @dataclass(frozen=True)
 class Simulation:
     """What to run beside the training's own settings."""
 
     settings: Settings
     split: SplitRule = "random"
-    negatives: int = 99
+    negatives: int = OTHERS
     """0 ranks the test item among the whole catalogue."""
     engine: str = AUTO
     engine_options: Mapping[str, Any] = field(default_factory=dict)

@@ -15,6 +15,8 @@ from sottovoce.simulation.interface import Engine
 from sottovoce.training import Settings, first_items
 
 Record = dict[str, Any]
+NEGATIVES = "negatives"
+"""Among metrics: with how many others what was left out is ranked."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,8 @@ def go_on(
 
 
 def metrics_in(record: Mapping[str, Any]) -> dict[str, float]:
-    """All that is named `...@K`."""
-    return {name: value for name, value in record.items() if "@" in name}
+    """All that is named `...@K`, and what it was ranked against."""
+    return {name: value for name, value in record.items() if "@" in name or name == NEGATIVES}
 
 
 def resume(

@@ -18,13 +18,8 @@ from sottovoce.errors import DataError
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.protocol.model import Panel
 from sottovoce.simulation.evaluation.metrics import summary
-from sottovoce.simulation.evaluation.panel import (
-    OTHERS,
-    make_panel,
-    panel_popularity,
-    panel_quality,
-)
-from sottovoce.simulation.evaluation.ranking import rank_factors, sample_candidates
+from sottovoce.simulation.evaluation.panel import make_panel, panel_popularity, panel_quality
+from sottovoce.simulation.evaluation.ranking import OTHERS, rank_factors, sample_candidates
 
 FILE = Path(__file__).parents[2] / "vectors" / "panel.json"
 HASH = bytes(range(32))

@@ -8,11 +8,9 @@ from sottovoce.data import Interactions, Split, leave_one_out
 from sottovoce.errors import DataError
 from sottovoce.protocol.model import Panel, Panellist
 from sottovoce.simulation.evaluation.metrics import hit_ratio
-from sottovoce.simulation.evaluation.ranking import Candidates, sample_candidates
+from sottovoce.simulation.evaluation.ranking import OTHERS, Candidates, sample_candidates
 from sottovoce.simulation.evaluation.side_information import rank_devices
 
-OTHERS = 99
-"""As in the paper: the item that was left out competes with so many."""
 CUTOFF = 10
 
 

@@ -21,6 +21,8 @@ from sottovoce.errors import SettingsError
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
 
+OTHERS = 99
+"""As in the paper, and in every table of ours: an item that was left out competes with so many."""
 USERS_PER_BLOCK = 256
 NUMPY_FIRST = 3.0
 """Seconds of a process that numpy ranks, about, before a loop is compiled: that takes as long, so
@@ -162,20 +164,48 @@ def rank_factors(X: Float32, V: Float32, candidates: Candidates) -> Ranks:
         ranks = rank_hidden(X, V, split.not_competing, split.left_out)
         can_be = who_is_tested(candidates)[split.test >= 0]
         return Ranks(ranks.better[can_be], ranks.ties[can_be])
-    better, ties = np.zeros((2, split.train.n_users), np.int64)
+    ranks = _rank_sampled(X, V, split.test, items)
+    return tested(candidates, ranks.better, ranks.ties)
+
+
+def _rank_sampled(
+    X: Float32, V: Float32, test: NDArray[np.int32], items: NDArray[np.int32]
+) -> Ranks:
+    better, ties = np.zeros((2, len(X)), np.int64)
     if PACE.is_worth_compiling(items.size * V.shape[1]):
         from sottovoce.simulation.evaluation import kernels
 
-        arrays = items, split.test, X, V, better, ties
+        arrays = items, test, X, V, better, ties
         kernels.share_out(len(X), lambda begin, end, _: kernels.rank_sampled(begin, end, *arrays))
-        return tested(candidates, better, ties)
+        return Ranks(better, ties)
     for users in _blocks(len(X)):
         x, there = X[users], items[users] >= 0
-        own = predictions(x, V[split.test[users]])[:, None]
+        own = predictions(x, V[test[users]])[:, None]
         others = predictions(x[:, None], V[items[users]])
         better[users] = ((others > own) & there).sum(axis=1)
         ties[users] = ((others == own) & there).sum(axis=1)
-    return tested(candidates, better, ties)
+    return Ranks(better, ties)
+
+
+def sample_others(
+    known: Histories, hidden: Histories, negatives: int, seed: int
+) -> NDArray[np.int32]:
+    """Items that each person neither has nor is tested on, as in `sample_candidates`."""
+    both = Histories.from_csr(known.to_csr() + hidden.to_csr())
+    nothing = np.full(known.n_users, -1, np.int32)
+    return sample_candidates(Split(both, nothing, "random", seed), negatives, seed).items
+
+
+def rank_with_others(X: Float32, V: Float32, hidden: Histories, others: NDArray[np.int32]) -> Ranks:
+    """Of each entry of `hidden`, under `x . v`, among its person's other entries and `others`."""
+    users = hidden.users_of_entries()
+    ranks = _rank_sampled(X[users], V, hidden.indices, others[users])
+    for user in np.flatnonzero(np.diff(hidden.indptr) > 1):
+        entries = slice(*hidden.indptr[user : user + 2])
+        own = predictions(X[user], V[hidden.indices[entries]])
+        ranks.better[entries] += (own > own[:, None]).sum(axis=1)
+        ranks.ties[entries] += (own == own[:, None]).sum(axis=1) - 1
+    return ranks
 
 
 def rank_hidden(X: Float32, V: Float32, known: Histories, hidden: Histories) -> Ranks:
