@@ -36,10 +36,10 @@ def hit_ratios(people: Histories, seed: int) -> tuple[list[float], list[float]]:
     ours, counted = [], []
     for budget in BUDGETS:
         model = FederatedMF(budget=budget, seed=seed).fit(split.train)
-        ours.append(model.evaluate(split.train, left_out)["hr@10"])
+        ours.append(model.evaluate(split.train, left_out, negatives=None)["hr@10"])
         named = named_items(split.train, budget, np.random.default_rng(seed))
         popular = counts_model(named, people.n_users, no_tags(people.n_items))
-        counted.append(quality(popular, split.train, left_out)["hr@10"])
+        counted.append(quality(popular, split.train, left_out, None)["hr@10"])
     return ours, counted
 
 
