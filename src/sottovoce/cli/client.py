@@ -192,6 +192,9 @@ def terms(
             metavar="NAME", help="Accept the terms of this name. If they have changed, nothing is."
         ),
     ] = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Also show every number that would be accepted.")
+    ] = False,
     folder: Folder = None,
     json: JsonFile = None,
 ) -> None:
@@ -201,7 +204,7 @@ def terms(
 
     \b
     Examples:
-      sottovoce client terms
+      sottovoce client terms --details
       sottovoce client terms --accept NAME
     """
     with connected(folder) as (client, api):
@@ -217,10 +220,13 @@ def terms(
             return
         known = client.status()
         outlook = None if known.problem else client.outlook(asked)
-    output.results.print(output.pairs(asked.in_words()))
-    if outlook is not None:
-        typer.echo(outlook.promise.sentence())
-    typer.echo(_affordable(asked, known, outlook))
+    for line in _in_short(asked, outlook):
+        output.say(line)
+    if details:
+        figures = [] if outlook is None else outlook.promise.in_figures()
+        output.results.print(output.pairs([*asked.in_words(), *figures]))
+    output.say(_affordable(asked, known, outlook))
+    typer.echo(f"To stop: {typed('set --pause', folder)}")
     if known.terms is not None and not known.terms.broken_by(asked):
         typer.echo("You have accepted these terms, or ones that allow more.")
     else:
@@ -314,8 +320,8 @@ def status(
         touched, titles = (client.touched(), _titles(client)) if history else ([], {})
     output.results.print(output.pairs(_lines(found, typed("terms", folder))))
     if accepted is not None and outlook is not None:
-        typer.echo(outlook.promise.sentence())
-        typer.echo(_affordable(accepted, found, outlook))
+        for line in (*_in_short(accepted, outlook), _affordable(accepted, found, outlook)):
+            output.say(line)
     content = {
         **asdict(replace(found, terms=None)),
         "terms": None if accepted is None else accepted.as_dict(),
@@ -380,6 +386,13 @@ def _number(epsilon: float | None) -> str:
 def _left(epsilon: float | None) -> str:
     """The same for what is left, which is never shown as more than it is."""
     return "unknown" if epsilon is None else f"{floor(epsilon * 1e5) / 1e5:g}"
+
+
+def _in_short(asked: Terms, outlook: Outlook | None) -> list[str]:
+    """The three sentences, as far as the owner's limit goes."""
+    if outlook is None:
+        return []
+    return outlook.promise.up_to(outlook.at_limit).in_short(outlook.within_limit * asked.reports)
 
 
 def _affordable(asked: Terms, known: Status, outlook: Outlook | None) -> str:

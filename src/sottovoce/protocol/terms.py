@@ -73,21 +73,23 @@ class Terms:
         return sha256(dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
 
     def in_words(self) -> list[tuple[str, str]]:
-        """For the owner who is asked: a label and what it means, line by line."""
-        own = "".join(f"{name} {value}, " for name, value in self.parameters.items())
-        how = f"its settings: {own}loud share {self.loud_fraction:g}"
-        often = f"this device takes part in {self.epochs} at most"
+        """For the owner who wants to know all: a label and what it means, line by line."""
+        own = "".join(f", {name} {value}" for name, value in self.parameters.items())
+        often = f"{self.epochs:,} at most, counted by this device"
         if self.share < 1:
-            often += f", about {self.share:.3g} of those there are, drawn by this device"
+            often += f"; about {self.share:.3g} of those there are, drawn by this device"
         return [
-            ("training", self.training.hex()),
-            ("reports", f"{self.reports} of four bytes in an epoch, epsilon {self.epsilon:g} each"),
+            (
+                "reports",
+                f"{self.reports:,} of four bytes in an epoch, epsilon {self.epsilon:g} each",
+            ),
             ("epochs", often),
             ("dummies", f"mixed with {self.dummies:,} reports of nobody, which the proxy draws"),
             ("crowd", f"and of at least {self.least_clients:,} devices, this one included"),
             ("waiting", f"up to {_duration(self.hold)} for that crowd, then thrown away"),
-            ("mechanism", f"{self.mechanism}, which draws the reports ({how})"),
+            ("mechanism", f"{self.mechanism}, loud share {self.loud_fraction:g}{own}"),
             ("model", f"{self.factors} numbers an item, at most {self.most_items:,} items"),
+            ("training", self.training.hex()),
         ]
 
     def turns_left(self, charges: Iterable[Charge]) -> int:

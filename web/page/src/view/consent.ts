@@ -3,10 +3,10 @@
  * and in plain words.
  */
 
-import { type Amount, epochsWithin, limitFor } from "sottovoce-client";
+import { type Amount, epochsWithin, inShort, limitFor } from "sottovoce-client";
 import { button, h, say } from "../dom.js";
 import type { Offer, State } from "../session.js";
-import { termsInWords } from "../terms.js";
+import { termsInNumbers, termsInWords } from "../terms.js";
 import { amountText, atMostText, epochsText } from "../words.js";
 import { epsilonFigure } from "./pictures.js";
 
@@ -20,11 +20,13 @@ export async function askForConsent(
   jitter: number,
 ): Promise<number | null> {
   const value = limitFor(Math.min(DEFAULT_EPOCHS, offer.turns), gone, offer.terms);
-  const field = limitField({ id: "terms-limit", value, gone, offer });
+  const short = h("div", { id: "terms-short", class: "short", "aria-live": "polite" });
+  const tell = (limit: number) => short.replaceChildren(...sentences(offer, limit, gone));
+  const field = limitField({ id: "terms-limit", value, gone, offer, tell });
   const yes = await asked({
     id: "terms-dialog",
     title: "Take part?",
-    content: [termsList(offer, jitter), explained("terms-epsilon", offer), field.element],
+    content: [short, detailsOf("terms", offer, jitter, field.element)],
     yes: "Take part",
     no: "Not now",
     valid: () => field.read() !== null,
@@ -32,21 +34,37 @@ export async function askForConsent(
   return yes ? field.read() : null;
 }
 
-function termsList(offer: Offer, jitter: number): HTMLElement {
-  const terms = termsInWords(offer, jitter);
-  return h(
-    "ul",
-    { class: "terms" },
-    ...terms.map(({ name, words }) => h("li", {}, h("strong", {}, name), " ", words)),
-  );
+function sentences(offer: Offer, limit: number, gone: Amount): HTMLElement[] {
+  return inShort(offer, limit, gone).map((sentence) => h("p", {}, sentence));
 }
 
-function explained(id: string, offer: Offer): HTMLElement {
+/** Everything else that is accepted. */
+function detailsOf(id: string, offer: Offer, jitter: number, limit: HTMLElement): HTMLElement {
+  const words = termsInWords(offer, jitter);
+  const numbers = termsInNumbers(offer);
   return h(
     "details",
-    { class: "explained" },
-    h("summary", {}, "What epsilon means, in a picture"),
-    epsilonFigure(id, offer),
+    { id: `${id}-details`, class: "explained" },
+    h("summary", {}, "Details"),
+    limit,
+    h(
+      "ul",
+      { class: "terms" },
+      ...words.map(([name, said]) => h("li", {}, h("strong", {}, name), " ", said)),
+    ),
+    epsilonFigure(`${id}-epsilon`, offer),
+    h(
+      "table",
+      { class: "numbers" },
+      h("caption", { class: "visually-hidden" }, "All numbers"),
+      h(
+        "tbody",
+        {},
+        ...numbers.map(([name, said]) =>
+          h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, said)),
+        ),
+      ),
+    ),
   );
 }
 
@@ -57,16 +75,15 @@ export function askForNewTerms(
   { limit, gone }: Pick<State, "limit" | "gone">,
   jitter: number,
 ): Promise<boolean> {
+  const meaning = `Your lifetime limit of ${limit}: ${meaningText(limit, gone, offer)}`;
   return asked({
     id: "new-terms-dialog",
     title: "Accept the new terms?",
     content: [
       h("p", {}, "The server signed these terms. Against those you accepted before:"),
       h("ul", { class: "terms", id: "worse-terms" }, ...worse.map((each) => h("li", {}, each))),
-      h("p", {}, "All of them:"),
-      termsList(offer, jitter),
-      explained("new-terms-epsilon", offer),
-      h("p", {}, `Your lifetime limit of ${limit}: ${meaningText(limit, gone, offer)}`),
+      ...sentences(offer, limit, gone),
+      detailsOf("new-terms", offer, jitter, h("p", {}, meaning)),
       h(
         "p",
         {},
@@ -137,6 +154,8 @@ export interface LimitOptions {
   value: number;
   gone: Amount;
   offer: Counted;
+  /** Hears of every limit that can be one. */
+  tell?: (limit: number) => void;
 }
 
 /** What epochs are counted by. */
@@ -145,7 +164,7 @@ export type Counted = Pick<Offer, "turns"> & {
 };
 
 /** Says at every change what the number means. */
-export function limitField({ id, value, gone, offer }: LimitOptions) {
+export function limitField({ id, value, gone, offer, tell }: LimitOptions) {
   const meaning = h("p", { id: `${id}-meaning`, class: "note", "aria-live": "polite" });
   const input = h("input", {
     id,
@@ -156,18 +175,20 @@ export function limitField({ id, value, gone, offer }: LimitOptions) {
     required: true,
     value: String(value),
     "aria-describedby": meaning.id,
-    oninput: () => tell(),
+    oninput: () => changed(),
   });
-  const tell = () => {
+  const changed = () => {
+    const limit = input.valueAsNumber;
     input.removeAttribute("aria-invalid");
-    say(meaning, meaningText(input.valueAsNumber, gone, offer));
+    say(meaning, meaningText(limit, gone, offer));
+    if (limit > 0) tell?.(limit);
   };
-  tell();
+  changed();
   return {
     element: h(
       "div",
       { class: "field" },
-      h("label", { for: id }, "Lifetime limit"),
+      h("label", { for: id }, "Lifetime limit, in epsilon"),
       input,
       meaning,
     ),
@@ -180,6 +201,7 @@ function checked(input: HTMLInputElement): number | null {
   const value = input.valueAsNumber;
   if (Number.isFinite(value) && value > 0) return value;
   input.setAttribute("aria-invalid", "true");
+  input.closest("details")?.setAttribute("open", "");
   input.focus();
   return null;
 }

@@ -100,7 +100,7 @@ window.addEventListener("unhandledrejection", (event) => {
 
 function header(): HTMLElement {
   const lead =
-    "Films for you, learnt from everybody in a whisper. What you have seen stays on this device.";
+    "What you watch tells a lot about you: here it stays on your device, and you still get films that fit.";
   return h("header", {}, h("h1", {}, "sottovoce"), h("p", {}, lead));
 }
 
