@@ -101,6 +101,7 @@ class Visitor:
         """Read, and say yes."""
         self.at("#take-part").click()
         if limit is not None:
+            self.at("#terms-details summary").click()
             self.at("#terms-limit").fill(str(limit))
         self.at("#terms-dialog-yes").click()
         self.is_on()

@@ -15,11 +15,11 @@ import {
 export type Term = readonly [name: string, words: string];
 
 /** Everything that is asked for, but for what is a mere number. */
-export function termsInWords({ terms, odds, about }: Offer, jitter: number): Term[] {
+export function termsInWords({ terms, odds }: Offer, jitter: number): Term[] {
   const leaves = `${reportsText(terms.reports)} in an epoch, which is a round of learning`;
   return [
     ["What leaves.", `${leaves}. Each has four bytes and is sealed by itself.`],
-    ["What one says.", `${oddsSentence(odds)} By ${terms.mechanism}: ${about}`],
+    ["What one says.", oddsSentence(odds)],
     ["How often.", oftenSentence(terms)],
     ["When.", whenSentence(jitter)],
     ["Among whom.", `${crowdSentence(terms)} ${holdSentence(terms)}`],
@@ -34,6 +34,7 @@ export function termsInNumbers({ terms, figures }: Offer): Term[] {
     ...inFigures(figures),
     ["epsilon of one report", atMostText(terms.epsilon)],
     ["directions that fit a person best", `${atMostText(terms.loudFraction * 100)} in 100 at most`],
+    ["mechanism", terms.mechanism],
     ["parameters", own.join(", ") || "none"],
     ["numbers for each film", amountText(terms.factors)],
     ["films", `${amountText(terms.mostItems)} at most`],
@@ -53,7 +54,7 @@ function oftenSentence({ epochs, share }: Offer["terms"]): string {
 /** When reports leave, and what happens if the page is closed before. */
 export function whenSentence(jitter: number): string {
   if (jitter === 0) {
-    return "This demo sends after about five seconds. A real page waits for a random moment, so that nobody sees when you came.";
+    return "This demo sends after about five seconds. A real page waits for a random moment.";
   }
   return (
     `At a moment drawn at random within ${durationText(jitter)}. If this page is closed then, nothing ` +
@@ -66,15 +67,11 @@ export function crowdSentence(terms: Pick<Offer["terms"], "leastClients" | "dumm
   const { leastClients, dummies } = terms;
   const own =
     dummies > 0
-      ? ` It mixes in ${dummies.toLocaleString("en")} reports of nobody, drawn at random, so that ` +
-        "yours are hidden even if all others are fake."
+      ? ` It adds ${amountText(dummies)} reports of nobody, which hide yours even if all others are fake.`
       : "";
   if (leastClients === 1)
-    return `No other person for certain: this proxy also passes on what came from one device alone.${own}`;
-  return (
-    `The proxy mixes everybody's reports and passes them on only if at least ` +
-    `${leastClients.toLocaleString("en")} devices took part.${own}`
-  );
+    return `No other person for certain: the proxy also passes on what came from one device alone.${own}`;
+  return `The proxy passes reports on mixed, and only if at least ${amountText(leastClients)} devices took part.${own}`;
 }
 
 function holdSentence({ hold }: Offer["terms"]): string {

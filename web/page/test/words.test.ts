@@ -90,7 +90,7 @@ test("every term is told, in words or in the table", () => {
   const words = termsInWords(offer, 3600).flat().join("\n");
   const numbers = termsInNumbers(offer).map((each) => each.join(": "));
   for (const part of [
-    ...["4 reports in an epoch", "By loudest: a report names", "at most 20 epochs, ever"],
+    ...["4 reports in an epoch", "it tells a direction", "at most 20 epochs, ever"],
     ...["about 75 of 100", "at least 321 devices", "9,876 reports of nobody"],
     ...["waits up to 7 days longer", "within 1 hour"],
   ]) {
@@ -98,7 +98,11 @@ test("every term is told, in words or in the table", () => {
   }
   for (const part of [
     ...["epsilon of one report: 2.5", "directions that fit a person best: 18.75 in 100 at most"],
-    ...["parameters: directions_seed 3, block 64, loud 10", "numbers for each film: 3"],
+    ...[
+      "mechanism: loudest",
+      "parameters: directions_seed 3, block 64, loud 10",
+      "numbers for each film: 3",
+    ],
     ...["films: 100 at most", `training, for any other you are asked again: ${terms.training}`],
   ]) {
     assert.ok(numbers.includes(part), part);

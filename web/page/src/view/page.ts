@@ -51,7 +51,7 @@ export function showPage({ ask: askWorker, ...options }: PageOptions): Page {
     h(
       "main",
       {},
-      h("div", { class: "device" }, films.element, advice.element),
+      h("div", { class: "device" }, films.element, advice.element, films.suggested),
       leaving.element,
       together.element,
     ),
