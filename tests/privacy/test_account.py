@@ -22,10 +22,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sottovoce.errors import SettingsError
-from sottovoce.privacy import Charge, Ledger, Promise, Reporting, account, promise, rounded_up
+from sottovoce.privacy import Charge, Ledger, Promise, Reporting, account, promise
 from sottovoce.privacy.account import at_most, shown
 from sottovoce.privacy.bound import Group, central_bound
-from sottovoce.protocol import Terms
 from sottovoce.training import planned
 from tests.protocol.examples import terms
 
@@ -202,10 +201,10 @@ def test_what_a_person_is_asked() -> None:
 
 
 def test_a_limit_stops_what_is_said_to_leave() -> None:
-    whole = promise(Reporting(2.5, 20, 20), 100)
-    assert whole.in_short(400)[1].startswith("This protects nobody")
-    assert "right at most 93 times in 100." in whole.up_to(2.5).in_short(1)[1]
-    assert whole.up_to(whole.local) == whole
+    asked = terms(epsilon=2.5, reports=1, epochs=20, least_clients=1, dummies=0)
+    assert asked.promise().in_short(20)[1].startswith("This protects nobody")
+    assert "right at most 93 times in 100." in asked.promise(turns=1).in_short(1)[1]
+    assert asked.promise([charge()] * 3, turns=0).local == 15
 
 
 def grade(text: str) -> float:
@@ -348,23 +347,18 @@ def made(given: dict[str, Any]) -> dict[str, Any]:
             number = len(ledger.entries)
             ledger.charge(Charge(training, number, number.to_bytes(32), "loudest", **kind))
     ledger.set_limit(given["limit"])
-    found = asked.promise(ledger.charges, given["delta"])
+    found, within = asked.promise(ledger.charges, given["delta"]), asked.turns_within(ledger)
     return {
         "local": found.local,
         "central": found.central,
         "alone": found.alone,
         "turns_left": asked.turns_left(ledger.charges),
-        "within_limit": asked.turns_within(ledger),
-        "short": short(asked, ledger, found),
+        "within_limit": within,
+        "short": asked.promise(ledger.charges, given["delta"], within).in_short(
+            within * asked.reports
+        ),
         "figures": [list(pair) for pair in found.in_figures()],
     }
-
-
-def short(asked: Terms, ledger: Ledger, found: Promise) -> list[str]:
-    """As far as the limit goes."""
-    within = asked.turns_within(ledger)
-    at_limit = rounded_up(ledger.spent + within * asked.cost)
-    return found.up_to(at_limit).in_short(within * asked.reports)
 
 
 def stored() -> list[dict[str, Any]]:

@@ -220,8 +220,8 @@ def terms(
             return
         known = client.status()
         outlook = None if known.problem else client.outlook(asked)
-    for line in _in_short(asked, outlook):
-        output.say(line)
+    if outlook is not None:
+        output.say("\n".join(outlook.short))
     if details:
         figures = [] if outlook is None else outlook.promise.in_figures()
         output.results.print(output.pairs([*asked.in_words(), *figures]))
@@ -320,8 +320,7 @@ def status(
         touched, titles = (client.touched(), _titles(client)) if history else ([], {})
     output.results.print(output.pairs(_lines(found, typed("terms", folder))))
     if accepted is not None and outlook is not None:
-        for line in (*_in_short(accepted, outlook), _affordable(accepted, found, outlook)):
-            output.say(line)
+        output.say("\n".join([*outlook.short, _affordable(accepted, found, outlook)]))
     content = {
         **asdict(replace(found, terms=None)),
         "terms": None if accepted is None else accepted.as_dict(),
@@ -388,13 +387,6 @@ def _left(epsilon: float | None) -> str:
     return "unknown" if epsilon is None else f"{floor(epsilon * 1e5) / 1e5:g}"
 
 
-def _in_short(asked: Terms, outlook: Outlook | None) -> list[str]:
-    """The three sentences, as far as the owner's limit goes."""
-    if outlook is None:
-        return []
-    return outlook.promise.up_to(outlook.at_limit).in_short(outlook.within_limit * asked.reports)
-
-
 def _affordable(asked: Terms, known: Status, outlook: Outlook | None) -> str:
     """What is left of the owner's own limit, in epochs that are left under these terms."""
     price = f"An epoch costs epsilon {_number(float(asked.cost))}."
@@ -411,7 +403,7 @@ def _affordable(asked: Terms, known: Status, outlook: Outlook | None) -> str:
 
 
 def _as_fields(outlook: Outlook | None) -> dict[str, Any]:
-    names = ("promise", "turns_left", "within_limit", "at_limit")
+    names = ("promise", "turns_left", "within_limit", "at_limit", "short")
     return dict.fromkeys(names) if outlook is None else asdict(outlook)
 
 

@@ -6,11 +6,11 @@ that.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
 from math import ceil, exp, log10
-from typing import Any, Self
+from typing import Any
 
 from sottovoce.privacy.bound import Group, central_bound
 from sottovoce.privacy.events import Reporting, checked_delta
@@ -217,11 +217,6 @@ class Promise:
     """The crowd that the terms enforce, the device itself included."""
     delta: float
 
-    def up_to(self, local: float) -> Self:
-        """The same where the owner's limit stops it at so much, whatever the terms allow."""
-        central, alone = min(self.central, local), min(self.alone, local)
-        return replace(self, local=local, central=central, alone=alone)
-
     def in_short(self, reports: int) -> list[str]:
         """What leaves, how much that can tell, how to stop: what anybody is asked, in any client.
 
@@ -241,10 +236,8 @@ class Promise:
         hidden = self.alone if by_dummies else self.central
         if hidden > WEAK_CENTRAL_ABOVE:
             return "This protects nobody: from what leaves, your history may be worked out."
-        delta = self.delta if hidden < self.local else 0.0
-        guess = (
-            f"A 50:50 guess about it is then right at most {_in_100(hidden, delta)} times in 100"
-        )
+        sure = _in_100(hidden, self.delta if hidden < self.local else 0.0)
+        guess = f"A 50:50 guess about it is then right at most {sure} times in 100"
         if hidden >= self.local:
             return f"{guess}."
         fakes = "" if by_dummies else "others are fake or "
@@ -253,19 +246,17 @@ class Promise:
     def in_figures(self) -> list[tuple[str, str]]:
         """The numbers behind these words, each with what it rests on."""
         linked = f"{_plain(self.local, 3)}, for all that this device has reported and may report"
-        chance = f"one in {_plain(1 / self.delta, 6, ROUND_FLOOR)}"
-        honest = "proxy and server do not work together"
-        hidden = []
+        honest, hidden = "proxy and server do not work together", []
         if self.alone < self.local:
-            dummies = f"{honest}, even if all other devices are fake"
-            hidden.append(f"{_plain(self.alone, 3)} if {dummies}")
+            fake = f"{honest}, even if all other devices are fake"
+            hidden.append(f"{_plain(self.alone, 3)} if {fake}")
         if self.central < min(self.local, self.alone):
             crowd = f"{honest} and {self.clients:,} honest devices report in every epoch"
             hidden.append(f"{_plain(self.central, 3)} if {crowd}")
-        mixed = f"{'; '.join(hidden)}. Up to a chance of {chance}" if hidden else "the same"
+        chance = f". Up to a chance of one in {_plain(1 / self.delta, 6, ROUND_FLOOR)}"
         return [
             ("epsilon, linked", f"{linked}, whatever happens"),
-            ("epsilon, mixed", mixed),
+            ("epsilon, mixed", "; ".join(hidden) + chance if hidden else "the same"),
             ("what epsilon is", MEANING),
         ]
 

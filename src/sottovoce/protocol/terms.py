@@ -79,10 +79,7 @@ class Terms:
         if self.share < 1:
             often += f"; about {self.share:.3g} of those there are, drawn by this device"
         return [
-            (
-                "reports",
-                f"{self.reports:,} of four bytes in an epoch, epsilon {self.epsilon:g} each",
-            ),
+            ("reports", f"{self.reports} of four bytes in an epoch, epsilon {self.epsilon:g} each"),
             ("epochs", often),
             ("dummies", f"mixed with {self.dummies:,} reports of nobody, which the proxy draws"),
             ("crowd", f"and of at least {self.least_clients:,} devices, this one included"),
@@ -104,9 +101,11 @@ class Terms:
         """How many of the turns left the owner's limit allows, by the ledger's exact amounts."""
         return min(self.turns_left(ledger.charges), ledger.remaining // self.cost)
 
-    def promise(self, charges: Sequence[Charge] = (), delta: float = DELTA) -> Promise:
-        """For all that the device has reported, and may still report under these terms."""
-        turns = self.turns_left(charges)
+    def promise(
+        self, charges: Sequence[Charge] = (), delta: float = DELTA, turns: int | None = None
+    ) -> Promise:
+        """For all that the device has reported and may still report: in `turns`, or all left."""
+        turns = self.turns_left(charges) if turns is None else turns
         left = replace(self.event, epochs=turns) if turns else None
         return promise(left, self.least_clients, charges, delta)
 

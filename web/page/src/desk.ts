@@ -8,11 +8,14 @@
  */
 
 import {
+  type Charge,
   type Item,
+  inShort,
   type PastRelease,
   scoreOf,
   solution,
   type Tags,
+  type Terms,
   tagsOf,
   type WideModel,
   wideModel,
@@ -54,6 +57,9 @@ export function deskCalls(tell: (told: DeskTold) => void) {
       rank();
     },
     search: (text: string, most: number): Film[] => index.search(text, most),
+    /** What somebody is asked who would accept these terms up to a limit. */
+    short: (terms: Terms, charges: readonly Charge[], limit: number) =>
+      inShort(terms, charges, limit),
   };
 }
 

@@ -3,9 +3,9 @@
  * and in plain words.
  */
 
-import { type Amount, epochsWithin, inShort, limitFor } from "sottovoce-client";
+import { type Amount, epochsWithin, limitFor } from "sottovoce-client";
 import { button, h, say } from "../dom.js";
-import type { Offer, State } from "../session.js";
+import type { Ask, Offer, State } from "../session.js";
 import { termsInNumbers, termsInWords } from "../terms.js";
 import { amountText, atMostText, epochsText } from "../words.js";
 import { epsilonFigure } from "./pictures.js";
@@ -18,10 +18,17 @@ export async function askForConsent(
   offer: Offer,
   gone: Amount,
   jitter: number,
+  ask: Ask,
 ): Promise<number | null> {
   const value = limitFor(Math.min(DEFAULT_EPOCHS, offer.turns), gone, offer.terms);
   const short = h("div", { id: "terms-short", class: "short", "aria-live": "polite" });
-  const tell = (limit: number) => short.replaceChildren(...sentences(offer, limit, gone));
+  let last = value;
+  const tell = async (limit: number) => {
+    last = limit;
+    const said = await sentences(offer, limit, ask);
+    if (limit === last) short.replaceChildren(...said);
+  };
+  await tell(value);
   const field = limitField({ id: "terms-limit", value, gone, offer, tell });
   const yes = await asked({
     id: "terms-dialog",
@@ -34,8 +41,10 @@ export async function askForConsent(
   return yes ? field.read() : null;
 }
 
-function sentences(offer: Offer, limit: number, gone: Amount): HTMLElement[] {
-  return inShort(offer, limit, gone).map((sentence) => h("p", {}, sentence));
+/** The three that everybody is asked with. */
+async function sentences({ terms }: Offer, limit: number, ask: Ask): Promise<HTMLElement[]> {
+  const said = await ask((session) => session.short(terms, limit), false);
+  return said.map((sentence) => h("p", {}, sentence));
 }
 
 /** Everything else that is accepted. */
@@ -69,11 +78,12 @@ function detailsOf(id: string, offer: Offer, jitter: number, limit: HTMLElement)
 }
 
 /** Whether terms are accepted that are worse than those accepted before; all of them are shown. */
-export function askForNewTerms(
+export async function askForNewTerms(
   worse: readonly string[],
   offer: Offer,
   { limit, gone }: Pick<State, "limit" | "gone">,
   jitter: number,
+  ask: Ask,
 ): Promise<boolean> {
   const meaning = `Your lifetime limit of ${limit}: ${meaningText(limit, gone, offer)}`;
   return asked({
@@ -82,7 +92,7 @@ export function askForNewTerms(
     content: [
       h("p", {}, "The server signed these terms. Against those you accepted before:"),
       h("ul", { class: "terms", id: "worse-terms" }, ...worse.map((each) => h("li", {}, each))),
-      ...sentences(offer, limit, gone),
+      ...(await sentences(offer, limit, ask)),
       detailsOf("new-terms", offer, jitter, h("p", {}, meaning)),
       h(
         "p",
@@ -155,7 +165,7 @@ export interface LimitOptions {
   gone: Amount;
   offer: Counted;
   /** Hears of every limit that can be one. */
-  tell?: (limit: number) => void;
+  tell?: (limit: number) => Promise<void>;
 }
 
 /** What epochs are counted by. */
@@ -165,7 +175,8 @@ export type Counted = Pick<Offer, "turns"> & {
 
 /** Says at every change what the number means. */
 export function limitField({ id, value, gone, offer, tell }: LimitOptions) {
-  const meaning = h("p", { id: `${id}-meaning`, class: "note", "aria-live": "polite" });
+  const words = meaningText(value, gone, offer);
+  const meaning = h("p", { id: `${id}-meaning`, class: "note", "aria-live": "polite" }, words);
   const input = h("input", {
     id,
     type: "number",
@@ -181,9 +192,8 @@ export function limitField({ id, value, gone, offer, tell }: LimitOptions) {
     const limit = input.valueAsNumber;
     input.removeAttribute("aria-invalid");
     say(meaning, meaningText(limit, gone, offer));
-    if (limit > 0) tell?.(limit);
+    if (limit > 0) void tell?.(limit);
   };
-  changed();
   return {
     element: h(
       "div",

@@ -141,7 +141,7 @@ function notices(options: PageOptions) {
     const shown = now?.asked ?? null; // those that are shown, whatever comes meanwhile
     if (now === null || shown === null) return;
     const worse = trouble?.terms?.worse ?? [];
-    if (!(await askForNewTerms(worse, shown, now, options.jitter))) return;
+    if (!(await askForNewTerms(worse, shown, now, options.jitter, options.ask))) return;
     await options.ask((session) => session.acceptTerms(shown.terms));
   };
   const title = h("strong", {});
