@@ -221,11 +221,11 @@ def terms(
         known = client.status()
         outlook = None if known.problem else client.outlook(asked)
     if outlook is not None:
-        output.say("\n".join(outlook.short))
+        typer.echo("\n".join(outlook.short))
     if details:
         figures = [] if outlook is None else outlook.promise.in_figures()
         output.results.print(output.pairs([*asked.in_words(), *figures]))
-    output.say(_affordable(asked, known, outlook))
+    typer.echo(_affordable(asked, known, outlook))
     typer.echo(f"To stop: {typed('set --pause', folder)}")
     if known.terms is not None and not known.terms.broken_by(asked):
         typer.echo("You have accepted these terms, or ones that allow more.")
@@ -320,7 +320,7 @@ def status(
         touched, titles = (client.touched(), _titles(client)) if history else ([], {})
     output.results.print(output.pairs(_lines(found, typed("terms", folder))))
     if accepted is not None and outlook is not None:
-        output.say("\n".join([*outlook.short, _affordable(accepted, found, outlook)]))
+        typer.echo("\n".join([*outlook.short, _affordable(accepted, found, outlook)]))
     content = {
         **asdict(replace(found, terms=None)),
         "terms": None if accepted is None else accepted.as_dict(),

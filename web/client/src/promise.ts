@@ -154,18 +154,12 @@ export interface Offer extends Explanation {
   readonly figures: Promised;
   /** In how many epochs this device may still take part under them. */
   readonly turns: number;
-  /** The epsilon of everything spent so far, and all that they may still cost, whatever happens. */
-  readonly lifetime: number;
-  /** What is left of it where the proxy mixes honestly; null where that adds nothing. */
-  readonly mixed: number | null;
 }
 
 /** Takes some tenths of a second. */
 export function offerOf(terms: Terms, charges: readonly Charge[]): Offer {
   const figures = promiseOf(terms, charges);
-  const { local: lifetime, central } = figures;
-  const mixed = central < lifetime ? central : null;
-  return { ...explain(terms), terms, figures, turns: turnsLeft(terms, charges), lifetime, mixed };
+  return { ...explain(terms), terms, figures, turns: turnsLeft(terms, charges) };
 }
 
 /**

@@ -77,8 +77,8 @@ test("after an earlier training the promise counts that one too", () => {
   };
   const charges = [charge, { ...charge, purpose: "bb".repeat(32) }];
   const [before, after] = [offerOf(terms, []), offerOf(terms, charges)];
-  assert.deepEqual([before.lifetime, after.lifetime, after.turns], [5, 10, 2]);
-  assert.ok((after.mixed ?? 10) > (before.mixed ?? 5));
+  assert.deepEqual([before.figures.local, after.figures.local, after.turns], [5, 10, 2]);
+  assert.ok(after.figures.central > before.figures.central);
 });
 
 test("every term is told, in words or in the table", () => {
@@ -115,13 +115,6 @@ test("every term is told, in words or in the table", () => {
     "This device took part in 2 of 20 epochs that the terms allow.",
   );
 });
-
-/** Only what the steps of a lifetime are made from. */
-function offeredFor(changes: Partial<Terms>, mixed: number | null = null) {
-  const { terms } = manifestWith({ terms: changes });
-  const lifetime = terms.epsilon * terms.reports * terms.epochs;
-  return { terms, mixed, turns: terms.epochs, lifetime };
-}
 
 const SIGN = { mechanism: "coordinate", epsilon: 2.5, loudFraction: 0.5 };
 const LOUDEST = { mechanism: "loudest", epsilon: 2.5, loudFraction: 5394 / 32768 };
@@ -169,9 +162,9 @@ test("how sure somebody can be is never rounded down", () => {
 test("the largest step of the picture is never below what a lifetime can cost", () => {
   for (const reports of [1, 4]) {
     for (const epochs of [1, 20]) {
-      const offer = offeredFor({ epsilon: 10, reports, epochs });
-      const own = stepsOf(offer).filter(({ name }) => name !== null);
-      assert.equal(own.at(-1)?.epsilon, offer.lifetime);
+      const terms = { ...TERMS, epsilon: 10, reports, epochs, leastClients: 1, dummies: 0 };
+      const own = stepsOf(offerOf(terms, [])).filter(({ name }) => name !== null);
+      assert.equal(own.at(-1)?.epsilon, 10 * reports * epochs);
       assert.equal(own.length, 1 + Number(reports > 1) + Number(epochs > 1));
     }
   }
