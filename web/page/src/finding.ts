@@ -191,11 +191,9 @@ export class TitleIndex {
   search(question: string, most: number): Film[] {
     const words = wordsOf(question);
     if (words.length === 0) return [];
-    for (const asked of [words, ...inPairs(words), ...withoutNumber(words)]) {
-      const hits = this.#hits(asked);
-      if (hits.length > 0) return ordered(hits, this.#ranks).slice(0, most);
-    }
-    return this.#nearest(words).slice(0, most);
+    const hits = this.#hits(words);
+    const films = hits.length > 0 ? ordered(hits, this.#ranks) : this.#nearest(words);
+    return films.slice(0, most);
   }
 
   #hits(asked: readonly string[]): Hit[] {
@@ -241,18 +239,6 @@ function likeness(typed: ReadonlySet<string>, own: ReadonlySet<string>): number 
 function hitOf({ film, names: [own = [], other = []] }: Entry, asked: readonly string[]): Hit {
   const fit = Math.min(fitOf(own, asked), fitOf(other, asked) + OTHER);
   return { film, fit, ...placeOf(film) };
-}
-
-/** "star gate" may be Stargate. */
-function inPairs(words: readonly string[]): string[][] {
-  return words
-    .slice(1)
-    .map((word, at) => [...words.slice(0, at), `${words[at]}${word}`, ...words.slice(at + 2)]);
-}
-
-/** "harry potter 3" has no such number in its title: then all of the series is shown. */
-function withoutNumber(words: readonly string[]): string[][] {
-  return words.length > 1 && numberOf(words.at(-1)) !== null ? [words.slice(0, -1)] : [];
 }
 
 /**
