@@ -98,7 +98,8 @@ export function inShort(
   ];
 }
 
-function telling({ local, central, alone, delta }: Promised): string {
+/** The second of them: how much can be told. */
+export function telling({ local, central, alone, delta }: Promised): string {
   const byDummies = alone < local && alone <= WEAK_ABOVE;
   const hidden = byDummies ? alone : central;
   if (hidden > WEAK_ABOVE)

@@ -59,6 +59,7 @@ test("no limit allows more epochs than the terms do", () => {
 test("the statement says what protects and what does not, from the terms and the ledger", () => {
   const terms = { ...TERMS, leastClients: 300, reports: 20, epochs: 10 };
   const statement = statementOf(offerOf(terms, []), 7.511, 3600).join(" ");
+  assert.match(statement, /^Your history stays here\. (A 50:50 guess|This protects nobody)/u);
   assert.match(statement, /at least 300 devices/u);
   assert.match(statement, /Epsilon, linked: 500, .* whatever happens\./u);
   assert.match(statement, /and 300 honest devices report in every epoch\. Up to a chance of one/u);

@@ -1,5 +1,5 @@
 /** What everybody has taught the model together, and what everybody is promised. */
-import { inFigures, type Manifest } from "sottovoce-client";
+import { inFigures, type Manifest, telling } from "sottovoce-client";
 import { h, say, section, show, type View } from "../dom.js";
 import { type Curve, type Offer, type Point, type State, sentence } from "../session.js";
 import { crowdSentence, whenSentence } from "../terms.js";
@@ -260,6 +260,7 @@ function table(points: readonly Point[], open: boolean): HTMLElement {
 export function statementOf(offer: Offer, spent: number, jitter: number): string[] {
   const { terms, odds, figures } = offer;
   return [
+    `Your history stays here. ${telling(figures)}`,
     oddsSentence(odds),
     crowdSentence(terms),
     ...inFigures(figures).map(([name, words]) => sentence(`${name}: ${words}`)),
