@@ -187,13 +187,13 @@ def test_what_a_person_is_asked() -> None:
         "server."
     )
     assert tells == (
-        "A 50:50 guess about it is then right at most 67 times in 100, or 99.996 if proxy and "
-        "server team up."
+        "A 50:50 guess about it is then right at most 67 times in 100, or 99.996 if the proxy "
+        "cheats."
     )
     assert stops == "You can stop at any time, but not undo what has left."
     leaves, tells, _ = asked(Reporting(2.5, 100, 2), 1_000_000)
     assert "at most 200 reports, blurred by chance, go" in leaves
-    assert "or always if others are fake or proxy and server team up." in tells
+    assert "or always if others are fake or the proxy cheats." in tells
     assert asked(Reporting(5.0, 1, 2), 1)[1].endswith(" is then right at most 99.996 times in 100.")
     for hopeless in (Reporting(64.0, 20, 1), Reporting(50.0, 1, 1), Reporting(2.5, 100, 20)):
         assert asked(hopeless, 100)[1].startswith("This protects nobody:")

@@ -241,18 +241,18 @@ class Promise:
         if hidden >= self.local:
             return f"{guess}."
         fakes = "" if by_dummies else "others are fake or "
-        return f"{guess}, or {_in_100(self.local)} if {fakes}proxy and server team up."
+        return f"{guess}, or {_in_100(self.local)} if {fakes}the proxy cheats."
 
     def in_figures(self) -> list[tuple[str, str]]:
         """The numbers behind these words, each with what it rests on."""
         linked = f"{_plain(self.local, 3)}, for all that this device has reported and may report"
-        honest, hidden = "proxy and server do not work together", []
+        honest, hidden = "the proxy mixes honestly, does not work with the server and", []
         if self.alone < self.local:
-            fake = f"{honest}, even if all other devices are fake"
-            hidden.append(f"{_plain(self.alone, 3)} if {fake}")
+            fake = "adds its dummies, even if all other devices are fake"
+            hidden.append(f"{_plain(self.alone, 3)} if {honest} {fake}")
         if self.central < min(self.local, self.alone):
-            crowd = f"{honest} and {self.clients:,} honest devices report in every epoch"
-            hidden.append(f"{_plain(self.central, 3)} if {crowd}")
+            crowd = f"{self.clients:,} honest devices report in every epoch"
+            hidden.append(f"{_plain(self.central, 3)} if {'also' if hidden else honest} {crowd}")
         chance = f". Up to a chance of one in {_plain(1 / self.delta, 6, ROUND_FLOOR)}"
         return [
             ("epsilon, linked", f"{linked}, whatever happens"),

@@ -108,7 +108,7 @@ export function telling({ local, central, alone, delta }: Promised): string {
   const guess = `A 50:50 guess about it is then right at most ${sure} times in 100`;
   if (hidden >= local) return `${guess}.`;
   const fakes = byDummies ? "" : "others are fake or ";
-  return `${guess}, or ${inHundred(local)} if ${fakes}proxy and server team up.`;
+  return `${guess}, or ${inHundred(local)} if ${fakes}the proxy cheats.`;
 }
 
 /** How often a guess is right that would be so 50 times in 100, or "always"; never rounded down. */
@@ -121,11 +121,13 @@ export function inHundred(epsilon: number, delta = 0): string {
 
 /** The numbers behind these words, by name, each with what it rests on. */
 export function inFigures({ local, central, alone, clients, delta }: Promised): [string, string][] {
-  const honest = "proxy and server do not work together";
-  const crowd = `${honest} and ${clients.toLocaleString("en")} honest devices report in every epoch`;
+  const honest = "the proxy mixes honestly, does not work with the server and";
+  const crowd = `${clients.toLocaleString("en")} honest devices report in every epoch`;
+  const fake = "adds its dummies, even if all other devices are fake";
   const hidden = [
-    alone < local && `${plain(alone)} if ${honest}, even if all other devices are fake`,
-    central < Math.min(local, alone) && `${plain(central)} if ${crowd}`,
+    alone < local && `${plain(alone)} if ${honest} ${fake}`,
+    central < Math.min(local, alone) &&
+      `${plain(central)} if ${alone < local ? "also" : honest} ${crowd}`,
   ].filter((each) => each !== false);
   const chance = `Up to a chance of one in ${plain(1 / delta, 6, 0)}`;
   const linked = `${plain(local)}, for all that this device has reported and may report`;
