@@ -125,6 +125,19 @@ def test_what_was_recorded_is_listed_and_removed(device: Device, tmp_path: Path)
     assert b"unheard-of" not in files
 
 
+def test_what_is_asked_is_short_and_numbers_are_details(device: Device) -> None:
+    device.init()
+    short, whole = device("terms").stdout, device("terms", "--details").stdout
+    asked = device.proxy.signed.manifest.terms
+    within = int(25 / COST)
+    lines = asked.promise(turns=within).in_short(within * asked.reports)
+    assert short.splitlines()[:3] == whole.splitlines()[:3] == lines
+    assert asked.training.hex() not in short
+    assert all(
+        f" {label} " in whole for label, _ in [*asked.in_words(), *asked.promise().in_figures()]
+    )
+
+
 def test_new_terms_are_asked_about(device: Device) -> None:
     device.begin()
     device.sync()

@@ -3,11 +3,14 @@
 `tests/vectors/promises.json` has what any client must promise under given terms. Terms, what was
 charged before, and a limit go in. The epsilons of everything come out, `local` exactly, `central`
 and `alone` to a relative 1e-9 (sums and elementary functions may round differently); the turns that
-are left, how many of them the limit allows, and the sentence. The file changes only when the
+are left, how many of them the limit allows; in words, what a person is asked within that limit, and
+the figures behind it. The file changes only when the
 promise does. To write it anew: `python -m tests.privacy.test_account`.
 """
 
 import json
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from math import exp
@@ -172,11 +175,67 @@ def test_no_charge_makes_a_promise_smaller(before: list[Charge], another: Charge
     assert Fraction(right.local) >= 10 + sum(each.cost for each in [*before, another])
 
 
-def test_what_is_weak_is_called_so() -> None:
-    paper = Reporting(2.5, 100, 20)
-    assert promise(paper, 100).weak
-    assert not promise(paper, 50_000).weak
-    assert not promise(STRONG, 2).weak
+def asked(event: Reporting, clients: int, charges: Sequence[Charge] = ()) -> list[str]:
+    return promise(event, clients, charges).in_short(event.total)
+
+
+def test_what_a_person_is_asked() -> None:
+    """What the demo asks for; a crowd that may be fake; nobody to hide among; nothing to hide."""
+    leaves, tells, stops = asked(Reporting(10.0, 1, 1, 0.0011, 75_040), 1)
+    assert leaves == (
+        "Your history stays here; at most 1 report, blurred by chance, goes through a proxy to a "
+        "server."
+    )
+    assert tells == (
+        "A 50:50 guess about it is then right at most 67 times in 100, or 99.996 if the proxy "
+        "cheats."
+    )
+    assert stops == "You can stop at any time, but not undo what has left."
+    leaves, tells, _ = asked(Reporting(2.5, 100, 2), 1_000_000)
+    assert "at most 200 reports, blurred by chance, go" in leaves
+    assert "or always if others are fake or the proxy cheats." in tells
+    assert asked(Reporting(5.0, 1, 2), 1)[1].endswith(" is then right at most 99.996 times in 100.")
+    for hopeless in (Reporting(64.0, 20, 1), Reporting(50.0, 1, 1), Reporting(2.5, 100, 20)):
+        assert asked(hopeless, 100)[1].startswith("This protects nobody:")
+    assert "no more reports leave" in promise(None, 100, [charge()]).in_short(0)[0]
+
+
+def test_a_limit_stops_what_is_said_to_leave() -> None:
+    asked = terms(epsilon=2.5, reports=1, epochs=20, least_clients=1, dummies=0)
+    assert asked.promise().in_short(20)[1].startswith("This protects nobody")
+    assert "right at most 93 times in 100." in asked.promise(turns=1).in_short(1)[1]
+    assert asked.promise([charge()] * 3, turns=0).local == 15
+
+
+def grade(text: str) -> float:
+    """Flesch-Kincaid: years at school that a text needs. Figures have no syllables here."""
+    words = re.findall(r"[a-z]+", text.lower())
+    spoken = [re.sub(r"([^laeiouy])(es?|ed)$", r"\1", word) for word in words]
+    syllables = sum(max(1, len(re.findall(r"[aeiouy]{1,2}", word))) for word in spoken)
+    length = len(text.split()) / len(re.findall(r"[.!?](?= |$)", text))
+    return 0.39 * length + 11.8 * syllables / len(words) - 15.59
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 20, 200])
+@pytest.mark.parametrize(("epsilon", "reports"), [(10, 1), (5, 1), (0.5, 4), (2.5, 100), (12, 1)])
+@pytest.mark.parametrize(("clients", "dummies"), [(1, 0), (100, 0), (50_000, 0), (20, 20_000)])
+def test_somebody_of_fourteen_can_read_it(
+    epsilon: float, reports: int, epochs: int, clients: int, dummies: int
+) -> None:
+    said = asked(Reporting(epsilon, reports, epochs, 0.03, dummies * reports), clients)
+    assert len(said) == 3
+    assert len(" ".join(said).split()) <= 60
+    assert grade(" ".join(said)) <= 8
+
+
+@given(st.floats(1e-9, 12), st.floats(1e-12, 1e-3))
+def test_a_guess_is_never_better_than_it_is_said(epsilon: float, delta: float) -> None:
+    """Randomised response with a chance delta to tell all is the best that a guess can have."""
+    best = 100 * (exp(epsilon) + delta) / (exp(epsilon) + 1)
+    said = Promise(20.0, epsilon, 20.0, 9, delta).in_short(1)[1]
+    if epsilon <= 10:
+        times = float(said.partition("at most ")[2].split()[0])
+        assert best - 1e-6 <= times < min(100, best + 1)
 
 
 @given(st.floats(1e-9, 9.99), st.floats(1e-30, 0.999))
@@ -288,14 +347,17 @@ def made(given: dict[str, Any]) -> dict[str, Any]:
             number = len(ledger.entries)
             ledger.charge(Charge(training, number, number.to_bytes(32), "loudest", **kind))
     ledger.set_limit(given["limit"])
-    found = asked.promise(ledger.charges, given["delta"])
+    found, within = asked.promise(ledger.charges, given["delta"]), asked.turns_within(ledger)
     return {
         "local": found.local,
         "central": found.central,
         "alone": found.alone,
         "turns_left": asked.turns_left(ledger.charges),
-        "within_limit": asked.turns_within(ledger),
-        "sentence": found.sentence(),
+        "within_limit": within,
+        "short": asked.promise(ledger.charges, given["delta"], within).in_short(
+            within * asked.reports
+        ),
+        "figures": [list(pair) for pair in found.in_figures()],
     }
 
 

@@ -153,7 +153,7 @@ def test_a_visitor_of_a_shop_takes_part_and_is_recommended_to(
     says(page, f"The batch of epoch {epoch} was sent.")
     assert listed(page) == [each.title for each in system.recommended(["1"])[:5]]
     assert len(asked) == 1
-    assert "Whatever happens" in asked[0]
+    assert "Your history stays here" in asked[0]
     heard = check_heard(system, shop)
     calls = [(each.method, each.path.split("/")[2]) for each in heard]
     assert calls[:3] == [("GET", "manifest"), ("GET", "models"), ("GET", "catalogues")]

@@ -42,6 +42,21 @@ def test_recommendations_are_those_of_the_python_client_and_follow_the_films(
     sees(visitor, system, visitor.films())
 
 
+def test_on_a_phone_recommendations_come_before_suggestions(visit: Visit) -> None:
+    visitor = visit(viewport={"width": 390, "height": 844}).open()
+    visitor.expect("#suggestions > li").to_have_count(12)
+    visitor.choose("toy stroy")
+    visitor.until(lambda: len(visitor.advice()) == 10, "ten films")
+    top = {name: visitor.at(name).bounding_box() for name in ("#recommendations", "#suggestions")}
+    recommended, suggested = top["#recommendations"], top["#suggestions"]
+    assert recommended is not None
+    assert suggested is not None
+    assert recommended["y"] < 844
+    assert recommended["y"] + recommended["height"] < suggested["y"]
+    visitor.at("#search").fill("zzzzqq")
+    visitor.says(".search [role=status]", "No film is called “zzzzqq”.")
+
+
 def test_nothing_that_is_typed_or_chosen_leaves_and_nothing_is_sent_before_a_yes(
     visitor: Visitor, system: System
 ) -> None:

@@ -92,7 +92,7 @@ class Visitor:
             self.at("#search").focus()
             self.page.keyboard.type(title)
             option = self.at("#search-results [role=option]").first
-            expect(option).to_contain_text(title.split()[-1], ignore_case=True)
+            expect(option).to_contain_text(title.split()[0], ignore_case=True)
             self.page.keyboard.press("ArrowDown")
             self.page.keyboard.press("Enter")
             expect(self.at("#films > li")).to_have_count(count + 1)
@@ -101,6 +101,7 @@ class Visitor:
         """Read, and say yes."""
         self.at("#take-part").click()
         if limit is not None:
+            self.at("#terms-details summary").click()
             self.at("#terms-limit").fill(str(limit))
         self.at("#terms-dialog-yes").click()
         self.is_on()

@@ -192,6 +192,9 @@ def terms(
             metavar="NAME", help="Accept the terms of this name. If they have changed, nothing is."
         ),
     ] = None,
+    details: Annotated[
+        bool, typer.Option("--details", help="Also show every number that would be accepted.")
+    ] = False,
     folder: Folder = None,
     json: JsonFile = None,
 ) -> None:
@@ -201,7 +204,7 @@ def terms(
 
     \b
     Examples:
-      sottovoce client terms
+      sottovoce client terms --details
       sottovoce client terms --accept NAME
     """
     with connected(folder) as (client, api):
@@ -217,10 +220,13 @@ def terms(
             return
         known = client.status()
         outlook = None if known.problem else client.outlook(asked)
-    output.results.print(output.pairs(asked.in_words()))
     if outlook is not None:
-        typer.echo(outlook.promise.sentence())
+        typer.echo("\n".join(outlook.short))
+    if details:
+        figures = [] if outlook is None else outlook.promise.in_figures()
+        output.results.print(output.pairs([*asked.in_words(), *figures]))
     typer.echo(_affordable(asked, known, outlook))
+    typer.echo(f"To stop: {typed('set --pause', folder)}")
     if known.terms is not None and not known.terms.broken_by(asked):
         typer.echo("You have accepted these terms, or ones that allow more.")
     else:
@@ -314,8 +320,7 @@ def status(
         touched, titles = (client.touched(), _titles(client)) if history else ([], {})
     output.results.print(output.pairs(_lines(found, typed("terms", folder))))
     if accepted is not None and outlook is not None:
-        typer.echo(outlook.promise.sentence())
-        typer.echo(_affordable(accepted, found, outlook))
+        typer.echo("\n".join([*outlook.short, _affordable(accepted, found, outlook)]))
     content = {
         **asdict(replace(found, terms=None)),
         "terms": None if accepted is None else accepted.as_dict(),
@@ -398,7 +403,7 @@ def _affordable(asked: Terms, known: Status, outlook: Outlook | None) -> str:
 
 
 def _as_fields(outlook: Outlook | None) -> dict[str, Any]:
-    names = ("promise", "turns_left", "within_limit", "at_limit")
+    names = ("promise", "turns_left", "within_limit", "at_limit", "short")
     return dict.fromkeys(names) if outlook is None else asdict(outlook)
 
 

@@ -136,6 +136,8 @@ class Outlook:
     """In how many of these the lifetime limit lets it."""
     at_limit: float
     """What is spent then, whatever happens; rounded up."""
+    short: list[str]
+    """What its owner is asked: what leaves within that limit, what it can tell, how to stop."""
 
 
 class Client:
@@ -325,8 +327,9 @@ class Client:
         """What these terms promise this device and how far its limit goes; asks nobody."""
         ledger = self._store.ledger()
         charges, within = ledger.charges, terms.turns_within(ledger)
-        at_limit = rounded_up(ledger.spent + within * terms.cost)
-        return Outlook(terms.promise(charges), terms.turns_left(charges), within, at_limit)
+        whole, limited = terms.promise(charges), terms.promise(charges, turns=within)
+        short = limited.in_short(within * terms.reports)
+        return Outlook(whole, terms.turns_left(charges), within, limited.local, short)
 
     def forget(self) -> None:
         """Delete what the owner touched, the batch on its way, and the model, beyond recovery.

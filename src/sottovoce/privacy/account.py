@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
-from math import exp
+from math import ceil, exp, log10
 from typing import Any
 
 from sottovoce.privacy.bound import Group, central_bound
@@ -22,6 +22,8 @@ WEAK_ABOVE = 100.0
 """A lifetime local budget beyond this protects nobody by itself."""
 WEAK_CENTRAL_ABOVE = 10.0
 """And a central one beyond this is nothing to stand on either."""
+LEAST_DOUBT = 1e-4
+"""Times in 100: what is nearer to certainty is not told in digits."""
 DELTA = 1e-6
 
 
@@ -197,12 +199,6 @@ def _count(n: int, what: str) -> str:
     return f"{n:,} {what}" + ("" if n == 1 else "s")
 
 
-A_DEVICE = (
-    "The promise is for one device, not for one person: what several devices of a person say adds "
-    "up."
-)
-
-
 @dataclass(frozen=True)
 class Promise:
     """What a device promises to its owner, from its ledger and the terms alone.
@@ -221,43 +217,63 @@ class Promise:
     """The crowd that the terms enforce, the device itself included."""
     delta: float
 
-    @property
-    def weak(self) -> bool:
-        """Whether there is nothing to stand on."""
-        return self.local > WEAK_ABOVE and self.central > WEAK_CENTRAL_ABOVE
+    def in_short(self, reports: int) -> list[str]:
+        """What leaves, how much that can tell, how to stop: what anybody is asked, in any client.
 
-    def sentence(self) -> str:
-        """For a person: what is promised, and on what it rests."""
-        is_crowd = self.central < self.local
-        said = "Both are weak: they protect" if is_crowd else "This is weak: it protects"
-        weak = [f"{said} nobody."] if self.weak else []
-        return " ".join([self._local(), self._central(), *weak, A_DEVICE])
+        `reports` are those that may still leave. A guess none of whose answers is likelier than 50%
+        before is right with a chance of at most (e^epsilon + delta) / (e^epsilon + 1) after.
+        """
+        some = f"at most {_count(reports, 'report')}, blurred by chance,"
+        leaves = f"{some} {'goes' if reports == 1 else 'go'} through a proxy to a server"
+        return [
+            f"Your history stays here; {leaves if reports else 'no more reports leave'}.",
+            self._telling(),
+            "You can stop at any time, but not undo what has left.",
+        ]
 
-    def _local(self) -> str:
-        return (
-            "Whatever happens, even if every report can be traced to this device: any conclusion "
-            "from all that it has reported and may still report under these terms is "
-            f"{at_most(self.local)}."
-        )
+    def _telling(self) -> str:
+        by_dummies = self.alone < self.local and self.alone <= WEAK_CENTRAL_ABOVE
+        hidden = self.alone if by_dummies else self.central
+        if hidden > WEAK_CENTRAL_ABOVE:
+            return "This protects nobody: from what leaves, your history may be worked out."
+        sure = _in_100(hidden, self.delta if hidden < self.local else 0.0)
+        guess = f"A 50:50 guess about it is then right at most {sure} times in 100"
+        if hidden >= self.local:
+            return f"{guess}."
+        fakes = "" if by_dummies else "others are fake or "
+        return f"{guess}, or {_in_100(self.local)} if {fakes}the proxy cheats."
 
-    def _central(self) -> str:
-        if self.central >= self.local:
-            return "The crowd that is asked for adds nothing to this."
-        proxy = "If the proxy mixes honestly and does not work together with the server"
-        seen = "any conclusion from all that the server sees of this is"
-        crowd = (
-            "in every epoch at least as many honest devices report as its terms ask for (now "
-            f"{self.clients:,})"
-        )
-        if self.alone >= self.local:
-            return f"{proxy}, and {crowd}: {seen} {at_most(self.central, self.delta)}."
-        text = (
-            f"{proxy}, and adds the dummy reports that it promises, then, even if every other "
-            f"device is fake: {seen} {at_most(self.alone, self.delta)}."
-        )
-        if self.central < self.alone:
-            text += f" If {crowd}: {at_most(self.central, self.delta)}."
-        return text
+    def in_figures(self) -> list[tuple[str, str]]:
+        """The numbers behind these words, each with what it rests on."""
+        linked = f"{_plain(self.local, 3)}, for all that this device has reported and may report"
+        honest, hidden = "the proxy mixes honestly, does not work with the server and", []
+        if self.alone < self.local:
+            fake = "adds its dummies, even if all other devices are fake"
+            hidden.append(f"{_plain(self.alone, 3)} if {honest} {fake}")
+        if self.central < min(self.local, self.alone):
+            crowd = f"{self.clients:,} honest devices report in every epoch"
+            hidden.append(f"{_plain(self.central, 3)} if {'also' if hidden else honest} {crowd}")
+        chance = f". Up to a chance of one in {_plain(1 / self.delta, 6, ROUND_FLOOR)}"
+        return [
+            ("epsilon, linked", f"{linked}, whatever happens"),
+            ("epsilon, mixed", "; ".join(hidden) + chance if hidden else "the same"),
+            ("what epsilon is", MEANING),
+        ]
+
+
+MEANING = (
+    "any conclusion is at most exp(epsilon) times as likely as with another history. That is for "
+    "one device: several of one person add up"
+)
+
+
+def _in_100(epsilon: float, delta: float = 0.0) -> str:
+    """How often a guess is right that would be so 50 times in 100; never rounded down."""
+    doubt = 100 * (1 - delta) / (1 + exp(min(epsilon, 700)))
+    if doubt < LEAST_DOUBT:
+        return "always"
+    places = max(0, ceil(-log10(doubt)))
+    return f"{ceil((100 - doubt) * 10**places - 1e-9) / 10**places:.{places}f}"
 
 
 def promise(

@@ -73,21 +73,20 @@ class Terms:
         return sha256(dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
 
     def in_words(self) -> list[tuple[str, str]]:
-        """For the owner who is asked: a label and what it means, line by line."""
-        own = "".join(f"{name} {value}, " for name, value in self.parameters.items())
-        how = f"its settings: {own}loud share {self.loud_fraction:g}"
-        often = f"this device takes part in {self.epochs} at most"
+        """For the owner who wants to know all: a label and what it means, line by line."""
+        own = "".join(f", {name} {value}" for name, value in self.parameters.items())
+        often = f"{self.epochs:,} at most, counted by this device"
         if self.share < 1:
-            often += f", about {self.share:.3g} of those there are, drawn by this device"
+            often += f"; about {self.share:.3g} of those there are, drawn by this device"
         return [
-            ("training", self.training.hex()),
             ("reports", f"{self.reports} of four bytes in an epoch, epsilon {self.epsilon:g} each"),
             ("epochs", often),
             ("dummies", f"mixed with {self.dummies:,} reports of nobody, which the proxy draws"),
             ("crowd", f"and of at least {self.least_clients:,} devices, this one included"),
             ("waiting", f"up to {_duration(self.hold)} for that crowd, then thrown away"),
-            ("mechanism", f"{self.mechanism}, which draws the reports ({how})"),
+            ("mechanism", f"{self.mechanism}, loud share {self.loud_fraction:g}{own}"),
             ("model", f"{self.factors} numbers an item, at most {self.most_items:,} items"),
+            ("training", self.training.hex()),
         ]
 
     def turns_left(self, charges: Iterable[Charge]) -> int:
@@ -102,9 +101,11 @@ class Terms:
         """How many of the turns left the owner's limit allows, by the ledger's exact amounts."""
         return min(self.turns_left(ledger.charges), ledger.remaining // self.cost)
 
-    def promise(self, charges: Sequence[Charge] = (), delta: float = DELTA) -> Promise:
-        """For all that the device has reported, and may still report under these terms."""
-        turns = self.turns_left(charges)
+    def promise(
+        self, charges: Sequence[Charge] = (), delta: float = DELTA, turns: int | None = None
+    ) -> Promise:
+        """For all that the device has reported and may still report: in `turns`, or all left."""
+        turns = self.turns_left(charges) if turns is None else turns
         left = replace(self.event, epochs=turns) if turns else None
         return promise(left, self.least_clients, charges, delta)
 

@@ -8,7 +8,7 @@
  */
 
 import { turnsLeft } from "./agreement.js";
-import { amount, type Charge, roundedUp, spent } from "./ledger.js";
+import { amount, type Charge, epochsWithin, roundedUp, spent } from "./ledger.js";
 import { type Explanation, explain } from "./mechanism/registry.js";
 import type { Terms } from "./terms.js";
 
@@ -26,17 +26,24 @@ export interface Promised {
 }
 
 const DELTA = 1e-6;
-const WEAK_ABOVE = 100;
-const WEAK_CENTRAL_ABOVE = 10;
+/** A central budget beyond this is nothing to stand on. */
+const WEAK_ABOVE = 10;
+/** Times in 100: what is nearer to certainty is not told in digits. */
+const LEAST_DOUBT = 1e-4;
 /** Of an epsilon, in a sentence. */
 const DIGITS = 3;
-const A_DEVICE =
-  "The promise is for one device, not for one person: what several devices of a person say adds up.";
+const MEANING =
+  "any conclusion is at most exp(epsilon) times as likely as with another history. That is for one " +
+  "device: several of one person add up";
 
 /** For all that was charged, `charges` of `Client.status`, and what may follow under these terms. */
-export function promiseOf(terms: Terms, charges: readonly Charge[], delta = DELTA): Promised {
+export function promiseOf(
+  terms: Terms,
+  charges: readonly Charge[],
+  delta = DELTA,
+  turns = turnsLeft(terms, charges),
+): Promised {
   const { epsilon, reports, loudFraction, leastClients: clients, dummies } = terms;
-  const turns = turnsLeft(terms, charges);
   const local = roundedUp(spent(charges) + amount(epsilon, reports) * BigInt(turns));
   const parts = [
     ...(turns > 0 ? [{ epsilon, loudFraction, clients, dummies, reports, turns }] : []),
@@ -69,44 +76,66 @@ function grouped(parts: readonly Group[]): Group[] {
   return [...found.values()];
 }
 
-/** For a person: what is promised, and on what it rests. */
-export function promiseSentences(promised: Promised): string[] {
-  const isWeak = promised.local > WEAK_ABOVE && promised.central > WEAK_CENTRAL_ABOVE;
-  const isCrowd = promised.central < promised.local;
-  const said = isCrowd ? "Both are weak: they protect" : "This is weak: it protects";
-  const weak = isWeak ? [`${said} nobody.`] : [];
-  return [localSentence(promised), centralSentence(promised), ...weak, A_DEVICE];
-}
-
-function localSentence({ local }: Promised): string {
-  return (
-    "Whatever happens, even if every report can be traced to this device: any conclusion from all " +
-    `that it has reported and may still report under these terms is ${atMost(local)}.`
-  );
-}
-
-function centralSentence({ local, central, alone, clients, delta }: Promised): string {
-  if (central >= local) return "The crowd that is asked for adds nothing to this.";
-  const proxy = "If the proxy mixes honestly and does not work together with the server";
-  const seen = "any conclusion from all that the server sees of this is";
-  const crowd =
-    "in every epoch at least as many honest devices report as its terms ask for (now " +
-    `${clients.toLocaleString("en")})`;
-  if (alone >= local) return `${proxy}, and ${crowd}: ${seen} ${atMost(central, delta)}.`;
-  const byDummies =
-    `${proxy}, and adds the dummy reports that it promises, then, even if every other device is ` +
-    `fake: ${seen} ${atMost(alone, delta)}.`;
-  return central < alone ? `${byDummies} If ${crowd}: ${atMost(central, delta)}.` : byDummies;
-}
-
 /**
- * What holds for every set S of observations, `P[S] <= e^epsilon Q[S] + delta`, in words. Rounded
- * against us; a number that nobody can picture is left out.
+ * What leaves, how much that can tell, how to stop: the three sentences that anybody is asked with, in any
+ * client, as far as a limit goes. A guess none of whose answers is likelier than 50% before is right with a
+ * chance of at most (e^epsilon + delta) / (e^epsilon + 1) after. Takes some tenths of a second.
  */
-function atMost(epsilon: number, delta = 0): string {
-  const pictured = epsilon < WEAK_CENTRAL_ABOVE ? ` (${plain(Math.exp(epsilon))})` : "";
-  const text = `at most e^${plain(epsilon)}${pictured} times as likely as with any other history`;
-  return delta > 0 ? `${text}, plus at most one in ${plain(1 / delta, 6, 0)}` : text;
+export function inShort(
+  terms: Terms,
+  charges: readonly Charge[],
+  limit: number,
+  delta = DELTA,
+): string[] {
+  const epochs = epochsWithin(limit, spent(charges), terms, turnsLeft(terms, charges));
+  const [reports, one] = [epochs * terms.reports, epochs * terms.reports === 1];
+  const some = `at most ${reports.toLocaleString("en")} report${one ? "" : "s"}, blurred by chance,`;
+  const leaves = `${some} ${one ? "goes" : "go"} through a proxy to a server`;
+  return [
+    `Your history stays here; ${reports > 0 ? leaves : "no more reports leave"}.`,
+    telling(promiseOf(terms, charges, delta, epochs)),
+    "You can stop at any time, but not undo what has left.",
+  ];
+}
+
+/** The second of them: how much can be told. */
+export function telling({ local, central, alone, delta }: Promised): string {
+  const byDummies = alone < local && alone <= WEAK_ABOVE;
+  const hidden = byDummies ? alone : central;
+  if (hidden > WEAK_ABOVE)
+    return "This protects nobody: from what leaves, your history may be worked out.";
+  const sure = inHundred(hidden, hidden < local ? delta : 0);
+  const guess = `A 50:50 guess about it is then right at most ${sure} times in 100`;
+  if (hidden >= local) return `${guess}.`;
+  const fakes = byDummies ? "" : "others are fake or ";
+  return `${guess}, or ${inHundred(local)} if ${fakes}the proxy cheats.`;
+}
+
+/** How often a guess is right that would be so 50 times in 100, or "always"; never rounded down. */
+export function inHundred(epsilon: number, delta = 0): string {
+  const doubt = (100 * (1 - delta)) / (1 + Math.exp(epsilon));
+  if (doubt < LEAST_DOUBT) return "always";
+  const places = Math.max(0, Math.ceil(-Math.log10(doubt)));
+  return (Math.ceil((100 - doubt) * 10 ** places - 1e-9) / 10 ** places).toFixed(places);
+}
+
+/** The numbers behind these words, by name, each with what it rests on. */
+export function inFigures({ local, central, alone, clients, delta }: Promised): [string, string][] {
+  const honest = "the proxy mixes honestly, does not work with the server and";
+  const crowd = `${clients.toLocaleString("en")} honest devices report in every epoch`;
+  const fake = "adds its dummies, even if all other devices are fake";
+  const hidden = [
+    alone < local && `${plain(alone)} if ${honest} ${fake}`,
+    central < Math.min(local, alone) &&
+      `${plain(central)} if ${alone < local ? "also" : honest} ${crowd}`,
+  ].filter((each) => each !== false);
+  const chance = `Up to a chance of one in ${plain(1 / delta, 6, 0)}`;
+  const linked = `${plain(local)}, for all that this device has reported and may report`;
+  return [
+    ["epsilon, linked", `${linked}, whatever happens`],
+    ["epsilon, mixed", hidden.length > 0 ? `${hidden.join("; ")}. ${chance}` : "the same"],
+    ["what epsilon is", MEANING],
+  ];
 }
 
 /**
@@ -124,23 +153,16 @@ function plain(value: number, digits = DIGITS, more: 0 | 1 = 1): string {
 /** What a server asks for, and what that means for this device. */
 export interface Offer extends Explanation {
   readonly terms: Terms;
-  /** What is promised, in sentences: from the terms and the ledger, and not the operator's word. */
-  readonly promise: readonly string[];
+  /** What is promised: from the terms and the ledger, and not the operator's word. */
+  readonly figures: Promised;
   /** In how many epochs this device may still take part under them. */
   readonly turns: number;
-  /** The epsilon of everything spent so far, and all that they may still cost, whatever happens. */
-  readonly lifetime: number;
-  /** What is left of it where the proxy mixes honestly; null where that adds nothing. */
-  readonly mixed: number | null;
 }
 
 /** Takes some tenths of a second. */
 export function offerOf(terms: Terms, charges: readonly Charge[]): Offer {
-  const promised = promiseOf(terms, charges);
-  const promise = promiseSentences(promised);
-  const mixed = promised.central < promised.local ? promised.central : null;
-  const turns = turnsLeft(terms, charges);
-  return { ...explain(terms), terms, promise, turns, lifetime: promised.local, mixed };
+  const figures = promiseOf(terms, charges);
+  return { ...explain(terms), terms, figures, turns: turnsLeft(terms, charges) };
 }
 
 /**

@@ -7,7 +7,7 @@ import { readFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { OUTCOMES } from "../src/agreement.js";
 import * as errors from "../src/errors.js";
-import type { ClientOptions, Offer } from "../src/index.js";
+import type { ClientOptions } from "../src/index.js";
 import * as exported from "../src/index.js";
 import { JITTER } from "../src/timing.js";
 import { connect, type Line, serve } from "../src/workers.js";
@@ -145,7 +145,7 @@ test("once it is closed every question fails, also those that wait", async (t) =
   await assert.rejects(ask("never"), errors.SettingsError);
 });
 
-const { Client } = exported;
+const { Client, inShort } = exported;
 const README = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
 
 test("the example has about ten lines and runs", async (t) => {
@@ -159,8 +159,8 @@ test("the example has about ten lines and runs", async (t) => {
   assert.ok(code.split("\n").filter((line) => line.trim()).length <= 20);
   const said: string[] = [];
   const console = { log: (...words: string[]) => said.push(words.join(" ")) };
-  const shown: Offer[] = [];
-  const yes = async (offer: Offer) => shown.push(offer) > 0;
+  const shown: string[] = [];
+  const yes = (words: string) => shown.push(words) > 0;
   const client = {
     open: async ({ news, ...options }: ClientOptions) => {
       const tab = await browser.tab(options);
@@ -170,9 +170,15 @@ test("the example has about ten lines and runs", async (t) => {
     },
   };
   const AsyncFunction = (async () => {}).constructor as FunctionConstructor;
-  await AsyncFunction("Client", "console", "showAndAsk", body)(client, console, yes);
+  await AsyncFunction(
+    "Client",
+    "inShort",
+    "console",
+    "confirm",
+    body,
+  )(client, inShort, console, yes);
   await browser.virtual.pass(2 * JITTER);
-  assert.deepEqual(shown[0]?.terms, TERMS);
+  assert.deepEqual(shown, [inShort(TERMS, [], 500).join("\n")]);
   assert.ok(said.some((line) => line.includes(" because of ")));
   assert.ok(said.includes("The batch of epoch 1 was sent."));
   assert.equal(world.received[0]?.length, 56 + 52 * REPORTS);

@@ -16,7 +16,7 @@ import {
   roundedUp,
   spent,
 } from "../src/ledger.js";
-import { promiseOf, promiseSentences } from "../src/promise.js";
+import { inFigures, inShort, promiseOf } from "../src/promise.js";
 import { ledger, promises, readCharge, type WrittenCharge } from "./vectors.js";
 import { AT_ONCE, COST, DAY, item, TERMS, World } from "./world.js";
 
@@ -122,10 +122,11 @@ test("figures, turns and sentences are the other implementation's", () => {
       const off = Math.abs(found[figure] - one[figure]);
       assert.ok(off <= 1e-9 * one[figure], `${found[figure]}, not ${one[figure]}`);
     }
-    assert.equal(promiseSentences(found).join(" "), one.sentence);
+    assert.deepEqual(inFigures(found), one.figures);
     const turns = turnsLeft(terms, charges);
     const within = epochsWithin(one.limit, spent(charges), terms, turns);
     assert.deepEqual([turns, within], [one.turns_left, one.within_limit]);
+    assert.deepEqual(inShort(terms, charges, one.limit, one.delta), one.short);
   }
 });
 

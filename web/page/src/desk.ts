@@ -8,11 +8,14 @@
  */
 
 import {
+  type Charge,
   type Item,
+  inShort,
   type PastRelease,
   scoreOf,
   solution,
   type Tags,
+  type Terms,
   tagsOf,
   type WideModel,
   wideModel,
@@ -33,18 +36,30 @@ export interface DeskTold {
 export function deskCalls(tell: (told: DeskTold) => void) {
   const measuring = new Measuring((curve) => tell({ kind: "curve", curve }));
   let index = new TitleIndex([]);
+  let best: readonly string[] = [];
+  const rank = () => index.setPopular(best.length > 0 ? best : measuring.bestKnown());
   return {
     /** The newest one, by its hash. */
     catalogue: (hash: string, items: readonly Item[]) => {
       index = new TitleIndex(items.map(toFilm));
       measuring.setCatalogue(hash, items);
+      rank();
     },
     /** What the operator publishes, if anything. */
-    panel: (data: unknown) => measuring.setPanel(data),
+    panel: (data: unknown) => {
+      measuring.setPanel(data);
+      rank();
+    },
     past: (epoch: number, release: PastRelease | null) => measuring.add(epoch, release),
-    /** The ids of what is known best, in its order. */
-    popular: (ids: readonly string[]) => index.setPopular(ids),
+    /** The ids of what the model knows best, in its order; none as long as it knows nothing. */
+    popular: (ids: readonly string[]) => {
+      best = ids;
+      rank();
+    },
     search: (text: string, most: number): Film[] => index.search(text, most),
+    /** What somebody is asked who would accept these terms up to a limit. */
+    short: (terms: Terms, charges: readonly Charge[], limit: number) =>
+      inShort(terms, charges, limit),
   };
 }
 
@@ -88,6 +103,16 @@ class Measuring {
   setCatalogue(hash: string, items: readonly Item[]): void {
     this.#catalogue = { hash, items };
     void this.#work();
+  }
+
+  /** The ids of what the panel's people touched most, in its order, if it says so. */
+  bestKnown(): string[] {
+    const { hash, items } = this.#catalogue ?? { hash: "", items: [] };
+    const panel = readPanel(this.#data);
+    const touched = panel?.catalogue === hash ? (panel.touched ?? []) : [];
+    const count = (row: number) => touched[row] ?? 0;
+    const rows = [...touched.keys()].sort((a, b) => count(b) - count(a));
+    return rows.flatMap((row) => items[row]?.id ?? []);
   }
 
   /** Measures it when the panel and a catalogue are known. */

@@ -109,13 +109,22 @@ export interface Acting {
   announce(text: string): void;
 }
 
-/** A button with words, and what it does. */
+/** A button with words, and what it does; while it does it, another click is none. */
 export function button(
   attributes: Attributes,
   words: string,
   onclick: () => unknown,
 ): HTMLButtonElement {
-  const act = () => void onclick();
+  let isBusy = false;
+  const act = async () => {
+    if (isBusy) return;
+    isBusy = true;
+    try {
+      await onclick();
+    } finally {
+      isBusy = false;
+    }
+  };
   return h("button", { type: "button", class: "button small", ...attributes, onclick: act }, words);
 }
 

@@ -4,7 +4,7 @@
  *
  * Case, accents, punctuation, articles and the order of words do not matter; a word may be cut short,
  * two words may be written as one, and a number as a figure, a word or in Roman letters. Where nothing is
- * found, words that no title has are taken for slips of the nearest ones.
+ * found, titles that share most of their trigrams with it are taken to be meant, and rather well-known ones.
  */
 
 import type { Film } from "./session.js";
@@ -157,22 +157,29 @@ interface Hit extends Place {
   readonly fit: number;
 }
 
-/** Letters that a word needs before it is taken for a slip, and before it may have two. */
-const [ONE_SLIP, TWO_SLIPS] = [4, 8];
+/** Of the trigrams that were typed, so many must be a title's: one slip spoils three of them. */
+const LEAST_SHARED = 0.5;
+/** What is less like it than so much of the best is not shown beside that. */
+const NEARLY = 0.7;
+/** What the length of a title and its being known weigh, against the trigrams that were typed. */
+const [LENGTH, KNOWN] = [0.5, 0.3];
+
+/** Three letters each, over the ends of words; in the order of the alphabet, since fingers swap them. */
+function trigramsOf(words: readonly string[]): ReadonlySet<string> {
+  const text = ` ${counted(withoutSmall(words)).join(" ")} `;
+  return new Set(
+    Array.from({ length: text.length - 2 }, (_, at) => [...text.slice(at, at + 3)].sort().join("")),
+  );
+}
 
 export class TitleIndex {
   readonly #entries: readonly Entry[];
-  /** Every word of a title, and titles in one word. */
-  readonly #words: ReadonlySet<string>;
+  /** Of every name, once they are needed. */
+  #trigrams: readonly (readonly ReadonlySet<string>[])[] = [];
   #ranks: ReadonlyMap<string, number> = new Map();
 
   constructor(films: readonly Film[]) {
     this.#entries = films.map(entryOf);
-    this.#words = new Set(
-      this.#entries.flatMap(({ names }) =>
-        names.flatMap((name) => [...name, withoutSmall(name).join("")]),
-      ),
-    );
   }
 
   /** The ids of those that are known best, the first one most: of films that fit alike they come first. */
@@ -184,11 +191,9 @@ export class TitleIndex {
   search(question: string, most: number): Film[] {
     const words = wordsOf(question);
     if (words.length === 0) return [];
-    for (const asked of [words, ...inPairs(words), ...withoutNumber(words), null]) {
-      const hits = this.#hits(asked ?? words.map((word) => this.#nearest(word)));
-      if (hits.length > 0) return ordered(hits, this.#ranks).slice(0, most);
-    }
-    return [];
+    const hits = this.#hits(words);
+    const films = hits.length > 0 ? ordered(hits, this.#ranks) : this.#nearest(words);
+    return films.slice(0, most);
   }
 
   #hits(asked: readonly string[]): Hit[] {
@@ -198,34 +203,37 @@ export class TitleIndex {
       .map((entry) => hitOf(entry, asked));
   }
 
-  /** A word as some title has it: "shinning" is shining. What is right, or too far off, stays. */
-  #nearest(word: string): string {
-    if (word.length < ONE_SLIP || this.#entries.some((entry) => has(entry, word))) return word;
-    let [nearest, least] = [word, word.length < TWO_SLIPS ? 2 : 3];
-    for (const each of this.#words) {
-      if (Math.abs(each.length - word.length) >= least) continue;
-      const slips = slipsBetween(word, each);
-      if (slips < least) [nearest, least] = [each, slips];
-    }
-    return nearest;
+  /** "shinning" is The Shining. */
+  #nearest(words: readonly string[]): Film[] {
+    if (this.#trigrams.length === 0)
+      this.#trigrams = this.#entries.map(({ names }) =>
+        names.filter((name) => name.length > 0).map(trigramsOf),
+      );
+    const typed = trigramsOf(words);
+    const worth = this.#trigrams.map((names) =>
+      Math.max(0, ...names.map((own) => likeness(typed, own))),
+    );
+    const best = worth.reduce((one, other) => Math.max(one, other), 0);
+    const score = (at: number) => (worth[at] as number) + KNOWN * this.#known(at);
+    return [...worth.keys()]
+      .filter((at) => (worth[at] as number) > NEARLY * best)
+      .sort((a, b) => score(b) - score(a))
+      .flatMap((at) => this.#entries[at]?.film ?? []);
+  }
+
+  /** From 1 for what is known best to 0. */
+  #known(at: number): number {
+    const rank = this.#ranks.get(this.#entries[at]?.film.id ?? "") ?? this.#ranks.size;
+    return 1 - Math.log1p(rank) / Math.log1p(this.#ranks.size || 1);
   }
 }
 
-/** Letters that were changed, added, left out, or swapped with their neighbour. */
-function slipsBetween(one: string, other: string): number {
-  let [before, last] = [[0], Array.from({ length: other.length + 1 }, (_, at) => at)];
-  for (let i = 1; i <= one.length; i++) {
-    const row = [i];
-    for (let j = 1; j <= other.length; j++) {
-      const at = (from: readonly number[], place: number) => from[place] as number;
-      const change = at(last, j - 1) + Number(one[i - 1] !== other[j - 1]);
-      const isSwap = i > 1 && one[i - 1] === other[j - 2] && one[i - 2] === other[j - 1];
-      const swap = isSwap ? at(before, j - 2) + 1 : change;
-      row.push(Math.min(change, swap, at(last, j) + 1, at(row, j - 1) + 1));
-    }
-    [before, last] = [last, row];
-  }
-  return last[other.length] as number;
+/** How much of what was typed a name has, and a little of the other way round; 0 for too little. */
+function likeness(typed: ReadonlySet<string>, own: ReadonlySet<string>): number {
+  let shared = 0;
+  for (const each of typed) shared += Number(own.has(each));
+  if (shared < LEAST_SHARED * typed.size) return 0;
+  return shared / typed.size + (LENGTH * 2 * shared) / (typed.size + own.size);
 }
 
 function hitOf({ film, names: [own = [], other = []] }: Entry, asked: readonly string[]): Hit {
@@ -233,24 +241,16 @@ function hitOf({ film, names: [own = [], other = []] }: Entry, asked: readonly s
   return { film, fit, ...placeOf(film) };
 }
 
-/** "star gate" may be Stargate. */
-function inPairs(words: readonly string[]): string[][] {
-  return words
-    .slice(1)
-    .map((word, at) => [...words.slice(0, at), `${words[at]}${word}`, ...words.slice(at + 2)]);
-}
-
-/** "harry potter 3" has no such number in its title: then all of the series is shown. */
-function withoutNumber(words: readonly string[]): string[][] {
-  return words.length > 1 && numberOf(words.at(-1)) !== null ? [words.slice(0, -1)] : [];
-}
-
-/** The best fits first, of these what is known best, then series before single films, short titles first. */
+/**
+ * The best fits first, of these what is known best, then series before single films, short titles first. What
+ * is called just so is no series.
+ */
 function ordered(hits: readonly Hit[], ranks: ReadonlyMap<string, number>): Film[] {
   const firsts = firstOfSeries(hits);
   const least = (group: readonly Hit[], of: (film: Film) => number) =>
     group.reduce((so, { film }) => Math.min(so, of(film)), ranks.size + 1e6);
-  return grouped(hits, ({ fit, series }) => `${fit} ${series}`)
+  const keyOf = ({ fit, series, film }: Hit) => `${fit} ${fit === FITS.whole ? film.id : series}`;
+  return grouped(hits, keyOf)
     .map((group) => ({
       group,
       fit: group[0]?.fit ?? 0,

@@ -191,6 +191,11 @@ export class Session {
     await this.#fill();
   }
 
+  /** What the owner is asked, up to a limit. */
+  short(terms: Terms, limit: number): Promise<string[]> {
+    return this.desk("short", terms, this.#news?.charges ?? [], limit);
+  }
+
   async search(text: string): Promise<Found[]> {
     const films = await this.desk("search", text, FOUND);
     const seen = new Set(this.#shelf.films.map(({ id }) => id));

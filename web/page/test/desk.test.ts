@@ -7,7 +7,7 @@ import test from "node:test";
 import { tagsOf, wideModel } from "sottovoce-client";
 import vectors from "../../../tests/vectors/panel.json" with { type: "json" };
 import { fromFloatHex } from "../../client/test/vectors.js";
-import { fits, hitRatio, popularityModel, readPanel } from "../src/desk.js";
+import { deskCalls, fits, hitRatio, popularityModel, readPanel } from "../src/desk.js";
 import { layout } from "../src/view/pictures.js";
 
 for (const vector of vectors) {
@@ -49,6 +49,25 @@ test("counts are in shares of the largest, however many films there are", () => 
   const touched = Array.from({ length: 200_000 }, (_, at) => (at === 7 ? 4 : 1));
   const { V } = popularityModel(touched, tagsOf([]));
   assert.deepEqual([...V.values.slice(6, 9)], [0.25, 1, 0.25]);
+});
+
+test("what the model knows best is found first, and before it knows anything, what the panel says", () => {
+  const desk = deskCalls(() => {});
+  const items = ["A", "AB", "ABC"].map((title) => ({
+    id: title,
+    title: `${title} (1994)`,
+    tags: {},
+  }));
+  const found = () => desk.search("1994", 3).map(({ id }) => id);
+  desk.catalogue("ab", items);
+  assert.deepEqual(found(), ["A", "AB", "ABC"]);
+  desk.panel({ ...PANEL, touched: [1, 5, 3] });
+  assert.deepEqual(found(), ["AB", "ABC", "A"]);
+  desk.popular(["ABC"]);
+  assert.deepEqual(found(), ["ABC", "A", "AB"]);
+  desk.catalogue("cd", items); // of another catalogue the panel says nothing
+  desk.popular([]);
+  assert.deepEqual(found(), ["A", "AB", "ABC"]);
 });
 
 const PAPER = { width: 400, height: 200, left: 40, right: 10, top: 20, bottom: 30 };

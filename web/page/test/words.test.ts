@@ -11,7 +11,7 @@ import { offerOf } from "../../client/src/promise.js";
 import { manifestWith } from "../../client/test/vectors.js";
 import { TERMS } from "../../client/test/world.js";
 import type { Because } from "../src/session.js";
-import { crowdSentence, termsInWords, whenSentence } from "../src/terms.js";
+import { crowdSentence, termsInNumbers, termsInWords, whenSentence } from "../src/terms.js";
 import { toFilm } from "../src/titles.js";
 import { meaningText } from "../src/view/consent.js";
 import { budgetText, lifetimeText } from "../src/view/leaving.js";
@@ -22,9 +22,8 @@ import {
   becauseWords,
   type Learnt,
   oddsSentence,
-  ratioSentence,
+  ratio,
   surenessText,
-  togetherSentence,
   youngText,
 } from "../src/words.js";
 
@@ -59,23 +58,18 @@ test("no limit allows more epochs than the terms do", () => {
 
 test("the statement says what protects and what does not, from the terms and the ledger", () => {
   const terms = { ...TERMS, leastClients: 300, reports: 20, epochs: 10 };
-  const statement = statementOf(offerOf(terms, []), 0, 3600).join(" ");
+  const statement = statementOf(offerOf(terms, []), 7.511, 3600).join(" ");
+  assert.match(statement, /^Your history stays here\. (A 50:50 guess|This protects nobody)/u);
   assert.match(statement, /at least 300 devices/u);
-  assert.match(
-    statement,
-    /20 reports in each of 10 epochs\. .* budget of 500\. By itself that protects nobody/u,
-  );
-  assert.match(
-    statement,
-    /has spent 0; with all that these terms may still cost it is 500 at most/u,
-  );
-  assert.match(statement, /as many honest devices .* ask for \(now 300\): .* e\^\d/u);
-  assert.match(statement, /several devices of a person say adds up/u);
+  assert.match(statement, /Epsilon, linked: 500, .* whatever happens\./u);
+  assert.match(statement, /and 300 honest devices report in every epoch\. Up to a chance of one/u);
+  assert.match(statement, /has spent 7\.52\./u);
+  assert.match(statement, /several of one person add up/u);
   assert.match(crowdSentence({ leastClients: 1, dummies: 0 }), /^No other person for certain/u);
   assert.match(crowdSentence({ leastClients: 1, dummies: 4321 }), /4,321 reports of nobody/u);
 });
 
-test("after an earlier training the statement counts that one too", () => {
+test("after an earlier training the promise counts that one too", () => {
   const { epsilon, loudFraction, leastClients: clients, dummies } = TERMS;
   const terms = { ...TERMS, reports: 1, epochs: 2 };
   const charge: Charge = {
@@ -84,44 +78,44 @@ test("after an earlier training the statement counts that one too", () => {
   };
   const charges = [charge, { ...charge, purpose: "bb".repeat(32) }];
   const [before, after] = [offerOf(terms, []), offerOf(terms, charges)];
-  assert.deepEqual([before.lifetime, after.lifetime, after.turns], [5, 10, 2]);
-  assert.ok((after.mixed ?? 10) > (before.mixed ?? 5));
-  const said = statementOf(after, 5, 3600).join(" ");
-  assert.match(said, /1 report in each of 2 epochs\. Together these have a budget of 10\./u);
-  assert.match(said, /is at most e\^10 times as likely/u);
-  assert.match(said, /has spent 5; with all that these terms may still cost it is 10 at most/u);
+  assert.deepEqual([before.figures.local, after.figures.local, after.turns], [5, 10, 2]);
+  assert.ok(after.figures.central > before.figures.central);
 });
 
-test("every term is told in words", () => {
+test("every term is told, in words or in the table", () => {
   const terms = {
     ...{ ...TERMS, leastClients: 321, hold: 7 * 86_400, share: 0.75 },
     ...{ dummies: 9876, epochs: 20, loudFraction: 0.1875 },
   };
-  const said = termsInWords(offerOf(terms, []), 3600)
-    .map(({ name, words }) => `${name} ${words}`)
-    .join("\n");
+  const offer = offerOf(terms, []);
+  const words = termsInWords(offer, 3600).flat().join("\n");
+  const numbers = termsInNumbers(offer).map((each) => each.join(": "));
   for (const part of [
-    ...["4 reports in an epoch", "epsilon 2.5", "By loudest: a report names", "18.75 in 100"],
-    ...["directions_seed 3, block 64, loud 10", "3 numbers for each film", "at most 100 films"],
-    ...[terms.training, "at most 20 epochs of this training, ever"],
-    ...["about 75 of 100 epochs", "at least 321 devices", "9,876 reports of nobody"],
-    ...["waits up to 7 days longer", "within 1 hour", "Whatever happens"],
+    ...["4 reports in an epoch", "it tells a direction", "at most 20 epochs, ever"],
+    ...["about 75 of 100", "at least 321 devices", "9,876 reports of nobody"],
+    ...["waits up to 7 days longer", "within 1 hour"],
   ]) {
-    assert.ok(said.includes(part), part);
+    assert.ok(words.includes(part), part);
   }
+  for (const part of [
+    ...["epsilon of one report: 2.5", "directions that fit a person best: 18.75 in 100 at most"],
+    ...[
+      "mechanism: loudest",
+      "parameters: directions_seed 3, block 64, loud 10",
+      "numbers for each film: 3",
+    ],
+    ...["films: 100 at most", `training, for any other you are asked again: ${terms.training}`],
+  ]) {
+    assert.ok(numbers.includes(part), part);
+  }
+  assert.doesNotMatch(words, /epsilon|e\^|seed|[0-9a-f]{32}/u);
+  assert.ok(words.split(/\s+/u).length < 200, "a person reads it");
   assert.match(whenSentence(0), /^This demo sends after about five seconds\./u);
   assert.equal(
     lifetimeText(2, terms),
     "This device took part in 2 of 20 epochs that the terms allow.",
   );
 });
-
-/** Only what the steps and the sentences of a lifetime are made from. */
-function offeredFor(changes: Partial<Terms>, mixed: number | null = null) {
-  const { terms } = manifestWith({ terms: changes });
-  const lifetime = terms.epsilon * terms.reports * terms.epochs;
-  return { terms, mixed, turns: terms.epochs, lifetime };
-}
 
 const SIGN = { mechanism: "coordinate", epsilon: 2.5, loudFraction: 0.5 };
 const LOUDEST = { mechanism: "loudest", epsilon: 2.5, loudFraction: 5394 / 32768 };
@@ -144,16 +138,8 @@ test("nothing that is not certain happens 100 or 0 times in 100", () => {
   }
 });
 
-test("the factor is never rounded down", () => {
-  assert.match(ratioSentence(2.5), /factor of 12\.2 at most: .* epsilon 2\.5 means/u);
-  assert.match(ratioSentence(1), /factor of 2\.8 at most/u);
-  assert.match(ratioSentence(5), /factor of 149 at most/u);
-  assert.match(ratioSentence(40), /factor of more than a million/u);
-});
-
-test("an epsilon is never rounded down", () => {
-  assert.match(ratioSentence(0.004), /that is what epsilon 0\.004 means/u);
-  assert.match(ratioSentence(2.504), /that is what epsilon 2\.51 means/u);
+test("neither a factor nor an epsilon is ever rounded down", () => {
+  assert.deepEqual([1, 2.5, 5, 40].map(ratio), ["2.8", "12.2", "149", "more than a million"]);
   assert.deepEqual([0, 0.1 + 0.2, 0.0041234, 1e-6, 0.4281, 5000, 12345.671].map(atMostText), [
     ...["0", "0.3", "0.0042", "0.000001", "0.43", "5,000", "12,345.68"],
   ]);
@@ -161,21 +147,6 @@ test("an epsilon is never rounded down", () => {
     const said = Number(atMostText(epsilon).replaceAll(",", ""));
     assert.ok(said >= epsilon * (1 - 1e-14) && said <= epsilon * 1.1 + 0.01, `${epsilon}: ${said}`);
   }
-});
-
-test("what reports say together is not hidden", () => {
-  const said = (epsilon: number, reports: number, epochs: number) =>
-    togetherSentence(offeredFor({ epsilon, reports, epochs })) ?? "";
-  assert.equal(said(5, 1, 1), "");
-  assert.match(
-    said(10, 1, 20),
-    /: 1 report in each of 20 epochs\. .* budget of 200\. .* nobody\.$/u,
-  );
-  assert.match(said(2.5, 100, 2), /: 100 reports in each of 2 epochs\. .* budget of 500\. By/u);
-  assert.match(said(0.5, 4, 1), /still report: 4 reports in 1 epoch\. .* budget of 2\.$/u);
-  assert.match(said(0.5004, 4, 1), /budget of 2\.01\.$/u);
-  const over = { ...offeredFor({ epsilon: 5, reports: 1, epochs: 1 }), turns: 0, lifetime: 15 };
-  assert.match(togetherSentence(over) ?? "", /device has reported\. .* budget of 15\./u);
 });
 
 test("how sure somebody can be is never rounded down", () => {
@@ -192,9 +163,9 @@ test("how sure somebody can be is never rounded down", () => {
 test("the largest step of the picture is never below what a lifetime can cost", () => {
   for (const reports of [1, 4]) {
     for (const epochs of [1, 20]) {
-      const offer = offeredFor({ epsilon: 10, reports, epochs });
-      const own = stepsOf(offer).filter(({ name }) => name !== null);
-      assert.equal(own.at(-1)?.epsilon, offer.lifetime);
+      const terms = { ...TERMS, epsilon: 10, reports, epochs, leastClients: 1, dummies: 0 };
+      const own = stepsOf(offerOf(terms, [])).filter(({ name }) => name !== null);
+      assert.equal(own.at(-1)?.epsilon, 10 * reports * epochs);
       assert.equal(own.length, 1 + Number(reports > 1) + Number(epochs > 1));
     }
   }

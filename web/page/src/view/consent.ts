@@ -5,8 +5,8 @@
 
 import { type Amount, epochsWithin, limitFor } from "sottovoce-client";
 import { button, h, say } from "../dom.js";
-import type { Offer, State } from "../session.js";
-import { termsInWords } from "../terms.js";
+import type { Ask, Offer, State } from "../session.js";
+import { termsInNumbers, termsInWords } from "../terms.js";
 import { amountText, atMostText, epochsText } from "../words.js";
 import { epsilonFigure } from "./pictures.js";
 
@@ -18,13 +18,22 @@ export async function askForConsent(
   offer: Offer,
   gone: Amount,
   jitter: number,
+  ask: Ask,
 ): Promise<number | null> {
   const value = limitFor(Math.min(DEFAULT_EPOCHS, offer.turns), gone, offer.terms);
-  const field = limitField({ id: "terms-limit", value, gone, offer });
+  const short = h("div", { id: "terms-short", class: "short", "aria-live": "polite" });
+  let last = value;
+  const tell = async (limit: number) => {
+    last = limit;
+    const said = await sentences(offer, limit, ask);
+    if (limit === last) short.replaceChildren(...said);
+  };
+  await tell(value);
+  const field = limitField({ id: "terms-limit", value, gone, offer, tell });
   const yes = await asked({
     id: "terms-dialog",
     title: "Take part?",
-    content: [termsList(offer, jitter), explained("terms-epsilon", offer), field.element],
+    content: [short, detailsOf("terms", offer, jitter, field.element)],
     yes: "Take part",
     no: "Not now",
     valid: () => field.read() !== null,
@@ -32,41 +41,59 @@ export async function askForConsent(
   return yes ? field.read() : null;
 }
 
-function termsList(offer: Offer, jitter: number): HTMLElement {
-  const terms = termsInWords(offer, jitter);
-  return h(
-    "ul",
-    { class: "terms" },
-    ...terms.map(({ name, words }) => h("li", {}, h("strong", {}, name), " ", words)),
-  );
+/** The three that everybody is asked with. */
+async function sentences({ terms }: Offer, limit: number, ask: Ask): Promise<HTMLElement[]> {
+  const said = await ask((session) => session.short(terms, limit), false);
+  return said.map((sentence) => h("p", {}, sentence));
 }
 
-function explained(id: string, offer: Offer): HTMLElement {
+/** Everything else that is accepted. */
+function detailsOf(id: string, offer: Offer, jitter: number, limit: HTMLElement): HTMLElement {
+  const words = termsInWords(offer, jitter);
+  const numbers = termsInNumbers(offer);
   return h(
     "details",
-    { class: "explained" },
-    h("summary", {}, "What epsilon means, in a picture"),
-    epsilonFigure(id, offer),
+    { id: `${id}-details`, class: "explained" },
+    h("summary", {}, "Details"),
+    limit,
+    h(
+      "ul",
+      { class: "terms" },
+      ...words.map(([name, said]) => h("li", {}, h("strong", {}, name), " ", said)),
+    ),
+    epsilonFigure(`${id}-epsilon`, offer),
+    h(
+      "table",
+      { class: "numbers" },
+      h("caption", { class: "visually-hidden" }, "All numbers"),
+      h(
+        "tbody",
+        {},
+        ...numbers.map(([name, said]) =>
+          h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, said)),
+        ),
+      ),
+    ),
   );
 }
 
 /** Whether terms are accepted that are worse than those accepted before; all of them are shown. */
-export function askForNewTerms(
+export async function askForNewTerms(
   worse: readonly string[],
   offer: Offer,
   { limit, gone }: Pick<State, "limit" | "gone">,
   jitter: number,
+  ask: Ask,
 ): Promise<boolean> {
+  const meaning = `Your lifetime limit of ${limit}: ${meaningText(limit, gone, offer)}`;
   return asked({
     id: "new-terms-dialog",
     title: "Accept the new terms?",
     content: [
       h("p", {}, "The server signed these terms. Against those you accepted before:"),
       h("ul", { class: "terms", id: "worse-terms" }, ...worse.map((each) => h("li", {}, each))),
-      h("p", {}, "All of them:"),
-      termsList(offer, jitter),
-      explained("new-terms-epsilon", offer),
-      h("p", {}, `Your lifetime limit of ${limit}: ${meaningText(limit, gone, offer)}`),
+      ...(await sentences(offer, limit, ask)),
+      detailsOf("new-terms", offer, jitter, h("p", {}, meaning)),
       h(
         "p",
         {},
@@ -137,6 +164,8 @@ export interface LimitOptions {
   value: number;
   gone: Amount;
   offer: Counted;
+  /** Hears of every limit that can be one. */
+  tell?: (limit: number) => Promise<void>;
 }
 
 /** What epochs are counted by. */
@@ -145,8 +174,9 @@ export type Counted = Pick<Offer, "turns"> & {
 };
 
 /** Says at every change what the number means. */
-export function limitField({ id, value, gone, offer }: LimitOptions) {
-  const meaning = h("p", { id: `${id}-meaning`, class: "note", "aria-live": "polite" });
+export function limitField({ id, value, gone, offer, tell }: LimitOptions) {
+  const words = meaningText(value, gone, offer);
+  const meaning = h("p", { id: `${id}-meaning`, class: "note", "aria-live": "polite" }, words);
   const input = h("input", {
     id,
     type: "number",
@@ -156,18 +186,19 @@ export function limitField({ id, value, gone, offer }: LimitOptions) {
     required: true,
     value: String(value),
     "aria-describedby": meaning.id,
-    oninput: () => tell(),
+    oninput: () => changed(),
   });
-  const tell = () => {
+  const changed = () => {
+    const limit = input.valueAsNumber;
     input.removeAttribute("aria-invalid");
-    say(meaning, meaningText(input.valueAsNumber, gone, offer));
+    say(meaning, meaningText(limit, gone, offer));
+    if (limit > 0) void tell?.(limit);
   };
-  tell();
   return {
     element: h(
       "div",
       { class: "field" },
-      h("label", { for: id }, "Lifetime limit"),
+      h("label", { for: id }, "Lifetime limit, in epsilon"),
       input,
       meaning,
     ),
@@ -180,6 +211,7 @@ function checked(input: HTMLInputElement): number | null {
   const value = input.valueAsNumber;
   if (Number.isFinite(value) && value > 0) return value;
   input.setAttribute("aria-invalid", "true");
+  input.closest("details")?.setAttribute("open", "");
   input.focus();
   return null;
 }

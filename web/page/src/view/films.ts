@@ -20,7 +20,7 @@ import type { Advice, Curve, Film, Found, State } from "../session.js";
 import { label } from "../titles.js";
 import { becauseWords, youngText } from "../words.js";
 
-export function filmsView({ ask, announce }: Acting): View {
+export function filmsView({ ask, announce }: Acting): View & { suggested: HTMLElement } {
   const add = async (film: Film) => {
     await ask((session) => session.add(film.id));
     announce(`${label(film)} added. Your recommendations are new.`);
@@ -36,7 +36,7 @@ export function filmsView({ ask, announce }: Acting): View {
     class: "chips offered",
     "aria-label": "Suggestions",
   });
-  const offer = h("div", {}, h("p", { class: "note" }, "Perhaps one of these?"), offered);
+  const offer = section("known", "Perhaps you know these", "What many have seen.", offered);
   const remove = async (film: Film, at: number) => {
     await ask((session) => session.remove(film.id));
     announce(`${label(film)} removed.`);
@@ -55,8 +55,9 @@ export function filmsView({ ask, announce }: Acting): View {
       search.element,
       count,
       chosen,
-      offer,
     ),
+    /** Comes after the recommendations: on a phone it would push them off the screen. */
+    suggested: offer,
     update({ films, suggestions, searchable }: State) {
       search.catalogueIsHere(searchable);
       say(count, countText(films.length));
@@ -337,9 +338,12 @@ class SearchBox {
     clearTimeout(this.#telling);
     const [first] = this.#found;
     const count = this.#found.length;
-    const none = this.#hasCatalogue ? "No film found." : "The list of films is still on its way.";
+    const typed = this.input.value.trim();
+    const none = this.#hasCatalogue
+      ? `No film is called “${typed}”.`
+      : "The list of films is still on its way.";
     const told = first === undefined ? none : `${count} found, first ${label(first)}.`;
-    const text = this.input.value.trim() === "" ? "" : told;
+    const text = typed === "" ? "" : told;
     this.#telling = window.setTimeout(() => {
       say(this.#count, text);
       this.#count.className = first === undefined ? "note" : "visually-hidden";

@@ -47,7 +47,7 @@ function switchView({ ask, begun, jitter }: LeavingOptions): View {
     const { agreed, takingPart, offer: shown, gone } = now ?? { offer: null };
     if (!shown) return; // another one may come while this is read
     if (agreed) return ask((session) => session.takePart(!takingPart));
-    const limit = await askForConsent(shown, gone, jitter);
+    const limit = await askForConsent(shown, gone, jitter, ask);
     if (limit === null) return;
     begun();
     await ask((session) => session.agree(shown.terms, limit));

@@ -51,7 +51,7 @@ export function showPage({ ask: askWorker, ...options }: PageOptions): Page {
     h(
       "main",
       {},
-      h("div", { class: "device" }, films.element, advice.element),
+      h("div", { class: "device" }, films.element, advice.element, films.suggested),
       leaving.element,
       together.element,
     ),
@@ -100,7 +100,7 @@ window.addEventListener("unhandledrejection", (event) => {
 
 function header(): HTMLElement {
   const lead =
-    "Films for you, learnt from everybody in a whisper. What you have seen stays on this device.";
+    "What you watch tells a lot about you: here it stays on your device, and you still get films that fit.";
   return h("header", {}, h("h1", {}, "sottovoce"), h("p", {}, lead));
 }
 
@@ -141,7 +141,7 @@ function notices(options: PageOptions) {
     const shown = now?.asked ?? null; // those that are shown, whatever comes meanwhile
     if (now === null || shown === null) return;
     const worse = trouble?.terms?.worse ?? [];
-    if (!(await askForNewTerms(worse, shown, now, options.jitter))) return;
+    if (!(await askForNewTerms(worse, shown, now, options.jitter, options.ask))) return;
     await options.ask((session) => session.acceptTerms(shown.terms));
   };
   const title = h("strong", {});

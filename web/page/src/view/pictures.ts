@@ -195,14 +195,14 @@ export interface Step {
 }
 
 /** The steps of the picture, the most private first. */
-export function stepsOf(offer: Pick<Offer, "terms" | "lifetime" | "mixed">): Step[] {
-  const { terms, lifetime, mixed } = offer;
+export function stepsOf({ terms, figures }: Pick<Offer, "terms" | "figures">): Step[] {
   const { epsilon, reports } = terms;
+  const { local, central } = figures;
   const own: Step[] = [{ epsilon, name: "one report" }];
   if (reports > 1)
     own.push({ epsilon: epsilon * reports, name: `${reportsText(reports)} of an epoch, linked` });
-  if (lifetime > epsilon * reports) own.push({ epsilon: lifetime, name: "everything, linked" });
-  if (mixed !== null) own.push({ epsilon: mixed, name: "everything, mixed" });
+  if (local > epsilon * reports) own.push({ epsilon: local, name: "everything, linked" });
+  if (central < local) own.push({ epsilon: central, name: "everything, mixed" });
   const others = YARDSTICKS.filter((each) => own.every((step) => step.epsilon !== each));
   const steps = [...own, ...others.map((each) => ({ epsilon: each, name: null }))];
   return steps.sort((a, b) => a.epsilon - b.epsilon);

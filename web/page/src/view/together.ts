@@ -1,17 +1,9 @@
 /** What everybody has taught the model together, and what everybody is promised. */
-import type { Manifest } from "sottovoce-client";
+import { inFigures, type Manifest, telling } from "sottovoce-client";
 import { h, say, section, show, type View } from "../dom.js";
-import type { Curve, Offer, Point, State } from "../session.js";
+import { type Curve, type Offer, type Point, type State, sentence } from "../session.js";
 import { crowdSentence, whenSentence } from "../terms.js";
-import {
-  amountText,
-  atMostText,
-  countdownText,
-  oddsSentence,
-  ratioSentence,
-  sentencesOf,
-  togetherSentence,
-} from "../words.js";
+import { amountText, atMostText, countdownText, oddsSentence, sentencesOf } from "../words.js";
 import { chart, epsilonFigure, type Level } from "./pictures.js";
 
 /** So often blind chance puts a film among the first ten of a hundred. */
@@ -266,17 +258,14 @@ function table(points: readonly Point[], open: boolean): HTMLElement {
 
 /** What holds, from the signed terms and this device's ledger alone. */
 export function statementOf(offer: Offer, spent: number, jitter: number): string[] {
-  const { terms, odds, promise, lifetime } = offer;
-  const parts = [
+  const { terms, odds, figures } = offer;
+  return [
+    `Your history stays here. ${telling(figures)}`,
     oddsSentence(odds),
-    ratioSentence(terms.epsilon),
     crowdSentence(terms),
-    togetherSentence(offer),
-    ...promise,
-    `So far this device has spent ${atMostText(spent)}; with all that these terms may still cost it is ` +
-      `${atMostText(lifetime)} at most.`,
+    ...inFigures(figures).map(([name, words]) => sentence(`${name}: ${words}`)),
+    `So far this device has spent ${atMostText(spent)}.`,
     `When reports leave: ${whenSentence(jitter)}`,
     "Not hidden: that you take part.",
   ];
-  return parts.filter((part) => part !== null);
 }
