@@ -40,7 +40,7 @@ from sottovoce.service.run import READY
 from sottovoce.service.toml import read_settings
 from sottovoce.simulation.evaluation.panel import make_panel
 from sottovoce.storage.files import write_atomically
-from sottovoce.training import Settings
+from sottovoce.training import Participation, Settings
 
 ABOUT = "up.json"
 """What the catalogue was made from."""
@@ -249,7 +249,7 @@ _APART = 1 << 63
 def invented_panel(source: str, catalogue: Catalogue, reporting: Interactions) -> Panel | None:
     """For a system of synthetic people; None for any other: real people are on nobody's panel.
 
-    It says how many of those who report have touched each item: they are invented as well.
+    It says how many of some who report have touched each item: they are invented as well.
     """
     if source.partition(":")[0] != SYNTHETIC:
         return None
@@ -262,6 +262,8 @@ def invented_panel(source: str, catalogue: Catalogue, reporting: Interactions) -
 
 
 HOST, PORT = "127.0.0.1", 8080
+BEAT_SECONDS = 0.5
+"""Between two looks of either service: epochs go on at once."""
 KEEP_MODELS = 61
 """The page's curve looks back over sixty epochs."""
 PANEL = "panel.json"
@@ -281,10 +283,8 @@ class Sandbox:
     """The data set that the catalogue was made from."""
     people: Interactions | None = None
     """Of the data set; invented ones get a panel."""
-    known_people: int | None = None
-    """If it is certain how many people take part."""
-    beat: float = 0.5
-    """Seconds between two looks of either service: epochs go on at once."""
+    hold: int = Participation.hold
+    """Seconds that an epoch waits for its crowd."""
     proxy: Mapping[tuple[str, str], object] = field(default_factory=dict)
     """Further settings of the proxy."""
 
@@ -317,10 +317,11 @@ class Sandbox:
             self.training,
             epoch_seconds=self.epoch_seconds,
             least_clients=self.least_clients,
+            hold=self.hold,
             port=server,
             watch_port=watch_server,
         )
-        set_values(server_toml(folder), {("", "heartbeat"): self.beat})
+        set_values(server_toml(folder), {("", "heartbeat"): BEAT_SECONDS})
         make_proxy(
             folder / "proxy",
             secret_file=folder / "server" / "proxy.secret",
@@ -336,7 +337,7 @@ class Sandbox:
         if panel is not None:
             (folder / "proxy" / PANEL).write_bytes(panel.encode())
         values: dict[tuple[str, str], object] = {
-            ("", "poll_seconds"): self.beat,
+            ("", "poll_seconds"): BEAT_SECONDS,
             ("", "keep_models"): KEEP_MODELS,
             ("rate", "batches_per_minute"): 0,
             ("rate", "per_epoch"): 0,
@@ -346,16 +347,14 @@ class Sandbox:
             ("page", "panel"): panel and PANEL,
         }
         set_values(proxy_toml(folder), {**values, **self.proxy})
-        write_statement(folder, self.known_people)
+        write_statement(folder)
 
 
-def write_statement(folder: Path, people: int | None = None) -> None:
-    """What the page says about privacy; a central figure only for a crowd of known size."""
+def write_statement(folder: Path) -> None:
+    """What the page says about privacy: how many take part is not known, so dummies alone hide."""
     server = ServerSettings.read(server_toml(folder))
     items = len(read_catalogue(server.catalogue).items)
-    promised = account(
-        Terms.of(bytes(TRAINING), server.training, server.terms, items).event, people
-    )
+    promised = account(Terms.of(bytes(TRAINING), server.training, server.terms, items).event)
     statement = f"{promised.statement()} {ONE_OPERATOR}."
     set_values(proxy_toml(folder), {("page", "statement"): statement})
 

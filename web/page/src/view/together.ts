@@ -8,7 +8,9 @@ import {
   atMostText,
   countdownText,
   oddsSentence,
+  ratio,
   ratioSentence,
+  reportsText,
   sentencesOf,
   togetherSentence,
 } from "../words.js";
@@ -159,8 +161,8 @@ function curveParts(curve: Curve, open: boolean): Node[] {
       ]
     : [
         h("h3", {}, "How good the model is"),
-        qualityChart(points, curve.popularity),
-        h("p", { class: "note" }, measured(curve.panel) + compared(curve.popularity)),
+        qualityChart(curve),
+        h("p", { class: "note" }, measured(curve.panel) + compared(curve)),
         table(points, open),
       ];
 }
@@ -174,25 +176,34 @@ function measured(people: number): string {
   );
 }
 
-function compared(popularity: number | null): string {
+function compared({ popularity, tagsAlone }: Curve): string {
+  const tags =
+    tagsAlone === null
+      ? ""
+      : ` The line "tags alone": ${percent(tagsAlone)}, what a list by tags such as genres reaches ` +
+        "without anybody's reports. What lies above it, everybody's whispers have added.";
   return popularity === null
-    ? ""
-    : ` The line "popularity": ${percent(popularity)}, what a list of the most popular films reaches ` +
-        "with the same tags, without any learnt taste. A model that has learnt taste lies above it.";
+    ? tags
+    : `${tags} The line "popularity": ${percent(popularity)}, what a list of the most popular films ` +
+        "reaches with the same tags, without any learnt taste.";
 }
 
-function qualityChart(points: readonly Point[], popularity: number | null): Node {
+function qualityChart({ points, popularity, tagsAlone }: Curve): Node {
   const values = points.flatMap(({ epoch, quality }) =>
     quality === null ? [] : [{ epoch, value: quality }],
   );
+  // The name on the left stands above a curve that has just begun.
+  const others: Level[] = [];
+  if (popularity !== null) others.push({ value: popularity, name: "popularity", side: "left" });
+  if (tagsAlone !== null) others.push({ value: tagsAlone, name: "tags alone", side: "right" });
   return chart({
     id: "curve",
     title: "How good the model is, by epoch",
-    description: trend(values, percent) + popularityText(popularity),
+    description: trend(values, percent) + levelsText(others),
     values,
     least: Math.max(0.4, popularity ?? 0),
     write: percent,
-    levels: levels(popularity),
+    levels: [{ value: CHANCE, name: "chance", side: "right" }, ...others],
   });
 }
 
@@ -211,16 +222,8 @@ function peopleChart(points: readonly Point[]): Node {
   });
 }
 
-/** The name on the left stands above a curve that has just begun. */
-function levels(popularity: number | null): Level[] {
-  const chance: Level = { value: CHANCE, name: "chance", side: "right" };
-  return popularity === null
-    ? [chance]
-    : [chance, { value: popularity, name: "popularity", side: "left" }];
-}
-
-function popularityText(popularity: number | null): string {
-  return popularity === null ? "" : ` Popularity: ${percent(popularity)}.`;
+function levelsText(levels: readonly Level[]): string {
+  return levels.map(({ name, value }) => ` Line "${name}": ${percent(value)}.`).join("");
 }
 
 /** A curve in one sentence. */
@@ -264,10 +267,25 @@ function table(points: readonly Point[], open: boolean): HTMLElement {
   );
 }
 
+/** In epsilon: what is mixed so well that it protects by itself. */
+const PROTECTS = 3;
+
+/** In one sentence, what all of it is good for; null where it protects nobody. */
+function protection({ terms, mixed }: Offer): string | null {
+  if (mixed === null || mixed > PROTECTS) return null;
+  const all = reportsText(terms.reports * terms.epochs);
+  return (
+    `This protects what you saw: nobody ever gets more of it than ${all} of four bytes, and as long ` +
+    "as proxy and server do not work together, the odds on any film, or on all of them, change by a " +
+    `factor of ${ratio(mixed)} at most.`
+  );
+}
+
 /** What holds, from the signed terms and this device's ledger alone. */
 export function statementOf(offer: Offer, spent: number, jitter: number): string[] {
   const { terms, odds, promise, lifetime } = offer;
   const parts = [
+    protection(offer),
     oddsSentence(odds),
     ratioSentence(terms.epsilon),
     crowdSentence(terms),
