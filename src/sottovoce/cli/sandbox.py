@@ -51,6 +51,7 @@ from sottovoce.sandbox.system import (
     free_port,
     is_free,
     is_made,
+    lower_priority,
     new_folder,
     running_system,
     watch,
@@ -267,7 +268,7 @@ def _run_demo(folder: Path, plan: DemoPlan, stop: StopSignal, *, browser: bool) 
         stack.callback(reporters.terminate)
         if stop():
             return
-        children[0].lower_priority()
+        lower_priority(children[0].process.pid)
         _print_demo(system.proxy, plan)
         if browser:
             webbrowser.open(system.proxy)

@@ -187,11 +187,6 @@ class Child:
                 "said last is above. Everything else was stopped"
             )
 
-    def lower_priority(self) -> None:
-        """Give way to other programs: somebody is working at this machine."""
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, self.process.pid, _LOWER)
-
     def terminate(self) -> None:
         if self.is_running:
             self.process.terminate()
@@ -210,6 +205,12 @@ class Child:
         for line in stream:
             write(f"{self.name} | {line}")
         stream.close()
+
+
+def lower_priority(process: int) -> None:
+    """Give way to other programs: somebody is working at this machine."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, process, _LOWER)
 
 
 @contextlib.contextmanager
@@ -395,18 +396,14 @@ class StopSignal:
 def running_system(
     folder: Path, system: LiveSystem, stop: StopSignal, *, quiet: bool = False
 ) -> Iterator[list[Child]]:
-    """Server and proxy, started in this order; fewer, if a signal comes meanwhile."""
+    """Server and proxy, started at the same time: either begins with imports."""
     with ExitStack() as stack:
-        children: list[Child] = []
-        for name, url, path in (
-            ("server", system.server_watch, server_toml(folder)),
-            ("proxy", system.proxy_watch, proxy_toml(folder)),
-        ):
-            if stop():
-                break
-            arguments = [name, "run", "--config", str(path)]
-            children.append(stack.enter_context(running(name, arguments, quiet=quiet)))
-            children[-1].wait_until_ready(url, stop)
+        children = [
+            stack.enter_context(running(name, [name, "run", "--config", str(path)], quiet=quiet))
+            for name, path in (("server", server_toml(folder)), ("proxy", proxy_toml(folder)))
+        ]
+        for child, url in zip(children, (system.server_watch, system.proxy_watch), strict=True):
+            child.wait_until_ready(url, stop)
         # All are told before any is waited for, so that they end at the same time.
         for child in children:
             stack.callback(child.terminate)
