@@ -26,9 +26,10 @@ from sottovoce.client import HttpProxy
 from sottovoce.data import load
 from sottovoce.data.synthetic import SYNTHETIC
 from sottovoce.errors import SettingsError
-from sottovoce.privacy.account import account, shown
-from sottovoce.protocol import Catalogue
+from sottovoce.privacy.account import shown
+from sottovoce.protocol import Catalogue, Terms
 from sottovoce.protocol.model import Panel
+from sottovoce.protocol.terms import TRAINING
 from sottovoce.proxy.origins import check_origin
 from sottovoce.sandbox.demo import (
     EPOCH_SECONDS,
@@ -60,7 +61,7 @@ from sottovoce.sandbox.system import (
 from sottovoce.server.setup import items_of
 from sottovoce.service.listen import Listen
 from sottovoce.storage.database import exclusive_lock
-from sottovoce.training import DEFAULT, Budget, planned, planned_without_end
+from sottovoce.training import DEFAULT, Budget, Participation, planned, planned_without_end
 
 LOCK = "up.lock"
 UP_DEFAULTS = {"epoch_seconds": 60, "least_clients": 100}
@@ -281,8 +282,8 @@ def _run_demo(folder: Path, plan: DemoPlan, stop: StopSignal, *, browser: bool) 
 
 def _print_demo(address: str, plan: DemoPlan) -> None:
     training = plan.training
-    central = account(training.event(plan.films)).whole.central
-    assert central is not None, "dummies hide each of them"
+    terms = Terms.of(bytes(TRAINING), training, Participation(least_clients=1), plan.films)
+    central = shown(terms.promise().alone, 2)
     typer.echo(f"The page: {address}")
     typer.echo(
         f"In every epoch, {plan.epoch_seconds} seconds, up to {plan.people:,} new invented people "
@@ -290,8 +291,8 @@ def _print_demo(address: str, plan: DemoPlan) -> None:
     )
     typer.echo(
         f"Privacy: one report of epsilon {training.epsilon:g} in a lifetime, yours too. Mixed with "
-        f"{training.dummies:,} reports of nobody, it is {shown(central, 2)} for what a server sees "
-        f"that does not work together with the proxy. {ONE_OPERATOR}."
+        f"{training.dummies:,} reports of nobody, it is {central} for what a server sees that does "
+        f"not work together with the proxy. {ONE_OPERATOR}."
     )
     typer.echo(
         "HR@10: how often a film that was held back is among the first ten of a hundred, for "

@@ -21,6 +21,7 @@ people however many are asked for.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import count
 from typing import Any
 
@@ -112,6 +113,7 @@ def parse_synthetic(text: str) -> dict[str, int]:
     return {_PARAMETERS[key]: int(value) for key, _, value in parts}
 
 
+@cache
 def _tastes(n_items: int) -> _Tastes:
     bundled = entry("ml-latest-small").bundled
     assert bundled is not None

@@ -25,7 +25,6 @@ from tomlkit.container import Container
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce.data.synthetic import SYNTHETIC, parse_synthetic
 from sottovoce.errors import SettingsError, UnavailableError, reason
-from sottovoce.privacy import account
 from sottovoce.protocol import Catalogue, Terms
 from sottovoce.protocol.model import Panel
 from sottovoce.protocol.terms import TRAINING
@@ -128,7 +127,7 @@ def _set(table: Container, name: str, value: object) -> None:
 READY_SECONDS = 60.0
 STOP_SECONDS = 40.0
 """Services give requests under way thirty seconds."""
-_LOOK_SECONDS = 0.1
+_LOOK_SECONDS = 0.3
 _LAST_LINES = 20
 _LOWER = 5
 """Steps of niceness below everybody else."""
@@ -352,11 +351,11 @@ class Sandbox:
 
 
 def write_statement(folder: Path) -> None:
-    """What the page says about privacy: how many take part is not known, so dummies alone hide."""
+    """What the page says about privacy: what any device promises its owner."""
     server = ServerSettings.read(server_toml(folder))
     items = len(read_catalogue(server.catalogue).items)
-    promised = account(Terms.of(bytes(TRAINING), server.training, server.terms, items).event)
-    statement = f"{promised.statement()} {ONE_OPERATOR}."
+    terms = Terms.of(bytes(TRAINING), server.training, server.terms, items)
+    statement = f"{terms.promise().sentence()} {ONE_OPERATOR}."
     set_values(proxy_toml(folder), {("page", "statement"): statement})
 
 
