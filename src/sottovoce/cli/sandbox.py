@@ -52,7 +52,6 @@ from sottovoce.sandbox.system import (
     free_port,
     is_free,
     is_made,
-    lower_priority,
     new_folder,
     running_system,
     watch,
@@ -269,7 +268,6 @@ def _run_demo(folder: Path, plan: DemoPlan, stop: StopSignal, *, browser: bool) 
         stack.callback(reporters.terminate)
         if stop():
             return
-        lower_priority(children[0].process.pid)
         _print_demo(system.proxy, plan)
         if browser:
             webbrowser.open(system.proxy)

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import shutil
 import signal
 import socket
@@ -129,8 +128,6 @@ STOP_SECONDS = 40.0
 """Services give requests under way thirty seconds."""
 _LOOK_SECONDS = 0.3
 _LAST_LINES = 20
-_LOWER = 5
-"""Steps of niceness below everybody else."""
 
 
 class Child:
@@ -204,12 +201,6 @@ class Child:
         for line in stream:
             write(f"{self.name} | {line}")
         stream.close()
-
-
-def lower_priority(process: int) -> None:
-    """Give way to other programs: somebody is working at this machine."""
-    with contextlib.suppress(OSError):
-        os.setpriority(os.PRIO_PROCESS, process, _LOWER)
 
 
 @contextlib.contextmanager
