@@ -135,7 +135,8 @@ class Reporters:
     def __init__(self, url: str, key: bytes, plan: DemoPlan):
         processes = min(os.cpu_count() or 1, MOST_PROCESSES)
         # A copy of this process needs no imports; elsewhere than on Linux one is not safe.
-        context = get_context("fork" if sys.platform == "linux" else "spawn")
+        is_copied = sys.platform == "linux"
+        context = get_context("fork") if is_copied else get_context("spawn")
         self._processes = [
             context.Process(target=begin, args=(url, key, plan, part, processes), daemon=True)
             for part in range(processes)

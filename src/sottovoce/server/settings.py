@@ -173,8 +173,8 @@ def server_toml(
     watch_port: int = 8091,
 ) -> str:
     """The file; `proxies` maps names to the SHA-256 of their secrets in hexadecimal."""
-    set_here = {"least_clients": least_clients, "hold": hold}
-    others = set(stated(Participation)) - set(set_here)
+    given = {"least_clients", "hold"}
+    others = set(stated(Participation)) - given
     return TEXT.format(
         database=json.dumps(database),
         keys=json.dumps("keys.json"),
@@ -182,8 +182,8 @@ def server_toml(
         service=written(ServerSettings, epoch_seconds=epoch_seconds),
         port=port,
         watch_port=watch_port,
-        terms=written(Participation, left_out=others, **set_here)
-        + written(Participation, left_out=set_here, off=True),
+        terms=written(Participation, left_out=others, least_clients=least_clients, hold=hold)
+        + written(Participation, left_out=given, off=True),
         caps=written(Listen),
         presets=", ".join(presets()),
         preset=json.dumps(training.mechanism),
