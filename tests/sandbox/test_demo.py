@@ -359,5 +359,5 @@ def test_a_horror_fan_and_a_childrens_fan_see_different_films(
     for genre in ("Horror", "Children"):
         lists[genre] = listed(release, demo.fan(genre, films), ordered=ordered)
         assert len(lists[genre]) == 10
-        assert demo.share(lists[genre], genre) >= (4 if learnt == 1 else 7)
+        assert demo.share(lists[genre], genre) >= (4 if learnt else 7)
     assert len({*lists["Horror"]} & {*lists["Children"]}) <= MOST_SHARED

@@ -1,8 +1,6 @@
 """Who reports in `sottovoce demo`, what is learnt from it, and why it is set up so."""
 
 import os
-import signal
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -112,7 +110,7 @@ class DemoPlan:
         ).make(folder)
 
 
-MOST_PROCESSES = 8
+MOST_PROCESSES = 2
 AT_ONCE = 32
 """People whose reports a process makes in one go."""
 SENDING = 0.9
@@ -134,9 +132,7 @@ class Reporters:
 
     def __init__(self, url: str, key: bytes, plan: DemoPlan):
         processes = min(os.cpu_count() or 1, MOST_PROCESSES)
-        # A copy of this process needs no imports; elsewhere than on Linux one is not safe.
-        is_copied = sys.platform == "linux"
-        context = get_context("fork") if is_copied else get_context("spawn")
+        context = get_context("spawn")
         self._processes = [
             context.Process(target=begin, args=(url, key, plan, part, processes), daemon=True)
             for part in range(processes)
@@ -172,7 +168,6 @@ class Reporters:
 def begin(url: str, key: bytes, plan: DemoPlan, part: int, parts: int) -> None:
     """In a process of its own, which invents its part of the people."""
     begin_worker()
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     os.nice(_NICE)
     people = endless_people(plan.films, plan.seed, part, parts)
     with httpx.Client(trust_env=False) as http:
