@@ -53,7 +53,6 @@ $(SITE): pyproject.toml | $(MADE)
 	@touch $(SITE)
 
 demo: $(DEMO)
-	@echo "Starting the demo; its page is there within half a minute ..."
 	@$(BIN)/sottovoce demo
 
 # What npm installed, as the lock file has it.

@@ -236,7 +236,6 @@ def demo(
     if port is not None and not is_free(port):
         raise SettingsError(f"port {port} is taken: name another one, or leave --port out")
     with new_folder("demo") as place:
-        typer.echo("Making keys, a catalogue of films and test people ...")
         plan = DemoPlan(people, films, epoch_seconds, seed)
         plan.make(place, port or free_port(PORT))
         if not stop():

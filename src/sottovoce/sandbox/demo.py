@@ -42,8 +42,7 @@ who has chosen three films: of ten for three horror films, 5 are horror after on
 3, and at most 2 instead of 3 are also in a list for three romances or children's films. It costs
 0.03 after twenty epochs. Ten factors are worse by 0.01 to 0.02."""
 EPOCH_SECONDS = 20
-"""A page looks every five seconds, and takes part if ten are left: it does so in its first epoch,
-or in the next."""
+"""A page looks every five seconds and takes part if ten are left: in this epoch or in the next."""
 SAMPLE = 2000
 """Of the people: what is popular among them is popular."""
 NOTICE = (
