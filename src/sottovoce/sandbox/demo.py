@@ -47,8 +47,9 @@ SAMPLE = 2000
 """Of the people: what is popular among them is popular."""
 NOTICE = (
     "This is a demo. Everybody else who reports is invented, and so are the people that the model "
-    "is tested on; the films are real. What you send is protected like in earnest, but for one "
-    "thing: proxy and server are on one machine here, so whoever runs it could put them together."
+    "is tested on; the films are real. Your report is protected as in earnest, but for two things: "
+    "proxy and server are on one machine, so whoever runs it could put what both know together, "
+    "and the page sends after seconds, not at a random moment."
 )
 TAG = "genre"
 """The kind of tags that films keep. Which years people like is left to be learnt."""
@@ -116,7 +117,6 @@ SENDING = 0.9
 """Of an epoch: they spread their reports over so much of it."""
 RETRY_SECONDS = 0.2
 _NICE = 2
-"""A little: their pace alone leaves half of two idle cores to a visitor's browser."""
 _STOP_SECONDS = 5.0
 LOOK_SECONDS = 0.2
 
