@@ -33,12 +33,14 @@ help:
 
 $(MADE):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "sottovoce needs Python 3.11 or later; name one: make PYTHON=python3.12")'
+	@echo "Making a Python environment in $(VENV) ..."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	@touch $(MADE)
 
 # The demo waits for what it needs alone.
 $(DEMO): pyproject.toml | $(MADE)
+	@echo "Installing what the demo needs: about a minute ..."
 	$(BIN)/python -m pip install --quiet --editable '.[sim,server]'
 	@touch $(DEMO)
 
@@ -51,7 +53,7 @@ $(SITE): pyproject.toml | $(MADE)
 	@touch $(SITE)
 
 demo: $(DEMO)
-	$(BIN)/sottovoce demo
+	@$(BIN)/sottovoce demo
 
 # What npm installed, as the lock file has it.
 $(MODULES): web/package-lock.json

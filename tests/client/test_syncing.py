@@ -286,7 +286,7 @@ def test_a_clock_that_was_set_back_does_not_hold_a_batch(
     assert slept == []
 
 
-@pytest.mark.parametrize(("left", "outcome"), [(5, "not open"), (6, "sent")])
+@pytest.mark.parametrize(("left", "outcome"), [(10, "not open"), (11, "sent")])
 def test_nobody_pays_for_a_batch_that_could_not_be_sent_in_time(
     world: World, folder: Path, left: int, outcome: str
 ) -> None:

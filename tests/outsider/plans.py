@@ -38,7 +38,7 @@ def lead(manifest: Manifest, spread: float = SPREAD) -> float:
 
 def is_time(manifest: Manifest, now: float, spread: float = SPREAD) -> bool:
     opens, is_asked = float(manifest.fields["opens"]), manifest.fields["public_key"] is not None
-    return is_asked and opens <= now and now + lead(manifest, spread) < manifest.end
+    return is_asked and opens <= now and now + 2 * lead(manifest, spread) < manifest.end
 
 
 def turns(terms: Terms, charged: Sequence[Charge]) -> int:
@@ -60,9 +60,10 @@ def draw(
     word: Callable[[], int],
 ) -> EpochPlan:
     takes_part = _uniform(word()) < chance(manifest, charged)
-    earliest, closes = now + lead(manifest, spread), manifest.fields["closes"]
-    until = closes if earliest < closes else manifest.end
-    span = max(0.0, min(spread, until - earliest))
+    step, closes = lead(manifest, spread), manifest.fields["closes"]
+    earliest = now + step
+    until = closes if earliest + step < closes else manifest.end
+    span = max(0.0, min(spread, until - step - earliest))
     return EpochPlan(takes_part, earliest + _uniform(word()) * span)
 
 

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sottovoce.client.recommending import recommendations
 
 if TYPE_CHECKING:
     from tests.web.conftest import Visit
@@ -55,6 +60,20 @@ def test_on_a_phone_recommendations_come_before_suggestions(visit: Visit) -> Non
     assert recommended["y"] + recommended["height"] < suggested["y"]
     visitor.at("#search").fill("zzzzqq")
     visitor.says(".search [role=status]", "No film is called “zzzzqq”.")
+
+
+def test_a_switch_shows_the_list_without_anybodys_reports(visitor: Visitor, system: System) -> None:
+    visitor.open()
+    visitor.choose("toy story", "matrix the")
+    sees(visitor, system, [TOY_STORY, MATRIX])
+    visitor.at("#whispers").press("Enter")
+    visitor.expect("#whispers").to_have_attribute("aria-checked", "false")
+    release = system.release(system.signed())
+    unlearnt = replace(release, V=np.zeros_like(release.V))
+    expected = [each.id for each in recommendations(unlearnt, {TOY_STORY: 0, MATRIX: 1}, 10)]
+    visitor.until(lambda: visitor.advice() == expected, f"{expected}, not {visitor.advice()}")
+    visitor.at("#whispers").press("Enter")
+    sees(visitor, system, [TOY_STORY, MATRIX])
 
 
 def test_nothing_that_is_typed_or_chosen_leaves_and_nothing_is_sent_before_a_yes(

@@ -6,6 +6,7 @@ A client, a proxy and a server each run with their own extra, and `--help` impor
 import inspect
 import re
 import shlex
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -237,6 +238,8 @@ app = typer.Typer(
 
 def run() -> None:
     """Run the command that the process was started with."""
+    if sys.argv[1:2] == ["demo"] and "--help" not in sys.argv:  # before all that it imports
+        typer.echo("Starting: the page is there within half a minute ...", err=True)
     try:
         code = app(prog_name="sottovoce", standalone_mode=False)
     except typer.Abort:

@@ -5,7 +5,6 @@ import sys
 import webbrowser
 from collections.abc import Mapping
 from contextlib import ExitStack
-from math import ceil
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,16 +27,14 @@ from sottovoce.data import load
 from sottovoce.data.synthetic import SYNTHETIC
 from sottovoce.errors import SettingsError
 from sottovoce.privacy.account import shown
-from sottovoce.protocol import Catalogue
+from sottovoce.protocol import Catalogue, Terms
 from sottovoce.protocol.model import Panel
+from sottovoce.protocol.terms import TRAINING
 from sottovoce.proxy.origins import check_origin
 from sottovoce.sandbox.demo import (
     EPOCH_SECONDS,
-    EPOCHS,
-    EPSILON,
     FILMS,
     PEOPLE,
-    REPORTS,
     CurvePoint,
     DemoPlan,
     Reporters,
@@ -63,7 +60,7 @@ from sottovoce.sandbox.system import (
 from sottovoce.server.setup import items_of
 from sottovoce.service.listen import Listen
 from sottovoce.storage.database import exclusive_lock
-from sottovoce.training import DEFAULT, Budget, planned, planned_without_end
+from sottovoce.training import DEFAULT, Budget, Participation, planned, planned_without_end
 
 LOCK = "up.lock"
 UP_DEFAULTS = {"epoch_seconds": 60, "least_clients": 100}
@@ -204,16 +201,13 @@ def _print_addresses(folder: Path, system: LiveSystem) -> None:
 def demo(
     *,
     people: Annotated[
-        int, typer.Option(min=20, help="Number of invented people who report.")
+        int, typer.Option(min=20, help="Number of invented people who report, new in each epoch.")
     ] = PEOPLE,
     films: Annotated[
         int, typer.Option(min=30, help="Number of real films in the catalogue.", hidden=True)
     ] = FILMS,
-    epochs: Annotated[
-        int, typer.Option(min=1, help="Number of epochs; then the model is finished.")
-    ] = EPOCHS,
     epoch_seconds: Annotated[
-        int, typer.Option(min=1, help="Least length of an epoch in seconds.", hidden=True)
+        int, typer.Option(min=1, help="Length of an epoch in seconds.", hidden=True)
     ] = EPOCH_SECONDS,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the invented people.", hidden=True)] = 0,
     port: Annotated[
@@ -229,20 +223,20 @@ def demo(
 ) -> None:
     """Run a whole system here, with a page to take part in.
 
-    Starts a server, a proxy and thousands of invented people who report to it, until Ctrl-C. The
-    page recommends films on your own device and shows everything that leaves it. An epoch ends when
-    all of these people have reported, so a slow machine takes longer and learns the same.
+    Starts a server, a proxy and invented people who report to it, until Ctrl-C. Thousands of new
+    ones come in every epoch, and each sends one report, ever. The page recommends films on your own
+    device and shows everything that leaves it. On a busy machine fewer people report in time.
 
     \b
     Examples:
       sottovoce demo
-      sottovoce demo --people 5000 --no-browser
+      sottovoce demo --people 2000 --no-browser
     """
     stop = StopSignal()
     if port is not None and not is_free(port):
         raise SettingsError(f"port {port} is taken: name another one, or leave --port out")
     with new_folder("demo") as place:
-        plan = DemoPlan.of(people, films, seed, epochs=epochs, epoch_seconds=epoch_seconds)
+        plan = DemoPlan(people, films, epoch_seconds, seed)
         plan.make(place, port or free_port(PORT))
         if not stop():
             _run_demo(place, plan, stop, browser=browser and can_open(os.environ, sys.platform))
@@ -263,17 +257,16 @@ def can_open(environment: Mapping[str, str], platform: str) -> bool:
 
 
 def _run_demo(folder: Path, plan: DemoPlan, stop: StopSignal, *, browser: bool) -> None:
+    typer.echo("Starting a server and a proxy ...")
     system = LiveSystem.read(folder)
     panel = Panel.decode((folder / "proxy" / PANEL).read_bytes())
     with ExitStack() as stack:
         # Their processes take a while to begin, too: they wait for the proxy meanwhile.
-        rows = [plan.histories[person].tolist() for person in range(plan.people)]
-        reporters = stack.enter_context(Reporters(system.proxy, system.key, rows))
+        reporters = stack.enter_context(Reporters(system.proxy, system.key, plan))
         children = stack.enter_context(running_system(folder, system, stop, quiet=True))
         stack.callback(reporters.terminate)
         if stop():
             return
-        children[0].lower_priority()
         _print_demo(system.proxy, plan)
         if browser:
             webbrowser.open(system.proxy)
@@ -281,40 +274,36 @@ def _run_demo(folder: Path, plan: DemoPlan, stop: StopSignal, *, browser: bool) 
         reader = PublicReader(HttpProxy(http, system.proxy), system.key)
         checks = [*(child.check for child in children), reporters.check]
         for point in follow(reader, panel, checks, stop):
-            _print_epoch(point, plan)
+            _print_epoch(point)
 
 
 def _print_demo(address: str, plan: DemoPlan) -> None:
+    training = plan.training
+    terms = Terms.of(bytes(TRAINING), training, Participation(least_clients=1), plan.films)
+    central = shown(terms.promise().alone, 2)
     typer.echo(f"The page: {address}")
     typer.echo(
-        f"Running: a server, a proxy and {plan.people:,} invented people. The films are real; what "
-        "these people have seen is made up."
+        f"In every epoch, {plan.epoch_seconds} seconds, up to {plan.people:,} new invented people "
+        f"report: {20 * plan.people:,} in 20 epochs. The films are real."
     )
     typer.echo(
-        f"Each of them sends {REPORTS} noisy reports in each of {plan.epochs} epochs. An epoch "
-        "ends when all have, however fast this machine is."
-    )
-    typer.echo(
-        f"Privacy: epsilon {EPSILON:g} a report, {shown(plan.cost, 6)} in all. That is far too "
-        "much for real people, but so small a crowd learns little from less. They also send at "
-        "once; a real device waits for a random moment."
+        f"Privacy: one report of epsilon {training.epsilon:g} in a lifetime, yours too. Mixed with "
+        f"{training.dummies:,} reports of nobody, it is {central} for what a server sees that does "
+        f"not work together with the proxy. {ONE_OPERATOR}."
     )
     typer.echo(
         "HR@10: how often a film that was held back is among the first ten of a hundred, for "
-        "invented test people. Popularity: the same for what most people have seen, with the same "
-        "genres."
+        "invented test people. Genres alone: the list that needs nobody's report. Popularity: what "
+        "most people have seen, with genres."
     )
     typer.echo("Ctrl-C stops all of it.")
 
 
-def _print_epoch(point: CurvePoint, plan: DemoPlan) -> None:
-    left = ceil((plan.epochs - point.learnt) * point.seconds / 60)
-    young = point.popularity is not None and point.quality <= point.popularity
-    stage = f"{'young: not above popularity yet; ' * young}about {left} min left"
+def _print_epoch(point: CurvePoint) -> None:
+    """With the page's numbers."""
+    popularity = "" if point.popularity is None else f", {point.popularity:.3f} popularity"
     typer.echo(
-        f"epoch {point.learnt:>2}/{plan.epochs}  {point.seconds:.0f} s each  "
-        f"HR@10 {point.quality:.3f}  popularity {point.popularity:.3f}  "
-        f"{'done' if point.finished else stage}"
+        f"epoch {point.epoch:>2}  HR@10 {point.quality:.3f} with whispers, "
+        f"{point.tags_alone:.3f} genres alone{popularity};  "
+        f"{point.people:,} people reported in the epoch before"
     )
-    if point.finished:
-        typer.echo("The model is finished. The page stays up until Ctrl-C.")

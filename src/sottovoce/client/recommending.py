@@ -56,14 +56,14 @@ class Personal(Taste):
         )
 
 
-def wide_model(release: Release) -> WideModel:
-    """As published, with the catalogue's tags.
+def wide_model(release: Release, *, tags_alone: bool = False) -> WideModel:
+    """As published, with the catalogue's tags; or what there would be without anybody's reports.
 
     Before the first reports V is the server's noise: it says nothing, and tags alone do.
     """
     manifest, V = release.manifest, release.V
     return WideModel.of(
-        V if manifest.reports_behind else np.zeros_like(V),
+        V if manifest.reports_behind and not tags_alone else np.zeros_like(V),
         release.catalogue.tags,
         alpha=manifest.alpha,
         regularization=manifest.regularization,

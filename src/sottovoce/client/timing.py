@@ -41,9 +41,10 @@ def drawn_plan(
 ) -> EpochPlan:
     """Whether to take part, and when to send: two coins, whatever the chance."""
     takes_part = uniform(entropy) < chance(manifest, turns_left)
-    earliest = now + (lead(manifest) if jitter else 0.0)
-    until = manifest.closes if earliest < manifest.closes else manifest.ends
-    span = max(min(jitter, until - earliest), 0.0)
+    step = lead(manifest) if jitter else 0.0
+    earliest = now + step
+    until = manifest.closes if earliest + step < manifest.closes else manifest.ends
+    span = max(min(jitter, until - step - earliest), 0.0)
     return EpochPlan(manifest.epoch, takes_part, earliest + span * uniform(entropy))
 
 
@@ -73,8 +74,11 @@ def lead(manifest: Manifest) -> float:
 
 
 def is_time(manifest: Manifest, now: float, jitter: float) -> bool:
-    """Whether a batch that is begun now can still be sent in time: only then it may be paid for."""
-    ready = now + (lead(manifest) if jitter else 0.0)
+    """Whether a batch that is begun now can still be sent in time: only then it may be paid for.
+
+    Two leads: it is made within one, and the last one of an epoch is for devices that are late.
+    """
+    ready = now + (2 * lead(manifest) if jitter else 0.0)
     return manifest.asks_for_reports(now) and manifest.asks_for_reports(ready)
 
 

@@ -19,7 +19,10 @@ them. People are drawn in fixed blocks, each with its own stream: the first 100 
 people however many are asked for.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -79,6 +82,20 @@ def synthetic_people(n_users: int = _PEOPLE, n_items: int = _FILMS, seed: int = 
     return replace(tastes.films, histories=histories, user_ids=ids, timestamps=moments)
 
 
+def endless_people(n_items: int, seed: int, part: int = 0, parts: int = 1) -> Iterator[list[int]]:
+    """What each of them touched, one after the other, without end: every `parts`-th block of them.
+
+    >>> first = synthetic_people(n_users=1, n_items=200, seed=1).histories[0]
+    >>> next(endless_people(200, seed=1)) == first.tolist()
+    True
+    """
+    tastes = _tastes(n_items)
+    for number in count(part, parts):
+        block = _watched(tastes, seed, number)
+        edges = np.flatnonzero(np.diff(block.users)) + 1
+        yield from (sorted(items.tolist()) for items in np.split(block.items, edges))
+
+
 def parse_synthetic(text: str) -> dict[str, int]:
     """The parameters in a name such as `synthetic:N=3000,M=1000,seed=0`; each may be left out.
 
@@ -96,6 +113,7 @@ def parse_synthetic(text: str) -> dict[str, int]:
     return {_PARAMETERS[key]: int(value) for key, _, value in parts}
 
 
+@cache
 def _tastes(n_items: int) -> _Tastes:
     bundled = entry("ml-latest-small").bundled
     assert bundled is not None

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import shutil
 import signal
 import socket
@@ -25,7 +24,6 @@ from tomlkit.container import Container
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce.data.synthetic import SYNTHETIC, parse_synthetic
 from sottovoce.errors import SettingsError, UnavailableError, reason
-from sottovoce.privacy import account
 from sottovoce.protocol import Catalogue, Terms
 from sottovoce.protocol.model import Panel
 from sottovoce.protocol.terms import TRAINING
@@ -40,7 +38,7 @@ from sottovoce.service.run import READY
 from sottovoce.service.toml import read_settings
 from sottovoce.simulation.evaluation.panel import make_panel
 from sottovoce.storage.files import write_atomically
-from sottovoce.training import Settings
+from sottovoce.training import Participation, Settings
 
 ABOUT = "up.json"
 """What the catalogue was made from."""
@@ -128,10 +126,8 @@ def _set(table: Container, name: str, value: object) -> None:
 READY_SECONDS = 60.0
 STOP_SECONDS = 40.0
 """Services give requests under way thirty seconds."""
-_LOOK_SECONDS = 0.1
+_LOOK_SECONDS = 0.3
 _LAST_LINES = 20
-_LOWER = 5
-"""Steps of niceness below everybody else."""
 
 
 class Child:
@@ -186,11 +182,6 @@ class Child:
                 f"the {self.name} ended by itself with code {self.process.returncode}; what it "
                 "said last is above. Everything else was stopped"
             )
-
-    def lower_priority(self) -> None:
-        """Give way to other programs: somebody is working at this machine."""
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, self.process.pid, _LOWER)
 
     def terminate(self) -> None:
         if self.is_running:
@@ -249,7 +240,7 @@ _APART = 1 << 63
 def invented_panel(source: str, catalogue: Catalogue, reporting: Interactions) -> Panel | None:
     """For a system of synthetic people; None for any other: real people are on nobody's panel.
 
-    It says how many of those who report have touched each item: they are invented as well.
+    It says how many of some who report have touched each item: they are invented as well.
     """
     if source.partition(":")[0] != SYNTHETIC:
         return None
@@ -262,6 +253,8 @@ def invented_panel(source: str, catalogue: Catalogue, reporting: Interactions) -
 
 
 HOST, PORT = "127.0.0.1", 8080
+BEAT_SECONDS = 0.5
+"""Between two looks of either service: epochs go on at once."""
 KEEP_MODELS = 61
 """The page's curve looks back over sixty epochs."""
 PANEL = "panel.json"
@@ -281,10 +274,8 @@ class Sandbox:
     """The data set that the catalogue was made from."""
     people: Interactions | None = None
     """Of the data set; invented ones get a panel."""
-    known_people: int | None = None
-    """If it is certain how many people take part."""
-    beat: float = 0.5
-    """Seconds between two looks of either service: epochs go on at once."""
+    hold: int = Participation.hold
+    """Seconds that an epoch waits for its crowd."""
     proxy: Mapping[tuple[str, str], object] = field(default_factory=dict)
     """Further settings of the proxy."""
 
@@ -317,10 +308,11 @@ class Sandbox:
             self.training,
             epoch_seconds=self.epoch_seconds,
             least_clients=self.least_clients,
+            hold=self.hold,
             port=server,
             watch_port=watch_server,
         )
-        set_values(server_toml(folder), {("", "heartbeat"): self.beat})
+        set_values(server_toml(folder), {("", "heartbeat"): BEAT_SECONDS})
         make_proxy(
             folder / "proxy",
             secret_file=folder / "server" / "proxy.secret",
@@ -336,7 +328,7 @@ class Sandbox:
         if panel is not None:
             (folder / "proxy" / PANEL).write_bytes(panel.encode())
         values: dict[tuple[str, str], object] = {
-            ("", "poll_seconds"): self.beat,
+            ("", "poll_seconds"): BEAT_SECONDS,
             ("", "keep_models"): KEEP_MODELS,
             ("rate", "batches_per_minute"): 0,
             ("rate", "per_epoch"): 0,
@@ -346,17 +338,16 @@ class Sandbox:
             ("page", "panel"): panel and PANEL,
         }
         set_values(proxy_toml(folder), {**values, **self.proxy})
-        write_statement(folder, self.known_people)
+        write_statement(folder)
 
 
-def write_statement(folder: Path, people: int | None = None) -> None:
-    """What the page says about privacy; a central figure only for a crowd of known size."""
+def write_statement(folder: Path) -> None:
+    """What the page says about privacy: what any device promises its owner."""
     server = ServerSettings.read(server_toml(folder))
     items = len(read_catalogue(server.catalogue).items)
-    promised = account(
-        Terms.of(bytes(TRAINING), server.training, server.terms, items).event, people
-    )
-    statement = f"{promised.statement()} {ONE_OPERATOR}."
+    terms = Terms.of(bytes(TRAINING), server.training, server.terms, items)
+    short = terms.promise().in_short(terms.reports * terms.epochs)
+    statement = " ".join([*short, f"{ONE_OPERATOR}."])
     set_values(proxy_toml(folder), {("page", "statement"): statement})
 
 
@@ -396,18 +387,14 @@ class StopSignal:
 def running_system(
     folder: Path, system: LiveSystem, stop: StopSignal, *, quiet: bool = False
 ) -> Iterator[list[Child]]:
-    """Server and proxy, started in this order; fewer, if a signal comes meanwhile."""
+    """Server and proxy, started at the same time: either begins with imports."""
     with ExitStack() as stack:
-        children: list[Child] = []
-        for name, url, path in (
-            ("server", system.server_watch, server_toml(folder)),
-            ("proxy", system.proxy_watch, proxy_toml(folder)),
-        ):
-            if stop():
-                break
-            arguments = [name, "run", "--config", str(path)]
-            children.append(stack.enter_context(running(name, arguments, quiet=quiet)))
-            children[-1].wait_until_ready(url, stop)
+        children = [
+            stack.enter_context(running(name, [name, "run", "--config", str(path)], quiet=quiet))
+            for name, path in (("server", server_toml(folder)), ("proxy", proxy_toml(folder)))
+        ]
+        for child, url in zip(children, (system.server_watch, system.proxy_watch), strict=True):
+            child.wait_until_ready(url, stop)
         # All are told before any is waited for, so that they end at the same time.
         for child in children:
             stack.callback(child.terminate)

@@ -168,11 +168,13 @@ def server_toml(
     database: str = ServerSettings.database,
     epoch_seconds: int = ServerSettings.epoch_seconds,
     least_clients: int = Participation.least_clients,
+    hold: int = Participation.hold,
     port: int = 8090,
     watch_port: int = 8091,
 ) -> str:
     """The file; `proxies` maps names to the SHA-256 of their secrets in hexadecimal."""
-    others = set(stated(Participation)) - {"least_clients"}
+    given = {"least_clients", "hold"}
+    others = set(stated(Participation)) - given
     return TEXT.format(
         database=json.dumps(database),
         keys=json.dumps("keys.json"),
@@ -180,8 +182,8 @@ def server_toml(
         service=written(ServerSettings, epoch_seconds=epoch_seconds),
         port=port,
         watch_port=watch_port,
-        terms=written(Participation, left_out=others, least_clients=least_clients)
-        + written(Participation, left_out={"least_clients"}, off=True),
+        terms=written(Participation, left_out=others, least_clients=least_clients, hold=hold)
+        + written(Participation, left_out=given, off=True),
         caps=written(Listen),
         presets=", ".join(presets()),
         preset=json.dumps(training.mechanism),

@@ -113,9 +113,12 @@ export class Client {
     return this.history("touched");
   }
 
-  /** The n best items that the owner has not touched, each with its reasons. */
-  recommend(n = 10): Promise<Recommendation[]> {
-    return this.history("recommend", n);
+  /**
+   * The n best items that the owner has not touched, each with its reasons. By tags alone: the list that
+   * there would be without anybody's reports, to compare.
+   */
+  recommend(n = 10, { byTagsAlone = false } = {}): Promise<Recommendation[]> {
+    return this.history("recommend", n, byTagsAlone);
   }
 
   /** The n items that are touched most, as the model knows it; the same for everybody. */

@@ -76,9 +76,11 @@ export class History {
     });
   }
 
-  /** The n best items that were not touched, each with its reasons. */
-  async recommend(n: number): Promise<Recommendation[]> {
-    return recommendations(await this.#held(), await this.#store.touched(), counted(n));
+  /** The n best items that were not touched, each with its reasons; or by tags alone. */
+  async recommend(n: number, byTagsAlone = false): Promise<Recommendation[]> {
+    const held = await this.#held();
+    const release = byTagsAlone ? { ...held, wide: held.tagsAlone } : held;
+    return recommendations(release, await this.#store.touched(), counted(n));
   }
 
   /** The n items that most people touch, as the model knows it. */

@@ -203,6 +203,8 @@ export interface Reportable {
 export interface Release extends Reportable {
   readonly catalogue: Catalogue;
   readonly wide: WideModel;
+  /** The same without anybody's reports. */
+  readonly tagsAlone: WideModel;
 }
 
 /**
@@ -210,7 +212,10 @@ export interface Release extends Reportable {
  * seconds, and done at the first question about a history it would show who has one.
  */
 export function takenIn(signed: SignedManifest, V: Matrix, catalogue: Catalogue): Release {
-  return { signed, V, catalogue, wide: wideModel(signed.manifest, V, catalogue.tags) };
+  const { manifest } = signed;
+  const wide = wideModel(manifest, V, catalogue.tags);
+  const tagsAlone = wideModel({ ...manifest, reportsBehind: 0 }, V, catalogue.tags);
+  return { signed, V, catalogue, wide, tagsAlone };
 }
 
 /** What is stored of the release that was accepted last, decoded once for as long as it is the same. */

@@ -29,9 +29,10 @@ export function drawnPlan(
   entropy: Entropy,
 ): Plan {
   const takesPart = uniform(entropy) < chance(manifest, turnsLeft);
-  const earliest = now + lead(manifest);
-  const until = earliest < manifest.closes ? manifest.closes : endOf(manifest);
-  const span = Math.max(Math.min(jitter, until - earliest), 0);
+  const step = lead(manifest);
+  const earliest = now + step;
+  const until = earliest + step < manifest.closes ? manifest.closes : endOf(manifest);
+  const span = Math.max(Math.min(jitter, until - step - earliest), 0);
   return { epoch: manifest.epoch, takesPart, sendAt: earliest + span * uniform(entropy) };
 }
 
@@ -58,9 +59,12 @@ export function lead({ items, terms }: Manifest): number {
   return 5 + (items * (terms.factors ** 2 + 256)) / 2 ** 23 + terms.reports / 200;
 }
 
-/** Whether a batch that is begun now can still be sent in time: only then it may be paid for. */
+/**
+ * Whether a batch that is begun now can still be sent in time: only then it may be paid for. Two leads: it
+ * is made within one, and the last one of an epoch is for devices that are late.
+ */
 export function isTime(manifest: Manifest, now: number): boolean {
-  return asksForReports(manifest, now) && asksForReports(manifest, now + lead(manifest));
+  return asksForReports(manifest, now) && asksForReports(manifest, now + 2 * lead(manifest));
 }
 
 function uniform(entropy: Entropy): number {

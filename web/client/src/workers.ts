@@ -82,7 +82,7 @@ function historyCalls() {
     record: (ids: readonly string[]) => history().record(ids),
     remove: (ids: readonly string[]) => history().remove(ids),
     touched: () => history().touched(),
-    recommend: (n: number) => history().recommend(n),
+    recommend: (n: number, byTagsAlone: boolean) => history().recommend(n, byTagsAlone),
     popular: (n: number) => history().popular(n),
     catalogue: () => history().catalogue(),
     standing: (asked: Terms | null) => history().standing(asked),

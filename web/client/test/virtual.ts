@@ -7,7 +7,7 @@
  */
 
 import { IDBFactory } from "fake-indexeddb";
-import type { News } from "../src/client.js";
+import type { Client, News } from "../src/client.js";
 import type { Entropy } from "../src/coin.js";
 import { TermsError } from "../src/errors.js";
 import { History } from "../src/history.js";
@@ -213,7 +213,8 @@ export class Tab {
   record = (ids: readonly string[]) => this.#compute(() => this.history.record(ids));
   remove = (ids: readonly string[]) => this.#compute(() => this.history.remove(ids));
   touched = () => this.#compute(() => this.history.touched());
-  recommend = (n = 10) => this.#compute(() => this.history.recommend(n));
+  recommend: Client["recommend"] = (n = 10, { byTagsAlone = false } = {}) =>
+    this.#compute(() => this.history.recommend(n, byTagsAlone));
   popular = (n = 10) => this.#compute(() => this.history.popular(n));
   catalogue = () => this.#compute(() => this.history.catalogue());
 

@@ -78,6 +78,8 @@ interface Measured {
 interface Measurable extends Panel {
   tags: Tags;
   popularity: number | null;
+  /** Without anybody's reports; null until a model has said how much a film weighs. */
+  tagsAlone: number | null;
 }
 
 /** Grows by an epoch whenever there is a new one. */
@@ -137,7 +139,10 @@ class Measuring {
   async #measure({ manifest, V }: PastRelease): Promise<Measured> {
     const { model, reportsBehind, terms } = manifest;
     const panel = this.#panel?.catalogue === hex(manifest.catalogue) ? this.#panel : null;
-    const quality = panel && (await inPortions(wideModel(manifest, V, panel.tags), panel.people));
+    const measured = (reportsBehind: number, { tags, people }: Measurable) =>
+      inPortions(wideModel({ ...manifest, reportsBehind }, V, tags), people);
+    if (panel) panel.tagsAlone ??= await measured(0, panel);
+    const quality = panel && (await measured(reportsBehind, panel));
     return { quality, reports: terms.reports, model: hex(model), reportsBehind };
   }
 }
@@ -152,7 +157,7 @@ async function readable(
   const tags = tagsOf(items.map((item) => item.tags));
   const known = panel.touched?.some((count) => count > 0) ? panel.touched : null;
   const popularity = known && (await inPortions(popularityModel(known, tags), panel.people));
-  return { ...panel, tags, popularity };
+  return { ...panel, tags, popularity, tagsAlone: null };
 }
 
 /** Lets the worker answer questions in between: somebody may be searching. */
@@ -174,8 +179,8 @@ function curveOf(panel: Measurable | null, measured: ReadonlyMap<number, Measure
     const next = measured.get(epoch + 1) ?? null;
     points.push({ epoch, quality: own.quality, people: next && peopleBetween(own, next) });
   }
-  const { people, popularity } = panel ?? {};
-  return { panel: people?.length ?? null, popularity: popularity ?? null, points };
+  const { people, popularity = null, tagsAlone = null } = panel ?? {};
+  return { panel: people?.length ?? null, popularity, tagsAlone, points };
 }
 
 function peopleBetween(own: Measured, next: Measured): number {

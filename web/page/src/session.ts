@@ -76,6 +76,8 @@ export interface State {
   limit: number;
   films: readonly Film[];
   advice: readonly Advice[];
+  /** Whether they come from the model; else from tags alone, to compare. */
+  whispers: boolean;
   suggestions: readonly Film[];
   /** Whether there are films to search. */
   searchable: boolean;
@@ -98,6 +100,8 @@ export interface Curve {
   panel: number | null;
   /** HR@10 of what is popular, on the same people; null where the operator does not say what is. */
   popularity: number | null;
+  /** HR@10 of the lists that there would be without anybody's reports; null before it is measured. */
+  tagsAlone: number | null;
   points: readonly Point[];
 }
 
@@ -123,12 +127,14 @@ const LEAST_SHARE = 0.005;
 /** Whoever has chosen so many has found the way. */
 const ENOUGH = 3;
 
-type Shelf = Pick<State, "films" | "advice" | "suggestions" | "searchable">;
+type Shelf = Pick<State, "films" | "advice" | "whispers" | "suggestions" | "searchable">;
+const EMPTY: Shelf = { films: [], advice: [], whispers: true, suggestions: [], searchable: false };
 
 /** Everything that happens between the page and its workers. */
 export class Session {
   #news: News | null = null;
-  #shelf: Shelf = { films: [], advice: [], suggestions: [], searchable: false };
+  #shelf = EMPTY;
+  #whispers = true;
   /** Chosen once for a catalogue, so that they do not change under a finger. */
   #popular = { catalogue: "", model: "", films: [] as readonly Film[] };
   /** The model that the shelf is of; null as long as nothing is on it. */
@@ -162,6 +168,12 @@ export class Session {
 
   async remove(id: string): Promise<void> {
     await this.client.remove([id]);
+    await this.#fill();
+  }
+
+  /** Lists from the model, or from tags alone. */
+  async listen(whispers: boolean): Promise<void> {
+    this.#whispers = whispers;
     await this.#fill();
   }
 
@@ -218,12 +230,13 @@ export class Session {
   async #filled(): Promise<Shelf> {
     const films = (await this.client.touched()).map(toFilm);
     const { manifest } = this.#news ?? { manifest: null };
-    if (manifest === null) return { films, advice: [], suggestions: [], searchable: false };
+    if (manifest === null) return { ...EMPTY, films };
     const popular = await this.#popularOf(manifest);
     const seen = new Set(films.map(({ id }) => id));
     const suggestions = popular.filter(({ id }) => films.length < ENOUGH && !seen.has(id));
-    const advice = films.length === 0 ? [] : await this.client.recommend(ADVICE);
-    return { films, advice: advice.map(adviceOf), suggestions, searchable: true };
+    const [whispers, byTagsAlone] = [this.#whispers, !this.#whispers];
+    const advice = films.length === 0 ? [] : await this.client.recommend(ADVICE, { byTagsAlone });
+    return { films, advice: advice.map(adviceOf), whispers, suggestions, searchable: true };
   }
 
   /** And whoever searches has the new catalogue, and knows what is known best. */

@@ -82,6 +82,19 @@ test("films change the advice at once, and each advice has its reasons", async (
   );
 });
 
+test("by tags alone nobody's reports speak, and switched back they do", async (context) => {
+  const { session, state } = await begin(context);
+  for (const film of [3, 7]) await session.add(item(film));
+  const { advice } = state();
+  await session.listen(false);
+  assert.equal(state().whispers, false);
+  assert.notDeepEqual(state().advice, advice);
+  const reasons = state().advice.flatMap(({ because }) => because);
+  assert.ok(reasons.length > 0 && reasons.every(({ kind }) => kind === "tag"));
+  await session.listen(true);
+  assert.deepEqual(state().advice, advice);
+});
+
 test("a yes is one batch for an epoch, and a pause stops the next", async (context) => {
   const { world, pass, session, look, state, events } = await begin(context);
   await session.add(item(3));
@@ -198,6 +211,7 @@ test("the curve is measured epoch by epoch", async (context) => {
   assert.deepEqual(curve(), {
     panel: null,
     popularity: null,
+    tagsAlone: null,
     points: [
       { epoch: 1, quality: null, people: 300 },
       { epoch: 2, quality: null, people: null },
@@ -216,6 +230,7 @@ test("with a panel there is a number for every model", async (context) => {
   assert.deepEqual(curve(), {
     panel: 1,
     popularity: null,
+    tagsAlone: 1,
     points: [{ epoch: 1, quality: 1, people: null }],
   });
 });

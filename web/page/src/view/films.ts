@@ -5,6 +5,7 @@
 import type { Manifest } from "sottovoce-client";
 import {
   type Acting,
+  button,
   focusAt,
   genres,
   h,
@@ -105,11 +106,16 @@ export function adviceView({ ask, announce }: Acting) {
   const empty = h("p", { id: "no-recommendations", class: "empty" });
   const young = h("p", { id: "young", class: "young" });
   const model = h("p", { id: "model", class: "note" });
+  let now: State | null = null;
+  const listen = () => ask((session) => session.listen(now?.whispers === false));
+  const attributes = { id: "whispers", role: "switch", class: "switch", "aria-checked": "true" };
+  const whispers = button(attributes, "With everybody's whispers", listen);
   const element = section(
     "for-you",
     "For you",
     "Worked out on this device, from your films.",
     empty,
+    whispers,
     young,
     films,
     model,
@@ -119,10 +125,10 @@ export function adviceView({ ask, announce }: Acting) {
     announce(`${label(film)} marked as seen.`);
     focusAt(films, at, element);
   };
-  let now: State | null = null;
   let learnt: Curve | null = null;
   const showAge = () => {
-    const age = now === null || now.manifest === null ? null : youngText(now.manifest, learnt);
+    const aged = now?.whispers === false ? null : (now?.manifest ?? null);
+    const age = aged && youngText(aged, learnt);
     say(young, age ?? "");
     show(young, age !== null && now !== null && now.advice.length > 0);
   };
@@ -141,7 +147,9 @@ export function adviceView({ ask, announce }: Acting) {
       say(empty, emptyText(manifest !== null, chosen.length > 0));
       show(empty, advice.length === 0);
       show(films, advice.length > 0);
-      say(model, manifest === null ? "" : modelText(manifest));
+      show(whispers, advice.length > 0);
+      whispers.setAttribute("aria-checked", String(state.whispers));
+      say(model, manifest === null ? "" : modelText(manifest, state.whispers));
     },
   };
 }
@@ -175,7 +183,9 @@ function emptyText(model: boolean, chosen: boolean): string {
 }
 
 /** What the recommendations come from. */
-function modelText({ epoch }: Manifest): string {
+function modelText({ epoch }: Manifest, whispers: boolean): string {
+  if (!whispers)
+    return "By tags alone, such as genres: the list that there would be without anybody's reports.";
   return `From the model of epoch ${epoch}, checked against the server's signature.`;
 }
 

@@ -151,8 +151,8 @@ function curveParts(curve: Curve, open: boolean): Node[] {
       ]
     : [
         h("h3", {}, "How good the model is"),
-        qualityChart(points, curve.popularity),
-        h("p", { class: "note" }, measured(curve.panel) + compared(curve.popularity)),
+        qualityChart(curve),
+        h("p", { class: "note" }, measured(curve.panel) + compared(curve)),
         table(points, open),
       ];
 }
@@ -166,25 +166,34 @@ function measured(people: number): string {
   );
 }
 
-function compared(popularity: number | null): string {
+function compared({ popularity, tagsAlone }: Curve): string {
+  const tags =
+    tagsAlone === null
+      ? ""
+      : ` The line "tags alone": ${percent(tagsAlone)}, what a list by tags such as genres reaches ` +
+        "without anybody's reports. What lies above it, everybody's whispers have added.";
   return popularity === null
-    ? ""
-    : ` The line "popularity": ${percent(popularity)}, what a list of the most popular films reaches ` +
-        "with the same tags, without any learnt taste. A model that has learnt taste lies above it.";
+    ? tags
+    : `${tags} The line "popularity": ${percent(popularity)}, what a list of the most popular films ` +
+        "reaches with the same tags, without any learnt taste.";
 }
 
-function qualityChart(points: readonly Point[], popularity: number | null): Node {
+function qualityChart({ points, popularity, tagsAlone }: Curve): Node {
   const values = points.flatMap(({ epoch, quality }) =>
     quality === null ? [] : [{ epoch, value: quality }],
   );
+  // The name on the left stands above a curve that has just begun.
+  const others: Level[] = [];
+  if (popularity !== null) others.push({ value: popularity, name: "popularity", side: "left" });
+  if (tagsAlone !== null) others.push({ value: tagsAlone, name: "tags alone", side: "right" });
   return chart({
     id: "curve",
     title: "How good the model is, by epoch",
-    description: trend(values, percent) + popularityText(popularity),
+    description: trend(values, percent) + levelsText(others),
     values,
     least: Math.max(0.4, popularity ?? 0),
     write: percent,
-    levels: levels(popularity),
+    levels: [{ value: CHANCE, name: "chance", side: "right" }, ...others],
   });
 }
 
@@ -203,16 +212,8 @@ function peopleChart(points: readonly Point[]): Node {
   });
 }
 
-/** The name on the left stands above a curve that has just begun. */
-function levels(popularity: number | null): Level[] {
-  const chance: Level = { value: CHANCE, name: "chance", side: "right" };
-  return popularity === null
-    ? [chance]
-    : [chance, { value: popularity, name: "popularity", side: "left" }];
-}
-
-function popularityText(popularity: number | null): string {
-  return popularity === null ? "" : ` Popularity: ${percent(popularity)}.`;
+function levelsText(levels: readonly Level[]): string {
+  return levels.map(({ name, value }) => ` Line "${name}": ${percent(value)}.`).join("");
 }
 
 /** A curve in one sentence. */
