@@ -57,7 +57,8 @@ def named_items(people: Histories, budget: float, rng: np.random.Generator) -> n
 
 def means(world: tuple[int, int, int, int], seeds: range) -> np.ndarray:
     people, items, length, tastes = world
-    return np.mean([hit_ratios(shop(people, items, length, tastes, s), s) for s in seeds], axis=0)
+    found = [hit_ratios(shop(people, items, length, tastes, s), s) for s in seeds]
+    return np.asarray(np.mean(found, axis=0))
 
 
 @pytest.mark.parametrize("world", SHOPS[:6], ids=str)
