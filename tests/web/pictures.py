@@ -53,11 +53,11 @@ def taking_part(browser: Browser, url: str, epoch: int) -> Visitor:
     visitor = Visitor(context, Site(url=url))
     visitor.open()
     visitor.choose(*FILMS)
-    visitor.take_part()
     give_up = time.monotonic() + PATIENCE
     while int(visitor.at("#epoch").inner_text()) < epoch:
         assert time.monotonic() < give_up, f"epoch {epoch} did not come"
         visitor.page.wait_for_timeout(200)
+    visitor.take_part()
     visitor.says("#report-state", "left")
     visitor.expect("#curve .last").to_be_visible()
     visitor.page.evaluate("document.activeElement.blur(); scrollTo(0, 0)")
