@@ -19,7 +19,9 @@ from sottovoce.simulation.engines import ENGINES, engine_package
 from sottovoce_lab.cli import number_table
 from sottovoce_lab.paper import (
     EXPERIMENTS,
+    LEAST_PEOPLE,
     METHODS,
+    QUICK,
     About,
     Cell,
     CellStore,
@@ -51,6 +53,7 @@ DETAILS = """
     \b
     Examples:
       sottovoce paper {name} --quick --out /tmp/quick
+      sottovoce paper {name} --data ml-1m --scale 0.1 --out /tmp/tenth
       sottovoce paper {name} --data netflix-75k.parquet --out results
       sottovoce paper {name} --data ml-1m --out results --engine cuda
       sottovoce paper {name} --data ml-20m --min-interactions 60 --out results --seeds 5
@@ -120,6 +123,15 @@ def _command(name: str) -> Callable[..., None]:
         card: Annotated[
             int | None, optional("Number of the graphics card (cuda engine).", "0", min=0)
         ] = None,
+        scale: Annotated[
+            float,
+            typer.Option(
+                min=0.001,
+                max=1,
+                help="Share of each population that is run, with "
+                f"{LEAST_PEOPLE} people at least; all else is as in the full run.",
+            ),
+        ] = 1.0,
         quick: Annotated[
             bool,
             typer.Option(
@@ -132,6 +144,8 @@ def _command(name: str) -> Callable[..., None]:
             raise SettingsError(
                 f"--methods: unknown {', '.join(sorted(unknown))}; there are {', '.join(METHODS)}"
             )
+        if quick and scale != 1:
+            raise SettingsError("--quick has its own sizes: leave out --scale")
         engine_package(engine)  # refuses one that is not there, before the data is read
         source = data or (QUICK_DATA if quick else None)
         if source is None:
@@ -139,14 +153,18 @@ def _command(name: str) -> Callable[..., None]:
         figure_class()
         people = _read(source, columns, items, min_interactions)
         about = About.of(
-            people, source, min_interactions=min_interactions, quick=quick, seeds=seeds
+            people,
+            source,
+            min_interactions=min_interactions,
+            scale=QUICK if quick else scale,
+            seeds=seeds,
         )
         store = CellStore.start(out, about)
         runner = Runner(people, store, threads, engine=engine, card=card)
         names = list(EXPERIMENTS) if name == "all" else [name]
         store.ask(names)
-        scale = replace(Scale.of(store.about, seeds=seeds), most_people=most_people)
-        _compute(names, runner, scale, methods or [])
+        grid = replace(Scale.of(store.about, seeds=seeds), most_people=most_people)
+        _compute(names, runner, grid, methods or [])
         _show(store, names)
 
     summary = EVERYTHING if name == "all" else EXPERIMENTS[name].summary()
@@ -203,8 +221,9 @@ def _show(store: CellStore, names: list[str]) -> None:
 
 
 def _print(table: Table) -> None:
-    shown = number_table(table.title, *table.headings)
-    for row in table.rows:
+    headings, *rows = table.shown
+    shown = number_table(table.title, *headings)
+    for row in rows:
         shown.add_row(*(output.plain(cell) for cell in row))
     # Into a file or a pipe a table goes whole; only a terminal has an edge to fold it at.
     console = output.results if output.results.is_terminal else Console(width=MAX_WIDTH)
