@@ -61,21 +61,26 @@ DETAILS = """
 
 
 @contextmanager
-def _progress(cells: int) -> Iterator[Callable[[Cell], None]]:
+def _progress(cells: int) -> Iterator[Callable[[Cell, float | None], None]]:
     """One live line; a file or a pipe gets a line every minute instead."""
     number, next_line, began = 0, 0.0, time.monotonic()
     with output.messages.status("starting") as status:
 
-        def begin(cell: Cell) -> None:
+        def begin(cell: Cell, left: float | None) -> None:
             nonlocal number, next_line
             number, passed = number + 1, time.monotonic() - began
-            said = f"cell {number} of {cells}, {passed / 60:.0f} min so far: {cell}"
+            rest = "estimating the rest" if left is None else f"about {_time(left)} left"
+            said = f"cell {number} of {cells}, {_time(passed)} so far, {rest}: {cell}"
             status.update(output.plain(said))
             if not output.messages.is_terminal and passed >= next_line:
                 next_line = passed + 60
                 output.note(said)
 
         yield begin
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 def _command(name: str) -> Callable[..., None]:
