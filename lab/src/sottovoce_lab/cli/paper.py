@@ -109,13 +109,14 @@ def _command(name: str) -> Callable[..., None]:
             optional(f"Method to compute: {', '.join(METHODS)}. May be repeated.", "all"),
         ] = None,
         most_people: Annotated[
-            int,
-            typer.Option(
-                min=1,
-                help="Largest number of people that `law` simulates. 100,000,000 people take a "
+            int | None,
+            optional(
+                "Largest number of people that `law` simulates. 100,000,000 people take a "
                 "graphics card 30 to 105 seconds for each training.",
+                f"{Scale.most_people:,} times --scale",
+                min=1,
             ),
-        ] = Scale.most_people,
+        ] = None,
         columns: HistoryColumns = None,
         min_interactions: MinInteractions = 0,
         threads: Annotated[int | None, optional("CPU threads.", "all", min=1)] = None,
@@ -168,7 +169,8 @@ def _command(name: str) -> Callable[..., None]:
         runner = Runner(people, store, threads, engine=engine, card=card)
         names = list(EXPERIMENTS) if name == "all" else [name]
         store.ask(names)
-        grid = replace(Scale.of(store.about, seeds=seeds), most_people=most_people)
+        grid = Scale.of(store.about, seeds=seeds)
+        grid = replace(grid, most_people=most_people or grid.most_people)
         _compute(names, runner, grid, methods or [])
         _show(store, names)
 

@@ -197,9 +197,8 @@ class About:
             smaller = "SMOKE RUN (--quick), tiny subsets and few epochs: no result. "
         elif self.scale < 1:
             smaller = (
-                f"Scale {self.scale:g}: {self.scale:g} times the people of the full run and all "
-                "else as there, so private methods do worse than in the paper, whose numbers are "
-                "of its own sizes. "
+                f"Scale {self.scale:g}: {self.scale:g} times the people of the full run, and so "
+                "more noise; all else is the same. The paper's numbers are of its own sizes. "
             )
         else:
             smaller = ""

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from sottovoce_lab.paper.cells import THEIRS, About, Cell, Method
 from sottovoce_lab.paper.lying import SAMPLE
 
-ENOUGH_CELLS, ENOUGH_SECONDS = 10, 10.0
-"""Whichever comes first; earlier nothing is estimated."""
 PRIOR = 5.0
-"""Units of work that count as done in as many seconds, so that the first cells do not decide."""
+"""Units of work that count as done in as many seconds, so that no first cell decides alone."""
 
 
 def work(cell: Cell, about: About) -> float:
@@ -84,7 +82,7 @@ class Estimate:
     ):
         self._about, self._clock = about, clock
         self._paces: dict[Method, Pace] = defaultdict(Pace)
-        self._cells, self._compiled = 0, 0.0
+        self._compiled = 0.0
         for cell in cells:
             self._paces[cell.method].left += work(cell, about)
 
@@ -105,17 +103,16 @@ class Estimate:
         pace.done += units
         pace.seconds += max(seconds - compiled, 0.0)
         self._compiled += compiled
-        self._cells += 1
 
     @property
     def left(self) -> float | None:
-        """In seconds; None before there is enough to go by."""
+        """In seconds; None before there is anything to go by."""
         paces = self._paces.values()
         seconds = sum(pace.seconds for pace in paces)
-        if self._cells < ENOUGH_CELLS and seconds < ENOUGH_SECONDS:
+        begun = sum(pace.done > 0 for pace in paces)
+        if not begun:
             return None
         usual = (seconds + PRIOR) / (sum(pace.done for pace in paces) + PRIOR)
         rest = sum(pace.left * (pace.seconds + usual) / (pace.done + 1) for pace in paces)
-        # A method that has not begun has loops of its own to compile, about as many as others.
-        begun = sum(pace.done > 0 for pace in paces)
-        return max(rest, 0.0) + self._compiled * (len(paces) - begun) / begun
+        # Methods that have not begun have loops of their own to compile, but most are shared.
+        return max(rest, 0.0) + self._compiled * (1 - begun / len(paces))

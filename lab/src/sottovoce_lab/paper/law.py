@@ -327,7 +327,9 @@ class LawChecked(Experiment):
 
     def _verdict(self, law: Law | None, misses: Iterable[float]) -> list[str]:
         known = [abs(miss) for miss in misses]
-        if law is None or not known:
+        if law is None:
+            return [f"Not fitted: that takes {NUMBERS} populations or budgets that learn enough."]
+        if not known:
             return []
         close = sum(miss <= CLOSE for miss in known)
         how_close = (

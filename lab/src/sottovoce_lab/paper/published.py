@@ -285,8 +285,8 @@ class Table4(Experiment):
             said = TABLE4.get((self.scale.in_paper(size), size.items))
             rows.append(
                 (
-                    self.scale.crowd(size), f"{items:,}", number(said), *found.shown(),
-                    signed(found.gain), *found.shown(("mf", "popularity")),
+                    self.scale.crowd(size), self.scale.catalogue(size), number(said),
+                    *found.shown(), signed(found.gain), *found.shown(("mf", "popularity")),
                 )
             )  # fmt: skip
         headings = (

@@ -53,7 +53,7 @@ EPSILON = 2.5
 """The paper's budget of one report, where it is not what is varied."""
 LEAST_PEOPLE = 100
 """Of a smaller run."""
-FULL_USERS = 75_040
+FULL_USERS, FULL_ITEMS = 75_040, 9_781
 """Of the paper's full set."""
 
 
@@ -116,6 +116,7 @@ class Scale:
             items=items,
             curve_users=_crowds(cls.curve_users, about) or users[-1:],
             fitted_people=tuple(sorted(fitted)),
+            most_people=scaled(cls.most_people, about),
             checked_people=tuple(sorted({scaled(n, about) for n in cls.checked_people} - fitted)),
         )
 
@@ -150,8 +151,12 @@ class Scale:
 
     def crowd(self, size: Size) -> str:
         """How many users were run, and how many the paper had where it is another number."""
-        users, in_paper = self.public(size)[0], self.in_paper(size)
-        return f"{users:,}" if in_paper in (None, users) else f"{users:,} (paper: {in_paper:,})"
+        return _labelled(self.public(size)[0], self.in_paper(size))
+
+    def catalogue(self, size: Size) -> str:
+        """The same of items."""
+        whole = size.items is None and not self.about.quick
+        return _labelled(self.public(size)[1], FULL_ITEMS if whole else None)
 
     def trained(
         self,
@@ -232,6 +237,10 @@ class Scale:
 def knowing(family: Family, *ways: Way) -> Family:
     """Tested with what devices know for free as well."""
     return lambda seed: replace(family(seed), known=ways)
+
+
+def _labelled(here: int, in_paper: int | None) -> str:
+    return f"{here:,}" if in_paper in (None, here) else f"{here:,} (paper: {in_paper:,})"
 
 
 def _crowds(of_paper: tuple[int, ...], about: About) -> tuple[int, ...]:
