@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from lab.tests.paper.helpers import SMOKE, WHOLE, cells_of
-from sottovoce_lab.paper import EXPERIMENTS, Cell, Scale, Size
+from sottovoce_lab.paper import EXPERIMENTS, About, Cell, Scale, Size
 from sottovoce_lab.paper.estimate import Estimate, work
 from sottovoce_lab.paper.published import Table4
 
@@ -21,8 +21,8 @@ def test_the_rest_is_known_on_a_machine_of_any_speed(slower: float) -> None:
     """With a clock that the cells move, the smallest first, some methods twice as slow as said."""
     now, cells = 0.0, in_order(cells_of(Table4, Scale.of(TENTH)))
     took = [work(cell, TENTH) * slower * (1 + (cell.method == "loudest")) for cell in cells]
+    assert Estimate(cells, TENTH).left is None
     estimate = Estimate(cells, TENTH, lambda: now)
-    assert estimate.left is None
     for cell, seconds in zip(cells, took, strict=True):
         with estimate.watch(cell):
             now += seconds
@@ -54,8 +54,8 @@ def test_methods_that_have_not_begun_have_loops_to_compile() -> None:
 
 
 @pytest.mark.parametrize("about", [SMOKE, TENTH, WHOLE], ids=["quick", "tenth", "whole"])
-def test_every_cell_has_work_that_grows_with_people(about: object) -> None:
+def test_every_cell_has_work_that_grows_with_people(about: About) -> None:
     for experiment in EXPERIMENTS.values():
-        for cell in cells_of(experiment, Scale.of(about)):  # type: ignore[arg-type]
+        for cell in cells_of(experiment, Scale.of(about)):
             more = replace(cell, size=Size(10**9, cell.size.items), resample=None)
             assert 0 < work(cell, WHOLE) < work(more, WHOLE)

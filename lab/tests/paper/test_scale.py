@@ -66,7 +66,7 @@ def test_the_papers_numbers_and_sizes_stand_beside_ours(tmp_path: Path) -> None:
     assert "Scale 0.1" in TENTH.sentence()
 
 
-def test_a_smoke_run_has_no_number_of_the_papers_and_no_column_for_it(tmp_path: Path) -> None:
+def test_where_the_paper_has_no_number_there_is_no_column_for_it(tmp_path: Path) -> None:
     scale, store = Scale.of(SMOKE), CellStore.start(tmp_path, SMOKE)
     for family in Table4(scale, store)._families(scale.small(scale.users[0])).values():
         store.put(family(0), {"final": {"hr@10": 0.5}}, 1.0)
