@@ -57,7 +57,7 @@ def _trained(cell: Cell, people: int, items: int, one_vector: float) -> float:
     trained = named.get("attacked", cell.method)
     looked_at = 2_500.0 if trained in (*THEIRS, "fcf") else 10_000.0 + entries
     turns = min(named["lifetime"] or epochs, epochs)
-    made = 2e6 * epochs + people * turns * (one_vector + 30 * named["reports"] + looked_at)
+    made = 5e7 + 2e6 * epochs + people * turns * (one_vector + 30 * named["reports"] + looked_at)
     if cell.method == "attacker":
         return float(made * (1 + named["crowds"]) + 50 * named["trials"] * turns * entries)
     tried = 130.0 * epochs * SAMPLE * entries if named.get("attacker") == "adaptive" else 0.0
