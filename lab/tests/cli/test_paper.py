@@ -7,7 +7,7 @@ from typer.testing import CliRunner, Result
 
 from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce_lab.cli.paper import app
-from sottovoce_lab.paper import EXPERIMENTS, Runner
+from sottovoce_lab.paper import EXPERIMENTS, QUICK, Runner
 
 
 def run(*arguments: object) -> Result:
@@ -19,12 +19,13 @@ def test_everything_in_small(tmp_path: Path) -> None:
     result = run("all", "--quick", "--seeds", 2, "--out", tmp_path, "--threads", 1)
     assert result.exit_code == 0, result.output
     assert "SMOKE RUN" in result.stdout
-    assert re.search(r"^cell 1 of \d+, 0 min so far: .*seed \d", result.stderr, re.MULTILINE)
+    first = r"^cell 1 of \d+, 0 s so far, estimating the rest: .*seed \d"
+    assert re.search(first, result.stderr, re.MULTILINE)
     assert "stands in for ML-20M" in result.stdout
     page = (tmp_path / "report.html").read_text()
     for name, experiment in EXPERIMENTS.items():
         content = json.loads((tmp_path / f"{name}.json").read_text())
-        assert content["about"]["quick"] is True
+        assert content["about"]["scale"] == QUICK
         assert experiment.title in page
         assert f"sottovoce paper {name} --data" in page
         for table_name, table in content["tables"].items():
@@ -85,6 +86,8 @@ def test_errors(tmp_path: Path) -> None:
         run("fig2", "--quick", "--methods", "louder", "--out", tmp_path)
     with pytest.raises(SettingsError):
         run("fig2", "--out", tmp_path)
+    with pytest.raises(SettingsError):
+        run("fig2", "--quick", "--scale", 0.1, "--out", tmp_path)
     with pytest.raises(CheckpointError):
         run("report", "--out", tmp_path)
 

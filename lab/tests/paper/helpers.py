@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from sottovoce_lab.paper import About, Cell, CellStore, Scale
+from sottovoce_lab.paper import QUICK, About, Cell, CellStore, Scale
 from sottovoce_lab.paper.tables import Experiment
 
-QUICK = About("f" * 64, "x", "x", 400, 150, 9000, True, True, 0, quick=True, seeds=2)
-WHOLE = About("f" * 64, "x", "x", 75_040, 9_781, 9_000_000, True, True, 0, quick=False, seeds=2)
+SMOKE = About("f" * 64, "x", "x", 400, 150, 9000, True, True, 0, scale=QUICK, seeds=2)
+WHOLE = About("f" * 64, "x", "x", 75_040, 9_781, 9_000_000, True, True, 0, scale=1.0, seeds=2)
 
 
 def cells_of(experiment: type[Experiment], scale: Scale) -> list[Cell]:

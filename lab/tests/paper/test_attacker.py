@@ -14,7 +14,7 @@ from sottovoce.privacy import central_epsilon
 from sottovoce.privacy.account import DELTA
 from sottovoce.training import all_presets
 from sottovoce_lab.audit import AttackPlan, run_attack
-from sottovoce_lab.paper import CellStore, Scale, Size, attacker
+from sottovoce_lab.paper import QUICK, CellStore, Scale, Size, attacker
 from sottovoce_lab.paper.attacker import AttackerAgain
 from sottovoce_lab.paper.methods import CellContext
 from sottovoce_lab.paper.runner import run_cell
@@ -31,7 +31,7 @@ def people() -> Interactions:
 
 @pytest.fixture(scope="module")
 def scale() -> Scale:
-    return Scale.of(replace(WHOLE, users=400, items=150, quick=True))
+    return Scale.of(replace(WHOLE, users=400, items=150, scale=QUICK))
 
 
 def filled(folder: Path, scale: Scale, **final: float) -> CellStore:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from lab.tests.paper.helpers import QUICK, cells_of
+from lab.tests.paper.helpers import SMOKE, cells_of
 from sottovoce.core.coin import MAX_EPSILON
 from sottovoce.training import Settings
 from sottovoce_lab.paper import Cell, CellStore, Scale, Size
@@ -26,12 +26,12 @@ from sottovoce_lab.paper.published import Table5
 from sottovoce_lab.paper.scale import CHOOSING
 from sottovoce_lab.paper.tables import Experiment
 
-FULL = replace(QUICK, quick=False, users=75_040, items=9_781)
+FULL = replace(SMOKE, scale=1.0, users=75_040, items=9_781)
 
 
 def filled(folder: Path, experiment: type[Experiment]) -> tuple[Scale, CellStore]:
     """Made-up results: seeds differ, so does what is left out; time helps by 0.01."""
-    scale, store = Scale.of(QUICK), CellStore.start(folder, QUICK)
+    scale, store = Scale.of(SMOKE), CellStore.start(folder, SMOKE)
     for cell in cells_of(experiment, scale):
         quality = 0.2 + 0.1 * cell.seed + 0.05 * (cell.split == "date")
         final = {f"hr@{cutoff}": quality for cutoff in (2, 5, 10)}
@@ -122,7 +122,7 @@ def test_table_5_by_what_is_left_out(tmp_path: Path) -> None:
 
 
 def test_data_without_times_has_no_dates(tmp_path: Path) -> None:
-    scale = Scale.of(replace(QUICK, timestamps=False))
+    scale = Scale.of(replace(SMOKE, timestamps=False))
     assert {cell.split for cell in cells_of(Table5, scale)} == {"random"}
     _, by_time = Table5(scale, CellStore.start(tmp_path, scale.about)).tables()
     assert by_time.headings == ("method", "random", "random, with time")
@@ -158,7 +158,7 @@ def test_least_budget() -> None:
 
 def test_chosen_on_some_splits_and_reported_on_others(tmp_path: Path) -> None:
     """Made-up results: on the split for choosing more epochs are better, on the others worse."""
-    scale, store = Scale.of(QUICK), CellStore.start(tmp_path, QUICK)
+    scale, store = Scale.of(SMOKE), CellStore.start(tmp_path, SMOKE)
     for option in options(scale):
         if option.chosen_by.named["reports"] > 1 or option.method not in TRAINED:
             continue
@@ -185,7 +185,7 @@ def test_chosen_on_some_splits_and_reported_on_others(tmp_path: Path) -> None:
 
 
 def test_nothing_is_chosen_before_anything_is_known(tmp_path: Path) -> None:
-    scale = Scale.of(replace(QUICK, quick=False, users=60_000, items=9_781))
+    scale = Scale.of(replace(SMOKE, scale=1.0, users=60_000, items=9_781))
     store = CellStore.start(tmp_path, scale.about)
     assert choose(scale, store) == []
     assert not any(table.filled for table in Frontier(scale, store).tables())

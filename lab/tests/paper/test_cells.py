@@ -9,7 +9,7 @@ from sottovoce_lab.paper.scale import CHOOSING, settings_of
 
 SIZE = Size(1000, 500)
 CELL = Cell.training("loudest", SIZE, Settings.preset("loudest", epsilon=2.5, reports=100), 0)
-ABOUT = About("f" * 64, "x.csv", "x", 75_040, 9_781, 10**7, True, True, 0, quick=False, seeds=3)
+ABOUT = About("f" * 64, "x.csv", "x", 75_040, 9_781, 10**7, True, True, 0, scale=1.0, seeds=3)
 
 
 def test_the_key_of_a_cell_never_changes() -> None:
@@ -85,6 +85,6 @@ def test_few_factors_where_there_is_little_to_learn_from() -> None:
 def test_about_knows_other_data() -> None:
     some = synthetic_people(n_users=30, n_items=20, seed=0)
     later = replace(some, timestamps=None)
-    both = [About.of(d, "s", min_interactions=0, quick=False, seeds=1) for d in (some, later)]
+    both = [About.of(d, "s", min_interactions=0, scale=1.0, seeds=1) for d in (some, later)]
     assert both[0].data != both[1].data
-    assert both[0] == About.of(some, "s", min_interactions=0, quick=False, seeds=1)
+    assert both[0] == About.of(some, "s", min_interactions=0, scale=1.0, seeds=1)

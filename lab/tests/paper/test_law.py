@@ -15,7 +15,7 @@ from sottovoce.data import synthetic_people
 from sottovoce.errors import DataError
 from sottovoce.privacy import central_epsilon
 from sottovoce.privacy.account import DELTA
-from sottovoce_lab.paper import About, CellStore, Scale
+from sottovoce_lab.paper import QUICK, About, CellStore, Scale
 from sottovoce_lab.paper.cells import Cell
 from sottovoce_lab.paper.law import Law, LawChecked, Measured
 from sottovoce_lab.paper.methods import CellContext
@@ -121,7 +121,7 @@ def test_a_law_that_does_not_hold_is_said_not_to(tmp_path: Path) -> None:
 
 def test_who_takes_turns_hides_in_the_crowd_of_an_epoch() -> None:
     people = synthetic_people(n_users=200, n_items=40, seed=0)
-    about = About.of(people, "synthetic", min_interactions=0, quick=True, seeds=1)
+    about = About.of(people, "synthetic", min_interactions=0, scale=QUICK, seeds=1)
     cell = next(cell for cell in cells_of(LawChecked, Scale.of(about)) if cell.resample)
     result = run_cell(cell, CellContext(people, 1))
     settings = cell.settings

@@ -9,7 +9,7 @@ import pytest
 
 from lab.tests.paper.helpers import cells_of
 from sottovoce.data import Interactions, synthetic_people
-from sottovoce_lab.paper import About, Cell, CellStore, Runner, Scale
+from sottovoce_lab.paper import QUICK, About, Cell, CellStore, Runner, Scale
 from sottovoce_lab.paper.liars import ATTACKED, LiarsShown
 from sottovoce_lab.paper.lying import DEFENCES
 from sottovoce_lab.paper.methods import CellContext
@@ -24,7 +24,7 @@ def people() -> Interactions:
 
 
 def about(people: Interactions) -> About:
-    return About.of(people, "synthetic", min_interactions=0, quick=True, seeds=2)
+    return About.of(people, "synthetic", min_interactions=0, scale=QUICK, seeds=2)
 
 
 def made_up(cell: Cell, _: CellContext) -> dict[str, Any]:
@@ -47,7 +47,7 @@ def known(tmp_path: Path, people: Interactions) -> tuple[Scale, CellStore]:
 
 
 def test_the_strongest_attack_meets_every_defence(people: Interactions) -> None:
-    scale = Scale.of(replace(about(people), quick=False, users=75_040, items=9_781, seeds=3))
+    scale = Scale.of(replace(about(people), scale=1.0, users=75_040, items=9_781, seeds=3))
     cells = cells_of(LiarsShown, scale)
     assert (
         len({cell.key for cell in cells})

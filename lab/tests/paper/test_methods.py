@@ -9,7 +9,7 @@ import pytest
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce.simulation.training import Trained, begin
 from sottovoce.training import Settings
-from sottovoce_lab.paper import About, Cell, CellStore, Runner, methods
+from sottovoce_lab.paper import QUICK, About, Cell, CellStore, Runner, methods
 from sottovoce_lab.paper.cells import Size
 from sottovoce_lab.paper.methods import CellContext, Shared
 from sottovoce_lab.paper.runner import run_cell
@@ -56,7 +56,7 @@ def test_shared_results_are_those_of_each_alone(
         return begin(settings, n_items)
 
     monkeypatch.setattr(methods, "begin", counted)
-    about = About.of(people, "synthetic", min_interactions=0, quick=True, seeds=1)
+    about = About.of(people, "synthetic", min_interactions=0, scale=QUICK, seeds=1)
     store = CellStore.start(tmp_path, about)
     Runner(people, store, 1).run(cells)
     assert [store.get(cell) for cell in cells] == alone

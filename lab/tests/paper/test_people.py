@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from lab.tests.paper.helpers import QUICK, cells_of
+from lab.tests.paper.helpers import SMOKE, cells_of
 from sottovoce.core import Histories, user_vectors
 from sottovoce.data import Interactions, leave_one_out, synthetic_people
 from sottovoce.errors import DataError
@@ -22,7 +22,7 @@ from sottovoce.simulation.training import begin, train
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import DPALS, DPLCF, MatrixFactorization, TrustedSettings
 from sottovoce_lab.baselines.models import rank_scores
-from sottovoce_lab.paper import About, Cell, CellStore, Runner, Scale, Size, Table
+from sottovoce_lab.paper import QUICK, About, Cell, CellStore, Runner, Scale, Size, Table
 from sottovoce_lab.paper.cells import Way
 from sottovoce_lab.paper.methods import CellContext
 from sottovoce_lab.paper.people import (
@@ -220,7 +220,7 @@ WAYS: tuple[Way, ...] = ("tags", "time", "both")
 
 
 def computed(folder: Path, people: Interactions, seeds: int = 1) -> tuple[Scale, CellStore]:
-    about = About.of(people, "synthetic", min_interactions=0, quick=True, seeds=seeds)
+    about = About.of(people, "synthetic", min_interactions=0, scale=QUICK, seeds=seeds)
     store, scale = CellStore.start(folder, about), Scale.of(about)
     Runner(people, store, 1).run(cells_of(SideInformationWorth, scale))
     return scale, store
@@ -315,7 +315,7 @@ METRICS = ("recall@20", "recall@50", "ndcg@100")
 
 
 def late_results(
-    folder: Path, about: About = QUICK, *, tags: bool = True
+    folder: Path, about: About = SMOKE, *, tags: bool = True
 ) -> tuple[Scale, CellStore]:
     """Made-up results: quality by seed, more with tags."""
     scale, store = Scale.of(about), CellStore.start(folder, about)
@@ -350,7 +350,7 @@ def test_every_method_has_a_row_and_every_number_a_record(tmp_path: Path, tags: 
 
 
 def test_settings_are_for_those_who_report() -> None:
-    about = replace(QUICK, quick=False, users=20_000, items=9_781)
+    about = replace(SMOKE, scale=1.0, users=20_000, items=9_781)
     cells = cells_of(LatePeople, Scale.of(about))
     assert {cell.measured for cell in cells} == {"late"}
     planned = settings_of("loudest", 2.5, 100, 20, users=15_000, items=9_781)
@@ -367,7 +367,7 @@ PAYING_METHODS = (
 
 def paying_results(folder: Path, seeds: int = 2) -> tuple[Scale, CellStore]:
     """Made-up results: MF-NP has twice as much in the first fifth, all the same in the last."""
-    scale, store = Scale.of(QUICK, seeds), CellStore.start(folder, QUICK)
+    scale, store = Scale.of(SMOKE, seeds), CellStore.start(folder, SMOKE)
     for cell in cells_of(WhoPays, scale):
         best = cell.method == "mf" and cell.named["factors"] != 5
         base = 0.2 + 0.1 * cell.seed

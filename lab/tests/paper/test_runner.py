@@ -10,7 +10,7 @@ from sottovoce.errors import SettingsError
 from sottovoce.simulation import Engine, build_engine
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import TrustedSettings
-from sottovoce_lab.paper import About, Cell, CellStore, Runner, Size
+from sottovoce_lab.paper import QUICK, About, Cell, CellStore, Runner, Size
 from sottovoce_lab.paper.methods import CellContext
 from sottovoce_lab.paper.runner import run_cell
 
@@ -20,8 +20,8 @@ def people() -> Interactions:
     return synthetic_people(n_users=80, n_items=50, seed=0)
 
 
-def store_of(folder: Path, people: Interactions, *, quick: bool = True) -> CellStore:
-    about = About.of(people, "synthetic", min_interactions=0, quick=quick, seeds=2)
+def store_of(folder: Path, people: Interactions, *, scale: float = QUICK) -> CellStore:
+    about = About.of(people, "synthetic", min_interactions=0, scale=scale, seeds=2)
     return CellStore.start(folder, about)
 
 
@@ -58,7 +58,8 @@ def test_stopped_and_started_again_it_goes_on(tmp_path: Path, people: Interactio
         Runner(people, store_of(parts, people), 1, dies).run(cells)
     assert len(results(parts)) == 5
     again: list[Cell] = []
-    assert Runner(people, store_of(parts, people), 1).run(cells, again.append) == len(cells) - 5
+    runner = Runner(people, store_of(parts, people), 1)
+    assert runner.run(cells, lambda cell, _: again.append(cell)) == len(cells) - 5
     assert not set(again) & set(computed)
     assert results(parts) == results(whole)
     assert Runner(people, store_of(parts, people), 1).run(cells) == 0
@@ -104,7 +105,10 @@ def test_a_folder_of_other_data_or_scale_is_refused(tmp_path: Path, people: Inte
     with pytest.raises(SettingsError):
         store_of(tmp_path, synthetic_people(n_users=80, n_items=50, seed=1))
     with pytest.raises(SettingsError):
-        store_of(tmp_path, people, quick=False)
+        store_of(tmp_path, people, scale=1.0)
+    store_of(tmp_path / "tenth", people, scale=0.1)
+    with pytest.raises(SettingsError):
+        store_of(tmp_path / "tenth", people, scale=0.2)
 
 
 def test_more_splits_are_remembered(tmp_path: Path, people: Interactions) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from lab.tests.paper.helpers import QUICK
+from lab.tests.paper.helpers import SMOKE
 from sottovoce.data import synthetic_people
 from sottovoce.protocol import SEALED, Catalogue, Item, batch_size, encode_items
 from sottovoce.simulation.evaluation.metrics import Interval
@@ -89,7 +89,7 @@ def test_verdict_names_what_is_not_won() -> None:
 @pytest.mark.filterwarnings("ignore:No artists with labels")
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_nothing_is_shown_before_anything_is_known(name: str, tmp_path: Path) -> None:
-    scale = Scale.of(QUICK)
+    scale = Scale.of(SMOKE)
     experiment = EXPERIMENTS[name](scale, CellStore.start(tmp_path, scale.about))
     assert experiment.cells()
     assert not any(table.filled for table in experiment.tables())

@@ -19,7 +19,9 @@ from sottovoce.simulation.engines import ENGINES, engine_package
 from sottovoce_lab.cli import number_table
 from sottovoce_lab.paper import (
     EXPERIMENTS,
+    LEAST_PEOPLE,
     METHODS,
+    QUICK,
     About,
     Cell,
     CellStore,
@@ -51,6 +53,7 @@ DETAILS = """
     \b
     Examples:
       sottovoce paper {name} --quick --out /tmp/quick
+      sottovoce paper {name} --data ml-1m --scale 0.1 --out /tmp/tenth
       sottovoce paper {name} --data netflix-75k.parquet --out results
       sottovoce paper {name} --data ml-1m --out results --engine cuda
       sottovoce paper {name} --data ml-20m --min-interactions 60 --out results --seeds 5
@@ -58,21 +61,26 @@ DETAILS = """
 
 
 @contextmanager
-def _progress(cells: int) -> Iterator[Callable[[Cell], None]]:
+def _progress(cells: int) -> Iterator[Callable[[Cell, float | None], None]]:
     """One live line; a file or a pipe gets a line every minute instead."""
     number, next_line, began = 0, 0.0, time.monotonic()
     with output.messages.status("starting") as status:
 
-        def begin(cell: Cell) -> None:
+        def begin(cell: Cell, left: float | None) -> None:
             nonlocal number, next_line
             number, passed = number + 1, time.monotonic() - began
-            said = f"cell {number} of {cells}, {passed / 60:.0f} min so far: {cell}"
+            rest = "estimating the rest" if left is None else f"about {_time(left)} left"
+            said = f"cell {number} of {cells}, {_time(passed)} so far, {rest}: {cell}"
             status.update(output.plain(said))
             if not output.messages.is_terminal and passed >= next_line:
                 next_line = passed + 60
                 output.note(said)
 
         yield begin
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 def _command(name: str) -> Callable[..., None]:
@@ -101,13 +109,14 @@ def _command(name: str) -> Callable[..., None]:
             optional(f"Method to compute: {', '.join(METHODS)}. May be repeated.", "all"),
         ] = None,
         most_people: Annotated[
-            int,
-            typer.Option(
-                min=1,
-                help="Largest number of people that `law` simulates. 100,000,000 people take a "
+            int | None,
+            optional(
+                "Largest number of people that `law` simulates. 100,000,000 people take a "
                 "graphics card 30 to 105 seconds for each training.",
+                f"{Scale.most_people:,} times --scale",
+                min=1,
             ),
-        ] = Scale.most_people,
+        ] = None,
         columns: HistoryColumns = None,
         min_interactions: MinInteractions = 0,
         threads: Annotated[int | None, optional("CPU threads.", "all", min=1)] = None,
@@ -120,6 +129,15 @@ def _command(name: str) -> Callable[..., None]:
         card: Annotated[
             int | None, optional("Number of the graphics card (cuda engine).", "0", min=0)
         ] = None,
+        scale: Annotated[
+            float,
+            typer.Option(
+                min=0.001,
+                max=1,
+                help="Share of each population that is run, with "
+                f"{LEAST_PEOPLE} people at least; all else is as in the full run.",
+            ),
+        ] = 1.0,
         quick: Annotated[
             bool,
             typer.Option(
@@ -132,6 +150,8 @@ def _command(name: str) -> Callable[..., None]:
             raise SettingsError(
                 f"--methods: unknown {', '.join(sorted(unknown))}; there are {', '.join(METHODS)}"
             )
+        if quick and scale != 1:
+            raise SettingsError("--quick has its own sizes: leave out --scale")
         engine_package(engine)  # refuses one that is not there, before the data is read
         source = data or (QUICK_DATA if quick else None)
         if source is None:
@@ -139,14 +159,19 @@ def _command(name: str) -> Callable[..., None]:
         figure_class()
         people = _read(source, columns, items, min_interactions)
         about = About.of(
-            people, source, min_interactions=min_interactions, quick=quick, seeds=seeds
+            people,
+            source,
+            min_interactions=min_interactions,
+            scale=QUICK if quick else scale,
+            seeds=seeds,
         )
         store = CellStore.start(out, about)
         runner = Runner(people, store, threads, engine=engine, card=card)
         names = list(EXPERIMENTS) if name == "all" else [name]
         store.ask(names)
-        scale = replace(Scale.of(store.about, seeds=seeds), most_people=most_people)
-        _compute(names, runner, scale, methods or [])
+        grid = Scale.of(store.about, seeds=seeds)
+        grid = replace(grid, most_people=most_people or grid.most_people)
+        _compute(names, runner, grid, methods or [])
         _show(store, names)
 
     summary = EVERYTHING if name == "all" else EXPERIMENTS[name].summary()
@@ -203,8 +228,9 @@ def _show(store: CellStore, names: list[str]) -> None:
 
 
 def _print(table: Table) -> None:
-    shown = number_table(table.title, *table.headings)
-    for row in table.rows:
+    headings, *rows = table.shown
+    shown = number_table(table.title, *headings)
+    for row in rows:
         shown.add_row(*(output.plain(cell) for cell in row))
     # Into a file or a pipe a table goes whole; only a terminal has an edge to fold it at.
     console = output.results if output.results.is_terminal else Console(width=MAX_WIDTH)

@@ -18,7 +18,7 @@ from sottovoce_lab.audit import AttackPlan, run_attack
 from sottovoce_lab.audit.attack import Question
 from sottovoce_lab.paper.cells import Cell, Size
 from sottovoce_lab.paper.methods import CellContext
-from sottovoce_lab.paper.scale import Family, drawn_with
+from sottovoce_lab.paper.scale import Family, drawn_with, scaled
 from sottovoce_lab.paper.tables import COLOURS, NOTHING, Experiment, Table, budget, record, shown
 
 if TYPE_CHECKING:
@@ -203,10 +203,9 @@ class AttackerAgain(Experiment):
         return {**presets, f"budget {BY_TURNS:g}": by_budget}
 
     def _size(self) -> Size:
-        users = (
-            self.scale.users[0] if self.scale.about.quick else min(USERS, self.scale.about.users)
-        )
-        return self.scale.small(users)
+        about = self.scale.about
+        few = self.scale.users[0] if about.quick else scaled(USERS, about)
+        return self.scale.small(min(few, about.users))
 
     def _family(self, row: Row) -> Family:
         trials, crowds = (80, 4) if self.scale.about.quick else (TRIALS, CROWDS)

@@ -171,7 +171,6 @@ def point_of(option: Option, spent: dict[str, float | None], quality: float) -> 
     return BudgetPoint(option, local, local if central is None else central, quality)
 
 
-FULL = Size()
 NOTES: Mapping[View, str] = {
     "local": (
         "Local: every report can be traced to its sender. DPLCF shares the budget out over all "
@@ -187,19 +186,19 @@ NOTES: Mapping[View, str] = {
 }
 
 
-def _counted(local: float) -> Family:
+def _counted(size: Size, local: float) -> Family:
     """Reports of about the usual epsilon."""
     reports = max(1, round(local / EPSILON))
     return lambda seed: Cell.make(
-        "private-popularity", FULL, seed, epsilon=local / reports, reports=reports
+        "private-popularity", size, seed, epsilon=local / reports, reports=reports
     )
 
 
-def _named(method: Method, local: float, **how: float) -> Family:
+def _named(method: Method, size: Size, local: float, **how: float) -> Family:
     """Reports that are true more often than not."""
     reports = max(1, round(local / NAMED_EPSILON))
     return lambda seed: Cell.make(
-        method, FULL, seed, epsilon=local / reports, reports=reports, **how
+        method, size, seed, epsilon=local / reports, reports=reports, **how
     )
 
 
@@ -255,24 +254,25 @@ class Equal(Experiment):
         return {"local": self.scale.lifetimes, "central": self.scale.central}
 
     def _methods(self, view: View, value: float) -> dict[str, Family]:
+        full = self.scale.full
         if view == "local":
             spend = Budget(local=value)
             return {
-                NAMES["loudest"]: self.scale.planned(FULL, spend),
-                "DPLCF": self.scale.dplcf(FULL, value / self.scale.about.items),
-                NAMES["private-popularity"]: _counted(value),
-                NAMES["named-counts"]: _named("named-counts", value),
-                NAMES["named-als"]: _named("named-als", value, **NAMED_ALS),
+                NAMES["loudest"]: self.scale.planned(full, spend),
+                "DPLCF": self.scale.dplcf(full, value / self.scale.about.items),
+                NAMES["private-popularity"]: _counted(full, value),
+                NAMES["named-counts"]: _named("named-counts", full, value),
+                NAMES["named-als"]: _named("named-als", full, value, **NAMED_ALS),
             }
         return {
-            NAMES["loudest"]: self.scale.planned(FULL, Budget(central=value)),
-            NAMES["dp-als"]: self.scale.trusted(FULL, value),
+            NAMES["loudest"]: self.scale.planned(full, Budget(central=value)),
+            NAMES["dp-als"]: self.scale.trusted(full, value),
         }
 
     def _known_to_all(self) -> dict[str, Family]:
         return {
-            "MF-NP": self.scale.ceiling(FULL),
-            "popularity": self.scale.popularity(FULL),
+            "MF-NP": self.scale.ceiling(self.scale.full),
+            "popularity": self.scale.popularity(self.scale.full),
         }
 
     def _table(self, view: View) -> Table:
@@ -284,7 +284,8 @@ class Equal(Experiment):
                 records += record(interval, view=view, budget=value, method=name)
             beside = []
             if view == "central":
-                beside.append(f"{self.scale.trusted_settings(FULL, value).add_remove_epsilon:.3g}")
+                trusted = self.scale.trusted_settings(self.scale.full, value)
+                beside.append(f"{trusted.add_remove_epsilon:.3g}")
             settings = families[NAMES["loudest"]](0).settings
             spent = (
                 f"{settings.epsilon:.3g}, {settings.reports}, {settings.turns} ({settings.epochs})"

@@ -135,11 +135,13 @@ def _number(count: int | None) -> str:
 
 
 ABOUT, ASKED = "about.json", "asked.json"
+QUICK = 0.0
+"""The scale of a smoke run."""
 
 
 @dataclass(frozen=True)
 class About:
-    """What a folder's results are of: one data set, at full size or quick, never a mixture."""
+    """What a folder's results are of: one data set at one scale, never a mixture."""
 
     data: str
     """Fingerprint of histories, timestamps and tags."""
@@ -154,13 +156,14 @@ class About:
     tags: bool
     """Whether anything is known of the items."""
     min_interactions: int
-    quick: bool
+    scale: float
+    """Of the full run's people, which share takes part; all else is the same. Or `QUICK`."""
     seeds: int
     """How many splits, at most, a cell has been computed for."""
 
     @classmethod
     def of(
-        cls, data: Interactions, source: str, *, min_interactions: int, quick: bool, seeds: int
+        cls, data: Interactions, source: str, *, min_interactions: int, scale: float, seeds: int
     ) -> Self:
         """Looks at all of the data, once."""
         digest = hashlib.sha256(fingerprint(data.histories).encode())
@@ -179,17 +182,28 @@ class About:
             data.timestamps is not None,
             data.tags is not None,
             min_interactions,
-            quick,
+            scale,
             seeds,
         )
 
+    @property
+    def quick(self) -> bool:
+        """A smoke run: tiny in everything."""
+        return self.scale == QUICK
+
     def sentence(self) -> str:
         """What it ran on, for the head of everything that is shown."""
-        quick = (
-            "SMOKE RUN (--quick), tiny subsets and few epochs: no result. " if self.quick else ""
-        )
+        if self.quick:
+            smaller = "SMOKE RUN (--quick), tiny subsets and few epochs: no result. "
+        elif self.scale < 1:
+            smaller = (
+                f"Scale {self.scale:g}: {self.scale:g} times the people of the full run, and so "
+                "more noise; all else is the same. The paper's numbers are of its own sizes. "
+            )
+        else:
+            smaller = ""
         return (
-            f"{quick}Data: {known_as(self)}, {self.users:,} users x {self.items:,} items, "
+            f"{smaller}Data: {known_as(self)}, {self.users:,} users x {self.items:,} items, "
             f"{self.interactions:,} interactions. {stands_for(self)}"
         )
 
@@ -219,7 +233,7 @@ class CellStore:
         """To compute: the folder must be new, or of the same data at the same scale."""
         if (folder / ABOUT).exists():
             before = read_about(folder)
-            if (before.data, before.quick) != (about.data, about.quick):
+            if (before.data, before.scale) != (about.data, about.scale):
                 raise SettingsError(
                     f"{folder}: holds results of {before.sentence()} Name another --out"
                 )

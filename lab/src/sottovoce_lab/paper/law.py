@@ -128,7 +128,6 @@ def _curve(
     return np.asarray(curve(within) + (counted - within) * curve.derivative()(within))
 
 
-FULL = Size()
 CLOSE = 0.01
 MANY_FACTORS = 32
 ALMOST = 0.95
@@ -242,7 +241,7 @@ class LawChecked(Experiment):
         for kind, populations in everybody.items():
             for people in populations:
                 found += [Point(people, epsilon, 1, kind) for epsilon in BUDGETS[kind]]
-                if people <= self.scale.about.users:
+                if people <= self.scale.everybody:
                     found.append(Point(people, 2.5, self.scale.full_reports[0], kind, once=False))
         return [point for point in found if self._applies(point)]
 
@@ -253,8 +252,8 @@ class LawChecked(Experiment):
 
     def _family(self, point: Point) -> Family:
         """People beyond those of the data are made out of them."""
-        are_made = point.people > self.scale.about.users
-        size = FULL if are_made or point.people == self.scale.about.users else Size(point.people)
+        are_made, full = point.people > self.scale.everybody, self.scale.full
+        size = full if point.people >= self.scale.everybody else Size(point.people)
         settings = planned(
             point.people,
             self.scale.about.items,
@@ -270,10 +269,11 @@ class LawChecked(Experiment):
 
     def _levels(self) -> dict[str, Family]:
         """What to compare with; nothing of it is private."""
+        full = self.scale.full
         return {
-            "popularity": self.scale.popularity(FULL),
-            f"{FEW_FACTORS} factors, not private": self.scale.ceiling(FULL, factors=FEW_FACTORS),
-            f"{ALMOST:.0%} of ALS-{MANY_FACTORS}": self.scale.ceiling(FULL, factors=MANY_FACTORS),
+            "popularity": self.scale.popularity(full),
+            f"{FEW_FACTORS} factors, not private": self.scale.ceiling(full, factors=FEW_FACTORS),
+            f"{ALMOST:.0%} of ALS-{MANY_FACTORS}": self.scale.ceiling(full, factors=MANY_FACTORS),
         }
 
     def _signal(self, people: float, epsilon: float, reports: float) -> float:
@@ -327,7 +327,9 @@ class LawChecked(Experiment):
 
     def _verdict(self, law: Law | None, misses: Iterable[float]) -> list[str]:
         known = [abs(miss) for miss in misses]
-        if law is None or not known:
+        if law is None:
+            return [f"Not fitted: that takes {NUMBERS} populations or budgets that learn enough."]
+        if not known:
             return []
         close = sum(miss <= CLOSE for miss in known)
         how_close = (

@@ -23,7 +23,7 @@ from sottovoce_lab.paper.lying import (
     exposure_of,
     liars_among,
 )
-from sottovoce_lab.paper.scale import EPSILON, Family, drawn_with, fcf_settings, settings_of
+from sottovoce_lab.paper.scale import EPSILON, Family, drawn_with, fcf_settings, scaled, settings_of
 from sottovoce_lab.paper.tables import COLOURS, METRIC, Experiment, Table, record, shown, signed
 
 if TYPE_CHECKING:
@@ -210,7 +210,8 @@ class LiarsShown(Experiment):
         return SHARES[-1:] if self.scale.about.quick else SHARES
 
     def _size(self) -> Size:
-        return self.scale.small(min(self.scale.users, key=lambda users: abs(users - USERS)))
+        wanted = scaled(USERS, self.scale.about)
+        return self.scale.small(min(self.scale.users, key=lambda users: abs(users - wanted)))
 
     def _peace(self, attacked: Attacked, defence: Defence) -> Family:
         return self._cell(attacked, attacker=NOBODY, defence=defence, pushed=NOBODY, share=0.0)

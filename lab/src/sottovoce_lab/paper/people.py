@@ -36,7 +36,7 @@ from sottovoce.simulation.evaluation.ranking import (
 from sottovoce.simulation.evaluation.side_information import wide_vectors
 from sottovoce.training import Budget
 from sottovoce_lab.baselines.models import device_vectors
-from sottovoce_lab.paper.cells import Cell, Size, Way
+from sottovoce_lab.paper.cells import Cell, Way
 from sottovoce_lab.paper.scale import EPSILON, FEW_FACTORS, Family, knowing
 from sottovoce_lab.paper.tables import (
     METRIC,
@@ -257,7 +257,6 @@ def _range(lengths: NDArray[np.int64]) -> tuple[int, int]:
     return int(lengths.min(initial=lengths.max(initial=0))), int(lengths.max(initial=0))
 
 
-FULL = Size()
 KNOWN_WAYS: dict[Way, str] = {"tags": "with tags", "time": "with time", "both": "with both"}
 WAY_COLOURS = ["#aaaaaa", "#1b6ca8", "#dd9c6b", "#2a7d4f"]
 NOTE = (
@@ -324,17 +323,17 @@ class SideInformationWorth(Experiment):
         return [row for split in self.scale.splits for row in self._of_split(split)]
 
     def _of_split(self, split: SplitRule) -> list[Row]:
-        k = self.scale.full_reports[0]
+        k, full = self.scale.full_reports[0], self.scale.full
         families = {
-            "popularity": self.scale.popularity(FULL, split),
-            "MF-NP": self.scale.ceiling(FULL, split),
+            "popularity": self.scale.popularity(full, split),
+            "MF-NP": self.scale.ceiling(full, split),
         }
         if split != "random":
-            families[f"DPLCF, {EPSILON:g} an item"] = self.scale.dplcf(FULL, EPSILON, split)
+            families[f"DPLCF, {EPSILON:g} an item"] = self.scale.dplcf(full, EPSILON, split)
         for local in self.scale.lifetimes[:2]:
             spend = Budget(local=local)
-            families[f"loudest, budget {local:g}"] = self.scale.planned(FULL, spend, split=split)
-        families[f"loudest, k {k}"] = self.scale.trained("loudest", FULL, EPSILON, k, split=split)
+            families[f"loudest, budget {local:g}"] = self.scale.planned(full, spend, split=split)
+        families[f"loudest, k {k}"] = self.scale.trained("loudest", full, EPSILON, k, split=split)
         return [
             Row(label, knowing(family, *_ways(split)), split) for label, family in families.items()
         ]
@@ -400,35 +399,33 @@ class LatePeople(Experiment):
 
     def _rows(self) -> list[Row]:
         """Settings are for those who report: all but the late."""
-        users = self.scale.about.users
-        fewer = replace(
-            self.scale, about=replace(self.scale.about, users=users - how_many_late(users))
-        )
-        k = fewer.full_reports[0]
+        users = self.scale.everybody
+        fewer = replace(self.scale, everybody=users - how_many_late(users))
+        k, full = fewer.full_reports[0], fewer.full
         trained = {
-            f"{NAMES['paper']}, k {k}": fewer.trained("paper", FULL, EPSILON, k),
-            f"loudest, k {k}": fewer.trained("loudest", FULL, EPSILON, k),
+            f"{NAMES['paper']}, k {k}": fewer.trained("paper", full, EPSILON, k),
+            f"loudest, k {k}": fewer.trained("loudest", full, EPSILON, k),
         }
         families = {
-            "popularity": fewer.popularity(FULL),
-            "MF-NP": fewer.ceiling(FULL),
-            "FCF": fewer.fcf(FULL),
-            f"DP-ALS, central {CENTRAL:g}": fewer.trusted(FULL, CENTRAL),
+            "popularity": fewer.popularity(full),
+            "MF-NP": fewer.ceiling(full),
+            "FCF": fewer.fcf(full),
+            f"DP-ALS, central {CENTRAL:g}": fewer.trusted(full, CENTRAL),
             **trained,
             **{
-                f"loudest, budget {local:g}": fewer.planned(FULL, Budget(local=local))
+                f"loudest, budget {local:g}": fewer.planned(full, Budget(local=local))
                 for local in fewer.lifetimes[:2]
             },
         }
         return [Row(label, _late(family)) for label, family in families.items()]
 
     def _note(self) -> str:
-        late = how_many_late(self.scale.about.users)
+        late = how_many_late(self.scale.everybody)
         return (
             f"{late:,} people, drawn by the seed, are in no training. A device that has 80% of its "
             "history solves its vector for the published model and ranks the whole catalogue "
             "without what it has, to find the other 20%. It sends nothing: budgets are of the "
-            f"{self.scale.about.users - late:,} others. Recall@k is divided by min(k, hidden "
+            f"{self.scale.everybody - late:,} others. Recall@k is divided by min(k, hidden "
             "items), NDCG@100 by the best possible."
         )
 
@@ -503,19 +500,19 @@ class WhoPays(Experiment):
         figure.legend(*handles, loc="outside lower center", ncols=4)
 
     def _rows(self) -> list[Row]:
-        k = self.scale.full_reports[0]
-        few = self.scale.ceiling(FULL, factors=FEW_FACTORS)
-        paper, ours = (self.scale.trained(name, FULL, EPSILON, k) for name in ("paper", "loudest"))
+        k, full = self.scale.full_reports[0], self.scale.full
+        few = self.scale.ceiling(full, factors=FEW_FACTORS)
+        paper, ours = (self.scale.trained(name, full, EPSILON, k) for name in ("paper", "loudest"))
         found = [
-            Row("popularity", self.scale.popularity(FULL)),
-            Row("MF-NP", self.scale.ceiling(FULL)),
+            Row("popularity", self.scale.popularity(full)),
+            Row("MF-NP", self.scale.ceiling(full)),
             Row(f"MF-NP, {FEW_FACTORS} factors", few),
             Row(f"{NAMES['paper']}, k {k}", paper, private=True),
             Row(f"loudest, k {k}", ours, private=True),
             *(
                 Row(
                     f"loudest, budget {local:g}",
-                    self.scale.planned(FULL, Budget(local=local)),
+                    self.scale.planned(full, Budget(local=local)),
                     private=True,
                 )
                 for local in self.scale.lifetimes

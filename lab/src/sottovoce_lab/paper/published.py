@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -31,7 +31,7 @@ from sottovoce.protocol.terms import TRAINING
 from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce.training import Participation, Settings, first_items
 from sottovoce_lab.paper.cells import COMPARED, THEIRS, TRAINED, Cell, Size, Trained
-from sottovoce_lab.paper.scale import EPSILON, FEW_FACTORS, Family, knowing
+from sottovoce_lab.paper.scale import EPSILON, FEW_FACTORS, Family, Scale, knowing
 from sottovoce_lab.paper.tables import (
     COLOURS,
     NAMES,
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-TABLE4 = {
+TABLE4: dict[tuple[int | None, int | None], float] = {
     (1_000, 1_000): 0.1160,
     (1_000, 5_000): 0.1010,
     (1_000, None): 0.1090,
@@ -75,7 +75,7 @@ TABLE5 = {
     "Random": (0.0200, 0.0500, 0.1000),
 }
 """HR@2, HR@5, HR@10 on the full set, the latest interaction left out, eps 2.5."""
-FIG3 = {
+FIG3: dict[tuple[int | None, int], dict[int, float]] = {
     (50_000, 100): {10: 0.65, 30: 0.70},
     (50_000, 50): {10: 0.42, 30: 0.70},
     (10_000, 100): {10: 0.55, 30: 0.65},
@@ -90,6 +90,11 @@ DOWN = {1_000: 20_000, 9_781: 200_000}
 """Bytes that a client gets in an epoch, by items: "about 20 KB", "about 0.2 MB"."""
 BYTES_PER_REPORT = 4
 """Upstream: "about 4k bytes", 0.4 KB for k = 100."""
+
+
+def _crowds(scale: Scale, users: Iterable[int]) -> dict[int, str]:
+    """What panels of these users are called."""
+    return {each: scale.crowd(scale.small(each)) for each in users}
 
 
 class Figure2(Experiment):
@@ -115,10 +120,10 @@ class Figure2(Experiment):
             records += found.records
             won += found.contests
             known = (epsilon, k, self.scale.epochs) == (2.5, 100, 20)
-            said = TABLE4.get((size.users or 0, size.items)) if known else None
+            said = TABLE4.get((self.scale.in_paper(size), size.items)) if known else None
             rows.append(
                 (
-                    f"{size.users:,}", f"{epsilon:g}", str(k),
+                    self.scale.crowd(size), f"{epsilon:g}", str(k),
                     budget(epsilon * k * self.scale.epochs), number(said), *found.shown(),
                     signed(found.gain), shown(self.reader.interval(self.scale.popularity(size))),
                 )
@@ -147,7 +152,11 @@ class Figure2(Experiment):
             axes.set_xticks([], minor=True)
 
         crowd_panels(
-            figure, self.scale.users, self.scale.reports, "epsilon of one report", draw_panel
+            figure,
+            _crowds(self.scale, self.scale.users),
+            self.scale.reports,
+            "epsilon of one report",
+            draw_panel,
         )
 
     def _grid(self) -> Iterator[tuple[Size, float, int]]:
@@ -191,9 +200,10 @@ class Figure3(Experiment):
         rows, records = [], []
         epochs = self._shown()
         for users, k in product(self.scale.curve_users, self.scale.curve_reports):
-            said = FIG3.get((users, k), {}) if self.scale.curve_epochs == 30 else {}
-            where = (f"{users:,}", str(k))
-            rows.append((*where, "paper", *(number(said.get(epoch), 2) for epoch in epochs)))
+            said = self._said(users, k)
+            where = (self.scale.crowd(self.scale.small(users)), str(k))
+            if said:
+                rows.append((*where, "paper", *(number(said.get(epoch), 2) for epoch in epochs)))
             for method in COMPARED:
                 family = self._family(method, users, k)
                 curve = {
@@ -224,10 +234,19 @@ class Figure3(Experiment):
                 lines(axes, points, NAMES[method], COLOURS[method])
             for name, family in self._levels(users).items():
                 level(axes, self.reader.interval(family), name)
-            said = FIG3.get((users, k), {})
-            axes.plot(list(said), list(said.values()), "x", color="black", label="paper (ML-20M)")
+            said = self._said(users, k)
+            if said:
+                axes.plot(
+                    list(said), list(said.values()), "x", color="black", label="paper (ML-20M)"
+                )
 
-        crowd_panels(figure, self.scale.curve_users, self.scale.curve_reports, "epoch", draw_panel)
+        crowds = _crowds(self.scale, self.scale.curve_users)
+        crowd_panels(figure, crowds, self.scale.curve_reports, "epoch", draw_panel)
+
+    def _said(self, users: int, k: int) -> dict[int, float]:
+        """The paper's numbers, by epoch."""
+        in_paper = self.scale.in_paper(self.scale.small(users))
+        return FIG3.get((in_paper, k), {})
 
     def _family(self, method: Trained, users: int, k: int) -> Family:
         return self.scale.trained(
@@ -263,11 +282,11 @@ class Table4(Experiment):
             found = compare(self.reader, self._families(size), where, users=size.users, items=items)
             records += found.records
             won += found.contests
-            said = TABLE4.get((size.users or 0, size.items))
+            said = TABLE4.get((self.scale.in_paper(size), size.items))
             rows.append(
                 (
-                    f"{size.users:,}", f"{items:,}", number(said), *found.shown(),
-                    signed(found.gain), *found.shown(("mf", "popularity")),
+                    self.scale.crowd(size), self.scale.catalogue(size), number(said),
+                    *found.shown(), signed(found.gain), *found.shown(("mf", "popularity")),
                 )
             )  # fmt: skip
         headings = (
@@ -286,7 +305,9 @@ class Table4(Experiment):
                 self.reader.interval(self._families(size)[name]) for size in sizes
             ]
         axes = figure.subplots()
-        labels = [f"{size.users:,} x {size.items or self.scale.about.items:,}" for size in sizes]
+        labels = [
+            f"{self.scale.crowd(size)} x {size.items or self.scale.about.items:,}" for size in sizes
+        ]
         bars(axes, labels, series, [COLOURS[name] for name in (*COMPARED, "mf", "popularity")])
         axes.set(xlabel="HR@10", ylabel="users x items")
         axes.legend(loc="lower right", fontsize=8)
@@ -301,7 +322,6 @@ class Table4(Experiment):
 
 
 CUTOFFS = (2, 5, 10)
-FULL = Size()
 BY_DATE = (
     "Latest: the last thing of each person is left out, and others' later ones are learnt from. "
     "Date: training ends at a date, before which nine tenths of all interactions lie; who has "
@@ -320,12 +340,6 @@ class Row:
     private: bool = False
     method: Trained | None = None
     reports: int | None = None
-
-
-def _counted(reports: int, split: SplitRule) -> Family:
-    return lambda seed: Cell.make(
-        "private-popularity", FULL, seed, split=split, epsilon=EPSILON, reports=reports
-    )
 
 
 class Table5(Experiment):
@@ -365,7 +379,8 @@ class Table5(Experiment):
             "method", *(f"paper HR@{cutoff}" for cutoff in CUTOFFS),
             *(f"HR@{cutoff}" for cutoff in CUTOFFS), "local budget", "central budget",
         )  # fmt: skip
-        how = f"{split} interaction left out, eps {EPSILON:g}, {self.scale.epochs} epochs"
+        users = f"{self.scale.crowd(self.scale.full)} users"
+        how = f"{users}, {split} interaction left out, eps {EPSILON:g}, {self.scale.epochs} epochs"
         title = f"{self.title}: {how}"
         return Table(self.name, title, headings, rows, records, [*self._notes(), *self._verdict()])
 
@@ -403,13 +418,13 @@ class Table5(Experiment):
         return self.scale.full_reports[:1]
 
     def _rows(self, many: tuple[int, ...]) -> list[Row]:
-        an_item = f"DPLCF, {EPSILON:g} an item"
+        an_item, full = f"DPLCF, {EPSILON:g} an item", self.scale.full
         rows = [
-            Row("Random", lambda split: lambda seed: Cell.make("random", FULL, seed, split=split),
+            Row("Random", lambda split: lambda seed: Cell.make("random", full, seed, split=split),
                 "Random"),
-            Row("Popularity", lambda split: knowing(self.scale.popularity(FULL, split), "time")),
-            Row("MF-NP", lambda split: knowing(self.scale.ceiling(FULL, split), "time"), "MF-NP"),
-            Row("FCF (federated, not private)", lambda split: self.scale.fcf(FULL, split)),
+            Row("Popularity", lambda split: knowing(self.scale.popularity(full, split), "time")),
+            Row("MF-NP", lambda split: knowing(self.scale.ceiling(full, split), "time"), "MF-NP"),
+            Row("FCF (federated, not private)", lambda split: self.scale.fcf(full, split)),
             Row(an_item, partial(self._dplcf, EPSILON), "DPLCF", private=True),
         ]  # fmt: skip
         for k in many:
@@ -417,7 +432,7 @@ class Table5(Experiment):
             rows += [
                 Row(f"DPLCF, budget of k {k}", partial(self._dplcf, same), private=True),
                 Row(f"private popularity, budget of k {k}",
-                    partial(_counted, k * self.scale.epochs), private=True),
+                    partial(self._counted, k * self.scale.epochs), private=True),
             ]  # fmt: skip
             for method in TRAINED if k in self._usual() else COMPARED:
                 said = f"FMF-LDP-{k}" if method == "paper" else None
@@ -431,14 +446,27 @@ class Table5(Experiment):
         return rows
 
     def _trained(self, method: Trained, k: int, split: SplitRule) -> Family:
-        return knowing(self.scale.trained(method, FULL, EPSILON, k, split=split), "time")
+        trained = self.scale.trained(method, self.scale.full, EPSILON, k, split=split)
+        return knowing(trained, "time")
+
+    def _counted(self, reports: int, split: SplitRule) -> Family:
+        return lambda seed: Cell.make(
+            "private-popularity",
+            self.scale.full,
+            seed,
+            split=split,
+            epsilon=EPSILON,
+            reports=reports,
+        )
 
     def _dplcf(self, epsilon: float, split: SplitRule) -> Family:
-        return knowing(self.scale.dplcf(FULL, epsilon, split), "time")
+        return knowing(self.scale.dplcf(self.scale.full, epsilon, split), "time")
 
     def _narrow(self, k: int, split: SplitRule) -> Family:
         """With as few factors as the paper's."""
-        narrow = self.scale.trained("loudest", FULL, EPSILON, k, split=split, factors=FEW_FACTORS)
+        narrow = self.scale.trained(
+            "loudest", self.scale.full, EPSILON, k, split=split, factors=FEW_FACTORS
+        )
         return knowing(narrow, "time")
 
     def _splits(self) -> list[SplitRule]:
@@ -446,7 +474,7 @@ class Table5(Experiment):
         return ["latest", "date"] if self.scale.about.timestamps else ["random"]
 
     def _notes(self) -> list[str]:
-        users, items = self.scale.about.users, self.scale.about.items
+        users, items = self.scale.everybody, self.scale.about.items
         budgets = (
             "Budgets are of one person, for the whole training. Local: reports can be traced to "
             f"them. Central: {users:,} people are shuffled by an honest proxy, delta 1e-6; given "

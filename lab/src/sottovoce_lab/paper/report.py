@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sottovoce.cli.figures import figure_class, save_figure
 from sottovoce.storage.files import write_atomically
-from sottovoce_lab.paper.cells import About, CellStore, known_as
+from sottovoce_lab.paper.cells import QUICK, About, CellStore, known_as
 from sottovoce_lab.paper.runner import EXPERIMENTS
 from sottovoce_lab.paper.scale import Scale
 from sottovoce_lab.paper.tables import Experiment, Table
@@ -35,7 +35,7 @@ caption { text-align: left; font-weight: 600; padding: .4rem 0 }
 th:first-child, td:first-child { text-align: left }
 img { max-width: 100%; height: auto }
 pre { background: #f4f4f4; padding: .8rem; overflow-x: auto }
-.quick { background: #ffe9a8; padding: .5rem 1rem }
+.smaller { background: #ffe9a8; padding: .5rem 1rem }
 """
 
 
@@ -86,7 +86,8 @@ def _write_pictures(store: CellStore, experiment: Experiment) -> bytes:
 
 def _picture_title(about: About, experiment: Experiment) -> str:
     smoke = "SMOKE RUN, no result. " if about.quick else ""
-    return f"{smoke}{experiment.title}; {known_as(about)}"
+    scale = f", scale {about.scale:g}" if QUICK < about.scale < 1 else ""
+    return f"{smoke}{experiment.title}; {known_as(about)}{scale}"
 
 
 def _section(experiment: Experiment, tables: list[Table], picture: bytes) -> str:
@@ -105,11 +106,12 @@ def _table(table: Table) -> str:
     def line(tag: str, cells: tuple[str, ...]) -> str:
         return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
+    headings, *rows = table.shown
     return "\n".join(
         [
             f'<table id="table-{table.name}"><caption>{html.escape(table.title)}</caption>',
-            f"<thead>{line('th', table.headings)}</thead><tbody>",
-            *(line("td", row) for row in table.rows),
+            f"<thead>{line('th', headings)}</thead><tbody>",
+            *(line("td", row) for row in rows),
             "</tbody></table>",
             *(f"<p>{html.escape(note)}</p>" for note in table.notes),
         ]
@@ -117,7 +119,7 @@ def _table(table: Table) -> str:
 
 
 def _page(about: About, names: list[str], sections: list[str]) -> str:
-    css = ' class="quick"' if about.quick else ""
+    css = ' class="smaller"' if about.scale < 1 else ""
     contents = " ".join(f'<a href="#{name}">{EXPERIMENTS[name].title}</a>.' for name in names)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>The paper's experiments</title>
@@ -142,4 +144,6 @@ def commands(about: About, names: list[str]) -> str:
         options += f" --min-interactions {about.min_interactions}"
     if about.quick:
         options += " --quick"
+    elif about.scale < 1:
+        options += f" --scale {about.scale:g}"
     return "\n".join(f"sottovoce paper {name} {options}" for name in names)

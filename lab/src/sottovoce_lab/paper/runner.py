@@ -10,6 +10,7 @@ from sottovoce.data import Interactions
 from sottovoce_lab.paper.attacker import AttackerAgain, attack
 from sottovoce_lab.paper.budgets import Equal, Frontier
 from sottovoce_lab.paper.cells import Cell, CellStore, Method, Size
+from sottovoce_lab.paper.estimate import Estimate
 from sottovoce_lab.paper.law import LawChecked
 from sottovoce_lab.paper.liars import LiarsShown
 from sottovoce_lab.paper.lying import lie
@@ -19,7 +20,9 @@ from sottovoce_lab.paper.published import Cost, Figure2, Figure3, Table4, Table5
 from sottovoce_lab.paper.scale import Scale
 from sottovoce_lab.paper.tables import Experiment
 
-Watch = Callable[[int], AbstractContextManager[Callable[[Cell], None]]]
+Begin = Callable[[Cell, float | None], None]
+"""Told of each cell that begins, and of the seconds that are left, once they can be estimated."""
+Watch = Callable[[int], AbstractContextManager[Begin]]
 """Told how many cells a stage has, it gives what is told of each that begins."""
 
 
@@ -65,14 +68,15 @@ class Runner:
         absent = {cell.key: cell for cell in cells if self.store.get(cell) is None}
         return sorted(absent.values(), key=self._order)
 
-    def run(self, cells: Iterable[Cell], begin: Callable[[Cell], None] = lambda _: None) -> int:
+    def run(self, cells: Iterable[Cell], begin: Begin = lambda *_: None) -> int:
         """How many were computed. An interruption loses the cell in hand and nothing else."""
         # Local and not on the class: a subset of ML-20M is not worth keeping when this ends.
         todo, subsets = self.missing(cells), Subsets(self.data)
-        shared = Shared(todo)
+        shared, estimate = Shared(todo), Estimate(todo, self.store.about)
         for cell in todo:
-            begin(cell)
-            self._one(cell, subsets.of(cell), shared)
+            begin(cell, estimate.left)
+            with estimate.watch(cell):
+                self._one(cell, subsets.of(cell), shared)
         return len(todo)
 
     def _order(self, cell: Cell) -> tuple[int, int, int, int, str]:

@@ -1,4 +1,4 @@
-"""How methods are set and how large the experiments are: the paper's sizes, or tiny ones."""
+"""How methods are set and how large the experiments are: the paper's sizes, or smaller ones."""
 
 from __future__ import annotations
 
@@ -51,6 +51,15 @@ CHOOSING = 1000
 """The seed on which settings are chosen; from here on nothing is ever reported."""
 EPSILON = 2.5
 """The paper's budget of one report, where it is not what is varied."""
+LEAST_PEOPLE = 100
+"""Of a smaller run."""
+FULL_USERS, FULL_ITEMS = 75_040, 9_781
+"""Of the paper's full set."""
+
+
+def scaled(people: int, about: About) -> int:
+    """How many stand for so many of the full run."""
+    return max(round(people * about.scale), LEAST_PEOPLE)
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,9 @@ class Scale:
     about: About
     seeds: range
     """Of the splits that are reported."""
+    everybody: int
+    """Who report where the full set is asked for."""
+    full: Size
     users: tuple[int, ...] = (1_000, 10_000, 50_000)
     items: tuple[int | None, ...] = (1_000, 5_000, None)
     curve_users: tuple[int, ...] = (10_000, 50_000)
@@ -91,16 +103,21 @@ class Scale:
         splits = range(about.seeds if seeds is None else seeds)
         if about.quick:
             return _quick(about, splits)
-        users = tuple(n for n in cls.users if n <= about.users) or (about.users,)
+        everybody = min(scaled(about.users, about), about.users)
+        users = _crowds(cls.users, about) or (about.users,)
         items = (*(m for m in cls.items if m is not None and m < about.items), None)
-        curve_users = tuple(n for n in cls.curve_users if n <= about.users) or users[-1:]
+        fitted = {*(scaled(n, about) for n in cls.fitted_people), everybody}
         return cls(
             about,
             splits,
+            everybody,
+            Size() if everybody == about.users else Size(everybody),
             users=users,
             items=items,
-            curve_users=curve_users,
-            fitted_people=tuple(sorted({*cls.fitted_people, about.users})),
+            curve_users=_crowds(cls.curve_users, about) or users[-1:],
+            fitted_people=tuple(sorted(fitted)),
+            most_people=scaled(cls.most_people, about),
+            checked_people=tuple(sorted({scaled(n, about) for n in cls.checked_people} - fitted)),
         )
 
     @property
@@ -119,7 +136,27 @@ class Scale:
 
     def public(self, size: Size) -> tuple[int, int]:
         """How many users and items that is."""
-        return size.users or self.about.users, size.items or self.about.items
+        users = None if size.users == self.full.users else size.users
+        return users or self.everybody, size.items or self.about.items
+
+    def in_paper(self, size: Size) -> int | None:
+        """The users of the paper that these stand for."""
+        if self.about.quick:
+            return None
+        if size == self.full:
+            return FULL_USERS
+        # From the largest: the least number of people may stand for several.
+        crowds = reversed(Scale.users)
+        return next((n for n in crowds if scaled(n, self.about) == size.users), None)
+
+    def crowd(self, size: Size) -> str:
+        """How many users were run, and how many the paper had where it is another number."""
+        return _labelled(self.public(size)[0], self.in_paper(size))
+
+    def catalogue(self, size: Size) -> str:
+        """The same of items."""
+        whole = size.items is None and not self.about.quick
+        return _labelled(self.public(size)[1], FULL_ITEMS if whole else None)
 
     def trained(
         self,
@@ -202,6 +239,16 @@ def knowing(family: Family, *ways: Way) -> Family:
     return lambda seed: replace(family(seed), known=ways)
 
 
+def _labelled(here: int, in_paper: int | None) -> str:
+    return f"{here:,}" if in_paper in (None, here) else f"{here:,} (paper: {in_paper:,})"
+
+
+def _crowds(of_paper: tuple[int, ...], about: About) -> tuple[int, ...]:
+    """Those that the data is large enough for, each once."""
+    crowds = dict.fromkeys(scaled(n, about) for n in of_paper)
+    return tuple(n for n in crowds if n <= about.users)
+
+
 def drawn_with(seed: int) -> int:
     """Reported splits are of one subset, as in the paper; settings are chosen on another one."""
     return 0 if seed < CHOOSING else seed
@@ -213,6 +260,8 @@ def _quick(about: About, splits: range) -> Scale:
     return Scale(
         about,
         splits,
+        about.users,
+        Size(),
         users=users,
         items=(items, None),
         curve_users=users[-1:],

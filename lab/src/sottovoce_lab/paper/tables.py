@@ -52,6 +52,13 @@ class Table:
     def filled(self) -> bool:
         return bool(self.records)
 
+    @property
+    def shown(self) -> list[tuple[str, ...]]:
+        """Headings and rows, without columns that say nothing in any row."""
+        columns = zip(self.headings, *self.rows, strict=True)
+        said = [column for column in columns if set(column[1:]) != {NOTHING}]
+        return list(zip(*said, strict=True))
+
     def as_dict(self) -> dict[str, Any]:
         return {"title": self.title, "notes": self.notes, "numbers": self.records}
 
@@ -299,17 +306,17 @@ def level(axes: Any, interval: Interval | None, label: str) -> None:
 
 def crowd_panels(
     figure: Figure,
-    users: Sequence[int],
+    users: Mapping[int, str],
     reports: Sequence[int],
     x_label: str,
     draw: Callable[[Any, int, int], None],
 ) -> None:
-    """HR@10 in a panel for each crowd and k, filled by `draw(axes, users, k)`; one legend."""
+    """HR@10 in a panel for each named crowd and k, filled by `draw(axes, users, k)`; one legend."""
     panels: Any = figure.subplots(len(reports), len(users), sharex=True, sharey=True, squeeze=False)
     for row, k in zip(panels, reports, strict=True):
         for axes, crowd in zip(row, users, strict=True):
             draw(axes, crowd, k)
-            axes.set_title(f"{crowd:,} users, k {k}", fontsize=9)
+            axes.set_title(f"{users[crowd]} users, k {k}", fontsize=9)
             axes.set(ylim=(0, 0.85))
             axes.grid(alpha=0.3)
     figure.supxlabel(x_label)
