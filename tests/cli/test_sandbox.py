@@ -87,7 +87,7 @@ def test_a_later_start_takes_no_options_and_follows_the_settings(
     set_values(server_toml(folder), {("training", "epochs"): 9})
     made(folder, monkeypatch)
     page = read_settings(proxy_toml(folder), ProxySettings).page
-    assert "e^2,250 times" in page.statement, "nine epochs of a hundred reports"
+    assert "900 reports" in page.statement, "nine epochs of a hundred"
     assert ServerSettings.read(server_toml(folder)).keys.read_bytes() == keys
 
 

@@ -116,7 +116,7 @@ def check_terms(value: Any, items: int) -> None:
     need(stated >= loud, "louder than loud_fraction says")
     if terms["dummies"]:
         more = loud + 0.5 / built.n_directions
-        need(more > stated, "less loud than loud_fraction says")
+        need(more > stated and loud >= 0.9 * stated, "less loud than loud_fraction says")
     need(items <= terms["most_items"], "more items than the terms allow")
     need(items * factors <= 2**26 and items * factors**2 <= 2**32, "a model that is too large")
 

@@ -228,6 +228,13 @@ def test_somebody_of_fourteen_can_read_it(
     assert grade(" ".join(said)) <= 8
 
 
+def test_dummies_are_named_only_where_there_are_any() -> None:
+    """Three times 3.3 is 9.9 but for rounding."""
+    found = promise(Reporting(3.3, 1, 3, 0.03), 50_000)
+    assert found.alone == found.local > found.central
+    assert "others are fake" in found.in_short(3)[1]
+
+
 @given(st.floats(1e-9, 12), st.floats(1e-12, 1e-3))
 def test_a_guess_is_never_better_than_it_is_said(epsilon: float, delta: float) -> None:
     """Randomised response with a chance delta to tell all is the best that a guess can have."""

@@ -95,6 +95,10 @@ TERMS_VALUES: dict[str, dict[str, Any]] = {
     "loud true": {"parameters": {**OWN, "loud": True}},
     "more loud directions than half": {"parameters": {**OWN, "loud": 17}, "loud_fraction": 0.5},
     "fewer loud directions than the fraction": {"parameters": {**OWN, "loud": 5}},
+    "a large part of few loud directions missing": {
+        "parameters": {**OWN, "loud": 1},
+        "loud_fraction": 1.9 / 32,
+    },
     "more loud directions than the fraction": {"parameters": {**OWN, "loud": 7}},
     "loud directions 1% above the fraction": {"loud_fraction": 0.1875 / 1.01},
     "loud directions a bit above the fraction": {"loud_fraction": 0.18749999999999997},

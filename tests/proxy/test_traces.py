@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import logging
+import re
 import sqlite3
 import struct
 from ipaddress import ip_address
@@ -125,7 +126,10 @@ def test_a_session_leaves_no_trace(
     ids = [batch.id for batch in sent] + [batch.id.hex().encode() for batch in sent]
     for place, found in places.items():
         for secret in secrets() + (ids if place != "disk while it waits" else []):
-            assert secret not in found, (place, secret)
+            # A port is short: by chance its digits are part of a longer number or a hash.
+            within = rb"(?<![0-9A-Za-z])" + re.escape(secret) + rb"(?![0-9A-Za-z])"
+            is_there = re.search(within, found) if len(secret) < 8 else secret in found
+            assert not is_there, (place, secret)
     for place in ("disk after forwarding", "disk after the end", "log", "answers"):
         assert not any(report in places[place] for report in all_reports(sent)), place
     for place in ("disk after the flush", "server"):

@@ -12,7 +12,7 @@ import sottovoce
 from sottovoce import FederatedMF
 from sottovoce.core import Histories
 from sottovoce.core.recommending import Tag
-from sottovoce.data import leave_one_out, synthetic_people
+from sottovoce.data import Interactions, leave_one_out, synthetic_people
 from sottovoce.errors import CheckpointError, DataError, DataWarning, SettingsError
 from sottovoce.simulation import Simulation, simulate
 from sottovoce.training import Budget, planned
@@ -332,9 +332,19 @@ def test_whose_row_is_given_is_answered_and_who_is_not_in_a_table_is_refused(
     assert of_table.recommend("new", {"item": []})[0].tolist() == popular
     with pytest.warns(DataWarning, match="1 of 1 "):
         assert of_table.recommend("new", {"item": ["unheard of"]})[0].tolist() == popular
-    for users, table in (("a stranger", VIEWS), (["p007"], own), ("p007", {"item": [1.5]})):
+    others = VIEWS.rename({"viewer": "somebody"})  # whose rows these are is not recognised
+    refused = ("a stranger", VIEWS), (["p007"], own), ("p007", {"item": [1.5]}), ("p007", others)
+    for users, table in refused:
         with pytest.raises(DataError):
             of_table.recommend(users, table)
+
+
+def test_ids_that_are_numbers_are_kept(tmp_path: Path) -> None:
+    """Also if they have the type of rows, which need none."""
+    ids = np.arange(TRAIN.n_items, dtype=np.int32) * 10
+    data = Interactions("numbers", TRAIN, np.arange(TRAIN.n_users), ids)
+    FederatedMF(**SETTINGS).fit(data).save(tmp_path / "model")
+    assert FederatedMF.load(tmp_path / "model").item_ids.tolist() == ids.tolist()
 
 
 def test_a_table_of_what_was_left_out_is_matched_by_ids(of_table: FederatedMF) -> None:

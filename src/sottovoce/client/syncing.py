@@ -120,12 +120,12 @@ SENTENCES: dict[Outcome, str] = {
         "The terms have not been accepted yet (`sottovoce client terms` shows them); nothing was "
         "sent, recommending works."
     ),
-    "not open": "Epoch {epoch} takes no reports at this time; nothing was sent.",
+    "not open": "Epoch {epoch} takes no reports at this time; the next is waited for.",
     "sitting out": "This device sits out epoch {epoch}, as its own coin decided; nothing was sent.",
     "missed": "Epoch {epoch} began before it was this device's turn to send; nothing was sent.",
     "paused": "Reporting is paused; nothing was sent.",
     "limit reached": "The lifetime limit is reached: no more reports leave. Lists go on.",
-    "lifetime over": "All that was agreed to has been sent: no more reports leave. Lists go on.",
+    "lifetime over": "All that was agreed to is spent: no more reports leave. Lists go on.",
     "too late": (
         "The batch of epoch {epoch} came too late: as far as this device knows it was not counted; "
         "what was charged for it stays spent."

@@ -526,7 +526,9 @@ def read_frame(given: Any, columns: Columns = None, user: Any = None) -> Interac
     """
     path = Path(type(given).__name__)
     frame = _frame(given, path)
-    roles = roles_of(frame.columns, columns, str(path), _NEEDED if user is None else ("item",))
+    roles = roles_of(frame.columns, columns, str(path), ("item",))
+    if user is None or None in roles:  # a column without a role may be the user's, unrecognised
+        roles = roles_of(frame.columns, columns, str(path))
     named = zip(frame.columns, roles, strict=True)
     frame = frame.select([pl.col(name).alias(role) for name, role in named if role])
     if "user" not in frame.columns:

@@ -25,6 +25,7 @@ WEAK_CENTRAL_ABOVE = 10.0
 LEAST_DOUBT = 1e-4
 """Times in 100: what is nearer to certainty is not told in digits."""
 DELTA = 1e-6
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -251,7 +252,8 @@ class Promise:
             fake = "adds its dummies, even if all other devices are fake"
             hidden.append(f"{_plain(self.alone, 3)} if {honest} {fake}")
         if self.central < min(self.local, self.alone):
-            crowd = f"{self.clients:,} honest devices report in every epoch"
+            crowd = "as many honest devices report in every epoch as its terms asked for"
+            crowd += f" (now {self.clients:,})"
             hidden.append(f"{_plain(self.central, 3)} if {'also' if hidden else honest} {crowd}")
         chance = f". Up to a chance of one in {_plain(1 / self.delta, 6, ROUND_FLOOR)}"
         return [
@@ -293,8 +295,10 @@ def promise(
         event = Reporting(each.epsilon, each.reports, 1, each.loud_fraction, each.dummies)
         parts.append(Group(event, each.clients))
     alone = [Group(event, 1) for event, _ in parts]
-    central, by_dummies = (central_bound(_groups(each), delta) for each in (parts, alone))
-    return Promise(local, min(local, central), min(local, by_dummies), clients, delta)
+    bounds = (central_bound(_groups(each), delta) for each in (parts, alone))
+    # What differs by rounding alone is the same: it would name dummies where there are none.
+    central, by_dummies = (each if each < local * (1 - ROUNDING) else local for each in bounds)
+    return Promise(local, central, by_dummies, clients, delta)
 
 
 def _groups(parts: Iterable[Group]) -> list[Group]:

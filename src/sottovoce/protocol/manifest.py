@@ -32,6 +32,8 @@ SUITE = "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM"
 """The only suite of version 2; named in full so that a reader can look it up in RFC 9180."""
 MAX_MANIFEST = 16 * 1024
 MAX_EPOCH = 2**32 - 1
+LEAST_LOUD = 0.9
+"""Of the share of loud directions that the terms state, where dummies hide people."""
 _BYTES = ("model", "catalogue", "public_key")
 
 
@@ -141,9 +143,11 @@ class Manifest:
         mechanism, stated = self.build(), self.terms.loud_fraction
         if mechanism.loud_fraction > stated:
             raise ProtocolError("manifest: more directions are loud than the terms allow")
-        # Rounding aside. In a crowd fewer hide better, but not among dummies.
+        # Rounding aside. In a crowd fewer hide better, but not among dummies. Of few directions one
+        # is a large part: then it may cost no more than a device's bound is above the exact figure.
         one_more = mechanism.loud_fraction + 0.5 / mechanism.n_directions
-        if self.terms.dummies and one_more <= stated:
+        too_few = one_more <= stated or mechanism.loud_fraction < LEAST_LOUD * stated
+        if self.terms.dummies and too_few:
             raise ProtocolError("manifest: fewer directions are loud than the terms say")
 
 

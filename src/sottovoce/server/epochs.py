@@ -73,7 +73,8 @@ class Chosen:
         try:
             Manifest.decode(_manifest(self, _NOTHING, 1, bytes(32), 1.0, bytes(32), 0, 1).encode())
         except ProtocolError as error:
-            raise SettingsError(f"no device could take part: {error}") from error
+            said = f"no device could take part: {error}; begin another training for this catalogue"
+            raise SettingsError(said) from error
 
 
 @dataclass(frozen=True)

@@ -371,7 +371,7 @@ class FederatedMF(Parameters):
         V, arrays = self.item_factors, dict[str, NDArray[Any]]()
         extra: dict[str, Any] = {"parameters": plain(self.get_params())}
         assert self._state is not None
-        if self.item_ids.dtype != np.int32:
+        if not np.array_equal(self.item_ids, np.arange(len(V))):
             extra["item_ids"] = self.item_ids.tolist()
         if self._tags is not None:
             extra["tags"] = [[tag.kind, tag.name] for tag in self._tags.names]

@@ -114,6 +114,8 @@ def rows_from(
 def hidden_from(given: Any, items: Labels, histories: Histories, users: Labels | None) -> Histories:
     """What was left out of these people's histories: a row for each, something in any of them."""
     hidden, theirs, _ = rows_from(given, items, "test")
+    if theirs is None and users is not None:
+        raise DataError("test must name its users, as user_items does: rows do not say whose")
     users = Labels(np.arange(histories.n_users)) if users is None else users
     if theirs is not None:
         row = theirs.places(users.ids)

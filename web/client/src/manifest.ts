@@ -52,6 +52,8 @@ const MAX_MANIFEST = 16_384;
 export const SUITE = "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM";
 const VERSION = 2;
 const MAX_EPOCH = 2 ** 32 - 1;
+/** Of the share of loud directions that the terms state, where dummies hide people. */
+const LEAST_LOUD = 0.9;
 /** An index and its bit must fit four bytes. */
 const MAX_DIRECTIONS = 2 ** 31;
 const KEYS = [
@@ -129,9 +131,12 @@ function checkMechanism(manifest: Manifest): void {
   if (loudFraction(manifest) > terms.loudFraction) {
     throw new ProtocolError("manifest: more directions are loud than the terms allow");
   }
-  // Rounding aside. In a crowd fewer hide better, but not among dummies.
+  // Rounding aside. In a crowd fewer hide better, but not among dummies. Of few directions one is a large
+  // part: then it may cost no more than a device's bound is above the exact figure.
   const oneMore = loudFraction(manifest) + 0.5 / directions(manifest);
-  if (terms.dummies > 0 && oneMore <= terms.loudFraction) {
+  const least = LEAST_LOUD * terms.loudFraction;
+  const tooFew = oneMore <= terms.loudFraction || loudFraction(manifest) < least;
+  if (terms.dummies > 0 && tooFew) {
     throw new ProtocolError("manifest: fewer directions are loud than the terms say");
   }
 }

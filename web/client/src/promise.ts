@@ -26,6 +26,7 @@ export interface Promised {
 }
 
 const DELTA = 1e-6;
+const ROUNDING = 1e-12;
 /** A central budget beyond this is nothing to stand on. */
 const WEAK_ABOVE = 10;
 /** Times in 100: what is nearer to certainty is not told in digits. */
@@ -53,7 +54,11 @@ export function promiseOf(
     rounds: part.reports * part.turns,
     cover: Math.floor(part.dummies / part.reports),
   }));
-  const bounded = (of: readonly Group[]) => Math.min(local, centralBound(grouped(of), delta));
+  // What differs by rounding alone is the same: it would name dummies where there are none.
+  const bounded = (of: readonly Group[]) => {
+    const found = centralBound(grouped(of), delta);
+    return found < local * (1 - ROUNDING) ? found : local;
+  };
   const alone = bounded(parts.map((part) => ({ ...part, clients: 1 })));
   return { local, central: bounded(parts), alone, clients, delta };
 }
@@ -122,7 +127,8 @@ export function inHundred(epsilon: number, delta = 0): string {
 /** The numbers behind these words, by name, each with what it rests on. */
 export function inFigures({ local, central, alone, clients, delta }: Promised): [string, string][] {
   const honest = "the proxy mixes honestly, does not work with the server and";
-  const crowd = `${clients.toLocaleString("en")} honest devices report in every epoch`;
+  const now = `(now ${clients.toLocaleString("en")})`;
+  const crowd = `as many honest devices report in every epoch as its terms asked for ${now}`;
   const fake = "adds its dummies, even if all other devices are fake";
   const hidden = [
     alone < local && `${plain(alone)} if ${honest} ${fake}`,

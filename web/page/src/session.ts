@@ -266,7 +266,16 @@ export class Session {
     if (news === null) return;
     const { manifest, offer, lastBatch: batch, plan, synced, sentAt } = news;
     const standing = { manifest, agreed: news.terms !== null, takingPart: !news.paused };
-    const line = stateLine({ ...standing, batch, plan, synced, sentAt, now: this.clock() });
+    const turnsLeft = offer?.turns ?? null;
+    const line = stateLine({
+      ...standing,
+      turnsLeft,
+      batch,
+      plan,
+      synced,
+      sentAt,
+      now: this.clock(),
+    });
     const failed = news.error && troubleOf(news.error);
     const { epochs, spent, limit } = news;
     const budget = { epochs, spent, limit, gone: exactly(news.charges) };

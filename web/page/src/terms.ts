@@ -15,14 +15,14 @@ import {
 export type Term = readonly [name: string, words: string];
 
 /** Everything that is asked for, but for what is a mere number. */
-export function termsInWords({ terms, odds }: Offer, jitter: number): Term[] {
+export function termsInWords({ terms, odds, figures }: Offer, jitter: number): Term[] {
   const leaves = `${reportsText(terms.reports)} in an epoch, which is a round of learning`;
   return [
     ["What leaves.", `${leaves}. Each has four bytes and is sealed by itself.`],
     ["What one says.", oddsSentence(odds)],
     ["How often.", oftenSentence(terms)],
     ["When.", whenSentence(jitter)],
-    ["Among whom.", `${crowdSentence(terms)} ${holdSentence(terms)}`],
+    ["Among whom.", `${crowdSentence(terms, figures)} ${holdSentence(terms)}`],
     ["What you trust.", "That this page, which the proxy sent you, is what it seems."],
   ];
 }
@@ -63,12 +63,12 @@ export function whenSentence(jitter: number): string {
 }
 
 /** Among what a report is mixed. */
-export function crowdSentence(terms: Pick<Offer["terms"], "leastClients" | "dummies">): string {
-  const { leastClients, dummies } = terms;
-  const own =
-    dummies > 0
-      ? ` It adds ${amountText(dummies)} reports of nobody, which hide yours even if all others are fake.`
-      : "";
+export function crowdSentence(
+  { leastClients, dummies }: Pick<Offer["terms"], "leastClients" | "dummies">,
+  { alone, local }: Pick<Offer["figures"], "alone" | "local">,
+): string {
+  const hide = alone < local ? ", which hide yours even if all others are fake" : "";
+  const own = dummies > 0 ? ` It adds ${reportsText(dummies)} of nobody${hide}.` : "";
   if (leastClients === 1)
     return `No other person for certain: the proxy also passes on what came from one device alone.${own}`;
   return `The proxy passes reports on mixed, and only if at least ${amountText(leastClients)} devices took part.${own}`;

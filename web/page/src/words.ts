@@ -50,7 +50,7 @@ export function oddsSentence({ truth, chance, random }: Odds): string {
   const beginning = `Each report is a weighted coin: ${shareText(truth)} times in 100 it tells`;
   return random === 0
     ? `${beginning} the sign that your films gave, otherwise the opposite.`
-    : `${beginning} a direction that fits you; blind chance would do so ${shareText(chance)} times.`;
+    : `${beginning} a direction that fits you; blind chance would in ${shareText(chance)} of 100.`;
 }
 
 /** What a budget is, where somebody meets the word first. */
@@ -85,6 +85,8 @@ export interface ReportStanding {
   manifest: Pick<Manifest, "epoch" | "publicKey"> | null;
   agreed: boolean;
   takingPart: boolean;
+  /** In how many epochs this device may still take part by its terms; null where nobody knows. */
+  turnsLeft: number | null;
   batch: Pick<LeftDevice, "epoch" | "state" | "told"> | null;
   /** What the last sync of this session came to. */
   synced: Pick<Synced, "epoch" | "outcome" | "sentence"> | null;
@@ -102,11 +104,14 @@ export function stateLine(standing: ReportStanding): string {
   if (!agreed) return "You do not take part. Nothing leaves this device.";
   const own = batch !== null && batch.epoch === manifest?.epoch ? batch : null;
   if (own?.state === "sent") return left(own, standing);
+  if (standing.turnsLeft === 0 && own === null) return DONE;
   if (!takingPart) return "Paused. Nothing leaves this device; recommendations go on.";
   if (manifest === null) return "Waiting for the server's first word.";
   if (own?.state === "charged") return waiting(own);
   return fromSync(manifest, standing);
 }
+
+const DONE = "Done: all that you agreed to is spent. Nothing more leaves; recommendations go on.";
 
 type Batch = NonNullable<ReportStanding["batch"]>;
 
@@ -118,7 +123,7 @@ function left(batch: Batch, { sentAt, takingPart }: ReportStanding): string {
 
 function waiting(batch: Batch): string {
   const reports = reportsText(batch.told.length);
-  return `Epoch ${batch.epoch}: your ${reports} are sealed and paid for, and wait to be sent.`;
+  return `Epoch ${batch.epoch}: sealed and paid for, your ${reports} will be sent in a moment.`;
 }
 
 function fromSync(

@@ -62,11 +62,22 @@ test("the statement says what protects and what does not, from the terms and the
   assert.match(statement, /^Your history stays here\. (A 50:50 guess|This protects nobody)/u);
   assert.match(statement, /at least 300 devices/u);
   assert.match(statement, /Epsilon, linked: 500, .* whatever happens\./u);
-  assert.match(statement, /and 300 honest devices report in every epoch\. Up to a chance of one/u);
+  assert.match(statement, /as its terms asked for \(now 300\)\. Up to a chance of one/u);
   assert.match(statement, /has spent 7\.52\./u);
   assert.match(statement, /several of one person add up/u);
-  assert.match(crowdSentence({ leastClients: 1, dummies: 0 }), /^No other person for certain/u);
-  assert.match(crowdSentence({ leastClients: 1, dummies: 4321 }), /4,321 reports of nobody/u);
+  const [open, hidden] = [
+    { alone: 10, local: 10 },
+    { alone: 1, local: 10 },
+  ];
+  assert.match(
+    crowdSentence({ leastClients: 1, dummies: 0 }, open),
+    /^No other person for certain/u,
+  );
+  assert.match(crowdSentence({ leastClients: 1, dummies: 1 }, open), /1 report of nobody\.$/u);
+  assert.match(
+    crowdSentence({ leastClients: 1, dummies: 4321 }, hidden),
+    /nobody, which hide yours/u,
+  );
 });
 
 test("after an earlier training the promise counts that one too", () => {
@@ -123,7 +134,7 @@ const LOUDEST = { mechanism: "loudest", epsilon: 2.5, loudFraction: 5394 / 32768
 test("odds are told in hundredths", () => {
   const said = (terms: Partial<Terms>) => oddsSentence(explain(manifestWith({ terms }).terms).odds);
   assert.match(said(SIGN), /: 92 times in 100 it tells the sign .* the opposite\.$/u);
-  assert.match(said(LOUDEST), /: 71 times in 100 .* chance would do so 16 times\.$/u);
+  assert.match(said(LOUDEST), /: 71 times in 100 .* chance would in 16 of 100\.$/u);
   assert.match(said({ ...SIGN, epsilon: 10 }), /: 99\.9955 times in 100/u);
   assert.match(said({ ...SIGN, epsilon: 40 }), /: more than 99\.9999 times in 100/u);
 });

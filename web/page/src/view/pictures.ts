@@ -241,7 +241,7 @@ function picture(id: string, epsilon: number, steps: readonly Step[]): SVGSVGEle
     svg("title", { id: `${id}-title` }, "What epsilon means"),
     svg("desc", { id: `${id}-description` }, described(epsilon, steps)),
     ...worlds(epsilon),
-    heading(TOP, "Somebody guesses, 50 in 100, that you saw a film."),
+    heading(TOP, "A guess, 50 in 100: you saw a film."),
     heading(TOP + 18, "Afterwards they can be at most so sure:"),
     ...steps.flatMap((step, at) => drawn(step, TOP + 40 + at * ROW)),
   );

@@ -263,7 +263,7 @@ export function statementOf(offer: Offer, spent: number, jitter: number): string
   return [
     `Your history stays here. ${telling(figures)}`,
     oddsSentence(odds),
-    crowdSentence(terms),
+    crowdSentence(terms, figures),
     ...inFigures(figures).map(([name, words]) => sentence(`${name}: ${words}`)),
     `So far this device has spent ${atMostText(spent)}.`,
     `When reports leave: ${whenSentence(jitter)}`,
