@@ -141,11 +141,11 @@ test("odds are told in hundredths", () => {
 
 test("nothing that is not certain happens 100 or 0 times in 100", () => {
   const told = (truth: number) => oddsSentence({ truth, chance: 1 - truth, random: 0.5 });
-  assert.match(told(1 - 3e-7), /: more than 99\.9999 times .* so fewer than 0\.0001 times\.$/u);
-  assert.match(told(1 - 4.5e-6), /: 99\.99955 times .* so 0\.00045 times\.$/u);
-  assert.match(told(0.99), /: 99 times .* so 1 times\.$/u);
+  assert.match(told(1 - 3e-7), /: more than 99\.9999 times .* in fewer than 0\.0001 of 100\.$/u);
+  assert.match(told(1 - 4.5e-6), /: 99\.99955 times .* in 0\.00045 of 100\.$/u);
+  assert.match(told(0.99), /: 99 times .* in 1 of 100\.$/u);
   for (let exponent = -16; exponent < -2; exponent += 0.01) {
-    assert.doesNotMatch(told(1 - 10 ** exponent), /\b(100 times|so 0 times)/u, `${exponent}`);
+    assert.doesNotMatch(told(1 - 10 ** exponent), /\b(100 times|in 0 of)/u, `${exponent}`);
   }
 });
 
