@@ -538,13 +538,10 @@ def _learning(found: ServerStatus) -> str:
 def _catalogue(found: ServerStatus) -> Iterator[str]:
     chosen, manifest = found.chosen, found.manifest
     most = f"at most {chosen.training.terms.most_items:,} in this training"
-    version, items = chosen.version, chosen.items
-    if manifest is not None:
-        version, items = manifest.catalogue_version, manifest.items
-    yield f"Catalogue version {version}: {items:,} items, {most}."
-    if version != chosen.version:
-        yield f"Version {chosen.version}, {chosen.items:,} items, follows with the next epoch."
-    yield f"Tags of the next epoch: {chosen.catalogue.tags.by_kind()}."
+    yield f"Catalogue version {chosen.version}: {chosen.items:,} items, {most}."
+    if manifest is not None and manifest.catalogue != chosen.catalogue.hash:
+        yield "Lists have it already; reports are made for it from the next epoch on."
+    yield f"Tags: {chosen.catalogue.tags.by_kind()}."
 
 
 def _keys(found: ServerStatus) -> Iterator[str]:

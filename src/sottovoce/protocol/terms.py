@@ -27,6 +27,7 @@ MOST_GROWTH = 10
 """The crowd that is waited for may become so many times as large without asking, and no larger."""
 TRAINING = 16
 """Bytes of a training's id."""
+TRIAL = "This is a trial: most people in it are invented, so nobody is hidden among them."
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,8 @@ class Terms:
     """F: the number of columns of the item matrix."""
     most_items: int
     """The largest number of items (M) that the catalogue may grow to."""
+    trial: bool
+    """Whether this is a trial, in which most people are invented: nobody is hidden among them."""
 
     def as_dict(self) -> dict[str, Any]:
         """As its JSON has it."""
@@ -87,6 +90,7 @@ class Terms:
             ("mechanism", f"{self.mechanism}, loud share {self.loud_fraction:g}{own}"),
             ("model", f"{self.factors} numbers an item, at most {self.most_items:,} items"),
             ("training", self.training.hex()),
+            *([("trial", TRIAL)] if self.trial else ()),
         ]
 
     def turns_left(self, charges: Iterable[Charge]) -> int:
@@ -108,6 +112,11 @@ class Terms:
         turns = self.turns_left(charges) if turns is None else turns
         left = replace(self.event, epochs=turns) if turns else None
         return promise(left, self.least_clients, charges, delta)
+
+    def in_short(self, charges: Sequence[Charge], turns: int) -> list[str]:
+        """What an owner is asked, if they take part in `turns` more epochs."""
+        said = self.promise(charges, turns=turns).in_short(turns * self.reports)
+        return [TRIAL, *said] if self.trial else said
 
     @property
     def cost(self) -> Fraction:
@@ -137,6 +146,7 @@ class Terms:
             dummies=settings.dummies,
             factors=settings.factors,
             most_items=asked.most_items or min(2 * items, MOST_ITEMS),
+            trial=asked.trial,
         )
 
     @classmethod
@@ -206,6 +216,7 @@ RULES = (
     Rule("dummies", "the proxy would mix in {1} reports of nobody, not {0}", gt),
     Rule("factors", "the model would have {1} factors, not {0}", lt),
     Rule("most_items", "the model could have {1} items, not {0}", lt),
+    Rule("trial", "this would be a trial, or would no longer be one"),
 )
 
 
@@ -248,6 +259,7 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
         "dummies": whole("dummies", 0, MOST_DUMMIES),
         "factors": whole("factors", 1, MOST_FACTORS),
         "most_items": whole("most_items", 1, MOST_ITEMS),
+        "trial": strict.boolean(given["trial"], what="terms: trial"),
     }
 
 

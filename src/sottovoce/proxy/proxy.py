@@ -13,7 +13,7 @@ from collections.abc import Callable
 from sottovoce.errors import ProtocolError, UnavailableError
 from sottovoce.protocol import SignedManifest
 from sottovoce.protocol.batch import SHORT, Crowd, crowd_of
-from sottovoce.proxy.forward import Mirror, Upstream, forward
+from sottovoce.proxy.forward import Mirror, MirroredEpoch, Upstream, forward
 from sottovoce.proxy.intake import Intake
 from sottovoce.proxy.settings import ProxySettings
 from sottovoce.proxy.shuffle import A_BEAT, Entropy, discard, draw_dummies, dummies_due, flush
@@ -118,12 +118,17 @@ class Proxy:
         """
         try:
             newer = self.mirror.newer()
+            if newer is not None:
+                self._go_on(newer)
+            shelf = self.mirror.newer_shelf()
         except ProtocolError as error:
             self.metrics.untrusted.inc()
             log.error("%s: %s", type(error).__name__, error)
             return
-        if newer is None:
-            return
+        if shelf is not None:
+            self.mirror.publish_shelf(shelf)
+
+    def _go_on(self, newer: MirroredEpoch) -> None:
         signed = self._running()
         if signed is not None:
             self._give_up(signed)

@@ -346,8 +346,7 @@ def write_statement(folder: Path) -> None:
     server = ServerSettings.read(server_toml(folder))
     items = len(read_catalogue(server.catalogue).items)
     terms = Terms.of(bytes(TRAINING), server.training, server.terms, items)
-    short = terms.promise().in_short(terms.reports * terms.epochs)
-    statement = " ".join([*short, f"{ONE_OPERATOR}."])
+    statement = " ".join([*terms.in_short((), terms.epochs), f"{ONE_OPERATOR}."])
     set_values(proxy_toml(folder), {("page", "statement"): statement})
 
 
