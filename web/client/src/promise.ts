@@ -97,11 +97,14 @@ export function inShort(
   const some = `at most ${reports.toLocaleString("en")} report${one ? "" : "s"}, blurred by chance,`;
   const leaves = `${some} ${one ? "goes" : "go"} through a proxy to a server`;
   return [
+    ...(terms.trial ? [TRIAL] : []),
     `Your history stays here; ${reports > 0 ? leaves : "no more reports leave"}.`,
     telling(promiseOf(terms, charges, delta, epochs)),
     "You can stop at any time, but not undo what has left.",
   ];
 }
+
+const TRIAL = "This is a trial: most people in it are invented, so nobody is hidden among them.";
 
 /** The second of them: how much can be told. */
 export function telling({ local, central, alone, delta }: Promised): string {
