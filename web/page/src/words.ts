@@ -133,14 +133,14 @@ function fromSync(
   const { synced, plan, now } = standing;
   if (synced?.epoch === manifest.epoch) return synced.sentence;
   if (manifest.publicKey === null) return "No reports are asked for at present.";
-  if (plan?.epoch === manifest.epoch && plan.sendAt > now) return planned(plan);
+  if (plan?.epoch === manifest.epoch && plan.sendAt > now) return planned(plan.epoch);
   return `Epoch ${manifest.epoch}: your reports are being made.`;
 }
 
-function planned({ epoch, sendAt }: Plan): string {
+function planned(epoch: number): string {
   return (
-    `Epoch ${epoch}: your reports leave at ${clockText(sendAt)}, a moment drawn at random. Until then ` +
-    "nothing is spent. If this page is closed, they leave at your next visit, if the epoch lasts."
+    `Epoch ${epoch}: your reports leave within seconds, at a moment drawn at random. If this page is ` +
+    "closed before, they leave at your next visit, if the epoch lasts."
   );
 }
 
