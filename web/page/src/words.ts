@@ -216,7 +216,13 @@ function wordOf(one: Because): Word {
 /** A genre says what it is; a number or another kind of label does not. */
 function tagText(kind: string, name: string): string {
   if (kind === "genre") return name;
-  return kind === "year" ? `films from ${name}` : `${kind.replaceAll("_", " ")}: ${name}`;
+  return kind === "year" ? yearsText(name) : `${kind.replaceAll("_", " ")}: ${name}`;
+}
+
+/** Of a band: "films before 1960", "films from 1979 to 1984", "films from 2010 on". */
+function yearsText(band: string): string {
+  if (band.startsWith("under ")) return band.replace("under", "films before");
+  return `films from ${band.replace("or more", "on")}`;
 }
 
 /** "saw A", "saw A and B", "saw A, B and C"; nothing for nothing. */

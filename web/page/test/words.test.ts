@@ -213,6 +213,8 @@ test("films and tags come together, what speaks most first, and no reason is no 
 test("years and other kinds of tags say what they are, after what stands for itself", () => {
   const years = likes("year", "1979 to 1984");
   assert.equal(said(years, HORROR), "because you like Horror and films from 1979 to 1984");
+  assert.equal(said(likes("year", "under 1960")), "because you like films before 1960");
+  assert.equal(said(likes("year", "2010 or more")), "because you like films from 2010 on");
   assert.equal(said(likes("price_eur", "9.5 to 12")), "because you like price eur: 9.5 to 12");
 });
 
