@@ -40,6 +40,8 @@ LONG = 10.0
 """Seconds: a shorter wait is not announced."""
 LEAST_SHARE = 0.005
 """A reason with no more would be shown as 0%."""
+MOST_NAMED = 10
+"""Ids that are listed where there may be thousands."""
 LIMIT = "Most local epsilon that all reports together may ever cost."
 Folder = Annotated[
     Path | None, optional("The client's folder.", "in the user's data folder", "--folder")
@@ -146,7 +148,14 @@ def record(
         raise SettingsError("--time needs --csv FILE, whose column it names")
     with opened(folder) as client:
         new = client.record(items or []) if csv is None else client.record_csv(csv, column, times)
+        found = client.status()
     typer.echo(f"New items: {new}")
+    if not found.items:
+        typer.echo("There is no catalogue here yet: whether it has them shows after a sync.")
+    elif unknown := [item for item in found.unknown if csv is not None or item in (items or [])]:
+        named = ", ".join(visible(item) for item in unknown[:MOST_NAMED])
+        more = f" and {len(unknown) - MOST_NAMED:,} more" * (len(unknown) > MOST_NAMED)
+        typer.echo(f"Not in the catalogue here: {named}{more}. Kept: a later one may have them.")
 
 
 @app.command()
