@@ -403,8 +403,8 @@ def _affordable(asked: Terms, known: Status, outlook: Outlook | None) -> str:
         return f"{price} The ledger is damaged, so nothing may be reported."
     text = (
         f"{price} Your limit of {_number(known.limit)}, of which {_left(known.remaining)} is "
-        f"left, allows {outlook.within_limit} of the {outlook.turns_left} epochs left under these "
-        "terms."
+        f"left, allows {outlook.within_limit} of the "
+        f"{output.counted(outlook.turns_left, 'epoch')} left under these terms."
     )
     if outlook.within_limit == outlook.turns_left:
         return text
@@ -457,8 +457,8 @@ def _about_list(known: Status, *, is_empty: bool) -> Iterator[str]:
         yield "These are popular ones."
     if known.is_young:
         yield (
-            f"The model is young: {known.reports_behind:,} reports are behind its last step, for "
-            f"{known.items:,} items."
+            f"The model is young: for {output.counted(known.items, 'item')} there are "
+            f"{output.counted(known.reports_behind, 'report')} behind its last step."
         )
 
 

@@ -352,9 +352,14 @@ def fetch_manifest(source: PublishedSource, key: bytes, newest: Newest | None) -
     if epoch == newest[0] and signed.hash != newest[1]:
         raise UntrustedError(
             f"two different manifests of epoch {epoch}, both signed: "
-            f"{signed.hash.hex()} after {newest[1].hex()}"
+            f"{short_name(signed.hash)} after {short_name(newest[1])}"
         )
     return signed
+
+
+def short_name(manifest_hash: bytes) -> str:
+    """Of a manifest, for logs and messages: nothing that anybody takes for a verification key."""
+    return f"manifest {manifest_hash.hex()[:12]}..."
 
 
 def fetch_release(
