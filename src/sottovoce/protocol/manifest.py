@@ -184,3 +184,8 @@ class SignedManifest(Signed):
         cls, manifest: Manifest, key: Ed25519PrivateKey, statements: tuple[KeyStatement, ...] = ()
     ) -> Self:
         return cls.sign(manifest.encode(), key, statements)
+
+
+def short_name(manifest_hash: bytes) -> str:
+    """Of a manifest, for logs and messages: nothing that anybody takes for a verification key."""
+    return f"manifest {manifest_hash.hex()[:12]}..."

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sottovoce.core.bounds import check_shape
 from sottovoce.errors import ProtocolError, SettingsError, UntrustedError
 from sottovoce.protocol.catalogue import Catalogue, moved_rows
-from sottovoce.protocol.manifest import Manifest, SignedManifest
+from sottovoce.protocol.manifest import Manifest, SignedManifest, short_name
 from sottovoce.protocol.model import decode_items, model_size
 from sottovoce.protocol.sealing import check_public_key
 from sottovoce.protocol.shelf import Shelf, SignedShelf
@@ -84,7 +84,7 @@ def fetch_manifest(source: PublishedSource, key: bytes, newest: Newest | None) -
     if epoch == newest[0] and signed.hash != newest[1]:
         raise UntrustedError(
             f"two different manifests of epoch {epoch}, both signed: "
-            f"{signed.hash.hex()} after {newest[1].hex()}"
+            f"{short_name(signed.hash)} after {short_name(newest[1])}"
         )
     return signed
 

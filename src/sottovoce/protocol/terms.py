@@ -12,6 +12,7 @@ from json import dumps
 from operator import gt, lt, ne
 from typing import Any, Self
 
+from sottovoce.characters import counted
 from sottovoce.core import MECHANISMS
 from sottovoce.core.bounds import MOST_DUMMIES, MOST_FACTORS, MOST_ITEMS, MOST_REPORTS
 from sottovoce.core.coin import LEAST_EPSILON, MAX_EPSILON
@@ -79,16 +80,23 @@ class Terms:
         """For the owner who wants to know all: a label and what it means, line by line."""
         own = "".join(f", {name} {value}" for name, value in self.parameters.items())
         often = f"{self.epochs:,} at most, counted by this device"
+        items = counted(self.most_items, "item")
         if self.share < 1:
             often += f"; about {self.share:.3g} of those there are, drawn by this device"
         return [
             ("reports", f"{self.reports} of four bytes in an epoch, epsilon {self.epsilon:g} each"),
             ("epochs", often),
-            ("dummies", f"mixed with {self.dummies:,} reports of nobody, which the proxy draws"),
-            ("crowd", f"and of at least {self.least_clients:,} devices, this one included"),
+            (
+                "dummies",
+                f"mixed with {counted(self.dummies, 'report')} of nobody, which the proxy draws",
+            ),
+            (
+                "crowd",
+                f"and of at least {counted(self.least_clients, 'device')}, this one included",
+            ),
             ("waiting", f"up to {_duration(self.hold)} for that crowd, then thrown away"),
             ("mechanism", f"{self.mechanism}, loud share {self.loud_fraction:g}{own}"),
-            ("model", f"{self.factors} numbers an item, at most {self.most_items:,} items"),
+            ("model", f"{counted(self.factors, 'number')} an item, at most {items}"),
             ("training", self.training.hex()),
             *([("trial", TRIAL)] if self.trial else ()),
         ]

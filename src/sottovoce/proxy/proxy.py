@@ -13,6 +13,7 @@ from collections.abc import Callable
 from sottovoce.errors import ProtocolError, UnavailableError
 from sottovoce.protocol import SignedManifest
 from sottovoce.protocol.batch import SHORT, Crowd, crowd_of
+from sottovoce.protocol.manifest import short_name
 from sottovoce.proxy.forward import Mirror, MirroredEpoch, Upstream, forward
 from sottovoce.proxy.intake import Intake
 from sottovoce.proxy.settings import ProxySettings
@@ -134,7 +135,7 @@ class Proxy:
             self._give_up(signed)
         self.mirror.publish(newer)
         self.intake.open(newer.signed)
-        log.info("epoch %d: %s", newer.signed.manifest.epoch, newer.signed.hash.hex())
+        log.info("epoch %d: %s", newer.signed.manifest.epoch, short_name(newer.signed.hash))
 
     def _draw(self) -> None:
         """The dummies that are due by now, if beside all of them there is room for anybody."""

@@ -334,7 +334,6 @@ class Sandbox:
             ("rate", "per_epoch"): 0,
             ("listen", "connections_per_address"): 0,
             ("page", "serve"): True,
-            ("page", "jitter"): 0.0,  # a trial: the page says that it sends at once
             ("page", "panel"): panel and PANEL,
         }
         set_values(proxy_toml(folder), {**values, **self.proxy})

@@ -40,6 +40,7 @@ from sottovoce.protocol import (
 )
 from sottovoce.protocol.batch import CHUNK_HEADER as HEADER
 from sottovoce.protocol.batch import ENOUGH, SHORT
+from sottovoce.protocol.manifest import short_name
 from sottovoce.server.keys import Keys, check_may_sign
 from sottovoce.server.settings import ServerSettings
 from sottovoce.server.training import Training
@@ -394,7 +395,7 @@ def check_closed(epoch: Epoch | None, number: int) -> Epoch:
 def check_manifest(epoch: Epoch, manifest_hash: bytes) -> None:
     """Everybody must mean the same epoch under the same manifest."""
     if epoch.hash != manifest_hash:
-        raise RefusedError(f"epoch {epoch.epoch} has the manifest {epoch.hash.hex()}")
+        raise RefusedError(f"epoch {epoch.epoch} has another: {short_name(epoch.hash)}")
 
 
 def check_not_committed(transaction: Transaction, epoch: int, proxy: str) -> None:

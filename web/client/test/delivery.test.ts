@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { IDBFactory } from "fake-indexeddb";
 import { toHex } from "../src/encoding.js";
-import { SettingsError, StoreError, UnavailableError } from "../src/errors.js";
+import { StoreError, UnavailableError } from "../src/errors.js";
 import { makeReports } from "../src/mechanism/registry.js";
 import { Store } from "../src/store.js";
 import { STEP } from "../src/timing.js";
@@ -440,15 +440,6 @@ test("what was spent stays spent and what was agreed stays agreed", async (t) =>
   assert.equal((await client.sync(AT_ONCE)).outcome, "already charged");
   assert.equal((await client.recommend(1)).length, 1);
   assert.deepEqual([distinct(world.received).length, (await charges(world)).length], [1, 1]);
-});
-
-test("a pause without sense is refused", async (t) => {
-  const world = await World.begin(t);
-  const client = await world.client();
-  for (const jitter of [-1, Number.NaN, Number.POSITIVE_INFINITY]) {
-    await assert.rejects(client.sync({ jitter }), SettingsError);
-  }
-  assert.deepEqual(world.requests, []);
 });
 
 /** The same three items: in another order, at one moment or at several, one of them twice. */
