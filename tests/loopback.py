@@ -74,6 +74,8 @@ def serve(proxy: FakeProxy) -> Answer:
     def answer(handler: BaseHTTPRequestHandler, body: bytes) -> None:
         if handler.path == "/v2/manifest":
             reply(200, proxy.manifest())(handler, body)
+        elif handler.path == "/v2/shelf":
+            reply(200, proxy.shelf())(handler, body)
         elif handler.path.startswith("/v2/models/"):
             reply(200, proxy.model(bytes.fromhex(handler.path[-64:]), 0))(handler, body)
         elif handler.path.startswith("/v2/catalogues/"):

@@ -1,7 +1,7 @@
 """The model of a device, `W = [V | D]`: tags, weights by recency, shares and ranking."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np

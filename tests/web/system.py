@@ -22,7 +22,9 @@ from sottovoce.protocol import (
     Catalogue,
     Manifest,
     Release,
+    Shelf,
     SignedManifest,
+    SignedShelf,
     Terms,
     open_reports,
     public_key_of,
@@ -208,6 +210,11 @@ class System:
         terms = replace(present.terms, **{name: changes.pop(name) for name in asked})
         manifest: Manifest = replace(present, terms=terms, **changes)
         return SignedManifest.make(manifest, KEYS.signer).encode()
+
+    def shelf_with(self, catalogue: bytes) -> bytes:
+        """Another shelf, as true and later than the present one."""
+        later = self.signed().manifest.closes
+        return SignedShelf.make(Shelf(later, catalogue), KEYS.signer).encode()
 
 
 def _histories(people: int, films: int) -> list[list[int]]:

@@ -156,8 +156,9 @@ def test_a_visitor_of_a_shop_takes_part_and_is_recommended_to(
     assert "Your history stays here" in asked[0]
     heard = check_heard(system, shop)
     calls = [(each.method, each.path.split("/")[2]) for each in heard]
-    assert calls[:3] == [("GET", "manifest"), ("GET", "models"), ("GET", "catalogues")]
-    others = [each for each in heard[3:] if each.path != "/v2/manifest"]
+    first = ["manifest", "models", "catalogues", "shelf"]
+    assert calls[:4] == [("GET", name) for name in first]
+    others = [each for each in heard[4:] if each.path not in ("/v2/manifest", "/v2/shelf")]
     assert [(each.method, each.status) for each in others] == [("OPTIONS", 204), ("POST", 202)]
     assert len(system.opened(others[-1].body)) == 20
     page.reload()

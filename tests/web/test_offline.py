@@ -58,7 +58,11 @@ def test_offline_the_page_recommends_and_sends_nothing(visitor: Visitor, system:
     visitor.says("#epoch", str(first))
     assert visitor.spent() == system.cost()
     # The browser itself may look for a newer worker: public, and of no account.
-    assert {each.path for each in system.front.heard[heard:]} <= {"/v2/manifest", "/sw.js"}
+    assert {each.path for each in system.front.heard[heard:]} <= {
+        "/v2/manifest",
+        "/v2/shelf",
+        "/sw.js",
+    }
     system.front.lies.clear()
     visitor.context.unroute_all()
     visitor.context.set_offline(False)

@@ -30,7 +30,7 @@ SECONDS = 30.0
 """Every wait: machines are busy."""
 expect.set_options(timeout=SECONDS * 1000)
 GETS = re.compile(
-    r"/|/sw\.js|/page/(page\.js|worker\.js|style\.css|icon\.svg|panel\.json)|/v2/manifest"
+    r"/|/sw\.js|/page/(page\.js|worker\.js|style\.css|icon\.svg|panel\.json)|/v2/(manifest|shelf)"
     r"|/v2/manifests/[1-9][0-9]*|/v2/(models|catalogues)/[0-9a-f]{64}"
 )
 NETWORK = re.compile(r"Failed to load resource|net::ERR_")

@@ -67,6 +67,7 @@ class Lying:
         self.front.prelude = AS_SHIPPED
         self.front.lies = {
             "/v2/manifest": self._manifest,
+            "/v2/shelf": lambda *_: Answer(200, system.shelf_with(catalogue.hash)),
             "/v2/manifests/": lambda *_: Answer(404),
             "/v2/models/": instead(content),
             "/v2/catalogues/": instead(catalogue.raw),

@@ -98,6 +98,7 @@ test("a page that is closed while it waits has spent nothing, and goes on from i
 test("another epoch while it sleeps: this one is missed, and cost nothing", async (t) => {
   const world = await World.begin(t);
   const { client } = await watched(world, {
+    entropy: coins(0, 0.5),
     sleep: async (seconds) => {
       world.now += seconds;
       if (seconds > STEP) await world.publish(2, { opens: DAY, closes: 3 * DAY });
@@ -112,6 +113,7 @@ test("another epoch while it sleeps: this one is missed, and cost nothing", asyn
 test("whoever sleeps past the end makes nothing", async (t) => {
   const world = await World.begin(t);
   const { client } = await watched(world, {
+    entropy: coins(0, 0.5),
     sleep: async (seconds) => {
       world.now += seconds > STEP ? DAY : seconds;
     },
