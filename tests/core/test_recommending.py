@@ -1,7 +1,7 @@
 """The model of a device, `W = [V | D]`: tags, weights by recency, shares and ranking."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -166,7 +166,7 @@ def labelled(counts: dict[str, int], n_items: int) -> list[dict[str, Any]]:
     ]
 
 
-def numbered(values: list[float | None]) -> list[dict[str, Any]]:
+def numbered(values: Sequence[float | None]) -> list[dict[str, Any]]:
     return [{} if value is None else {"year": value} for value in values]
 
 
@@ -223,7 +223,7 @@ def is_inside(name: str, value: float, *, whole: bool) -> bool:
 def test_the_names_of_bands_say_what_is_in_them(values: list[int], unit: int) -> None:
     numbers = [value / unit for value in values] * 20
     whole = all(number == int(number) for number in numbers)
-    tags = tags_of(numbered([*numbers]))
+    tags = tags_of(numbered(numbers))
     for name in names(tags):
         band = name.removeprefix("year ")
         inside = [row for row, each in enumerate(numbers) if is_inside(band, each, whole=whole)]

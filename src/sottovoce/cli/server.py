@@ -355,7 +355,7 @@ def close_now(config: ConfigOption, *, yes: YesOption = False) -> None:
         output.say("No proxy had its crowd: unless one gets it now, nothing is applied.")
 
 
-FOLLOWS = {
+FOLLOWS: dict[str | None, str] = {
     ENOUGH: "has its crowd: its reports are counted.",
     SHORT: "is short of its crowd: what it holds is given up in {grace}, unless its crowd comes.",
     NONE: "has nobody's reports.",
