@@ -5,6 +5,7 @@ import os
 import select
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -281,6 +282,19 @@ def test_a_whole_catalogue_is_compared_and_then_taken(begun: Path, tmp_path: Pat
     wanted.write_text("item\n" + "\n".join(f"f{n}" for n in range(25)))
     with pytest.raises(SettingsError, match="24"):  # more than devices agreed to
         update(begun, wanted)
+
+
+def test_an_epoch_that_waits_is_closed_after_its_time(
+    begun: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closes = beat(begun).manifest.closes
+    with pytest.raises(SettingsError, match="not before"):
+        call("epoch", "close", "--config", begun, "--yes")
+    monkeypatch.setattr(time, "time", lambda: closes + 1.0)
+    said = call("epoch", "close", "--config", begun, "--yes")
+    assert "Epoch 1 is closed." in said
+    assert "has said nothing" in said
+    assert "nothing is applied" in said
 
 
 def test_another_training_begins_after_a_yes(begun: Path) -> None:

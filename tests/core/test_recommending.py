@@ -223,7 +223,7 @@ def is_inside(name: str, value: float, *, whole: bool) -> bool:
 def test_the_names_of_bands_say_what_is_in_them(values: list[int], unit: int) -> None:
     numbers = [value / unit for value in values] * 20
     whole = all(number == int(number) for number in numbers)
-    tags = tags_of(numbered([*numbers]))
+    tags = tags_of(numbered(numbers))
     for name in names(tags):
         band = name.removeprefix("year ")
         inside = [row for row, each in enumerate(numbers) if is_inside(band, each, whole=whole)]

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from sottovoce.errors import NotFoundError, SettingsError
-from sottovoce.server.administration import begin_training, cancel_training, go_beyond
+from sottovoce.protocol.batch import ENOUGH, SHORT
+from sottovoce.server.administration import (
+    begin_training,
+    cancel_training,
+    close_epoch,
+    go_beyond,
+)
 from tests.server.changes import present
 from tests.server.test_catalogue import learn, model
 from tests.server.world import TRAINING, MakeWorld, World
@@ -108,6 +114,25 @@ def test_an_old_file_does_not_undo_a_training_that_was_begun(world: World) -> No
         cancel_training(world.store)
     world.apply(world.closed())
     assert world.signed().manifest.terms.training != begun.terms.training
+
+
+def test_an_epoch_that_waits_for_its_crowd_can_be_closed_and_never_before_its_time(
+    world: World,
+) -> None:
+    world.server.tick()
+    signed = world.signed()
+    world.now = signed.manifest.closes - 61
+    with pytest.raises(SettingsError, match="0:01:01"):
+        close_epoch(world.store, world.now)
+    world.now = signed.manifest.closes
+    world.tell(signed, east=ENOUGH, west=SHORT)
+    assert world.state(1) == "open"
+    assert close_epoch(world.store, world.now) == (1, {"east": ENOUGH, "west": SHORT})
+    assert world.state(1) == "closed"
+    with pytest.raises(SettingsError, match="closed already"):
+        close_epoch(world.store, world.now)
+    world.apply(signed)
+    assert world.signed().manifest.epoch == 2
 
 
 def test_a_restored_database_goes_beyond_what_others_have_seen(

@@ -64,6 +64,7 @@ def test_what_an_epoch_waits_for(world: World) -> None:
     said, problems = look(world)
     assert "waits for a crowd of 2 people at east." in said
     assert "closed at 1970-01-01 00:35:00Z (in 16 min 40 s) in any case" in said
+    assert "sottovoce server epoch close --config s.toml" in said
     _, problems = look(world, after=101)
     assert ["least_clients" in problem for problem in problems] == [True]
 

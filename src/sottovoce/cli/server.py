@@ -28,11 +28,13 @@ from sottovoce.cli.options import (
 )
 from sottovoce.errors import DataError, MissingExtraError, ProtocolError, SettingsError
 from sottovoce.protocol import Catalogue, Item
+from sottovoce.protocol.batch import ENOUGH, NONE, SHORT
 from sottovoce.protocol.catalogue import MAX_TEXT
 from sottovoce.server import Keys, Pool, Server, ServerSettings, ServerStore, build_app
 from sottovoce.server.administration import (
     begin_training,
     cancel_training,
+    close_epoch,
     go_beyond,
     read_catalogue,
     update_catalogue,
@@ -60,6 +62,11 @@ catalogue_app = group(
     "catalogue",
     "Change the catalogue while the service runs.",
     "server catalogue update --config my-server/server.toml films.csv",
+)
+epoch_app = group(
+    "epoch",
+    "End an epoch that waits for its crowd.",
+    "server epoch close --config my-server/server.toml",
 )
 training_app = group(
     "training",
@@ -325,6 +332,38 @@ def update(
         output.say(f"Version {version} holds from the next epoch on.")
 
 
+@epoch_app.command("close")
+def close_now(config: ConfigOption, *, yes: YesOption = False) -> None:
+    """Close the present epoch now, if its time is over and it only waits for its crowd.
+
+    Reports are counted where a proxy has its crowd. What other proxies hold is given up and stays
+    paid for: nothing is ever mixed below the crowd.
+
+    \b
+    Example:
+      sottovoce server epoch close --config my-server/server.toml
+    """
+    if not yes:
+        typer.confirm("Reports without a crowd will be lost, and stay paid for. Close?", abort=True)
+    with opened(config) as (settings, store):
+        number, told = close_epoch(store, time.time())
+    output.say(f"Epoch {number} is closed. Workers and proxies go on with their next beats.")
+    grace = output.duration(settings.grace_seconds)
+    for name in settings.proxies:
+        output.say(f"{name} {FOLLOWS[told.get(name)].format(grace=grace)}")
+    if ENOUGH not in told.values():
+        output.say("No proxy had its crowd: unless one gets it now, nothing is applied.")
+
+
+FOLLOWS: dict[str | None, str] = {
+    ENOUGH: "has its crowd: its reports are counted.",
+    SHORT: "is short of its crowd: what it holds is given up in {grace}, unless its crowd comes.",
+    NONE: "has nobody's reports.",
+    None: "has said nothing: a crowd that it has is counted if handed in within {grace}.",
+}
+"""What a proxy said last, and what follows when the epoch is closed."""
+
+
 @training_app.command()
 def begin(
     config: ConfigOption,
@@ -392,7 +431,7 @@ def rotate(
     typer.echo(rotated.verification_key.hex())
 
 
-for below in (catalogue_app, training_app, keys_app):
+for below in (catalogue_app, epoch_app, training_app, keys_app):
     app.add_typer(below)
 
 
@@ -465,7 +504,7 @@ def _dropped(found: Epoch) -> dict[str, int]:
 
 def lines(found: ServerStatus, settings: ServerSettings, config: Path) -> Iterator[str]:
     """How a service stands, in words: all but what needs attention."""
-    yield from _epoch(found)
+    yield from _epoch(found, config)
     for epoch in reversed(found.last):
         dropped = [f"{count:,} {why}" for why, count in _dropped(epoch).items()]
         tail = f"dropped: {', '.join(dropped)}" if dropped else "none were dropped"
@@ -483,7 +522,7 @@ def lines(found: ServerStatus, settings: ServerSettings, config: Path) -> Iterat
     yield f"Back up the database ({how}) and {settings.keys.name} (once for each key) apart."
 
 
-def _epoch(found: ServerStatus) -> Iterator[str]:
+def _epoch(found: ServerStatus, config: Path) -> Iterator[str]:
     epoch, now = found.epoch, found.now
     if epoch is None or found.manifest is None:
         yield "No epoch yet: `sottovoce server run` opens the first."
@@ -497,13 +536,13 @@ def _epoch(found: ServerStatus) -> Iterator[str]:
         yield f"{name} is open since {since}; it closes at {until} at the earliest."
     elif epoch.state == OPEN:
         yield f"{name} is open; its time was over at {output.moment(epoch.closes, now)}."
-        yield from _open(found.waiting, found.manifest.terms.least_clients, now)
+        yield from _open(found.waiting, found.manifest.terms.least_clients, now, config)
     else:
         yield f"{name} is closed since {output.moment(epoch.closed_at or 0.0, now)}."
         yield from _closed(found.waiting, epoch, now)
 
 
-def _open(waiting: EpochWait, least: int, now: float) -> Iterator[str]:
+def _open(waiting: EpochWait, least: int, now: float, config: Path) -> Iterator[str]:
     if waiting.short:
         yield f"It waits for a crowd of {output.people(least)} at {', '.join(waiting.short)}."
     elif not waiting.has_crowd:
@@ -513,7 +552,8 @@ def _open(waiting: EpochWait, least: int, now: float) -> Iterator[str]:
     if waiting.is_over:
         yield "It waits for nothing: a worker closes it with its next beat."
     else:
-        yield f"It is closed at {output.moment(waiting.until, now)} in any case."
+        yield f"It is closed at {output.moment(waiting.until, now)} in any case; to close it now:"
+        yield f"  sottovoce server epoch close --config {shlex.quote(str(config))}"
 
 
 def _closed(waiting: EpochWait, epoch: Epoch, now: float) -> Iterator[str]:

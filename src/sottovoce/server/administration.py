@@ -1,11 +1,13 @@
 """What an operator does to a service while it runs.
 
 Each is one transaction on the database that all workers share; none of them has to be restarted. It
-holds from the next epoch on.
+holds from the next epoch on, but for the end of the present one.
 """
 
 import logging
 from dataclasses import replace
+from datetime import timedelta
+from math import ceil
 from pathlib import Path
 
 from sottovoce.errors import ProtocolError, SettingsError, reason
@@ -18,7 +20,7 @@ from sottovoce.server.keys import Keys, check_may_sign
 from sottovoce.server.settings import ServerSettings
 from sottovoce.server.store import ServerStore
 from sottovoce.server.training import Training
-from sottovoce.server.transaction import APPLIED, Service, Transaction
+from sottovoce.server.transaction import APPLIED, OPEN, Service, Transaction
 
 MOST_SKIPPED = 2**20
 """More epochs than any backup is old: whoever names a later one would use up all numbers."""
@@ -97,6 +99,29 @@ def go_beyond(store: ServerStore, epoch: int, now: float) -> int:
             transaction.apply(latest.epoch, reports=0, crowdless=0, capped=0)
         transaction.set_service(service.verification_key, epoch + 1)
     return epoch + 1
+
+
+def close_epoch(store: ServerStore, now: float) -> tuple[int, dict[str, str]]:
+    """Close the present epoch, which waits for its crowd; its number, and what proxies said last.
+
+    Not before its time: devices were told that reports are taken until then. Nothing is mixed below
+    the crowd: each proxy that has one hands in, all others give up what they hold once the epoch is
+    applied.
+    """
+    with store.write() as transaction:
+        _locked(transaction)
+        epoch = transaction.latest(lock=True)
+        if epoch is None or epoch.state != OPEN:
+            number = "" if epoch is None else f": epoch {epoch.epoch} is {epoch.state} already"
+            raise SettingsError(f"no epoch is open{number}; nothing was changed")
+        if now < epoch.closes:
+            left = timedelta(seconds=ceil(epoch.closes - now))
+            raise SettingsError(
+                f"epoch {epoch.epoch} may be closed in {left} hours, not before: devices were told "
+                "that reports are taken until then"
+            )
+        transaction.close(epoch.epoch, now)
+        return epoch.epoch, transaction.crowds(epoch.epoch)
 
 
 def _locked(transaction: Transaction) -> Chosen:

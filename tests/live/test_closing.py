@@ -1,0 +1,79 @@
+"""An operator closes an epoch that waits for its crowd: nothing is mixed below it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sottovoce.protocol.batch import ENOUGH, NONE, SHORT
+from sottovoce.server.administration import close_epoch
+from sottovoce.training import Participation
+from tests.live.stack import Stack, running
+
+LEAST = 3
+
+
+@pytest.fixture
+def stack(folder: Path) -> Iterator[Stack]:
+    terms = Participation(least_clients=LEAST, hold=7 * 86_400)
+    with running(folder / "stack", "east", "west", terms=terms, epoch_seconds=3600) as made:
+        yield made
+
+
+def report(stack: Stack, gate: str, devices: int) -> None:
+    for number in range(devices):
+        client = stack.client(f"{gate}-{number}", [f"film-{number}"])
+        assert client.sync(stack.gates[gate].api(), jitter=0).outcome == "sent"
+
+
+def closed(stack: Stack) -> dict[str, str]:
+    """After its time, when everybody has told what they have; what each proxy had said."""
+    stack.world.now = stack.world.signed().manifest.closes
+    stack.hand_in()
+    assert stack.world.state(1) == "open"
+    number, told = close_epoch(stack.world.store, stack.world.now)
+    assert number == 1
+    stack.hand_in()
+    assert stack.world.state(1) == "closed", "the proxy that is short may still get its crowd"
+    return told
+
+
+def applied(stack: Stack) -> tuple[int, int]:
+    """When grace is over, and what was counted and dropped; nothing is left at any proxy."""
+    stack.world.now += stack.world.settings.grace_seconds
+    stack.hand_in()
+    for gate in stack.gates.values():
+        assert gate.signed().manifest.epoch == 2
+        with gate.store.read() as tables:
+            assert tables.count_batches() == 0
+            assert tables.unsettled() == []
+    (epoch, *_) = stack.world.server.epochs()
+    return epoch.reports, epoch.crowdless
+
+
+def test_what_has_a_crowd_is_counted_and_nothing_else_is_handed_in(stack: Stack) -> None:
+    report(stack, "west", LEAST)
+    report(stack, "east", LEAST - 1)
+    reports = stack.world.signed().manifest.terms.reports
+    assert closed(stack) == {"east": SHORT, "west": ENOUGH}
+    assert applied(stack) == (LEAST * reports, 0)
+
+
+def test_without_any_crowd_the_model_stays(stack: Stack) -> None:
+    report(stack, "east", LEAST - 1)
+    before = stack.model()
+    assert closed(stack) == {"east": SHORT, "west": NONE}
+    assert applied(stack) == (0, 0)
+    assert np.array_equal(stack.model(), before)
+
+
+def test_a_crowd_that_comes_after_all_still_counts(stack: Stack) -> None:
+    report(stack, "west", LEAST)
+    report(stack, "east", LEAST - 1)
+    reports = stack.world.signed().manifest.terms.reports
+    closed(stack)
+    late = stack.client("east-late", ["film-9"])
+    assert late.sync(stack.gates["east"].api(), jitter=0).outcome == "sent"
+    stack.hand_in()
+    assert applied(stack) == (2 * LEAST * reports, 0)
