@@ -36,8 +36,9 @@ IN_A_HURRY = f"""
 const Plain = Blob;
 window.Blob = class extends Plain {{
   constructor(parts, options) {{
-    super(options?.type === "text/javascript" ? [{json.dumps(HURRY.decode())}, ...parts] : parts,
-      options);
+    const isScript = options?.type === "text/javascript";
+    super(isScript ? [{json.dumps(HURRY.decode())}, ...parts] : parts, options);
+    if (isScript) window.workerText = parts[0];
   }}
 }};
 """
@@ -122,7 +123,12 @@ class Customer(Visitor):
         return self.at("sottovoce-list [part=link]").all_inner_texts()
 
     def sent(self, batches: int) -> None:
-        self.until(lambda: len(self.front.batches()) == batches, f"{batches} batches")
+        """So many batches in all."""
+
+        def count() -> int:
+            return sum(each.method == "POST" for each in self.front.heard)
+
+        self.until(lambda: count() == batches, f"{batches} batches")
 
     def _hear(self, message: ConsoleMessage) -> None:
         if message.text.startswith("sottovoce: "):
