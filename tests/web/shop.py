@@ -1,4 +1,4 @@
-"""A shop on another origin with a strict policy: `examples/shop.html` as it is, and who visits it."""
+"""A shop on another origin with a strict policy: `examples/shop.html`, and who visits it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "shop.html"
 WORKER = "sottovoce-worker.js"
 POLICY = (
     "default-src 'none'; script-src {proxy}; connect-src {proxy}; worker-src {worker}; "
-    "base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types sottovoce"
+    "base-uri 'none'; form-action 'none'; "
+    "require-trusted-types-for 'script'; trusted-types sottovoce"
 )
 """All that the widget needs: no inline script, no style, no picture."""
 IN_A_HURRY = f"""
@@ -61,7 +62,7 @@ class Shop:
         text = EXAMPLE.read_text(encoding="utf-8")
         tag = re.search("<script.*</script>", text)
         assert tag is not None
-        assert tag[0] == re.sub("sha384-[^\"]*", "sha384-HASH", script_tag("https://proxy.example"))
+        assert tag[0] == re.sub('sha384-[^"]*', "sha384-HASH", script_tag("https://proxy.example"))
         text = text.replace(tag[0], script_tag(system.url))
         for place, value in (
             ("https://proxy.example", system.url),
@@ -95,11 +96,19 @@ def running_shop() -> Iterator[Shop]:
 class Customer(Visitor):
     """Somebody who visits a shop."""
 
-    def __init__(self, context: BrowserContext, shop: Shop, system: System, trap: Trap | None):
+    def __init__(
+        self,
+        context: BrowserContext,
+        shop: Shop,
+        system: System,
+        trap: Trap,
+        *,
+        prelude: str = IN_A_HURRY,
+    ):
         super().__init__(context, system.front, trap)
         self.shop = shop
         self.warnings: list[str] = []
-        context.add_init_script(IN_A_HURRY)
+        context.add_init_script(prelude)
 
     def enter(self) -> Customer:
         self.page.goto(self.shop.url)

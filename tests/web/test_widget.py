@@ -100,9 +100,7 @@ def test_a_visitor_agrees_and_is_recommended_to(enter: Enter, system: System) ->
     assert system.turn().reports == 20 * (PEOPLE + 1)
 
 
-def test_whoever_says_no_is_not_asked_again_and_sends_nothing(
-    enter: Enter, system: System
-) -> None:
+def test_whoever_says_no_is_not_asked_again_and_sends_nothing(enter: Enter, system: System) -> None:
     customer = enter(lang="de")
     short = customer.question()
     assert short[0].startswith("Was hier angesehen wird, bleibt auf diesem Gerät; höchstens ")

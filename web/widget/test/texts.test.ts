@@ -45,10 +45,10 @@ test("both languages state the same numbers", () => {
     const [english, german] = [ENGLISH.short(short), GERMAN.short(short)];
     assert.deepEqual(english, inShort(offer.terms, [], limit));
     assert.equal(german.length, 3);
-    for (const at of [0, 1, 2]) {
-      const [one, other] = [english[at] ?? "", german[at] ?? ""];
+    english.forEach((one, at) => {
+      const other = german[at] ?? "";
       assert.deepEqual(numbers(one, "en"), numbers(other, "de"), `${one} / ${other}`);
-    }
+    });
     const rows = [rowsOf(offer, limit, ENGLISH, "en"), rowsOf(offer, limit, GERMAN, "de")];
     assert.deepEqual(
       rows[0]?.map(([, value]) => numbers(value, "en")),
