@@ -1,4 +1,4 @@
-"""The widget for everybody: axe-core, small screens, the dark, no network, Firefox; and when it asks."""
+"""The widget for everybody: axe-core, small screens, the dark, offline, Firefox; when it asks."""
 
 from __future__ import annotations
 

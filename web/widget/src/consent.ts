@@ -50,6 +50,7 @@ export class Consent extends Piece {
           "details",
           { part: "details" },
           h("summary", {}, texts.details),
+          h("p", {}, texts.meaning),
           h("dl", {}, ...rows.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
         ),
         h(

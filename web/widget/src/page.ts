@@ -169,8 +169,10 @@ export class Page extends EventTarget {
   }
 
   async #hear(news: News): Promise<void> {
+    const { message } = news.error ?? {};
+    if (message !== undefined && message !== this.news?.error?.message)
+      console.warn(`sottovoce: ${message}`); // once: it looks again and again
     this.news = news;
-    if (news.error !== null) console.warn(`sottovoce: ${news.error.message}`);
     this.#changed();
     await this.#check();
   }

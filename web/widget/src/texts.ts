@@ -19,6 +19,8 @@ export interface Texts {
   /** What leaves, how much that can tell, how to stop. */
   short: (short: Short) => readonly string[];
   details: string;
+  /** What epsilon is. */
+  meaning: string;
   yes: string;
   /** To changed terms. */
   agree: string;
@@ -53,13 +55,15 @@ export interface Texts {
   rows: Readonly<Record<Row, string>>;
 }
 
-type Row = keyof Terms | "limit" | "local" | "alone" | "central" | "delta";
+type Row = keyof Terms | ("limit" | "local" | "alone" | "central" | "delta") | ("truth" | "chance");
 
 const ENGLISH: Texts = {
   ask: "Help to improve recommendations?",
   askAgain: "Agree to changed terms?",
   short: sentencesOf,
   details: "Details",
+  meaning:
+    "Any conclusion is at most exp(epsilon) times as likely as with another history. That is for one device: several of one person add up.",
   yes: "Take part",
   agree: "Agree",
   no: "Not now",
@@ -90,6 +94,8 @@ const ENGLISH: Texts = {
     central: "Epsilon if the proxy and as many other devices as are asked for are honest",
     delta: "Chance that the last two do not hold (delta)",
     epsilon: "Epsilon of one report",
+    truth: "How often, in 100 times, a report fits the person, at most",
+    chance: "How often it would by chance alone",
     reports: "Reports in an epoch, a round of learning",
     epochs: "Epochs, at most",
     share: "Part of the epochs in which this device reports",
@@ -116,6 +122,8 @@ const GERMAN: Texts = {
     "Aufhören geht jederzeit; was hinausgegangen ist, lässt sich nicht zurückholen.",
   ],
   details: "Einzelheiten",
+  meaning:
+    "Jeder Schluss ist höchstens exp(Epsilon)-mal so wahrscheinlich wie bei einem anderen Verlauf. Das gilt für ein Gerät: Mehrere einer Person summieren sich.",
   yes: "Mitmachen",
   agree: "Zustimmen",
   no: "Jetzt nicht",
@@ -147,6 +155,8 @@ const GERMAN: Texts = {
     central: "Epsilon, wenn der Proxy und so viele andere Geräte wie verlangt ehrlich sind",
     delta: "Wahrscheinlichkeit, dass die letzten beiden nicht gelten (Delta)",
     epsilon: "Epsilon eines Berichts",
+    truth: "Wie oft von 100 Malen ein Bericht zur Person passt, höchstens",
+    chance: "Wie oft er es rein zufällig täte",
     reports: "Berichte je Epoche, einer Runde des Lernens",
     epochs: "Epochen, höchstens",
     share: "Anteil der Epochen, in denen dieses Gerät berichtet",
@@ -186,9 +196,10 @@ export function textsFor(lang: string, own: Partial<Texts> = {}): Texts {
 }
 
 /** The name and the value of every number that is accepted, and of what follows from them. */
-export function rowsOf({ terms, figures }: Offer, limit: number, texts: Texts, lang: string) {
+export function rowsOf({ terms, figures, odds }: Offer, limit: number, texts: Texts, lang: string) {
   const { local, alone, central, delta } = figures;
-  const values = { limit, local, alone, central, delta, ...terms };
+  const [truth, chance] = [100 * odds.truth, 100 * odds.chance];
+  const values = { limit, local, alone, central, delta, truth, chance, ...terms };
   return (Object.keys(texts.rows) as Row[]).map((row): [string, string] => [
     texts.rows[row],
     written(values[row], lang),
