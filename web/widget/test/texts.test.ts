@@ -28,6 +28,8 @@ const OFFERS: [Offer, number][] = [
   [{ epsilon: 0.001, reports: 1, leastClients: 1 }, 0.001],
   [{ epsilon: 0.125, reports: 1234, epochs: 3, leastClients: 100_000 }, 1e6],
   [{ epsilon: 0.5, reports: 20, epochs: 2, leastClients: 1, dummies: 500_000 }, 1e6],
+  [{ epsilon: 0.5, reports: 12, epochs: 1, leastClients: 100_000 }, 1e6],
+  [{ epsilon: 0.5, reports: 14, epochs: 1, leastClients: 1 }, 1e6],
   [{ epsilon: 4, reports: 500, epochs: 100 }, 1e6],
   [{}, 0],
 ].map(([changes, limit]) => [
@@ -48,6 +50,7 @@ test("both languages state the same numbers", () => {
     english.forEach((one, at) => {
       const other = german[at] ?? "";
       assert.deepEqual(numbers(one, "en"), numbers(other, "de"), `${one} / ${other}`);
+      assert.equal(one.includes("always"), other.includes("immer"));
     });
     const rows = [rowsOf(offer, limit, ENGLISH, "en"), rowsOf(offer, limit, GERMAN, "de")];
     assert.deepEqual(
