@@ -135,7 +135,7 @@ class Customer(Visitor):
         """So many batches in all."""
 
         def count() -> int:
-            return sum(each.method == "POST" for each in self.front.heard)
+            return sum(each.method == "POST" and each.status > 0 for each in self.front.heard)
 
         self.until(lambda: count() == batches, f"{batches} batches")
 

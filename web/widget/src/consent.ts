@@ -6,8 +6,8 @@
 import { type News, type Offer, type Short, shortOf } from "sottovoce-client";
 import { button, h } from "./dom.js";
 import type { Opened, Standing } from "./page.js";
-import { Piece, page, type Words } from "./piece.js";
-import { changesOf, rowsOf } from "./texts.js";
+import { Piece, page } from "./piece.js";
+import { changesOf, rowsOf, type Words } from "./texts.js";
 
 export class Consent extends Piece {
   /** What the visitor opened by a button, if anything. */

@@ -80,15 +80,17 @@ export function h<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
-/** While it does its work, another click is none. */
+/** While it does its work, another click is none; it is not disabled, which would lose the focus. */
 export function button(part: string, words: string, act: () => unknown): HTMLButtonElement {
   const made = h("button", { part: `button ${part}`, type: "button" }, words);
+  let isBusy = false;
   made.addEventListener("click", async () => {
-    made.disabled = true;
+    if (isBusy) return;
+    isBusy = true;
     try {
       await act();
     } finally {
-      made.disabled = false;
+      isBusy = false;
     }
   });
   return made;

@@ -2,8 +2,8 @@
 
 import type { Recommendation } from "sottovoce-client";
 import { h } from "./dom.js";
-import { Piece, page, type Words } from "./piece.js";
-import { reasonOf } from "./texts.js";
+import { Piece, page } from "./piece.js";
+import { reasonOf, type Words } from "./texts.js";
 
 const USUAL = 5;
 

@@ -11,7 +11,7 @@ import {
   type Recommendation,
   StoreError,
 } from "sottovoce-client";
-import { type Texts, textsFor } from "./texts.js";
+import { type Texts, type Words, wordsIn } from "./texts.js";
 import { starter } from "./worker.js";
 
 /** What a page says once. */
@@ -111,13 +111,13 @@ export class Page extends EventTarget {
     if (this.news === null) return "nothing";
     const { offer, asked, terms, paused, synced } = this.news;
     if (opened === "forgetting") return opened;
+    if (terms !== null && paused) return "paused";
     const open = terms === null ? offer : asked;
     if (open !== null) {
       if (opened === "asking" || !this.#isRefused(open)) return "asking";
       return terms === null ? "apart" : "waits";
     }
     if (terms === null) return "nothing";
-    if (paused) return "paused";
     return OVER.includes(synced?.outcome ?? "") ? "over" : "takesPart";
   }
 
@@ -156,11 +156,11 @@ export class Page extends EventTarget {
     await client.forget();
   }
 
-  /** The language of an element, and its texts. */
-  wordsFor(element: Element): { lang: string; texts: Texts } {
+  /** In the language of an element; within another one's shadow, of the document. */
+  wordsFor(element: Element): Words {
     const near = element.closest<HTMLElement>("[lang]")?.lang;
-    const lang = this.#options.lang ?? (near || "en");
-    return { lang, texts: textsFor(lang, this.#options.texts) };
+    const lang = this.#options.lang ?? (near || document.documentElement.lang);
+    return wordsIn(lang, this.#options.texts);
   }
 
   /** Another tab answered. */

@@ -2,15 +2,10 @@
 
 import { rootOf } from "./dom.js";
 import { Page } from "./page.js";
-import type { Texts } from "./texts.js";
+import type { Words } from "./texts.js";
 
 /** The one of this page. */
 export const page = new Page();
-
-export interface Words {
-  readonly lang: string;
-  readonly texts: Texts;
-}
 
 export abstract class Piece extends HTMLElement {
   static readonly observedAttributes = ["seen", "n", "href", "lang"];

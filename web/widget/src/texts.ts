@@ -190,9 +190,18 @@ function comma(digits: string): string {
   return digits.replace(".", ",");
 }
 
+/** Texts, and the language in which numbers stand in them. */
+export interface Words {
+  readonly lang: string;
+  readonly texts: Texts;
+}
+
 /** The built-in language that fits, with texts of the page's own over it. */
-export function textsFor(lang: string, own: Partial<Texts> = {}): Texts {
-  return { ...(/^de\b/i.test(lang) ? GERMAN : ENGLISH), ...own };
+export function wordsIn(asked: string, own?: Partial<Texts>): Words {
+  const [, language = ""] = /^([a-z]{2,3})([-_]|$)/i.exec(asked) ?? [];
+  const isGerman = language.toLowerCase() === "de";
+  const lang = isGerman || own !== undefined ? language || "en" : "en";
+  return { lang, texts: { ...(isGerman ? GERMAN : ENGLISH), ...own } };
 }
 
 /** The name and the value of every number that is accepted, and of what follows from them. */

@@ -86,6 +86,7 @@ test("who is asked, and what is shown else", async (t) => {
   assert.equal(shown(outcome("limit reached")), "over");
   assert.equal(shown(outcome("sent")), "takesPart");
   assert.equal(shown({ terms, asked: OTHER }), "asking");
+  assert.equal(shown({ terms, asked: OTHER, paused: true }), "paused");
   page.refuse(OTHER);
   assert.equal(shown({ terms, asked: OTHER }), "waits");
   assert.equal(pageOf(t, [], kept).page.standing(null), "nothing");

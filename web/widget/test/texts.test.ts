@@ -8,9 +8,9 @@ import { inShort, type Offer, type Recommendation, shortOf, type Terms } from "s
 import { offerOf } from "../../client/src/promise.js";
 import { brokenBy, RULES } from "../../client/src/terms.js";
 import { TERMS } from "../../client/test/world.js";
-import { changesOf, number, reasonOf, rowsOf, textsFor } from "../src/texts.js";
+import { changesOf, number, reasonOf, rowsOf, wordsIn } from "../src/texts.js";
 
-const [ENGLISH, GERMAN] = [textsFor("en-GB"), textsFor("de-AT")];
+const [ENGLISH, GERMAN] = [wordsIn("en-GB").texts, wordsIn("de_AT").texts];
 
 /** Of a text, as a computer writes them. */
 function numbers(text: string, lang: string): number[] {
@@ -110,6 +110,11 @@ test("reasons are joined as a language does it", () => {
 });
 
 test("a page's own texts lie over those of the language", () => {
-  const own = textsFor("de", { yes: "Ja" });
-  assert.deepEqual([own.yes, own.no], ["Ja", "Jetzt nicht"]);
+  const { texts } = wordsIn("de", { yes: "Ja" });
+  assert.deepEqual([texts.yes, texts.no], ["Ja", "Jetzt nicht"]);
+  // Numbers and lists stand as in the texts, and no name of a language can break them.
+  const langs = ["de-CH", "fr", "", "!", "x".repeat(99)].map((lang) => wordsIn(lang).lang);
+  assert.deepEqual(langs, ["de", "en", "en", "en", "en"]);
+  assert.equal(wordsIn("fr-BE", { yes: "Oui" }).lang, "fr");
+  assert.equal(wordsIn("x".repeat(99), { yes: "Yes" }).lang, "en");
 });
