@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from tests.web.system import System
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "shop.html"
-WORKER = "sottovoce-worker.js"
 POLICY = (
     "default-src 'none'; script-src {proxy}; connect-src {proxy}; worker-src {worker}; "
     "base-uri 'none'; form-action 'none'; "
@@ -54,8 +53,8 @@ class Shop:
         self.url = ""
         self.page = ""
         self.policy = ""
-        self.worker = b""
-        """What lies at `/sottovoce-worker.js`."""
+        self.scripts: dict[str, bytes] = {}
+        """Of its own, by name."""
 
     def open(self, system: System, *, seen: str = "1", lang: str = "en") -> Shop:
         """The example with its values filled in."""
@@ -80,15 +79,16 @@ class Shop:
         headers = {"Content-Security-Policy": self.policy}
         return Response(self.page, media_type="text/html", headers=headers)
 
-    async def script(self, _: Request) -> Response:
+    async def script(self, request: Request) -> Response:
         headers = {"Content-Security-Policy": self.policy}
-        return Response(self.worker, media_type="text/javascript", headers=headers)
+        script = self.scripts[request.path_params["name"]]
+        return Response(script, media_type="text/javascript", headers=headers)
 
 
 @contextmanager
 def running_shop() -> Iterator[Shop]:
     shop = Shop()
-    routes = [Route("/", shop.index), Route(f"/{WORKER}", shop.script)]
+    routes = [Route("/", shop.index), Route("/{name}.js", shop.script)]
     with served(Starlette(routes=routes)) as shop.url:
         yield shop
 

@@ -14,7 +14,7 @@ import pytest
 from sottovoce.service.page import in_package
 from tests.web import chromium
 from tests.web.front import instead
-from tests.web.shop import POLICY, WORKER, Customer, Shop, running_shop
+from tests.web.shop import POLICY, Customer, Shop, running_shop
 from tests.web.system import System, running
 from tests.web.visitor_scripts import DUMP
 
@@ -236,12 +236,12 @@ def test_with_a_worker_of_its_own_a_shop_needs_no_blob(enter: Enter, system: Sys
     assert consent is not None
     shop.page = shop.page.replace(consent[1], "")
     shop.policy = POLICY.format(proxy=system.url, worker="'self'")
-    shop.worker = customer.page.evaluate("window.workerText").encode()
+    shop.scripts["worker"] = customer.page.evaluate("window.workerText").encode()
     customer.enter()
     values = dict(re.findall('(\\w+)="(.*?)"', consent[1]))
     customer.page.evaluate(
         "async (given) => (await import(`${given.proxy}/widget.js`)).start(given)",
-        {**values, "limit": float(values["limit"]), "worker": f"/{WORKER}"},
+        {**values, "limit": float(values["limit"]), "worker": "/worker.js"},
     )
     customer.lists(listed(system, "1"))
 

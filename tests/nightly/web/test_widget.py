@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from tests.lacking import leave_out
 from tests.nightly.web.test_access import FITS, NARROW, VIEWS, axe
 from tests.nightly.web.test_firefox import Firefox, firefox, program
 from tests.nightly.web.test_gaps import LATE, TICK
 from tests.processes import wait_until
+from tests.server.world import KEYS
 from tests.web import chromium
-from tests.web.front import instead
+from tests.web.front import HURRY, instead
 from tests.web.shop import IN_A_HURRY, POLICY, Customer, Shop, running_shop
 from tests.web.system import System, running
 from tests.web.test_offline import away
@@ -28,6 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["axe", "firefox", "program"]
 Enter = Callable[..., Customer]
 LOOKS = 4
+WEB = Path(__file__).parents[3] / "web"
+KEY = "03a107bff3ce10be1d70dd18e74bc09967e4d6309ba50d5f1ddc8664125531b8"
+"""Of the README."""
 FOUND = """
 async () => (await axe.run({ include: [["sottovoce-consent"], ["sottovoce-list"]] },
   { resultTypes: ["violations"] })).violations.map(({ id, nodes }) =>
@@ -156,12 +164,48 @@ def test_whatever_was_seen_it_asks_at_the_same_moments(
         assert np.median(np.abs(ticks - ticks.round())) * TICK < LATE
 
 
+def test_the_client_without_elements_as_its_readme_shows_it(
+    enter: Enter, system: System, folder: Path
+) -> None:
+    """In two files that nobody built."""
+    if shutil.which("node") is None or not (WEB / "node_modules").exists():
+        leave_out("the client without a build step in a real browser (needs Node)")
+    subprocess.run(["node", WEB / "client" / "bundle.mjs", folder / "js"], check=True, timeout=120)
+    customer = enter()
+    names = ("sottovoce-client", "sottovoce-worker")
+    scripts = {name: (folder / "js" / f"{name}.js").read_bytes() for name in names}
+    scripts[names[1]] = HURRY + scripts[names[1]]
+    readme = (WEB / "client" / "README.md").read_text(encoding="utf-8")
+    shown = re.search("```ts\n(.*?)```", readme, re.DOTALL)
+    assert shown is not None
+    text = shown[1]
+    for place, value in (
+        ('"sottovoce-client"', '"./sottovoce-client.js"'),
+        ("https://proxy.example", system.url),
+        (KEY, KEYS.verification_key.hex()),
+        ("limit: 500", "limit: 5000"),
+        ('["film-0", "film-17"]', '["1"]'),
+    ):
+        assert text.count(place) == 1, place
+        text = text.replace(place, value)
+    shop = customer.shop
+    shop.scripts = {**scripts, "readme": text.encode()}
+    shop.page = '<script type="module" src="/readme.js"></script>'
+    shop.policy = f"default-src 'self'; connect-src {system.url}"
+    said: list[str] = []
+    customer.page.on("dialog", lambda dialog: dialog.accept())
+    customer.page.on("console", lambda message: said.append(message.text))
+    customer.enter().sent(1)
+    for each in system.recommended(["1"])[:5]:
+        assert any(line.startswith(f"{each.title} because of ") for line in said), said
+
+
 def test_a_visit_in_firefox(firefox: Firefox, system: System, shops: tuple[Shop, Shop]) -> None:
     """Nothing can be put before its scripts from outside: so the shop itself is in a hurry."""
     shop = shops[0].open(system)
-    shop.page = shop.page.replace("<title>", '<script src="/sottovoce-worker.js"></script><title>')
+    shop.page = shop.page.replace("<title>", '<script src="/hurry.js"></script><title>')
     shop.policy = POLICY.format(proxy=f"'self' {system.url}", worker="blob:")
-    shop.worker = IN_A_HURRY.encode()
+    shop.scripts["hurry"] = IN_A_HURRY.encode()
     firefox.command("WebDriver:SetWindowRect", width=NARROW[0], height=NARROW[1])
     firefox.command("WebDriver:Navigate", url=shop.url)
 
