@@ -1,4 +1,4 @@
-"""Characters that command a terminal instead of showing something."""
+"""Words for people: characters that command a terminal instead of showing something, plurals."""
 
 import re
 
@@ -24,3 +24,9 @@ def visible(text: str) -> str:
 def named(character: str) -> str:
     """By its number."""
     return f"U+{ord(character):04X}"
+
+
+def counted(number: float, what: str) -> str:
+    """With the plural where it is due."""
+    said = f"{number:,.0f}" if float(number).is_integer() else f"{number:g}"
+    return f"{said} {what}{'s' * (number != 1)}"

@@ -65,7 +65,8 @@ def test_a_life_on_the_command_line(device: Device, tmp_path: Path) -> None:
     assert "of 40 " in device("status").stdout
     device("set", "--resume", "--limit", "25")
     assert device.proxy.received == []
-    assert device("record", item(3), item(7), "unheard-of").stdout == "New items: 3\n"
+    said = device("record", item(3), item(7), "unheard-of").stdout
+    assert said.startswith("New items: 3\nNot in the catalogue here: unheard-of.")
     synced = device.sync("--json", str(out))
     assert "The batch of epoch 1 was sent." in synced.stdout
     assert json.loads(out.read_text())["outcome"] == "sent"
@@ -85,7 +86,7 @@ def test_status_for_people_and_machines(device: Device, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     device.begin()
     assert "none yet" in device("status").stdout
-    device("record", item(3), "unheard-of")
+    assert "no catalogue here yet" in device("record", item(3), "unheard-of").stdout
     device.sync()
     told = device("status", "--json", str(out)).stdout
     assert f"epsilon {COST:g} of 25 " in told

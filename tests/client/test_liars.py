@@ -140,13 +140,13 @@ def test_a_key_that_the_pinned_one_named_is_trusted_from_then_on(
 ) -> None:
     old, new = world.signing_key, Ed25519PrivateKey.generate()
     statement = KeyStatement.make(old, new.public_key().public_bytes_raw())
-    proxy.publish(SignedManifest.make(world.manifest(3), new, (statement,)))
+    proxy.publish(SignedManifest.make(world.manifest(3), new, (statement,)), new)
     assert told.sync(proxy).outcome == "sent"
     world.now += DAY
     proxy.publish(SignedManifest.make(world.manifest(4), old))
     with pytest.raises(UntrustedError):
         told.sync(proxy)
-    proxy.publish(SignedManifest.make(world.manifest(4), new))
+    proxy.publish(SignedManifest.make(world.manifest(4), new), new)
     assert told.sync(proxy).outcome == "sent"
 
 

@@ -20,8 +20,9 @@ from sottovoce.client.recommending import Personal, recommendations
 from sottovoce.client.store import ClientStore
 from sottovoce.core.recommending import recency
 from sottovoce.errors import SettingsError, StoreError
-from sottovoce.protocol import Catalogue, Item, Release, encode_items
+from sottovoce.protocol import Catalogue, Item, Release, SignedManifest, encode_items
 from tests.client.world import FACTORS, ITEMS, FakeProxy, World, item
+from tests.protocol.examples import signing_key
 from tests.protocol.test_vectors import signed
 
 WORLD = World()
@@ -246,7 +247,7 @@ def asked(question: dict[str, Any]) -> tuple[Release, dict[str, int]]:
         reports_behind=question.get("reports_behind", 1000),
     )
     V = np.array(question["V"], np.float32)
-    return Release(replace(one, manifest=manifest), V, catalogue), question["touched"]
+    return Release(SignedManifest.make(manifest, signing_key()), V, catalogue), question["touched"]
 
 
 def answer(question: dict[str, Any]) -> dict[str, Any]:

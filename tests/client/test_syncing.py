@@ -36,12 +36,12 @@ def test_a_first_sync_learns_and_takes_part_and_a_second_does_not(
     synced = client.sync(proxy)
     assert (synced.epoch, synced.outcome, synced.lost) == (1, "sent", None)
     assert (synced.spent, synced.remaining) == (COST, 100 - COST)
-    assert proxy.calls == ["manifest", "model", "catalogue", "send"]
+    assert proxy.calls == ["manifest", "model", "catalogue", "shelf", "send"]
     assert client._store._db.rows("SELECT state, batch FROM outbox") == [("sent", None)]
     client.record([item(30)])
     again = client.sync(proxy)
     assert (again.outcome, again.spent) == ("already sent", COST)
-    assert proxy.calls[4:] == ["manifest"]
+    assert proxy.calls[5:] == ["manifest", "shelf"]
     (charge,) = charges(folder)
     assert charge.purpose == sha(proxy.received[0])
     assert (charge.epoch, charge.epsilon, charge.reports) == (1, EPSILON, REPORTS)
@@ -170,7 +170,7 @@ def test_a_proxy_that_asks_for_patience_gets_it_also_after_a_restart(
             with pytest.raises(UnavailableError) as caught:
                 again.sync(proxy)
             assert caught.value.retry_after == pytest.approx(1)
-        assert set(proxy.calls) == {"manifest"}
+        assert set(proxy.calls) == {"manifest", "shelf"}
         world.now += 1
         assert again.sync(proxy).outcome == "sent"
 
@@ -272,7 +272,8 @@ def test_the_batch_leaves_at_the_moment_that_was_drawn(
     assert sent_at == [begun + ahead + 300]
     assert slept == [300 - READY, READY, pytest.approx(ahead)]
     # Shortly before it makes the batch it looks again whether the epoch still runs.
-    assert proxy.calls == ["manifest", "model", "catalogue", "manifest", "send"]
+    looks = ["manifest", "model", "catalogue", "shelf", "manifest", "shelf"]
+    assert proxy.calls == [*looks, "send"]
 
 
 def test_a_clock_that_was_set_back_does_not_hold_a_batch(

@@ -71,7 +71,7 @@ def coin_cases() -> list[dict[str, Any]]:
     cases = []
     for share in (0.75, 1.0):
         for now in nows:
-            for jitter in (0, 600, 3_600):
+            for jitter in (0, 5, 3_600):
                 for first, second in pairwise(WORDS):
                     given = {"share": share, "now": now, "jitter": jitter, "words": [first, second]}
                     cases.append({**given, **planned(given)})

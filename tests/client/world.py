@@ -19,7 +19,9 @@ from sottovoce.protocol import (
     Catalogue,
     Item,
     Manifest,
+    Shelf,
     SignedManifest,
+    SignedShelf,
     Terms,
     encode_items,
     new_epoch_key,
@@ -98,7 +100,6 @@ class World:
             regularization=TRAINING.regularization,
             model=self.add(encode_items(self.items(epoch))),
             catalogue=self.catalogue.hash,
-            catalogue_version=1,
             public_key=public_key_of(self.epoch_keys[epoch]),
             opens=epoch * DAY,
             closes=(epoch + 1) * DAY,
@@ -109,6 +110,9 @@ class World:
 
     def signed(self, epoch: int, **changes: Any) -> SignedManifest:
         return SignedManifest.make(self.manifest(epoch, **changes), self.signing_key)
+
+    def shelf(self, published: int, catalogue: bytes) -> SignedShelf:
+        return SignedShelf.make(Shelf(published, catalogue), self.signing_key)
 
     def clock(self) -> float:
         return self.now
@@ -145,9 +149,12 @@ class FakeProxy:
         self.before: Callable[[str], None] = lambda call: None
         self.after: Callable[[str], None] = lambda call: None
 
-    def publish(self, signed: SignedManifest) -> None:
+    def publish(self, signed: SignedManifest, key: Ed25519PrivateKey | None = None) -> None:
         self.signed = signed
         self.data = signed.encode()
+        shelf = Shelf(signed.manifest.opens, signed.manifest.catalogue)
+        signer = key or self.world.signing_key
+        self.shelved = SignedShelf.make(shelf, signer, signed.statements).encode()
 
     def next_epoch(self) -> None:
         """A day passes."""
@@ -156,6 +163,9 @@ class FakeProxy:
 
     def manifest(self) -> bytes:
         return self._do("manifest", lambda: self.data)
+
+    def shelf(self) -> bytes:
+        return self._do("shelf", lambda: self.shelved)
 
     def model(self, sha256: bytes, most: int) -> bytes:
         return self._do("model", lambda: self.world.files[sha256])

@@ -166,7 +166,7 @@ def labelled(counts: dict[str, int], n_items: int) -> list[dict[str, Any]]:
     ]
 
 
-def numbered(values: list[float | None]) -> list[dict[str, Any]]:
+def numbered(values: Sequence[float | None]) -> list[dict[str, Any]]:
     return [{} if value is None else {"year": value} for value in values]
 
 
@@ -204,6 +204,42 @@ def test_bands_are_those_of_the_definition(values: list[int | None]) -> None:
             expected.append(rows)
     found = tags_of(numbered([None if value is None else float(value) for value in values]))
     assert [column(found, name) for name in names(found)] == expected
+
+
+def is_inside(name: str, value: float, *, whole: bool) -> bool:
+    """What a person would take the name of a band for."""
+    words = name.split()
+    if words[0] == "under":
+        return value < float(words[1])
+    if words[1:] == ["or", "more"]:
+        return value >= float(words[0])
+    if len(words) == 1:
+        return value == float(name)
+    low, high = float(words[0]), float(words[2])
+    return low <= value <= high if whole else low <= value < high
+
+
+@given(st.lists(st.integers(0, 3000), min_size=2, max_size=80), st.sampled_from([1, 100]))
+def test_the_names_of_bands_say_what_is_in_them(values: list[int], unit: int) -> None:
+    numbers = [value / unit for value in values] * 20
+    whole = all(number == int(number) for number in numbers)
+    tags = tags_of(numbered([*numbers]))
+    for name in names(tags):
+        band = name.removeprefix("year ")
+        inside = [row for row, each in enumerate(numbers) if is_inside(band, each, whole=whole)]
+        assert column(tags, name) == inside, band
+
+
+def test_edges_of_bands_are_as_round_as_can_be() -> None:
+    lows = [3.99, 4.49, 9.95, 10.49, 19.9, 24.0, 88.38, 102.0, 120.0, 499.0]
+    prices = [price for low in lows for price in (low, low + 0.01)]
+    assert [name.removeprefix("year ") for name in names(tags_of(numbered(prices)))] == [
+        *("under 4.4", "4.4 to 9", "9 to 10", "10 to 19", "19 to 20"),
+        *("20 to 80", "80 to 100", "100 to 120", "120 to 400", "400 or more"),
+    ]
+    years = [float(year) for year in range(1950, 2010) if year % 10 < 8]
+    found = [name.removeprefix("year ") for name in names(tags_of(numbered(years)))]
+    assert found[:3] == ["under 1954", "1954 to 1960", "1961 to 1965"]
 
 
 def test_a_catalogue_without_tags_has_no_columns() -> None:

@@ -68,6 +68,9 @@ class ServerOverNetwork:
     def manifest(self) -> bytes:
         return self._ask(lambda: self._server.server.signed_manifest().encode())
 
+    def shelf(self) -> bytes:
+        return self._ask(lambda: self._server.server.signed_shelf().encode())
+
     def model(self, sha256: bytes, most: int) -> bytes:
         return self._ask(lambda: _found(self._server.server.model(sha256)))
 
@@ -121,6 +124,9 @@ class ProxyOverNetwork:
     def manifest(self) -> bytes:
         return self._ask(self._manifest)
 
+    def shelf(self) -> bytes:
+        return self._ask(self._shelf)
+
     def model(self, sha256: bytes, most: int) -> bytes:
         return self._ask(lambda: _found(self._part.proxy.mirror.model(sha256)))
 
@@ -143,6 +149,12 @@ class ProxyOverNetwork:
         if signed is None:
             raise UnavailableError("no manifest has come from the server yet")
         return signed.encode()
+
+    def _shelf(self) -> bytes:
+        shelf = self._part.proxy.mirror.shelf
+        if shelf is None:
+            raise UnavailableError("no shelf has come from the server yet")
+        return shelf.signed.encode()
 
     def _ask(self, call: Callable[[], T]) -> T:
         return self._network.carry(self._part, call)

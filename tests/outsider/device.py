@@ -52,6 +52,7 @@ class State:
     key: bytes
     epoch: int = 0
     manifest: str = ""
+    shelf: wire.Shelf | None = None
     files: dict[str, bytes] = field(default_factory=dict)
     plans: dict[int, EpochPlan] = field(default_factory=dict)
     batches: dict[int, Batch] = field(default_factory=dict)
@@ -116,16 +117,30 @@ class Device:
         need(len(rows) == fields["items"], "the catalogue has another number of items")
         if fields["public_key"] is not None:
             wire.recipient(fields["public_key"])
-        state.files = {fields["model"]: model_bytes, fields["catalogue"]: catalogue_bytes}
+        shelf, listed = self._shelf(manifest)
+        files = {fields["model"]: model_bytes, fields["catalogue"]: catalogue_bytes}
+        state.files, state.shelf = files | {shelf.catalogue: listed}, shelf
         state.epoch, state.manifest, state.key = manifest.epoch, manifest.hash, manifest.key
         return Release(manifest, model, rows)
 
     def _manifest(self) -> wire.Manifest:
-        manifest = wire.open_manifest(self._get("/v2/manifest", wire.SIGNED_CAP), self.state.key)
+        cap = wire.SIGNED_CAP + wire.MANIFEST_CAP
+        manifest = wire.open_manifest(self._get("/v2/manifest", cap), self.state.key)
         epoch, known = manifest.epoch, self.state.epoch
         need(epoch >= known, "an epoch that is over")
         need(epoch > known or manifest.hash == self.state.manifest, "two manifests of one epoch")
         return manifest
+
+    def _shelf(self, manifest: wire.Manifest) -> tuple[wire.Shelf, bytes]:
+        cap, known = wire.SIGNED_CAP + wire.SHELF_CAP, self.state.shelf
+        shelf = wire.open_shelf(self._get("/v2/shelf", cap), manifest.key)
+        need(known is None or shelf.published >= known.published, "a shelf that is over")
+        is_other = known is None or shelf.published > known.published or shelf == known
+        need(is_other, "two shelves of one second")
+        listed = self._file("catalogues", shelf.catalogue, wire.CATALOGUE_CAP)
+        items = len(wire.parse_catalogue(listed))
+        need(items <= manifest.terms["most_items"], "the shelf is larger than the terms allow")
+        return shelf, listed
 
     def _file(self, kind: str, name: str, cap: int) -> bytes:
         data = self.state.files.get(name) or self._get(f"/v2/{kind}/{name}", cap)

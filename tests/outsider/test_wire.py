@@ -13,6 +13,7 @@ from tests.outsider.wire import (
     HPKE,
     encode_batch,
     open_manifest,
+    open_shelf,
     parse_catalogue,
     parse_manifest,
     parse_model,
@@ -29,6 +30,7 @@ READERS: dict[str, Callable[[bytes], object]] = {
     "catalogue": parse_catalogue,
     "model": lambda data: parse_model(data, ITEMS, FACTORS),
     "signed_manifest": lambda data: open_manifest(data, KEY),
+    "signed_shelf": lambda data: open_shelf(data, KEY),
     "public_key": lambda data: recipient(data.hex()),
 }
 

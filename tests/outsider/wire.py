@@ -18,8 +18,8 @@ from tests.outsider.strict import LAST, Refused, hexadecimal, keyed, need, range
 
 SUITE = "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM"
 HPKE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
-CATALOGUE_CAP, HEADER_CAP, MANIFEST_CAP = 64 * 2**20, 4096, 16384
-SIGNED_CAP = 5 + 96 * 32 + 64 + MANIFEST_CAP
+CATALOGUE_CAP, HEADER_CAP, MANIFEST_CAP, SHELF_CAP = 64 * 2**20, 4096, 16384, 1024
+SIGNED_CAP = 5 + 96 * 32 + 64
 
 TERMS: dict[str, tuple[type, float, float, str]] = {
     "epsilon": (float, 1e-6, 40, "more"),
@@ -40,7 +40,6 @@ MANIFEST: dict[str, tuple[type, float, float]] = {
     "items": (int, 1, 2**24),
     "alpha": (float, 0, 1024),
     "regularization": (float, 1e-12, 1e6),
-    "catalogue_version": (int, 1, LAST),
     "opens": (int, 0, LAST),
     "closes": (int, 0, LAST),
     "epochs_left": (int, 0, LAST),
@@ -67,19 +66,40 @@ class Manifest(NamedTuple):
 
 
 def open_manifest(signed: bytes, trusted: bytes) -> Manifest:
-    """Check every signature from the trusted key on; parse only what they cover."""
-    is_signed = len(signed) >= 5 and signed[:4] == b"SVM2" and signed[4] <= 32
-    need(is_signed, "no signed manifest")
+    return parse_manifest(*open_signed(signed, trusted, b"SVM2", b"manifest", MANIFEST_CAP))
+
+
+class Shelf(NamedTuple):
+    hash: str
+    published: int
+    catalogue: str
+
+
+def open_shelf(signed: bytes, trusted: bytes) -> Shelf:
+    """Which catalogue lists are made from."""
+    body, _ = open_signed(signed, trusted, b"SVS2", b"shelf", SHELF_CAP)
+    fields = keyed(strict_json(body, SHELF_CAP), {"version", "published", "catalogue"})
+    ranged(fields["version"], int, 2, 2)
+    ranged(fields["published"], int, 0, LAST)
+    hexadecimal(fields["catalogue"], 64)
+    return Shelf(sha256(body).hexdigest(), fields["published"], fields["catalogue"])
+
+
+def open_signed(
+    signed: bytes, trusted: bytes, magic: bytes, what: bytes, cap: int
+) -> tuple[bytes, bytes]:
+    """Check every signature from the trusted key on: what they cover, and the last key."""
+    need(len(signed) >= 5 and signed[:4] == magic and signed[4] <= 32, "another magic")
     start = 5 + 96 * signed[4]
-    need(start + 64 < len(signed) <= start + 64 + MANIFEST_CAP, "the manifest has a wrong size")
+    need(start + 64 < len(signed) <= start + 64 + cap, "it has a wrong size")
     statements = [(signed[at : at + 32], signed[at + 32 : at + 96]) for at in range(5, start, 96)]
     named = [place for place, (key, _) in enumerate(statements) if key == trusted]
     key, body = trusted, signed[start + 64 :]
     for following, signature in statements[named[-1] + 1 if named else 0 :]:
         _verify(key, signature, b"sottovoce key 2\0" + key + following)
         key = following
-    _verify(key, signed[start : start + 64], b"sottovoce manifest 2\0" + body)
-    return parse_manifest(body, key)
+    _verify(key, signed[start : start + 64], b"sottovoce " + what + b" 2\0" + body)
+    return body, key
 
 
 def _verify(key: bytes, signature: bytes, data: bytes) -> None:
@@ -106,7 +126,8 @@ def parse_manifest(data: bytes, key: bytes) -> Manifest:
 
 def check_terms(value: Any, items: int) -> None:
     """Every range of the terms, in a manifest with so many items."""
-    terms = keyed(value, {*TERMS, "training", "mechanism", "parameters"})
+    terms = keyed(value, {*TERMS, "training", "mechanism", "parameters", "trial"})
+    need(isinstance(terms["trial"], bool), "trial is true or false")
     for name, (kind, low, high, _) in TERMS.items():
         ranged(terms[name], kind, low, high)
     hexadecimal(terms["training"], 32)
@@ -123,7 +144,7 @@ def check_terms(value: Any, items: int) -> None:
 
 def worse(terms: Terms, accepted: Terms) -> set[str]:
     """Fields that are worse than what was accepted."""
-    names = {name for name in ("training", "mechanism") if terms[name] != accepted[name]}
+    names = {name for name in ("training", "mechanism", "trial") if terms[name] != accepted[name]}
     if "mechanism" not in names and pinned(terms) != pinned(accepted):
         names.add("parameters")
     for name, (*_, direction) in TERMS.items():

@@ -53,6 +53,7 @@ def terms(**changes: Any) -> Terms:
         dummies=5,
         factors=2,
         most_items=8,
+        trial=False,
     )
     return replace(plain, **changes)
 
@@ -68,7 +69,6 @@ def manifest(**changes: Any) -> Manifest:
         regularization=1e-6,
         model=bytes(32),
         catalogue=bytes(32),
-        catalogue_version=2,
         public_key=public_key_of(EPOCH_KEY),
         opens=1_800_000_000,
         closes=1_800_086_400,

@@ -8,8 +8,8 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sottovoce.protocol import Batch, Chunk, KeyStatement, SignedManifest
-from sottovoce.protocol.manifest import SIGNED_MANIFEST, STATEMENT
+from sottovoce.protocol import Batch, Chunk, KeyStatement
+from sottovoce.protocol.signing import STATEMENT, Signed
 from tests.protocol.examples import NEXT_SEED, SMALL_ORDER, changed, nested, signing_key
 
 Labelled = dict[str, bytes]
@@ -56,7 +56,6 @@ MANIFEST_VALUES: dict[str, dict[str, Any]] = {
     "model in capitals": {"model": "AB" * 32},
     "model too short": {"model": "ab" * 31},
     "catalogue null": {"catalogue": None},
-    "catalogue version 0": {"catalogue_version": 0},
     "public key too long": {"public_key": "ab" * 33},
     "public key false": {"public_key": False},
     "a token key": {"token_key": "ab" * 32},
@@ -122,6 +121,8 @@ TERMS_VALUES: dict[str, dict[str, Any]] = {
     "factors 0": {"factors": 0},
     "factors 257": {"factors": 257},
     "most items 2^24 + 1": {"most_items": 2**24 + 1},
+    "trial 1": {"trial": 1},
+    "trial null": {"trial": None},
     "missing share": {"share": ...},
 }
 TOO_LARGE: dict[str, dict[str, Any]] = {
@@ -150,50 +151,65 @@ def manifests(raw: bytes) -> Labelled:
     )
 
 
-def signed_manifests(signed: SignedManifest) -> Labelled:
-    """`signed` has one key statement: from the signing key to the next one."""
-    data, raw = signed.encode(), signed.raw
+def shelves(raw: bytes) -> Labelled:
+    values: dict[str, dict[str, Any]] = {
+        "version 1": {"version": 1},
+        "a negative second": {"published": -1},
+        "a second beyond 2^53": {"published": 2**53},
+        "half a second": {"published": 0.5},
+        "a short hash": {"catalogue": "00"},
+        "no hash": {"catalogue": None},
+        "no catalogue": {"catalogue": ...},
+        "a key more": {"more": 1},
+    }
+    made = {label: changed(raw, **change) for label, change in values.items()}
+    return of_json(raw) | made | {"longer than 1024 bytes": raw + b" " * (1_025 - len(raw))}
+
+
+def signed_by(signed: Signed, broken: bytes) -> Labelled:
+    """`signed` has one key statement: from the signing key to the next one. `broken` is no such."""
+    data, raw, magic, label = signed.encode(), signed.raw, signed.magic, signed.label
     before, signature = data[: 5 + STATEMENT], 5 + STATEMENT
     key, old, other = signing_key(NEXT_SEED), signing_key(), signing_key(bytes(32))
     named = key.public_key().public_bytes_raw()
     elsewhere = KeyStatement.make(old, other.public_key().public_bytes_raw())
     forged = KeyStatement.make(other, named)
-    broken = changed(raw, epoch=0)
 
     def flipped(at: int, bit: int = 1) -> bytes:
         return data[:at] + bytes([data[at] ^ bit]) + data[at + 1 :]
 
     def by(signer: Ed25519PrivateKey, content: bytes, start: bytes = before) -> bytes:
-        return start + signer.sign(SIGNED_MANIFEST + content) + content
+        return start + signer.sign(label + content) + content
 
     def after(statement: KeyStatement) -> bytes:
-        return b"SVM2\x01" + statement.key + statement.signature
+        return magic + b"\x01" + statement.key + statement.signature
 
     return {
         "empty": b"",
         "magic alone": data[:4],
-        "another magic": b"SVM1" + data[4:],
+        "another magic": magic[:3] + b"1" + data[4:],
+        "the magic of another kind": (b"SVS2" if magic == b"SVM2" else b"SVM2") + data[4:],
         "signature alone": data[: signature + 64],
-        "33 statements": b"SVM2\x21" + data[5:signature] * 33 + data[signature:],
-        "a statement that is not there": b"SVM2\x02" + data[5:],
-        "a statement that is not counted": b"SVM2\x00" + data[5:],
+        "33 statements": magic + b"\x21" + data[5:signature] * 33 + data[signature:],
+        "a statement that is not there": magic + b"\x02" + data[5:],
+        "a statement that is not counted": magic + b"\x00" + data[5:],
         "a bit of the next key": flipped(5),
         "a bit of the statement's signature": flipped(5 + 32),
         "a statement by another key": by(key, raw, after(forged)),
         "a statement that leads elsewhere": by(key, raw, after(elsewhere)),
-        "the same statement twice": by(key, raw, b"SVM2\x02" + data[5:signature] * 2),
-        "without its statement": by(key, raw, b"SVM2\x00"),
+        "the same statement twice": by(key, raw, magic + b"\x02" + data[5:signature] * 2),
+        "without its statement": by(key, raw, magic + b"\x00"),
         "signed by the old key": by(old, raw),
         "signed by another key": by(other, raw),
-        "longer than it may be": data + b" " * (69 + 96 * 32 + 16_385 - len(data)),
+        "longer than it may be": data + b" " * (69 + 96 * 32 + signed.most + 1 - len(data)),
         "first bit of the signature": flipped(signature),
         "last bit of the signature": flipped(signature + 63, 0x80),
-        "a bit of the manifest": flipped(signature + 200),
-        "a space after the manifest": data + b" ",
+        "a bit of what is signed": flipped(signature + 80),
+        "a space after it": data + b" ",
         "signature of zeros": before + bytes(64) + raw,
         "no domain separation": before + key.sign(raw) + raw,
-        "another domain": before + key.sign(b"sottovoce manifest 1\x00" + raw) + raw,
-        "signed, but epoch 0": by(key, broken),
+        "another domain": before + key.sign(label.replace(b"2", b"1") + raw) + raw,
+        "signed, but wrong": by(key, broken),
         "signed, but no JSON": by(key, b"manifest"),
     }
 

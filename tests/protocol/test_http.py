@@ -22,7 +22,7 @@ from sottovoce.errors import (
     UnavailableError,
     UnknownProxyError,
 )
-from sottovoce.protocol import MAX_SIGNED_MANIFEST, routes
+from sottovoce.protocol import SignedManifest, SignedShelf, routes
 from sottovoce.protocol.catalogue import MAX_CATALOGUE
 from sottovoce.protocol.http import HttpSource
 from sottovoce.proxy import HttpUpstream
@@ -73,7 +73,8 @@ def test_paths_and_what_every_request_carries(server: LoopbackServer, source: Ht
 
 
 CAPPED: dict[int, Callable[[HttpSource], bytes]] = {
-    MAX_SIGNED_MANIFEST: lambda source: source.manifest(),
+    SignedManifest.most_bytes(): lambda source: source.manifest(),
+    SignedShelf.most_bytes(): lambda source: source.shelf(),
     1000: lambda source: source.model(bytes(32), 1000),
     MAX_CATALOGUE: lambda source: source.catalogue(bytes(32)),
 }

@@ -181,5 +181,6 @@ def test_what_holds_is_accepted(
     for _ in range(2):
         scene.party.refresh()
     assert scene.party.accepted() != before
-    assert scene.source.calls[calls:] == ["manifest", "model", "manifest"], "the rest is held"
+    asked = [call for call in scene.source.calls[calls:] if call != "shelf"]
+    assert asked == ["manifest", "model", "manifest"], "the rest is held"
     scene.party.close()

@@ -24,7 +24,9 @@ from sottovoce.protocol import (
     Chunk,
     KeyStatement,
     Manifest,
+    Shelf,
     SignedManifest,
+    SignedShelf,
     batch_size,
     decode_items,
     encode_items,
@@ -41,6 +43,7 @@ from tests.protocol.examples import (
     SIGNING_SEED,
     as_json,
     catalogue,
+    changed,
     manifest,
     refuses,
     signing_key,
@@ -66,6 +69,13 @@ def signed() -> SignedManifest:
     key = signing_key(NEXT_SEED)
     statement = KeyStatement.make(signing_key(), key.public_key().public_bytes_raw())
     return SignedManifest.make(one, key, (statement,))
+
+
+@cache
+def shelf() -> SignedShelf:
+    """As the manifest."""
+    one = Shelf(signed().manifest.opens + 60, catalogue().hash)
+    return SignedShelf.make(one, signing_key(NEXT_SEED), signed().statements)
 
 
 def history_reports() -> np.ndarray:
@@ -113,6 +123,11 @@ def make(frozen: dict[str, Any]) -> dict[str, Any]:
             "directions": one.build().n_directions,
             "batch_size": batch_size(one.terms.reports),
         },
+        "shelf": {
+            "signed": shelf().encode().hex(),
+            "text": shelf().raw.decode(),
+            "hash": shelf().hash.hex(),
+        },
         "finished_manifest": {"signed": finished.encode().hex(), "hash": finished.hash.hex()},
         "model": {
             "values": [float(value).hex() for value in V.ravel()],
@@ -151,7 +166,9 @@ def make(frozen: dict[str, Any]) -> dict[str, Any]:
         },
         "refused": {
             "manifest": hexed(malformed.manifests(signed().raw)),
-            "signed_manifest": hexed(malformed.signed_manifests(signed())),
+            "signed_manifest": hexed(malformed.signed_by(signed(), changed(signed().raw, epoch=0))),
+            "shelf": hexed(malformed.shelves(shelf().raw)),
+            "signed_shelf": hexed(malformed.signed_by(shelf(), changed(shelf().raw, published=-1))),
             "catalogue": hexed(malformed.catalogues(catalogue().raw)),
             "model": hexed(malformed.models(encode_items(V))),
             "batch": hexed(malformed.batches(batch)),
@@ -200,6 +217,8 @@ def test_sealed_reports_open_to_the_reports_that_the_words_make() -> None:
 DECODERS: dict[str, Callable[[bytes], object]] = {
     "manifest": Manifest.decode,
     "signed_manifest": lambda data: SignedManifest.open(data, of("verification_key")),
+    "shelf": Shelf.decode,
+    "signed_shelf": lambda data: SignedShelf.open(data, of("verification_key")),
     "catalogue": Catalogue.decode,
     "model": lambda data: decode_items(data, *V.shape),
     "batch": lambda data: Batch.decode(data, manifest().terms.reports),
@@ -214,6 +233,12 @@ def test_what_is_well_formed_is_taken(kind: str) -> None:
     assert cases
     for case in cases:
         assert not refuses(DECODERS[kind], bytes.fromhex(case["bytes"])), case["label"]
+
+
+def test_the_shelf_is_signed_by_the_key_that_the_pinned_one_leads_to() -> None:
+    opened = SignedShelf.open(of("shelf", "signed"), of("verification_key"))
+    assert (opened.key, opened.hash) == (signed().key, of("shelf", "hash"))
+    assert opened.shelf.catalogue == of("catalogue", "sha256")
 
 
 def test_key_statements_lead_from_a_trusted_key_to_the_last() -> None:

@@ -22,6 +22,7 @@ from tests.proxy.world import (
     World,
     model_of,
     post,
+    shelved,
     signed,
     stored,
     within,
@@ -129,7 +130,8 @@ def test_a_catalogue_is_compressed_for_those_who_accept_it(world: World) -> None
     assert get(world, path).headers["vary"] == answer.headers["vary"] == "Accept-Encoding"
     other = Catalogue.of(Item(f"film-{number}", "Another film") for number in range(ITEMS))
     world.server.files[other.hash] = other.raw
-    world.server.go_on(signed(2, catalogue=other.hash, catalogue_version=2))
+    world.server.go_on(signed(2, catalogue=other.hash))
+    world.server.shelved = shelved(OPENS + 1, other.hash)
     world.proxy.tick()
     assert get(world, path, accept_encoding="gzip").body == CATALOGUE.raw, "of an earlier epoch"
 

@@ -18,18 +18,29 @@ from sottovoce.errors import (
     UnavailableError,
     UnknownProxyError,
 )
-from sottovoce.protocol import SEALED, Chunk, KeyStatement, SignedManifest
+from sottovoce.protocol import (
+    SEALED,
+    Catalogue,
+    Chunk,
+    Item,
+    KeyStatement,
+    Shelf,
+    SignedManifest,
+    SignedShelf,
+)
 from sottovoce.proxy import HttpUpstream, Upstream, connect
 from tests.proxy.world import (
     CATALOGUE,
     CLOSES,
     KEY,
+    OPENS,
     MakeWorld,
     World,
     manifest,
     metric,
     model_of,
     settings,
+    shelved,
     signed,
 )
 
@@ -44,6 +55,50 @@ def tell(world: World, lie: str) -> None:
     told, model = LIES[lie]
     world.server.now = told
     world.server.files[told.manifest.model] = model
+
+
+OTHER = Catalogue.of(Item(f"film-{number}", "Another film") for number in range(2))
+
+
+def test_a_newer_shelf_is_shown_with_the_next_beat_and_the_one_before_is_still_served(
+    world: World,
+) -> None:
+    world.server.files[OTHER.hash] = OTHER.raw
+    world.server.shelved = shelved(OPENS + 60, OTHER.hash)
+    world.proxy.tick()
+    for _ in range(2):
+        assert world.proxy.mirror.shelf is not None
+        assert world.proxy.mirror.shelf.signed == world.server.shelved
+        assert world.proxy.mirror.catalogue(OTHER.hash) == OTHER.raw
+        assert world.proxy.mirror.catalogue(CATALOGUE.hash) == CATALOGUE.raw
+        world.reopen()
+    world.server.shelved = shelved(OPENS + 61, CATALOGUE.hash)
+    world.proxy.tick()
+    assert world.proxy.mirror.catalogue(OTHER.hash) == OTHER.raw, "somebody has just read of it"
+    world.server.shelved = shelved(OPENS + 62, CATALOGUE.hash)
+    world.proxy.tick()
+    assert world.proxy.mirror.catalogue(OTHER.hash) is None
+
+
+@pytest.mark.parametrize(
+    "lie",
+    [
+        SignedShelf.make(Shelf(OPENS + 99, CATALOGUE.hash), Ed25519PrivateKey.generate()),
+        shelved(OPENS + 59, CATALOGUE.hash),
+        shelved(OPENS + 60, CATALOGUE.hash),
+        shelved(OPENS + 99, bytes(32)),
+    ],
+    ids=["forged", "older", "a second of the same time", "another file"],
+)
+def test_a_shelf_that_does_not_hold_is_not_shown(world: World, lie: SignedShelf) -> None:
+    world.server.files |= {OTHER.hash: OTHER.raw, bytes(32): OTHER.raw}
+    world.server.shelved = honest = shelved(OPENS + 60, OTHER.hash)
+    world.proxy.tick()
+    world.server.shelved = lie
+    world.proxy.tick()
+    assert world.proxy.mirror.shelf is not None
+    assert world.proxy.mirror.shelf.signed == honest
+    assert metric(world, "manifests_untrusted_total") == 1
 
 
 @pytest.mark.parametrize("lie", LIES)

@@ -25,7 +25,7 @@ def test_an_open_epoch_and_its_crowd(world: World) -> None:
     world.send(2)
     said, problems = look(world)
     assert "is open since 1970-01-01 02:46:40Z (1 s ago)" in said
-    assert "2 batches wait; a crowd is 3, and 0 dummies are mixed in." in said
+    assert "Batches that wait: 2; a crowd is 3. Dummies that are mixed in: 0." in said
     assert "The server answers at https://server.example, with epoch 1." in said
     assert "GB are free in" in said
     assert problems == []

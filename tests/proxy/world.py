@@ -31,7 +31,9 @@ from sottovoce.protocol import (
     Item,
     Manifest,
     Opened,
+    Shelf,
     SignedManifest,
+    SignedShelf,
     Terms,
     encode_items,
     new_epoch_key,
@@ -80,7 +82,6 @@ def manifest(epoch: int = 1, **changes: Any) -> Manifest:
         regularization=training.regularization,
         model=hashlib.sha256(model_of(epoch)).digest(),
         catalogue=CATALOGUE.hash,
-        catalogue_version=1,
         public_key=public_key_of(private_key(epoch)),
         opens=OPENS,
         closes=CLOSES,
@@ -92,6 +93,10 @@ def manifest(epoch: int = 1, **changes: Any) -> Manifest:
 
 def signed(epoch: int = 1, **changes: object) -> SignedManifest:
     return SignedManifest.make(manifest(epoch, **changes), KEY)
+
+
+def shelved(published: int, catalogue: bytes) -> SignedShelf:
+    return SignedShelf.make(Shelf(published, catalogue), KEY)
 
 
 def settings(folder: Path, **changes: object) -> ProxySettings:
@@ -155,6 +160,7 @@ class ServerInMemory:
         self.commits: dict[int, tuple[int, int]] = {}
         self.told: list[tuple[int, str]] = []
         self.reachable = True
+        self.shelved: SignedShelf | None = None
         self.before: Callable[[str], None] = lambda _: None
         """Called with the name of each call, before and after it: where tests crash it."""
 
@@ -174,6 +180,12 @@ class ServerInMemory:
     def manifest(self) -> bytes:
         self._begin("manifest")
         return self.now.encode()
+
+    def shelf(self) -> bytes:
+        """Of the present epoch's catalogue, or what a test has laid out."""
+        self._begin("shelf")
+        now = self.now.manifest
+        return (self.shelved or shelved(now.opens, now.catalogue)).encode()
 
     def model(self, sha256: bytes, most: int) -> bytes:
         self._begin("model")

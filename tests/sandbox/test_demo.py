@@ -31,6 +31,7 @@ from sottovoce.simulation.training import Trained, begin, train
 from sottovoce.training import Settings
 from tests.client.world import ITEMS, REPORTS, FakeProxy, World
 from tests.processes import free_port
+from tests.protocol.examples import signing_key
 from tests.protocol.test_vectors import signed
 
 OPENS, LENGTH = 1000, 100
@@ -286,7 +287,7 @@ class Demo:
             regularization=self.settings.user_ridge(V),
             reports_behind=self.models[learnt].n_reports,
         )
-        return Release(replace(one, manifest=manifest), V, self.catalogue)
+        return Release(SignedManifest.make(manifest, signing_key()), V, self.catalogue)
 
     def fan(self, genre: str, films: int) -> list[str]:
         """So many films of a genre that many have seen."""

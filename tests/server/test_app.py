@@ -192,7 +192,6 @@ def test_metrics_tell_of_the_whole_server_only(web: Web) -> None:
     for line in (
         "sottovoce_server_epoch 2.0",
         "sottovoce_server_training 1.0",
-        "sottovoce_server_catalogue_version 1.0",
         "sottovoce_server_items 20.0",
         "sottovoce_server_overdue_seconds 0.0",
         "sottovoce_server_applied_epoch 1.0",

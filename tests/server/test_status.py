@@ -30,7 +30,7 @@ def test_what_it_says_of_an_epoch_and_of_what_comes_next(world: World) -> None:
     change_catalogue(world.store, lambda known: with_added(known, [Item("new", "New")]))
     begin_training(world.store, world.settings, anew=False)
     said, _ = look(world)
-    assert f"Version 2, {ITEMS + 1} items, follows with the next epoch." in said
+    assert f"Catalogue version 2: {ITEMS + 1} items" in said
     assert "Training 2 begins after this epoch." in said
     go_beyond(world.store, 57, world.now)
     assert "Epoch 1 of training 1 is over, since" in look(world)[0]

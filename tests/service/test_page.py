@@ -69,7 +69,7 @@ KEY = bytes(range(32))
 
 INDEX = (
     b'<meta name="k" content="{{key}}"><meta name="s" content="{{statement}}">'
-    b'<meta name="n" content="{{notice}}"><meta name="j" content="{{jitter}}">' + b" " * 999
+    b'<meta name="n" content="{{notice}}">' + b" " * 999
 )
 
 POLICY = (
@@ -112,7 +112,7 @@ def get(
 
 def expected(name: str) -> bytes:
     filled = ASSETS[name][0].replace(b"{{key}}", KEY.hex().encode())
-    for place, value in ((b"statement", b""), (b"notice", b""), (b"jitter", b"3600")):
+    for place, value in ((b"statement", b""), (b"notice", b"")):
         filled = filled.replace(b"{{" + place + b"}}", value)
     return filled
 

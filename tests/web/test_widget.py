@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PEOPLE = 6
 MOST = 45_000
 """Bytes of it, compressed."""
-PUBLIC = {"widget.js", "manifest", "models", "catalogues"}
+PUBLIC = {"widget.js", "manifest", "shelf", "models", "catalogues"}
 Enter = Callable[..., Customer]
 
 
@@ -131,7 +131,7 @@ def test_pause_and_forget_by_keys_alone(enter: Enter, system: System) -> None:
         raise AssertionError(words)
 
     press("Details")
-    customer.expect("sottovoce-consent dd").to_have_count(20)
+    customer.expect("sottovoce-consent dd").to_have_count(21)
     press("Take part")
     customer.state("You take part.")
     customer.sent(1)

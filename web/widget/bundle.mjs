@@ -3,19 +3,22 @@
  *
  *     node bundle.mjs [FOLDER]    writes widget.js and sottovoce-worker.js into dist, or FOLDER
  */
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { build } from "esbuild";
+import { build, transform } from "esbuild";
 import { bundled } from "../client/bundle.mjs";
 
 /** By the file's name. */
 export async function widget() {
   const { "sottovoce-worker.js": worker } = await bundled();
+  const style = await readFile(new URL("src/style.css", import.meta.url), "utf8");
+  const { code } = await transform(style, { loader: "css", minify: true });
   const { outputFiles } = await build({
     absWorkingDir: fileURLToPath(new URL(".", import.meta.url)),
     entryPoints: ["src/widget.ts"],
-    define: { SOTTOVOCE_WORKER: JSON.stringify(worker) },
+    define: { SOTTOVOCE_STYLE: JSON.stringify(code), SOTTOVOCE_WORKER: JSON.stringify(worker) },
+    pure: ["Object.keys"], // lists that nobody here reads
     bundle: true,
     minify: true,
     format: "esm",

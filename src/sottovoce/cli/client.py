@@ -40,6 +40,8 @@ LONG = 10.0
 """Seconds: a shorter wait is not announced."""
 LEAST_SHARE = 0.005
 """A reason with no more would be shown as 0%."""
+MOST_NAMED = 10
+"""Ids that are listed where there may be thousands."""
 LIMIT = "Most local epsilon that all reports together may ever cost."
 Folder = Annotated[
     Path | None, optional("The client's folder.", "in the user's data folder", "--folder")
@@ -146,7 +148,14 @@ def record(
         raise SettingsError("--time needs --csv FILE, whose column it names")
     with opened(folder) as client:
         new = client.record(items or []) if csv is None else client.record_csv(csv, column, times)
+        found = client.status()
     typer.echo(f"New items: {new}")
+    if not found.items:
+        typer.echo("There is no catalogue here yet: whether it has them shows after a sync.")
+    elif unknown := [item for item in found.unknown if csv is not None or item in (items or [])]:
+        named = ", ".join(visible(item) for item in unknown[:MOST_NAMED])
+        more = f" and {len(unknown) - MOST_NAMED:,} more" * (len(unknown) > MOST_NAMED)
+        typer.echo(f"Not in the catalogue here: {named}{more}. Kept: a later one may have them.")
 
 
 @app.command()
@@ -394,8 +403,8 @@ def _affordable(asked: Terms, known: Status, outlook: Outlook | None) -> str:
         return f"{price} The ledger is damaged, so nothing may be reported."
     text = (
         f"{price} Your limit of {_number(known.limit)}, of which {_left(known.remaining)} is "
-        f"left, allows {outlook.within_limit} of the {outlook.turns_left} epochs left under these "
-        "terms."
+        f"left, allows {outlook.within_limit} of the "
+        f"{output.counted(outlook.turns_left, 'epoch')} left under these terms."
     )
     if outlook.within_limit == outlook.turns_left:
         return text
@@ -448,8 +457,8 @@ def _about_list(known: Status, *, is_empty: bool) -> Iterator[str]:
         yield "These are popular ones."
     if known.is_young:
         yield (
-            f"The model is young: {known.reports_behind:,} reports are behind its last step, for "
-            f"{known.items:,} items."
+            f"The model is young: for {output.counted(known.items, 'item')} there are "
+            f"{output.counted(known.reports_behind, 'report')} behind its last step."
         )
 
 

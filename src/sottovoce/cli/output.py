@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 
+from sottovoce.characters import counted as counted
 from sottovoce.characters import visible
 from sottovoce.errors import SettingsError, reason
 from sottovoce.privacy.account import shown
@@ -70,19 +71,13 @@ def settings_in_words(training: Settings) -> str:
     """What is trained, given or planned."""
     options = "".join(f", {name} {value}" for name, value in training.options.items() if value)
     every = training.turns == training.epochs
-    epochs = f"{training.epochs}" if every else f"{training.turns} of {training.epochs}"
+    epochs = ("" if every else f"{training.turns} of ") + counted(training.epochs, "epoch")
     return (
         f"{training.mechanism}: epsilon {shown(training.epsilon)}, reports {training.reports} in "
-        f"each of {epochs} epochs, factors {training.factors}, alpha {training.alpha:.3g}, ridge "
+        f"each of {epochs}, factors {training.factors}, alpha {training.alpha:.3g}, ridge "
         f"{training.ridge:.3g}{options}"
         + (f"; the proxy adds {training.dummies:,} dummies an epoch" if training.dummies else "")
     )
-
-
-def counted(number: float, what: str) -> str:
-    """With the plural where it is due."""
-    said = f"{number:,.0f}" if float(number).is_integer() else f"{number:g}"
-    return f"{said} {what}{'s' * (number != 1)}"
 
 
 def people(number: int) -> str:

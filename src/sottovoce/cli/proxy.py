@@ -126,8 +126,8 @@ def lines(found: ProxyStatus, settings: ProxySettings) -> Iterator[str]:
         yield from _epoch(found, found.signed)
     for each in found.unsettled:
         yield (
-            f"Not handed in yet: {each.reports:,} reports of epoch {each.epoch}; the server has "
-            f"{each.delivered:,} of {each.chunks:,} chunks."
+            f"Not handed in yet: {output.counted(each.reports, 'report')} of epoch {each.epoch}; "
+            f"the server has {each.delivered:,} of {output.counted(each.chunks, 'chunk')}."
         )
     if found.server_epoch is not None:
         yield f"The server answers at {settings.server}, with epoch {found.server_epoch}."
@@ -161,8 +161,9 @@ def _epoch(found: ProxyStatus, signed: SignedManifest) -> Iterator[str]:
         ends = output.moment(manifest.ends, now)
         yield f"{name} is open; its time was over at {until}. It is discarded at {ends}."
     yield (
-        f"{found.batches:,} batches wait; a crowd is {found.least:,}, and "
-        f"{manifest.terms.dummies:,} dummies are mixed in."
+        f"Batches that wait: {found.batches:,}; a crowd is {found.least:,}. "
+        f"Dummies that are mixed in: {manifest.terms.dummies:,}."
     )
     if signed.statements:
-        yield f"The server's key was replaced {len(signed.statements)} times since its first."
+        times = output.counted(len(signed.statements), "time")
+        yield f"The server's key was replaced {times} since its first."

@@ -169,7 +169,10 @@ def init(
     service |= {"database": database, "port": port, "watch_port": watch_port}
     keys = make_server(folder, found, chosen, proxy or ["proxy"], **service)
     tags = found.tags.by_kind()
-    typer.echo(f"{len(found.items):,} items; tags that devices recommend with: {tags}.", err=True)
+    typer.echo(
+        f"{output.counted(len(found.items), 'item')}; tags that devices recommend with: {tags}.",
+        err=True,
+    )
     typer.echo(f"Planned: {output.settings_in_words(chosen)}.", err=True)
     typer.echo(f"{folder / SETTINGS} holds the settings, each explained.", err=True)
     for name in proxy or ["proxy"]:
@@ -385,7 +388,7 @@ def rotate(
     with opened(config) as (settings, store):
         rotated = rotate_keys(store, settings.keys, newest_is_lost=newest_is_lost)
     output.say(f"{settings.keys} holds the new key: copy it to all workers and restart them.")
-    output.say("New devices may pin")
+    output.say("New devices may pin this verification key:")
     typer.echo(rotated.verification_key.hex())
 
 
@@ -466,7 +469,7 @@ def lines(found: ServerStatus, settings: ServerSettings, config: Path) -> Iterat
     for epoch in reversed(found.last):
         dropped = [f"{count:,} {why}" for why, count in _dropped(epoch).items()]
         tail = f"dropped: {', '.join(dropped)}" if dropped else "none were dropped"
-        yield f"Epoch {epoch.epoch} counted {epoch.reports:,} reports; {tail}."
+        yield f"Epoch {epoch.epoch} counted {output.counted(epoch.reports, 'report')}; {tail}."
     yield _learning(found)
     yield from _catalogue(found)
     yield from _keys(found)
@@ -514,7 +517,8 @@ def _open(waiting: EpochWait, least: int, now: float) -> Iterator[str]:
 
 
 def _closed(waiting: EpochWait, epoch: Epoch, now: float) -> Iterator[str]:
-    yield f"{epoch.reports:,} reports in {epoch.chunks:,} chunks were counted so far."
+    chunks = output.counted(epoch.chunks, "chunk")
+    yield f"Counted so far: {output.counted(epoch.reports, 'report')} in {chunks}."
     if waiting.is_over:
         yield "It waits for nothing: a worker applies it with its next beat."
     else:
@@ -538,13 +542,10 @@ def _learning(found: ServerStatus) -> str:
 def _catalogue(found: ServerStatus) -> Iterator[str]:
     chosen, manifest = found.chosen, found.manifest
     most = f"at most {chosen.training.terms.most_items:,} in this training"
-    version, items = chosen.version, chosen.items
-    if manifest is not None:
-        version, items = manifest.catalogue_version, manifest.items
-    yield f"Catalogue version {version}: {items:,} items, {most}."
-    if version != chosen.version:
-        yield f"Version {chosen.version}, {chosen.items:,} items, follows with the next epoch."
-    yield f"Tags of the next epoch: {chosen.catalogue.tags.by_kind()}."
+    yield f"Catalogue version {chosen.version}: {output.counted(chosen.items, 'item')}, {most}."
+    if manifest is not None and manifest.catalogue != chosen.catalogue.hash:
+        yield "Lists have it already; reports are made for it from the next epoch on."
+    yield f"Tags: {chosen.catalogue.tags.by_kind()}."
 
 
 def _keys(found: ServerStatus) -> Iterator[str]:

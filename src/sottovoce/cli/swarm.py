@@ -139,7 +139,7 @@ def show(result: SwarmResult) -> None:
     output.say(
         f"{result.people.data.name}: {histories.n_users:,} live clients x "
         f"{histories.n_items:,} items; {settings.mechanism}, epsilon {shown(settings.epsilon, 6)}, "
-        f"{settings.reports} reports an epoch; random split against "
+        f"{output.counted(settings.reports, 'report')} an epoch; random split against "
         f"{output.rivals(NEGATIVES, untouched)}"
     )
     output.warn_of_few_candidates(NEGATIVES, untouched)

@@ -15,8 +15,8 @@ from sottovoce.client.http import ProxyApi, checked_url
 from sottovoce.client.recommending import Recommendation, recommendations
 from sottovoce.client.reporting import Words
 from sottovoce.client.store import ClientStore
-from sottovoce.client.syncing import Synced, Syncing, asked_terms, held
-from sottovoce.client.timing import JITTER, READY, Entropy
+from sottovoce.client.syncing import Synced, Syncing, asked_terms, held, refresh
+from sottovoce.client.timing import JITTER, PACE, READY, Entropy
 from sottovoce.core import os_words
 from sottovoce.errors import (
     DataError,
@@ -158,6 +158,7 @@ class Client:
         self._monotonic = monotonic
         self._entropy = entropy
         self._release: Release | None = None
+        self._read: tuple[bytes | None, bytes | None] = None, None
 
     @classmethod
     def create(
@@ -281,6 +282,17 @@ class Client:
         with _locked(self._folder, wait=READY):
             return syncing.go_on(begun)
 
+    def look(self, api: ProxyApi, *, sleep: Callable[[float], None] = time.sleep) -> None:
+        """Fetch what the server published, and no more: nothing is reported.
+
+        A withdrawn item is on no list after this, and a new one may be. Call it by the clock, like
+        `sync`; also while a `sync` elsewhere waits for its moment. It begins at a whole `PACE` too.
+        """
+        with _locked(self._folder, wait=READY):
+            trusted = self._store.trusted
+            sleep(-self._clock() % PACE)
+            refresh(self._store, api, trusted)
+
     def recommend(self, n: int = 10) -> list[Recommendation]:
         """The n best items that the owner has not touched; asks nobody."""
         if n < 1:
@@ -328,7 +340,7 @@ class Client:
         ledger = self._store.ledger()
         charges, within = ledger.charges, terms.turns_within(ledger)
         whole, limited = terms.promise(charges), terms.promise(charges, turns=within)
-        short = limited.in_short(within * terms.reports)
+        short = terms.in_short(charges, within)
         return Outlook(whole, terms.turns_left(charges), within, limited.local, short)
 
     def forget(self) -> None:
@@ -362,8 +374,9 @@ class Client:
 
         Another process may have synced or forgotten meanwhile: the database is asked every time.
         """
-        if self._release is None or self._release.signed.encode() != self._store.signed_manifest():
-            self._release = held(self._store)
+        newest = self._store.signed_manifest(), self._store.signed_shelf()
+        if self._release is None or newest != self._read:
+            self._release, self._read = held(self._store), newest
         return self._release
 
     def _budget(

@@ -17,7 +17,7 @@ from sottovoce.client.history import PRAGMAS, History
 from sottovoce.client.timing import EpochPlan
 from sottovoce.errors import BudgetExceededError, LedgerError, SettingsError, StoreError
 from sottovoce.privacy import Charge, Entry, Ledger, Limit
-from sottovoce.protocol import SignedManifest, Terms
+from sottovoce.protocol import Newest, SignedManifest, SignedShelf, Terms
 from sottovoce.storage.database import Database, exclusive_lock
 
 NAME = "client.db"
@@ -38,7 +38,8 @@ _MIGRATIONS = (
             generation BLOB NOT NULL,
             head TEXT NOT NULL,
             epoch INTEGER,
-            manifest_hash BLOB
+            manifest_hash BLOB,
+            shelf BLOB
         ) STRICT""",
         """CREATE TABLE manifest (
             only INTEGER PRIMARY KEY CHECK (only = 1),
@@ -115,8 +116,10 @@ class UnsentBatch:
 class Trusted(NamedTuple):
     key: bytes
     """Of the one server that is believed."""
-    newest: tuple[int, bytes] | None
+    newest: Newest | None
     """Epoch and hash of its last manifest, if there was one."""
+    shelf: Newest | None
+    """Time and hash of its last shelf, if there was one."""
 
 
 class ClientStore:
@@ -209,10 +212,18 @@ class ClientStore:
     @property
     def trusted(self) -> Trusted:
         """By what the next manifest is judged."""
-        return Trusted(bytes(self._about("verification_key")), self.newest)
+        key, shelf = bytes(self._about("verification_key")), self.signed_shelf()
+        signed = None if shelf is None else SignedShelf.open(shelf, key)
+        seen = None if signed is None else (signed.shelf.published, signed.hash)
+        return Trusted(key, self.newest, seen)
+
+    def signed_shelf(self) -> bytes | None:
+        """The last one accepted; survives `forget`, it is public."""
+        shelf: bytes | None = self._about("shelf")
+        return shelf
 
     @property
-    def newest(self) -> tuple[int, bytes] | None:
+    def newest(self) -> Newest | None:
         """Epoch and hash of the last manifest accepted; survives `forget`, it is public."""
         epoch, manifest_hash = self._db.row("SELECT epoch, manifest_hash FROM about")
         return None if epoch is None else (epoch, manifest_hash)
@@ -233,23 +244,36 @@ class ClientStore:
             return None
         return bytes(row[0])
 
-    def keep_release(self, signed: SignedManifest, files: dict[bytes, bytes]) -> None:
-        """A manifest, and its files by their hashes, in the place of the last one: in one step.
+    def keep_release(
+        self, signed: SignedManifest, shelf: SignedShelf, files: dict[bytes, bytes]
+    ) -> None:
+        """A manifest, a shelf, and their files by their hashes, in the place of the last ones.
 
-        The key that signed it is the trusted one from now on.
+        In one step. The key that signed the manifest is the trusted one from now on.
         """
         manifest = signed.manifest
         with self._db.transaction():
             self._db.rows("REPLACE INTO manifest (only, signed) VALUES (1, ?)", signed.encode())
             self._db.rows(
-                "UPDATE about SET epoch = ?, manifest_hash = ?, verification_key = ?, asked = NULL",
-                *(manifest.epoch, signed.hash, signed.key),
+                "UPDATE about SET epoch = ?, manifest_hash = ?, verification_key = ?, shelf = ?,"
+                " asked = NULL",
+                *(manifest.epoch, signed.hash, signed.key, shelf.encode()),
             )
-            self._db.rows("DELETE FROM files WHERE sha256 NOT IN (?, ?)", *files)
-            self._db.add_all(
-                "REPLACE INTO files (sha256, content) VALUES (?, ?)",
-                [(sha, content) for sha, content in files.items() if self.file(sha) is None],
-            )
+            places = ", ".join("?" * len(files))
+            self._db.rows(f"DELETE FROM files WHERE sha256 NOT IN ({places})", *files)  # noqa: S608 - places alone
+            self._add_files(files)
+
+    def keep_shelf(self, shelf: SignedShelf, files: dict[bytes, bytes]) -> None:
+        """A shelf and its catalogue alone, while worse terms wait for a yes."""
+        with self._db.transaction():
+            self._db.rows("UPDATE about SET shelf = ?", shelf.encode())
+            self._add_files(files)
+
+    def _add_files(self, files: dict[bytes, bytes]) -> None:
+        self._db.add_all(
+            "REPLACE INTO files (sha256, content) VALUES (?, ?)",
+            [(sha, content) for sha, content in files.items() if self.file(sha) is None],
+        )
 
     # What the coins said, the ledger, and the batch on its way.
 

@@ -1,6 +1,7 @@
 """One sync, step by step; the package's docstring has the order and the reasons."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from math import ceil
 from typing import Literal
@@ -22,18 +23,23 @@ from sottovoce.client.timing import (
 from sottovoce.errors import (
     ClosedError,
     LedgerError,
+    ProtocolError,
     RefusedError,
     UnavailableError,
     UntrustedError,
 )
 from sottovoce.privacy import rounded_down, rounded_up
 from sottovoce.protocol import (
+    Catalogue,
     Manifest,
     Release,
     SignedManifest,
+    SignedShelf,
     Terms,
     fetch_manifest,
     fetch_release,
+    fetch_shelf,
+    listed_catalogue,
     verified,
 )
 
@@ -64,34 +70,51 @@ def refresh(store: ClientStore, api: ProxyApi, trusted: Trusted) -> Release:
 
     `trusted` is read by whoever calls: nothing is read here before the first request.
     """
-    signed = fetch_manifest(api, *trusted)
+    signed = fetch_manifest(api, trusted.key, trusted.newest)
     try:
         check_terms(store.terms, signed.manifest.terms)
     except TermsError as error:
         store.ask(error.asked.name)
+        with suppress(ProtocolError):  # of other terms, it may be larger than these allow
+            _refresh_shelf(store, api, trusted)
         raise
     release, files = fetch_release(signed, api, store.file)
-    store.keep_release(signed, files)
+    shelf, more = fetch_shelf(
+        signed, api, lambda sha256: files.get(sha256) or store.file(sha256), trusted.shelf
+    )
+    store.keep_release(signed, shelf, files | more)
     return release
+
+
+def _refresh_shelf(store: ClientStore, api: ProxyApi, trusted: Trusted) -> None:
+    """Whatever its owner agrees to, a list has no item that was withdrawn."""
+    data = store.signed_manifest()
+    if data is not None:
+        signed = SignedManifest.open(data, trusted.key)
+        store.keep_shelf(*fetch_shelf(signed, api, store.file, trusted.shelf))
 
 
 def asked_terms(store: ClientStore, api: ProxyApi) -> Terms:
     """What the server asks for now, to be shown to the owner; stores nothing."""
-    return fetch_manifest(api, *store.trusted).manifest.terms
+    trusted = store.trusted
+    return fetch_manifest(api, trusted.key, trusted.newest).manifest.terms
 
 
 def held(store: ClientStore) -> Release | None:
-    """What was accepted last, without asking anybody; None if there is nothing."""
+    """What was accepted last, for lists, without asking anybody; None if there is nothing."""
     with store.at_once():
-        data = store.signed_manifest()
-        if data is None:
+        data, key = store.signed_manifest(), store.trusted.key
+        shelf = store.signed_shelf()
+        if data is None or shelf is None:
             return None
-        signed = SignedManifest.open(data, store.trusted.key)
+        signed, shown = SignedManifest.open(data, key), SignedShelf.open(shelf, key).shelf
         manifest = signed.manifest
         model, catalogue = store.file(manifest.model), store.file(manifest.catalogue)
-    if model is None or catalogue is None:
+        listed = store.file(listed_catalogue(manifest, shown))
+    if model is None or catalogue is None or listed is None:
         return None
-    return verified(signed, model, catalogue)
+    release = verified(signed, model, catalogue)
+    return release if listed == catalogue else release.on(Catalogue.decode(listed))
 
 
 Outcome = Literal[
@@ -184,7 +207,7 @@ class Syncing:
         """Settle, fetch, and take part at once or find out when."""
         damage, left_over, trusted = self._damage(), self.store.waiting(), self.store.trusted
         if self.jitter:
-            self._sleep_until(self.monotonic() + -self.clock() % PACE)
+            self._sleep_until(self.monotonic() + -self.clock() % PACE)  # as `Client.look`
         if damage is not None:
             refresh(self.store, self.api, trusted)
             raise damage

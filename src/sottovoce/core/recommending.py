@@ -14,8 +14,9 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -210,7 +211,7 @@ class Tag:
     kind: str
     """`genre`, `year` ..."""
     name: str
-    """The label, or the band: "1994 to 1996"."""
+    """The label, or the band: "1990 to 1994"."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -288,15 +289,46 @@ def _bands(items: Sequence[Traits]) -> Iterator[tuple[Tag, list[int]]]:
             known, np.searchsorted(edges, list(known.values()), side="right"), strict=True
         ):
             bands[place - 1].append(row)
-        for rows in bands:
-            low, high = (end(known[row] for row in rows) for end in (min, max))
-            name = _plain(low) if low == high else f"{_plain(low)} to {_plain(high)}"
+        names = _band_names([[known[row] for row in rows] for rows in bands])
+        for name, rows in zip(names, bands, strict=True):
             yield Tag(kind, name), rows
+
+
+def _band_names(bands: Sequence[Sequence[float]]) -> list[str]:
+    """By round edges: "under 1990", "1990 to 1994", "1995 or more"; a single value by itself.
+
+    Where all values are whole, a band's name ends with the last number that is in it. Otherwise it
+    ends where the next band begins: "10 to 12.5", "12.5 to 15".
+    """
+    ends = [(min(values), max(values)) for values in bands]
+    edges = [_edge(before, first) for (_, before), (first, _) in pairwise(ends)]
+    step = 1 if all(value == int(value) for values in bands for value in values) else 0
+    names = []
+    for place, (low, high) in enumerate(ends):
+        begin = _plain(edges[place - 1] if place else low)
+        if low == high:
+            names.append(_plain(low))
+        elif place == len(edges):
+            names.append(f"{begin} or more")
+        else:
+            end = edges[place]
+            names.append(f"{begin} to {_plain(end - step)}" if place else f"under {_plain(end)}")
+    return names
+
+
+def _edge(before: float, first: float) -> float:
+    """The roundest number above the one and not above the other: fewest digits, then nearest."""
+    _, digits, exponent = Decimal(repr(float(first))).as_tuple()
+    for kept in range(1, len(digits)):
+        found = float(Decimal((0, digits[:kept], int(exponent) + len(digits) - kept)))
+        if found > before:
+            return found
+    return first
 
 
 def _plain(number: float) -> str:
     """A year has no decimal point."""
-    return str(int(number)) if number == int(number) else repr(number)
+    return str(int(number)) if number == int(number) else f"{Decimal(repr(number)):f}"
 
 
 LATEST = 10.0

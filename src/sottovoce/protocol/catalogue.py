@@ -6,10 +6,13 @@ here, so that nobody has to be asked about an item.
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from sottovoce.core.recommending import KIND, Tags, Traits, tags_of
 from sottovoce.errors import ProtocolError
@@ -150,3 +153,14 @@ def _check_labels(items: tuple[Item, ...]) -> None:
             raise ProtocolError(
                 f"catalogue: at most {MAX_ALL_LABELS} labels, {MAX_DISTINCT_LABELS} different ones"
             )
+
+
+def moved_rows(
+    V: NDArray[np.float32], before: Sequence[Item], after: Sequence[Item]
+) -> NDArray[np.float32]:
+    """V for another catalogue: rows go with their items, and those of new ones are zero."""
+    places = {item.id: row for row, item in enumerate(before)}
+    rows = np.array([places.get(item.id, -1) for item in after])
+    moved = np.zeros((len(after), V.shape[1]), np.float32)
+    moved[rows >= 0] = V[rows[rows >= 0]]
+    return moved

@@ -18,7 +18,8 @@ import httpx
 from sottovoce.errors import ClosedError, ProtocolError, RefusedError, TlsError, UnavailableError
 from sottovoce.protocol import routes
 from sottovoce.protocol.catalogue import MAX_CATALOGUE
-from sottovoce.protocol.manifest import MAX_SIGNED_MANIFEST
+from sottovoce.protocol.manifest import SignedManifest
+from sottovoce.protocol.shelf import SignedShelf
 
 CLOSED = "urn:sottovoce:closed"
 """The `type` of a problem: the epoch is over."""
@@ -91,7 +92,10 @@ class HttpSource:
         self._url = url.rstrip("/")
 
     def manifest(self) -> bytes:
-        return self._exchange("GET", routes.MANIFEST, most=MAX_SIGNED_MANIFEST)
+        return self._exchange("GET", routes.MANIFEST, most=SignedManifest.most_bytes())
+
+    def shelf(self) -> bytes:
+        return self._exchange("GET", routes.SHELF, most=SignedShelf.most_bytes())
 
     def model(self, sha256: bytes, most: int) -> bytes:
         return self._exchange("GET", routes.MODEL.format(sha256=sha256.hex()), most=most)

@@ -7,6 +7,7 @@
 ROOT = "/v2/"
 MANIFEST = "/v2/manifest"
 MANIFEST_OF = "/v2/manifests/{epoch}"
+SHELF = "/v2/shelf"
 MODEL = "/v2/models/{sha256}"
 CATALOGUE = "/v2/catalogues/{sha256}"
 BATCHES = "/v2/batches"

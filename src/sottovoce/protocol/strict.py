@@ -63,6 +63,12 @@ def number(value: object, *, least: float, most: float, what: str) -> float:
     return known
 
 
+def boolean(value: object, *, what: str) -> bool:
+    if not isinstance(value, bool):
+        raise ProtocolError(f"{what}: true or false, not {shown(value)}")
+    return value
+
+
 def text(value: object, *, most: int, what: str) -> str:
     """A string of 1..`most` characters, none of which commands a terminal."""
     if not isinstance(value, str) or not 0 < len(value) <= most:

@@ -12,6 +12,7 @@ from json import dumps
 from operator import gt, lt, ne
 from typing import Any, Self
 
+from sottovoce.characters import counted
 from sottovoce.core import MECHANISMS
 from sottovoce.core.bounds import MOST_DUMMIES, MOST_FACTORS, MOST_ITEMS, MOST_REPORTS
 from sottovoce.core.coin import LEAST_EPSILON, MAX_EPSILON
@@ -27,6 +28,7 @@ MOST_GROWTH = 10
 """The crowd that is waited for may become so many times as large without asking, and no larger."""
 TRAINING = 16
 """Bytes of a training's id."""
+TRIAL = "This is a trial: most people in it are invented, so nobody is hidden among them."
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ class Terms:
     """F: the number of columns of the item matrix."""
     most_items: int
     """The largest number of items (M) that the catalogue may grow to."""
+    trial: bool
+    """Whether this is a trial, in which most people are invented: nobody is hidden among them."""
 
     def as_dict(self) -> dict[str, Any]:
         """As its JSON has it."""
@@ -76,17 +80,25 @@ class Terms:
         """For the owner who wants to know all: a label and what it means, line by line."""
         own = "".join(f", {name} {value}" for name, value in self.parameters.items())
         often = f"{self.epochs:,} at most, counted by this device"
+        items = counted(self.most_items, "item")
         if self.share < 1:
             often += f"; about {self.share:.3g} of those there are, drawn by this device"
         return [
             ("reports", f"{self.reports} of four bytes in an epoch, epsilon {self.epsilon:g} each"),
             ("epochs", often),
-            ("dummies", f"mixed with {self.dummies:,} reports of nobody, which the proxy draws"),
-            ("crowd", f"and of at least {self.least_clients:,} devices, this one included"),
+            (
+                "dummies",
+                f"mixed with {counted(self.dummies, 'report')} of nobody, which the proxy draws",
+            ),
+            (
+                "crowd",
+                f"and of at least {counted(self.least_clients, 'device')}, this one included",
+            ),
             ("waiting", f"up to {_duration(self.hold)} for that crowd, then thrown away"),
             ("mechanism", f"{self.mechanism}, loud share {self.loud_fraction:g}{own}"),
-            ("model", f"{self.factors} numbers an item, at most {self.most_items:,} items"),
+            ("model", f"{counted(self.factors, 'number')} an item, at most {items}"),
             ("training", self.training.hex()),
+            *([("trial", TRIAL)] if self.trial else ()),
         ]
 
     def turns_left(self, charges: Iterable[Charge]) -> int:
@@ -108,6 +120,11 @@ class Terms:
         turns = self.turns_left(charges) if turns is None else turns
         left = replace(self.event, epochs=turns) if turns else None
         return promise(left, self.least_clients, charges, delta)
+
+    def in_short(self, charges: Sequence[Charge], turns: int) -> list[str]:
+        """What an owner is asked, if they take part in `turns` more epochs."""
+        said = self.promise(charges, turns=turns).in_short(turns * self.reports)
+        return [TRIAL, *said] if self.trial else said
 
     @property
     def cost(self) -> Fraction:
@@ -137,6 +154,7 @@ class Terms:
             dummies=settings.dummies,
             factors=settings.factors,
             most_items=asked.most_items or min(2 * items, MOST_ITEMS),
+            trial=asked.trial,
         )
 
     @classmethod
@@ -206,6 +224,7 @@ RULES = (
     Rule("dummies", "the proxy would mix in {1} reports of nobody, not {0}", gt),
     Rule("factors", "the model would have {1} factors, not {0}", lt),
     Rule("most_items", "the model could have {1} items, not {0}", lt),
+    Rule("trial", "this would be a trial, or would no longer be one"),
 )
 
 
@@ -248,6 +267,7 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
         "dummies": whole("dummies", 0, MOST_DUMMIES),
         "factors": whole("factors", 1, MOST_FACTORS),
         "most_items": whole("most_items", 1, MOST_ITEMS),
+        "trial": strict.boolean(given["trial"], what="terms: trial"),
     }
 
 

@@ -108,6 +108,7 @@ def build_app(
         routes=[
             Route(routes.MANIFEST, api.manifest),
             Route(routes.MANIFEST_OF, api.manifest_of),
+            Route(routes.SHELF, api.shelf),
             Route(routes.MODEL, api.model),
             Route(routes.CATALOGUE, api.catalogue),
             *(page_routes(settings.key, page) if page.serve else ()),
@@ -152,6 +153,12 @@ class Api:
         epoch = epoch_of(request)
         data = await run_in_threadpool(self._proxy.mirror.manifest_of, epoch)
         return serve(request, data, str(epoch), FOR_EVER)
+
+    async def shelf(self, request: Request) -> Response:
+        shelf = self._proxy.mirror.shelf
+        if shelf is None:
+            raise UnavailableError("no shelf has come from the server yet")
+        return serve(request, shelf.signed.encode(), shelf.signed.hash.hex(), BRIEFLY)
 
     async def model(self, request: Request) -> Response:
         sha256 = hash_of(request)

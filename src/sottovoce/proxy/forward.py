@@ -29,8 +29,10 @@ from sottovoce.protocol import (
     Files,
     PublishedSource,
     SignedManifest,
+    SignedShelf,
     fetch_manifest,
     fetch_release,
+    fetch_shelf,
     routes,
     strict,
 )
@@ -199,6 +201,19 @@ class MirroredEpoch:
         return cls(signed, files, compress(files[signed.manifest.catalogue]))
 
 
+@dataclass(frozen=True)
+class MirroredShelf:
+    """The shelf, verified, with its catalogue."""
+
+    signed: SignedShelf
+    catalogue: bytes
+    compressed: bytes
+
+    @classmethod
+    def of(cls, signed: SignedShelf, catalogue: bytes) -> Self:
+        return cls(signed, catalogue, compress(catalogue))
+
+
 class Mirror:
     def __init__(self, store: ProxyStore, server: PublishedSource, key: bytes, *, keep_models: int):
         self._store = store
@@ -207,6 +222,7 @@ class Mirror:
         self._keep_models = keep_models
         self.current = self._load()
         """The latest epoch; None before the first."""
+        self.shelf = self._load_shelf()
 
     def newer(self) -> MirroredEpoch | None:
         """Ask the server: a complete later epoch, or None; `ProtocolError` if it does not hold."""
@@ -228,6 +244,24 @@ class Mirror:
             tables.prune_files(self._keep_models)
         self.current = epoch
 
+    def newer_shelf(self) -> MirroredShelf | None:
+        """Ask the server: a later shelf and its catalogue, or None; as `newer`."""
+        if self.current is None:
+            return None
+        known = None if self.shelf is None else self.shelf.signed
+        newest = None if known is None else (known.shelf.published, known.hash)
+        signed, files = fetch_shelf(self.current.signed, self._server, self._held, newest)
+        if known is not None and signed.hash == known.hash and signed.key == known.key:
+            return None
+        return MirroredShelf.of(signed, files[signed.shelf.catalogue])
+
+    def publish_shelf(self, shelf: MirroredShelf) -> None:
+        with self._store.write() as tables:
+            tables.add_shelf(shelf.signed)
+            tables.add_file(shelf.signed.shelf.catalogue, shelf.catalogue)
+            tables.prune_files(self._keep_models)
+        self.shelf = shelf
+
     def manifest_of(self, epoch: int) -> bytes | None:
         with self._store.read() as tables:
             return tables.manifest_of(epoch)
@@ -239,8 +273,10 @@ class Mirror:
         return self._file("catalogue", sha256)
 
     def compressed(self, sha256: bytes) -> bytes | None:
-        """The same, of the present epoch."""
-        current = self.current
+        """The same, of the present epoch or of the shelf."""
+        current, shelf = self.current, self.shelf
+        if shelf is not None and sha256 == shelf.signed.shelf.catalogue:
+            return shelf.compressed
         if current is None or sha256 != current.signed.manifest.catalogue:
             return None
         return current.compressed
@@ -267,6 +303,16 @@ class Mirror:
         assert model is not None, "the latest manifest's files are never pruned"
         assert catalogue is not None
         return MirroredEpoch.of(signed, {manifest.model: model, manifest.catalogue: catalogue})
+
+    def _load_shelf(self) -> MirroredShelf | None:
+        with self._store.read() as tables:
+            raw = tables.latest_shelf()
+            if raw is None:
+                return None
+            signed = SignedShelf.open(raw, self._key)
+            catalogue = tables.file("catalogue", signed.shelf.catalogue)
+        assert catalogue is not None, "a shelf's catalogue is never pruned"
+        return MirroredShelf.of(signed, catalogue)
 
     def _opened(self, raw: bytes) -> SignedManifest:
         try:

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from sottovoce.errors import ProtocolError, UnavailableError
 from sottovoce.protocol import SignedManifest
 from sottovoce.protocol.batch import SHORT, Crowd, crowd_of
-from sottovoce.proxy.forward import Mirror, Upstream, forward
+from sottovoce.protocol.manifest import short_name
+from sottovoce.proxy.forward import Mirror, MirroredEpoch, Upstream, forward
 from sottovoce.proxy.intake import Intake
 from sottovoce.proxy.settings import ProxySettings
 from sottovoce.proxy.shuffle import A_BEAT, Entropy, discard, draw_dummies, dummies_due, flush
@@ -118,18 +119,23 @@ class Proxy:
         """
         try:
             newer = self.mirror.newer()
+            if newer is not None:
+                self._go_on(newer)
+            shelf = self.mirror.newer_shelf()
         except ProtocolError as error:
             self.metrics.untrusted.inc()
             log.error("%s: %s", type(error).__name__, error)
             return
-        if newer is None:
-            return
+        if shelf is not None:
+            self.mirror.publish_shelf(shelf)
+
+    def _go_on(self, newer: MirroredEpoch) -> None:
         signed = self._running()
         if signed is not None:
             self._give_up(signed)
         self.mirror.publish(newer)
         self.intake.open(newer.signed)
-        log.info("epoch %d: %s", newer.signed.manifest.epoch, newer.signed.hash.hex())
+        log.info("epoch %d: %s", newer.signed.manifest.epoch, short_name(newer.signed.hash))
 
     def _draw(self) -> None:
         """The dummies that are due by now, if beside all of them there is room for anybody."""

@@ -188,7 +188,8 @@ class Metrics:
         self.flushes = self._counter("flushes", "Epochs ended", "outcome")
         self.forwarded = self._counter("reports_forwarded", "Reports that the server confirmed")
         self.lost = self._counter("reports_lost", "Reports that came too late for the server")
-        self.untrusted = self._counter("manifests_untrusted", "Manifests of the server refused")
+        about = "Manifests and shelves of the server refused"
+        self.untrusted = self._counter("manifests_untrusted", about)
         self.turned_away = TurnedAway("proxy", self._registry)
         for _, reason in (*REASONS, (Exception, OTHER), (Exception, RATE)):
             self._refused.labels(reason)

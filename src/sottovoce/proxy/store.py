@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, Self
 
 from sottovoce.errors import RefusedError, StoreError, reason
-from sottovoce.protocol import SEALED, Batch, SignedManifest
+from sottovoce.protocol import SEALED, Batch, SignedManifest, SignedShelf
 from sottovoce.storage.database import Database, exclusive_lock, pending, store_errors
 
 log = logging.getLogger("sottovoce")
@@ -52,6 +52,12 @@ _MIGRATIONS = (
             model BLOB NOT NULL,
             catalogue BLOB NOT NULL
         )""",
+        # The newest two: the one before for those who have just read it.
+        """CREATE TABLE shelves (
+            published INTEGER PRIMARY KEY,
+            signed BLOB NOT NULL,
+            catalogue BLOB NOT NULL
+        )""",
         """CREATE TABLE files (
             sha256 BLOB PRIMARY KEY,
             content BLOB NOT NULL
@@ -85,7 +91,8 @@ _PIECES = """
 
 _FILE: dict[FileKind, str] = {
     "model": "SELECT content FROM files JOIN manifests ON model = sha256 WHERE sha256 = ?",
-    "catalogue": "SELECT content FROM files JOIN manifests ON catalogue = sha256 WHERE sha256 = ?",
+    "catalogue": "SELECT content FROM files WHERE sha256 = ? AND (sha256 IN"
+    " (SELECT catalogue FROM manifests) OR sha256 IN (SELECT catalogue FROM shelves))",
 }
 
 
@@ -167,6 +174,18 @@ class Tables:
     def manifest_of(self, epoch: int) -> bytes | None:
         return self._one("SELECT signed FROM manifests WHERE epoch = ?", epoch)
 
+    def add_shelf(self, signed: SignedShelf) -> None:
+        shelf = signed.shelf
+        row = (shelf.published, signed.encode(), shelf.catalogue)
+        self._db.execute("REPLACE INTO shelves VALUES (?, ?, ?)", row)
+        self._db.execute(
+            "DELETE FROM shelves WHERE published NOT IN"
+            " (SELECT published FROM shelves ORDER BY published DESC LIMIT 2)"
+        )
+
+    def latest_shelf(self) -> bytes | None:
+        return self._one("SELECT signed FROM shelves ORDER BY published DESC LIMIT 1")
+
     def add_file(self, sha256: bytes, content: bytes) -> None:
         self._db.execute("REPLACE INTO files VALUES (?, ?)", (sha256, content))
 
@@ -174,12 +193,15 @@ class Tables:
         return self._one(_FILE[kind], sha256)
 
     def prune_files(self, keep: int) -> None:
-        """Drop the files that none of the last so many epochs names."""
+        """Drop the files that none of the last so many epochs names, and no shelf."""
         self._db.execute(
             """
             WITH recent AS (SELECT model, catalogue FROM manifests ORDER BY epoch DESC LIMIT ?)
             DELETE FROM files
-            WHERE sha256 NOT IN (SELECT model FROM recent UNION SELECT catalogue FROM recent)
+            WHERE sha256 NOT IN (
+                SELECT model FROM recent UNION SELECT catalogue FROM recent
+                UNION SELECT catalogue FROM shelves
+            )
             """,
             (keep,),
         )

@@ -66,6 +66,10 @@ class SharedDownloads:
         """Asked for anew by every client."""
         return self._api.manifest()
 
+    def shelf(self) -> bytes:
+        """As the manifest."""
+        return self._api.shelf()
+
     def model(self, sha256: bytes, most: int) -> bytes:
         return self._once(sha256, lambda: self._api.model(sha256, most))
 

@@ -337,7 +337,6 @@ class Sandbox:
             ("rate", "per_epoch"): 0,
             ("listen", "connections_per_address"): 0,
             ("page", "serve"): True,
-            ("page", "jitter"): 0.0,  # a trial: the page says that it sends at once
             ("page", "panel"): panel and PANEL,
         }
         set_values(proxy_toml(folder), {**values, **self.proxy})
@@ -349,8 +348,7 @@ def write_statement(folder: Path) -> None:
     server = ServerSettings.read(server_toml(folder))
     items = len(read_catalogue(server.catalogue).items)
     terms = Terms.of(bytes(TRAINING), server.training, server.terms, items)
-    short = terms.promise().in_short(terms.reports * terms.epochs)
-    statement = " ".join([*short, f"{ONE_OPERATOR}."])
+    statement = " ".join([*terms.in_short((), terms.epochs), f"{ONE_OPERATOR}."])
     set_values(proxy_toml(folder), {("page", "statement"): statement})
 
 

@@ -49,6 +49,10 @@ class Api:
         signed = await self._work(self._server.signed_manifest)
         return serve(request, signed.encode(), signed.hash.hex(), BRIEFLY)
 
+    async def shelf(self, request: Request) -> Response:
+        signed = await self._work(self._server.signed_shelf)
+        return serve(request, signed.encode(), signed.hash.hex(), BRIEFLY)
+
     async def model(self, request: Request) -> Response:
         return await self._file(request, self._server.model)
 
@@ -119,6 +123,7 @@ def build_app(server: Server, settings: ServerSettings) -> Starlette:
     return Starlette(
         routes=[
             Route(routes.MANIFEST, api.manifest),
+            Route(routes.SHELF, api.shelf),
             Route(routes.MODEL, api.model),
             Route(routes.CATALOGUE, api.catalogue),
             Route(routes.WAITING, api.waiting, methods=["POST"]),

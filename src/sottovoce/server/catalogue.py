@@ -1,15 +1,8 @@
-"""How a catalogue changes: items are appended, described anew, retired.
+"""How a catalogue changes: items are appended, described anew, retired."""
 
-Row i of the item matrix is item i, so whatever is done to the items is done to the rows: those of
-items that stay go with them, those of new ones are zero, and are learnt like any other.
-"""
-
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Self
-
-import numpy as np
-from numpy.typing import NDArray
 
 from sottovoce.errors import SettingsError
 from sottovoce.protocol import Catalogue, Item
@@ -49,17 +42,6 @@ def updated(catalogue: Catalogue, wanted: Catalogue) -> Catalogue:
     new = _by_id(wanted.items)
     staying = [new.pop(item.id) for item in catalogue.items if item.id in new]
     return Catalogue.of([*staying, *new.values()])
-
-
-def moved_rows(
-    V: NDArray[np.float32], before: Sequence[Item], after: Sequence[Item]
-) -> NDArray[np.float32]:
-    """V for the next catalogue."""
-    places = {item.id: row for row, item in enumerate(before)}
-    rows = np.array([places.get(item.id, -1) for item in after])
-    moved = np.zeros((len(after), V.shape[1]), np.float32)
-    moved[rows >= 0] = V[rows[rows >= 0]]
-    return moved
 
 
 def _by_id(items: Iterable[Item]) -> dict[str, Item]:

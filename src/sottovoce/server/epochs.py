@@ -29,15 +29,18 @@ from sottovoce.protocol import (
     Catalogue,
     Chunk,
     Manifest,
+    Shelf,
     SignedManifest,
+    SignedShelf,
     decode_items,
     encode_items,
+    moved_rows,
     new_epoch_key,
     public_key_of,
 )
 from sottovoce.protocol.batch import CHUNK_HEADER as HEADER
 from sottovoce.protocol.batch import ENOUGH, SHORT
-from sottovoce.server.catalogue import moved_rows
+from sottovoce.protocol.manifest import short_name
 from sottovoce.server.keys import Keys, check_may_sign
 from sottovoce.server.settings import ServerSettings
 from sottovoce.server.training import Training
@@ -204,6 +207,17 @@ class Publisher:
         transaction.add_file(model, "model", content)
         transaction.add_epoch(epoch, None if private is None else self.keys.wrap(number, private))
         transaction.set_service(self.keys.verification_key, number + 1)
+        self.lay_out(transaction, now)
+
+    def lay_out(self, transaction: Transaction, now: float) -> None:
+        """Sign which catalogue holds for lists: with every manifest, and whenever it changes."""
+        self._check_keys(transaction)
+        newest, before = transaction.catalogue(), transaction.shelf()
+        assert newest is not None
+        published = max(int(now), 0 if before is None else before.published + 1)
+        shelf = Shelf(published, newest.sha256)
+        signed = SignedShelf.make(shelf, self.keys.signer, self.keys.statements)
+        transaction.set_shelf(signed)
 
     def _check_keys(self, transaction: Transaction) -> int:
         """A worker with an old key computes nothing that it could not publish; the next number."""
@@ -250,7 +264,6 @@ def _manifest(
         regularization=ridge,
         model=model,
         catalogue=chosen.catalogue.hash,
-        catalogue_version=chosen.version,
         public_key=public,
         opens=opens,
         closes=closes,
@@ -382,7 +395,7 @@ def check_closed(epoch: Epoch | None, number: int) -> Epoch:
 def check_manifest(epoch: Epoch, manifest_hash: bytes) -> None:
     """Everybody must mean the same epoch under the same manifest."""
     if epoch.hash != manifest_hash:
-        raise RefusedError(f"epoch {epoch.epoch} has the manifest {epoch.hash.hex()}")
+        raise RefusedError(f"epoch {epoch.epoch} has another: {short_name(epoch.hash)}")
 
 
 def check_not_committed(transaction: Transaction, epoch: int, proxy: str) -> None:

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from sottovoce.errors import ProtocolError, SettingsError, StoreError, reason
 from sottovoce.protocol import KeyStatement, strict
-from sottovoce.protocol.manifest import MOST_STATEMENTS, STATEMENT
+from sottovoce.protocol.signing import MOST_STATEMENTS, STATEMENT
 from sottovoce.server.store import ServerStore
 from sottovoce.server.transaction import Service
 from sottovoce.storage.files import write_atomically, write_new

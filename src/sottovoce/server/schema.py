@@ -64,7 +64,12 @@ trainings = _table(
 """Settings and terms are JSON (`sottovoce.server.training`). The newest is the one that goes on."""
 
 catalogues = _table("catalogues", {"version": BigInteger}, sha256=LargeBinary)
-"""Every version that there was; the newest holds from the next epoch on."""
+"""Every version that there was; the newest holds for lists at once, then for the next epoch."""
+
+shelf = _table(
+    "shelf", {"id": Integer}, published=BigInteger, catalogue=LargeBinary, signed=LargeBinary
+)
+"""One row: the signed statement which catalogue holds for lists (`sottovoce.protocol.shelf`)."""
 
 epochs = _table(
     "epochs",

@@ -13,7 +13,7 @@ from sottovoce.errors import (
     StoreError,
     UnavailableError,
 )
-from sottovoce.protocol import Chunk, SignedManifest
+from sottovoce.protocol import Chunk, SignedManifest, SignedShelf
 from sottovoce.protocol.batch import Crowd
 from sottovoce.server.administration import agree
 from sottovoce.server.counting import Counter, Opener
@@ -58,6 +58,7 @@ class Server:
         self._lock = threading.Lock()
         self._is_ready = False
         self._scrubbed = False
+        self._is_laid_out = False
         self._said: str | None = None
 
     # What the server does by itself
@@ -84,7 +85,8 @@ class Server:
         """One step, in a transaction of its own; whether there was one to take."""
         now = self._clock()
         with self._store.write() as transaction:
-            self._heed_keys(transaction.service(lock=True))
+            if self._heed_keys(transaction.service(lock=True)):
+                self._lay_out(transaction, now)
             latest = transaction.latest(lock=True)
             if latest is None:
                 self._publisher.begin(transaction, now)
@@ -104,8 +106,18 @@ class Server:
         waiting = waiting_for(transaction, epoch, self._settings, now)
         return waiting is not None and waiting.is_over
 
-    def _heed_keys(self, service: Service) -> None:
-        """Say at once, and once, that another key was chosen than this worker has.
+    def _lay_out(self, transaction: Transaction, now: float) -> None:
+        """Sign another catalogue at once, and once after a start the same one again.
+
+        A database that was restored has an older shelf than devices have seen.
+        """
+        shelf, newest = transaction.shelf(), transaction.catalogue()
+        if shelf is None or shelf.catalogue != newest.sha256 or not self._is_laid_out:
+            self._publisher.lay_out(transaction, now)
+            self._is_laid_out = True
+
+    def _heed_keys(self, service: Service) -> bool:
+        """Whether its key is the newest. Say at once, and once, that another one was chosen.
 
         Others may still publish: whoever hears of it only when nobody can any more is late.
         """
@@ -114,6 +126,7 @@ class Server:
             log.error("%s", said)
         self._said = said
         self.metrics.key_is_old(is_old=said is not None)
+        return said is None
 
     # What everybody may ask
 
@@ -123,6 +136,13 @@ class Server:
         if latest is None:
             raise UnavailableError("there is no manifest yet")
         return SignedManifest.open(latest.manifest, self._keys.first)
+
+    def signed_shelf(self) -> SignedShelf:
+        with self._store.read() as transaction:
+            shelf = transaction.shelf()
+        if shelf is None:
+            raise UnavailableError("there is no shelf yet")
+        return SignedShelf.open(shelf.signed, self._keys.first)
 
     def model(self, sha256: bytes) -> bytes | None:
         with self._store.read() as transaction:

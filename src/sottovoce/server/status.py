@@ -129,7 +129,6 @@ class ServerStatus:
                 "training": epoch.training,
                 "epochs_learnt": epoch.epochs_done,
                 "epochs_left": None if self.is_endless else manifest.epochs_left,
-                "catalogue_version": manifest.catalogue_version,
                 "items": manifest.items,
                 "waiting": None if self.waiting is None else asdict(self.waiting),
             }
@@ -222,7 +221,6 @@ GAUGES = {
     "key_is_old": "1: another signing key follows the one of this worker",
     "epoch": "Number of the latest epoch",
     "training": "Number of the latest epoch's training",
-    "catalogue_version": "Of the latest epoch",
     "items": "In the catalogue of the latest epoch",
     "overdue_seconds": "Seconds that the latest epoch waits beyond its end; 0 before it",
     "applied_epoch": "Number of the last applied epoch",
@@ -260,7 +258,6 @@ class Metrics:
         values = {
             "epoch": latest and latest.epoch,
             "training": latest and latest.training,
-            "catalogue_version": manifest and manifest.catalogue_version,
             "items": manifest and manifest.items,
             "overdue_seconds": max(now - latest.closes, 0.0) if latest and waits else 0.0,
             **{f"applied_{name}": getattr(applied, name, 0) for name in APPLIED_COUNTS},

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Connection, Select, Table, func, select, union
 
 from sottovoce.errors import StoreError
+from sottovoce.protocol import SignedShelf
 from sottovoce.server.schema import (
     catalogues,
     chunks,
@@ -18,6 +19,7 @@ from sottovoce.server.schema import (
     files,
     one_at_a_time,
     service,
+    shelf,
     sums,
     trainings,
     waiting,
@@ -136,6 +138,17 @@ class Transaction:
         self._connection.execute(catalogues.delete().where(catalogues.c.version == version))
         self._add(catalogues, version=version, sha256=sha256)
         self.add_file(sha256, "catalogue", content)
+
+    def shelf(self) -> Any:
+        """The newest: published, catalogue, signed; None before the first."""
+        return self._row(select(shelf.c.published, shelf.c.catalogue, shelf.c.signed))
+
+    def set_shelf(self, signed: SignedShelf) -> None:
+        """In the place of the one before; the service must be locked."""
+        self._connection.execute(shelf.delete())
+        said = signed.shelf
+        row = {"published": said.published, "catalogue": said.catalogue}
+        self._add(shelf, id=1, signed=signed.encode(), **row)
 
     def file(self, sha256: bytes, kind: FileKind) -> bytes | None:
         query = select(files.c.content).where(files.c.sha256 == sha256, files.c.kind == kind)

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from sottovoce.errors import ProtocolError, SettingsError
 from sottovoce.protocol.model import Panel
 from sottovoce.service.http import File, compress
-from sottovoce.settings import check, setting
+from sottovoce.settings import check
 
 # The built files: read once, filled in, compressed once.
 
@@ -138,12 +138,6 @@ class Page:
     """What visitors should know about this service, such as that it is a demo; in plain text."""
     panel: Path | None = None
     """Public test people, on whom the page measures every epoch's model; none: no curve."""
-    jitter: float = setting(
-        3_600.0,
-        "seconds over which a browser draws when to send; less in demos",
-        least=0,
-        most=3_600,
-    )
 
     def __post_init__(self) -> None:
         check(self)
@@ -165,7 +159,6 @@ def page_routes(key: bytes, page: Page, assets: Traversable | None = None) -> li
         "key": key.hex(),
         "statement": page.statement,
         "notice": page.notice,
-        "jitter": f"{page.jitter:g}",
     }
     found[INDEX] = filled(found[INDEX], places)
     if page.panel is not None:

@@ -297,6 +297,10 @@ class Participation:
     most_items: int = setting(
         0, "items that the catalogue may grow to; 0: twice as many as at the beginning", least=0
     )
+    trial: bool = setting(
+        default=False,
+        help="whether devices tell their owners that this is a trial with invented people",
+    )
 
     def __post_init__(self) -> None:
         check(self)

@@ -29,7 +29,6 @@ from sottovoce.protocol import (
     encode_items,
     open_reports,
 )
-from sottovoce.protocol.manifest import MAGIC, SIGNED_MANIFEST
 from tests.lacking import leave_out
 from tests.privacy.test_ledger import played
 from tests.protocol.examples import (
@@ -260,7 +259,7 @@ def read_here(read: Any, raw: bytes) -> Any:
 @given(raw=damaged(PLAIN.encode()))
 def test_both_read_and_refuse_the_same_manifests(browser: Browser, raw: bytes) -> None:
     assume(raw)
-    signed = MAGIC + b"\0" + signing_key().sign(SIGNED_MANIFEST + raw) + raw
+    signed = SignedManifest.magic + b"\0" + signing_key().sign(SignedManifest.label + raw) + raw
     answer = browser.ask("manifest", signed=signed.hex(), key=VERIFICATION_KEY)
     here = read_here(Manifest.decode, raw)
     if agree(answer, here):

@@ -176,7 +176,7 @@ const BANDS = 10;
 export interface Tag {
   /** `genre`, `year` ... */
   readonly kind: string;
-  /** The label, or the band: "1994 to 1996". */
+  /** The label, or the band: "1990 to 1994". */
   readonly name: string;
 }
 
@@ -274,14 +274,39 @@ function bandsOf(kind: string, known: ReadonlyMap<number, number>): Column[] {
   for (const [item, number] of known) {
     rows[edges.filter((edge) => edge <= number).length - 1]?.push(item);
   }
-  return rows.map((inside) => {
-    const values = inside.map((item) => known.get(item) as number);
-    return { tag: { kind, name: nameOf(values) }, items: inside };
+  const values = rows.map((inside) => inside.map((item) => known.get(item) as number));
+  const names = bandNames(values.map((each) => Float64Array.from(each).sort()));
+  return rows.map((inside, band) => ({
+    tag: { kind, name: names[band] as string },
+    items: inside,
+  }));
+}
+
+/**
+ * By round edges: "under 1990", "1990 to 1994", "1995 or more"; a single value by itself. Where all values
+ * are whole, a band's name ends with the last number that is in it. Otherwise it ends where the next band
+ * begins: "10 to 12.5", "12.5 to 15".
+ */
+function bandNames(bands: readonly Float64Array[]): string[] {
+  const ends = bands.map((values) => [values[0], values.at(-1)] as [number, number]);
+  const edges = ends.slice(1).map(([first], at) => edge((ends[at] as [number, number])[1], first));
+  const step = bands.every((values) => values.every(Number.isInteger)) ? 1 : 0;
+  return ends.map(([low, high], place) => {
+    const begin = place > 0 ? edges[place - 1] : low;
+    const end = edges[place];
+    if (low === high) return `${low}`;
+    if (end === undefined) return `${begin} or more`;
+    return place > 0 ? `${begin} to ${end - step}` : `under ${end}`;
   });
 }
 
-function nameOf(values: readonly number[]): string {
-  const inOrder = Float64Array.from(values).sort();
-  const [low, high] = [inOrder[0], inOrder.at(-1)];
-  return low === high ? `${low}` : `${low} to ${high}`;
+/** The roundest number above the one and not above the other: fewest digits, then nearest. */
+function edge(before: number, first: number): number {
+  const [mantissa = "", exponent = "0"] = first.toExponential().split("e");
+  const digits = mantissa.replace(".", "");
+  for (let kept = 1; kept < digits.length; kept += 1) {
+    const found = Number(`${digits.slice(0, kept)}e${Number(exponent) - kept + 1}`);
+    if (found > before) return found;
+  }
+  return first;
 }

@@ -158,6 +158,13 @@ export function real(value: unknown, least: number, most: number, what: string):
   return value + 0;
 }
 
+export function boolean(value: unknown, what: string): boolean {
+  if (typeof value !== "boolean") {
+    throw new ProtocolError(`${what}: true or false, not ${shown(value)}`);
+  }
+  return value;
+}
+
 /** A string of 1..`most` Unicode code points, none of which commands a terminal. */
 export function text(value: unknown, most: number, what: string): string {
   // A code point has at most two units: no long string is taken apart to be counted.

@@ -16,6 +16,7 @@ import { type EpochState, type LeftDevice, Outbox } from "./outbox.js";
 import { type Offer, offerOf } from "./promise.js";
 import { popular, type Recommendation, recommendations } from "./recommending.js";
 import { Reading, type Release } from "./release.js";
+import { listedCatalogue } from "./shelf.js";
 import { Database, type State, Store } from "./store.js";
 import type { Job } from "./syncing.js";
 import type { Terms } from "./terms.js";
@@ -98,6 +99,7 @@ export class History {
       ...budgetOf(settings.limit, charges),
       proxy: settings.proxy,
       manifest,
+      catalogue: manifest && settings.shelf && toHex(listedCatalogue(manifest, settings.shelf)),
       offer: manifest && this.#offer(settings.terms ?? manifest.terms, charges),
       asked: asked && this.#offer(asked, charges),
       epoch: settings.newest?.epoch ?? null,
@@ -180,6 +182,8 @@ export interface Standing extends Budget {
   readonly proxy: string;
   /** The one that holds; null before the first and after `forget`. */
   readonly manifest: Manifest | null;
+  /** The hash of the catalogue that lists are made from; null as the manifest. */
+  readonly catalogue: string | null;
   /** What the owner accepted, or is asked to accept; null before there is a model. */
   readonly offer: Offer | null;
   /** The worse terms that were asked about, and wait for a yes; null where there are none. */

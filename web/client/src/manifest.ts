@@ -1,16 +1,11 @@
-/**
- * The manifest: everything that a device must know of one epoch, signed by the server.
- *
- * Whoever hands the manifest on (the proxy, a cache) can withhold it, but not change it; and since the
- * same bytes go to everybody and their hash is bound into every sealed report, nobody can be given a
- * manifest, a model or a key of their own unnoticed.
- */
+/** The manifest: everything that a device must know of one epoch, signed by the server. */
 
 import * as strict from "./encoding.js";
-import { type Bytes, concat, equal, owned, sha256, toHex, utf8 } from "./encoding.js";
-import { ProtocolError, UntrustedError } from "./errors.js";
+import { type Bytes, sha256 } from "./encoding.js";
+import { ProtocolError } from "./errors.js";
 import { mechanismNamed } from "./mechanism/registry.js";
 import { checkShape, LEAST_RIDGE, MOST_ALPHA, MOST_ITEMS, MOST_RIDGE } from "./model.js";
+import { type Kind, mostBytes, openSigned } from "./signing.js";
 import { readTerms, type Terms } from "./terms.js";
 
 /** One epoch; hashes and keys are bytes here and hexadecimal in the JSON. */
@@ -29,8 +24,6 @@ export interface Manifest {
   readonly model: Bytes;
   /** SHA-256 of the catalogue file, which says what each row of the item matrix is. */
   readonly catalogue: Bytes;
-  /** Counts the catalogues of a service from 1, for people; never goes back. */
-  readonly catalogueVersion: number;
   /** The X25519 key to which reports of this epoch are sealed. null: no reports are asked for. */
   readonly publicKey: Bytes | null;
   /** The Unix second from which reports are taken. */
@@ -58,7 +51,7 @@ const LEAST_LOUD = 0.9;
 const MAX_DIRECTIONS = 2 ** 31;
 const KEYS = [
   ...["version", "suite", "epoch", "terms", "items", "alpha", "regularization", "model"],
-  ...["catalogue", "catalogue_version", "public_key", "token_key", "opens", "closes"],
+  ...["catalogue", "public_key", "token_key", "opens", "closes"],
   ...["epochs_left", "reports_behind"],
 ];
 
@@ -95,7 +88,6 @@ function checked(given: strict.Fields): Manifest {
     regularization: real("regularization", LEAST_RIDGE, MOST_RIDGE),
     model: bytes("model"),
     catalogue: bytes("catalogue"),
-    catalogueVersion: whole("catalogue_version", 1),
     publicKey: given.public_key === null ? null : bytes("public_key"),
     opens: whole("opens", 0),
     closes: whole("closes", 0),
@@ -151,20 +143,6 @@ export function asksForReports(manifest: Manifest, now: number): boolean {
   return manifest.publicKey !== null && manifest.opens <= now && now < endOf(manifest);
 }
 
-/**
- * The manifest as it is served: signed, with the statements that lead to the signing key.
- *
- *     0     4  "SVM2"
- *     4     1  number n of key statements, 0..32
- *     5   96n  statements: the next verification key (32), signed by the key before it (64)
- *     .    64  signature of the manifest by the last key
- *     .     .  the manifest
- *
- * Every signature is Ed25519, over a text that says what it means, a zero byte, and what is signed. A
- * reader that trusts a key follows the statements from there, and trusts the last key from then on:
- * never back.
- */
-
 /** A manifest whose signature was checked. */
 export interface SignedManifest {
   readonly manifest: Manifest;
@@ -176,83 +154,11 @@ export interface SignedManifest {
   readonly raw: Bytes;
 }
 
-/** The owner of one verification key names the next. */
-interface KeyStatement {
-  key: Bytes;
-  signature: Bytes;
-}
-
-const MAGIC = utf8("SVM2");
-const SIGNED_MANIFEST = utf8("sottovoce manifest 2\0");
-/** Before the key that signs and the next one. */
-const SIGNED_KEY = utf8("sottovoce key 2\0");
-const KEY = 32;
-const SIGNATURE = 64;
-const STATEMENT = KEY + SIGNATURE;
-const MOST_STATEMENTS = 32;
-const HEADER = MAGIC.length + 1;
+const SIGNED: Kind = { name: "manifest", magic: "SVM2", most: MAX_MANIFEST };
 /** Bytes of the longest signed manifest. */
-export const MAX_SIGNED_MANIFEST = HEADER + MOST_STATEMENTS * STATEMENT + SIGNATURE + MAX_MANIFEST;
+export const MAX_SIGNED_MANIFEST = mostBytes(SIGNED);
 
-/** Check the signature first; nothing of an unsigned manifest is ever looked at. */
 export async function openManifest(data: Uint8Array, trusted: Uint8Array): Promise<SignedManifest> {
-  const raw = new Uint8Array(data);
-  const { statements, signature, text } = split(raw);
-  const key = await lastKey(owned(trusted), statements);
-  if (!(await isSigned(key, signature, concat([SIGNED_MANIFEST, text])))) {
-    throw new UntrustedError(
-      "the manifest is not signed by the server that this device knows; nothing is sent",
-    );
-  }
+  const { text, key, raw } = await openSigned(SIGNED, data, trusted);
   return { manifest: decodeManifest(text), hash: await sha256(text), key, raw };
-}
-
-function split(raw: Bytes): { statements: KeyStatement[]; signature: Bytes; text: Bytes } {
-  if (!equal(raw.subarray(0, MAGIC.length), MAGIC) || raw.length <= HEADER) {
-    throw new ProtocolError("signed manifest: bad magic or too short, expected SVM2");
-  }
-  const count = raw[MAGIC.length] as number;
-  const start = HEADER + count * STATEMENT;
-  const fits = start + SIGNATURE < raw.length && raw.length <= MAX_SIGNED_MANIFEST;
-  if (count > MOST_STATEMENTS || !fits) {
-    throw new ProtocolError(
-      `signed manifest: ${raw.length} bytes cannot have ${count} statements and a manifest`,
-    );
-  }
-  const statements = Array.from({ length: count }, (_, number) => {
-    const at = HEADER + number * STATEMENT;
-    return { key: raw.slice(at, at + KEY), signature: raw.slice(at + KEY, at + STATEMENT) };
-  });
-  const end = start + SIGNATURE;
-  return { statements, signature: raw.slice(start, end), text: raw.slice(end) };
-}
-
-/** From the trusted key along the statements; those before it are not looked at. */
-async function lastKey(trusted: Bytes, statements: readonly KeyStatement[]): Promise<Bytes> {
-  const known = statements.map(({ key }) => toHex(key)).lastIndexOf(toHex(trusted));
-  let key = trusted;
-  for (const next of statements.slice(known + 1)) {
-    if (!(await isSigned(key, next.signature, concat([SIGNED_KEY, key, next.key])))) {
-      throw new UntrustedError(
-        "a key statement is not signed by the server that this device knows; nothing is sent",
-      );
-    }
-    key = next.key;
-  }
-  return key;
-}
-
-async function isSigned(key: Bytes, signature: Bytes, message: Bytes): Promise<boolean> {
-  if (key.length !== KEY) return false;
-  let verifier: CryptoKey;
-  try {
-    verifier = await crypto.subtle.importKey("raw", key, "Ed25519", false, ["verify"]);
-  } catch (error) {
-    throw new UntrustedError(
-      "the server's signature cannot be checked: its key is none, or this browser is too old for " +
-        "Ed25519; nothing is sent",
-      { cause: error },
-    );
-  }
-  return crypto.subtle.verify("Ed25519", verifier, signature, message);
 }

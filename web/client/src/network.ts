@@ -22,7 +22,6 @@ import {
   type NetworkOptions,
   systemTimer,
   type Timer,
-  within,
 } from "./options.js";
 import { Outbox } from "./outbox.js";
 import { HttpProxy } from "./proxy.js";
@@ -44,10 +43,9 @@ export class Network {
   /** Begin a client in this browser, or take it up where it was; asks nobody. */
   static async open(options: NetworkOptions): Promise<Network> {
     checkCryptography();
-    const { name, make, timer = systemTimer, entropy = systemEntropy } = options;
+    const { name, make, timer = systemTimer, entropy = systemEntropy, jitter = JITTER } = options;
     const { clock, sleep } = timer;
     const beginning = beginningOf(options, clock());
-    const jitter = within("jitter", options.jitter ?? JITTER, 0, JITTER);
     const database = await Database.open(name, options.indexedDB ?? globalThis.indexedDB);
     const [store, outbox] = [new Store(database), new Outbox(database)];
     try {

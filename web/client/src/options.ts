@@ -32,12 +32,7 @@ export interface OpenOptions {
   paused?: boolean;
   /** Of the database. Default: "sottovoce". */
   name?: string;
-  /**
-   * Seconds over which the moment of sending is drawn. Default: an hour. 0 sends some seconds after the
-   * page was opened, and shows when that was: for tests and demos.
-   */
-  jitter?: number;
-  /** Seconds between two looks for news while the page is seen, 5..3600. Default: 60. */
+  /** Seconds between two looks for news while the page is seen, 5..3600. Default: 30. */
   pace?: number;
   /** How many models of earlier epochs are fetched, for whoever draws a curve. Default: 0. */
   past?: number;
@@ -51,6 +46,8 @@ export interface NetworkOptions extends OpenOptions {
   make: (job: Job) => void;
   timer?: Timer;
   entropy?: Entropy;
+  /** Seconds over which the moment of sending is drawn. */
+  jitter?: number;
   fetch?: typeof fetch;
   /** Where databases are. Default: the browser's. */
   indexedDB?: IDBFactory;

@@ -83,6 +83,8 @@ function grouped(parts: readonly Group[]): Group[] {
 
 /** What the three sentences of `inShort` state, in whatever language they are said. */
 export interface Short {
+  /** Whether most people are invented. */
+  readonly trial: boolean;
   /** That leave, at most. */
   readonly reports: number;
   /** How much they can tell; null where all may be worked out. */
@@ -110,7 +112,7 @@ export function shortOf(
 ): Short {
   const epochs = epochsWithin(limit, spent(charges), terms, turnsLeft(terms, charges));
   const guess = guessOf(promiseOf(terms, charges, delta, epochs));
-  return { reports: epochs * terms.reports, guess };
+  return { trial: terms.trial, reports: epochs * terms.reports, guess };
 }
 
 function guessOf({ local, central, alone, delta }: Promised): Guess | null {
@@ -130,16 +132,19 @@ export function inShort(...given: Parameters<typeof shortOf>): string[] {
 }
 
 /** Of figures that are known already. */
-export function sentencesOf({ reports, guess }: Short): string[] {
+export function sentencesOf({ trial, reports, guess }: Short): string[] {
   const one = reports === 1;
   const some = `at most ${reports.toLocaleString("en")} report${one ? "" : "s"}, blurred by chance,`;
   const leaves = `${some} ${one ? "goes" : "go"} through a proxy to a server`;
   return [
+    ...(trial ? [TRIAL] : []),
     `Your history stays here; ${reports > 0 ? leaves : "no more reports leave"}.`,
     told(guess),
     "You can stop at any time, but not undo what has left.",
   ];
 }
+
+const TRIAL = "This is a trial: most people in it are invented, so nobody is hidden among them.";
 
 /** The second of them: how much can be told. */
 export function telling(promised: Promised): string {

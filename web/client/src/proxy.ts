@@ -13,6 +13,7 @@ import {
   UnavailableError,
 } from "./errors.js";
 import { MAX_SIGNED_MANIFEST } from "./manifest.js";
+import { MAX_SIGNED_SHELF } from "./shelf.js";
 
 const WRONG_EPOCH = "urn:sottovoce:wrong-epoch";
 /** Seconds without a single byte after which an answer is given up. */
@@ -57,6 +58,11 @@ export class HttpProxy {
   /** The signed manifest of the epoch, as everybody gets it. */
   manifest(): Promise<Uint8Array> {
     return this.#get("/v2/manifest", MAX_SIGNED_MANIFEST);
+  }
+
+  /** The signed shelf, as everybody gets it. */
+  shelf(): Promise<Uint8Array> {
+    return this.#get("/v2/shelf", MAX_SIGNED_SHELF);
   }
 
   /** That of any epoch; null if the proxy has it no more. */

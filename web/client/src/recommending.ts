@@ -21,7 +21,7 @@ export interface TagReason {
   kind: "tag";
   /** `genre`, `year` ... */
   tag: string;
-  /** The label, or the band of a number: "1994 to 1996". */
+  /** The label, or the band of a number: "1990 to 1994". */
   name: string;
   /** Its part of all that speaks for the recommendation, 0..1. */
   share: number;

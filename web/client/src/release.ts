@@ -7,10 +7,18 @@ import { checkTerms } from "./agreement.js";
 import { checkPublicKey } from "./batch.js";
 import { type Catalogue, decodeCatalogue } from "./catalogue.js";
 import { equal, fromHex, sha256, toHex } from "./encoding.js";
-import { ProtocolError, StoreError, UntrustedError } from "./errors.js";
+import { ProtocolError, StoreError, TermsError, UntrustedError } from "./errors.js";
 import { type Manifest, openManifest, type SignedManifest } from "./manifest.js";
 import { checkItems, decodeItems, type Matrix, modelSize, sumOfAllSquares } from "./model.js";
 import type { HttpProxy } from "./proxy.js";
+import {
+  checkShelf,
+  checkShelved,
+  listedCatalogue,
+  movedRows,
+  openShelf,
+  type Shelf,
+} from "./shelf.js";
 import type { BatchRow, Settings, Store } from "./store.js";
 import { type WideModel, wideModel } from "./wide.js";
 
@@ -58,16 +66,26 @@ export class Fetching {
     const signed = await openManifest(await this.proxy.manifest(), fromHex(settings.trusted));
     const { manifest } = signed;
     const check = (known: Settings) => checkAgainst(known, signed, settings.trusted);
-    check(settings); // before anything more is fetched, and once more when it is stored
     const fresh = new Map<string, Uint8Array>();
+    try {
+      check(settings); // before anything more is fetched, and once more when it is stored
+    } catch (error) {
+      if (error instanceof TermsError) await this.#refreshShelf(settings, names);
+      throw error;
+    }
     for (const hash of [manifest.model, manifest.catalogue]) {
       if (!names.includes(toHex(hash))) await this.#fetch(manifest, hash, fresh);
     }
+    const shelf = await this.#shelf(signed.key, settings, names, fresh);
     const at = this.instant(); // before any work that a disk or another thread could hold up
-    await this.#checkContents(manifest, fresh);
-    const isKnown = settings.newest?.hash === toHex(signed.hash);
+    await this.#checkContents(manifest, shelf, fresh);
+    const isKnown =
+      settings.newest?.hash === toHex(signed.hash) && settings.shelf?.hash === shelf.hash;
     if (fresh.size > 0 || !isKnown || settings.trusted !== toHex(signed.key)) {
-      await this.store.keepRelease(signed, fresh, check);
+      await this.store.keepRelease(signed, shelf, fresh, (known) => {
+        check(known);
+        checkShelf(known.shelf, shelf);
+      });
     }
     this.newest = manifest;
     return { signed, at };
@@ -100,12 +118,43 @@ export class Fetching {
     return decoded(signed.manifest, await checked(content, model));
   }
 
+  /** The shelf beside a manifest that this key has signed, and its catalogue if it is not here. */
+  async #shelf(
+    key: Uint8Array,
+    settings: Settings,
+    names: readonly string[],
+    fresh: Map<string, Uint8Array>,
+  ): Promise<Shelf> {
+    const shelf = await openShelf(await this.proxy.shelf(), key);
+    checkShelf(settings.shelf, shelf);
+    if (!names.includes(shelf.catalogue) && !fresh.has(shelf.catalogue)) {
+      const hash = fromHex(shelf.catalogue);
+      fresh.set(shelf.catalogue, await checked(await this.proxy.catalogue(hash), hash));
+    }
+    return shelf;
+  }
+
+  /** Whatever its owner agrees to, a list has no item that was withdrawn. */
+  async #refreshShelf(settings: Settings, names: readonly string[]): Promise<void> {
+    const fresh = new Map<string, Uint8Array>();
+    try {
+      const shelf = await this.#shelf(fromHex(settings.trusted), settings, names, fresh);
+      const content = fresh.get(shelf.catalogue);
+      if (content !== undefined && settings.terms !== null) {
+        checkShelved(decodeCatalogue(content), settings.terms);
+      }
+      if (shelf.hash !== settings.shelf?.hash) await this.store.keepShelf(shelf, fresh);
+    } catch (error) {
+      if (!(error instanceof UntrustedError)) throw error; // of other terms, it may be too large
+    }
+  }
+
   async #fetch(
     manifest: Manifest,
     hash: Uint8Array,
     fresh: Map<string, Uint8Array>,
   ): Promise<Uint8Array> {
-    const isModel = equal(hash, manifest.model);
+    const isModel = equal(hash, manifest.model); // else a catalogue: its own, or the shelf's
     const most = modelSize(manifest.items, manifest.terms.factors);
     const content = isModel ? this.proxy.model(hash, most) : this.proxy.catalogue(hash);
     fresh.set(toHex(hash), await checked(await content, hash));
@@ -113,15 +162,22 @@ export class Fetching {
   }
 
   /** All that can be wrong with them, whoever reads them later: decided here, once for each. */
-  async #checkContents(manifest: Manifest, fresh: Map<string, Uint8Array>): Promise<void> {
+  async #checkContents(
+    manifest: Manifest,
+    shelf: Shelf,
+    fresh: Map<string, Uint8Array>,
+  ): Promise<void> {
     if (manifest.publicKey !== null) await checkPublicKey(manifest.publicKey);
     const { model, catalogue, items, terms } = manifest;
-    const name = [toHex(model), toHex(catalogue), items, terms.factors].join(" ");
+    const shape = [items, terms.factors, terms.mostItems];
+    const name = [toHex(model), toHex(catalogue), shelf.catalogue, ...shape].join(" ");
     if (name === this.#checked) return;
     const content = async (hash: Uint8Array) =>
       fresh.get(toHex(hash)) ?? (await this.store.file(hash)) ?? this.#fetch(manifest, hash, fresh); // one that the disk has spoilt
     checkItems(await content(model), items, terms.factors);
     catalogueFor(manifest, await content(catalogue));
+    const listed = fromHex(shelf.catalogue);
+    checkShelved(decodeCatalogue(await content(listed)), terms);
     this.#checked = name;
   }
 }
@@ -222,6 +278,7 @@ export function takenIn(signed: SignedManifest, V: Matrix, catalogue: Catalogue)
 export class Reading {
   #V: { name: string; V: Matrix } | null = null;
   #catalogue: { name: string; catalogue: Catalogue } | null = null;
+  #shelf: { name: string; from: Matrix; V: Matrix; catalogue: Catalogue } | null = null;
   #release: Release | null = null;
 
   constructor(private readonly store: Store) {}
@@ -238,9 +295,11 @@ export class Reading {
 
   /** With all that recommending uses. */
   async release(): Promise<Release | null> {
-    const found = await this.reportable();
-    if (found === null) return null;
-    const { signed, V, catalogue } = found;
+    const [found, { shelf }] = [await this.reportable(), await this.store.settings()];
+    const listed = found && shelf && (await this.#listed(found, shelf));
+    if (found === null || listed === null) return null;
+    const { signed } = found;
+    const { V, catalogue } = listed;
     const known = this.#release;
     const isSame = known?.V === V && known.catalogue === catalogue;
     this.#release =
@@ -248,6 +307,23 @@ export class Reading {
         ? { ...known, signed }
         : takenIn(signed, V, catalogue);
     return this.#release;
+  }
+
+  /** The model, and the items that lists are made from. */
+  async #listed(
+    { signed, V, catalogue }: Reportable & { readonly catalogue: Catalogue },
+    shelf: Shelf,
+  ): Promise<{ V: Matrix; catalogue: Catalogue } | null> {
+    const hash = listedCatalogue(signed.manifest, shelf);
+    if (equal(hash, signed.manifest.catalogue)) return { V, catalogue };
+    const [name, before] = [toHex(hash), this.#shelf];
+    if (before?.name !== name || before.from !== V) {
+      const content = before?.name === name ? null : await this.store.file(hash);
+      const after = before?.name === name ? before.catalogue : content && decodeCatalogue(content);
+      if (after === null) return null;
+      this.#shelf = { name, from: V, V: movedRows(V, catalogue, after), catalogue: after };
+    }
+    return this.#shelf;
   }
 
   async #model({ model, items, terms }: Manifest): Promise<Matrix | null> {

@@ -11,11 +11,12 @@ import type { Charge } from "./ledger.js";
 import { openManifest, type SignedManifest } from "./manifest.js";
 import type { Told } from "./mechanism/base.js";
 import { MOST_TOUCHED } from "./model.js";
+import { checkShelf, type Shelf } from "./shelf.js";
 import type { Terms } from "./terms.js";
 import type { Plan } from "./timing.js";
 
 /** Of the database's layout; the browser keeps it and refuses an older program a newer database. */
-const VERSION = 4;
+const VERSION = 5;
 /** The name of the row with the signed manifest; the other files are named by their hashes. */
 const MANIFEST = "manifest";
 /** Random bytes that name a generation. */
@@ -39,6 +40,8 @@ export interface Settings {
   terms: Terms | null;
   /** The last manifest accepted; it is public and survives `forget`. */
   newest: { epoch: number; hash: string } | null;
+  /** The last shelf accepted; as the manifest. */
+  shelf: Shelf | null;
   /** Random, and another one after every `forget`: a batch of what was forgotten is not kept. */
   generation: string;
 }
@@ -283,8 +286,8 @@ export class Store {
       const known = await answer(transaction.objectStore("settings").get(1));
       if (known === undefined) {
         const generation = toHex(systemEntropy(GENERATION));
-        const unknown = { trusted: beginning.key, terms: null, newest: null, generation };
-        const fresh: Settings = { only: 1, ...beginning, ...unknown };
+        const unknown = { trusted: beginning.key, terms: null, newest: null, shelf: null };
+        const fresh: Settings = { only: 1, ...beginning, ...unknown, generation };
         transaction.objectStore("settings").add(fresh);
       } else {
         checkPinned(known, beginning);
@@ -364,17 +367,19 @@ export class Store {
   }
 
   /**
-   * A manifest and its files in the place of the last ones, in one step. `fresh` are those that
-   * were not here. `check` refuses what must not be stored: it is asked again here, inside the
+   * A manifest, a shelf and their files in the place of the last ones, in one step. `fresh` are those
+   * that were not here. `check` refuses what must not be stored: it is asked again here, inside the
    * transaction, because another tab may have gone further in the meantime, or the owner may have
    * accepted other terms. The key that signed it is the trusted one from now on.
    */
   keepRelease(
     signed: SignedManifest,
+    shelf: Shelf,
     fresh: ReadonlyMap<string, Uint8Array>,
     check: (settings: Settings) => void,
   ): Promise<void> {
-    const wanted = [MANIFEST, toHex(signed.manifest.model), toHex(signed.manifest.catalogue)];
+    const { model, catalogue } = signed.manifest;
+    const wanted = [MANIFEST, toHex(model), toHex(catalogue), shelf.catalogue];
     return this.database.write(["settings", "files"], async (transaction) => {
       const rows = transaction.objectStore("files");
       const known = await settingsIn(transaction);
@@ -382,7 +387,7 @@ export class Store {
       const newest = { epoch: signed.manifest.epoch, hash: toHex(signed.hash) };
       await transaction
         .objectStore("settings")
-        .put({ ...known, newest, trusted: toHex(signed.key) });
+        .put({ ...known, newest, shelf, trusted: toHex(signed.key) });
       for (const [name, content] of [...fresh, [MANIFEST, signed.raw] as const]) {
         rows.put({ name, content });
       }
@@ -393,6 +398,16 @@ export class Store {
       for (const name of names) {
         if (!wanted.includes(name)) rows.delete(name);
       }
+    });
+  }
+
+  /** A shelf and its catalogue alone, while worse terms wait for a yes. */
+  keepShelf(shelf: Shelf, fresh: ReadonlyMap<string, Uint8Array>): Promise<void> {
+    return this.database.write(["settings", "files"], async (transaction) => {
+      const known = await settingsIn(transaction);
+      checkShelf(known.shelf, shelf);
+      await transaction.objectStore("settings").put({ ...known, shelf });
+      for (const [name, content] of fresh) transaction.objectStore("files").put({ name, content });
     });
   }
 

@@ -82,7 +82,7 @@ export interface Tools {
   monotonic: () => number;
   sleep: (seconds: number) => Promise<void>;
   entropy: Entropy;
-  /** Seconds over which the moment of sending is drawn; 0: a lead after the decision. */
+  /** Seconds over which the moment of sending is drawn. */
   jitter: number;
   /** One tab at a time; the long pause is outside of it. */
   lock: Lock;
@@ -215,7 +215,10 @@ export class Syncing {
       return "sitting out";
     }
     const until = plan.sendAt - lead(manifest);
-    return until > fetched.at.clock + ROUNDING ? { until } : this.#report(fetched);
+    const left = until - fetched.at.clock;
+    // What would wait longer was drawn before a clock was set back: it waits no more.
+    const waits = left > ROUNDING && left <= this.tools.jitter;
+    return waits ? { until } : this.#report(fetched);
   }
 
   #plan(manifest: Manifest, now: number): Promise<Plan> {

@@ -41,6 +41,8 @@ export interface Terms {
   readonly factors: number;
   /** The largest number of items (M) that the catalogue may grow to. */
   readonly mostItems: number;
+  /** Whether this is a trial, in which most people are invented: nobody is hidden among them. */
+  readonly trial: boolean;
 }
 
 const LEAST_EPSILON = 1e-6;
@@ -68,6 +70,7 @@ const NAMES: Readonly<Record<keyof Terms, string>> = {
   dummies: "dummies",
   factors: "factors",
   mostItems: "most_items",
+  trial: "trial",
 };
 const FIELDS = Object.keys(NAMES) as (keyof Terms)[];
 
@@ -94,6 +97,7 @@ export function readTerms(given: unknown): Terms {
     dummies: whole("dummies", 0, MOST_DUMMIES),
     factors: whole("factors", 1, MOST_FACTORS),
     mostItems: whole("most_items", 1, MOST_ITEMS),
+    trial: strict.boolean(given.trial, "terms: trial"),
   };
 }
 
@@ -206,6 +210,10 @@ export const RULES: Readonly<Record<keyof Terms, Rule>> = {
   mostItems: {
     isWorse: atMost("mostItems"),
     sentence: "the model could have {1} items, not {0}",
+  },
+  trial: {
+    isWorse: other("trial"),
+    sentence: "this would be a trial, or would no longer be one",
   },
 };
 

@@ -8,8 +8,11 @@ import type { Entropy } from "./coin.js";
 import { asksForReports, endOf, type Manifest } from "./manifest.js";
 import type { Timer } from "./options.js";
 
-/** Seconds over which devices spread what they send, or what is left of the epoch. */
-export const JITTER = 3_600;
+/**
+ * Seconds over which the moment of sending is drawn. Short, since a visit is: an installed client takes an
+ * hour, which hides when its device woke, but a page shows its visit to the proxy by asking for news.
+ */
+export const JITTER = 5;
 /** Beyond the lead of any shape: a batch that would wait longer was made before a clock was set back. */
 export const MOST_LEAD = 1_200;
 

@@ -32,7 +32,7 @@ export type BatchesTold = { kind: "made"; error: Told | null };
 /** The names under which `serveAs` is known. */
 export type WorkerName = "network" | "history" | "batches";
 
-const PACE = 60;
+const PACE = 30;
 
 /** Does the work of one of them on this thread. */
 export function serveAs(name: WorkerName, line: Line): void {

@@ -177,7 +177,7 @@ test("the example has about ten lines and runs", async (t) => {
     "confirm",
     body,
   )(client, inShort, console, yes);
-  await browser.virtual.pass(2 * JITTER);
+  await browser.virtual.pass(6 * JITTER);
   assert.deepEqual(shown, [inShort(TERMS, [], 500).join("\n")]);
   assert.ok(said.some((line) => line.includes(" because of ")));
   assert.ok(said.includes("The batch of epoch 1 was sent."));

@@ -4,12 +4,13 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { utf8 } from "../src/encoding.js";
+import { sha256, toHex, utf8 } from "../src/encoding.js";
 import { TermsError, UntrustedError } from "../src/errors.js";
 import { MAX_SIGNED_MANIFEST } from "../src/manifest.js";
 import {
   AT_ONCE,
   DAY,
+  type Device,
   dump,
   encodeCatalogue,
   encodeModel,
@@ -22,6 +23,7 @@ import {
   reply,
   TERMS,
   told,
+  traitsOf,
   World,
 } from "./world.js";
 
@@ -75,11 +77,11 @@ const LIES: Record<string, [string[], Lie]> = {
     },
   ],
   "a catalogue of another length": [
-    ["manifest", "models", "catalogues"],
+    ["manifest", "models", "catalogues", "shelf"],
     async (world) => world.publish(3, { catalogue: await world.add(encodeCatalogue(ITEMS - 1)) }),
   ],
   "no catalogue": [
-    ["manifest", "models", "catalogues"],
+    ["manifest", "models", "catalogues", "shelf"],
     async (world) => world.publish(3, { catalogue: await world.add(utf8("[]")) }),
   ],
   "an endless model": [
@@ -87,33 +89,35 @@ const LIES: Record<string, [string[], Lie]> = {
     async (world) => world.publish(3, { model: await world.add(new Uint8Array(4705)) }),
   ],
   "a model of another shape": [
-    ["manifest", "models"],
+    ["manifest", "models", "shelf"],
     (world) => other(3, new Float32Array(ITEMS * (FACTORS + 1)), FACTORS + 1, world),
   ],
   "another shape of the same model": [
-    ["manifest"],
+    ["manifest", "shelf"],
     async (world) => {
       const model = await world.add(encodeModel(itemMatrix(2), ITEMS, FACTORS));
       await world.publish(3, { model, items: ITEMS - 1 });
     },
   ],
   "a key of small order": [
-    ["manifest", "models"],
+    ["manifest", "models", "shelf"],
     (world) => world.publish(3, { public_key: "00".repeat(32) }),
   ],
   "a number that is none": [
-    ["manifest", "models"],
+    ["manifest", "models", "shelf"],
     (world) => {
       const values = itemMatrix(3).map((value, at) => (at === 13 ? Number.NaN : value));
       return other(3, values, FACTORS, world);
     },
   ],
   "one field worse and all others better": [
-    ["manifest"],
-    (world) =>
-      world.publish(3, {
-        terms: { reports: 5, epsilon: 0.1, epochs: 1, share: 0.01, least_clients: 900 },
-      }),
+    ["manifest", "shelf"], // what was withdrawn is gone all the same
+    async (world) => {
+      const { shelf } = world;
+      const terms = { reports: 5, epsilon: 0.1, epochs: 1, share: 0.01, least_clients: 900 };
+      await world.publish(3, { terms });
+      world.shelf = shelf;
+    },
   ],
 };
 
@@ -332,4 +336,79 @@ test("of the present epoch nothing is asked, but where it was forgotten", async 
   await client.forget();
   world.earlier.set(2, (await world.signed(2, { reports_behind: 1 })).raw);
   await assert.rejects(client.release(2), /two different manifests of epoch 2/);
+});
+
+const GONE = item(5);
+
+/** Every item but one, and a new one; its hash. */
+async function withoutOne(world: World): Promise<string> {
+  const { items } = JSON.parse(new TextDecoder().decode(encodeCatalogue(ITEMS)));
+  const left = items.filter(({ id }: { id: string }) => id !== GONE);
+  const more = { id: "new", title: "New", tags: traitsOf(1) };
+  return world.add(utf8(JSON.stringify({ version: 2, items: [...left, more] })));
+}
+
+const listed = async (client: Device) => (await client.recommend(100)).map(({ id }) => id);
+
+test("what is withdrawn is on no list after the next look, and what is new may be", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client();
+  await client.refresh();
+  assert.ok((await listed(client)).includes(GONE));
+  await world.layOut(DAY + 60, await withoutOne(world));
+  await client.refresh();
+  const found = await listed(client);
+  assert.ok(!found.includes(GONE));
+  assert.ok(found.includes("new"));
+  assert.equal((await client.catalogue()).at(-1)?.id, "new");
+  assert.equal((await client.sync(AT_ONCE)).outcome, "sent", "reports have the epoch's catalogue");
+});
+
+test("a shelf that does not hold changes no list", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client();
+  const first = toHex(await sha256(encodeCatalogue(ITEMS)));
+  const honest = await withoutOne(world);
+  const many = await world.add(encodeCatalogue(2 * ITEMS + 1));
+  const stranger = await newSigningKey();
+  await world.layOut(DAY + 60, honest);
+  await client.refresh();
+  const before = await listed(client);
+  const lies: [string, () => Promise<unknown>][] = [
+    ["older", () => world.layOut(DAY + 59, first)],
+    ["a second of the same time", () => world.layOut(DAY + 60, first)],
+    ["a stranger's", () => world.layOut(DAY + 61, first, stranger)],
+    ["larger than the terms allow", () => world.layOut(DAY + 61, many)],
+    ["no catalogue", async () => world.layOut(DAY + 61, await world.add(utf8("{}")))],
+    ["a manifest", async () => (world.shelf = new Uint8Array(world.manifest))],
+  ];
+  for (const [name, lie] of lies) {
+    await lie();
+    for (const _ of [1, 2]) await assert.rejects(client.refresh(), UntrustedError, name);
+    assert.deepEqual(await listed(client), before, name);
+  }
+  await client.forget();
+  await world.layOut(DAY + 59, first);
+  await assert.rejects(client.refresh(), UntrustedError, "forgotten, and seen all the same");
+});
+
+test("whoever refuses worse terms sees no withdrawn item", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client();
+  await client.refresh();
+  await world.publish(2, { terms: { epsilon: 9 } });
+  await world.layOut(2 * DAY + 60, await withoutOne(world));
+  for (const _ of [1, 2]) await assert.rejects(client.refresh(), TermsError);
+  assert.ok(!(await listed(client)).includes(GONE));
+});
+
+test("a shelf that is kept back brings nothing back that a manifest has not", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client();
+  await client.refresh();
+  const { shelf } = world;
+  await world.publish(2, { catalogue: await withoutOne(world) });
+  world.shelf = shelf;
+  await client.refresh();
+  assert.ok(!(await listed(client)).includes(GONE));
 });

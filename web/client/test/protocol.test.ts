@@ -10,6 +10,7 @@ import { concat, fromHex, readObject, sha256, toHex, utf8 } from "../src/encodin
 import { ProtocolError, UntrustedError } from "../src/errors.js";
 import { asksForReports, decodeManifest, openManifest } from "../src/manifest.js";
 import { decodeItems } from "../src/model.js";
+import { decodeShelf, openShelf } from "../src/shelf.js";
 import { writtenTerms } from "../src/terms.js";
 import { fromFloatHex, manifestWith, openSealed, protocol } from "./vectors.js";
 
@@ -41,7 +42,6 @@ test("the signed manifest opens, and says what it says", async () => {
     regularization: fields.regularization,
     model: fromHex(fields.model),
     catalogue: fromHex(fields.catalogue),
-    catalogueVersion: fields.catalogue_version,
     publicKey: fromHex(fields.public_key),
     opens: fields.opens,
     closes: fields.closes,
@@ -71,6 +71,19 @@ test("every malformed manifest is refused", () => {
   assert.ok(protocol.refused.manifest.length > 50);
   for (const { label, bytes } of protocol.refused.manifest) {
     assert.throws(() => decodeManifest(fromHex(bytes)), ProtocolError, label);
+  }
+});
+
+test("the shelf opens by the same keys, and every malformed one is refused", async () => {
+  const shelf = await openShelf(fromHex(protocol.shelf.signed), key);
+  assert.equal(shelf.hash, protocol.shelf.hash);
+  assert.equal(shelf.catalogue, protocol.catalogue.sha256);
+  assert.ok(protocol.refused.shelf.length > 10);
+  for (const { label, bytes } of protocol.refused.shelf) {
+    assert.throws(() => decodeShelf(fromHex(bytes)), ProtocolError, label);
+  }
+  for (const { label, bytes } of protocol.refused.signed_shelf) {
+    await assert.rejects(openShelf(fromHex(bytes), key), UntrustedError, label);
   }
 });
 

@@ -46,6 +46,7 @@ const hello: Answer = (response, call) =>
 test("paths and bodies", async (t) => {
   const [world, proxy] = await ask(t, hello);
   assert.deepEqual(await proxy.manifest(), HELLO);
+  assert.deepEqual(await proxy.shelf(), HELLO);
   assert.deepEqual(await proxy.manifestOf(7), HELLO);
   assert.deepEqual(await proxy.model(HASH, 5), HELLO);
   assert.deepEqual(await proxy.modelOf(HASH, 5), HELLO);
@@ -55,6 +56,7 @@ test("paths and bodies", async (t) => {
     world.requests.map(({ method, path, body }) => [method, path, Buffer.from(body).toString()]),
     [
       ["GET", "/v2/manifest", ""],
+      ["GET", "/v2/shelf", ""],
       ["GET", "/v2/manifests/7", ""],
       ["GET", `/v2/models/${toHex(HASH)}`, ""],
       ["GET", `/v2/models/${toHex(HASH)}`, ""],

@@ -100,7 +100,7 @@ test("a tab that sleeps until its moment holds no other tab up", async (t) => {
       wake = done;
     });
   };
-  const slow = (await world.client({ locks, sleep })).sync();
+  const slow = (await world.client({ locks, sleep })).sync({ jitter: 600 });
   await sleeping;
   assert.equal((await (await world.open({ locks })).sync(AT_ONCE)).outcome, "sent");
   wake();

@@ -131,7 +131,7 @@ export class Browser {
     readonly seed = 1,
   ) {}
 
-  async tab(options: Partial<OpenOptions> = {}): Promise<Tab> {
+  async tab(options: Partial<OpenOptions> & { jitter?: number } = {}): Promise<Tab> {
     const { virtual, factory: indexedDB, world } = this;
     const name = "sottovoce";
     const random = seeded(this.seed);

@@ -262,6 +262,7 @@ export const TERMS: Terms = {
   dummies: 0,
   factors: FACTORS,
   mostItems: 2 * ITEMS,
+  trial: false,
 };
 /** Seconds between the decision to make a batch and the moment at which it leaves. */
 export const LEAD = 5 + (ITEMS * (FACTORS ** 2 + 256)) / 2 ** 23 + REPORTS / 200;
@@ -270,7 +271,7 @@ export const AT_ONCE = { jitter: 0 };
 
 /** Fields of a manifest, as they are written; those of its terms replace one by one. */
 export type Changes = Record<string, unknown> & { terms?: Record<string, unknown> };
-export type Call = "manifest" | "manifests" | "models" | "catalogues" | "batches";
+export type Call = "manifest" | "shelf" | "manifests" | "models" | "catalogues" | "batches";
 
 export interface Signed {
   raw: Uint8Array;
@@ -315,7 +316,9 @@ export class World {
   readonly #epochKeys = new Map<number, CryptoKeyPair>();
   readonly #server: Server;
   readonly #statements: Uint8Array[] = [];
+  #shelf = { published: 0, catalogue: "" };
   manifest = new Uint8Array();
+  shelf = new Uint8Array();
   answer = ITSELF;
   url = "";
 
@@ -368,7 +371,18 @@ export class World {
     const signed = await this.signed(epoch, changes);
     this.manifest = new Uint8Array(signed.raw);
     this.earlier.set(epoch, signed.raw);
+    const { opens, catalogue } = signed.fields as { opens: number; catalogue: string };
+    const { published, catalogue: before } = this.#shelf;
+    await this.layOut(Math.max(opens, published + Number(before !== catalogue)), catalogue);
     return signed;
+  }
+
+  /** Serve this shelf from now on. */
+  async layOut(published: number, catalogue: string, by = this.signing): Promise<void> {
+    const text = utf8(JSON.stringify({ version: 2, published, catalogue }));
+    const signature = await sign(by, "sottovoce shelf 2", text);
+    this.shelf = concat([this.#head("SVS2"), signature, text]);
+    this.#shelf = { published, catalogue };
   }
 
   async signed(epoch: number, changes: Changes = {}, by = this.signing): Promise<Signed> {
@@ -376,12 +390,13 @@ export class World {
     const fields = { ...(await this.#fields(epoch)), ...this.changes, ...changes, terms };
     const text = utf8(JSON.stringify(fields));
     const signature = await sign(by, "sottovoce manifest 2", text);
-    const head = concat([
-      utf8("SVM2"),
-      Uint8Array.of(this.#statements.length),
-      ...this.#statements,
-    ]);
-    return { raw: concat([head, signature, text]), hash: await sha256(text), fields };
+    const raw = concat([this.#head("SVM2"), signature, text]);
+    return { raw, hash: await sha256(text), fields };
+  }
+
+  #head(magic: string): Uint8Array {
+    const count = Uint8Array.of(this.#statements.length);
+    return concat([utf8(magic), count, ...this.#statements]);
   }
 
   /** The server names its next key, and signs with that one from now on. */
@@ -419,7 +434,7 @@ export class World {
       model: await this.add(encodeModel(itemMatrix(epoch), ITEMS, FACTORS)),
       catalogue: await this.add(encodeCatalogue(ITEMS)),
       public_key: toHex(new Uint8Array(await suite.kem.serializePublicKey(key.publicKey))),
-      ...{ catalogue_version: 1, token_key: null, epochs_left: 0, reports_behind: 1000 },
+      ...{ token_key: null, epochs_left: 0, reports_behind: 1000 },
       ...{ opens: epoch * DAY, closes: (epoch + 1) * DAY },
     };
   }
@@ -454,6 +469,7 @@ export class World {
     }
     const found = {
       manifest: this.manifest,
+      shelf: this.shelf,
       manifests: this.earlier.get(Number(last)),
       models: this.files.get(last),
       catalogues: this.files.get(last),

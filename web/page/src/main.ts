@@ -11,7 +11,6 @@ import { type Page, showPage, showSentence } from "./view/page.js";
 const KEY = /^[0-9a-f]{64}$/u;
 /** Under which name this browser keeps it. */
 const KEPT = "sottovoce-key";
-const HOUR = 3600;
 /** Seconds between two looks for news. */
 const PACE = 5;
 /** Epochs. */
@@ -40,15 +39,8 @@ async function start(): Promise<void> {
   await begin(named, pinnedKey(named));
 }
 
-/** Seconds over which the moment of sending is drawn: an hour, unless the page says less. */
-function jitterOf(named: string): number {
-  const seconds = named === "" ? Number.NaN : Number(named);
-  return seconds >= 0 && seconds <= HOUR ? seconds : HOUR;
-}
-
 /** The workers, the page, and what goes between them. */
 async function begin(named: string, key: string): Promise<void> {
-  const jitter = jitterOf(meta("sottovoce-jitter"));
   const worker = (name: string) => new Worker(script("/page/worker.js"), { type: "module", name });
   // Where the address names another server than the one that this browser began with, there is
   // nobody to ask: nothing is fetched and nothing is sent.
@@ -56,7 +48,7 @@ async function begin(named: string, key: string): Promise<void> {
   // A database for each server: what is for one can never be sent to another.
   const name = `sottovoce-${key.slice(0, 16)}`;
   const opening = Client.open({
-    ...{ proxy: location.origin, key, name, jitter, offline, limit: 0, paused: true },
+    ...{ proxy: location.origin, key, name, offline, limit: 0, paused: true },
     ...{ pace: PACE, past: LONGEST_CURVE, worker },
     news: (news) => void session.then((each) => each.hear(news)),
     pastRelease: (epoch, release) => void desk("past", epoch, release),
@@ -72,7 +64,6 @@ async function begin(named: string, key: string): Promise<void> {
     ask,
     statement: meta("sottovoce-statement"),
     notice: meta("sottovoce-notice"),
-    jitter,
     otherKey: offline,
     begun: () => void navigator.storage?.persist?.(),
     beginAnew: () => void beginAnew(ask, named),

@@ -153,7 +153,7 @@ export class Session {
   /** The network's worker says where things stand. */
   async hear(news: News): Promise<void> {
     this.#news = news;
-    const model = news.manifest === null ? "" : `${news.epoch} ${hex(news.manifest.catalogue)}`;
+    const model = news.manifest === null ? "" : `${news.epoch} ${news.catalogue}`;
     const before = this.#shownModel;
     this.#shownModel = model;
     if (before !== null) this.#publish(); // an empty shelf is shown to nobody
@@ -240,8 +240,8 @@ export class Session {
   }
 
   /** And whoever searches has the new catalogue, and knows what is known best. */
-  async #popularOf({ catalogue: hash, model: file, reportsBehind }: Manifest) {
-    const [catalogue, model] = [hex(hash), hex(file)];
+  async #popularOf({ model: file, reportsBehind }: Manifest) {
+    const [catalogue, model] = [this.#news?.catalogue ?? "", hex(file)];
     if (this.#popular.catalogue !== catalogue || this.#popular.model !== model) {
       const best = await this.client.popular(BEST_KNOWN);
       if (this.#popular.catalogue !== catalogue) {

@@ -15,13 +15,13 @@ import {
 export type Term = readonly [name: string, words: string];
 
 /** Everything that is asked for, but for what is a mere number. */
-export function termsInWords({ terms, odds, figures }: Offer, jitter: number): Term[] {
+export function termsInWords({ terms, odds, figures }: Offer): Term[] {
   const leaves = `${reportsText(terms.reports)} in an epoch, which is a round of learning`;
   return [
     ["What leaves.", `${leaves}. Each has four bytes and is sealed by itself.`],
     ["What one says.", oddsSentence(odds)],
     ["How often.", oftenSentence(terms)],
-    ["When.", whenSentence(jitter)],
+    ["When.", WHEN],
     ["Among whom.", `${crowdSentence(terms, figures)} ${holdSentence(terms)}`],
     ["What you trust.", "That this page, which the proxy sent you, is what it seems."],
   ];
@@ -52,15 +52,9 @@ function oftenSentence({ epochs, share }: Offer["terms"]): string {
 }
 
 /** When reports leave, and what happens if the page is closed before. */
-export function whenSentence(jitter: number): string {
-  if (jitter === 0) {
-    return "This demo sends after about five seconds. A real page waits for a random moment.";
-  }
-  return (
-    `At a moment drawn at random within ${durationText(jitter)}. If this page is closed then, nothing ` +
-    "is spent, and your next visit goes on."
-  );
-}
+export const WHEN =
+  "Some seconds into a visit, at a moment drawn at random. If this page is closed by then, your next visit " +
+  "goes on.";
 
 /** Among what a report is mixed. */
 export function crowdSentence(

@@ -133,14 +133,14 @@ function fromSync(
   const { synced, plan, now } = standing;
   if (synced?.epoch === manifest.epoch) return synced.sentence;
   if (manifest.publicKey === null) return "No reports are asked for at present.";
-  if (plan?.epoch === manifest.epoch && plan.sendAt > now) return planned(plan);
+  if (plan?.epoch === manifest.epoch && plan.sendAt > now) return planned(plan.epoch);
   return `Epoch ${manifest.epoch}: your reports are being made.`;
 }
 
-function planned({ epoch, sendAt }: Plan): string {
+function planned(epoch: number): string {
   return (
-    `Epoch ${epoch}: your reports leave at ${clockText(sendAt)}, a moment drawn at random. Until then ` +
-    "nothing is spent. If this page is closed, they leave at your next visit, if the epoch lasts."
+    `Epoch ${epoch}: your reports leave within seconds, at a moment drawn at random. If this page is ` +
+    "closed before, they leave at your next visit, if the epoch lasts."
   );
 }
 
@@ -216,7 +216,13 @@ function wordOf(one: Because): Word {
 /** A genre says what it is; a number or another kind of label does not. */
 function tagText(kind: string, name: string): string {
   if (kind === "genre") return name;
-  return kind === "year" ? `films from ${name}` : `${kind.replaceAll("_", " ")}: ${name}`;
+  return kind === "year" ? yearsText(name) : `${kind.replaceAll("_", " ")}: ${name}`;
+}
+
+/** Of a band: "films before 1960", "films from 1979 to 1984", "films from 2010 on". */
+function yearsText(band: string): string {
+  if (band.startsWith("under ")) return band.replace("under", "films before");
+  return `films from ${band.replace("or more", "on")}`;
 }
 
 /** "saw A", "saw A and B", "saw A, B and C"; nothing for nothing. */

@@ -16,7 +16,7 @@ export interface Texts {
   /** Of the question, and of the same one about changed terms. */
   ask: string;
   askAgain: string;
-  /** What leaves, how much that can tell, how to stop. */
+  /** What leaves, how much that can tell, how to stop; before that, if it is a trial. */
   short: (short: Short) => readonly string[];
   details: string;
   /** What epsilon is. */
@@ -108,13 +108,19 @@ const ENGLISH: Texts = {
     factors: "Numbers for each item",
     mostItems: "Items, at most",
     training: "Name of the training",
+    trial: "A trial, with invented people",
   },
 };
 
 const GERMAN: Texts = {
   ask: "Bei besseren Empfehlungen mithelfen?",
   askAgain: "Geänderten Bedingungen zustimmen?",
-  short: ({ reports, guess }) => [
+  short: ({ trial, reports, guess }) => [
+    ...(trial
+      ? [
+          "Dies ist ein Versuch: Die meisten darin sind erfunden, unter ihnen ist niemand verborgen.",
+        ]
+      : []),
     `Was hier angesehen wird, bleibt auf diesem Gerät; ${leaving(reports)}.`,
     guess === null
       ? "Das schützt niemanden: Aus dem, was hinausgeht, lässt sich womöglich errechnen, was angesehen wurde."
@@ -169,6 +175,7 @@ const GERMAN: Texts = {
     factors: "Zahlen je Artikel",
     mostItems: "Artikel, höchstens",
     training: "Name des Trainings",
+    trial: "Ein Versuch, mit erfundenen Personen",
   },
 };
 
@@ -228,6 +235,7 @@ export function changesOf(accepted: Terms, asked: Terms, texts: Texts, lang: str
 function written(value: Terms[keyof Terms], lang: string): string {
   if (typeof value === "number") return number(value, lang);
   if (typeof value === "string") return value;
+  if (typeof value === "boolean") return value ? "✓" : "–";
   const named = Object.entries(value).map(([name, each]) => `${name} ${number(each, lang)}`);
   return named.sort().join(", ") || "–";
 }

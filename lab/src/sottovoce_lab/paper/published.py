@@ -608,7 +608,6 @@ def _signed(settings: Settings, catalogue: Catalogue, model: bytes) -> SignedMan
         regularization=settings.regularization,
         model=model,
         catalogue=catalogue.hash,
-        catalogue_version=1,
         public_key=public_key_of(new_epoch_key()),
         opens=_OPENS,
         closes=_OPENS + _DAY,

@@ -14,12 +14,7 @@ import { epsilonFigure } from "./pictures.js";
 const DEFAULT_EPOCHS = 10;
 
 /** The lifetime limit that was chosen with a yes, else null. */
-export async function askForConsent(
-  offer: Offer,
-  gone: Amount,
-  jitter: number,
-  ask: Ask,
-): Promise<number | null> {
+export async function askForConsent(offer: Offer, gone: Amount, ask: Ask): Promise<number | null> {
   const value = limitFor(Math.min(DEFAULT_EPOCHS, offer.turns), gone, offer.terms);
   const short = h("div", { id: "terms-short", class: "short", "aria-live": "polite" });
   let last = value;
@@ -33,7 +28,7 @@ export async function askForConsent(
   const yes = await asked({
     id: "terms-dialog",
     title: "Take part?",
-    content: [short, detailsOf("terms", offer, jitter, field.element)],
+    content: [short, detailsOf("terms", offer, field.element)],
     yes: "Take part",
     no: "Not now",
     valid: () => field.read() !== null,
@@ -48,8 +43,8 @@ async function sentences({ terms }: Offer, limit: number, ask: Ask): Promise<HTM
 }
 
 /** Everything else that is accepted. */
-function detailsOf(id: string, offer: Offer, jitter: number, limit: HTMLElement): HTMLElement {
-  const words = termsInWords(offer, jitter);
+function detailsOf(id: string, offer: Offer, limit: HTMLElement): HTMLElement {
+  const words = termsInWords(offer);
   const numbers = termsInNumbers(offer);
   return h(
     "details",
@@ -82,7 +77,6 @@ export async function askForNewTerms(
   worse: readonly string[],
   offer: Offer,
   { limit, gone }: Pick<State, "limit" | "gone">,
-  jitter: number,
   ask: Ask,
 ): Promise<boolean> {
   const meaning = `Your lifetime limit of ${limit}: ${meaningText(limit, gone, offer)}`;
@@ -93,7 +87,7 @@ export async function askForNewTerms(
       h("p", {}, "The server signed these terms. Against those you accepted before:"),
       h("ul", { class: "terms", id: "worse-terms" }, ...worse.map((each) => h("li", {}, each))),
       ...(await sentences(offer, limit, ask)),
-      detailsOf("new-terms", offer, jitter, h("p", {}, meaning)),
+      detailsOf("new-terms", offer, h("p", {}, meaning)),
       h(
         "p",
         {},

@@ -12,8 +12,6 @@ import { asked, askForConsent, type Counted, limitField, type Question } from ".
 export interface LeavingOptions extends Acting {
   /** Taking part begins: now it matters that the browser keeps the ledger. */
   begun(): void;
-  /** Seconds over which the moment of sending is drawn. */
-  jitter: number;
 }
 
 export function leavingView(options: LeavingOptions) {
@@ -41,13 +39,13 @@ export function leavingView(options: LeavingOptions) {
   };
 }
 
-function switchView({ ask, begun, jitter }: LeavingOptions): View {
+function switchView({ ask, begun }: LeavingOptions): View {
   let now: State | null = null;
   const change = async () => {
     const { agreed, takingPart, offer: shown, gone } = now ?? { offer: null };
     if (!shown) return; // another one may come while this is read
     if (agreed) return ask((session) => session.takePart(!takingPart));
-    const limit = await askForConsent(shown, gone, jitter, ask);
+    const limit = await askForConsent(shown, gone, ask);
     if (limit === null) return;
     begun();
     await ask((session) => session.agree(shown.terms, limit));

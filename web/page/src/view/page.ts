@@ -16,8 +16,6 @@ export interface PageOptions {
   notice: string;
   /** Whether the page names another key than the one this browser began with. */
   otherKey: boolean;
-  /** Seconds over which the moment of sending is drawn. */
-  jitter: number;
   begun(): void;
   /** Gives up what belongs to the first server and begins with the present one. */
   beginAnew(): void;
@@ -141,7 +139,7 @@ function notices(options: PageOptions) {
     const shown = now?.asked ?? null; // those that are shown, whatever comes meanwhile
     if (now === null || shown === null) return;
     const worse = trouble?.terms?.worse ?? [];
-    if (!(await askForNewTerms(worse, shown, now, options.jitter, options.ask))) return;
+    if (!(await askForNewTerms(worse, shown, now, options.ask))) return;
     await options.ask((session) => session.acceptTerms(shown.terms));
   };
   const title = h("strong", {});

@@ -2,14 +2,14 @@
 import { inFigures, type Manifest, telling } from "sottovoce-client";
 import { h, say, section, show, type View } from "../dom.js";
 import { type Curve, type Offer, type Point, type State, sentence } from "../session.js";
-import { crowdSentence, whenSentence } from "../terms.js";
+import { crowdSentence, WHEN } from "../terms.js";
 import { amountText, atMostText, countdownText, oddsSentence, sentencesOf } from "../words.js";
 import { chart, epsilonFigure, type Level } from "./pictures.js";
 
 /** So often blind chance puts a film among the first ten of a hundred. */
 const CHANCE = 0.1;
 
-export function togetherView(options: { statement: string; notice: string; jitter: number }) {
+export function togetherView(options: { statement: string; notice: string }) {
   const facts = factsView();
   const learning = h(
     "div",
@@ -64,13 +64,13 @@ function epsilonView(): View {
 }
 
 /** In plain words, worked out here from the signed terms; the operator's own words on demand. */
-function statementView(options: { statement: string; jitter: number }): View {
+function statementView(options: { statement: string }): View {
   const plain = h("ul", { id: "statement", class: "terms" });
   let shown = "";
   return {
     element: h("div", {}, plain, ...(options.statement ? [ownWords(options.statement)] : [])),
     update({ offer, spent }) {
-      const text = offer === null ? [] : statementOf(offer, spent, options.jitter);
+      const text = offer === null ? [] : statementOf(offer, spent);
       if (text.join() === shown) return;
       shown = text.join();
       plain.replaceChildren(...text.map((sentence) => h("li", {}, sentence)));
@@ -258,7 +258,7 @@ function table(points: readonly Point[], open: boolean): HTMLElement {
 }
 
 /** What holds, from the signed terms and this device's ledger alone. */
-export function statementOf(offer: Offer, spent: number, jitter: number): string[] {
+export function statementOf(offer: Offer, spent: number): string[] {
   const { terms, odds, figures } = offer;
   return [
     `Your history stays here. ${telling(figures)}`,
@@ -266,7 +266,7 @@ export function statementOf(offer: Offer, spent: number, jitter: number): string
     crowdSentence(terms, figures),
     ...inFigures(figures).map(([name, words]) => sentence(`${name}: ${words}`)),
     `So far this device has spent ${atMostText(spent)}.`,
-    `When reports leave: ${whenSentence(jitter)}`,
+    `When reports leave: ${WHEN}`,
     "Not hidden: that you take part.",
   ];
 }

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from sottovoce.errors import UnavailableError
-from sottovoce.protocol import SEALED, Batch, Chunk, routes
+from sottovoce.protocol import SEALED, Batch, Chunk, Shelf, SignedShelf, routes
 from sottovoce.protocol.batch import ENOUGH, Crowd
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Rate, build_app
 from sottovoce.proxy.shuffle import draw_dummies
@@ -186,12 +186,17 @@ class StandInServer:
     def __init__(self, bench: BenchServer, handed_over: SharedCount):
         self.key = bench.keys.verification_key
         self._signed = bench.signed.encode()
+        shelf = Shelf(bench.signed.manifest.opens, bench.catalogue.hash)
+        self._shelf = SignedShelf.make(shelf, bench.keys.signer).encode()
         self._catalogue = bench.catalogue.raw
         self._model = bench.model
         self._handed_over = handed_over
 
     def manifest(self) -> bytes:
         return self._signed
+
+    def shelf(self) -> bytes:
+        return self._shelf
 
     def model(self, sha256: bytes, most: int) -> bytes:  # noqa: ARG002 - there is one
         return self._model

@@ -1,0 +1,162 @@
+"""What is withdrawn is on no list, what is new may be, and nobody leads back to an older shelf."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from sottovoce.client import Client, TermsError
+from sottovoce.errors import ProtocolError, UntrustedError
+from sottovoce.protocol import Catalogue, Item, KeyStatement, Shelf, SignedShelf
+from tests.client.world import DAY, FakeProxy, World, item
+
+NEW = Item("new", "New", {"genre": ("x" * 100,)})
+GONE = item(5)
+LATER = DAY + 60
+
+
+def lay_out(proxy: FakeProxy, published: int, *items: Item) -> Catalogue:
+    """All items but `GONE`, and these."""
+    world = proxy.world
+    left = [each for each in world.catalogue.items if each.id != GONE]
+    shelf = Catalogue.of([*left, *items])
+    world.add(shelf.raw)
+    proxy.shelved = world.shelf(published, shelf.hash).encode()
+    return shelf
+
+
+def listed(client: Client) -> set[str]:
+    return {each.id for each in client.recommend(1_000)}
+
+
+def looked(client: Client, proxy: FakeProxy) -> set[str]:
+    client.look(proxy, sleep=lambda _: None)
+    return listed(client)
+
+
+def test_an_item_is_gone_and_another_there_with_the_next_look(
+    client: Client, proxy: FakeProxy
+) -> None:
+    assert GONE in looked(client, proxy)
+    shelf = lay_out(proxy, LATER, NEW)
+    found = looked(client, proxy)
+    assert GONE not in found
+    assert NEW.id in found
+    assert client.catalogue() == shelf.items
+    assert proxy.received == [], "a look reports nothing"
+
+
+def test_a_report_is_made_for_the_catalogue_of_its_epoch(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever lies on the shelf: the rows of an epoch's model are those of its manifest."""
+    seen = []
+
+    def rows_of(release: object, items: list[str]) -> list[int]:
+        seen.append([world.catalogue.numbers[each] for each in items])
+        assert release.catalogue.hash == world.catalogue.hash  # type: ignore[attr-defined]
+        return sorted(seen[-1])
+
+    monkeypatch.setattr("sottovoce.protocol.release.Release.rows_of", rows_of)
+    proxy = FakeProxy(world)
+    with world.create(tmp_path / "client") as client:
+        client.record([GONE, item(9)])
+        lay_out(proxy, LATER, NEW)
+        assert client.sync(proxy).outcome == "sent"
+    assert seen == [[5, 9]]
+
+
+def stranger(world: World) -> bytes:
+    shelf = Shelf(LATER + 1, world.catalogue.hash)
+    return SignedShelf.make(shelf, Ed25519PrivateKey.generate()).encode()
+
+
+def larger(world: World) -> bytes:
+    most = world.terms().most_items
+    many = Catalogue.of(Item(f"x{number}", "X") for number in range(most + 1))
+    return world.shelf(LATER + 1, world.add(many.raw)).encode()
+
+
+def other_bytes(world: World) -> bytes:
+    world.files[bytes(32)] = world.catalogue.raw
+    return world.shelf(LATER + 1, bytes(32)).encode()
+
+
+LIES: dict[str, Callable[[World], bytes]] = {
+    "older": lambda world: world.shelf(LATER - 1, world.catalogue.hash).encode(),
+    "a second of the same time": lambda world: world.shelf(LATER, world.catalogue.hash).encode(),
+    "a stranger's": stranger,
+    "a manifest": lambda world: world.signed(1).encode(),
+    "another file": other_bytes,
+    "larger than the terms allow": larger,
+    "no catalogue": lambda world: world.shelf(LATER + 1, world.add(b"{}")).encode(),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie_changes_no_list(lie: str, client: Client, proxy: FakeProxy, world: World) -> None:
+    lay_out(proxy, LATER)
+    before = looked(client, proxy)
+    honest, proxy.shelved = proxy.shelved, LIES[lie](world)
+    for _ in range(2):
+        with pytest.raises(ProtocolError):
+            client.look(proxy, sleep=lambda _: None)
+        with pytest.raises(ProtocolError):
+            client.sync(proxy)
+    assert listed(client) == before
+    assert proxy.received == []
+    proxy.shelved = honest
+    assert client.sync(proxy).outcome == "sent"
+
+
+def test_what_was_seen_stays_seen_after_forgetting(client: Client, proxy: FakeProxy) -> None:
+    first = proxy.shelved
+    lay_out(proxy, LATER)
+    looked(client, proxy)
+    client.forget()
+    proxy.shelved = first
+    with pytest.raises(UntrustedError):
+        client.look(proxy, sleep=lambda _: None)
+
+
+def test_whoever_refuses_worse_terms_sees_no_withdrawn_item(
+    client: Client, proxy: FakeProxy, world: World
+) -> None:
+    assert GONE in looked(client, proxy)
+    proxy.publish(world.signed(2, epsilon=3.0))
+    shelf = lay_out(proxy, 2 * DAY)
+    for _ in range(2):
+        with pytest.raises(TermsError):
+            client.look(proxy, sleep=lambda _: None)
+        assert client.catalogue() == shelf.items
+    assert client.status().epoch == 1
+
+
+def test_a_shelf_that_is_kept_back_does_not_bring_back_what_a_manifest_has_not(
+    client: Client, proxy: FakeProxy, world: World
+) -> None:
+    kept_back = proxy.shelved
+    looked(client, proxy)
+    world.catalogue = Catalogue.of(
+        Item("other", each.title, each.tags) if each.id == GONE else each
+        for each in world.catalogue.items
+    )
+    world.add(world.catalogue.raw)
+    world.now += DAY
+    proxy.publish(world.signed(2))
+    proxy.shelved = kept_back
+    assert GONE not in looked(client, proxy)
+
+
+def test_a_shelf_may_be_signed_by_the_next_key_before_a_manifest_is(
+    client: Client, proxy: FakeProxy, world: World
+) -> None:
+    """It is believed, and moves no trust: the manifest is still by the old key."""
+    old, new = world.signing_key, Ed25519PrivateKey.generate()
+    statement = KeyStatement.make(old, new.public_key().public_bytes_raw())
+    shelf = lay_out(proxy, LATER)
+    signed = SignedShelf.make(Shelf(LATER, shelf.hash), new, (statement,))
+    proxy.shelved = signed.encode()
+    for _ in range(2):
+        assert GONE not in looked(client, proxy)

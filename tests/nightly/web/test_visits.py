@@ -1,0 +1,122 @@
+"""Which visits report: real ones of 5 to 120 seconds, in a real browser, to a real proxy.
+
+Each is of somebody who agreed before, in an epoch in which they have not reported. What a site's
+page does is the least that there is; all pauses are as shipped. `SOTTOVOCE_VISITS` makes more.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.server.world import KEYS
+from tests.web import chromium
+from tests.web.front import AS_SHIPPED
+from tests.web.system import System, running
+from tests.web.test_embedding import Shop, bundle, open_shop
+from tests.web.visitor_scripts import DUMP
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page
+
+    from tests.web.chromium import Trap
+
+__all__ = ["bundle"]
+
+VISITS = int(os.environ.get("SOTTOVOCE_VISITS", "20"))
+LENGTHS = (5, 15, 30, 60, 120)
+APART = 0.7
+"""Seconds between the beginnings of two visits: browsers of many people share this machine."""
+PAGE = """<!doctype html><title>A shop</title><script type="module">
+  import { Client } from "./sottovoce-client.js";
+  const first = location.hash === "#first";
+  const news = ({ offer }) => { if (offer && window.offered) window.offered(offer.terms); };
+  const offered = new Promise((done) => { window.offered = done; });
+  const client = await Client.open({ proxy: "PROXY", key: "KEY", limit: 5000, paused: true, news });
+  if (first) {
+    await client.record(["1"]);
+    await client.accept(await offered);
+    await client.pause(false);
+    client.close();
+    document.title = "agreed";
+  }
+</script>"""
+
+
+@pytest.fixture(scope="module")
+def shop(bundle: dict[str, bytes]) -> Iterator[Shop]:
+    with open_shop(bundle) as made:
+        made.prelude = AS_SHIPPED
+        yield made
+
+
+@pytest.fixture(scope="module")
+def whole_system(browser: Browser, folder: Path, shop: Shop) -> Iterator[System]:
+    with running(folder, films=500, people=6, origins=(shop.url,)) as system:
+        key = KEYS.verification_key.hex()
+        shop.page = PAGE.replace("PROXY", system.url).replace("KEY", key)
+        yield system
+
+
+def agreed(context: BrowserContext, shop: Shop) -> None:
+    page = context.new_page()
+    page.goto(f"{shop.url}/#first")
+    page.wait_for_function("document.title === 'agreed'", timeout=60_000)
+    page.close()
+
+
+def states(context: BrowserContext, shop: Shop) -> list[str]:
+    """Of the batches that a browser holds, read by a page of the shop that opens no client."""
+    page = context.new_page()
+    page.goto(f"{shop.url}/sottovoce-client.js")
+    (stored,) = page.evaluate(DUMP, None).values()
+    page.close()
+    return [batch["state"] for batch in stored["batches"]]
+
+
+def visited(contexts: list[BrowserContext], shop: Shop, length: float) -> None:
+    """Everybody comes, one shortly after the other, and leaves after so many seconds."""
+    begun = time.monotonic() + APART
+    ends = {number: begun + APART * number + length for number in range(len(contexts))}
+    events = [(end - length, number, True) for number, end in ends.items()]
+    events += [(end, number, False) for number, end in ends.items()]
+    pages: dict[int, Page] = {}
+    for moment, number, comes in sorted(events):
+        wait = (moment if comes else ends[number]) - time.monotonic()
+        if wait > 0 and pages:
+            next(iter(pages.values())).wait_for_timeout(1000 * wait)
+        if comes:
+            pages[number] = contexts[number].new_page()
+            ends[number] = time.monotonic() + length
+            pages[number].goto(shop.url, wait_until="commit")
+        else:
+            pages.pop(number).close()
+
+
+def test_visits_of_half_a_minute_report(
+    browser: Browser, system: System, shop: Shop, trap: Trap
+) -> None:
+    table = []
+    for length in LENGTHS:
+        system.turn(report=False)
+        with ExitStack() as opened:
+            contexts = [
+                opened.enter_context(chromium.fresh_profile(browser, trap)) for _ in range(VISITS)
+            ]
+            for each in contexts:
+                agreed(each, shop)
+            system.front.heard.clear()
+            visited(contexts, shop, length)
+            arrived = sum(each.method == "POST" for each in system.front.heard)
+            found = [states(each, shop) for each in contexts]
+        sent, paid = found.count(["sent"]), found.count(["charged"])
+        assert arrived >= sent, length
+        table.append((length, sent, paid))
+        print(f"visits of {length} s: of {VISITS} {sent} reported, {paid} had only paid")
+    assert all(sent >= 0.95 * VISITS for length, sent, _ in table if length >= 30), table

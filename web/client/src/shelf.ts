@@ -1,0 +1,86 @@
+/**
+ * The shelf: which catalogue holds now, signed, whatever the epoch.
+ *
+ * Reports are made for an epoch's catalogue, which stays as it is until the epoch is over. Lists are not: an
+ * article that is withdrawn must be gone at once, and a new one can be recommended by its tags. Nobody can go
+ * back to an older shelf.
+ */
+
+import type { Catalogue } from "./catalogue.js";
+import * as strict from "./encoding.js";
+import { fromHex, sha256, toHex } from "./encoding.js";
+import { ProtocolError, UntrustedError } from "./errors.js";
+import type { Manifest } from "./manifest.js";
+import { checkShape, type Matrix } from "./model.js";
+import { type Kind, mostBytes, openSigned } from "./signing.js";
+import type { Terms } from "./terms.js";
+
+export interface Shelf {
+  /** The Unix second of signing, or the one after that of the shelf before: it always grows. */
+  readonly published: number;
+  /** Of the catalogue file, in hexadecimal. */
+  readonly catalogue: string;
+  /** SHA-256 of the shelf's bytes, in hexadecimal. */
+  readonly hash: string;
+}
+
+const VERSION = 2;
+const SIGNED: Kind = { name: "shelf", magic: "SVS2", most: 1024 };
+/** Bytes of the longest signed shelf. */
+export const MAX_SIGNED_SHELF = mostBytes(SIGNED);
+
+/** Any bytes give a shelf or a `ProtocolError`. */
+export function decodeShelf(raw: Uint8Array): Omit<Shelf, "hash"> {
+  const given = strict.readObject(raw, SIGNED.most, "shelf");
+  strict.exactKeys(given, ["version", "published", "catalogue"], "shelf");
+  strict.whole(given.version, VERSION, VERSION, "shelf: version");
+  const most = Number.MAX_SAFE_INTEGER;
+  return {
+    published: strict.whole(given.published, 0, most, "shelf: published"),
+    catalogue: toHex(strict.hexadecimal(given.catalogue, "shelf: catalogue")),
+  };
+}
+
+export async function openShelf(data: Uint8Array, trusted: Uint8Array): Promise<Shelf> {
+  const { text } = await openSigned(SIGNED, data, trusted);
+  return { ...decodeShelf(text), hash: toHex(await sha256(text)) };
+}
+
+/** Shelves never go back, and everybody is told the same. */
+export function checkShelf(known: Shelf | null, { published, hash }: Shelf): void {
+  if (known === null) return;
+  if (published < known.published || (published === known.published && hash !== known.hash)) {
+    throw new UntrustedError(
+      `this shelf is of second ${published}, but one of ${known.published} was seen already; ` +
+        "somebody serves old ones. Nothing is sent",
+    );
+  }
+}
+
+/** It must be one that the next epoch could have: devices agreed to no larger model. */
+export function checkShelved({ items }: Catalogue, { mostItems, factors }: Terms): void {
+  if (items.length > mostItems) {
+    throw new ProtocolError(`shelf: ${items.length} items, the terms allow ${mostItems}`);
+  }
+  checkShape(items.length, factors);
+}
+
+/**
+ * The catalogue that lists are made from: of the two that was signed later. A server signs a shelf with every
+ * manifest; one that is older than the manifest was kept back.
+ */
+export function listedCatalogue({ catalogue, opens }: Manifest, shelf: Shelf): Uint8Array {
+  return opens > shelf.published ? catalogue : fromHex(shelf.catalogue);
+}
+
+/** V for another catalogue: rows go with their items, and those of new ones are zero. */
+export function movedRows(V: Matrix, before: Catalogue, after: Catalogue): Matrix {
+  const { columns } = V;
+  const values = new Float32Array(after.items.length * columns);
+  for (const [row, { id }] of after.items.entries()) {
+    const from = before.numbers.get(id);
+    if (from === undefined) continue;
+    values.set(V.values.subarray(from * columns, (from + 1) * columns), row * columns);
+  }
+  return { values, rows: after.items.length, columns };
+}
