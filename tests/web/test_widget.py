@@ -221,7 +221,8 @@ def test_requests_are_the_same_whatever_was_seen(enter: Enter, system: System) -
         customer.press("yes")
         customer.sent(1)
         customer.leaves()
-        requests = [each for each in system.front.heard if each.path != "/v2/manifest"]
+        looks = ("/v2/manifest", "/v2/shelf")  # how many there are, depends on this test
+        requests = [each for each in system.front.heard if each.path not in looks]
         heard.append([(each.method, each.path, len(each.body)) for each in requests])
     assert heard[0] == heard[1]
     assert len(heard[0]) == 5
