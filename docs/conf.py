@@ -35,6 +35,7 @@ python_maximum_signature_line_length = 80
 ELSEWHERE = {
     "CONTRIBUTING.md": "contributing.md",
     "web/client/README.md": "reference/browser.md",
+    "web/widget/README.md": "reference/widget.md",
     "lab/docs/": "lab/",
     "docs/": "",
 }

@@ -110,7 +110,10 @@ def test_what_examples_use_is_in_the_reference() -> None:
 def test_numbers_of_the_version_agree() -> None:
     web = {
         name: json.loads((ROOT / "web" / name).read_text(encoding="utf-8"))
-        for name in ("client/package.json", "page/package.json", "package-lock.json")
+        for name in (
+            *("client/package.json", "page/package.json", "widget/package.json"),
+            "package-lock.json",
+        )
     }
     locked = web["package-lock.json"]["packages"]
     found = {
@@ -129,6 +132,11 @@ def test_numbers_of_the_version_agree() -> None:
         "client/package.json": web["client/package.json"]["version"],
         "page/package.json": web["page/package.json"]["dependencies"]["sottovoce-client"],
         "package-lock.json, client": locked["client"]["version"],
+        "widget/package.json": web["widget/package.json"]["version"],
+        "widget/package.json, client": web["widget/package.json"]["dependencies"][
+            "sottovoce-client"
+        ],
+        "package-lock.json, widget": locked["widget"]["version"],
         "package-lock.json, page": locked["page"]["dependencies"]["sottovoce-client"],
     }
     assert {

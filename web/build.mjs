@@ -1,5 +1,5 @@
 /**
- * Bundles the page into the Python package, so that nobody needs Node to run it.
+ * Bundles the page and the widget into the Python package, so that nobody needs Node to run it.
  *
  *     node build.mjs            writes ../src/sottovoce/service/assets
  *     node build.mjs --check    builds elsewhere and fails if the committed files differ
@@ -12,6 +12,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { notices } from "./notices.mjs";
+import { widget } from "./widget/bundle.mjs";
 
 const here = fileURLToPath(new URL(".", import.meta.url));
 const page = join(here, "page");
@@ -58,6 +59,7 @@ async function buildInto(folder) {
   await Promise.all(bundles.map((each) => bundle(folder, each)));
   await copy(folder, "index.html", squeezed);
   await copy(folder, "icon.svg", squeezed);
+  await writeFile(join(folder, "widget.js"), (await widget())["widget.js"]);
   await writeFile(join(folder, "LICENSES.txt"), (await notices("worker.js")).join("\n"));
 }
 

@@ -60,7 +60,7 @@ def test_options_are_written_to_the_settings(
     assert server.training.half_life > 0
     assert proxy.origins == sites
     system = LiveSystem.read(folder)
-    assert (system.least_clients, system.data) == (133, DATA)
+    assert (system.least_clients, system.data, system.origins) == (133, DATA, sites)
     assert system.proxy == f"http://127.0.0.1:{port}"
     assert system.server_watch == f"http://127.0.0.1:{server.watch.port}"
     assert system.proxy_watch == f"http://127.0.0.1:{proxy.watch.port}"

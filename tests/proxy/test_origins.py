@@ -1,15 +1,21 @@
 """Pages of other sites: those that the operator named are answered, and nobody else notices."""
 
 import asyncio
+import gzip
+from base64 import b64encode
 from collections.abc import Callable, Coroutine
+from hashlib import sha384
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.applications import Starlette
 
+from sottovoce.cli.proxy import lines
 from sottovoce.errors import SettingsError
+from sottovoce.proxy.status import ProxyStatus
 from sottovoce.service.page import Page
+from sottovoce.service.widget import script_tag
 from tests.asgi import Answer, ask
 from tests.proxy.world import (
     CATALOGUE,
@@ -224,3 +230,27 @@ def test_what_is_no_name_of_a_site(tmp_path: Path) -> None:
     ):  # fmt: skip
         with pytest.raises(SettingsError, match="origins"):
             settings(tmp_path, origins=(SHOP, origin))
+
+
+def test_the_widget_is_for_everybody_once_there_are_origins(
+    open_world: World, make_world: MakeWorld
+) -> None:
+    """Its bytes are those of the tag: `sottovoce proxy status` prints it."""
+    answer = get(open_world, "/widget.js", "https://unknown.example")
+    assert answer.status == 200
+    assert answer.headers["access-control-allow-origin"] == "*"
+    assert answer.headers["cross-origin-resource-policy"] == "cross-origin"
+    assert answer.headers["cache-control"].startswith("public, max-age=")
+    assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
+    digest = b64encode(sha384(answer.body).digest()).decode()
+    assert f'src="https://proxy.example/widget.js" integrity="sha384-{digest}"' in script_tag(
+        "https://proxy.example"
+    )
+    packed = get(open_world, "/widget.js", None, ("accept-encoding", "gzip"))
+    assert gzip.decompress(packed.body) == answer.body
+    assert get(open_world, "/page/widget.js").status == 404
+    closed = make_world(page=Page(serve=True))
+    assert get(closed, "/widget.js").status == 404
+    status = ProxyStatus(now=0, free=0)
+    assert script_tag() in "\n".join(lines(status, open_world.settings))
+    assert "widget.js" not in "\n".join(lines(status, closed.settings))

@@ -7,23 +7,28 @@
  *
  * `sottovoce-client.js` is what a page imports. It starts `sottovoce-worker.js`, which lies beside it.
  */
+import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { notices } from "../notices.mjs";
 
 const WORKER = "sottovoce-worker.js";
-const folder = process.argv[2] ?? "dist";
-const banner = `/*!\nApache-2.0. ${(await notices(WORKER)).join("\n")}*/`;
 
-for (const [source, file, js] of [
-  ["src/index.ts", "sottovoce-client.js", "/*! Apache-2.0. */"],
-  ["src/sottovoce-worker.ts", WORKER, banner],
-]) {
-  await build({
+/** By the file's name. */
+export async function bundled() {
+  const banner = `/*!\nApache-2.0. ${(await notices(WORKER)).join("\n")}*/`;
+  const [client, worker] = await Promise.all([
+    inOneFile("src/index.ts", "/*! Apache-2.0. */"),
+    inOneFile("src/sottovoce-worker.ts", banner),
+  ]);
+  return { "sottovoce-client.js": client, [WORKER]: worker };
+}
+
+async function inOneFile(source, js) {
+  const { outputFiles } = await build({
     absWorkingDir: fileURLToPath(new URL(".", import.meta.url)),
     entryPoints: [source],
-    outfile: join(folder, file),
     bundle: true,
     minify: true,
     format: "esm",
@@ -31,7 +36,16 @@ for (const [source, file, js] of [
     charset: "utf8",
     legalComments: "none",
     banner: { js },
-    allowOverwrite: true,
+    write: false,
     logLevel: "warning",
   });
+  return outputFiles[0].text;
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const folder = process.argv[2] ?? "dist";
+  await mkdir(folder, { recursive: true });
+  for (const [name, text] of Object.entries(await bundled())) {
+    await writeFile(join(folder, name), text);
+  }
 }

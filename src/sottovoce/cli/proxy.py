@@ -17,6 +17,7 @@ from sottovoce.service.listen import Listen, Watch
 from sottovoce.service.run import build_watch
 from sottovoce.service.run import run as serve
 from sottovoce.service.toml import read_settings
+from sottovoce.service.widget import script_tag
 from sottovoce.settings import stated
 
 app = group(
@@ -130,6 +131,8 @@ def lines(found: ProxyStatus, settings: ProxySettings) -> Iterator[str]:
         )
     if found.server_epoch is not None:
         yield f"The server answers at {settings.server}, with epoch {found.server_epoch}."
+    if settings.origins:
+        yield f"The widget, for pages of {', '.join(settings.origins)}: {script_tag()}"
     if not found.panel_fits:
         yield (
             "The page's panel is of another catalogue than this epoch: whoever opens the page now "

@@ -3,7 +3,7 @@
 import os
 import sys
 import webbrowser
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
@@ -59,6 +59,7 @@ from sottovoce.sandbox.system import (
 )
 from sottovoce.server.setup import items_of
 from sottovoce.service.listen import Listen
+from sottovoce.service.widget import script_tag
 from sottovoce.storage.database import exclusive_lock
 from sottovoce.training import DEFAULT, Budget, Participation, planned, planned_without_end
 
@@ -179,6 +180,18 @@ def _run_up(folder: Path, system: LiveSystem, stop: StopSignal) -> None:
     output.note("Stopped.")
 
 
+def _embedding(system: LiveSystem, limit: str) -> Iterator[str]:
+    """What a page of the named sites needs; nothing where there are none."""
+    if system.origins:
+        yield f"In a page of {' or '.join(system.origins)} (examples/shop.html):"
+        yield f"  {script_tag(system.proxy)}"
+        yield (
+            f'  <sottovoce-consent proxy="{system.proxy}" key="{system.key.hex()}" '
+            f'limit="{limit}"></sottovoce-consent>'
+        )
+        yield "  <sottovoce-list></sottovoce-list>"
+
+
 def _print_addresses(folder: Path, system: LiveSystem) -> None:
     training, key = system.training, system.key.hex()
     assert training is not None, "a folder's training is known"
@@ -192,6 +205,7 @@ def _print_addresses(folder: Path, system: LiveSystem) -> None:
         "Try next, in another terminal:",
         f"  sottovoce client init --proxy {system.proxy} --key {key} --limit {limit:g}",
         f"  sottovoce swarm --up {folder} --clients {system.least_clients}{histories}",
+        *_embedding(system, f"{limit:g}"),
         f"An epoch waits for reports of {output.people(system.least_clients)}.",
         "Ctrl-C stops both.",
     ):

@@ -37,6 +37,7 @@ from sottovoce.service.http import (
 )
 from sottovoce.service.page import page_routes
 from sottovoce.service.run import Heartbeat
+from sottovoce.service.widget import widget_route
 
 
 class Taking:
@@ -111,6 +112,7 @@ def build_app(
             Route(routes.MODEL, api.model),
             Route(routes.CATALOGUE, api.catalogue),
             *(page_routes(settings.key, page) if page.serve else ()),
+            *([widget_route()] if settings.origins else ()),
         ],
         middleware=[
             Middleware(NoSniff),

@@ -76,6 +76,8 @@ class LiveSystem:
     """Where it is watched, and"""
     proxy_watch: str = ""
     """where the proxy is."""
+    origins: tuple[str, ...] = ()
+    """Sites whose pages may use it."""
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -94,6 +96,7 @@ class LiveSystem:
             proxy.server,
             _url(server.watch),
             _url(proxy.watch),
+            proxy.origins,
         )
 
 

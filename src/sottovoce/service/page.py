@@ -22,6 +22,8 @@ from sottovoce.settings import check
 # The built files: read once, filled in, compressed once.
 
 INDEX, SERVICE_WORKER = "index.html", "sw.js"
+WIDGET = "widget.js"
+"""Lies beside the page and is no part of it: see `widget`."""
 _TYPES = {
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
@@ -152,6 +154,7 @@ def page_routes(key: bytes, page: Page, assets: Traversable | None = None) -> li
     Everything is read and compressed now: a file that changes later changes nothing here.
     """
     found = read_assets(in_package() if assets is None else assets)
+    found.pop(WIDGET, None)
     places = {
         "key": key.hex(),
         "statement": page.statement,

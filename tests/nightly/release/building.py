@@ -1,4 +1,4 @@
-"""What is published, built as for a release: an sdist and a wheel, twice, and npm's tarball."""
+"""What is published, built as for a release: an sdist and a wheel, twice, and npm's tarballs."""
 
 import os
 import shutil
@@ -26,14 +26,14 @@ class Built:
     sdist: Path
     wheel: Path
     lab: Path
-    tarball: Path | None = None
+    tarballs: tuple[Path, ...] = ()
 
     @classmethod
     def found(cls, folder: Path) -> Self:
         (sdist,) = folder.glob("sottovoce-*.tar.gz")
         (wheel,) = folder.glob("sottovoce-*.whl")
         (lab,) = folder.glob("sottovoce_lab-*.whl")
-        return cls(sdist, wheel, lab, next(folder.glob("sottovoce-client-*.tgz"), None))
+        return cls(sdist, wheel, lab, tuple(sorted(folder.glob("*.tgz"))))
 
 
 def build_python(source: Path, folder: Path, builder: Fresh, when: str) -> None:
@@ -58,22 +58,20 @@ def built_python(folder: Path) -> Built:
     return Built.found(folder / "dist")
 
 
-def pack_npm(web: Path, folder: Path) -> Path:
-    """npm's tarball, from a `web/` in which everything is installed."""
+def pack_npm(web: Path, folder: Path) -> tuple[Path, ...]:
+    """npm's tarballs, from a `web/` in which everything is installed: the client, the widget."""
     folder.mkdir(parents=True, exist_ok=True)
-    run("npm", "pack", "--workspace", "client", "--pack-destination", str(folder), cwd=web)
-    (tarball,) = folder.glob("sottovoce-client-*.tgz")
-    return tarball
+    for name in ("client", "widget"):
+        run("npm", "pack", "--workspace", name, "--pack-destination", str(folder), cwd=web)
+    return tuple(sorted(folder.glob("*.tgz")))
 
 
-def packed_npm(folder: Path) -> Path:
+def packed_npm(folder: Path) -> tuple[Path, ...]:
     """The same for npm, from a copy of `web/`: other tests build in the original."""
     if shutil.which("npm") is None or not (ROOT / "web" / "node_modules").exists():
-        leave_out("the npm package, installed elsewhere (needs Node)")
+        leave_out("the npm packages, installed elsewhere (needs Node)")
     if BUILT in os.environ:
-        tarball = Built.found(Path(os.environ[BUILT])).tarball
-        assert tarball is not None
-        return tarball
+        return Built.found(Path(os.environ[BUILT])).tarballs
     web = folder / "web"
     left = shutil.ignore_patterns("node_modules", "dist", "build")
     shutil.copytree(ROOT / "web", web, ignore=left)

@@ -1,6 +1,7 @@
-"""The npm package: what is in it, and its types and example compile elsewhere."""
+"""The npm packages: what is in them, and that their types and what READMEs show compile."""
 
 import json
+import re
 import tarfile
 from pathlib import Path
 
@@ -21,33 +22,45 @@ TYPES = {
         "lib": ["es2022", "dom"],
         "types": [],
     },
-    "files": ["shelf.ts"],
+    "files": ["client.ts", "widget.ts"],
 }
 
 
+BESIDE = {"package.json", "README.md", "LICENSE", "dist/sottovoce-worker.js"}
+
+
 @pytest.fixture(scope="module")
-def tarball(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tarballs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
+    """Of the client and of the widget."""
     return packed_npm(tmp_path_factory.mktemp("packed"))
 
 
-def test_it_has_code_types_an_example_and_a_licence(tarball: Path) -> None:
+def files_in(tarball: Path) -> set[str]:
     with tarfile.open(tarball) as packed:
-        files = {name.removeprefix("package/") for name in packed.getnames()}
-    sources = {
-        str(path.relative_to(ROOT / "web" / "client" / "src").with_suffix(""))
-        for path in (ROOT / "web" / "client" / "src").rglob("*.ts")
-    }
-    compiled = {f"dist/{name}{end}" for name in sources for end in (".js", ".d.ts")}
-    beside = {"package.json", "README.md", "LICENSE", "example/shelf.ts"}
-    assert files == compiled | beside | {"dist/sottovoce-client.js"}
-    assert "dist/sottovoce-worker.js" in files
+        return {name.removeprefix("package/") for name in packed.getnames()}
 
 
-def test_its_example_compiles_elsewhere(tarball: Path, tmp_path: Path) -> None:
+def compiled(package: str, *ends: str) -> set[str]:
+    sources = ROOT / "web" / package / "src"
+    names = {str(path.relative_to(sources).with_suffix("")) for path in sources.rglob("*.ts")}
+    return {f"dist/{name}{end}" for name in names for end in ends}
+
+
+def test_they_have_code_types_and_a_licence(tarballs: tuple[Path, ...]) -> None:
+    client, widget = map(files_in, tarballs)
+    assert client == compiled("client", ".js", ".d.ts") | BESIDE | {"dist/sottovoce-client.js"}
+    assert widget == compiled("widget", ".d.ts") | BESIDE | {"dist/widget.js"}
+
+
+def test_what_readmes_show_compiles_elsewhere(tarballs: tuple[Path, ...], tmp_path: Path) -> None:
     """That it runs in a browser: `tests/web`."""
     (tmp_path / "package.json").write_text('{"name": "shop", "private": true, "type": "module"}')
-    run("npm", "install", "--no-audit", "--no-fund", "--prefer-offline", str(tarball), cwd=tmp_path)
-    example = tmp_path / "node_modules" / "sottovoce-client" / "example" / "shelf.ts"
-    (tmp_path / "shelf.ts").write_text(example.read_text())
+    install = ("npm", "install", "--no-audit", "--no-fund", "--prefer-offline")
+    run(*install, *map(str, tarballs), cwd=tmp_path)
+    for name in ("client", "widget"):
+        readme = tmp_path / "node_modules" / f"sottovoce-{name}" / "README.md"
+        shown = re.search("```ts\n(.*?)```", readme.read_text(encoding="utf-8"), re.DOTALL)
+        assert shown is not None
+        (tmp_path / f"{name}.ts").write_text(shown[1])
     (tmp_path / "tsconfig.json").write_text(json.dumps(TYPES))
     run("node", str(MODULES / "typescript" / "bin" / "tsc"), cwd=tmp_path)

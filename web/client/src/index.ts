@@ -24,7 +24,18 @@ export type { Odds } from "./mechanism/base.js";
 export type { Explanation, Told } from "./mechanism/registry.js";
 export type { Matrix } from "./model.js";
 export type { LeftDevice } from "./outbox.js";
-export { inFigures, inHundred, inShort, type Offer, type Promised, telling } from "./promise.js";
+export {
+  type Guess,
+  inFigures,
+  inHundred,
+  inShort,
+  type Offer,
+  type Promised,
+  type Short,
+  sentencesOf,
+  shortOf,
+  telling,
+} from "./promise.js";
 export type { ItemReason, Reason, Recommendation, TagReason } from "./recommending.js";
 export type { PastRelease } from "./release.js";
 export type { State } from "./store.js";

@@ -81,25 +81,65 @@ function grouped(parts: readonly Group[]): Group[] {
   return [...found.values()];
 }
 
+/** What the three sentences of `inShort` state, in whatever language they are said. */
+export interface Short {
+  /** Whether most people are invented. */
+  readonly trial: boolean;
+  /** That leave, at most. */
+  readonly reports: number;
+  /** How much they can tell; null where all may be worked out. */
+  readonly guess: Guess | null;
+}
+
+/** How often a guess is right that would be so 50 times in 100; each figure as of `inHundred`. */
+export interface Guess {
+  readonly sure: string;
+  /** The same if the proxy cheats, or others are fake; null where that is no worse. */
+  readonly linked: string | null;
+  /** Whether others who are fake are enough for that. */
+  readonly byFakes: boolean;
+}
+
 /**
- * What leaves, how much that can tell, how to stop: the three sentences that anybody is asked with, in any
- * client, as far as a limit goes. A guess none of whose answers is likelier than 50% before is right with a
+ * As far as a limit goes. A guess none of whose answers is likelier than 50% before is right with a
  * chance of at most (e^epsilon + delta) / (e^epsilon + 1) after. Takes some tenths of a second.
  */
-export function inShort(
+export function shortOf(
   terms: Terms,
   charges: readonly Charge[],
   limit: number,
   delta = DELTA,
-): string[] {
+): Short {
   const epochs = epochsWithin(limit, spent(charges), terms, turnsLeft(terms, charges));
-  const [reports, one] = [epochs * terms.reports, epochs * terms.reports === 1];
+  const guess = guessOf(promiseOf(terms, charges, delta, epochs));
+  return { trial: terms.trial, reports: epochs * terms.reports, guess };
+}
+
+function guessOf({ local, central, alone, delta }: Promised): Guess | null {
+  const byDummies = alone < local && alone <= WEAK_ABOVE;
+  const hidden = byDummies ? alone : central;
+  if (hidden > WEAK_ABOVE) return null;
+  const sure = inHundred(hidden, hidden < local ? delta : 0);
+  return { sure, linked: hidden < local ? inHundred(local) : null, byFakes: !byDummies };
+}
+
+/**
+ * What leaves, how much that can tell, how to stop: the three sentences that anybody is asked with, in any
+ * client, as far as a limit goes. Takes some tenths of a second.
+ */
+export function inShort(...given: Parameters<typeof shortOf>): string[] {
+  return sentencesOf(shortOf(...given));
+}
+
+/** Of figures that are known already. */
+export function sentencesOf({ trial, reports, guess }: Short): string[] {
+  const one = reports === 1;
   const some = `at most ${reports.toLocaleString("en")} report${one ? "" : "s"}, blurred by chance,`;
   const leaves = `${some} ${one ? "goes" : "go"} through a proxy to a server`;
   return [
-    ...(terms.trial ? [TRIAL] : []),
+    ...(trial ? [TRIAL] : []),
     `Your history stays here; ${reports > 0 ? leaves : "no more reports leave"}.`,
-    telling(promiseOf(terms, charges, delta, epochs)),
+    told(guess),
     "You can stop at any time, but not undo what has left.",
   ];
 }
@@ -107,16 +147,17 @@ export function inShort(
 const TRIAL = "This is a trial: most people in it are invented, so nobody is hidden among them.";
 
 /** The second of them: how much can be told. */
-export function telling({ local, central, alone, delta }: Promised): string {
-  const byDummies = alone < local && alone <= WEAK_ABOVE;
-  const hidden = byDummies ? alone : central;
-  if (hidden > WEAK_ABOVE)
+export function telling(promised: Promised): string {
+  return told(guessOf(promised));
+}
+
+function told(guess: Guess | null): string {
+  if (guess === null)
     return "This protects nobody: from what leaves, your history may be worked out.";
-  const sure = inHundred(hidden, hidden < local ? delta : 0);
-  const guess = `A 50:50 guess about it is then right at most ${sure} times in 100`;
-  if (hidden >= local) return `${guess}.`;
-  const fakes = byDummies ? "" : "others are fake or ";
-  return `${guess}, or ${inHundred(local)} if ${fakes}the proxy cheats.`;
+  const { sure, linked, byFakes } = guess;
+  const right = `A 50:50 guess about it is then right at most ${sure} times in 100`;
+  if (linked === null) return `${right}.`;
+  return `${right}, or ${linked} if ${byFakes ? "others are fake or " : ""}the proxy cheats.`;
 }
 
 /** How often a guess is right that would be so 50 times in 100, or "always"; never rounded down. */

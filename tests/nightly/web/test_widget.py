@@ -1,0 +1,227 @@
+"""The widget for everybody: axe-core, small screens, the dark, offline, Firefox; when it asks."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from tests.lacking import leave_out
+from tests.nightly.web.test_access import FITS, NARROW, VIEWS, axe
+from tests.nightly.web.test_firefox import Firefox, firefox, program
+from tests.nightly.web.test_gaps import LATE, TICK
+from tests.processes import wait_until
+from tests.server.world import KEYS
+from tests.web import chromium
+from tests.web.front import HURRY, instead
+from tests.web.shop import IN_A_HURRY, POLICY, Customer, Shop, running_shop
+from tests.web.system import System, running
+from tests.web.test_offline import away
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from tests.web.chromium import Trap
+
+__all__ = ["axe", "firefox", "program"]
+Enter = Callable[..., Customer]
+LOOKS = 4
+WEB = Path(__file__).parents[3] / "web"
+KEY = "03a107bff3ce10be1d70dd18e74bc09967e4d6309ba50d5f1ddc8664125531b8"
+"""Of the README."""
+FOUND = """
+async () => (await axe.run({ include: [["sottovoce-consent"], ["sottovoce-list"]] },
+  { resultTypes: ["violations"] })).violations.map(({ id, nodes }) =>
+    `${id}: ${nodes.map(({ target }) => target)}`)
+"""
+IN_SHADOW = (
+    "return [...document.querySelector(arguments[0]).shadowRoot.querySelectorAll(arguments[1])]"
+)
+
+
+@pytest.fixture(scope="module")
+def shops() -> Iterator[tuple[Shop, Shop]]:
+    with running_shop() as one, running_shop() as other:
+        yield one, other
+
+
+@pytest.fixture(scope="module")
+def whole_system(browser: Browser, folder: Path, shops: tuple[Shop, Shop]) -> Iterator[System]:
+    with running(folder, people=6, origins=tuple(shop.url for shop in shops)) as system:
+        yield system
+
+
+@pytest.fixture
+def enter(
+    browser: Browser, system: System, shops: tuple[Shop, Shop], trap: Trap
+) -> Iterator[Enter]:
+    with ExitStack() as opened:
+
+        def make(shop: Shop = shops[0], prelude: str = IN_A_HURRY, **options: Any) -> Customer:
+            context = opened.enter_context(chromium.fresh_profile(browser, trap, **options))
+            return Customer(context, shop, system, trap, prelude=prelude).enter()
+
+        for shop in shops:
+            shop.open(system)
+        yield make
+
+
+def violations(customer: Customer, axe: str) -> list[str]:
+    assert customer.page.evaluate(FITS)
+    customer.page.evaluate(f"() => {{ {axe} }}")
+    found: list[str] = customer.page.evaluate(FOUND)
+    return found
+
+
+@pytest.mark.parametrize(("size", "scheme"), VIEWS)
+@pytest.mark.parametrize("lang", ["en", "de"])
+def test_axe_finds_no_violation_and_nothing_is_too_wide(
+    size: tuple[int, int], scheme: str, lang: str, enter: Enter, system: System, axe: str
+) -> None:
+    customer = enter(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
+    customer.shop.open(system, lang=lang)
+    customer.enter().question()
+    customer.expect("sottovoce-list [part=reason]").to_have_count(5)
+    customer.at("sottovoce-consent summary").click()
+    assert violations(customer, axe) == []
+    customer.press("yes")
+    customer.expect("sottovoce-consent [part=choices]").to_be_visible()
+    assert violations(customer, axe) == []
+    customer.press("forget")
+    customer.expect("sottovoce-consent button[part~=no]").to_be_visible()
+    assert violations(customer, axe) == []
+    customer.press("no")
+    epoch = system.signed().manifest.epoch
+    worse = system.signed_with(epoch=epoch + 1, reports=21)
+    system.front.lies = {"/v2/manifest": instead(worse)}
+    customer.expect("sottovoce-consent [part=changes]").to_be_visible()
+    assert violations(customer, axe) == []
+
+
+def test_colours_are_the_dark_ones_or_the_shops(enter: Enter) -> None:
+    def fill(customer: Customer) -> str:
+        customer.question()
+        section = customer.at("sottovoce-consent section")
+        return str(section.evaluate("(each) => getComputedStyle(each).backgroundColor"))
+
+    light, dark = (fill(enter(color_scheme=scheme)) for scheme in ("light", "dark"))
+    assert (light, dark) == ("rgb(246, 246, 244)", "rgb(36, 36, 35)")
+    own = enter(color_scheme="dark")
+    own.page.evaluate(
+        "document.documentElement.style.setProperty('--sottovoce-background', 'rgb(1, 2, 3)')"
+    )
+    assert fill(own) == "rgb(1, 2, 3)"
+
+
+def test_offline_lists_go_on_and_nothing_is_sent(enter: Enter, system: System) -> None:
+    customer = enter()
+    customer.question()
+    customer.press("yes")
+    customer.sent(1)
+    away(customer)
+    before = system.signed()
+    system.turn()
+    customer.page.evaluate("document.querySelector('sottovoce-list').setAttribute('seen', '608')")
+    customer.lists([each.title for each in system.recommended_by(before, ["1", "608"])[:5]])
+    customer.sent(1)
+    customer.context.unroute_all()
+    customer.context.set_offline(False)
+    customer.sent(2)
+
+
+def test_whatever_was_seen_it_asks_at_the_same_moments(
+    enter: Enter, system: System, shops: tuple[Shop, Shop]
+) -> None:
+    """As shipped: at whole ticks after the first look, and the same ones."""
+    shops[1].open(system, seen="608")
+    customers = [enter(shop, prelude="") for shop in shops]
+    customers[1].page.evaluate(
+        "(ids) => { const list = document.querySelector('sottovoce-list');"
+        " for (const id of ids) list.setAttribute('seen', id); }",
+        [each.id for each in system.catalogue.items[20:100]],
+    )
+
+    def looks(shop: Shop) -> list[float]:
+        heard = [each for each in system.front.heard if each.path == "/v2/manifest"]
+        return [each.at for each in heard if each.headers["origin"] == shop.url][:LOOKS]
+
+    for _ in range(4 * 70 * LOOKS):
+        if all(len(looks(shop)) == LOOKS for shop in shops):
+            break
+        customers[0].page.wait_for_timeout(250)
+    one, other = (np.diff(looks(shop)) / TICK for shop in shops)
+    assert len(one) == len(other) == LOOKS - 1
+    print(f"ticks between looks: {one.round(3).tolist()}, {other.round(3).tolist()}")
+    assert one.round().tolist() == other.round().tolist()
+    for ticks in (one, other):
+        assert np.median(np.abs(ticks - ticks.round())) * TICK < LATE
+
+
+def test_the_client_without_elements_as_its_readme_shows_it(
+    enter: Enter, system: System, folder: Path
+) -> None:
+    """In two files that nobody built."""
+    if shutil.which("node") is None or not (WEB / "node_modules").exists():
+        leave_out("the client without a build step in a real browser (needs Node)")
+    subprocess.run(["node", WEB / "client" / "bundle.mjs", folder / "js"], check=True, timeout=120)
+    customer = enter()
+    names = ("sottovoce-client", "sottovoce-worker")
+    scripts = {name: (folder / "js" / f"{name}.js").read_bytes() for name in names}
+    scripts[names[1]] = HURRY + scripts[names[1]]
+    readme = (WEB / "client" / "README.md").read_text(encoding="utf-8")
+    shown = re.search("```ts\n(.*?)```", readme, re.DOTALL)
+    assert shown is not None
+    text = shown[1]
+    for place, value in (
+        ('"sottovoce-client"', '"./sottovoce-client.js"'),
+        ("https://proxy.example", system.url),
+        (KEY, KEYS.verification_key.hex()),
+        ("limit: 500", "limit: 5000"),
+        ('["film-0", "film-17"]', '["1"]'),
+    ):
+        assert text.count(place) == 1, place
+        text = text.replace(place, value)
+    shop = customer.shop
+    shop.scripts = {**scripts, "readme": text.encode()}
+    shop.page = '<script type="module" src="/readme.js"></script>'
+    shop.policy = f"default-src 'self'; connect-src {system.url}"
+    said: list[str] = []
+    customer.page.on("dialog", lambda dialog: dialog.accept())
+    customer.page.on("console", lambda message: said.append(message.text))
+    customer.enter().sent(1)
+    for each in system.recommended(["1"])[:5]:
+        assert any(line.startswith(f"{each.title} because of ") for line in said), said
+
+
+def test_a_visit_in_firefox(firefox: Firefox, system: System, shops: tuple[Shop, Shop]) -> None:
+    """Nothing can be put before its scripts from outside: so the shop itself is in a hurry."""
+    shop = shops[0].open(system)
+    shop.page = shop.page.replace("<title>", '<script src="/hurry.js"></script><title>')
+    shop.policy = POLICY.format(proxy=f"'self' {system.url}", worker="blob:")
+    shop.scripts["hurry"] = IN_A_HURRY.encode()
+    firefox.command("WebDriver:SetWindowRect", width=NARROW[0], height=NARROW[1])
+    firefox.command("WebDriver:Navigate", url=shop.url)
+
+    def texts(element: str, part: str) -> list[str]:
+        script = f"{IN_SHADOW}.map((each) => each.textContent)"
+        found: list[str] = firefox.run(script, f"sottovoce-{element}", part)
+        return found
+
+    def press(part: str) -> None:
+        firefox.run(f"{IN_SHADOW}[0].click()", "sottovoce-consent", f"button[part~={part}]")
+
+    wanted = [each.title for each in system.recommended(["1"])[:5]]
+    wait_until(lambda: texts("list", "[part=link]") == wanted, "what Python recommends")
+    wait_until(lambda: len(texts("consent", "[part=sentence]")) == 3, "the question")
+    press("yes")
+    wait_until(lambda: [each.method for each in system.front.heard].count("POST") == 1, "a batch")
+    press("pause")
+    wait_until(lambda: texts("consent", "[part=state]")[0].startswith("Paused"), "a pause")
+    assert firefox.run(f"return {FITS}")

@@ -1,0 +1,163 @@
+"""A shop on another origin with a strict policy: `examples/shop.html`, and who visits it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
+
+from sottovoce.service.widget import script_tag
+from tests.server.world import KEYS
+from tests.web.front import HURRY, Heard, served
+from tests.web.visitor import Visitor
+
+if TYPE_CHECKING:
+    from playwright.sync_api import BrowserContext, ConsoleMessage
+    from starlette.requests import Request
+
+    from tests.web.chromium import Trap
+    from tests.web.system import System
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "shop.html"
+POLICY = (
+    "default-src 'none'; script-src {proxy}; connect-src {proxy}; worker-src {worker}; "
+    "base-uri 'none'; form-action 'none'; "
+    "require-trusted-types-for 'script'; trusted-types sottovoce"
+)
+"""All that the widget needs: no inline script, no style, no picture."""
+IN_A_HURRY = f"""
+const Plain = Blob;
+window.Blob = class extends Plain {{
+  constructor(parts, options) {{
+    const isScript = options?.type === "text/javascript";
+    super(isScript ? [{json.dumps(HURRY.decode())}, ...parts] : parts, options);
+    if (isScript) window.workerText = parts[0];
+  }}
+}};
+"""
+"""The script is pinned by its hash: so the workers' text is changed on its way into the blob."""
+TOLD = {"cookie", "referer", "authorization", "if-none-match", "from", "x-requested-with"}
+
+
+class Shop:
+    """At an address of its own."""
+
+    def __init__(self) -> None:
+        self.url = ""
+        self.page = ""
+        self.policy = ""
+        self.scripts: dict[str, bytes] = {}
+        """Of its own, by name."""
+
+    def open(self, system: System, *, seen: str = "1", lang: str = "en") -> Shop:
+        """The example with its values filled in."""
+        text = EXAMPLE.read_text(encoding="utf-8")
+        tag = re.search("<script.*</script>", text)
+        assert tag is not None
+        assert tag[0] == re.sub('sha384-[^"]*', "sha384-HASH", script_tag("https://proxy.example"))
+        text = text.replace(tag[0], script_tag(system.url))
+        for place, value in (
+            ("https://proxy.example", system.url),
+            (f"{1:064}", KEYS.verification_key.hex()),
+            ('seen="1"', f'seen="{seen}"'),
+            ('lang="en"', f'lang="{lang}"'),
+        ):
+            assert text.count(place) == 1, place
+            text = text.replace(place, value)
+        self.page = text
+        self.policy = POLICY.format(proxy=system.url, worker="blob:")
+        return self
+
+    async def index(self, _: Request) -> Response:
+        headers = {"Content-Security-Policy": self.policy}
+        return Response(self.page, media_type="text/html", headers=headers)
+
+    async def script(self, request: Request) -> Response:
+        headers = {"Content-Security-Policy": self.policy}
+        script = self.scripts[request.path_params["name"]]
+        return Response(script, media_type="text/javascript", headers=headers)
+
+
+@contextmanager
+def running_shop() -> Iterator[Shop]:
+    shop = Shop()
+    routes = [Route("/", shop.index), Route("/{name}.js", shop.script)]
+    with served(Starlette(routes=routes)) as shop.url:
+        yield shop
+
+
+class Customer(Visitor):
+    """Somebody who visits a shop."""
+
+    def __init__(
+        self,
+        context: BrowserContext,
+        shop: Shop,
+        system: System,
+        trap: Trap,
+        *,
+        prelude: str = IN_A_HURRY,
+    ):
+        super().__init__(context, system.front, trap)
+        self.shop = shop
+        self.warnings: list[str] = []
+        context.add_init_script(prelude)
+
+    def enter(self) -> Customer:
+        self.page.goto(self.shop.url)
+        return self
+
+    def question(self) -> list[str]:
+        """The sentences of it, once it is there."""
+        self.expect("sottovoce-consent [part=consent]").to_be_visible()
+        return self.at("sottovoce-consent [part=sentence]").all_inner_texts()
+
+    def press(self, part: str) -> None:
+        self.at(f"sottovoce-consent button[part~={part}]").click()
+
+    def state(self, words: str) -> None:
+        self.says("sottovoce-consent [part=state]", words)
+
+    def lists(self, titles: list[str]) -> None:
+        self.until(lambda: self.titles() == titles, f"{titles} and not {self.titles()}")
+
+    def titles(self) -> list[str]:
+        return self.at("sottovoce-list [part=link]").all_inner_texts()
+
+    def sent(self, batches: int) -> None:
+        """So many batches in all."""
+
+        def count() -> int:
+            return sum(each.method == "POST" and each.status > 0 for each in self.front.heard)
+
+        self.until(lambda: count() == batches, f"{batches} batches")
+
+    def _hear(self, message: ConsoleMessage) -> None:
+        if message.text.startswith("sottovoce: "):
+            self.warnings.append(message.text)
+        else:
+            super()._hear(message)
+
+    def check(self) -> None:
+        """Every request to the proxy names the shop and nothing else about who asks."""
+        assert self._trap is None or self._trap.caught == []
+        assert self.errors == []
+        assert self.context.cookies() == []
+        for page in self.context.pages:
+            assert page.evaluate("window.violations ?? []") == []
+        for heard in self.front.heard:
+            self._check(heard)
+
+    def _check(self, heard: Heard) -> None:
+        assert heard.headers["origin"] == self.shop.url
+        cached = {"if-none-match"} if heard.path == "/widget.js" else set()
+        assert not (TOLD - cached) & set(heard.headers), heard.path
+        assert heard.query == b""
+        assert self.shop.url.encode() not in heard.body

@@ -1,0 +1,263 @@
+"""The widget in a shop on another origin, with a strict policy, in a real browser."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from sottovoce.service.page import in_package
+from tests.web import chromium
+from tests.web.front import instead
+from tests.web.shop import POLICY, Customer, Shop, running_shop
+from tests.web.system import System, running
+from tests.web.visitor_scripts import DUMP
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from tests.web.chromium import Trap
+
+PEOPLE = 6
+MOST = 45_000
+"""Bytes of it, compressed."""
+PUBLIC = {"widget.js", "manifest", "shelf", "models", "catalogues"}
+Enter = Callable[..., Customer]
+
+
+@pytest.fixture(scope="module")
+def shops() -> Iterator[tuple[Shop, Shop]]:
+    """One that the proxy's operator names, and one that they do not know."""
+    with running_shop() as known, running_shop() as unknown:
+        yield known, unknown
+
+
+@pytest.fixture(scope="module")
+def whole_system(browser: Browser, folder: Path, shops: tuple[Shop, Shop]) -> Iterator[System]:
+    with running(folder, people=PEOPLE, origins=(shops[0].url,)) as system:
+        yield system
+
+
+@pytest.fixture
+def enter(
+    browser: Browser, system: System, shops: tuple[Shop, Shop], trap: Trap
+) -> Iterator[Enter]:
+    """Lets somebody into the shop, with a fresh profile each."""
+    with ExitStack() as opened:
+
+        def make(shop: Shop = shops[0], **options: Any) -> Customer:
+            context = opened.enter_context(chromium.fresh_profile(browser, trap))
+            shop.open(system, **options)
+            customers.append(Customer(context, shop, system, trap))
+            return customers[-1].enter()
+
+        customers: list[Customer] = []
+        yield make
+        for each in customers:
+            each.check()
+
+
+def asked(system: System) -> list[str]:
+    """What kinds of things the proxy was asked for."""
+    return [each.path.removeprefix("/v2").split("/")[1] for each in system.front.heard]
+
+
+def listed(system: System, *seen: str) -> list[str]:
+    return [each.title for each in system.recommended(list(seen))[:5]]
+
+
+def test_it_is_small() -> None:
+    size = len(gzip.compress((in_package() / "widget.js").read_bytes(), mtime=0))
+    print(f"widget.js: {size} bytes, compressed")
+    assert size <= MOST
+
+
+def test_a_visitor_agrees_and_is_recommended_to(enter: Enter, system: System) -> None:
+    customer = enter()
+    short = customer.question()
+    assert [short[0][:24], len(short)] == ["Your history stays here;", 3]
+    customer.lists(listed(system, "1"))
+    first = system.recommended(["1"])[0].id
+    link = customer.at("sottovoce-list a").first
+    assert link.get_attribute("href") == f"/articles/{first}"
+    assert customer.at("sottovoce-list [part=reason]").first.inner_text().startswith("Because of ")
+    assert set(asked(system)) == PUBLIC
+    customer.press("yes")
+    customer.state("You take part.")
+    customer.sent(1)
+    others = [each for each in system.front.heard if each.method != "GET"]
+    assert [(each.method, each.status) for each in others] == [("OPTIONS", 204), ("POST", 202)]
+    assert len(system.opened(others[-1].body)) == 20
+    customer.page.reload()
+    customer.state("You take part.")
+    customer.looks_again()
+    customer.sent(1)
+    assert system.turn().reports == 20 * (PEOPLE + 1)
+
+
+def test_whoever_says_no_is_not_asked_again_and_sends_nothing(enter: Enter, system: System) -> None:
+    customer = enter(lang="de")
+    short = customer.question()
+    assert short[0].startswith("Was hier angesehen wird, bleibt auf diesem Gerät; höchstens ")
+    customer.press("no")
+    customer.state("Keine Teilnahme")
+    customer.page.reload()
+    customer.state("Keine Teilnahme")
+    customer.lists(listed(system, "1"))
+    customer.looks_again()
+    assert set(asked(system)) == PUBLIC
+    (stored,) = customer.page.evaluate(DUMP, None).values()
+    assert stored["charges"] == stored["batches"] == []
+    customer.press("ask")
+    assert customer.question() == short
+
+
+def test_pause_and_forget_by_keys_alone(enter: Enter, system: System) -> None:
+    customer = enter()
+    customer.question()
+    key = customer.page.keyboard.press
+
+    def press(words: str) -> None:
+        """Wherever the focus is, the button is not far."""
+        for _ in range(12):
+            key("Tab")
+            if customer.page.evaluate(FOCUSED) == words:
+                return key("Enter")
+        raise AssertionError(words)
+
+    press("Details")
+    customer.expect("sottovoce-consent dd").to_have_count(21)
+    press("Take part")
+    customer.state("You take part.")
+    customer.sent(1)
+    press("Pause")
+    customer.state("Paused")
+    system.turn()
+    customer.looks_again()
+    press("Forget")
+    customer.state("Delete what this site remembers")
+    press("Cancel")
+    customer.state("Paused")
+    press("Forget")
+    customer.state("Delete what this site remembers")
+    press("Forget")
+    customer.state("Paused")
+    (stored,) = customer.page.evaluate(DUMP, None).values()
+    assert (stored["history"], len(stored["charges"])) == ([], 1)
+    customer.lists(listed(system))
+    customer.sent(1)
+    press("Go on")
+    customer.state("You take part.")
+    customer.sent(2)
+
+
+FOCUSED = "document.activeElement?.shadowRoot?.activeElement?.textContent"
+
+
+def test_two_tabs_are_one_device(enter: Enter, system: System) -> None:
+    customer = enter()
+    first = customer.page
+    customer.page = customer.context.new_page()
+    customer.enter().question()
+    customer.lists(listed(system, "1"))
+    customer.press("yes")
+    customer.state("You take part.")
+    customer.page = first
+    customer.state("You take part.")
+    customer.looks_again(4)
+    customer.sent(1)
+
+
+def test_changed_terms_are_asked_about_and_named(enter: Enter, system: System) -> None:
+    customer = enter()
+    customer.question()
+    customer.press("yes")
+    customer.sent(1)
+    epoch = system.signed().manifest.epoch
+    worse = system.signed_with(epoch=epoch + 1, reports=21, least_clients=2)
+    system.front.lies = {"/v2/manifest": instead(worse)}
+    customer.says("sottovoce-consent [part=title]", "changed terms")
+    changes = customer.at("sottovoce-consent [part=changes] li").all_inner_texts()
+    assert [each.partition(": ")[2] for each in changes] == ["21, before 20", "2, before 3"]
+    customer.press("no")
+    customer.state("The terms have changed: nothing leaves")
+    customer.looks_again()
+    customer.state("The terms have changed: nothing leaves")
+    customer.sent(1)
+
+
+def test_what_is_seen_and_hidden_by_script(enter: Enter, system: System) -> None:
+    customer = enter()
+    customer.lists(listed(system, "1"))
+    best = [each.id for each in system.recommended(["1", "608"])]
+    script = "async ([proxy, call, ids]) => (await import(`${proxy}/widget.js`))[call](...ids)"
+
+    def run(call: str, *ids: object) -> None:
+        customer.page.evaluate(script, [system.url, call, ids])
+
+    run("seen", "608")
+    customer.lists(listed(system, "1", "608"))
+    run("hide", best[:2])
+    titles = [each.title for each in system.recommended(["1", "608"])]
+    customer.lists(titles[2:7])
+    assert customer.warnings == []
+    customer.page.evaluate("document.querySelector('sottovoce-list').setAttribute('seen', 'no-1')")
+    customer.until(lambda: customer.warnings, "a warning")
+    assert customer.warnings == ['sottovoce: "no-1" is not in the catalogue']
+
+
+def test_requests_are_the_same_whatever_was_seen(enter: Enter, system: System) -> None:
+    """In kind, order and size; that their moments are too, is the client's."""
+    heard = []
+    for seen in ("1", "608"):
+        system.front.heard.clear()
+        customer = enter(seen=seen)
+        customer.lists(listed(system, seen))
+        customer.press("yes")
+        customer.sent(1)
+        customer.leaves()
+        looks = ("/v2/manifest", "/v2/shelf")  # how many there are, depends on this test
+        requests = [each for each in system.front.heard if each.path not in looks]
+        heard.append([(each.method, each.path, len(each.body)) for each in requests])
+    assert heard[0] == heard[1]
+    assert len(heard[0]) == 5
+
+
+def test_with_a_worker_of_its_own_a_shop_needs_no_blob(enter: Enter, system: System) -> None:
+    """And no attributes: all is said by a script."""
+    customer = enter()
+    shop = customer.shop
+    customer.lists(listed(system, "1"))
+    consent = re.search("<sottovoce-consent (proxy=.*?)>", shop.page)
+    assert consent is not None
+    shop.page = shop.page.replace(consent[1], "")
+    shop.policy = POLICY.format(proxy=system.url, worker="'self'")
+    shop.scripts["worker"] = customer.page.evaluate("window.workerText").encode()
+    customer.enter()
+    values = dict(re.findall('(\\w+)="(.*?)"', consent[1]))
+    customer.page.evaluate(
+        "async (given) => (await import(`${given.proxy}/widget.js`)).start(given)",
+        {**values, "limit": float(values["limit"]), "worker": "/worker.js"},
+    )
+    customer.lists(listed(system, "1"))
+
+
+def test_a_site_that_is_not_named_is_refused_and_told_why(
+    enter: Enter, system: System, shops: tuple[Shop, Shop]
+) -> None:
+    _, shop = shops
+    customer = enter(shop)
+    customer.until(lambda: customer.warnings, "a warning")
+    assert f"does not allow pages of {shop.url}" in customer.warnings[0]
+    customer.says("sottovoce-list [part=state]", "on their way")
+    assert {(each.path, each.status) for each in system.front.heard} == {
+        ("/widget.js", 200),
+        ("/v2/manifest", 200),
+    }
+    (stored,) = customer.page.evaluate(DUMP, None).values()
+    assert stored["charges"] == stored["batches"] == stored["files"] == []

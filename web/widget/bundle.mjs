@@ -1,0 +1,42 @@
+/**
+ * The widget in one file, with the client's worker in it as it is:
+ *
+ *     node bundle.mjs [FOLDER]    writes widget.js and sottovoce-worker.js into dist, or FOLDER
+ */
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { build, transform } from "esbuild";
+import { bundled } from "../client/bundle.mjs";
+
+/** By the file's name. */
+export async function widget() {
+  const { "sottovoce-worker.js": worker } = await bundled();
+  const style = await readFile(new URL("src/style.css", import.meta.url), "utf8");
+  const { code } = await transform(style, { loader: "css", minify: true });
+  const { outputFiles } = await build({
+    absWorkingDir: fileURLToPath(new URL(".", import.meta.url)),
+    entryPoints: ["src/widget.ts"],
+    define: { SOTTOVOCE_STYLE: JSON.stringify(code), SOTTOVOCE_WORKER: JSON.stringify(worker) },
+    pure: ["Object.keys"], // lists that nobody here reads
+    bundle: true,
+    minify: true,
+    format: "esm",
+    target: "es2022",
+    charset: "utf8",
+    legalComments: "none",
+    conditions: ["sottovoce-source"],
+    banner: { js: "/*! Apache-2.0. */" },
+    write: false,
+    logLevel: "warning",
+  });
+  return { "widget.js": outputFiles[0].text, "sottovoce-worker.js": worker };
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const folder = process.argv[2] ?? "dist";
+  await mkdir(folder, { recursive: true });
+  for (const [name, text] of Object.entries(await widget())) {
+    await writeFile(join(folder, name), text);
+  }
+}

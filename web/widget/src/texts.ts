@@ -1,0 +1,269 @@
+/**
+ * What the elements say, in English and German. Numbers come in from outside and are written by `number`
+ * alone, so that no language states others than another.
+ */
+
+import {
+  type Offer,
+  type Recommendation,
+  type Short,
+  sentencesOf,
+  type Terms,
+} from "sottovoce-client";
+
+/** All of them; a page may bring its own. */
+export interface Texts {
+  /** Of the question, and of the same one about changed terms. */
+  ask: string;
+  askAgain: string;
+  /** What leaves, how much that can tell, how to stop; before that, if it is a trial. */
+  short: (short: Short) => readonly string[];
+  details: string;
+  /** What epsilon is. */
+  meaning: string;
+  yes: string;
+  /** To changed terms. */
+  agree: string;
+  no: string;
+  /** What holds before terms that wait for a yes; `{0}` is what is asked for, `{1}` what was accepted. */
+  changed: string;
+  instead: string;
+  /** How it stands. */
+  apart: string;
+  takesPart: string;
+  paused: string;
+  waits: string;
+  over: string;
+  /** Buttons. */
+  takePart: string;
+  look: string;
+  pause: string;
+  goOn: string;
+  forget: string;
+  cancel: string;
+  /** Asked before anything is forgotten. */
+  forgetting: string;
+  /** Names of the two elements, for those who hear them. */
+  choices: string;
+  list: string;
+  /** Above an empty list: before there is a model, and where nothing is left to recommend. */
+  waiting: string;
+  empty: string;
+  /** `{0}` is what speaks for an item. */
+  because: string;
+  /** The rows behind "Details". */
+  rows: Readonly<Record<Row, string>>;
+}
+
+type Row = keyof Terms | ("limit" | "local" | "alone" | "central" | "delta") | ("truth" | "chance");
+
+const ENGLISH: Texts = {
+  ask: "Help to improve recommendations?",
+  askAgain: "Agree to changed terms?",
+  short: sentencesOf,
+  details: "Details",
+  meaning:
+    "Any conclusion is at most exp(epsilon) times as likely as with another history. That is for one device: several of one person add up.",
+  yes: "Take part",
+  agree: "Agree",
+  no: "Not now",
+  changed: "The server asks for other terms than before. Nothing leaves unless you agree. New:",
+  instead: "{0}, before {1}",
+  apart: "You do not take part: nothing leaves this device.",
+  takesPart: "You take part. Only blurred reports leave this device.",
+  paused: "Paused: nothing leaves this device.",
+  waits: "The terms have changed: nothing leaves this device.",
+  over: "All that you agreed to is spent: nothing more leaves this device.",
+  takePart: "Take part …",
+  look: "Changed terms …",
+  pause: "Pause",
+  goOn: "Go on",
+  forget: "Forget",
+  cancel: "Cancel",
+  forgetting:
+    "Delete what this site remembers on this device, and pause? What has left cannot be undone.",
+  choices: "Your choices about recommendations",
+  list: "Recommended for you",
+  waiting: "Recommendations are on their way.",
+  empty: "There is nothing to recommend at present.",
+  because: "Because of {0}",
+  rows: {
+    limit: "Lifetime limit of this device, in epsilon",
+    local: "Epsilon of all reports, whatever happens",
+    alone: "Epsilon if the proxy is honest, even if all other devices are fake",
+    central: "Epsilon if the proxy and as many other devices as are asked for are honest",
+    delta: "Chance that the last two do not hold (delta)",
+    epsilon: "Epsilon of one report",
+    truth: "How often, in 100 times, a report fits the person, at most",
+    chance: "How often it would by chance alone",
+    reports: "Reports in an epoch, a round of learning",
+    epochs: "Epochs, at most",
+    share: "Part of the epochs in which this device reports",
+    leastClients: "Devices whose reports are mixed, at least",
+    dummies: "Reports of nobody that the proxy adds",
+    hold: "Seconds that an epoch waits for so many devices",
+    loudFraction: "Part of the directions that fit a person best, at most",
+    mechanism: "How reports are made",
+    parameters: "Its parameters",
+    factors: "Numbers for each item",
+    mostItems: "Items, at most",
+    training: "Name of the training",
+    trial: "A trial, with invented people",
+  },
+};
+
+const GERMAN: Texts = {
+  ask: "Bei besseren Empfehlungen mithelfen?",
+  askAgain: "Geänderten Bedingungen zustimmen?",
+  short: ({ trial, reports, guess }) => [
+    ...(trial
+      ? [
+          "Dies ist ein Versuch: Die meisten darin sind erfunden, unter ihnen ist niemand verborgen.",
+        ]
+      : []),
+    `Was hier angesehen wird, bleibt auf diesem Gerät; ${leaving(reports)}.`,
+    guess === null
+      ? "Das schützt niemanden: Aus dem, was hinausgeht, lässt sich womöglich errechnen, was angesehen wurde."
+      : `Eine 50:50-Vermutung darüber stimmt danach in höchstens ${comma(guess.sure)} von 100 Fällen${linked(guess)}.`,
+    "Aufhören geht jederzeit; was hinausgegangen ist, lässt sich nicht zurückholen.",
+  ],
+  details: "Einzelheiten",
+  meaning:
+    "Jeder Schluss ist höchstens exp(Epsilon)-mal so wahrscheinlich wie bei einem anderen Verlauf. Das gilt für ein Gerät: Mehrere einer Person summieren sich.",
+  yes: "Mitmachen",
+  agree: "Zustimmen",
+  no: "Jetzt nicht",
+  changed:
+    "Der Server verlangt andere Bedingungen als bisher. Ohne Zustimmung geht nichts hinaus. Neu:",
+  instead: "{0}, bisher {1}",
+  apart: "Keine Teilnahme: Von diesem Gerät geht nichts hinaus.",
+  takesPart: "Teilnahme läuft. Nur verrauschte Berichte verlassen dieses Gerät.",
+  paused: "Pausiert: Von diesem Gerät geht nichts hinaus.",
+  waits: "Die Bedingungen haben sich geändert: Von diesem Gerät geht nichts hinaus.",
+  over: "Alles Vereinbarte ist verbraucht: Von diesem Gerät geht nichts mehr hinaus.",
+  takePart: "Mitmachen …",
+  look: "Geänderte Bedingungen …",
+  pause: "Pausieren",
+  goOn: "Fortsetzen",
+  forget: "Vergessen",
+  cancel: "Abbrechen",
+  forgetting:
+    "Löschen, was diese Website auf diesem Gerät gespeichert hat, und pausieren? Was hinausgegangen ist, lässt sich nicht zurückholen.",
+  choices: "Einstellungen zu Empfehlungen",
+  list: "Empfehlungen",
+  waiting: "Empfehlungen sind unterwegs.",
+  empty: "Zurzeit gibt es nichts zu empfehlen.",
+  because: "Wegen {0}",
+  rows: {
+    limit: "Obergrenze dieses Geräts auf Lebenszeit, in Epsilon",
+    local: "Epsilon aller Berichte, was auch geschieht",
+    alone: "Epsilon, wenn der Proxy ehrlich ist, selbst wenn alle anderen Geräte gefälscht sind",
+    central: "Epsilon, wenn der Proxy und so viele andere Geräte wie verlangt ehrlich sind",
+    delta: "Wahrscheinlichkeit, dass die letzten beiden nicht gelten (Delta)",
+    epsilon: "Epsilon eines Berichts",
+    truth: "Wie oft von 100 Malen ein Bericht zur Person passt, höchstens",
+    chance: "Wie oft er es rein zufällig täte",
+    reports: "Berichte je Epoche, einer Runde des Lernens",
+    epochs: "Epochen, höchstens",
+    share: "Anteil der Epochen, in denen dieses Gerät berichtet",
+    leastClients: "Geräte, deren Berichte gemischt werden, mindestens",
+    dummies: "Berichte von niemandem, die der Proxy hinzufügt",
+    hold: "Sekunden, die eine Epoche auf so viele Geräte wartet",
+    loudFraction: "Anteil der Richtungen, die am besten zu einer Person passen, höchstens",
+    mechanism: "Wie Berichte entstehen",
+    parameters: "Dessen Parameter",
+    factors: "Zahlen je Artikel",
+    mostItems: "Artikel, höchstens",
+    training: "Name des Trainings",
+    trial: "Ein Versuch, mit erfundenen Personen",
+  },
+};
+
+function leaving(reports: number): string {
+  if (reports === 0) return "es gehen keine weiteren Berichte hinaus";
+  const some = reports === 1 ? "verrauschter Bericht geht" : "verrauschte Berichte gehen";
+  return `höchstens ${number(reports, "de")} durch Zufall ${some} über einen Proxy an einen Server`;
+}
+
+function linked({ linked, byFakes }: NonNullable<Short["guess"]>): string {
+  if (linked === null) return "";
+  const cause = byFakes
+    ? "andere Geräte gefälscht sind oder der Proxy betrügt"
+    : "der Proxy betrügt";
+  return `, oder ${linked === "always" ? "immer" : `in ${comma(linked)}`}, wenn ${cause}`;
+}
+
+function comma(digits: string): string {
+  return digits.replace(".", ",");
+}
+
+/** Texts, and the language in which numbers stand in them. */
+export interface Words {
+  readonly lang: string;
+  readonly texts: Texts;
+}
+
+/** The built-in language that fits, with texts of the page's own over it. */
+export function wordsIn(asked: string, own?: Partial<Texts>): Words {
+  const [, language = ""] = /^([a-z]{2,3})([-_]|$)/i.exec(asked) ?? [];
+  const isGerman = language.toLowerCase() === "de";
+  const lang = isGerman || own !== undefined ? language || "en" : "en";
+  return { lang, texts: { ...(isGerman ? GERMAN : ENGLISH), ...own } };
+}
+
+/** The name and the value of every number that is accepted, and of what follows from them. */
+export function rowsOf({ terms, figures, odds }: Offer, limit: number, texts: Texts, lang: string) {
+  const { local, alone, central, delta } = figures;
+  const [truth, chance] = [100 * odds.truth, 100 * odds.chance];
+  const values = { limit, local, alone, central, delta, truth, chance, ...terms };
+  return (Object.keys(texts.rows) as Row[]).map((row): [string, string] => [
+    texts.rows[row],
+    written(values[row], lang),
+  ]);
+}
+
+/** What of the terms would be another than was accepted, whether for the worse or not. */
+export function changesOf(accepted: Terms, asked: Terms, texts: Texts, lang: string): string[] {
+  const names = Object.keys(asked) as (keyof Terms)[];
+  return names.flatMap((name) => {
+    const [before, now] = [accepted[name], asked[name]].map((value) => written(value, lang));
+    if (before === undefined || now === undefined || before === now) return [];
+    return [`${texts.rows[name]}: ${filled(texts.instead, now, before)}`];
+  });
+}
+
+function written(value: Terms[keyof Terms], lang: string): string {
+  if (typeof value === "number") return number(value, lang);
+  if (typeof value === "string") return value;
+  if (typeof value === "boolean") return value ? "✓" : "–";
+  const named = Object.entries(value).map(([name, each]) => `${name} ${number(each, lang)}`);
+  return named.sort().join(", ") || "–";
+}
+
+const DIGITS = 4;
+
+/** As a language writes it; of a long one so many digits, and never less than it is. */
+export function number(value: number, lang: string): string {
+  const [mantissa = "", exponent] = value.toExponential(14).split("e");
+  const all = mantissa.replace(/[.-]/g, "");
+  const isWhole = Number.isInteger(value);
+  const kept = Number(all.slice(0, DIGITS)) + (Number(all.slice(DIGITS)) > 0 ? 1 : 0);
+  const shown = isWhole ? value : Number(`${kept}e${Number(exponent) - DIGITS + 1}`);
+  return shown.toLocaleString(lang, { maximumFractionDigits: 20, useGrouping: true });
+}
+
+/** What speaks for a recommendation; null where nothing of the visitor's does. */
+export function reasonOf({ because }: Recommendation, texts: Texts, lang: string): string | null {
+  if (because.length === 0) return null;
+  // A label says what it is; a band of numbers does not.
+  const named = because.map((one) => {
+    if (one.kind === "item") return one.title;
+    return /^[\d.<>-]/.test(one.name) ? `${one.tag} ${one.name}` : one.name;
+  });
+  const both = new Intl.ListFormat(lang, { type: "conjunction" }).format(named);
+  return filled(texts.because, both);
+}
+
+function filled(text: string, ...values: string[]): string {
+  return text.replace(/\{(\d)\}/g, (_, at) => values[Number(at)] ?? "");
+}

@@ -1,0 +1,120 @@
+/**
+ * What is said: the same numbers in every language, never less than what holds, and nothing left out.
+ */
+
+import assert from "node:assert/strict";
+import test from "node:test";
+import { inShort, type Offer, type Recommendation, shortOf, type Terms } from "sottovoce-client";
+import { offerOf } from "../../client/src/promise.js";
+import { brokenBy, RULES } from "../../client/src/terms.js";
+import { TERMS } from "../../client/test/world.js";
+import { changesOf, number, reasonOf, rowsOf, wordsIn } from "../src/texts.js";
+
+const [ENGLISH, GERMAN] = [wordsIn("en-GB").texts, wordsIn("de_AT").texts];
+
+/** Of a text, as a computer writes them. */
+function numbers(text: string, lang: string): number[] {
+  const found = text.match(/\d[\d.,]*/g) ?? [];
+  return found.map((each) => {
+    const plain = each.replace(/[.,]$/, "");
+    const one = lang === "de" ? plain.replaceAll(".", "").replace(",", ".") : plain;
+    return Number(one.replaceAll(",", ""));
+  });
+}
+
+/** Strong, weak and spent, with and without dummies and a crowd. */
+const OFFERS: [Offer, number][] = [
+  [{}, 100],
+  [{ epsilon: 0.001, reports: 1, leastClients: 1 }, 0.001],
+  [{ epsilon: 0.125, reports: 1234, epochs: 3, leastClients: 100_000 }, 1e6],
+  [{ epsilon: 0.5, reports: 20, epochs: 2, leastClients: 1, dummies: 500_000 }, 1e6],
+  [{ epsilon: 0.5, reports: 12, epochs: 1, leastClients: 100_000 }, 1e6],
+  [{ epsilon: 0.5, reports: 14, epochs: 1, leastClients: 1, trial: true }, 1e6],
+  [{ epsilon: 4, reports: 500, epochs: 100 }, 1e6],
+  [{}, 0],
+].map(([changes, limit]) => [
+  offerOf({ ...TERMS, ...(changes as Partial<Terms>) }, []),
+  limit as number,
+]);
+
+test("both languages state the same numbers", () => {
+  const guesses = new Set<string>();
+  for (const [offer, limit] of OFFERS) {
+    const short = shortOf(offer.terms, [], limit);
+    guesses.add(
+      JSON.stringify([short.guess === null, short.guess?.linked == null, short.guess?.byFakes]),
+    );
+    const [english, german] = [ENGLISH.short(short), GERMAN.short(short)];
+    assert.deepEqual(english, inShort(offer.terms, [], limit));
+    assert.equal(german.length, offer.terms.trial ? 4 : 3);
+    english.forEach((one, at) => {
+      const other = german[at] ?? "";
+      assert.deepEqual(numbers(one, "en"), numbers(other, "de"), `${one} / ${other}`);
+      assert.equal(one.includes("always"), other.includes("immer"));
+    });
+    const rows = [rowsOf(offer, limit, ENGLISH, "en"), rowsOf(offer, limit, GERMAN, "de")];
+    assert.deepEqual(
+      rows[0]?.map(([, value]) => numbers(value, "en")),
+      rows[1]?.map(([, value]) => numbers(value, "de")),
+    );
+  }
+  assert.ok(guesses.size >= 3, [...guesses].join(" "));
+});
+
+test("behind the details is every field of the terms", () => {
+  const fields = Object.keys(RULES);
+  for (const { rows } of [ENGLISH, GERMAN]) {
+    assert.deepEqual(
+      fields.filter((field) => !(field in rows)),
+      [],
+    );
+  }
+});
+
+test("everything that is worse is named among the changes", () => {
+  const changes: Partial<Terms>[] = [
+    { training: "ab".repeat(16) },
+    { epsilon: TERMS.epsilon * 2, dummies: 7 },
+    { reports: TERMS.reports + 1, leastClients: TERMS.leastClients - 1 },
+    { parameters: { block: 3 } },
+    { epochs: TERMS.epochs + 1, share: TERMS.share / 2, hold: TERMS.hold + 1 },
+    { loudFraction: TERMS.loudFraction * (1 + 1e-9) },
+  ];
+  for (const each of changes) {
+    const asked = { ...TERMS, ...each };
+    const named = changesOf(TERMS, asked, GERMAN, "de");
+    assert.equal(named.length, Object.keys(each).length, named.join());
+    assert.ok(named.length >= brokenBy(TERMS, asked).length);
+  }
+  assert.deepEqual(changesOf(TERMS, { ...TERMS }, ENGLISH, "en"), []);
+});
+
+test("a number is never less than it is", () => {
+  assert.equal(number(1234.51, "en"), "1,235");
+  assert.equal(number(0.12341, "de"), "0,1235");
+  assert.equal(number(1e-6, "en"), "0.000001");
+  assert.equal(number(123_456_789, "de"), "123.456.789");
+  assert.equal(number(0, "en"), "0");
+});
+
+test("reasons are joined as a language does it", () => {
+  const because: Recommendation["because"] = [
+    { kind: "item", id: "1", title: "Green tea", share: 0.5 },
+    { kind: "tag", tag: "kind", name: "tea", share: 0.3 },
+    { kind: "tag", tag: "year", name: "1979 to 1984", share: 0.2 },
+  ];
+  const one = { id: "2", title: "Black tea", tags: {}, score: 1, because };
+  assert.equal(reasonOf(one, ENGLISH, "en"), "Because of Green tea, tea, and year 1979 to 1984");
+  assert.equal(reasonOf(one, GERMAN, "de"), "Wegen Green tea, tea und year 1979 to 1984");
+  assert.equal(reasonOf({ ...one, because: [] }, GERMAN, "de"), null);
+});
+
+test("a page's own texts lie over those of the language", () => {
+  const { texts } = wordsIn("de", { yes: "Ja" });
+  assert.deepEqual([texts.yes, texts.no], ["Ja", "Jetzt nicht"]);
+  // Numbers and lists stand as in the texts, and no name of a language can break them.
+  const langs = ["de-CH", "fr", "", "!", "x".repeat(99)].map((lang) => wordsIn(lang).lang);
+  assert.deepEqual(langs, ["de", "en", "en", "en", "en"]);
+  assert.equal(wordsIn("fr-BE", { yes: "Oui" }).lang, "fr");
+  assert.equal(wordsIn("x".repeat(99), { yes: "Yes" }).lang, "en");
+});
