@@ -11,7 +11,7 @@ import { equal, toHex } from "./encoding.js";
 import { SettingsError, StoreError } from "./errors.js";
 import { type Budget, budgetOf, type Charge } from "./ledger.js";
 import { asksForReports, type Manifest } from "./manifest.js";
-import { checkedItems, systemTimer } from "./options.js";
+import { checkedItems, systemTimer, type Timer } from "./options.js";
 import { type EpochState, type LeftDevice, Outbox } from "./outbox.js";
 import { type Offer, offerOf } from "./promise.js";
 import { popular, type Recommendation, recommendations } from "./recommending.js";
@@ -27,8 +27,7 @@ export interface HistoryOptions {
   name: string;
   words?: Words;
   entropy?: Entropy;
-  /** Unix seconds. */
-  clock?: () => number;
+  timer?: Pick<Timer, "clock" | "now" | "sleep">;
   indexedDB?: IDBFactory;
 }
 
@@ -42,7 +41,7 @@ export class History {
   private constructor(
     private readonly database: Database,
     private readonly coins: { words: Words; entropy: Entropy },
-    private readonly clock: () => number,
+    private readonly timer: Pick<Timer, "clock" | "now" | "sleep">,
   ) {
     this.#store = new Store(database);
     this.#outbox = new Outbox(database);
@@ -51,8 +50,9 @@ export class History {
 
   static async open(options: HistoryOptions): Promise<History> {
     const { words = systemWords, entropy = systemEntropy } = options;
+    const timer = options.timer ?? systemTimer;
     const database = await Database.open(options.name, options.indexedDB ?? globalThis.indexedDB);
-    return new History(database, { words, entropy }, options.clock ?? systemTimer.clock);
+    return new History(database, { words, entropy }, timer);
   }
 
   /** Remember these, all of them or nothing; how many were new. */
@@ -130,8 +130,12 @@ export class History {
   /**
    * Make the batch of an epoch and keep it with its charge, if nothing speaks against it. What it is
    * made of is read after the generation: if that is another one by then, it is made anew.
+   *
+   * It is paid for shortly before it leaves: a visit that ends before that has cost nothing, however
+   * quickly it was made.
    */
   async make({ hash, now, sendAt }: Job): Promise<void> {
+    const begun = this.timer.now(); // by the clock that nobody sets
     const release = await this.#reading.reportable();
     if (release === null || !equal(release.signed.hash, hash)) return;
     const { manifest } = release.signed;
@@ -139,13 +143,14 @@ export class History {
     const stands = (standing: EpochState) =>
       judged(standing, manifest, now) === "make it" &&
       standing.settings.newest?.hash === toHex(hash) &&
-      asksForReports(manifest, this.clock());
+      asksForReports(manifest, this.timer.clock());
     for (;;) {
       const standing = await this.#outbox.standing(manifest.epoch);
       if (!stands(standing)) return;
       const touched = (await this.#store.touched()).keys();
       const own = { touched, generation: standing.settings.generation };
       const made = await makeBatch(release, own, sendAt, this.coins);
+      await this.timer.sleep(Math.max(sendAt - now - KEEP - (this.timer.now() - begun), 0));
       if (await this.#outbox.keep(made, stands)) return;
     }
   }
@@ -206,3 +211,5 @@ export interface Standing extends Budget {
 }
 
 const MOST_OFFERS = 4;
+/** Seconds for a disk that is slow, before a batch leaves. */
+const KEEP = 2;

@@ -147,7 +147,7 @@ export class Browser {
         return fetch(input, init);
       },
     });
-    const history = await History.open({ name, indexedDB, clock: virtual.clock });
+    const history = await History.open({ name, indexedDB, timer: virtual });
     const tab: Tab = new Tab(this, network, history, options);
     return tab;
   }

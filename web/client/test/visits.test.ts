@@ -56,7 +56,8 @@ for (const shape of SHAPES) {
     }
     assert.deepEqual(sent, [0, VISITS, VISITS, VISITS, VISITS]);
     assert.deepEqual(paid.slice(1), [0, 0, 0, 0]);
-    assert.ok((paid[0] ?? 0) > VISITS / 2, `${paid[0]} of ${VISITS} had paid after 5 seconds`);
+    // Paid for 2 seconds before it leaves: 3 in 10, where it was 9 when it was paid for at once.
+    assert.ok((paid[0] ?? 0) <= VISITS / 2, `${paid[0]} of ${VISITS} had paid after 5 seconds`);
   });
 }
 
@@ -70,7 +71,7 @@ test("a batch that could not leave goes within the first seconds of the next vis
   const first = await browser.tab({ jitter: 0 });
   await first.accept(terms);
   first.show();
-  await virtual.pass(3); // made and paid for
+  await virtual.pass(5); // made and paid for
   first.show(true, false);
   world.answer = (response, call) => call === "batches" && !!response.destroy();
   await virtual.pass(LATER - virtual.time);

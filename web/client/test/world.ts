@@ -153,7 +153,10 @@ export class Device {
     const options = { name: "sottovoce", indexedDB: world.factory, ...given };
     const device = new Device(world, options);
     await device.#network(0);
-    device.history = await History.open({ ...options, clock: () => world.now });
+    device.history = await History.open({
+      ...options,
+      timer: { clock: () => world.now, now: () => world.now, sleep: async () => {} },
+    });
     return device;
   }
 
