@@ -29,8 +29,10 @@ from sottovoce.errors import SettingsError
 from sottovoce.privacy.account import shown
 from sottovoce.protocol import Catalogue, Terms
 from sottovoce.protocol.model import Panel
-from sottovoce.protocol.terms import TRAINING
+from sottovoce.protocol.terms import TRAINING, TRIAL
 from sottovoce.proxy.origins import check_origin
+from sottovoce.sandbox.companions import COMPANIONS, begin_companions
+from sottovoce.sandbox.companions import TRIAL as TRIAL_DEFAULTS
 from sottovoce.sandbox.demo import (
     EPOCH_SECONDS,
     FILMS,
@@ -92,6 +94,14 @@ def up(
     people: Annotated[
         int | None, people_option("those of the data set, or --least-clients")
     ] = None,
+    trial: Annotated[
+        bool,
+        typer.Option(
+            "--trial",
+            help=f"Try it alone: {COMPANIONS} invented people report beside you in every epoch of "
+            f"{TRIAL_DEFAULTS['epoch_seconds']} seconds. Whoever takes part is told.",
+        ),
+    ] = False,
     service: dict[str, Any],
     port: Annotated[
         int | None,
@@ -114,12 +124,13 @@ def up(
       sottovoce up
       sottovoce up here --data ml-latest-small --budget 50 --least-clients 600
       sottovoce up here --catalogue shop.csv --columns item=sku,title=name,kind=category
+      sottovoce up try --trial --catalogue shop.csv --columns item=sku,title=name,kind=category
     """
     stop = StopSignal()
     given = bool(
         training
         or service
-        or any((data, catalogue, columns, budget, central_budget, people, port, origin))
+        or any((data, catalogue, columns, budget, central_budget, people, trial, port, origin))
         or preset != DEFAULT
     )
     is_first = not is_made(folder)
@@ -128,6 +139,12 @@ def up(
             raise SettingsError("give --data or --catalogue, not both")
         if catalogue is None and columns is not None:
             raise SettingsError("--columns names the columns of --catalogue FILE; give that too")
+        if trial and (budget or central_budget or people):
+            raise SettingsError(
+                "a trial has a plan of its own, in which you take part in every epoch: leave "
+                "--budget, --central-budget and --people out, or --trial"
+            )
+        defaults = TRIAL_DEFAULTS if trial else UP_DEFAULTS
         for each in origin or []:
             check_origin(each)
         Listen(HOST, port or PORT).check_free()
@@ -139,8 +156,8 @@ def up(
                 found = load(source)
                 items = Catalogue.of(items_of(found))
             if people is None:
-                crowd = {**UP_DEFAULTS, **service}["least_clients"]
-                people = crowd if found is None else found.n_users
+                crowd = COMPANIONS + 1 if trial else {**defaults, **service}["least_clients"]
+                people = crowd if found is None or trial else found.n_users
             chosen = (planned if training else planned_without_end)(
                 people,
                 len(items.items),
@@ -153,7 +170,8 @@ def up(
             Sandbox(
                 items,
                 chosen,
-                **{**UP_DEFAULTS, **least, **service},
+                **{**defaults, **least, **service},
+                trial=trial,
                 port=port or PORT,
                 data=source,
                 people=found,
@@ -176,6 +194,8 @@ def _run_up(folder: Path, system: LiveSystem, stop: StopSignal) -> None:
     with running_system(folder, system, stop) as children:
         if not stop():
             _print_addresses(folder, system)
+            if system.trial:
+                begin_companions(system.proxy, system.key)
         watch(children, stop)
     output.note("Stopped.")
 
@@ -207,6 +227,7 @@ def _print_addresses(folder: Path, system: LiveSystem) -> None:
         f"  sottovoce swarm --up {folder} --clients {system.least_clients}{histories}",
         *_embedding(system, f"{limit:g}"),
         f"An epoch waits for reports of {output.people(system.least_clients)}.",
+        *([f"{TRIAL} {COMPANIONS} of them report in every epoch."] if system.trial else ()),
         "Ctrl-C stops both.",
     ):
         typer.echo(line)

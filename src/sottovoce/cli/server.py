@@ -30,6 +30,7 @@ from sottovoce.errors import DataError, MissingExtraError, ProtocolError, Settin
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.protocol.batch import ENOUGH, NONE, SHORT
 from sottovoce.protocol.catalogue import MAX_TEXT
+from sottovoce.protocol.terms import TRIAL
 from sottovoce.server import Keys, Pool, Server, ServerSettings, ServerStore, build_app
 from sottovoce.server.administration import (
     begin_training,
@@ -510,6 +511,7 @@ def lines(found: ServerStatus, settings: ServerSettings, config: Path) -> Iterat
         tail = f"dropped: {', '.join(dropped)}" if dropped else "none were dropped"
         yield f"Epoch {epoch.epoch} counted {output.counted(epoch.reports, 'report')}; {tail}."
     yield _learning(found)
+    yield from _trial(found)
     yield from _catalogue(found)
     yield from _keys(found)
     if found.epoch is not None and found.chosen.training.number != found.epoch.training:
@@ -564,6 +566,11 @@ def _closed(waiting: EpochWait, epoch: Epoch, now: float) -> Iterator[str]:
     else:
         until = output.moment(waiting.until, now)
         yield f"It waits for {', '.join(waiting.silent)} to hand in, until {until} at the latest."
+
+
+def _trial(found: ServerStatus) -> Iterator[str]:
+    if found.chosen.training.terms.trial:
+        yield TRIAL
 
 
 def _learning(found: ServerStatus) -> str:

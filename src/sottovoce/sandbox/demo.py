@@ -170,13 +170,13 @@ def begin(url: str, key: bytes, plan: DemoPlan, part: int, parts: int) -> None:
     os.nice(_NICE)
     people = endless_people(plan.films, plan.seed, part, parts)
     with httpx.Client(trust_env=False) as http:
-        take_part(HttpProxy(http, url), key, people, -(-plan.people // parts))
+        take_part(HttpProxy(http, url), key, lambda _: people, -(-plan.people // parts))
 
 
 def take_part(
     api: ProxyApi,
     key: bytes,
-    people: Iterator[list[int]],
+    people: Callable[[Catalogue], Iterator[list[int]]],
     count: int,
     *,
     clock: Callable[[], float] = time.time,
@@ -188,7 +188,8 @@ def take_part(
     accepted = signed.manifest.terms
     while signed.manifest.public_key is not None:
         check_terms(accepted, signed.manifest.terms)
-        _report(reader.release(signed), people, count, api, clock, sleep)
+        release = reader.release(signed)
+        _report(release, people(release.catalogue), count, api, clock, sleep)
         signed = reader.after(signed.manifest.epoch, inf)
 
 

@@ -26,7 +26,7 @@ from sottovoce.data.synthetic import SYNTHETIC, parse_synthetic
 from sottovoce.errors import SettingsError, UnavailableError, reason
 from sottovoce.protocol import Catalogue, Terms
 from sottovoce.protocol.model import Panel
-from sottovoce.protocol.terms import TRAINING
+from sottovoce.protocol.terms import TRAINING, TRIAL
 from sottovoce.proxy import ProxySettings
 from sottovoce.proxy.settings import make_proxy
 from sottovoce.sandbox.devices import on_catalogue
@@ -78,6 +78,8 @@ class LiveSystem:
     """where the proxy is."""
     origins: tuple[str, ...] = ()
     """Sites whose pages may use it."""
+    trial: bool = False
+    """Whether most people are invented."""
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -97,6 +99,7 @@ class LiveSystem:
             _url(server.watch),
             _url(proxy.watch),
             proxy.origins,
+            server.terms.trial,
         )
 
 
@@ -279,6 +282,8 @@ class Sandbox:
     """Of the data set; invented ones get a panel."""
     hold: int = Participation.hold
     """Seconds that an epoch waits for its crowd."""
+    trial: bool = False
+    """Whether devices tell their owners that most people are invented."""
     proxy: Mapping[tuple[str, str], object] = field(default_factory=dict)
     """Further settings of the proxy."""
 
@@ -315,7 +320,8 @@ class Sandbox:
             port=server,
             watch_port=watch_server,
         )
-        set_values(server_toml(folder), {("", "heartbeat"): BEAT_SECONDS})
+        trial = {("terms", "trial"): True} if self.trial else {}
+        set_values(server_toml(folder), {("", "heartbeat"): BEAT_SECONDS, **trial})
         make_proxy(
             folder / "proxy",
             secret_file=folder / "server" / "proxy.secret",
@@ -338,6 +344,7 @@ class Sandbox:
             ("listen", "connections_per_address"): 0,
             ("page", "serve"): True,
             ("page", "panel"): panel and PANEL,
+            ("page", "notice"): TRIAL if self.trial else None,
         }
         set_values(proxy_toml(folder), {**values, **self.proxy})
         write_statement(folder)
