@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from sottovoce.service.widget import script_tag
+from tests.lacking import leave_out
 from tests.server.world import KEYS
 from tests.web.front import HURRY, Heard, served
 from tests.web.visitor import Visitor
@@ -25,7 +28,8 @@ if TYPE_CHECKING:
     from tests.web.chromium import Trap
     from tests.web.system import System
 
-EXAMPLE = Path(__file__).parents[2] / "examples" / "shop.html"
+ROOT = Path(__file__).parents[2]
+EXAMPLE, WEB = ROOT / "examples" / "shop.html", ROOT / "web"
 POLICY = (
     "default-src 'none'; script-src {proxy}; connect-src {proxy}; worker-src {worker}; "
     "base-uri 'none'; form-action 'none'; "
@@ -83,6 +87,14 @@ class Shop:
         headers = {"Content-Security-Policy": self.policy}
         script = self.scripts[request.path_params["name"]]
         return Response(script, media_type="text/javascript", headers=headers)
+
+
+def client_scripts(folder: Path) -> dict[str, bytes]:
+    """The client in two files, for pages that are built by nobody."""
+    if shutil.which("node") is None or not (WEB / "node_modules").exists():
+        leave_out("the client without a build step in a real browser (needs Node)")
+    subprocess.run(["node", WEB / "client" / "bundle.mjs", folder], check=True, timeout=120)
+    return {path.stem: path.read_bytes() for path in folder.glob("*.js")}
 
 
 @contextmanager

@@ -17,17 +17,14 @@ import pytest
 
 from tests.server.world import KEYS
 from tests.web import chromium
-from tests.web.front import AS_SHIPPED
+from tests.web.shop import Shop, client_scripts, running_shop
 from tests.web.system import System, running
-from tests.web.test_embedding import Shop, bundle, open_shop
 from tests.web.visitor_scripts import DUMP
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
 
     from tests.web.chromium import Trap
-
-__all__ = ["bundle"]
 
 VISITS = int(os.environ.get("SOTTOVOCE_VISITS", "20"))
 LENGTHS = (5, 15, 30, 60, 120)
@@ -50,9 +47,9 @@ PAGE = """<!doctype html><title>A shop</title><script type="module">
 
 
 @pytest.fixture(scope="module")
-def shop(bundle: dict[str, bytes]) -> Iterator[Shop]:
-    with open_shop(bundle) as made:
-        made.prelude = AS_SHIPPED
+def shop(folder: Path) -> Iterator[Shop]:
+    with running_shop() as made:
+        made.scripts = client_scripts(folder / "js")
         yield made
 
 

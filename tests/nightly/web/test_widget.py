@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from tests.lacking import leave_out
 from tests.nightly.web.test_access import FITS, NARROW, VIEWS, axe
 from tests.nightly.web.test_firefox import Firefox, firefox, program
 from tests.nightly.web.test_gaps import LATE, TICK
@@ -21,7 +18,15 @@ from tests.processes import wait_until
 from tests.server.world import KEYS
 from tests.web import chromium
 from tests.web.front import HURRY, instead
-from tests.web.shop import IN_A_HURRY, POLICY, Customer, Shop, running_shop
+from tests.web.shop import (
+    IN_A_HURRY,
+    POLICY,
+    WEB,
+    Customer,
+    Shop,
+    client_scripts,
+    running_shop,
+)
 from tests.web.system import System, running
 from tests.web.test_offline import away
 
@@ -33,7 +38,6 @@ if TYPE_CHECKING:
 __all__ = ["axe", "firefox", "program"]
 Enter = Callable[..., Customer]
 LOOKS = 4
-WEB = Path(__file__).parents[3] / "web"
 KEY = "03a107bff3ce10be1d70dd18e74bc09967e4d6309ba50d5f1ddc8664125531b8"
 """Of the README."""
 FOUND = """
@@ -168,13 +172,9 @@ def test_the_client_without_elements_as_its_readme_shows_it(
     enter: Enter, system: System, folder: Path
 ) -> None:
     """In two files that nobody built."""
-    if shutil.which("node") is None or not (WEB / "node_modules").exists():
-        leave_out("the client without a build step in a real browser (needs Node)")
-    subprocess.run(["node", WEB / "client" / "bundle.mjs", folder / "js"], check=True, timeout=120)
+    scripts = client_scripts(folder / "js")
+    scripts["sottovoce-worker"] = HURRY + scripts["sottovoce-worker"]
     customer = enter()
-    names = ("sottovoce-client", "sottovoce-worker")
-    scripts = {name: (folder / "js" / f"{name}.js").read_bytes() for name in names}
-    scripts[names[1]] = HURRY + scripts[names[1]]
     readme = (WEB / "client" / "README.md").read_text(encoding="utf-8")
     shown = re.search("```ts\n(.*?)```", readme, re.DOTALL)
     assert shown is not None
