@@ -281,6 +281,22 @@ def sync(
 
 
 @app.command()
+def look(*, folder: Folder = None) -> None:
+    """Fetch what is published, and report nothing: withdrawn items go from your lists.
+
+    Run it by the clock, such as every minute; it begins at a whole ten seconds.
+
+    \b
+    Example:
+      sottovoce client look
+    """
+    with connected(folder) as (client, api):
+        client.look(api, sleep=_sleep)
+        items = output.counted(len(client.catalogue()), "item")
+        typer.echo(f"Epoch {client.status().epoch}; lists are made from {items}.")
+
+
+@app.command()
 def recommend(
     n: Annotated[int, typer.Option("--n", "-n", help="Number of recommendations.", min=1)] = 10,
     *,

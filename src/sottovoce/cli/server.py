@@ -315,7 +315,7 @@ def update(
 ) -> None:
     """Make the catalogue equal to a file: add, rename, change tags and retire.
 
-    Until people report on a new item, it is recommended by its tags. Devices keep retired items in
+    What is retired is on no list as soon as a device looks, whatever the epoch. Until people report on a new item, it is recommended by its tags. Devices keep retired items in
     their histories; the model forgets them. A file that lacks more than half of the items may be an
     export that broke off: it is refused without --retire-many. To get the present catalogue:
     sottovoce server status --catalogue FILE
@@ -330,7 +330,10 @@ def update(
         version, found = update_catalogue(store, wanted, retire_many=retire_many, dry_run=dry_run)
     _print(found)
     if found and not dry_run:
-        output.say(f"Version {version} holds from the next epoch on.")
+        output.say(
+            f"Version {version} holds for lists within a minute, and for reports from the next "
+            "epoch on."
+        )
 
 
 @epoch_app.command("close")
