@@ -14,8 +14,8 @@ from sottovoce import FederatedMF
 from sottovoce.core import Histories
 from sottovoce.core.recommending import counts_model, no_tags
 from sottovoce.data import Interactions, leave_one_out
+from sottovoce.data.shops import shop
 from sottovoce.simulation.run import quality
-from tests.people import shop
 
 BUDGETS = (10, 50, 200, 500, 1_000, 5_000)
 SHOPS = [
