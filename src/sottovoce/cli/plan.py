@@ -61,7 +61,7 @@ def plan(
     for line in (_verdict(found), _promised(found), _device(found), _time(found), _setup(found)):
         output.say(line)
     output.results.print(_table(found))
-    output.say("Tags, which cost no report, make lists better than this; invented shops have none.")
+    output.say(_rests_on(found))
     output.write_json(json, as_json(found))
 
 
@@ -126,9 +126,9 @@ def _setup(found: Outlook) -> str:
     about, asked = found.about, found.budget
     named = {
         "people": f"{about.people}",
-        "history": f"{about.history:g}",
-        "budget": asked.local and f"{asked.local:g}",
-        "central-budget": asked.central and f"{asked.central:g}",
+        "history": f"{about.history:.15g}",
+        "budget": asked.local and f"{asked.local:.15g}",
+        "central-budget": asked.central and f"{asked.central:.15g}",
         "epoch-seconds": f"{WEEK}",
         "least-clients": f"{found.least_clients}",
     }
@@ -137,21 +137,20 @@ def _setup(found: Outlook) -> str:
 
 
 def _table(found: Outlook) -> Table:
-    some = (
-        ""
-        if found.simulated == found.about.people
-        else (
-            f"; {found.simulated:,} people report and are planned for: with all lists are no worse"
-        )
-    )
-    tested = min(found.simulated, TESTED)
-    caption = f"{len(found.shops)} shops, {output.people(tested)} tested in each{some}"
-    heads = output.right("mean", "least", "most")
-    table = Table("HR@10", *heads, caption=caption, caption_justify="left")
+    table = Table("HR@10", *output.right("mean", "least", "most"))
     rows = {"our lists": found.lists, "popularity": found.popularity, "chance": found.chance}
     for name, each in rows.items():
         table.add_row(name, *(f"{value:.3f}" for value in (each.mean, each.least, each.most)))
     return table
+
+
+def _rests_on(found: Outlook) -> str:
+    """What the table is of, and what it leaves out."""
+    shops = f"{len(found.shops)} invented shops"
+    told = f"Over {shops}, {output.people(min(found.simulated, TESTED))} tested in each."
+    if found.simulated < found.about.people:
+        told += f" Time allowed for {found.simulated:,} people: with all, lists are no worse."
+    return f"{told} They have no tags, which cost no report and make lists better than this."
 
 
 def as_json(found: Outlook) -> dict[str, Any]:

@@ -38,8 +38,8 @@ TESTED = 2_000
 """People of each shop whose lists are looked at."""
 GAIN = 0.1
 """Lists that are better than popularity by less than this are hardly worth a training."""
-MOST_SECONDS = 30.0
-"""Of one core for the reports of one shop. Where all people would take longer, fewer report."""
+MOST_SECONDS = 35.0
+"""Of one core for one shop. Where all people would take longer, fewer report."""
 FEWEST_PEOPLE, MOST_EPOCHS, LEAST_ITEMS = 1_000, 260, 20
 
 
@@ -188,11 +188,11 @@ def _check(about: Public) -> None:
 def _affordable(about: Public, settings: Settings, most_seconds: float) -> Public:
     """The same shop with as many people as can report in so many seconds of one core.
 
-    Measured on the cpu engine, within a factor of two: what a person's turn costs, what each of
-    its directions does, and each report.
+    Measured on the cpu engine, within a factor of two: what it costs to invent a person, what a
+    turn does, each of its directions, and each report.
     """
     turn = 1e-5 + 6e-10 * about.items * settings.factors + 6e-8 * settings.reports
-    people = int(most_seconds / (turn * settings.turns))
+    people = int(most_seconds / (4e-5 + turn * settings.turns))
     if people < min(about.people, FEWEST_PEOPLE):
         raise SettingsError(
             f"{settings.reports * settings.turns:,} reports of each person are too many to try: "
