@@ -72,8 +72,8 @@ def played(
     world: World, people: Iterator[list[int]], count: int, time: Time, proxy: FakeProxy
 ) -> list[Batch]:
     """What a group sent until the training was finished."""
-    key, clocks = world.verification_key, {"clock": time.clock, "sleep": time.sleep}
-    take_part(proxy, key, lambda _: people, count, **clocks)
+    key = world.verification_key
+    take_part(proxy, key, lambda _: people, count, clock=time.clock, sleep=time.sleep)
     return [Batch.decode(data, REPORTS) for data in proxy.received]
 
 

@@ -181,6 +181,11 @@ COMMANDS = {
     "privacy": _ours(
         "privacy", "sim", "Say what reporting costs in epsilon, in numbers and words."
     ),
+    "plan": _ours(
+        "plan",
+        "sim",
+        "Say whether a shop is large enough, what it promises, and how good its lists become.",
+    ),
     "data": _ours("data", "sim", "List, fetch, describe and shard data sets."),
     "up": _ours("sandbox", "sim,server", "Run a server and a proxy on this machine until Ctrl-C."),
     "swarm": _ours(

@@ -315,8 +315,9 @@ def update(
 ) -> None:
     """Make the catalogue equal to a file: add, rename, change tags and retire.
 
-    What is retired is on no list as soon as a device looks, whatever the epoch. Until people report on a new item, it is recommended by its tags. Devices keep retired items in
-    their histories; the model forgets them. A file that lacks more than half of the items may be an
+    What is retired is on no list as soon as a device looks, whatever the epoch. Until people report
+    on a new item, it is recommended by its tags. Devices keep retired items in their histories; the
+    model forgets them. A file that lacks more than half of the items may be an
     export that broke off: it is refused without --retire-many. To get the present catalogue:
     sottovoce server status --catalogue FILE
 

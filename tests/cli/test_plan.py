@@ -1,0 +1,47 @@
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from sottovoce.cli.app import app
+from sottovoce.errors import SettingsError
+from sottovoce.server.settings import ServerSettings
+from tests.processes import calling
+
+call = calling(app)
+SMALL = ["plan", "--people", "200", "--items", "60", "--history", "6"]
+
+
+@pytest.mark.parametrize("central", [[], ["--central-budget", "1"]])
+def test_what_was_tried_is_what_is_set_up(tmp_path: Path, central: list[str]) -> None:
+    """The command that it prints plans the same training."""
+    out, shop, folder = tmp_path / "plan.json", tmp_path / "shop.csv", tmp_path / "server"
+    shown = call(*SMALL, "--budget", "20", *central, "--json", out)
+    content = json.loads(out.read_text())
+    assert shown.startswith(content["sentence"])
+    assert content["verdict"] == "no"
+    assert content["privacy"]["spans"][-1]["pure"] <= 20
+    assert len(content["hr@10_by_epoch"]) == content["settings"]["epochs"]
+    assert bool(content["settings"]["dummies"]) == bool(central)
+    shop.write_text("item,title\n" + "".join(f"{n},Item {n}\n" for n in range(60)))
+    line = next(each for each in shown.splitlines() if "server init" in each)
+    command = shlex.split(line.partition(": sottovoce ")[2])
+    call(*(str({"FOLDER": folder, "FILE": shop}.get(each, each)) for each in command))
+    made = ServerSettings.read(folder / "server.toml")
+    assert made.training.as_dict() == content["settings"]
+    assert made.terms.least_clients == content["least_clients"]
+    assert made.epoch_seconds == 7 * 86_400
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [], ["--budget", "nan"], ["--budget", "10", "--people", "0"],
+        ["--budget", "10", "--people", "-3"], ["--budget", "10", "--history", "nan"],
+        ["--budget", "10", "--history", "61"],
+    ],
+)  # fmt: skip
+def test_what_makes_no_plan_is_refused(arguments: list[str]) -> None:
+    with pytest.raises((SettingsError, SystemExit)):
+        call(*SMALL, *arguments)

@@ -1,0 +1,100 @@
+"""Is a shop large enough? What is said follows from the planner, the accountant and real runs."""
+
+from dataclasses import replace
+from math import nan
+
+import numpy as np
+import pytest
+
+import sottovoce.simulation.outlook as module
+from sottovoce.errors import SettingsError
+from sottovoce.privacy import account
+from sottovoce.simulation.outlook import Outlook, Tried, outlook, try_shop
+from sottovoce.training import Budget, planned
+from sottovoce.training.planning import Public
+
+ABOUT = Public(people=300, items=60, history=6)
+
+
+def said(*curves: tuple[list[float], float], simulated: int = 300) -> Outlook:
+    """Of shops with these lists by epoch, and this popularity."""
+    budget = Budget(local=10)
+    shops = [Tried(3, 0.6, 0, lists, popularity, 0.01) for lists, popularity in curves]
+    return Outlook(ABOUT, budget, planned(300, 60, history=6, budget=budget), simulated, shops)
+
+
+def test_the_verdict_is_of_every_shop_and_of_their_mean() -> None:
+    better, worse, hardly = ([0.1, 0.4], 0.3), ([0.3, 0.2], 0.3), ([0.3, 0.31], 0.3)
+    assert said(better, better).verdict == "yes"
+    assert said(better, better).better_after == 2
+    assert said(hardly, hardly).verdict == said(better, better, worse).verdict == "barely"
+    assert said(worse, worse).verdict == "no"
+    assert said(([0.4, 0.2], 0.3)).better_after is None
+    assert said(([0.4, 0.2, 0.4, 0.5], 0.3)).better_after == 3
+    assert said(better, simulated=10).verdict == "yes"
+    assert said(worse, simulated=10).verdict == "unknown"
+    assert (said(better, worse).lists.least, said(better, worse).lists.most) == (0.2, 0.4)
+
+
+@pytest.mark.parametrize("budget", [Budget(local=10), Budget(50), Budget(10, 1), Budget(central=5)])
+def test_what_is_promised_is_what_is_planned(budget: Budget) -> None:
+    settings = planned(20_000, 500, history=8, budget=budget)
+    found = Outlook(Public(20_000, 500, 8), budget, settings, 20_000, [])
+    crowd = settings.crowd(20_000)
+    assert found.account.whole == account(settings.event(500), crowd).whole
+    assert found.promise.clients == found.least_clients == (1 if settings.dummies else crowd)
+    assert found.promise.local == pytest.approx(found.account.whole.pure)
+    assert found.promise.local <= (budget.local or np.inf)
+    assert (found.account.whole.central or np.inf) <= (budget.central or np.inf)
+    assert found.weeks == 1
+
+
+def test_an_epoch_waits_for_its_crowd() -> None:
+    budget = Budget(local=10)
+    few = Outlook(Public(40, 60, 6), budget, planned(40, 60, budget=budget), 40, [])
+    assert (few.weeks, few.least_clients, few.account.people) == (3, 100, 100)
+
+
+def test_the_seed_fixes_all_and_more_people_are_no_worse(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "KINDS", ((3, 0.8),))
+    monkeypatch.setattr(module, "FEWEST_PEOPLE", 100)
+    few, many, budget = replace(ABOUT, people=100), replace(ABOUT, people=800), Budget(local=50)
+    small, large = outlook(few, budget, seed=3), outlook(many, budget, seed=3)
+    assert outlook(few, budget, seed=3) == small
+    assert outlook(few, budget, seed=4).shops != small.shops
+    assert small.lists.mean < large.lists.mean > large.popularity.mean
+    scaled = outlook(many, budget, seed=3, most_seconds=0.04)
+    assert 200 < scaled.simulated < 600
+    assert scaled.settings == large.settings
+    assert scaled.lists.mean < large.lists.mean + 0.02
+
+
+def test_what_would_take_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SettingsError):
+        outlook(ABOUT, Budget(local=10), most_seconds=1e-5)
+    monkeypatch.setattr(module, "MOST_EPOCHS", 3)
+    with pytest.raises(SettingsError):
+        outlook(replace(ABOUT, people=800), Budget(local=50))
+
+
+def test_one_person_says_nothing_about_what_was_left_out() -> None:
+    alone = replace(ABOUT, people=1)
+    settings = planned(1, 60, history=6, budget=Budget(local=10))
+    found = try_shop(alone, settings, tastes=3, focus=0.8)
+    assert found.popularity == pytest.approx(found.chance)
+
+
+@pytest.mark.parametrize(
+    ("people", "items", "history", "budget"),
+    [
+        (0, 60, 6, (10, None)), (-5, 60, 6, (10, None)), (300, 0, 6, (10, None)),
+        (300, 19, 6, (10, None)), (300, 60, 61, (10, None)), (300, 60, 30, (10, None)),
+        (300, 60, nan, (10, None)), (300, 60, 6, (nan, None)), (300, 60, 6, (0, None)),
+        (1, 60, 6, (None, 1)), (10**31, 60, 6, (10, None)),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_planned_is_refused(
+    people: int, items: int, history: float, budget: tuple[float | None, float | None]
+) -> None:
+    with pytest.raises(SettingsError):
+        outlook(Public(people, items, history), Budget(*budget))
