@@ -203,6 +203,8 @@ def test_the_product_engineer_s(
     visitor.press("pause")
     visitor.state("You take part")
     visitor.press("forget")
+    visitor.state("Delete what")
+    visitor.press("forget")
     visitor.state("Paused")
     stands = person.next()
     assert "Catalogue version 2" in stands
