@@ -1,6 +1,5 @@
 """The wheel in fresh environments: each extra alone does what it is for, and names the others."""
 
-import json
 import re
 import shlex
 import subprocess
@@ -11,7 +10,6 @@ import pytest
 
 import sottovoce
 from sottovoce.cli.app import every_command
-from sottovoce.protocol import SignedManifest
 from tests.nightly.release.building import Built
 from tests.nightly.release.fresh import Fresh, House
 from tests.processes import free_port, read_until
@@ -173,14 +171,10 @@ def test_the_released_client_and_services_of_this_tree(
         assert len(system.front.batches()) == 2
 
         system.turn()
-        content = json.loads(system.signed().manifest.encode())
-        other = json.dumps({**content, "version": 3}, separators=(",", ":")).encode()
         system.front.begin()
-        system.front.lies = {
-            "/v2/manifest": instead(SignedManifest.sign(other, KEYS.signer, ()).encode())
-        }
+        system.front.lies = {"/v2/manifest": instead(system.of_another_version())}
         for asked in (("sync", "--jitter", "0"), ("look",), ("terms",)):
-            said = " ".join(act(client, *asked, code=1).split())
+            said = " ".join(act(client, *asked, code=2).split())
             assert "version 3" in said
             assert "this program speaks version 2" in said
         assert {each.path for each in system.front.heard} == {"/v2/manifest"}
