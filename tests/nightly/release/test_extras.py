@@ -14,7 +14,7 @@ from tests.nightly.release.building import Built
 from tests.nightly.release.fresh import Fresh, House
 from tests.processes import free_port, read_until
 from tests.server.world import KEYS
-from tests.web.front import instead
+from tests.web.front import instead, refuse
 from tests.web.system import running
 
 SMALL = ("--engine", "reference", "--sample-users", "30", "--sample-items", "50")
@@ -177,6 +177,8 @@ def test_the_released_client_and_services_of_this_tree(
             said = " ".join(act(client, *asked, code=2).split())
             assert "version 3" in said
             assert "this program speaks version 2" in said
+        system.front.lies = {"/v2/manifest": refuse(404)}  # whose paths are other ones
+        act(client, "sync", "--jitter", "0", code=2)
         assert {each.path for each in system.front.heard} == {"/v2/manifest"}
         assert act(client, "recommend") == listed
         system.front.begin()

@@ -54,9 +54,7 @@ def test_they_have_code_types_and_a_licence(tarballs: tuple[Path, ...]) -> None:
     assert widget == compiled("widget", ".d.ts") | BESIDE | {"dist/widget.js"}
 
 
-def test_they_are_the_scripts_that_browsers_ran(
-    tarballs: tuple[Path, ...], tmp_path: Path
-) -> None:
+def test_they_are_the_scripts_that_browsers_ran(tarballs: tuple[Path, ...], tmp_path: Path) -> None:
     """`tests/web` and `tests/nightly/web` run these bytes against the services of this tree."""
     scripts = client_scripts(tmp_path)
     for name, shown in scripts.items():
