@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha384
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,8 @@ T-02,Black tea,tea
 T-03,White tea,tea
 C-01,Espresso,coffee
 """
+ANOTHER = f"sha384-{b64encode(sha384(b'another version').digest()).decode()}"
+"""A page that waits for another version of the widget names both."""
 BETWEEN = 30
 """Seconds between two looks of a device, by the clock."""
 
@@ -61,6 +65,7 @@ class Service:
 
     def serve_page(self) -> subprocess.Popen[bytes]:
         lines = re.findall("^  (<.*>)$", self.said, re.MULTILINE)
+        lines[0] = lines[0].replace('integrity="', f'integrity="{ANOTHER} ')
         lines[2] = '<sottovoce-list n="5" href="/{id}" seen="T-01"></sottovoce-list>'
         (self.folder / "shop").mkdir()
         page = "\n".join(["<!doctype html>", '<html lang="en">', *lines])
