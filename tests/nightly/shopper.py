@@ -41,9 +41,9 @@ class Shopper:
         return self._page.locator("sottovoce-list [part=link]").all_inner_texts()
 
     def until(self, holds: Callable[[list[str]], bool], what: str) -> list[str]:
-        """The list, once this is true of it."""
+        """The list, once this is true of it; an empty one is on its way."""
         give_up = time.monotonic() + PATIENCE
-        while not holds(titles := self.titles()):
+        while not (titles := self.titles()) or not holds(titles):
             assert time.monotonic() < give_up, f"waited too long for {what}: {titles}"
             self._page.wait_for_timeout(250)
         return titles
