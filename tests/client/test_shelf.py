@@ -125,12 +125,15 @@ def test_whoever_refuses_worse_terms_sees_no_withdrawn_item(
 ) -> None:
     assert GONE in looked(client, proxy)
     proxy.publish(world.signed(2, epsilon=3.0))
-    shelf = lay_out(proxy, 2 * DAY)
-    for _ in range(2):
-        with pytest.raises(TermsError):
-            client.look(proxy, sleep=lambda _: None)
-        assert client.catalogue() == shelf.items
+    for number in range(4):
+        shelf = lay_out(proxy, 2 * DAY + number, Item(f"new {number}", "New"))
+        for _ in range(2):
+            with pytest.raises(TermsError):
+                client.look(proxy, sleep=lambda _: None)
+            assert client.catalogue() == shelf.items
     assert client.status().epoch == 1
+    (files,) = client._store._db.row("SELECT count(*) FROM files")
+    assert files == 3, "the model, its catalogue and the shelf's: no answer may take for ever"
 
 
 def test_a_shelf_that_is_kept_back_does_not_bring_back_what_a_manifest_has_not(

@@ -91,7 +91,8 @@ def _refresh_shelf(store: ClientStore, api: ProxyApi, trusted: Trusted) -> None:
     data = store.signed_manifest()
     if data is not None:
         signed = SignedManifest.open(data, trusted.key)
-        store.keep_shelf(*fetch_shelf(signed, api, store.file, trusted.shelf))
+        shelf, files = fetch_shelf(signed, api, store.file, trusted.shelf)
+        store.keep_shelf(signed.manifest, shelf, files)
 
 
 def asked_terms(store: ClientStore, api: ProxyApi) -> Terms:

@@ -143,7 +143,10 @@ export class Fetching {
       if (content !== undefined && settings.terms !== null) {
         checkShelved(decodeCatalogue(content), settings.terms);
       }
-      if (shelf.hash !== settings.shelf?.hash) await this.store.keepShelf(shelf, fresh);
+      const last = await this.store.signed();
+      if (last !== null && (shelf.hash !== settings.shelf?.hash || fresh.size > 0)) {
+        await this.store.keepShelf(last, shelf, fresh);
+      }
     } catch (error) {
       if (!(error instanceof UntrustedError)) throw error; // of other terms, it may be too large
     }

@@ -341,10 +341,10 @@ test("of the present epoch nothing is asked, but where it was forgotten", async 
 const GONE = item(5);
 
 /** Every item but one, and a new one; its hash. */
-async function withoutOne(world: World): Promise<string> {
+async function withoutOne(world: World, id = "new"): Promise<string> {
   const { items } = JSON.parse(new TextDecoder().decode(encodeCatalogue(ITEMS)));
   const left = items.filter(({ id }: { id: string }) => id !== GONE);
-  const more = { id: "new", title: "New", tags: traitsOf(1) };
+  const more = { id, title: "New", tags: traitsOf(1) };
   return world.add(utf8(JSON.stringify({ version: 2, items: [...left, more] })));
 }
 
@@ -397,9 +397,16 @@ test("whoever refuses worse terms sees no withdrawn item", async (t) => {
   const client = await world.client();
   await client.refresh();
   await world.publish(2, { terms: { epsilon: 9 } });
-  await world.layOut(2 * DAY + 60, await withoutOne(world));
-  for (const _ of [1, 2]) await assert.rejects(client.refresh(), TermsError);
-  assert.ok(!(await listed(client)).includes(GONE));
+  for (const published of [61, 62, 63]) {
+    await world.layOut(2 * DAY + published, await withoutOne(world, `new ${published}`));
+    for (const _ of [1, 2]) await assert.rejects(client.refresh(), TermsError);
+    assert.ok(!(await listed(client)).includes(GONE));
+  }
+  assert.equal(
+    (await dump(world.factory)).files?.length,
+    4,
+    "a model, two catalogues and a manifest",
+  );
 });
 
 test("a shelf that is kept back brings nothing back that a manifest has not", async (t) => {
