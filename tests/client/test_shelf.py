@@ -7,7 +7,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sottovoce.client import Client, TermsError
-from sottovoce.errors import ProtocolError, UntrustedError
+from sottovoce.errors import ProtocolError, StoreError, UntrustedError
 from sottovoce.protocol import Catalogue, Item, KeyStatement, Shelf, SignedShelf
 from tests.client.world import DAY, FakeProxy, World, item
 
@@ -134,6 +134,27 @@ def test_whoever_refuses_worse_terms_sees_no_withdrawn_item(
     assert client.status().epoch == 1
     (files,) = client._store._db.row("SELECT count(*) FROM files")
     assert files == 3, "the model, its catalogue and the shelf's: no answer may take for ever"
+
+
+def test_whoever_refuses_a_larger_catalogue_sees_no_withdrawn_item_either(
+    client: Client, proxy: FakeProxy, world: World
+) -> None:
+    before = looked(client, proxy)
+    most = world.terms().most_items
+    proxy.publish(world.signed(2, most_items=10 * most))
+    lay_out(proxy, 2 * DAY, *(Item(f"new {number}", "New") for number in range(most)))
+    for _ in range(2):
+        with pytest.raises(TermsError):
+            client.look(proxy, sleep=lambda _: None)
+        assert listed(client) == before - {GONE}
+    others = Catalogue.of(Item(f"other {number}", "Other") for number in range(most + 1))
+    proxy.shelved = world.shelf(2 * DAY + 1, world.add(others.raw)).encode()
+    with pytest.raises(TermsError):
+        client.look(proxy, sleep=lambda _: None)
+    with pytest.raises(StoreError):
+        client.recommend(1)
+    client.accept(world.terms(most_items=10 * most))
+    assert looked(client, proxy) == {each.id for each in others.items}
 
 
 def test_a_shelf_that_is_kept_back_does_not_bring_back_what_a_manifest_has_not(

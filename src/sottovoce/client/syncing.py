@@ -75,7 +75,7 @@ def refresh(store: ClientStore, api: ProxyApi, trusted: Trusted) -> Release:
         check_terms(store.terms, signed.manifest.terms)
     except TermsError as error:
         store.ask(error.asked.name)
-        with suppress(ProtocolError):  # of other terms, it may be larger than these allow
+        with suppress(ProtocolError):  # the terms are what its owner must hear of
             _refresh_shelf(store, api, trusted)
         raise
     release, files = fetch_release(signed, api, store.file)
@@ -91,7 +91,7 @@ def _refresh_shelf(store: ClientStore, api: ProxyApi, trusted: Trusted) -> None:
     data = store.signed_manifest()
     if data is not None:
         signed = SignedManifest.open(data, trusted.key)
-        shelf, files = fetch_shelf(signed, api, store.file, trusted.shelf)
+        shelf, files = fetch_shelf(signed, api, store.file, trusted.shelf, any_size=True)
         store.keep_shelf(signed.manifest, shelf, files)
 
 

@@ -340,12 +340,13 @@ test("of the present epoch nothing is asked, but where it was forgotten", async 
 
 const GONE = item(5);
 
-/** Every item but one, and a new one; its hash. */
-async function withoutOne(world: World, id = "new"): Promise<string> {
+/** Every item but one, and new ones; its hash. */
+async function withoutOne(world: World, ...added: string[]): Promise<string> {
   const { items } = JSON.parse(new TextDecoder().decode(encodeCatalogue(ITEMS)));
   const left = items.filter(({ id }: { id: string }) => id !== GONE);
-  const more = { id, title: "New", tags: traitsOf(1) };
-  return world.add(utf8(JSON.stringify({ version: 2, items: [...left, more] })));
+  const ids = added.length > 0 ? added : ["new"];
+  const more = ids.map((id) => ({ id, title: "New", tags: traitsOf(1) }));
+  return world.add(utf8(JSON.stringify({ version: 2, items: [...left, ...more] })));
 }
 
 const listed = async (client: Device) => (await client.recommend(100)).map(({ id }) => id);
@@ -407,6 +408,29 @@ test("whoever refuses worse terms sees no withdrawn item", async (t) => {
     4,
     "a model, two catalogues and a manifest",
   );
+});
+
+test("nor does whoever refuses a larger catalogue", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client();
+  await client.refresh();
+  const before = await listed(client);
+  await world.publish(2, { terms: { most_items: 10 * ITEMS } });
+  const many = Array.from({ length: 2 * ITEMS }, (_, number) => `new ${number}`);
+  await world.layOut(2 * DAY + 61, await withoutOne(world, ...many));
+  for (const _ of [1, 2]) {
+    const error = await client.refresh().catch((caught: unknown) => caught);
+    assert.ok(error instanceof TermsError);
+    assert.deepEqual(
+      new Set(await listed(client)),
+      new Set(before.filter((id) => id !== GONE)),
+      "what it knew, less what was withdrawn",
+    );
+  }
+  const error = await client.refresh().catch((caught: unknown) => caught);
+  await client.accept((error as TermsError).asked);
+  await client.refresh();
+  assert.ok((await listed(client)).includes("new 0"));
 });
 
 test("a shelf that is kept back brings nothing back that a manifest has not", async (t) => {
