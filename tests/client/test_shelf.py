@@ -47,6 +47,14 @@ def test_an_item_is_gone_and_another_there_with_the_next_look(
     assert proxy.received == [], "a look reports nothing"
 
 
+def test_a_sync_may_begin_while_a_look_waits_for_its_moment(
+    client: Client, proxy: FakeProxy
+) -> None:
+    outcomes = []
+    client.look(proxy, sleep=lambda _: outcomes.append(client.sync(proxy, jitter=0).outcome))
+    assert outcomes == ["sent"]
+
+
 def test_a_report_is_made_for_the_catalogue_of_its_epoch(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
