@@ -55,6 +55,23 @@ def test_a_sync_may_begin_while_a_look_waits_for_its_moment(
     assert outcomes == ["sent"]
 
 
+def test_no_file_is_read_between_the_manifest_and_the_shelf(
+    client: Client, proxy: FakeProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How long that takes depends on what else the device computes, such as a list."""
+    looked(client, proxy)
+    proxy.calls.clear()
+    read = client._store.file
+
+    def file(sha256: bytes) -> bytes | None:
+        proxy.calls.append("file")
+        return read(sha256)
+
+    monkeypatch.setattr(client._store, "file", file)
+    client.look(proxy, sleep=lambda _: None)
+    assert proxy.calls[:3] == ["manifest", "shelf", "file"]
+
+
 def test_a_report_is_made_for_the_catalogue_of_its_epoch(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

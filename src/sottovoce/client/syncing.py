@@ -78,9 +78,10 @@ def refresh(store: ClientStore, api: ProxyApi, trusted: Trusted) -> Release:
         with suppress(ProtocolError):  # the terms are what its owner must hear of
             _refresh_shelf(store, api, trusted)
         raise
+    raw = api.shelf()  # at once: how long files are read and decoded must not show
     release, files = fetch_release(signed, api, store.file)
     shelf, more = fetch_shelf(
-        signed, api, lambda sha256: files.get(sha256) or store.file(sha256), trusted.shelf
+        signed, raw, api, lambda sha256: files.get(sha256) or store.file(sha256), trusted.shelf
     )
     store.keep_release(signed, shelf, files | more)
     return release
@@ -91,7 +92,9 @@ def _refresh_shelf(store: ClientStore, api: ProxyApi, trusted: Trusted) -> None:
     data = store.signed_manifest()
     if data is not None:
         signed = SignedManifest.open(data, trusted.key)
-        shelf, files = fetch_shelf(signed, api, store.file, trusted.shelf, any_size=True)
+        shelf, files = fetch_shelf(
+            signed, api.shelf(), api, store.file, trusted.shelf, any_size=True
+        )
         store.keep_shelf(signed.manifest, shelf, files)
 
 

@@ -132,18 +132,19 @@ def verified(signed: SignedManifest, model: bytes, catalogue: bytes) -> Release:
 
 def fetch_shelf(
     manifest: SignedManifest,
+    raw: bytes,
     source: PublishedSource,
     held: Held,
     newest: Newest | None,
     *,
     any_size: bool = False,
 ) -> tuple[SignedShelf, Files]:
-    """The shelf beside a verified manifest, and its catalogue; `UntrustedError` if it goes back.
+    """What `source` gave as its shelf, and its catalogue; `UntrustedError` if it goes back.
 
-    It is signed by the manifest's key, or by one that this key has named. It is of any size where a
-    later manifest has other terms.
+    It is signed by the key of the verified manifest, or by one that this key has named. It is of
+    any size where a later manifest has other terms.
     """
-    signed = SignedShelf.open(source.shelf(), manifest.key)
+    signed = SignedShelf.open(raw, manifest.key)
     shelf, known = signed.shelf, newest or (0, b"")
     if shelf.published < known[0]:
         raise UntrustedError(
