@@ -8,7 +8,9 @@ import pytest
 from sottovoce.cli.app import app
 from sottovoce.cli.sandbox import LOCK
 from sottovoce.errors import SettingsError, StoreError
+from sottovoce.protocol.terms import TRIAL
 from sottovoce.proxy import ProxySettings
+from sottovoce.sandbox.companions import COMPANIONS
 from sottovoce.sandbox.system import LiveSystem, proxy_toml, server_toml, set_values
 from sottovoce.server import ServerSettings
 from sottovoce.service.toml import read_settings
@@ -73,6 +75,24 @@ def test_where_dummies_hide_people_an_epoch_waits_for_one(
         folder = tmp_path / name
         made(folder, monkeypatch, "--data", DATA, "--port", free_port(), *options)
         assert LiveSystem.read(folder).least_clients == least
+
+
+def test_a_trial_says_so_wherever_it_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "here"
+    for plan in (("--budget", 50), ("--central-budget", 1), ("--people", 9)):
+        with pytest.raises(SettingsError):
+            made(folder, monkeypatch, "--trial", "--data", DATA, *plan)
+    made(folder, monkeypatch, "--trial", "--data", DATA, "--port", free_port())
+    server, system = ServerSettings.read(server_toml(folder)), LiveSystem.read(folder)
+    page = read_settings(proxy_toml(folder), ProxySettings).page
+    assert server.terms.trial
+    assert system.trial
+    assert system.least_clients < COMPANIONS, "an epoch ends also without the one who tries it"
+    assert server.training.share == 1, "nobody sits out"
+    assert page.notice == TRIAL
+    assert page.statement.startswith(TRIAL)
 
 
 def test_a_later_start_takes_no_options_and_follows_the_settings(

@@ -9,18 +9,18 @@ import pytest
 import sottovoce.simulation.outlook as module
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import account
-from sottovoce.simulation.outlook import Outlook, Tried, outlook, try_shop
+from sottovoce.simulation.outlook import ShopOutlook, Tried, outlook, try_shop
 from sottovoce.training import Budget, planned
 from sottovoce.training.planning import Public
 
 ABOUT = Public(people=300, items=60, history=6)
 
 
-def said(*curves: tuple[list[float], float], simulated: int = 300) -> Outlook:
+def said(*curves: tuple[list[float], float], simulated: int = 300) -> ShopOutlook:
     """Of shops with these lists by epoch, and this popularity."""
     budget = Budget(local=10)
     shops = [Tried(3, 0.6, 0, lists, popularity, 0.01) for lists, popularity in curves]
-    return Outlook(ABOUT, budget, planned(300, 60, history=6, budget=budget), simulated, shops)
+    return ShopOutlook(ABOUT, budget, planned(300, 60, history=6, budget=budget), simulated, shops)
 
 
 def test_the_verdict_is_of_every_shop_and_of_their_mean() -> None:
@@ -39,7 +39,7 @@ def test_the_verdict_is_of_every_shop_and_of_their_mean() -> None:
 @pytest.mark.parametrize("budget", [Budget(local=10), Budget(50), Budget(10, 1), Budget(central=5)])
 def test_what_is_promised_is_what_is_planned(budget: Budget) -> None:
     settings = planned(20_000, 500, history=8, budget=budget)
-    found = Outlook(Public(20_000, 500, 8), budget, settings, 20_000, [])
+    found = ShopOutlook(Public(20_000, 500, 8), budget, settings, 20_000, [])
     crowd = settings.crowd(20_000)
     assert found.account.whole == account(settings.event(500), crowd).whole
     assert found.promise.clients == found.least_clients == (1 if settings.dummies else crowd)
@@ -51,7 +51,7 @@ def test_what_is_promised_is_what_is_planned(budget: Budget) -> None:
 
 def test_an_epoch_waits_for_its_crowd() -> None:
     budget = Budget(local=10)
-    few = Outlook(Public(40, 60, 6), budget, planned(40, 60, budget=budget), 40, [])
+    few = ShopOutlook(Public(40, 60, 6), budget, planned(40, 60, budget=budget), 40, [])
     assert (few.weeks, few.least_clients, few.account.people) == (3, 100, 100)
 
 

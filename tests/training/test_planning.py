@@ -16,7 +16,13 @@ from sottovoce.errors import SettingsError
 from sottovoce.privacy import SIGN, Reporting, central_epsilon
 from sottovoce.protocol import Terms
 from sottovoce.training import Participation, Settings
-from sottovoce.training.planning import ENOUGH_REPORTS, Budget, most_reports, planned
+from sottovoce.training.planning import (
+    ENOUGH_REPORTS,
+    Budget,
+    most_reports,
+    planned,
+    planned_without_end,
+)
 
 
 @pytest.mark.parametrize(("epsilon", "fits"), [(1.0, True), (2.5, True), (9.0, False)])
@@ -276,3 +282,13 @@ def test_presets() -> None:
 def test_what_cannot_be_planned_is_refused(attempt: Callable[[], object]) -> None:
     with pytest.raises(SettingsError):
         attempt()
+
+
+@pytest.mark.parametrize(("people", "items", "local"), [(2_000, 300, 10), (1_000, 500, 50)])
+def test_where_few_report_a_training_ends(people: int, items: int, local: float) -> None:
+    """Without an end, eight weeks of new people led from 0.21 to 0.08; popularity has 0.25."""
+    asked: dict[str, Any] = {"history": 8, "budget": Budget(local=local)}
+    with pytest.warns(UserWarning, match="begin another one"):
+        found = planned_without_end(people, items, **asked)
+    assert found == planned(people, items, **asked)
+    assert planned_without_end(20_000, items, history=8, budget=Budget(local=50)).half_life

@@ -11,7 +11,7 @@ from sottovoce.cli import output
 from sottovoce.cli.options import BudgetOption, CentralBudgetOption, JsonFile, Seed
 from sottovoce.errors import SettingsError
 from sottovoce.privacy.account import shown
-from sottovoce.simulation.outlook import KINDS, TESTED, Outlook, Range, Tried, outlook
+from sottovoce.simulation.outlook import KINDS, TESTED, Range, ShopOutlook, Tried, outlook
 from sottovoce.training import Budget
 from sottovoce.training.planning import Public
 
@@ -65,7 +65,7 @@ def plan(
     output.write_json(json, as_json(found))
 
 
-def _verdict(found: Outlook) -> str:
+def _verdict(found: ShopOutlook) -> str:
     """The answer in one sentence."""
     ours, popular = found.lists.mean, found.popularity.mean
     hr = f"HR@10 {ours:.3f} against {popular:.3f}"
@@ -87,7 +87,7 @@ def _verdict(found: Outlook) -> str:
     )
 
 
-def _promised(found: Outlook) -> str:
+def _promised(found: ShopOutlook) -> str:
     settings, figures = found.settings, found.account.whole
     hidden, rests = figures.central, f"{found.account.people:,} people report in every epoch"
     if figures.alone is not None:
@@ -103,12 +103,12 @@ def _promised(found: Outlook) -> str:
     return told
 
 
-def _device(found: Outlook) -> str:
+def _device(found: ShopOutlook) -> str:
     said = found.promise.in_short(found.account.whole.reports)
     return f"A device says: {' '.join(said)}"
 
 
-def _time(found: Outlook) -> str:
+def _time(found: ShopOutlook) -> str:
     """How long an epoch takes, and the training."""
     settings, weeks, least = found.settings, found.weeks, found.least_clients
     part = found.about.people * settings.share
@@ -121,7 +121,7 @@ def _time(found: Outlook) -> str:
     return f"{told}; the training takes {output.counted(weeks * settings.epochs, 'week')}."
 
 
-def _setup(found: Outlook) -> str:
+def _setup(found: ShopOutlook) -> str:
     """The command that plans the same."""
     about, asked = found.about, found.budget
     named = {
@@ -136,7 +136,7 @@ def _setup(found: Outlook) -> str:
     return f"To set it up: sottovoce server init FOLDER --catalogue FILE {options} --ends"
 
 
-def _table(found: Outlook) -> Table:
+def _table(found: ShopOutlook) -> Table:
     table = Table("HR@10", *output.right("mean", "least", "most"))
     rows = {"our lists": found.lists, "popularity": found.popularity, "chance": found.chance}
     for name, each in rows.items():
@@ -144,7 +144,7 @@ def _table(found: Outlook) -> Table:
     return table
 
 
-def _rests_on(found: Outlook) -> str:
+def _rests_on(found: ShopOutlook) -> str:
     """What the table is of, and what it leaves out."""
     shops = f"{len(found.shops)} invented shops"
     told = f"Over {shops}, {output.people(min(found.simulated, TESTED))} tested in each."
@@ -153,7 +153,7 @@ def _rests_on(found: Outlook) -> str:
     return f"{told} They have no tags, which cost no report and make lists better than this."
 
 
-def as_json(found: Outlook) -> dict[str, Any]:
+def as_json(found: ShopOutlook) -> dict[str, Any]:
     ranges: dict[str, Range] = {
         "lists": found.lists,
         "popularity": found.popularity,

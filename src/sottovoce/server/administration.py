@@ -132,12 +132,12 @@ def close_epoch(store: ServerStore, now: float) -> tuple[int, dict[str, str]]:
         epoch = transaction.latest(lock=True)
         if epoch is None or epoch.state != OPEN:
             number = "" if epoch is None else f": epoch {epoch.epoch} is {epoch.state} already"
-            raise SettingsError(f"no epoch is open{number}; nothing was changed")
+            raise SettingsError(f"there must be an open epoch{number}; nothing was changed")
         if now < epoch.closes:
             left = timedelta(seconds=ceil(epoch.closes - now))
             raise SettingsError(
-                f"epoch {epoch.epoch} may be closed in {left} hours, not before: devices were told "
-                "that reports are taken until then"
+                f"epoch {epoch.epoch} takes reports for {left} more (h:mm:ss), as devices were "
+                "told: wait until then"
             )
         transaction.close(epoch.epoch, now)
         return epoch.epoch, transaction.crowds(epoch.epoch)

@@ -67,7 +67,7 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Outlook:
+class ShopOutlook:
     """What is promised to a person, how long it takes, and what lists are worth."""
 
     about: Public
@@ -150,7 +150,7 @@ def outlook(
     seed: int = 0,
     on_shop: Callable[[Tried], None] = lambda _: None,
     most_seconds: float = MOST_SECONDS,
-) -> Outlook:
+) -> ShopOutlook:
     """Plan for a shop with so many people a week, and try the plan in invented shops.
 
     >>> small = outlook(Public(people=100, items=40, history=5), Budget(local=10))
@@ -170,7 +170,7 @@ def outlook(
     for number, (tastes, focus) in enumerate(KINDS):
         shops.append(try_shop(some, replace(tried, seed=seed + number), tastes, focus))
         on_shop(shops[-1])
-    return Outlook(about, budget, settings, some.people, shops)
+    return ShopOutlook(about, budget, settings, some.people, shops)
 
 
 def _plan(about: Public, budget: Budget, seed: int) -> Settings:

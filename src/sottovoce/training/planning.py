@@ -251,11 +251,18 @@ def planned_without_end(people: int, items: int, **given: Any) -> Settings:
     """The same for a training that goes on: with the usual half-life, unless one is given.
 
     Planned twice: how many epochs there are decides on the half-life, and that on the factors.
+    Where so few people report that what is remembered teaches one factor, the training ends: it
+    would get worse with every epoch.
     """
     first = planned(people, items, **given)
     if first.half_life:
         return first
-    return planned(people, items, **{**given, "half_life": first.endless().half_life})
+    second = planned(people, items, **{**given, "half_life": first.endless().half_life})
+    if second.factors > 1 or "factors" in given or given.get("budget") is None:
+        return second
+    said = f"so few people teach little: the training ends after {first.epochs} epochs of reports; "
+    warnings.warn(f"{said}when much has changed, begin another one", stacklevel=2)
+    return first
 
 
 def all_presets() -> list[str]:

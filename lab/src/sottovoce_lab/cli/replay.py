@@ -161,6 +161,7 @@ def replay(
         **training,
         seed=seed,
     )
+    settings = settings if settings.half_life else settings.endless()
     name = engine.pop("engine", "cpu")
     wanted = ReplayPlan(settings, **plan, tags=tags, time=time, engine=name, engine_options=engine)
     found = replay_seeds(people, periods, switch_at, wanted, seeds)
