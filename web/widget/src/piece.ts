@@ -18,7 +18,7 @@ export abstract class Piece extends HTMLElement {
     const proxy = this.getAttribute("proxy");
     const [key, limit] = [this.getAttribute("key"), this.getAttribute("limit")];
     if (proxy === null) this.#refresh();
-    else page.start({ proxy, key: key ?? "", limit: Number(limit ?? Number.NaN) });
+    else page.start({ proxy, key: key ?? "", limit: Number(limit || Number.NaN) });
   }
 
   disconnectedCallback(): void {
