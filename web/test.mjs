@@ -7,7 +7,7 @@
 import { readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { build } from "esbuild";
+import { build, stop } from "esbuild";
 
 const folder = process.cwd();
 const out = join(folder, "build", "test");
@@ -25,6 +25,7 @@ await build({
   conditions: ["sottovoce-source"],
   logLevel: "warning",
 });
+await stop(); // its process would be waited for at the end
 for (const name of files.sort()) {
   await import(pathToFileURL(join(out, name.replace(/\.ts$/, ".js"))).href);
 }

@@ -473,8 +473,9 @@ def _about_list(known: Status, *, is_empty: bool) -> Iterator[str]:
         yield "These are popular ones."
     if known.is_young:
         yield (
-            f"The model is young: for {output.counted(known.items, 'item')} there are "
-            f"{output.counted(known.reports_behind, 'report')} behind its last step."
+            f"The model is young: its last step rests on "
+            f"{output.counted(known.reports_behind, 'report')}, for "
+            f"{output.counted(known.items, 'item')}."
         )
 
 

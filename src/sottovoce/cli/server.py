@@ -348,23 +348,25 @@ def close_now(config: ConfigOption, *, yes: YesOption = False) -> None:
     Example:
       sottovoce server epoch close --config my-server/server.toml
     """
-    if not yes:
-        typer.confirm("Reports without a crowd will be lost, and stay paid for. Close?", abort=True)
     with opened(config) as (settings, store):
+        close_epoch(store, time.time(), dry_run=True)  # what cannot be done is not asked about
+        if not yes:
+            said = "Reports without a crowd will be lost, and stay paid for. Close?"
+            typer.confirm(said, abort=True)
         number, told = close_epoch(store, time.time())
     output.say(f"Epoch {number} is closed. Workers and proxies go on with their next beats.")
     grace = output.duration(settings.grace_seconds)
     for name in settings.proxies:
-        output.say(f"{name} {FOLLOWS[told.get(name)].format(grace=grace)}")
+        output.say(f"Proxy {name}: {FOLLOWS[told.get(name)].format(grace=grace)}")
     if ENOUGH not in told.values():
-        output.say("No proxy had its crowd: unless one gets it now, nothing is applied.")
+        output.say(f"If no proxy gets its crowd within {grace}, the model stays as it is.")
 
 
 FOLLOWS: dict[str | None, str] = {
-    ENOUGH: "has its crowd: its reports are counted.",
-    SHORT: "is short of its crowd: what it holds is given up in {grace}, unless its crowd comes.",
-    NONE: "has nobody's reports.",
-    None: "has said nothing: a crowd that it has is counted if handed in within {grace}.",
+    ENOUGH: "it has its crowd, and its reports are counted.",
+    SHORT: "its crowd is too small; it gives its reports up in {grace}, unless its crowd comes.",
+    NONE: "it has no reports.",
+    None: "it has said nothing; what it hands in within {grace} is counted, if it has its crowd.",
 }
 """What a proxy said last, and what follows when the epoch is closed."""
 
@@ -587,7 +589,8 @@ def _learning(found: ServerStatus) -> str:
         return f"{learnt}; learning has no end (half-life {output.counted(half, 'epoch')})."
     if not found.manifest.epochs_left:
         return f"{learnt}; the training is finished."
-    return f"{learnt}; {found.manifest.epochs_left:,} are left."
+    left = found.manifest.epochs_left
+    return f"{learnt}; {left:,} {'is' if left == 1 else 'are'} left."
 
 
 def _catalogue(found: ServerStatus) -> Iterator[str]:

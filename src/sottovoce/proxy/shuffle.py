@@ -196,7 +196,7 @@ def flush(
         done = Flush(manifest.epoch, signed.hash, chunks, total)
         tables.add_flush(done)
     if total:
-        said = "epoch %d: %d reports and %d dummies shuffled into %d chunks"
+        said = "epoch %d: %d reports and %d dummies shuffled into %d chunk(s)"
         log.info(said, manifest.epoch, reports, total - reports, chunks)
     elif batches:
         log.warning(

@@ -120,7 +120,9 @@ def go_beyond(store: ServerStore, epoch: int, now: float) -> int:
     return epoch + 1
 
 
-def close_epoch(store: ServerStore, now: float) -> tuple[int, dict[str, str]]:
+def close_epoch(
+    store: ServerStore, now: float, *, dry_run: bool = False
+) -> tuple[int, dict[str, str]]:
     """Close the present epoch, which waits for its crowd; its number, and what proxies said last.
 
     Not before its time: devices were told that reports are taken until then. Nothing is mixed below
@@ -139,7 +141,8 @@ def close_epoch(store: ServerStore, now: float) -> tuple[int, dict[str, str]]:
                 f"epoch {epoch.epoch} takes reports for {left} more (h:mm:ss), as devices were "
                 "told: wait until then"
             )
-        transaction.close(epoch.epoch, now)
+        if not dry_run:
+            transaction.close(epoch.epoch, now)
         return epoch.epoch, transaction.crowds(epoch.epoch)
 
 

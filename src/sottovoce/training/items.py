@@ -42,7 +42,20 @@ def next_items(
     mechanism: Mechanism,
 ) -> NDArray[np.float32]:
     """All that the server does at the end of an epoch; `epochs_done` counts this one."""
-    return moved_items(V, mechanism.estimate(sums, n_reports), epochs_done, settings)
+    estimate = mechanism.estimate(sums, n_reports) * weight(n_reports, settings.dummies)
+    return moved_items(V, estimate, epochs_done, settings)
+
+
+def weight(reports: int, dummies: int) -> float:
+    """Of an epoch's step: where few people report among many dummies, nearly all of it is noise.
+
+    One visitor among 176 dummies would otherwise undo what hundreds have taught. Full as long as a
+    third of the reports are people's, which all plans for the people who then come are.
+
+    >>> weight(1_000, 0), weight(1_000, 2_000), round(weight(1, 176), 3)
+    (1.0, 1.0, 0.017)
+    """
+    return min(1.0, 3 * reports / (reports + dummies))
 
 
 def moved_items(

@@ -54,7 +54,8 @@ export async function openSigned(
   const key = await lastKey(owned(trusted), statements);
   if (!(await isSigned(key, signature, concat([utf8(`sottovoce ${kind.name} 2\0`), text])))) {
     throw new UntrustedError(
-      `the ${kind.name} is not signed by the server that this device knows; nothing is sent`,
+      `the ${kind.name} is not signed by the server whose key this page has; nothing is sent. Whoever ` +
+        "built the page compares its key with the server's verification key",
     );
   }
   return { text, key, raw };

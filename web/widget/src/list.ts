@@ -20,7 +20,7 @@ export class List extends Piece {
       why: reasonOf(each, texts, lang),
       to: href && addressOf(href, each),
     }));
-    const state = page.hasFailed || rows ? texts.empty : texts.waiting;
+    const state = page.hasFailed || page.hasTrouble || rows ? texts.empty : texts.waiting;
     const shown = JSON.stringify([rows, state, texts.list]);
     if (shown === this.#shown) return;
     this.#shown = shown;

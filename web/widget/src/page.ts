@@ -44,7 +44,6 @@ type Open = (options: ClientOptions) => Promise<Used>;
 const MOST = 1000;
 /** Under which name this browser keeps the terms that were last said no to. */
 const ANSWERED = "sottovoce-answered";
-const OVER: readonly string[] = ["limit reached", "lifetime over"];
 
 export class Page extends EventTarget {
   news: News | null = null;
@@ -64,6 +63,11 @@ export class Page extends EventTarget {
     private readonly storage: () => Pick<Storage, "getItem" | "setItem"> = () => localStorage,
   ) {
     super();
+  }
+
+  /** Whether there is no model, and the last look says why. */
+  get hasTrouble(): boolean {
+    return this.news?.manifest === null && this.news.error !== null;
   }
 
   /** Opens the client as soon as it is said where; texts may come later. */
@@ -109,7 +113,7 @@ export class Page extends EventTarget {
   /** Asks about terms that were neither accepted nor refused, or if the visitor wants to be asked. */
   standing(opened: Opened): Standing {
     if (this.news === null) return "nothing";
-    const { offer, asked, terms, paused, synced } = this.news;
+    const { offer, asked, terms, paused, epochs, remaining } = this.news;
     if (opened === "forgetting") return opened;
     if (terms !== null && paused) return "paused";
     const open = terms === null ? offer : asked;
@@ -118,7 +122,8 @@ export class Page extends EventTarget {
       return terms === null ? "apart" : "waits";
     }
     if (terms === null) return "nothing";
-    return OVER.includes(synced?.outcome ?? "") ? "over" : "takesPart";
+    const isSpent = epochs >= terms.epochs || remaining < terms.epsilon * terms.reports;
+    return isSpent ? "over" : "takesPart";
   }
 
   async accept({ terms }: Offer): Promise<void> {

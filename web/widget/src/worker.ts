@@ -8,6 +8,9 @@ import type { WorkerName } from "sottovoce-client";
 /** All of `sottovoce-worker.js`; put in when this is bundled. */
 declare const SOTTOVOCE_WORKER: string;
 
+const BLOCKED =
+  "sottovoce: a worker failed; does the page's Content-Security-Policy allow `worker-src blob:`?";
+
 interface TrustedTypes {
   createPolicy(
     name: string,
@@ -19,7 +22,9 @@ export function starter(own?: string): (name: WorkerName) => Worker {
   let url: string | undefined;
   return (name) => {
     url ??= trusted(own ?? inThisFile());
-    return new Worker(url, { type: "module", name });
+    const worker = new Worker(url, { type: "module", name });
+    worker.addEventListener("error", () => console.error(BLOCKED), { once: true });
+    return worker;
   };
 }
 

@@ -68,7 +68,6 @@ test("who is asked, and what is shown else", async (t) => {
   page.start(START);
   assert.equal(page.standing(null), "nothing");
   const { terms } = OFFER;
-  const outcome = (name: string) => ({ terms, synced: { outcome: name } }) as unknown as News;
   const shown = (news: Partial<News>, opened: Parameters<Page["standing"]>[0] = null) => {
     hear(news);
     return page.standing(opened);
@@ -83,8 +82,10 @@ test("who is asked, and what is shown else", async (t) => {
   assert.equal(shown({ terms, offer: null }), "takesPart");
   assert.equal(shown({ terms, paused: true }), "paused");
   assert.equal(shown({ terms, paused: true }, "forgetting"), "forgetting");
-  assert.equal(shown(outcome("limit reached")), "over");
-  assert.equal(shown(outcome("sent")), "takesPart");
+  const some = { ...terms, epochs: 3, epsilon: 2, reports: 2 };
+  assert.equal(shown({ terms: some, epochs: 2, remaining: 4 }), "takesPart");
+  assert.equal(shown({ terms: some, epochs: 2, remaining: 3.9 }), "over");
+  assert.equal(shown({ terms: some, epochs: 3, remaining: 9 }), "over");
   assert.equal(shown({ terms, asked: OTHER }), "asking");
   assert.equal(shown({ terms, asked: OTHER, paused: true }), "paused");
   page.refuse(OTHER);
