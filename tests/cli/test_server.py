@@ -294,7 +294,7 @@ def test_an_epoch_that_waits_is_closed_after_its_time(
     said = call("epoch", "close", "--config", begun, "--yes")
     assert "Epoch 1 is closed." in said
     assert "has said nothing" in said
-    assert "nothing is applied" in said
+    assert "stays as it is" in said
 
 
 def test_another_training_begins_after_a_yes(begun: Path) -> None:

@@ -258,7 +258,7 @@ def test_a_site_that_is_not_named_is_refused_and_told_why(
     customer = enter(shop)
     customer.until(lambda: customer.warnings, "a warning")
     assert f"does not allow pages of {shop.url}" in customer.warnings[0]
-    customer.says("sottovoce-list [part=state]", "on their way")
+    customer.says("sottovoce-list [part=state]", "nothing to recommend")
     assert {(each.path, each.status) for each in system.front.heard} == {
         ("/widget.js", 200),
         ("/v2/manifest", 200),
