@@ -1,7 +1,8 @@
 """Which visits report: real ones of 5 to 120 seconds, in a real browser, to a real proxy.
 
 Each is of somebody who agreed before, in an epoch in which they have not reported. What a site's
-page does is the least that there is; all pauses are as shipped. `SOTTOVOCE_VISITS` makes as many of each length.
+page does is the least that there is; all pauses are as shipped. `SOTTOVOCE_VISITS` says how many
+of each length.
 """
 
 from __future__ import annotations
