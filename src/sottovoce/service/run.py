@@ -59,6 +59,8 @@ def run(
     ]
 
     def stop(*_: object) -> None:
+        if not servers[0].should_exit:
+            log.info("stopping: requests under way have %d s to finish", grace)
         for server in servers:
             server.should_exit = True
 
