@@ -7,7 +7,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sottovoce.client import Client, TermsError
-from sottovoce.errors import ProtocolError, UntrustedError
+from sottovoce.errors import ProtocolError, StoreError, UntrustedError
 from sottovoce.protocol import Catalogue, Item, KeyStatement, Shelf, SignedShelf
 from tests.client.world import DAY, FakeProxy, World, item
 
@@ -45,6 +45,31 @@ def test_an_item_is_gone_and_another_there_with_the_next_look(
     assert NEW.id in found
     assert client.catalogue() == shelf.items
     assert proxy.received == [], "a look reports nothing"
+
+
+def test_a_sync_may_begin_while_a_look_waits_for_its_moment(
+    client: Client, proxy: FakeProxy
+) -> None:
+    outcomes = []
+    client.look(proxy, sleep=lambda _: outcomes.append(client.sync(proxy, jitter=0).outcome))
+    assert outcomes == ["sent"]
+
+
+def test_no_file_is_read_between_the_manifest_and_the_shelf(
+    client: Client, proxy: FakeProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How long that takes depends on what else the device computes, such as a list."""
+    looked(client, proxy)
+    proxy.calls.clear()
+    read = client._store.file
+
+    def file(sha256: bytes) -> bytes | None:
+        proxy.calls.append("file")
+        return read(sha256)
+
+    monkeypatch.setattr(client._store, "file", file)
+    client.look(proxy, sleep=lambda _: None)
+    assert proxy.calls[:3] == ["manifest", "shelf", "file"]
 
 
 def test_a_report_is_made_for_the_catalogue_of_its_epoch(
@@ -125,12 +150,36 @@ def test_whoever_refuses_worse_terms_sees_no_withdrawn_item(
 ) -> None:
     assert GONE in looked(client, proxy)
     proxy.publish(world.signed(2, epsilon=3.0))
-    shelf = lay_out(proxy, 2 * DAY)
+    for number in range(4):
+        shelf = lay_out(proxy, 2 * DAY + number, Item(f"new {number}", "New"))
+        for _ in range(2):
+            with pytest.raises(TermsError):
+                client.look(proxy, sleep=lambda _: None)
+            assert client.catalogue() == shelf.items
+    assert client.status().epoch == 1
+    (files,) = client._store._db.row("SELECT count(*) FROM files")
+    assert files == 3, "the model, its catalogue and the shelf's: no answer may take for ever"
+
+
+def test_whoever_refuses_a_larger_catalogue_sees_no_withdrawn_item_either(
+    client: Client, proxy: FakeProxy, world: World
+) -> None:
+    before = looked(client, proxy)
+    most = world.terms().most_items
+    proxy.publish(world.signed(2, most_items=10 * most))
+    lay_out(proxy, 2 * DAY, *(Item(f"new {number}", "New") for number in range(most)))
     for _ in range(2):
         with pytest.raises(TermsError):
             client.look(proxy, sleep=lambda _: None)
-        assert client.catalogue() == shelf.items
-    assert client.status().epoch == 1
+        assert listed(client) == before - {GONE}
+    others = Catalogue.of(Item(f"other {number}", "Other") for number in range(most + 1))
+    proxy.shelved = world.shelf(2 * DAY + 1, world.add(others.raw)).encode()
+    with pytest.raises(TermsError):
+        client.look(proxy, sleep=lambda _: None)
+    with pytest.raises(StoreError):
+        client.recommend(1)
+    client.accept(world.terms(most_items=10 * most))
+    assert looked(client, proxy) == {each.id for each in others.items}
 
 
 def test_a_shelf_that_is_kept_back_does_not_bring_back_what_a_manifest_has_not(

@@ -36,7 +36,7 @@ def test_a_first_sync_learns_and_takes_part_and_a_second_does_not(
     synced = client.sync(proxy)
     assert (synced.epoch, synced.outcome, synced.lost) == (1, "sent", None)
     assert (synced.spent, synced.remaining) == (COST, 100 - COST)
-    assert proxy.calls == ["manifest", "model", "catalogue", "shelf", "send"]
+    assert proxy.calls == ["manifest", "shelf", "model", "catalogue", "send"]
     assert client._store._db.rows("SELECT state, batch FROM outbox") == [("sent", None)]
     client.record([item(30)])
     again = client.sync(proxy)
@@ -272,7 +272,7 @@ def test_the_batch_leaves_at_the_moment_that_was_drawn(
     assert sent_at == [begun + ahead + 300]
     assert slept == [300 - READY, READY, pytest.approx(ahead)]
     # Shortly before it makes the batch it looks again whether the epoch still runs.
-    looks = ["manifest", "model", "catalogue", "shelf", "manifest", "shelf"]
+    looks = ["manifest", "shelf", "model", "catalogue", "manifest", "shelf"]
     assert proxy.calls == [*looks, "send"]
 
 

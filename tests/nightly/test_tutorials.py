@@ -3,21 +3,21 @@
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from urllib.request import urlopen
 
 import pytest
 
 from sottovoce.sandbox.system import set_values
 from tests.lacking import leave_out
+from tests.nightly.shopper import A_MINUTE, Shopper, shopper
 from tests.processes import free_port, read_until
 
+__all__ = ["shopper"]
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
@@ -164,32 +164,78 @@ def test_the_researcher_s(follow: Callable[[str], Follower], tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_the_product_engineer_s(follow: Callable[[str], Follower], tmp_path: Path) -> None:
-    if shutil.which("npm") is None or not (ROOT / "web" / "node_modules").exists():
-        leave_out("the tutorial for product engineers (needs Node)")
-    for folder in ("examples", "web"):
-        (tmp_path / folder).symlink_to(ROOT / folder)
-    person = follow("tutorials/product.md")
+def test_the_product_engineer_s(
+    follow: Callable[[str], Follower], tmp_path: Path, shopper: Callable[[str], Shopper]
+) -> None:
+    """In an empty folder, with a browser on another origin; trials are as long as they are."""
+    page = "tutorials/product.md"
+    counted = sum(map(commands, BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))))
+    assert f"the whole page has {counted}." in (DOCS / page).read_text(encoding="utf-8")
+    person = follow(page)
+    person.know(
+        **{
+            "--trial": f"--trial --port {person.port('8080')}",
+            "--epoch-seconds 20": f"--epoch-seconds 1 --port {person.port('8080')}",
+            "--people 20000 --items 500": "--people 200 --items 100",
+        }
+    )
     person.install()
     person.next()
-    (key,) = re.findall("Verification key: ([0-9a-f]{64})", person.start("Ctrl-C"))
-    person.know(KEY=key)
-    (name,) = set(re.findall("terms --accept ([0-9a-f]{64})", person.next()))
-    person.know(NAME=name)
-    listed = person.next()
-    assert "was sent" in listed
-    assert "Black tea" in listed
-    person.next(without="npm --prefix web ci")  # `make test` has run it, and others use its files
+    script, consent = printed_lines(person.start("Ctrl-C"))
+    person.know(SCRIPT=script, CONSENT=consent)
     person.next()
     person.start("Serving HTTP")
-    with urlopen(f"http://127.0.0.1:{person.port('8000')}/") as answer:
-        page = answer.read().decode()
-    for filled in (key, f"http://127.0.0.1:{person.port('8080')}", 'record(["T-01"])'):
-        assert page.count(filled) == 1
-    assert "proxy.example" not in page
-    assert "Version 2 holds from the next epoch on." in person.next()
-    assert "Catalogue version" in person.next()
+
+    visitor = shopper(f"http://localhost:{person.port('8000')}")
+    assert visitor.question()[0].startswith("This is a trial")
+    first = visitor.until(lambda titles: len(titles) == 5, "five articles")
+    assert "Black tea" in first
+    visitor.press("yes")
+    visitor.until(lambda titles: titles != first, "a list that has learnt")
+    said = person.next()
+    assert "Version 2 holds for lists within a minute" in said
+    seconds = visitor.seconds_until(lambda titles: "Black tea" not in titles)
+    print(f"withdrawn: gone from the open page after {seconds:.0f} s")
+    assert seconds < A_MINUTE
+    assert "White tea" in visitor.titles()
+    visitor.press("pause")
+    visitor.state("Paused")
+    visitor.press("pause")
+    visitor.state("You take part")
+    visitor.press("forget")
+    visitor.state("Delete what")
+    visitor.press("forget")
+    visitor.state("Paused")
+    stands = person.next()
+    assert "Catalogue version 2" in stands
+    assert re.search("Epoch . counted 1,100 reports", stands)  # ten people's and the browser's
+
+    assert "HR@10" in person.next()
+    person.stop(0)
+    said = person.start("Ctrl-C")
+    assert "8 epochs" in said
+    assert "176 dummies" in said
+    (key,) = re.findall("Verification key: ([0-9a-f]{64})", said)
+    person.know(KEY=key)
+    told = " ".join(person.next().split())
+    quoted = (DOCS / page).read_text(encoding="utf-8")
+    assert " ".join(re.findall("^> (.*)$", quoted, re.MULTILINE)) in told
+    assert "Epoch 1 is closed" in person.next()
+    person.next_python()
     assert person.left == 0
+
+
+def printed_lines(said: str) -> list[str]:
+    """The script and the question, of the three lines for a page."""
+    script, consent, _ = re.findall("^  (<.*>)$", said, re.MULTILINE)
+    return [script, consent]
+
+
+def commands(block: tuple[str, str]) -> int:
+    """How many a block has; a file that is written is one, and what runs in Python is none."""
+    language, code = block
+    plain = re.sub(r"<<'END'\n.*?\nEND\n", "\n", code, flags=re.DOTALL).replace("\\\n", "")
+    return len(plain.splitlines()) if language == "sh" else 0
 
 
 @pytest.mark.slow

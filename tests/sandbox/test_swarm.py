@@ -99,7 +99,7 @@ def test_public_files_are_fetched_once_for_all(tmp_path: Path) -> None:
             client.record([item(number)])
         assert sync_one(tmp_path / str(number), shared, 1.0).outcome == "sent"
     counts = {call: proxy.calls.count(call) for call in proxy.calls}
-    assert counts == {"manifest": 3, "model": 1, "catalogue": 1, "send": 3}
+    assert counts == {"manifest": 3, "model": 1, "catalogue": 1, "shelf": 3, "send": 3}
 
 
 def test_the_next_epoch_is_waited_for() -> None:

@@ -70,6 +70,25 @@ def test_another_catalogue_is_signed_for_lists_with_the_next_beat(world: World) 
     assert world.server.signed_shelf().shelf == then, "nothing changed"
 
 
+def test_what_the_running_epochs_terms_do_not_allow_waits_for_the_next_training(
+    make_world: MakeWorld, sqlite_url: str
+) -> None:
+    """Devices would refuse such a shelf, and go on listing what was withdrawn with it."""
+    world = make_world(sqlite_url)
+    most = learn(world).manifest.terms.most_items
+    terms = replace(world.settings.terms, most_items=10 * most)
+    begin_training(world.store, replace(world.settings, terms=terms), anew=False)
+    many = [Item(f"x{number}", "X") for number in range(most)]
+    with pytest.raises(SettingsError, match=str(most)):
+        change_catalogue(world.store, lambda known: with_added(known, many))
+    change_catalogue(world.store, lambda known: without(known, ["film-0"]))
+    world.apply(world.closed())
+    change_catalogue(world.store, lambda known: with_added(known, many))
+    world.server.tick()
+    shelf = world.server.signed_shelf().shelf
+    assert shelf.catalogue == present(world.store).catalogue.hash
+
+
 def test_a_shelf_never_goes_back_whatever_the_clock_says(world: World) -> None:
     learn(world)
     first = world.server.signed_shelf().shelf

@@ -18,6 +18,7 @@ from sottovoce.protocol import SignedManifest
 from sottovoce.server import Keys, ServerStore
 from sottovoce.server.keys import rotate_keys
 from sottovoce.server.transaction import Service, Transaction
+from tests.server.changes import change_catalogue, present, without
 from tests.server.test_catalogue import learn
 from tests.server.world import KEYS, MakeWorld, World
 
@@ -251,6 +252,23 @@ def test_a_worker_says_at_once_that_another_key_signs(
     published_by(world, path)
     with pytest.raises(UnavailableError):
         world.server.check()
+
+
+def test_what_is_withdrawn_is_signed_by_whoever_still_may(world: World, tmp_path: Path) -> None:
+    """A key was made, and no worker has it yet: lists wait for nobody to be restarted."""
+    world.server.tick()
+    (path,) = copies(tmp_path, 1)
+    rotate_keys(world.store, path)
+    change_catalogue(world.store, lambda known: without(known, ["film-0"]))
+    world.server.tick()
+    shelf = world.server.signed_shelf()
+    assert shelf.key == world.signed().key
+    assert shelf.shelf.catalogue == present(world.store).catalogue.hash
+    published_by(world, path)
+    newer = world.server.signed_shelf()
+    change_catalogue(world.store, lambda known: without(known, ["film-1"]))
+    world.server.tick()
+    assert world.server.signed_shelf() == newer, "not by a key that has been replaced"
 
 
 def test_signing_keys_change_and_nobody_leads_back(world: World) -> None:

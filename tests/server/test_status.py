@@ -28,6 +28,9 @@ def test_what_it_says_of_an_epoch_and_of_what_comes_next(world: World) -> None:
     assert "Training 1 has learnt from 0 epochs; 3 are left." in said
     assert problems == []
     change_catalogue(world.store, lambda known: with_added(known, [Item("new", "New")]))
+    assert "Lists have it once a worker signs it" in look(world)[0]
+    world.server.tick()
+    assert "Lists have it already" in look(world)[0]
     begin_training(world.store, world.settings, anew=False)
     said, _ = look(world)
     assert f"Catalogue version 2: {ITEMS + 1} items" in said

@@ -209,6 +209,10 @@ def test_what_is_seen_and_hidden_by_script(enter: Enter, system: System) -> None
     customer.page.evaluate("document.querySelector('sottovoce-list').setAttribute('seen', 'no-1')")
     customer.until(lambda: customer.warnings, "a warning")
     assert customer.warnings == ['sottovoce: "no-1" is not in the catalogue']
+    odd = "document.querySelector('sottovoce-list').setAttribute('seen', 'a\\nb')"
+    customer.page.evaluate(odd)
+    customer.until(lambda: len(customer.warnings) > 1, "a warning")
+    assert "control character" in customer.warnings[1]
 
 
 def test_requests_are_the_same_whatever_was_seen(enter: Enter, system: System) -> None:

@@ -597,7 +597,10 @@ def _catalogue(found: ServerStatus) -> Iterator[str]:
     most = f"at most {chosen.training.terms.most_items:,} in this training"
     yield f"Catalogue version {chosen.version}: {output.counted(chosen.items, 'item')}, {most}."
     if manifest is not None and manifest.catalogue != chosen.catalogue.hash:
-        yield "Lists have it already; reports are made for it from the next epoch on."
+        lists = (
+            "Lists have it already" if found.is_listed else "Lists have it once a worker signs it"
+        )
+        yield f"{lists}; reports are made for it from the next epoch on."
     yield f"Tags: {chosen.catalogue.tags.by_kind()}."
 
 

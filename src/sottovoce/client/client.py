@@ -274,7 +274,7 @@ class Client:
         syncing = Syncing(
             self._store, api, self._clock, self._monotonic, self._entropy, words, sleep, jitter
         )
-        with _locked(self._folder):
+        with _locked(self._folder, wait=READY):
             begun = syncing.begin()
         if isinstance(begun, Synced):
             return begun
@@ -288,10 +288,10 @@ class Client:
         A withdrawn item is on no list after this, and a new one may be. Call it by the clock, like
         `sync`; also while a `sync` elsewhere waits for its moment. It begins at a whole `PACE` too.
         """
-        with _locked(self._folder, wait=READY):
-            trusted = self._store.trusted
-            sleep(-self._clock() % PACE)
-            refresh(self._store, api, trusted)
+        sleep(-self._clock() % PACE)
+        # Not waited for: its end could show how long a batch took. A sync fetches the same.
+        with _locked(self._folder):
+            refresh(self._store, api, self._store.trusted)
 
     def recommend(self, n: int = 10) -> list[Recommendation]:
         """The n best items that the owner has not touched; asks nobody."""

@@ -17,7 +17,7 @@ from sottovoce.client.history import PRAGMAS, History
 from sottovoce.client.timing import EpochPlan
 from sottovoce.errors import BudgetExceededError, LedgerError, SettingsError, StoreError
 from sottovoce.privacy import Charge, Entry, Ledger, Limit
-from sottovoce.protocol import Newest, SignedManifest, SignedShelf, Terms
+from sottovoce.protocol import Manifest, Newest, SignedManifest, SignedShelf, Terms
 from sottovoce.storage.database import Database, exclusive_lock
 
 NAME = "client.db"
@@ -259,17 +259,21 @@ class ClientStore:
                 " asked = NULL",
                 *(manifest.epoch, signed.hash, signed.key, shelf.encode()),
             )
-            places = ", ".join("?" * len(files))
-            self._db.rows(f"DELETE FROM files WHERE sha256 NOT IN ({places})", *files)  # noqa: S608 - places alone
-            self._add_files(files)
+            self._keep_files(manifest, shelf, files)
 
-    def keep_shelf(self, shelf: SignedShelf, files: dict[bytes, bytes]) -> None:
-        """A shelf and its catalogue alone, while worse terms wait for a yes."""
+    def keep_shelf(self, manifest: Manifest, shelf: SignedShelf, files: dict[bytes, bytes]) -> None:
+        """A shelf and its catalogue beside the last manifest, while worse terms wait for a yes."""
         with self._db.transaction():
             self._db.rows("UPDATE about SET shelf = ?", shelf.encode())
-            self._add_files(files)
+            self._keep_files(manifest, shelf, files)
 
-    def _add_files(self, files: dict[bytes, bytes]) -> None:
+    def _keep_files(
+        self, manifest: Manifest, shelf: SignedShelf, files: dict[bytes, bytes]
+    ) -> None:
+        self._db.rows(
+            "DELETE FROM files WHERE sha256 NOT IN (?, ?, ?)",
+            *(manifest.model, manifest.catalogue, shelf.shelf.catalogue),
+        )
         self._db.add_all(
             "REPLACE INTO files (sha256, content) VALUES (?, ?)",
             [(sha, content) for sha, content in files.items() if self.file(sha) is None],

@@ -75,12 +75,13 @@ def refresh(store: ClientStore, api: ProxyApi, trusted: Trusted) -> Release:
         check_terms(store.terms, signed.manifest.terms)
     except TermsError as error:
         store.ask(error.asked.name)
-        with suppress(ProtocolError):  # of other terms, it may be larger than these allow
+        with suppress(ProtocolError):  # the terms are what its owner must hear of
             _refresh_shelf(store, api, trusted)
         raise
+    raw = api.shelf()  # at once: how long files are read and decoded must not show
     release, files = fetch_release(signed, api, store.file)
     shelf, more = fetch_shelf(
-        signed, api, lambda sha256: files.get(sha256) or store.file(sha256), trusted.shelf
+        signed, raw, api, lambda sha256: files.get(sha256) or store.file(sha256), trusted.shelf
     )
     store.keep_release(signed, shelf, files | more)
     return release
@@ -91,7 +92,10 @@ def _refresh_shelf(store: ClientStore, api: ProxyApi, trusted: Trusted) -> None:
     data = store.signed_manifest()
     if data is not None:
         signed = SignedManifest.open(data, trusted.key)
-        store.keep_shelf(*fetch_shelf(signed, api, store.file, trusted.shelf))
+        shelf, files = fetch_shelf(
+            signed, api.shelf(), api, store.file, trusted.shelf, any_size=True
+        )
+        store.keep_shelf(signed.manifest, shelf, files)
 
 
 def asked_terms(store: ClientStore, api: ProxyApi) -> Terms:

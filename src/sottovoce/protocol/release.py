@@ -65,8 +65,18 @@ class Release:
             self.catalogue.numbers[item] for item in items if item in self.catalogue.numbers
         )
 
-    def on(self, shelf: Catalogue) -> Self:
-        """What lists are made from: the same model, of the items that there are now."""
+    def on(self, shelf: Catalogue) -> Self | None:
+        """What lists are made from: the same model, of the items that there are now.
+
+        Of a shelf beyond the terms, those that the model knows; None if no such item is left.
+        """
+        try:
+            check_shelf(self.manifest, shelf)
+        except ProtocolError:
+            known = [item for item in shelf.items if item.id in self.catalogue.numbers]
+            if not known:
+                return None
+            shelf = Catalogue.of(known)
         V = moved_rows(self.V, self.catalogue.items, shelf.items)
         return replace(self, V=V, catalogue=shelf)
 
@@ -121,13 +131,20 @@ def verified(signed: SignedManifest, model: bytes, catalogue: bytes) -> Release:
 
 
 def fetch_shelf(
-    manifest: SignedManifest, source: PublishedSource, held: Held, newest: Newest | None
+    manifest: SignedManifest,
+    raw: bytes,
+    source: PublishedSource,
+    held: Held,
+    newest: Newest | None,
+    *,
+    any_size: bool = False,
 ) -> tuple[SignedShelf, Files]:
-    """The shelf beside a verified manifest, and its catalogue; `UntrustedError` if it goes back.
+    """What `source` gave as its shelf, and its catalogue; `UntrustedError` if it goes back.
 
-    It is signed by the manifest's key, or by one that this key has named.
+    It is signed by the key of the verified manifest, or by one that this key has named. It is of
+    any size where a later manifest has other terms.
     """
-    signed = SignedShelf.open(source.shelf(), manifest.key)
+    signed = SignedShelf.open(raw, manifest.key)
     shelf, known = signed.shelf, newest or (0, b"")
     if shelf.published < known[0]:
         raise UntrustedError(
@@ -136,7 +153,9 @@ def fetch_shelf(
     if newest is not None and shelf.published == known[0] and signed.hash != known[1]:
         raise UntrustedError(f"two different shelves of second {known[0]}, both signed")
     content = _intact(held, shelf.catalogue) or source.catalogue(shelf.catalogue)
-    check_shelf(manifest.manifest, _catalogue(content, shelf.catalogue))
+    catalogue = _catalogue(content, shelf.catalogue)
+    if not any_size:
+        check_shelf(manifest.manifest, catalogue)
     return signed, {shelf.catalogue: content}
 
 

@@ -80,7 +80,7 @@ class Signed:
     def open(cls, data: bytes, verification_key: bytes) -> Self:
         """Check the signature first; nothing of what is not signed is ever looked at."""
         statements, signature, raw = cls._split(data)
-        key = _last_key(verification_key, statements)
+        key = _last_key(cls.what, verification_key, statements)
         if not _is_signed(key, signature, cls.label + raw):
             raise UntrustedError(
                 f"signed {cls.what}: not by the pinned verification key of the server, nor by one "
@@ -123,14 +123,14 @@ class Signed:
         return statements, data[at : at + SIGNATURE], data[at + SIGNATURE :]
 
 
-def _last_key(trusted: bytes, statements: tuple[KeyStatement, ...]) -> bytes:
+def _last_key(what: str, trusted: bytes, statements: tuple[KeyStatement, ...]) -> bytes:
     """From the trusted key along the statements; those before it are not looked at."""
     named = [each.key for each in statements]
     start = len(named) - named[::-1].index(trusted) if trusted in named else 0
     key = trusted
     for statement in statements[start:]:
         if not statement.follows(key):
-            raise UntrustedError("a key statement is not by the trusted key")
+            raise UntrustedError(f"signed {what}: a key statement is not by the trusted key")
         key = statement.key
     return key
 

@@ -250,7 +250,8 @@ class Mirror:
             return None
         known = None if self.shelf is None else self.shelf.signed
         newest = None if known is None else (known.shelf.published, known.hash)
-        signed, files = fetch_shelf(self.current.signed, self._server, self._held, newest)
+        raw = self._server.shelf()
+        signed, files = fetch_shelf(self.current.signed, raw, self._server, self._held, newest)
         if known is not None and signed.hash == known.hash and signed.key == known.key:
             return None
         return MirroredShelf.of(signed, files[signed.shelf.catalogue])

@@ -1,6 +1,7 @@
 """Invented people who report beside somebody who tries a service out: `sottovoce up --trial`."""
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from random import Random
@@ -16,6 +17,8 @@ COMPANIONS = 10
 """New ones in every epoch."""
 TOUCHED = 6
 """Items of each, at most: of one kind, where items have labels."""
+AGAIN = 5.0
+"""Seconds after which they look whether there is an epoch again."""
 TRIAL = {"epoch_seconds": 20, "least_clients": 5}
 """Epochs that end by themselves, with or without the person who tries it."""
 
@@ -38,8 +41,11 @@ def begin_companions(url: str, key: bytes) -> None:
 
     def run() -> None:
         random = Random()  # noqa: S311 - of people, not of reports
-        with httpx.Client(trust_env=False) as http, suppress(SottovoceError):
+        with httpx.Client(trust_env=False) as http:
             api = HttpProxy(http, url)
-            take_part(api, key, lambda catalogue: companions(catalogue, random), COMPANIONS)
+            while True:  # whatever fails, they try again
+                with suppress(SottovoceError):
+                    take_part(api, key, lambda shop: companions(shop, random), COMPANIONS)
+                time.sleep(AGAIN)
 
     threading.Thread(target=run, daemon=True, name="companions").start()

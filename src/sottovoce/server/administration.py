@@ -42,10 +42,29 @@ def update_catalogue(
             return chosen.version, found
         if not retire_many and not dry_run:
             found.check_retires_few(chosen.items)
-        Chosen(chosen.training, after, chosen.version + 1).check()
+        after_this = replace(chosen, catalogue=after, version=chosen.version + 1)
+        after_this.check()
+        _check_lists(transaction, after_this)
         if not dry_run:
             transaction.set_catalogue(chosen.version + 1, after.hash, after.raw)
     return chosen.version + 1, found
+
+
+def _check_lists(transaction: Transaction, chosen: Chosen) -> None:
+    """Lists have it at once: devices refuse what the terms of the epoch that runs do not allow."""
+    latest = transaction.latest()
+    if latest is None or latest.state == APPLIED:
+        return
+    training = transaction.training(latest.training)
+    assert training is not None, "a training that has an epoch stays"
+    try:
+        replace(chosen, training=training).check()
+    except SettingsError as error:
+        raise SettingsError(
+            f"epoch {latest.epoch} is of training {training.number}, whose devices could not make "
+            f"lists from it: {error.__cause__}. Retire items now, and add those that are too many "
+            f"when training {chosen.training.number} has its first epoch"
+        ) from error
 
 
 def begin_training(store: ServerStore, settings: ServerSettings, *, anew: bool) -> Training:
@@ -113,12 +132,12 @@ def close_epoch(store: ServerStore, now: float) -> tuple[int, dict[str, str]]:
         epoch = transaction.latest(lock=True)
         if epoch is None or epoch.state != OPEN:
             number = "" if epoch is None else f": epoch {epoch.epoch} is {epoch.state} already"
-            raise SettingsError(f"no epoch is open{number}; nothing was changed")
+            raise SettingsError(f"there must be an open epoch{number}; nothing was changed")
         if now < epoch.closes:
             left = timedelta(seconds=ceil(epoch.closes - now))
             raise SettingsError(
-                f"epoch {epoch.epoch} may be closed in {left} hours, not before: devices were told "
-                "that reports are taken until then"
+                f"epoch {epoch.epoch} takes reports for {left} more (h:mm:ss), as devices were "
+                "told: wait until then"
             )
         transaction.close(epoch.epoch, now)
         return epoch.epoch, transaction.crowds(epoch.epoch)

@@ -194,6 +194,14 @@ def check_may_sign(keys: Keys, service: Service) -> None:
         check_newest(keys, service)
 
 
+def may_sign(keys: Keys, service: Service) -> bool:
+    try:
+        check_may_sign(keys, service)
+    except SettingsError:
+        return False
+    return True
+
+
 def check_newest(keys: Keys, service: Service) -> None:
     """Whether the newest key is in this file, or comes before what is."""
     if not keys.succeeds(service.newest_key):

@@ -26,7 +26,7 @@ from sottovoce.server.epochs import (
     check_room,
     waiting_for,
 )
-from sottovoce.server.keys import Keys, check_may_sign, lacking
+from sottovoce.server.keys import Keys, check_may_sign, lacking, may_sign
 from sottovoce.server.settings import ServerSettings
 from sottovoce.server.status import Metrics
 from sottovoce.server.store import ServerStore
@@ -85,7 +85,9 @@ class Server:
         """One step, in a transaction of its own; whether there was one to take."""
         now = self._clock()
         with self._store.write() as transaction:
-            if self._heed_keys(transaction.service(lock=True)):
+            service = transaction.service(lock=True)
+            self._heed_keys(service)
+            if may_sign(self._keys, service):
                 self._lay_out(transaction, now)
             latest = transaction.latest(lock=True)
             if latest is None:
@@ -116,8 +118,8 @@ class Server:
             self._publisher.lay_out(transaction, now)
             self._is_laid_out = True
 
-    def _heed_keys(self, service: Service) -> bool:
-        """Whether its key is the newest. Say at once, and once, that another one was chosen.
+    def _heed_keys(self, service: Service) -> None:
+        """Say at once, and once, that another key was chosen.
 
         Others may still publish: whoever hears of it only when nobody can any more is late.
         """
@@ -126,7 +128,6 @@ class Server:
             log.error("%s", said)
         self._said = said
         self.metrics.key_is_old(is_old=said is not None)
-        return said is None
 
     # What everybody may ask
 

@@ -65,6 +65,8 @@ class ServerStatus:
     """None for an epoch that waits for nothing any more."""
     last: tuple[Epoch, ...] = ()
     """That asked for reports and are over, the newest first."""
+    is_listed: bool = False
+    """Whether a worker has signed the chosen catalogue for lists."""
     settings_problem: str | None = None
     """Why no worker could start with the settings file as it is now."""
 
@@ -76,6 +78,7 @@ class ServerStatus:
             keys = _keys_file(settings.keys, service, transaction, latest)
             if latest is None:
                 return cls(now, chosen, known, keys, settings.heartbeat)
+            shelf = transaction.shelf()
             over = [
                 each
                 for each in reversed(transaction.all_epochs())
@@ -92,6 +95,7 @@ class ServerStatus:
                 transaction.training(latest.training),
                 waiting_for(transaction, latest, settings, now),
                 tuple(over[:LAST]),
+                shelf is not None and shelf.catalogue == chosen.catalogue.hash,
                 None if keys.problem else _settings_file(transaction, settings),
             )
 

@@ -4,6 +4,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,9 @@ from sottovoce.cli.app import every_command
 from tests.nightly.release.building import Built
 from tests.nightly.release.fresh import Fresh, House
 from tests.processes import free_port, read_until
+from tests.server.world import KEYS
+from tests.web.front import instead, refuse
+from tests.web.system import running
 
 SMALL = ("--engine", "reference", "--sample-users", "30", "--sample-items", "50")
 CATALOGUE = """{"version": 2, "items": [
@@ -134,13 +138,48 @@ def test_server_proxy_and_client_meet_from_environments_of_their_own(
         *("--port", ports[2], "--watch-port", ports[3]),
     )
     started(proxy, "proxy", "run", "--config", "p/proxy.toml")
-    device = ("--folder", "d")
-    begin = ("--proxy", f"http://127.0.0.1:{ports[2]}", "--key", key, "--limit", "500")
-    client.run("sottovoce", "client", "init", *begin, *device)
-    client.run("sottovoce", "client", "record", "a", *device)
-    (name,) = set(
-        re.findall("accept ([0-9a-f]{64})", client.run("sottovoce", "client", "terms", *device))
-    )
-    client.run("sottovoce", "client", "terms", "--accept", name, *device)
-    assert "was sent" in client.run("sottovoce", "client", "sync", "--jitter", "0", *device)
-    assert "Beta" in client.run("sottovoce", "client", "recommend", *device)
+    agree(client, f"http://127.0.0.1:{ports[2]}", key, "a")
+    assert "was sent" in act(client, "sync", "--jitter", "0")
+    assert "Beta" in act(client, "recommend")
+
+
+def act(client: Fresh, *words: str, code: int = 0) -> str:
+    """As its device."""
+    return client.run("sottovoce", "client", *words, "--folder", "d", code=code)
+
+
+def agree(client: Fresh, proxy: str, key: str, item: str) -> None:
+    """Begin a device that touched this, and accept the terms."""
+    act(client, "init", "--proxy", proxy, "--key", key, "--limit", "500")
+    act(client, "record", item)
+    (name,) = set(re.findall("accept ([0-9a-f]{64})", act(client, "terms")))
+    act(client, "terms", "--accept", name)
+
+
+def test_the_released_client_and_services_of_this_tree(
+    install: Callable[[str], Fresh], tmp_path: Path
+) -> None:
+    """And services of another protocol, signed with the true key: refused, and nothing is sent."""
+    client = install("client,cli")
+    with running(tmp_path, people=6) as system:
+        agree(client, system.url, KEYS.verification_key.hex(), "1")
+        assert "was sent" in act(client, "sync", "--jitter", "0")
+        system.turn()
+        assert "was sent" in act(client, "sync", "--jitter", "0")
+        listed = act(client, "recommend")
+        assert system.recommended(["1"])[0].title in listed
+        assert len(system.front.batches()) == 2
+
+        system.turn()
+        system.front.begin()
+        system.front.lies = {"/v2/manifest": instead(system.of_another_version())}
+        for asked in (("sync", "--jitter", "0"), ("look",), ("terms",)):
+            said = " ".join(act(client, *asked, code=2).split())
+            assert "version 3" in said
+            assert "this program speaks version 2" in said
+        system.front.lies = {"/v2/manifest": refuse(404)}  # whose paths are other ones
+        act(client, "sync", "--jitter", "0", code=2)
+        assert {each.path for each in system.front.heard} == {"/v2/manifest"}
+        assert act(client, "recommend") == listed
+        system.front.begin()
+        assert "was sent" in act(client, "sync", "--jitter", "0")

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from sottovoce.service.page import WIDGET, in_package
 from tests.nightly.release.building import ROOT, packed_npm
 from tests.nightly.release.fresh import run
+from tests.web.shop import client_scripts
 
 pytestmark = pytest.mark.slow
 MODULES = ROOT / "web" / "node_modules"
@@ -50,6 +52,22 @@ def test_they_have_code_types_and_a_licence(tarballs: tuple[Path, ...]) -> None:
     client, widget = map(files_in, tarballs)
     assert client == compiled("client", ".js", ".d.ts") | BESIDE | {"dist/sottovoce-client.js"}
     assert widget == compiled("widget", ".d.ts") | BESIDE | {"dist/widget.js"}
+
+
+def test_they_are_the_scripts_that_browsers_ran(tarballs: tuple[Path, ...], tmp_path: Path) -> None:
+    """`tests/web` and `tests/nightly/web` run these bytes against the services of this tree."""
+    scripts = client_scripts(tmp_path)
+    for name, shown in scripts.items():
+        assert inside(tarballs[0], f"dist/{name}.js") == shown
+    assert inside(tarballs[1], "dist/sottovoce-worker.js") == scripts["sottovoce-worker"]
+    assert inside(tarballs[1], "dist/widget.js") == (in_package() / WIDGET).read_bytes()
+
+
+def inside(tarball: Path, name: str) -> bytes:
+    with tarfile.open(tarball) as packed:
+        found = packed.extractfile(f"package/{name}")
+        assert found is not None
+        return found.read()
 
 
 def test_what_readmes_show_compiles_elsewhere(tarballs: tuple[Path, ...], tmp_path: Path) -> None:

@@ -140,6 +140,23 @@ def test_offline_lists_go_on_and_nothing_is_sent(enter: Enter, system: System) -
     customer.sent(2)
 
 
+def test_a_service_of_another_protocol_is_refused(enter: Enter, system: System) -> None:
+    """Lists go on, and nothing is sent until it speaks as before."""
+    customer = enter()
+    customer.question()
+    customer.press("yes")
+    customer.sent(1)
+    before = system.signed()
+    system.turn()
+    system.front.lies = {"/v2/manifest": instead(system.of_another_version())}
+    customer.until(lambda: customer.warnings != [], "a warning")
+    assert "version 3" in customer.warnings[-1]
+    customer.lists([each.title for each in system.recommended_by(before, ["1"])[:5]])
+    customer.sent(1)
+    system.front.lies = {}
+    customer.sent(2)
+
+
 def test_whatever_was_seen_it_asks_at_the_same_moments(
     enter: Enter, system: System, shops: tuple[Shop, Shop]
 ) -> None:

@@ -18,6 +18,7 @@ import {
   movedRows,
   openShelf,
   type Shelf,
+  shelved,
 } from "./shelf.js";
 import type { BatchRow, Settings, Store } from "./store.js";
 import { type WideModel, wideModel } from "./wide.js";
@@ -140,12 +141,13 @@ export class Fetching {
     try {
       const shelf = await this.#shelf(fromHex(settings.trusted), settings, names, fresh);
       const content = fresh.get(shelf.catalogue);
-      if (content !== undefined && settings.terms !== null) {
-        checkShelved(decodeCatalogue(content), settings.terms);
+      if (content !== undefined) decodeCatalogue(content);
+      const last = await this.store.signed();
+      if (last !== null && (shelf.hash !== settings.shelf?.hash || fresh.size > 0)) {
+        await this.store.keepShelf(last, shelf, fresh);
       }
-      if (shelf.hash !== settings.shelf?.hash) await this.store.keepShelf(shelf, fresh);
     } catch (error) {
-      if (!(error instanceof UntrustedError)) throw error; // of other terms, it may be too large
+      if (!(error instanceof UntrustedError)) throw error; // the terms are what its owner must hear of
     }
   }
 
@@ -316,10 +318,10 @@ export class Reading {
   ): Promise<{ V: Matrix; catalogue: Catalogue } | null> {
     const hash = listedCatalogue(signed.manifest, shelf);
     if (equal(hash, signed.manifest.catalogue)) return { V, catalogue };
-    const [name, before] = [toHex(hash), this.#shelf];
-    if (before?.name !== name || before.from !== V) {
-      const content = before?.name === name ? null : await this.store.file(hash);
-      const after = before?.name === name ? before.catalogue : content && decodeCatalogue(content);
+    const name = toHex(hash);
+    if (this.#shelf?.name !== name || this.#shelf.from !== V) {
+      const content = await this.store.file(hash);
+      const after = content && shelved(decodeCatalogue(content), catalogue, signed.manifest.terms);
       if (after === null) return null;
       this.#shelf = { name, from: V, V: movedRows(V, catalogue, after), catalogue: after };
     }

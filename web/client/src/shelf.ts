@@ -6,7 +6,7 @@
  * back to an older shelf.
  */
 
-import type { Catalogue } from "./catalogue.js";
+import { type Catalogue, catalogueOf } from "./catalogue.js";
 import * as strict from "./encoding.js";
 import { fromHex, sha256, toHex } from "./encoding.js";
 import { ProtocolError, UntrustedError } from "./errors.js";
@@ -63,6 +63,17 @@ export function checkShelved({ items }: Catalogue, { mostItems, factors }: Terms
     throw new ProtocolError(`shelf: ${items.length} items, the terms allow ${mostItems}`);
   }
   checkShape(items.length, factors);
+}
+
+/** As it is; of one beyond the terms, those items that the model knows, or null if none is left. */
+export function shelved(shelf: Catalogue, known: Catalogue, terms: Terms): Catalogue | null {
+  try {
+    checkShelved(shelf, terms);
+    return shelf;
+  } catch {
+    const items = shelf.items.filter(({ id }) => known.numbers.has(id));
+    return items.length > 0 ? catalogueOf(items) : null;
+  }
 }
 
 /**

@@ -378,36 +378,29 @@ export class Store {
     fresh: ReadonlyMap<string, Uint8Array>,
     check: (settings: Settings) => void,
   ): Promise<void> {
-    const { model, catalogue } = signed.manifest;
-    const wanted = [MANIFEST, toHex(model), toHex(catalogue), shelf.catalogue];
     return this.database.write(["settings", "files"], async (transaction) => {
-      const rows = transaction.objectStore("files");
       const known = await settingsIn(transaction);
       check(known);
       const newest = { epoch: signed.manifest.epoch, hash: toHex(signed.hash) };
       await transaction
         .objectStore("settings")
         .put({ ...known, newest, shelf, trusted: toHex(signed.key) });
-      for (const [name, content] of [...fresh, [MANIFEST, signed.raw] as const]) {
-        rows.put({ name, content });
-      }
-      const names = await answer(rows.getAllKeys());
-      if (!wanted.every((name) => names.includes(name))) {
-        throw new StoreError("What was fetched was forgotten in the meantime; fetch it again.");
-      }
-      for (const name of names) {
-        if (!wanted.includes(name)) rows.delete(name);
-      }
+      await keepFiles(transaction, signed, shelf, new Map([...fresh, [MANIFEST, signed.raw]]));
     });
   }
 
-  /** A shelf and its catalogue alone, while worse terms wait for a yes. */
-  keepShelf(shelf: Shelf, fresh: ReadonlyMap<string, Uint8Array>): Promise<void> {
+  /** A shelf and its catalogue beside the last manifest, while worse terms wait for a yes. */
+  keepShelf(
+    last: SignedManifest,
+    shelf: Shelf,
+    fresh: ReadonlyMap<string, Uint8Array>,
+  ): Promise<void> {
     return this.database.write(["settings", "files"], async (transaction) => {
       const known = await settingsIn(transaction);
       checkShelf(known.shelf, shelf);
+      if (known.newest?.hash !== toHex(last.hash)) throw new StoreError(MEANWHILE);
       await transaction.objectStore("settings").put({ ...known, shelf });
-      for (const [name, content] of fresh) transaction.objectStore("files").put({ name, content });
+      await keepFiles(transaction, last, shelf, fresh);
     });
   }
 
@@ -428,6 +421,25 @@ export class Store {
     });
   }
 }
+
+/** These, and of those that are here what belongs to the manifest and the shelf; nothing else. */
+async function keepFiles(
+  transaction: Transaction,
+  { manifest: { model, catalogue } }: SignedManifest,
+  shelf: Shelf,
+  fresh: ReadonlyMap<string, Uint8Array>,
+): Promise<void> {
+  const rows = transaction.objectStore("files");
+  for (const [name, content] of fresh) rows.put({ name, content });
+  const wanted = [MANIFEST, toHex(model), toHex(catalogue), shelf.catalogue];
+  const names = await answer(rows.getAllKeys());
+  if (!wanted.every((name) => names.includes(name))) throw new StoreError(MEANWHILE);
+  for (const name of names) {
+    if (!wanted.includes(name)) rows.delete(name);
+  }
+}
+
+const MEANWHILE = "What was fetched was forgotten in the meantime; fetch it again.";
 
 /** The settings, inside a transaction. */
 export async function settingsIn(transaction: Transaction): Promise<Settings> {

@@ -340,12 +340,13 @@ test("of the present epoch nothing is asked, but where it was forgotten", async 
 
 const GONE = item(5);
 
-/** Every item but one, and a new one; its hash. */
-async function withoutOne(world: World): Promise<string> {
+/** Every item but one, and new ones; its hash. */
+async function withoutOne(world: World, ...added: string[]): Promise<string> {
   const { items } = JSON.parse(new TextDecoder().decode(encodeCatalogue(ITEMS)));
   const left = items.filter(({ id }: { id: string }) => id !== GONE);
-  const more = { id: "new", title: "New", tags: traitsOf(1) };
-  return world.add(utf8(JSON.stringify({ version: 2, items: [...left, more] })));
+  const ids = added.length > 0 ? added : ["new"];
+  const more = ids.map((id) => ({ id, title: "New", tags: traitsOf(1) }));
+  return world.add(utf8(JSON.stringify({ version: 2, items: [...left, ...more] })));
 }
 
 const listed = async (client: Device) => (await client.recommend(100)).map(({ id }) => id);
@@ -397,9 +398,39 @@ test("whoever refuses worse terms sees no withdrawn item", async (t) => {
   const client = await world.client();
   await client.refresh();
   await world.publish(2, { terms: { epsilon: 9 } });
-  await world.layOut(2 * DAY + 60, await withoutOne(world));
-  for (const _ of [1, 2]) await assert.rejects(client.refresh(), TermsError);
-  assert.ok(!(await listed(client)).includes(GONE));
+  for (const published of [61, 62, 63]) {
+    await world.layOut(2 * DAY + published, await withoutOne(world, `new ${published}`));
+    for (const _ of [1, 2]) await assert.rejects(client.refresh(), TermsError);
+    assert.ok(!(await listed(client)).includes(GONE));
+  }
+  assert.equal(
+    (await dump(world.factory)).files?.length,
+    4,
+    "a model, two catalogues and a manifest",
+  );
+});
+
+test("nor does whoever refuses a larger catalogue", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client();
+  await client.refresh();
+  const before = await listed(client);
+  await world.publish(2, { terms: { most_items: 10 * ITEMS } });
+  const many = Array.from({ length: 2 * ITEMS }, (_, number) => `new ${number}`);
+  await world.layOut(2 * DAY + 61, await withoutOne(world, ...many));
+  for (const _ of [1, 2]) {
+    const error = await client.refresh().catch((caught: unknown) => caught);
+    assert.ok(error instanceof TermsError);
+    assert.deepEqual(
+      new Set(await listed(client)),
+      new Set(before.filter((id) => id !== GONE)),
+      "what it knew, less what was withdrawn",
+    );
+  }
+  const error = await client.refresh().catch((caught: unknown) => caught);
+  await client.accept((error as TermsError).asked);
+  await client.refresh();
+  assert.ok((await listed(client)).includes("new 0"));
 });
 
 test("a shelf that is kept back brings nothing back that a manifest has not", async (t) => {

@@ -18,7 +18,7 @@ export abstract class Piece extends HTMLElement {
     const proxy = this.getAttribute("proxy");
     const [key, limit] = [this.getAttribute("key"), this.getAttribute("limit")];
     if (proxy === null) this.#refresh();
-    else page.start({ proxy, key: key ?? "", limit: Number(limit ?? Number.NaN) });
+    else page.start({ proxy, key: key ?? "", limit: Number(limit || Number.NaN) });
   }
 
   disconnectedCallback(): void {
@@ -27,7 +27,11 @@ export abstract class Piece extends HTMLElement {
 
   attributeChangedCallback(name: string, _: string | null, value: string | null): void {
     if (name !== "seen") this.#refresh();
-    else if (value) page.seen(value).catch(() => {}); // why it does not open was said before
+    else if (value) {
+      page.seen(value).catch((error) => {
+        if (!page.hasFailed) console.warn(`sottovoce: ${error}`); // else it was said before
+      });
+    }
   }
 
   /** One after the other: the last one shows the newest. */

@@ -1,0 +1,68 @@
+"""Somebody with a real browser, as shipped, who keeps the page of a shop open."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.lacking import leave_out
+from tests.web import chromium
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+A_MINUTE = 60.0
+PATIENCE = 180.0
+"""Seconds, of which a list that has learnt takes the most: epochs, and looks of a page."""
+
+
+class Shopper:
+    """Is on the page; all pauses are real ones."""
+
+    def __init__(self, browser: Browser, url: str):
+        self._page = browser.new_context().new_page()
+        self._page.goto(url)
+
+    def question(self) -> list[str]:
+        """The sentences that ask, once they are there."""
+        self._page.locator("sottovoce-consent [part=consent]").wait_for()
+        return self._page.locator("sottovoce-consent [part=sentence]").all_inner_texts()
+
+    def press(self, part: str) -> None:
+        self._page.locator(f"sottovoce-consent button[part~={part}]").click()
+
+    def state(self, words: str) -> None:
+        self._page.locator(f"sottovoce-consent [part=state]:has-text('{words}')").wait_for()
+
+    def titles(self) -> list[str]:
+        return self._page.locator("sottovoce-list [part=link]").all_inner_texts()
+
+    def until(self, holds: Callable[[list[str]], bool], what: str) -> list[str]:
+        """The list, once this is true of it; an empty one is on its way."""
+        give_up = time.monotonic() + PATIENCE
+        while not (titles := self.titles()) or not holds(titles):
+            assert time.monotonic() < give_up, f"waited too long for {what}: {titles}"
+            self._page.wait_for_timeout(250)
+        return titles
+
+    def seconds_until(self, holds: Callable[[list[str]], bool]) -> float:
+        began = time.monotonic()
+        self.until(holds, "a change of the list")
+        return time.monotonic() - began
+
+
+@pytest.fixture
+def shopper() -> Iterator[Callable[[str], Shopper]]:
+    """Opens a page, in a browser of this test alone."""
+    lacking = chromium.missing()
+    if lacking is not None:
+        leave_out(f"a shop's page in a real browser ({lacking})")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
+        browser = chromium.launch(started.chromium)
+        yield lambda url: Shopper(browser, url)
+        browser.close()
