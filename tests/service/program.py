@@ -17,6 +17,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from prometheus_client import CollectorRegistry, generate_latest
 from sottovoce.service.listen import Listen, TurnedAway, Watch
+from sottovoce.service.logs import begin_log
 from sottovoce.service.run import build_watch, run
 from sottovoce.service.http import errors_as_problems
 from sottovoce.service.http import read_body
@@ -61,6 +62,7 @@ watch = build_watch(lambda: None, lambda: generate_latest(registry))
 caps = dict(pair.split("=") for pair in sys.argv[3:] if "=" in pair)
 caps = {name: Path(value) if value[0] == "/" else json.loads(value) for name, value in caps.items()}
 listen = Listen(port=int(sys.argv[1]), **caps)
+begin_log(as_json=False)
 run(app, listen, watch, Watch(port=int(sys.argv[2])), turned_away=turned_away)
 print("returned", flush=True)
 """

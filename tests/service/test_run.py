@@ -71,7 +71,7 @@ def test_a_request_under_way_finishes(start: Callable[..., Service]) -> None:
     assert process.stdin is not None
     assert process.stdout.readline() == "begun\n"
     process.send_signal(signal.SIGTERM)
-    service.wait_for("Shutting down")
+    service.wait_for("stopping")
     process.stdin.write("go on\n")
     process.stdin.flush()
     head, body = answer(connection)

@@ -52,6 +52,23 @@ def test_what_is_not_given_has_its_default(tmp_path: Path) -> None:
     assert read(tmp_path, 'name = "x"\nfolder = "/srv"').folder == Path("/srv")
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "meant"),
+    [
+        ("nmae = 1\n" + LEAST, 1, "name"),
+        (LEAST + "# port\n[listen]\n\nprot = 1\n", 6, "listen.port"),
+        (LEAST + "[lisen]\nport = 1\n", 3, "listen"),
+        (LEAST + "lisen.port = 1\n", 3, "listen"),
+        (LEAST + "[proxies.east]\nsecret = ''\nwieght = 1\n", 5, "proxies.east.weight"),
+    ],
+)
+def test_an_unknown_setting_is_named_with_its_line_and_what_may_be_meant(
+    text: str, line: int, meant: str, tmp_path: Path
+) -> None:
+    with pytest.raises(SettingsError, match=rf"example\.toml, line {line}:.* {meant}\?"):
+        read(tmp_path, text)
+
+
 def test_every_kind_of_value_is_read(tmp_path: Path) -> None:
     text = (
         LEAST
@@ -118,7 +135,7 @@ def test_every_mistake_names_the_file_and_the_field(tmp_path: Path, named: str) 
     for text in MISTAKES[named]:
         with pytest.raises(SettingsError) as caught:
             read(tmp_path, text)
-        assert str(caught.value).startswith(f"{tmp_path / 'example.toml'}: ")
+        assert str(caught.value).startswith(f"{tmp_path / 'example.toml'}")
         assert named in str(caught.value) or "TOML" in str(caught.value)
         assert len(str(caught.value)) < 1_000
 

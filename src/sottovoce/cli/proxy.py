@@ -14,6 +14,7 @@ from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Rate, build_app, c
 from sottovoce.proxy.settings import DATA, PORT, SETTINGS, WATCH_PORT, make_proxy
 from sottovoce.proxy.status import ProxyStatus
 from sottovoce.service.listen import Listen, Watch
+from sottovoce.service.logs import begin_log
 from sottovoce.service.run import build_watch
 from sottovoce.service.run import run as serve
 from sottovoce.service.toml import read_settings
@@ -91,6 +92,7 @@ def run(config: ConfigOption) -> None:
       sottovoce proxy run --config ./proxy/proxy.toml
     """
     settings = read_settings(config, ProxySettings)
+    begin_log(as_json=settings.log_json)
     http, upstream = connect(settings)
     with http, ProxyStore.open(settings.folder) as store:
         proxy = Proxy(store, upstream, settings)

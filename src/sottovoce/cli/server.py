@@ -48,6 +48,7 @@ from sottovoce.server.setup import SETTINGS, items_of, make_server
 from sottovoce.server.status import DROPPED, ServerStatus
 from sottovoce.server.store import back_up
 from sottovoce.server.transaction import OPEN, Epoch
+from sottovoce.service.logs import begin_log
 from sottovoce.service.run import build_watch
 from sottovoce.service.run import run as serve
 from sottovoce.settings import stated
@@ -210,6 +211,7 @@ def run(
       sottovoce server run --config my-server/server.toml --port 8092 --watch-port 8093
     """
     settings = ServerSettings.read(config).at_ports(port, watch_port)
+    begin_log(as_json=settings.log_json)
     keys = Keys.read(settings.keys)
     with closing(ServerStore(settings.database)) as store, closing(Pool(settings.openers)) as pool:
         server = Server(store, keys, settings, opener=pool)

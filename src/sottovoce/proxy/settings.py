@@ -87,6 +87,7 @@ class ProxySettings:
     chunk_reports: int = setting(
         MAX_CHUNK_REPORTS, "reports in one request to the server", least=1, most=MAX_CHUNK_REPORTS
     )
+    log_json: bool = setting(default=False, help="whether each line of the log is a JSON object")
     origins: tuple[str, ...] = ()
     rate: Rate = field(default_factory=Rate)
     tls: Tls = field(default_factory=Tls)

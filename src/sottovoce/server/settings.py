@@ -59,6 +59,7 @@ class ServerSettings:
     most_bytes: int = setting(5 * 2**30, "bytes of those chunks", least=1)
     openers: int = setting(0, "processes that open reports; 0: one for each core", least=0)
     heartbeat: float = setting(5.0, "seconds between two looks at the clock", above=0, most=86_400)
+    log_json: bool = setting(default=False, help="whether each line of the log is a JSON object")
     listen: Listen = field(default_factory=lambda: Listen(port=8090))
     watch: Watch = field(default_factory=lambda: Watch(port=8091))
 

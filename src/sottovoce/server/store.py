@@ -35,7 +35,7 @@ def database_url(given: str, base: Path) -> str:
         raise SettingsError(
             "database must be a URL such as sqlite:///server.sqlite or postgresql://user@host/name"
         ) from error
-    if url.drivername in ("postgresql", "postgresql+psycopg"):
+    if url.drivername in ("postgresql", "postgres", "postgresql+psycopg"):
         return url.set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
     if url.drivername != "sqlite":
         raise SettingsError(f"database must be sqlite or postgresql, not {url.drivername!r:.80}")

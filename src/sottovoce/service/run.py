@@ -24,6 +24,7 @@ from sottovoce.errors import SottovoceError
 from sottovoce.service.guard import Guard, GuardedProtocol, Handshake
 from sottovoce.service.http import errors_as_problems
 from sottovoce.service.listen import Listen, TurnAway, Watch, uncounted
+from sottovoce.service.logs import Trouble
 
 log = logging.getLogger("sottovoce")
 
@@ -49,11 +50,6 @@ def run(
     Both listeners live and end together. That for the operator is there as soon as the other is.
     `turned_away` hears why a connection to the first was not served.
     """
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s"
-    )
-    for chatty in ("uvicorn.access", "httpx", "httpcore"):
-        logging.getLogger(chatty).disabled = True
     most = max(raise_limit(listen.connections + RESERVED) - RESERVED, 1)
     guard = Guard(listen, min(most, listen.connections), turned_away)
     alone = Guard(at, at.connections, uncounted)
@@ -63,6 +59,8 @@ def run(
     ]
 
     def stop(*_: object) -> None:
+        if not servers[0].should_exit:
+            log.info("stopping: requests under way have %d s to finish", grace)
         for server in servers:
             server.should_exit = True
 
@@ -168,8 +166,8 @@ def _protocol(guard: Guard, listen: Listen) -> type[asyncio.Protocol]:
 class Heartbeat:
     """Calls `beat` every `interval` seconds in a thread of its own, and at once after `hurry`.
 
-    A beat that fails is said in the log and tried again, later each time, up to `slowest` seconds:
-    everything a beat does must be safe to do twice.
+    A beat that fails is said in the log, once, and tried again, later each time, up to `slowest`
+    seconds: everything a beat does must be safe to do twice.
     """
 
     def __init__(self, beat: Callable[[], None], interval: float, *, slowest: float = 60.0):
@@ -181,6 +179,7 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self.failures = 0
         """Beats in a row that failed, for whoever asks whether all is well."""
+        self.trouble = Trouble()
 
     def start(self) -> None:
         self._thread.start()
@@ -202,9 +201,10 @@ class Heartbeat:
             try:
                 self._beat()
                 self.failures = 0
+                self.trouble.is_over()
             except SottovoceError as error:
                 self.failures += 1
-                log.warning("%s: %s", type(error).__name__, error)
+                self.trouble.is_there(str(error))
             except Exception:
                 self.failures += 1
                 log.exception("a beat failed")

@@ -1,9 +1,11 @@
 """Settings of a service: one TOML file, one frozen dataclass, parsed once, unknown keys refused."""
 
 import json
+import re
 import tomllib
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
@@ -22,20 +24,52 @@ def read_settings(path: Path, kind: type[T]) -> T:
     if path.is_dir():
         raise SettingsError(f"{path}: this is a folder; name the settings file in it")
     try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        content = tomllib.loads(text)
     except (OSError, ValueError, RecursionError) as error:
         raise SettingsError(f"{path}: cannot be read as TOML: {error}") from error
     try:
         return _table(content, kind, "", path.parent)
+    except UnknownSettingError as error:
+        raise SettingsError(f"{path}{_line_of(error.name, text)}: {error}") from error
     except SettingsError as error:
         raise SettingsError(f"{path}: {error}") from error
+
+
+class UnknownSettingError(SettingsError):
+    def __init__(self, name: str, known: Sequence[str]):
+        """`name` as it stands in the file, below its tables."""
+        *tables, last = name.split(".")
+        near = get_close_matches(last, known, n=1)
+        meant = ".".join([*tables, near[0]]) if near else ""
+        hint = f"did you mean {meant}?" if near else f"there are {', '.join(known)}"
+        super().__init__(f"unknown {name}; {hint}")
+        self.name = name
+
+
+def _line_of(name: str, text: str) -> str:
+    """Where a setting stands, as far as a line can say it: `, line 7`."""
+    *tables, last = name.split(".")
+    table = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := _HEADER.match(line):
+            table = header[1]
+            if table == name:
+                return f", line {number}"
+        named = re.match(rf"\s*['\"]?{re.escape(last)}['\"]?\s*[.=]", line)
+        if named and table == ".".join(tables):
+            return f", line {number}"
+    return ""
+
+
+_HEADER = re.compile(r"\s*\[\s*([\w.\-]+)\s*\]")
 
 
 def _table(content: dict[str, Any], kind: type[T], prefix: str, base: Path) -> T:
     known: dict[str, Field[Any]] = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
     unknown = sorted(set(content) - set(known))
     if unknown:
-        raise SettingsError(f"unknown {prefix}{unknown[0]}; there are {', '.join(known)}")
+        raise UnknownSettingError(f"{prefix}{unknown[0]}", [*known])
     missing = [name for name, field in known.items() if _needed(field) and name not in content]
     if missing:
         raise SettingsError(f"{prefix}{missing[0]} must be set")

@@ -1,0 +1,51 @@
+"""Lines of a log: one for each thing, with its time; trouble is said once, and that it is over."""
+
+import json
+import logging
+import re
+
+import pytest
+
+from sottovoce.service.logs import Lines, Objects, Trouble
+
+LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ERROR .+")
+
+
+def record(text: str, *, failed: bool = False) -> logging.LogRecord:
+    made = logging.LogRecord("uvicorn.error", logging.ERROR, "f.py", 1, text, (), None)
+    made.created = 1_800_000_000.7
+    if failed:
+        try:
+            raise ValueError("two\nlines")
+        except ValueError as error:
+            made.exc_info = type(error), error, error.__traceback__
+    return made
+
+
+@pytest.mark.parametrize("failed", [False, True])
+@pytest.mark.parametrize("text", ["a disk is full", "two\nlines", "50% of it"])
+def test_whatever_happened_is_one_line_with_its_time(text: str, failed: bool) -> None:
+    line = Lines().format(record(text, failed=failed))
+    assert LINE.fullmatch(line)
+    assert line.startswith("2027-01-15T08:00:00Z ERROR ")
+    assert "uvicorn" not in line
+    assert ("ValueError" in line) == failed
+    found = json.loads(Objects().format(record(text, failed=failed)))
+    assert list(found) == ["time", "level", "text"]
+    assert line == " ".join(found.values())
+
+
+def test_trouble_is_said_when_it_begins_or_changes_and_when_it_is_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    trouble = Trouble()
+    trouble.is_over()
+    for text in ("no server", "no server", "no disk", "no disk"):
+        trouble.is_there(text)
+    trouble.is_over()
+    trouble.is_over()
+    said = [each.getMessage() for each in caplog.records]
+    assert said[:2] == ["no server", "no disk"]
+    assert len(said) == 3
+    assert "mended" in said[2]
+    assert "no disk" in said[2]
