@@ -11,6 +11,7 @@
     │   └── BudgetExceededError  a charge would go beyond the lifetime limit
     ├── ProtocolError      bytes are not what docs/protocol.md says they must be
     │   └── UntrustedError a signature, a hash, an epoch or the terms do not hold: nothing is sent
+    │       └── ConflictError what is signed does not go with what was signed before
     ├── UnavailableError   another party cannot be reached now, or is busy: retry later
     │   ├── TlsError       because no connection to them can be trusted
     │   ├── TooEarlyError  because the epoch is still open
@@ -87,6 +88,10 @@ class ProtocolError(SottovoceError, ValueError):
 
 class UntrustedError(ProtocolError):
     """A signature, a hash, an epoch or the terms do not hold: nothing is sent."""
+
+
+class ConflictError(UntrustedError):
+    """What is signed does not go with what was signed before: an earlier epoch, or another one."""
 
 
 class UnavailableError(SottovoceError):

@@ -14,7 +14,7 @@ from sottovoce.errors import (
     WrongEpochError,
 )
 from sottovoce.protocol import Chunk
-from sottovoce.protocol.batch import Crowd
+from sottovoce.protocol.contact import Contact, Reply
 from tests.live.killable import KillableProxy, KillableServer, Killed, Part
 
 T = TypeVar("T")
@@ -77,11 +77,8 @@ class ServerOverNetwork:
     def catalogue(self, sha256: bytes) -> bytes:
         return self._ask(lambda: _found(self._server.server.catalogue(sha256)))
 
-    def check_secret(self) -> None:
-        """A name is all that it has here."""
-
-    def waiting(self, epoch: int, crowd: Crowd) -> str:
-        return self._ask(lambda: self._server.server.waiting(self._name, epoch, crowd))
+    def contact(self, contact: Contact) -> Reply:
+        return self._ask(lambda: self._server.server.contact(self._name, contact))
 
     def put_chunk(self, chunk: Chunk) -> None:
         self._hand_in(

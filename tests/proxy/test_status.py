@@ -11,12 +11,13 @@ from sottovoce.protocol.model import Panel, Panellist
 from sottovoce.proxy.status import ProxyStatus
 from sottovoce.proxy.store import looking
 from sottovoce.service.page import Page
+from sottovoce.service.run import Running
 from tests.proxy.world import CATALOGUE, CLOSES, ENDS, HOLD, World, signed
 
 
 def look(world: World) -> tuple[str, list[str]]:
     """All that is said, and what needs attention."""
-    found = ProxyStatus.read(world.settings, world.server, world.clock.now)
+    found = ProxyStatus.read(world.settings, world.server, world.clock.now, Running(0.0))
     assert found.as_dict()["problems"] == found.problems
     return "\n".join(lines(found, world.settings)), found.problems
 
@@ -33,7 +34,7 @@ def test_an_open_epoch_and_its_crowd(world: World) -> None:
 
 def test_a_secret_that_the_server_does_not_know_is_told(world: World) -> None:
     def refuse(call: str) -> None:
-        if call == "check_secret":
+        if call == "contact":
             raise UnknownProxyError("the server answered 401")
 
     world.server.before = refuse
@@ -86,7 +87,7 @@ def _fail() -> None:
 def test_what_needs_attention(world: World) -> None:
     world.send(1)
     world.server.reachable = False
-    assert look(world)[1] == ["the server cannot be asked, or not be believed: no route"]
+    assert look(world)[1] == ["the server cannot be asked: no route"]
     world.server.reachable = True
     world.clock.now = CLOSES + 1
     assert look(world)[1] == []

@@ -100,11 +100,15 @@ def test_a_disk_that_takes_nothing(
     mend: Callable[[World], None],
     advice: str,
 ) -> None:
-    """Nothing is acknowledged; the log says it once; later it works again."""
+    """Nothing is acknowledged, nor paid for any more; the log says it once, and when it is over."""
     spoil(world)
-    for _ in range(3):
+    with pytest.raises(StoreError, match=advice):
+        send_for_ever(world)
+    for _ in range(2):
+        with pytest.raises(UnavailableError):
+            world.send(1)
         with pytest.raises(StoreError, match=advice):
-            send_for_ever(world)
+            world.proxy.tick()
     with pytest.raises(UnavailableError):
         world.proxy.check()
     assert sum(advice in message for message in caplog.messages) == 1

@@ -40,7 +40,7 @@ from sottovoce.protocol import (
     open_reports,
     public_key_of,
 )
-from sottovoce.protocol.batch import Crowd
+from sottovoce.protocol.contact import Contact, Reply, State
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Rate, build_app
 from sottovoce.training import Participation, Settings
 from tests.asgi import Answer, ask
@@ -154,7 +154,9 @@ class ServerInMemory:
         self.now = now
         model = model_of(now.manifest.epoch)
         self.files = {now.manifest.model: model, CATALOGUE.hash: CATALOGUE.raw}
-        self.states: dict[int, str] = {now.manifest.epoch: "open"}
+        self.states: dict[int, State] = {now.manifest.epoch: "open"}
+        self.behind = 0.0
+        """Seconds that its clock is behind the proxy's."""
         self.hashes = {now.manifest.epoch: now.hash}
         self.chunks: dict[int, dict[str, Chunk]] = {}
         self.commits: dict[int, tuple[int, int]] = {}
@@ -196,13 +198,14 @@ class ServerInMemory:
         self._begin("catalogue")
         return self.files[sha256]
 
-    def check_secret(self) -> None:
-        self._begin("check_secret")
-
-    def waiting(self, epoch: int, crowd: Crowd) -> str:
-        self._begin("waiting")
-        self.told.append((epoch, crowd))
-        return self.states[epoch]
+    def contact(self, contact: Contact) -> Reply:
+        self._begin("contact")
+        if contact.crowd is not None:
+            self.told.append((contact.epoch, contact.crowd))
+        if contact.epoch and contact.epoch not in self.states:
+            raise NotFoundError("no such epoch")
+        state = self.states.get(contact.epoch, "none")
+        return Reply(state, contact.time - self.behind)
 
     def put_chunk(self, chunk: Chunk) -> None:
         self._begin("put_chunk")

@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sottovoce.errors import NotFoundError, SettingsError
-from sottovoce.protocol.batch import ENOUGH, SHORT
+from sottovoce.errors import RefusedError, SettingsError
+from sottovoce.protocol.contact import ENOUGH, SHORT, Contact
 from sottovoce.server.administration import (
     begin_training,
     cancel_training,
@@ -140,13 +140,21 @@ def test_a_restored_database_goes_beyond_what_others_have_seen(
 ) -> None:
     before = learn(world)
     epoch = before.manifest.epoch
-    with pytest.raises(NotFoundError):
-        world.server.waiting("east", 57, "none")
-    assert "a proxy has seen epoch 57, this database ends with 2" in caplog.text
-    for seen in (epoch - 1, epoch, epoch + 2**20 + 2, 2**32 - 2, 2**32 - 1):
-        with pytest.raises(SettingsError, match=rf"\b{epoch + 1}\b"):
+    for seen in (None, epoch - 1, epoch, epoch + 2**20 + 2, 2**32 - 2, 2**32 - 1):
+        with pytest.raises(SettingsError):
             go_beyond(world.store, seen, world.now)
-    assert go_beyond(world.store, 57, world.now) == 58
+    ahead = Contact(57, bytes(32), None, world.now)
+    with pytest.raises(RefusedError, match="go-beyond 57"):
+        world.server.contact("east", ahead)
+    with pytest.raises(RefusedError):  # a liar
+        world.server.contact("west", replace(ahead, epoch=2**32 - 1))
+    assert caplog.text.count("it has seen epoch 57, and this database ends with 2") == 1
+    for seen in (epoch + 1, 56, epoch + 2**20 + 2, 2**32 - 1):
+        with pytest.raises(SettingsError, match=r"57\.\."):
+            go_beyond(world.store, seen, world.now)
+    number, heard = go_beyond(world.store, None, world.now)
+    assert number == 58
+    assert heard["east"].epoch == 57
     world.server.tick()
     after = world.signed().manifest
     assert (after.epoch, after.model) == (58, before.manifest.model)

@@ -63,6 +63,16 @@ def test_the_lifespan_opens_the_first_epoch_and_beats(web: Web) -> None:
     assert anyio.run(live) == 200
 
 
+def contact_of(signed: SignedManifest, crowd: str | None) -> dict[str, object]:
+    """What a proxy at this epoch says."""
+    return {
+        "epoch": signed.manifest.epoch,
+        "manifest": signed.hash.hex(),
+        "crowd": crowd,
+        "time": 1_000.0,
+    }
+
+
 def test_an_epoch_over_http(web: Web) -> None:
     world = web.world
     world.server.tick()
@@ -73,11 +83,12 @@ def test_an_epoch_over_http(web: Web) -> None:
     def put() -> Answer:
         return web("PUT", path, chunk.encode(), headers=bearer("east"))
 
-    assert web.post("/v2/epochs/1/waiting", {"crowd": "short"}).json() == {"state": "open"}
+    assert web.post("/v2/contact", contact_of(signed, "short")).json()["state"] == "open"
     assert put().status == 425
     assert web.post("/v2/epochs/1/commit", commit_of(signed, 0, 0)).status == 425
     world.closed()
-    assert web.post("/v2/epochs/1/waiting", {"crowd": "short"}).json() == {"state": "closed"}
+    told = web.post("/v2/contact", contact_of(signed, "short")).json()
+    assert told == {"state": "closed", "time": world.now}
     assert web.post("/v2/epochs/1/commit", commit_of(signed, 1, 20)).status == 409
     assert put().json() == {"counted": True}
     assert put().json() == {"counted": False}
@@ -85,7 +96,7 @@ def test_an_epoch_over_http(web: Web) -> None:
     assert web.post("/v2/epochs/1/commit", commit_of(signed, 1, 20)).status == 200
     assert web.post("/v2/epochs/1/commit", commit_of(signed, 0, 0), "west").status == 200
     world.server.tick()
-    assert web.post("/v2/epochs/1/waiting", {"crowd": "none"}).json() == {"state": "applied"}
+    assert web.post("/v2/contact", contact_of(signed, "none")).json()["state"] == "applied"
     late = put()
     assert (late.status, late.json()["type"]) == (410, "urn:sottovoce:closed")
     assert web.post("/v2/epochs/1/commit", commit_of(signed, 2, 20)).status == 410
@@ -104,20 +115,17 @@ def test_what_is_wrong_is_said(web: Web) -> None:
     assert put("/v2/epochs/1/chunks/x", chunk.encode()).status == 400
     assert put(f"/v2/epochs/2/chunks/{chunk.name}", chunk.encode()).status == 400
     assert put(f"/v2/epochs/1/chunks/{chunk.name}", bytes(MAX_CHUNK + 1)).status == 413
-    for number in ("0", "x", "77"):
-        assert web.post(f"/v2/epochs/{number}/waiting", {"crowd": "none"}).status == 404
-    for value in (0, True, 1.5, None, "", "many", "None", ["none"]):
-        assert web.post("/v2/epochs/1/waiting", {"crowd": value}).status == 400
-    twice = b'{"crowd":"none","crowd":"none"}'
-    for bad in (b"{}", b"[]", b"", b'{"crowd":"none","more":1}', b'{"batches":1}', twice):
-        answer = web("POST", "/v2/epochs/1/waiting", bad, headers=bearer("east"))
-        assert answer.status == 400
-    assert web.post("/v2/epochs/1/waiting", {"crowd": "x" * 5000}).status == 413
+    assert web.post("/v2/contact", contact_of(signed, None)).status == 200
+    nobody = contact_of(signed, None) | {"epoch": 0, "manifest": None}
+    assert web.post("/v2/contact", nobody).json()["state"] == "none"
+    assert web.post("/v2/contact", contact_of(signed, None) | {"manifest": "0" * 64}).status == 409
+    assert web.post("/v2/contact", contact_of(signed, "x" * 5000)).status == 413
     other = commit_of(signed, 0, 0) | {"manifest": "0" * 64}
     assert web.post("/v2/epochs/1/commit", other).status == 409
     assert web("GET", "/v2/epochs/1/commit").status == 405
     assert web("GET", "/nothing").status == 404
-    problem = web.post("/v2/epochs/77/waiting", {"crowd": "none"})
+    problem = web.post("/v2/contact", contact_of(signed, None) | {"epoch": 77})
+    assert problem.status == 409
     assert problem.headers["content-type"] == "application/problem+json"
     assert "77" in problem.json()["detail"]
 
@@ -144,18 +152,14 @@ def test_strangers_are_refused_before_anything_is_read(web: Web, header: str | N
     for method, path in (
         ("PUT", f"/v2/epochs/1/chunks/{chunk.name}"),
         ("PUT", "/v2/epochs/nonsense/chunks/nonsense"),
-        ("POST", "/v2/epochs/1/waiting"),
-        ("POST", "/v2/epochs/0/waiting"),
+        ("POST", "/v2/contact"),
         ("POST", "/v2/epochs/1/commit"),
     ):
         answer = web(method, path, chunk.encode(), headers=headers)
         assert answer.status == 401
         assert answer.headers["www-authenticate"] == "Bearer"
     assert web.world.counts(1) == (0, 0, 0, 0)
-    assert b"sottovoce_server_unknown_proxy_total 5.0" in web.watched("/metrics").body
-    known = web("POST", "/v2/epochs/0/waiting", b"{}", headers=bearer("east"))
-    assert 400 <= known.status < 500, "as `HttpUpstream.check_secret` asks"
-    assert known.status != 401
+    assert b"sottovoce_server_unknown_proxy_total 4.0" in web.watched("/metrics").body
 
 
 def test_secrets_are_compared_in_constant_time_with_every_known_one(

@@ -18,7 +18,7 @@ from sottovoce.protocol import (
     decode_items,
     encode_items,
 )
-from sottovoce.protocol.batch import ENOUGH, NONE, SHORT
+from sottovoce.protocol.contact import ENOUGH, NONE, SHORT
 from sottovoce.server.epochs import LONGEST, with_crowd
 from sottovoce.training import Participation, first_items, next_items
 from tests.protocol.examples import manifest
@@ -189,7 +189,7 @@ def test_applying_is_the_papers_update_and_the_last_manifest_asks_for_nothing(
         assert signed.manifest.regularization != manifest.regularization
     assert world.signed().manifest.public_key is None
     assert world.signed().manifest.epochs_left == 0
-    assert world.server.waiting("east", plan.epochs + 1, ENOUGH) == "applied"
+    assert world.contact("east", world.signed(), ENOUGH) == "applied"
     last = world.signed().encode()
     world.now += 10_000
     world.server.tick()
@@ -269,10 +269,10 @@ def test_an_epoch_closes_with_its_crowd_and_never_before_its_time(world: World) 
         assert world.state(1) == "open", (east, west)
     world.tell(signed, east=ENOUGH, west=NONE)
     assert world.state(1) == "closed"
-    assert world.server.waiting("west", 1, SHORT) == "closed"
+    assert world.contact("west", signed, SHORT) == "closed"
     world.now += world.settings.grace_seconds
     world.server.tick()
-    assert world.server.waiting("east", 1, NONE) == "applied"
+    assert world.contact("east", signed, NONE) == "applied"
 
 
 def test_an_epoch_waits_for_its_crowd_until_the_hold_is_over(world: World) -> None:

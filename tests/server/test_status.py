@@ -8,11 +8,12 @@ import pytest
 
 from sottovoce.cli.server import lines
 from sottovoce.protocol import Item
-from sottovoce.protocol.batch import ENOUGH, NONE, SHORT
+from sottovoce.protocol.contact import ENOUGH, NONE, SHORT
 from sottovoce.server import Keys
 from sottovoce.server.administration import begin_training, go_beyond
 from sottovoce.server.keys import rotate_keys
 from sottovoce.server.status import ServerStatus
+from sottovoce.service.run import Running
 from sottovoce.training import Participation
 from tests.server.changes import change_catalogue, with_added
 from tests.server.world import ITEMS, KEYS, TRAINING, MakeWorld, World
@@ -49,7 +50,7 @@ def world(make_world: MakeWorld, url: str) -> World:
 
 def look(world: World, after: float = 0.0) -> tuple[str, list[str]]:
     """All that is said, and what needs attention."""
-    found = ServerStatus.read(world.store, world.settings, world.now + after)
+    found = ServerStatus.read(world.store, world.settings, world.now + after, Running(0.0))
     assert found.as_dict()["problems"] == found.problems
     return "\n".join(lines(found, world.settings, Path("s.toml"))), found.problems
 
@@ -82,7 +83,7 @@ def test_a_worker_that_does_nothing_is_noticed(world: World) -> None:
     signed = world.signed()
     world.now = signed.manifest.closes
     for proxy, crowd in (("east", ENOUGH), ("west", NONE)):
-        world.server.waiting(proxy, 1, crowd)
+        world.contact(proxy, signed, crowd)
     assert look(world)[1] == []
     assert look(world, after=24)[1] == []
     assert look(world, after=25)[1] == [idle.format("closed")]

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, event, inspect, make_url, text
 from sottovoce.core import sum_signs
 from sottovoce.errors import SettingsError, StoreError
 from sottovoce.protocol import Chunk, SignedManifest
-from sottovoce.protocol.batch import ENOUGH, NONE
+from sottovoce.protocol.contact import ENOUGH, NONE
 from sottovoce.server import ServerStore, build_app
 from sottovoce.server.schema import MIGRATIONS
 from sottovoce.server.store import _CAUSES, back_up, database_url

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sottovoce.core import sums_of
 from sottovoce.protocol import SEALED, Catalogue, Chunk, Item, SignedManifest, seal_reports
-from sottovoce.protocol.batch import ENOUGH, NONE, Crowd
+from sottovoce.protocol.contact import ENOUGH, NONE, Contact, Crowd, State
 from sottovoce.server import (
     InProcess,
     Keys,
@@ -98,8 +98,13 @@ class World:
     def tell(self, signed: SignedManifest, **crowds: Crowd) -> None:
         """Proxies say what they hold; then the server beats."""
         for proxy, crowd in crowds.items():
-            self.server.waiting(proxy, signed.manifest.epoch, crowd)
+            self.contact(proxy, signed, crowd)
         self.server.tick()
+
+    def contact(self, proxy: str, signed: SignedManifest, crowd: Crowd | None = None) -> State:
+        """A proxy that is at this epoch speaks, and has the right time."""
+        said = Contact(signed.manifest.epoch, signed.hash, crowd, self.now)
+        return self.server.contact(proxy, said).state
 
     def state(self, epoch: int) -> str:
         return self.server.epochs()[epoch - 1].state

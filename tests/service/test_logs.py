@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from sottovoce.service.logs import Lines, Objects, Trouble
+from sottovoce.service.logs import Lines, Objects, Troubles
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ERROR .+")
 
@@ -38,14 +38,18 @@ def test_whatever_happened_is_one_line_with_its_time(text: str, failed: bool) ->
 def test_trouble_is_said_when_it_begins_or_changes_and_when_it_is_over(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    trouble = Trouble()
-    trouble.is_over()
+    troubles = Troubles()
+    troubles.tell("server", None)
     for text in ("no server", "no server", "no disk", "no disk"):
-        trouble.is_there(text)
-    trouble.is_over()
-    trouble.is_over()
+        troubles.tell("beat", text)
+    troubles.tell("clock", "late")
+    assert troubles.texts == ["no disk", "late"]
+    assert (troubles["beat"], troubles["server"]) == ("no disk", None)
+    troubles.tell("beat", None)
+    troubles.tell("beat", None)
     said = [each.getMessage() for each in caplog.records]
-    assert said[:2] == ["no server", "no disk"]
-    assert len(said) == 3
-    assert "mended" in said[2]
-    assert "no disk" in said[2]
+    assert said[:3] == ["no server", "no disk", "late"]
+    assert len(said) == 4
+    assert "mended" in said[3]
+    assert "no disk" in said[3]
+    assert troubles.texts == ["late"]

@@ -12,6 +12,7 @@ import pytest
 
 from sottovoce.errors import SettingsError, UnavailableError
 from sottovoce.service.listen import Listen
+from sottovoce.service.logs import Troubles
 from sottovoce.service.run import Heartbeat
 from sottovoce.service.toml import read_settings
 from tests.service.program import Service
@@ -152,7 +153,7 @@ def pauses_of(
         elif outcome is not None:
             raise outcome
 
-    heart = Heartbeat(beat, interval, slowest=slowest)
+    heart = Heartbeat(beat, interval, Troubles(), slowest=slowest)
     heart._awake = pauses = Pauses()
     heart.start()
     heart._thread.join(SOON)
@@ -165,7 +166,7 @@ def hearts() -> Iterator[Callable[..., Heartbeat]]:
     started: list[Heartbeat] = []
 
     def start(beat: Callable[[], None], interval: float = NEVER) -> Heartbeat:
-        heart = Heartbeat(beat, interval)
+        heart = Heartbeat(beat, interval, Troubles())
         started.append(heart)
         heart.start()
         return heart

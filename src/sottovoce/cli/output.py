@@ -116,6 +116,12 @@ def say_status(
     say("All is well.")
 
 
+def process(since: float, last: str | None, now: float) -> str:
+    """Of a service: since when it runs, and what it complained of last."""
+    said = "It has complained of nothing" if last is None else f"Its last complaint: {last}"
+    return f"It runs since {moment(since, now)}. {said.rstrip('.')}."
+
+
 def when(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 

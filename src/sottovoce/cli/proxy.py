@@ -15,7 +15,7 @@ from sottovoce.proxy.settings import DATA, PORT, SETTINGS, WATCH_PORT, make_prox
 from sottovoce.proxy.status import ProxyStatus
 from sottovoce.service.listen import Listen, Watch
 from sottovoce.service.logs import begin_log
-from sottovoce.service.run import build_watch
+from sottovoce.service.run import Running, build_watch
 from sottovoce.service.run import run as serve
 from sottovoce.service.toml import read_settings
 from sottovoce.service.widget import script_tag
@@ -92,11 +92,12 @@ def run(config: ConfigOption) -> None:
       sottovoce proxy run --config ./proxy/proxy.toml
     """
     settings = read_settings(config, ProxySettings)
-    begin_log(as_json=settings.log_json)
+    last = begin_log(as_json=settings.log_json)
     http, upstream = connect(settings)
     with http, ProxyStore.open(settings.folder) as store:
         proxy = Proxy(store, upstream, settings)
-        app, watch = build_app(proxy, settings), build_watch(proxy.check, proxy.metrics.text)
+        app = build_app(proxy, settings)
+        watch = build_watch(proxy.check, proxy.metrics.text, lambda: proxy.troubles.texts, last)
         turned_away = proxy.metrics.turned_away
         serve(app, settings.listen, watch, settings.watch, turned_away=turned_away)
 
@@ -116,7 +117,7 @@ def status(config: ConfigOption, *, json_file: JsonFile = None) -> None:
     settings = read_settings(config, ProxySettings)
     http, upstream = connect(settings)
     with http:
-        found = ProxyStatus.read(settings, upstream, time.time())
+        found = ProxyStatus.read(settings, upstream, time.time(), Running.ask(settings.watch))
     output.say_status(lines(found, settings), found.problems, found.as_dict(), json_file)
 
 
@@ -131,8 +132,10 @@ def lines(found: ProxyStatus, settings: ProxySettings) -> Iterator[str]:
             f"Not handed in yet: {output.counted(each.reports, 'report')} of epoch {each.epoch}; "
             f"the server has {each.delivered:,} of {output.counted(each.chunks, 'chunk')}."
         )
-    if found.server_epoch is not None:
-        yield f"The server answers at {settings.server}, with epoch {found.server_epoch}."
+    if found.server.epoch is not None:
+        yield f"The server answers at {settings.server}, with epoch {found.server.epoch}."
+    if isinstance(found.running, Running):
+        yield output.process(found.running.since, found.running.last, found.now)
     if settings.origins:
         yield f"The widget, for pages of {', '.join(settings.origins)}: {script_tag()}"
     if not found.panel_fits:

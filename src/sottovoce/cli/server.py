@@ -28,8 +28,8 @@ from sottovoce.cli.options import (
 )
 from sottovoce.errors import DataError, MissingExtraError, ProtocolError, SettingsError
 from sottovoce.protocol import Catalogue, Item
-from sottovoce.protocol.batch import ENOUGH, NONE, SHORT
 from sottovoce.protocol.catalogue import MAX_TEXT
+from sottovoce.protocol.contact import ENOUGH, NONE, SHORT
 from sottovoce.protocol.terms import TRIAL
 from sottovoce.server import Keys, Pool, Server, ServerSettings, ServerStore, build_app
 from sottovoce.server.administration import (
@@ -47,9 +47,9 @@ from sottovoce.server.settings import check_proxy_name
 from sottovoce.server.setup import SETTINGS, items_of, make_server
 from sottovoce.server.status import DROPPED, ServerStatus
 from sottovoce.server.store import back_up
-from sottovoce.server.transaction import OPEN, Epoch
+from sottovoce.server.transaction import OPEN, Epoch, Heard
 from sottovoce.service.logs import begin_log
-from sottovoce.service.run import build_watch
+from sottovoce.service.run import Running, build_watch
 from sottovoce.service.run import run as serve
 from sottovoce.settings import stated
 from sottovoce.storage.files import write_atomically
@@ -211,12 +211,13 @@ def run(
       sottovoce server run --config my-server/server.toml --port 8092 --watch-port 8093
     """
     settings = ServerSettings.read(config).at_ports(port, watch_port)
-    begin_log(as_json=settings.log_json)
+    last = begin_log(as_json=settings.log_json)
     keys = Keys.read(settings.keys)
     with closing(ServerStore(settings.database)) as store, closing(Pool(settings.openers)) as pool:
         server = Server(store, keys, settings, opener=pool)
         server.prepare()
-        app, watch = build_app(server, settings), build_watch(server.check, server.measured)
+        app = build_app(server, settings)
+        watch = build_watch(server.check, server.measured, lambda: server.troubles.texts, last)
         turned_away = server.metrics.turned_away
         serve(app, settings.listen, watch, settings.watch, turned_away=turned_away)
 
@@ -236,7 +237,7 @@ def status(
 ) -> None:
     """Show the state of the service: epoch, what it waits for, counted reports, keys, catalogue.
 
-    Reads only the database; no worker needs to run. Exit code 0: all is well; 1: something needs
+    Reads the database and asks the worker at [watch]. Exit code 0: all is well; 1: something needs
     attention, and the output says what; 2: the state cannot be read.
 
     \b
@@ -249,7 +250,7 @@ def status(
     if url.drivername == "sqlite" and not Path(url.database or "").exists():
         raise SettingsError(f"{url.database}: no such database; `sottovoce server init` makes it")
     with closing(ServerStore(settings.database)) as store:
-        found = ServerStatus.read(store, settings, time.time())
+        found = ServerStatus.read(store, settings, time.time(), Running.ask(settings.watch))
     if catalogue is not None:
         write_atomically(catalogue, found.chosen.catalogue.raw)
     output.say_status(lines(found, settings, config), found.problems, found.as_dict(), json_file)
@@ -284,21 +285,30 @@ def backup(
 @app.command("go-beyond")
 def beyond(
     config: ConfigOption,
-    epoch: Annotated[int, typer.Argument(min=1, help="Last epoch that proxies have seen.")],
+    epoch: Annotated[
+        int | None,
+        typer.Argument(
+            min=1, help="Last epoch that proxies or devices have seen; the last that a proxy named."
+        ),
+    ] = None,
 ) -> None:
     """After restoring a backup: continue with an epoch later than any that devices have seen.
 
     Proxies and devices never go back to an earlier epoch; without this they would wait for ever.
-    The model is the one in the backup; reports since then are lost. The log names the last epoch
-    that a proxy has seen.
+    The model is the one in the backup; reports since then are lost. Run the server for a minute
+    first: proxies then say which epoch they have seen, and a smaller number is refused.
 
     \b
-    Example:
+    Examples:
+      sottovoce server go-beyond --config my-server/server.toml
       sottovoce server go-beyond --config my-server/server.toml 57
     """
-    with opened(config) as (_, store):
-        number = go_beyond(store, epoch, time.time())
+    now = time.time()
+    with opened(config) as (settings, store):
+        number, heard = go_beyond(store, epoch, now)
     output.say(f"The next epoch has the number {number}.")
+    for name in settings.proxies:
+        output.say(_heard(name, heard.get(name), now))
 
 
 @catalogue_app.command()
@@ -522,6 +532,11 @@ def lines(found: ServerStatus, settings: ServerSettings, config: Path) -> Iterat
     yield from _trial(found)
     yield from _catalogue(found)
     yield from _keys(found)
+    yield from (_heard(name, said, found.now) for name, said in found.heard.items())
+    if isinstance(found.running, Running):
+        yield output.process(found.running.since, found.running.last, found.now)
+    if found.disk.free is not None:
+        yield f"{found.disk.free / 1e9:,.1f} GB are free where the database lies."
     if found.epoch is not None and found.chosen.training.number != found.epoch.training:
         yield f"Training {found.chosen.training.number} begins after this epoch."
     how = (
@@ -574,6 +589,13 @@ def _closed(waiting: EpochWait, epoch: Epoch, now: float) -> Iterator[str]:
     else:
         until = output.moment(waiting.until, now)
         yield f"It waits for {', '.join(waiting.silent)} to hand in, until {until} at the latest."
+
+
+def _heard(name: str, said: Heard | None, now: float) -> str:
+    if said is None:
+        return f"Proxy {name}: nothing was heard from it yet."
+    at = f"it was at epoch {said.epoch}" if said.epoch else "it had no epoch"
+    return f"Proxy {name}: {at} {output.moment(said.heard, now)}."
 
 
 def _trial(found: ServerStatus) -> Iterator[str]:

@@ -10,11 +10,10 @@
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, Self
+from typing import Self
 
 from sottovoce.errors import ProtocolError
 from sottovoce.protocol.sealing import SEALED
-from sottovoce.protocol.strict import shown
 
 MAGIC = b"SVB2"
 HEADER = 56
@@ -96,23 +95,3 @@ class Chunk:
                 f"chunk: {len(data)} bytes cannot be {count} reports (1..{MAX_CHUNK_REPORTS})"
             )
         return cls(int.from_bytes(data[4:8], "little"), data[8:40], data[CHUNK_HEADER:])
-
-
-Crowd = Literal["none", "short", "enough"]
-"""What a proxy says of the batches that it holds: three words, never a number."""
-NONE: Crowd = "none"
-SHORT: Crowd = "short"
-"""Some, and too few to mix."""
-ENOUGH: Crowd = "enough"
-
-
-def crowd_of(batches: int, least: int) -> Crowd:
-    """What to say of so many batches, where `least` of them are a crowd."""
-    return ENOUGH if batches >= least else SHORT if batches else NONE
-
-
-def read_crowd(given: object) -> Crowd:
-    for known in (NONE, SHORT, ENOUGH):
-        if given == known:
-            return known
-    raise ProtocolError(f"crowd: one of none, short and enough, not {shown(given)}")

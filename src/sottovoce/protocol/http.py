@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from ipaddress import ip_address
-from typing import ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import httpx
 
+from sottovoce.characters import visible
 from sottovoce.errors import ClosedError, ProtocolError, RefusedError, TlsError, UnavailableError
 from sottovoce.protocol import routes
 from sottovoce.protocol.catalogue import MAX_CATALOGUE
@@ -71,6 +72,8 @@ def read_capped(response: httpx.Response, most: int) -> bytes:
 HEADERS = {"User-Agent": "sottovoce", "Accept": "*/*", "Accept-Encoding": "identity"}
 TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 MAX_PROBLEM = 16 * 1024
+MAX_QUOTE = 400
+"""Characters of a reason that is repeated."""
 
 
 class HttpSource:
@@ -84,6 +87,8 @@ class HttpSource:
     """What such a status means, where it is more than a refusal."""
     _trust: ClassVar[str] = "is the address right, and this device's clock?"
     """What to look at when its certificate, or ours, does not hold."""
+    _quotes: ClassVar[bool] = False
+    """Whether messages repeat the reason that they give: only what an operator reads."""
     _closes_with_epoch: ClassVar[bool] = False
     """Whether what is sent is of no use any more when they are at another epoch."""
 
@@ -146,13 +151,16 @@ class HttpSource:
         """Say what the status means for whoever asked."""
         code = response.status_code
         told = f"{response.url}: {self._who} answered {code}{self._hints.get(code, '')}"
+        wrong = code == HTTPStatus.CONFLICT and self._closes_with_epoch
+        problem = _problem(response) if wrong or self._quotes else {}
+        if self._quotes and isinstance(problem.get("detail"), str):
+            told += f" ({visible(problem['detail'])[:MAX_QUOTE]})"
         if is_for_later(code):
             wait = seconds_to_wait(response.headers.get("retry-after", ""), time.time())
             raise UnavailableError(f"{told}; try again later", wait)
         if code == HTTPStatus.GONE:
             raise ClosedError(f"{told}: the epoch is over")
-        wrong = code == HTTPStatus.CONFLICT and self._closes_with_epoch
-        if wrong and _problem_type(response) == WRONG_EPOCH:
+        if wrong and problem.get("type") == WRONG_EPOCH:
             raise ClosedError(f"{told}: it is at another epoch")
         if response.has_redirect_location:
             raise RefusedError(f"{told}, a redirect; redirects are not followed")
@@ -167,12 +175,13 @@ def _is_of_tls(error: BaseException) -> bool:
     return cause is not None
 
 
-def _problem_type(response: httpx.Response) -> object:
+def _problem(response: httpx.Response) -> dict[str, Any]:
+    """What they say is wrong; nothing if it cannot be read."""
     try:
         problem = json.loads(read_capped(response, MAX_PROBLEM))
-    except (ProtocolError, ValueError, RecursionError):
-        return None
-    return problem.get("type") if isinstance(problem, dict) else None
+    except (ProtocolError, ValueError, RecursionError, httpx.HTTPError):
+        return {}
+    return problem if isinstance(problem, dict) else {}
 
 
 def is_this_machine(host: str) -> bool:

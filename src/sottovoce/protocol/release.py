@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core.bounds import check_shape
-from sottovoce.errors import ProtocolError, SettingsError, UntrustedError
+from sottovoce.errors import ConflictError, ProtocolError, SettingsError, UntrustedError
 from sottovoce.protocol.catalogue import Catalogue, moved_rows
 from sottovoce.protocol.manifest import Manifest, SignedManifest, short_name
 from sottovoce.protocol.model import decode_items, model_size
@@ -82,17 +82,20 @@ class Release:
 
 
 def fetch_manifest(source: PublishedSource, key: bytes, newest: Newest | None) -> SignedManifest:
-    """The present manifest; `UntrustedError` if signature or order of epochs do not hold."""
+    """The present manifest; `UntrustedError` if its signature does not hold.
+
+    `ConflictError` if it is earlier than the newest, or another one of that epoch.
+    """
     signed = SignedManifest.open(source.manifest(), key)
     epoch = signed.manifest.epoch
     if newest is None:
         return signed
     if epoch < newest[0]:
-        raise UntrustedError(
+        raise ConflictError(
             f"manifest of epoch {epoch} after that of epoch {newest[0]}: epochs never go back"
         )
     if epoch == newest[0] and signed.hash != newest[1]:
-        raise UntrustedError(
+        raise ConflictError(
             f"two different manifests of epoch {epoch}, both signed: "
             f"{short_name(signed.hash)} after {short_name(newest[1])}"
         )

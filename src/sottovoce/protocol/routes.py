@@ -1,7 +1,7 @@
 """Every path of the HTTP protocol, once: who answers routes by it, who asks fills it in.
 
->>> WAITING.format(epoch=7)
-'/v2/epochs/7/waiting'
+>>> COMMIT.format(epoch=7)
+'/v2/epochs/7/commit'
 """
 
 ROOT = "/v2/"
@@ -11,6 +11,6 @@ SHELF = "/v2/shelf"
 MODEL = "/v2/models/{sha256}"
 CATALOGUE = "/v2/catalogues/{sha256}"
 BATCHES = "/v2/batches"
-WAITING = "/v2/epochs/{epoch}/waiting"
+CONTACT = "/v2/contact"
 CHUNK = "/v2/epochs/{epoch}/chunks/{sha256}"
 COMMIT = "/v2/epochs/{epoch}/commit"

@@ -131,7 +131,7 @@ class Api:
     def __init__(self, proxy: Proxy, settings: ProxySettings):
         self._proxy = proxy
         self.writer = GroupCommit(proxy.intake.keep)
-        self._heartbeat = Heartbeat(proxy.tick, settings.poll_seconds)
+        self._heartbeat = Heartbeat(proxy.tick, settings.poll_seconds, proxy.troubles)
         proxy.metrics.watch(beat_failures=lambda: self._heartbeat.failures)
 
     @asynccontextmanager
@@ -144,6 +144,7 @@ class Api:
             await self.writer.finish()
 
     async def manifest(self, request: Request) -> Response:
+        self._proxy.intake.check_taken()  # who cannot ask for it makes and pays for nothing
         signed = self._proxy.manifest()
         if signed is None:
             raise UnavailableError("no manifest has come from the server yet")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import ssl
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Protocol, Self
 from urllib.parse import urlsplit
@@ -34,9 +35,8 @@ from sottovoce.protocol import (
     fetch_release,
     fetch_shelf,
     routes,
-    strict,
 )
-from sottovoce.protocol.batch import Crowd
+from sottovoce.protocol.contact import DAY, Contact, Reply
 from sottovoce.protocol.http import HttpSource
 from sottovoce.proxy.settings import ProxySettings
 from sottovoce.proxy.store import FileKind, Flush, ProxyStore
@@ -91,7 +91,6 @@ def _confirm(store: ProxyStore, upstream: Upstream, flush: Flush) -> None:
 
 # The seam to the server: seven calls, over HTTP or in memory for a test.
 
-STATES = ("open", "closed", "applied")
 MAX_ANSWER = 4096
 """Bytes of an answer that is not a file."""
 
@@ -103,11 +102,12 @@ class Upstream(PublishedSource, Protocol):
     applied without us), `RefusedError` (understood, and no) or `ProtocolError` (malformed answer).
     """
 
-    def waiting(self, epoch: int, crowd: Crowd) -> str:
-        """Tell whether the crowd is there; learn whether the epoch is open, closed or applied."""
+    def contact(self, contact: Contact) -> Reply:
+        """Tell where we are; learn how the epoch stands, and the server's time.
 
-    def check_secret(self) -> None:
-        """Ask whether the server knows our secret: `UnknownProxyError` if not. Tells nothing."""
+        `UnknownProxyError` if it does not know our secret, `RefusedError` if it could never count
+        this epoch.
+        """
 
     def put_chunk(self, chunk: Chunk) -> None:
         """Hand a chunk over; the same chunk again changes nothing."""
@@ -123,27 +123,14 @@ class HttpUpstream(HttpSource):
     _trust = "tls.authority names who signed its certificate, tls.certificate is our own"
     _refusals: ClassVar = {401: UnknownProxyError}
     _hints: ClassVar = {401: "; is this proxy's secret the one that the server knows?"}
+    _quotes: ClassVar = True
 
     def __init__(self, http: httpx.Client, url: str, secret: str):
         super().__init__(http, url)
         self._secret = {"Authorization": f"Bearer {secret}"}
 
-    def waiting(self, epoch: int, crowd: Crowd) -> str:
-        told = json.dumps({"crowd": crowd}).encode()
-        answer = self._tell("POST", routes.WAITING.format(epoch=epoch), told)
-        state = strict.read_object(answer, most=MAX_ANSWER, what="state of the epoch").get("state")
-        if state not in STATES:
-            raise ProtocolError(f"state of the epoch: one of {STATES}, not {strict.shown(state)}")
-        return str(state)
-
-    def check_secret(self) -> None:
-        """The secret is looked at before the request: one of no epoch is refused, and no harm."""
-        try:
-            self._tell("POST", routes.WAITING.format(epoch=0), b"{}")
-        except UnknownProxyError:
-            raise
-        except RefusedError:
-            return
+    def contact(self, contact: Contact) -> Reply:
+        return Reply.decode(self._tell("POST", routes.CONTACT, contact.encode()))
 
     def put_chunk(self, chunk: Chunk) -> None:
         path = routes.CHUNK.format(epoch=chunk.epoch, sha256=chunk.name)
@@ -215,11 +202,18 @@ class MirroredShelf:
 
 
 class Mirror:
-    def __init__(self, store: ProxyStore, server: PublishedSource, key: bytes, *, keep_models: int):
+    def __init__(
+        self,
+        store: ProxyStore,
+        server: PublishedSource,
+        settings: ProxySettings,
+        clock: Callable[[], float],
+    ):
         self._store = store
         self._server = server
-        self._key = key
-        self._keep_models = keep_models
+        self._key = settings.key
+        self._keep_models = settings.keep_models
+        self._clock = clock
         self.current = self._load()
         """The latest epoch; None before the first."""
         self.shelf = self._load_shelf()
@@ -232,6 +226,7 @@ class Mirror:
         signed = fetch_manifest(self._server, self._key if known is None else known.key, newest)
         if known is not None and signed.hash == known.hash:
             return None
+        self._check_time(signed.manifest.opens, "manifest: opens")
         _, files = fetch_release(signed, self._server, self._held)
         return MirroredEpoch.of(signed, files)
 
@@ -254,6 +249,7 @@ class Mirror:
         if known is not None and raw == known.encode():
             return None  # at nearly every beat: its catalogue is not read and decoded again
         signed, files = fetch_shelf(self.current.signed, raw, self._server, self._held, newest)
+        self._check_time(signed.shelf.published, "shelf: published")
         return MirroredShelf.of(signed, files[signed.shelf.catalogue])
 
     def publish_shelf(self, shelf: MirroredShelf) -> None:
@@ -281,6 +277,14 @@ class Mirror:
         if current is None or sha256 != current.signed.manifest.catalogue:
             return None
         return current.compressed
+
+    def _check_time(self, second: int, what: str) -> None:
+        """Not far in the future: once it is known, nothing of an earlier time is believed."""
+        if second > self._clock() + DAY:
+            raise ProtocolError(
+                f"{what} at second {second}, more than a day ahead of this proxy's clock: one of "
+                "the two clocks is wrong"
+            )
 
     def _file(self, kind: FileKind, sha256: bytes) -> bytes | None:
         current = self.current

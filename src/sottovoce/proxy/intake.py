@@ -22,7 +22,7 @@ from sottovoce.errors import (
     WrongEpochError,
 )
 from sottovoce.protocol import SEALED, Batch, SignedManifest, batch_size
-from sottovoce.proxy.settings import Rate
+from sottovoce.proxy.settings import ProxySettings, Rate
 from sottovoce.proxy.store import ProxyStore, Tables
 from sottovoce.service.http import network_of
 
@@ -59,12 +59,18 @@ class EpochGate:
 
 class Intake:
     def __init__(
-        self, store: ProxyStore, clock: Callable[[], float], *, most_batches: int, most_bytes: int
+        self,
+        store: ProxyStore,
+        settings: ProxySettings,
+        clock: Callable[[], float],
+        is_barred: Callable[[], bool],
     ):
+        """`is_barred` says whether what came in now could not be counted."""
         self._store = store
         self._clock = clock
-        self._most_batches = most_batches
-        self._most_bytes = most_bytes
+        self._is_barred = is_barred
+        self._most_batches = settings.most_batches
+        self._most_bytes = settings.most_bytes
         self._said_full = False
         self._lock = threading.Lock()
         self._gate: EpochGate | None = None
@@ -100,6 +106,7 @@ class Intake:
         """The batch, if it may be kept; raises what its sender should know."""
         gate = self._present_gate()
         manifest = gate.signed.manifest
+        self.check_taken()
         batch = Batch.decode(data, manifest.terms.reports)
         gate.check(batch)
         now = self._clock()
@@ -108,6 +115,11 @@ class Intake:
         if not manifest.asks_for_reports(now):
             raise ClosedError(_CLOSED)
         return batch
+
+    def check_taken(self) -> None:
+        """Refuse for now, before anybody pays; what was paid before waits on its device."""
+        if self._is_barred():
+            raise UnavailableError("nothing is taken at present: ask again later")
 
     def keep(self, batches: Sequence[Batch]) -> list[SottovoceError | None]:
         """All in one transaction; for each, what is wrong with it, or None: it is on disk."""

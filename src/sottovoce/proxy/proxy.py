@@ -10,16 +10,25 @@ import threading
 import time
 from collections.abc import Callable
 
-from sottovoce.errors import ProtocolError, UnavailableError
+from sottovoce.errors import ProtocolError, RefusedError, UnavailableError
 from sottovoce.protocol import SignedManifest
-from sottovoce.protocol.batch import SHORT, Crowd, crowd_of
+from sottovoce.protocol.contact import SHORT, Contact, Crowd, borne, crowd_of
 from sottovoce.protocol.manifest import short_name
 from sottovoce.proxy.forward import Mirror, MirroredEpoch, Upstream, forward
 from sottovoce.proxy.intake import Intake
 from sottovoce.proxy.settings import ProxySettings
 from sottovoce.proxy.shuffle import A_BEAT, Entropy, discard, draw_dummies, dummies_due, flush
-from sottovoce.proxy.status import DISCARDED, EMPTY, GIVEN_UP, SHUFFLED, Metrics
+from sottovoce.proxy.status import (
+    DISCARDED,
+    EMPTY,
+    GIVEN_UP,
+    SHUFFLED,
+    Metrics,
+    at_odds,
+    clocks_apart,
+)
 from sottovoce.proxy.store import ProxyStore
+from sottovoce.service.logs import Troubles
 
 log = logging.getLogger("sottovoce")
 
@@ -41,10 +50,11 @@ class Proxy:
         self._entropy = entropy
         self._unscrubbed = False
         self._beating = threading.Lock()
-        self.mirror = Mirror(store, upstream, settings.key, keep_models=settings.keep_models)
-        self.intake = Intake(
-            store, clock, most_batches=settings.most_batches, most_bytes=settings.most_bytes
-        )
+        self._ahead = 0.0
+        """Seconds that our clock was ahead of the server's when they were last compared."""
+        self.troubles = Troubles()
+        self.mirror = Mirror(store, upstream, settings, clock)
+        self.intake = Intake(store, settings, clock, lambda: self.is_barred)
         self.metrics = Metrics()
         self._resume()
         self.metrics.watch(
@@ -53,6 +63,8 @@ class Proxy:
             crowd=self._needed,
             overdue_seconds=self._overdue,
             disk_free_bytes=store.free_bytes,
+            clock_ahead_seconds=lambda: self._ahead,
+            barred=lambda: self.is_barred,
         )
         if settings.least_clients > 1 and not settings.rate.per_epoch:
             log.warning(
@@ -72,8 +84,11 @@ class Proxy:
 
     def check(self) -> None:
         """Whether a client would be served now; `UnavailableError` if not."""
-        if self.mirror.current is None or self._store.failing:
-            raise UnavailableError("no manifest yet, or the database cannot be written")
+        if self.mirror.current is None:
+            raise UnavailableError("no manifest has come from the server yet")
+        if self.is_barred:
+            why = self.troubles.texts or ["the database cannot be written"]
+            raise UnavailableError("; ".join(why))
 
     def tick(self) -> None:
         """One beat, and never two at once: an epoch ends by one of them.
@@ -85,13 +100,45 @@ class Proxy:
                 self._store.probe()
             if self._unscrubbed:
                 self._scrub()
-            self._end_by_clock()
             try:
-                self._follow_server()
+                agreed = self._agree()
             finally:  # also without a server; not for an epoch that it has left
+                self._end_by_clock()
                 self._draw()
-            self._tell_crowd()
-            self._forward()
+            if agreed:
+                self._forward()
+
+    def _agree(self) -> bool:
+        """Follow the server and tell it where we are; False if the two do not go together.
+
+        It is told in any case: so its operator hears of it too.
+        """
+        problems = []
+        for step in (self._follow_server, self._tell_server):
+            try:
+                step()
+            except (ProtocolError, RefusedError) as error:
+                problems.append(at_odds(error, self.intake.epoch))
+                self.metrics.untrusted.inc()
+                self.troubles.tell("server", problems[0], level=logging.ERROR)
+        if not problems:
+            self.troubles.tell("server", None)
+        return not problems
+
+    @property
+    def is_barred(self) -> bool:
+        """Whether what came in now could not be counted, as far as is known here.
+
+        Then nothing is taken, and whoever has not paid yet does not: a device asks for the manifest
+        right before.
+        """
+        return self._store.failing or self.troubles["server"] is not None or self._clock_is_wrong
+
+    @property
+    def _clock_is_wrong(self) -> bool:
+        """Ours or the server's: nothing is begun or ended by it."""
+        signed = self.manifest()
+        return abs(self._ahead) > borne(None if signed is None else signed.manifest)
 
     def _resume(self) -> None:
         """Go on where an earlier process was."""
@@ -107,7 +154,7 @@ class Proxy:
 
     def _end_by_clock(self) -> None:
         """An epoch waits no longer than its terms say, whether or not the server is there."""
-        signed = self._running()
+        signed = None if self._clock_is_wrong else self._running()
         if signed is not None and self._clock() >= signed.manifest.ends:
             self._end(signed)
 
@@ -117,15 +164,16 @@ class Proxy:
         A server that goes on while ours still runs will count nothing of it any more: so nothing is
         mixed or forwarded, and nobody else is asked to report in it.
         """
+        newer = self.mirror.newer()
+        if newer is not None:
+            self._go_on(newer)
+        said = None
         try:
-            newer = self.mirror.newer()
-            if newer is not None:
-                self._go_on(newer)
             shelf = self.mirror.newer_shelf()
         except ProtocolError as error:
             self.metrics.untrusted.inc()
-            log.error("%s: %s", type(error).__name__, error)
-            return
+            shelf, said = None, f"lists stay as they are: {error}"
+        self.troubles.tell("shelf", said, level=logging.ERROR)
         if shelf is not None:
             self.mirror.publish_shelf(shelf)
 
@@ -143,20 +191,26 @@ class Proxy:
             due = dummies_due(signed.manifest, self._clock())
             draw_dummies(self._store, signed, due, self._entropy, most=A_BEAT)
 
-    def _tell_crowd(self) -> None:
-        """Nothing is said, and nothing that the server says is heard, before the epoch's time.
+    def _tell_server(self) -> None:
+        """Where we are. Of the crowd nothing is said before the epoch's time, and nothing heard.
 
         Otherwise a server could end an epoch at the moment when only one person has reported, or
         fill the crowd up by itself.
         """
-        signed = self._running()
-        if signed is None or self._clock() < signed.manifest.closes:
+        signed, sent = self.manifest(), self._clock()
+        running = self._running()
+        is_told = running is not None and sent >= running.manifest.closes
+        crowd = self._crowd(running) if running is not None and is_told else None
+        epoch, known = (0, None) if signed is None else (signed.manifest.epoch, signed.hash)
+        answer = self._upstream.contact(Contact(epoch, known, crowd, sent))
+        self._ahead = (sent + self._clock()) / 2 - answer.time
+        self.troubles.tell("clock", clocks_apart(self._ahead, signed))
+        if running is None or crowd is None or self.troubles["server"] is not None:
             return
-        state = self._upstream.waiting(signed.manifest.epoch, self._crowd(signed))
-        if state == "applied":
-            self._give_up(signed)
-        elif state == "closed" and self._crowd(signed) != SHORT:
-            self._end(signed)
+        if answer.state == "applied":
+            self._give_up(running)
+        elif answer.state == "closed" and self._crowd(running) != SHORT:
+            self._end(running)
 
     def _crowd(self, signed: SignedManifest) -> Crowd:
         return crowd_of(self.intake.waiting, self._least(signed))

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from http import HTTPStatus
 from typing import Any, Self
@@ -12,21 +12,22 @@ from starlette.exceptions import HTTPException
 
 from sottovoce.errors import (
     ClosedError,
+    ConflictError,
     FullError,
     ProtocolError,
     RefusedError,
-    SottovoceError,
     StoreError,
     UnavailableError,
-    UnknownProxyError,
     WrongEpochError,
 )
-from sottovoce.protocol import SEALED, SignedManifest
+from sottovoce.protocol import SEALED, SignedManifest, fetch_manifest
+from sottovoce.protocol.contact import Contact, apart, borne
 from sottovoce.proxy.forward import Upstream
 from sottovoce.proxy.settings import ProxySettings
 from sottovoce.proxy.store import Flush, looking
 from sottovoce.service.listen import TurnedAway
 from sottovoce.service.page import Page, read_panel
+from sottovoce.service.run import Running
 
 PATIENCE = 60.0
 """Seconds that a proxy has for what it does by itself."""
@@ -37,13 +38,24 @@ LEAST_FREE = 100_000_000
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What the server says now."""
+
+    epoch: int | None = None
+    """That it publishes; None if that is not known, or not believed."""
+    ahead: float | None = None
+    """Seconds that our clock is ahead of its own."""
+    problems: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class ProxyStatus:
     now: float
     free: int
     """Bytes on the disk."""
-    server_epoch: int | None = None
-    """That the server answers with now."""
-    server_problem: str | None = None
+    running: Running | str
+    """What the process says of itself, or why nothing is known of it."""
+    server: Asked
     signed: SignedManifest | None = None
     """Of the epoch that clients are shown; None before the first."""
     is_over: bool = False
@@ -58,18 +70,20 @@ class ProxyStatus:
     """Whether the page's panel, if there is one, is of the catalogue that clients are shown."""
 
     @classmethod
-    def read(cls, settings: ProxySettings, upstream: Upstream, now: float) -> Self:
+    def read(
+        cls, settings: ProxySettings, upstream: Upstream, now: float, running: Running | str
+    ) -> Self:
         with looking(settings.folder) as tables:
             raw = tables.latest_manifest()
             signed = None if raw is None else SignedManifest.open(raw, settings.key)
             is_over = signed is not None and tables.is_flushed(signed.manifest.epoch)
             batches, unsettled = tables.count_batches(), tuple(tables.unsettled())
         free = shutil.disk_usage(settings.folder).free
-        seen = _ask(upstream, settings.key if signed is None else signed.key)
+        seen = ask(upstream, settings.key, signed, now)
         terms = None if signed is None else signed.manifest.terms
         least = settings.least_clients if terms is None else settings.least_for(terms)
         fits = signed is None or _fits(settings.page, signed)
-        return cls(now, free, *seen, signed, is_over, batches, least, unsettled, fits)
+        return cls(now, free, running, seen, signed, is_over, batches, least, unsettled, fits)
 
     @property
     def needed(self) -> int:
@@ -83,20 +97,18 @@ class ProxyStatus:
     @cached_property
     def problems(self) -> list[str]:
         """What an operator should look at; nothing where all is well."""
-        found = [] if self.server_problem is None else [self.server_problem]
+        found = [self.running] if isinstance(self.running, str) else [*self.running.troubles]
+        found += [each for each in self.server.problems if each not in found]
         if self.free < LEAST_FREE + self.needed:
             found.append(f"only {self.free / 1e6:,.0f} MB are free on the disk")
         return found + ([] if self.signed is None else self._behind(self.signed))
 
     def _behind(self, signed: SignedManifest) -> list[str]:
         """The first of these that holds: the others follow from it."""
-        manifest, server = signed.manifest, self.server_epoch or signed.manifest.epoch
+        manifest, server = signed.manifest, self.server.epoch or signed.manifest.epoch
         epoch, asks = manifest.epoch, manifest.public_key is not None and not self.is_over
         too_few, length = self.batches < self.least, manifest.closes - manifest.opens
         causes = {
-            f"the server is at epoch {server}, and this proxy has seen {epoch}: its database was "
-            "set back. Its operator can let it go on: "
-            f"`sottovoce server go-beyond {epoch}`": server < epoch,
             f"the server is at epoch {server}, and this proxy is at {epoch}: does it run?": (
                 server > epoch
             ),
@@ -116,7 +128,8 @@ class ProxyStatus:
             "least_clients": self.least,
             "free_bytes": self.free,
             "needed_bytes": self.needed,
-            "server": {"epoch": self.server_epoch, "problem": self.server_problem},
+            "server": asdict(self.server),
+            "running": asdict(self.running) if isinstance(self.running, Running) else None,
             "not_handed_in": [
                 {"epoch": e.epoch, "chunks": e.chunks, "delivered": e.delivered}
                 for e in self.unsettled
@@ -133,15 +146,40 @@ class ProxyStatus:
         return found
 
 
-def _ask(upstream: Upstream, key: bytes) -> tuple[int | None, str | None]:
+def ask(upstream: Upstream, key: bytes, signed: SignedManifest | None, now: float) -> Asked:
+    """As a proxy does at every beat, if this is the last manifest that it has; changes nothing."""
+    epoch, known = (0, None) if signed is None else (signed.manifest.epoch, signed.hash)
+    newest = None if known is None else (epoch, known)
+    found = None
     try:
-        epoch = SignedManifest.open(upstream.manifest(), key).manifest.epoch
-        upstream.check_secret()
-        return epoch, None
-    except UnknownProxyError as error:
-        return epoch, f"nothing can be handed in: {error}"
-    except SottovoceError as error:
-        return None, f"the server cannot be asked, or not be believed: {error}"
+        trusted = key if signed is None else signed.key
+        found = fetch_manifest(upstream, trusted, newest).manifest.epoch
+        answer = upstream.contact(Contact(epoch, known, None, now))
+    except (ProtocolError, RefusedError) as error:
+        return Asked(found, problems=(at_odds(error, epoch),))
+    except UnavailableError as error:
+        return Asked(found, problems=(f"the server cannot be asked: {error}",))
+    ahead = now - answer.time
+    said = clocks_apart(ahead, signed)
+    return Asked(found, ahead, () if said is None else (said,))
+
+
+def at_odds(error: ProtocolError | RefusedError, epoch: int) -> str:
+    """What an operator must know where the server and a proxy at this epoch do not go together."""
+    said = f"{error}. Nothing is taken until that is mended"
+    if isinstance(error, ConflictError):
+        said += (
+            ": the server's database was set back. Its operator can let it go on: "
+            f"`sottovoce server go-beyond {epoch}`"
+        )
+    return said
+
+
+def clocks_apart(ahead: float, signed: SignedManifest | None) -> str | None:
+    """None: they are not."""
+    said = apart(ahead, "this proxy's clock", "the server's")
+    is_borne = abs(ahead) <= borne(None if signed is None else signed.manifest)
+    return said if said is None or is_borne else f"{said}. Nothing is taken until then"
 
 
 def _fits(page: Page, signed: SignedManifest) -> bool:
@@ -173,6 +211,8 @@ GAUGES = {
     "overdue_seconds": "Seconds that the epoch waits beyond its end",
     "disk_free_bytes": "Free where the database lies",
     "beat_failures": "Beats in a row that failed",
+    "clock_ahead_seconds": "Of this clock before the server's, when they were last compared",
+    "barred": "1: nothing is taken, because it could not be counted",
 }
 
 

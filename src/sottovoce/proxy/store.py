@@ -89,6 +89,9 @@ _PIECES = """
 """Reports on their way through the shuffle: in a file without a name, gone with the transaction."""
 
 
+_TRIED = 65_536
+"""Bytes that are written to learn whether there is room: more than a few batches."""
+
 _FILE: dict[FileKind, str] = {
     "model": "SELECT content FROM files JOIN manifests ON model = sha256 WHERE sha256 = ?",
     "catalogue": "SELECT content FROM files WHERE sha256 = ? AND (sha256 IN"
@@ -240,6 +243,11 @@ class Tables:
         assert sealed is not None, "an unsettled flush has all its chunks"
         return sealed
 
+    def try_out(self) -> None:
+        """Take some pages and give them back."""
+        self._db.execute("INSERT INTO files VALUES (x'', zeroblob(?))", (_TRIED,))
+        self._db.execute("DELETE FROM files WHERE sha256 = x''")
+
     def begin_pieces(self) -> None:
         self._db.execute(_PIECES)
 
@@ -317,9 +325,9 @@ class ProxyStore:
                 self._writer.empty_log()
 
     def probe(self) -> None:
-        """Learn whether writing works again: the number of the schema is written once more."""
-        with self._writing, self._watching():
-            self._writer.write(f"PRAGMA user_version = {len(_MIGRATIONS)}")
+        """Learn whether writing works again: what needs room is written, and deleted."""
+        with self.write() as tables:
+            tables.try_out()
 
     def free_bytes(self) -> int:
         return shutil.disk_usage(self._path.parent).free

@@ -15,12 +15,12 @@ from sottovoce.protocol import Catalogue, Manifest, SignedManifest
 from sottovoce.protocol.catalogue import MAX_CATALOGUE
 from sottovoce.protocol.manifest import MAX_EPOCH
 from sottovoce.server.catalogue import Difference, updated
-from sottovoce.server.epochs import Chosen
+from sottovoce.server.epochs import Chosen, is_ahead
 from sottovoce.server.keys import Keys, check_may_sign
 from sottovoce.server.settings import ServerSettings
 from sottovoce.server.store import ServerStore
 from sottovoce.server.training import Training
-from sottovoce.server.transaction import APPLIED, OPEN, Service, Transaction
+from sottovoce.server.transaction import APPLIED, OPEN, Heard, Service, Transaction
 
 MOST_SKIPPED = 2**20
 """More epochs than any backup is old: whoever names a later one would use up all numbers."""
@@ -97,27 +97,41 @@ def cancel_training(store: ServerStore) -> int:
     return number - 1
 
 
-def go_beyond(store: ServerStore, epoch: int, now: float) -> int:
+def go_beyond(store: ServerStore, epoch: int | None, now: float) -> tuple[int, dict[str, Heard]]:
     """Let the next epoch have a larger number than this; give the present one up.
 
     For a database that was restored from a backup: proxies and devices have seen later epochs, and
-    never go back. What they reported meanwhile is lost. The number of the next one.
+    never go back. What they reported meanwhile is lost. Without a number, the last that a proxy has
+    named; never less than that. The number of the next one, and what proxies said last.
     """
     with store.write() as transaction:
         _locked(transaction)
         service, latest = transaction.service(), transaction.latest(lock=True)
+        heard = transaction.heard()
         most = min(service.next_epoch + MOST_SKIPPED, MAX_EPOCH - 1)
-        if not service.next_epoch <= epoch <= most:
+        seen = max((e.epoch for e in heard.values() if e.refused and e.epoch <= most), default=0)
+        if latest is not None and is_ahead(latest, now):
+            seen = max(seen, latest.epoch)  # nobody believes in it, whatever its number
+        if not seen and epoch is None:
             raise SettingsError(
-                f"the next epoch has the number {service.next_epoch} already: name the last one "
-                f"that proxies have seen, in {service.next_epoch}..{most}; a "
-                "proxy that names more lies"
+                "no proxy has named an epoch that this database does not have: there is nothing to "
+                "go beyond, or no proxy was heard yet (`sottovoce server status`). If devices have "
+                "seen a later one, name it"
+            )
+        least, wanted = seen or service.next_epoch, seen if epoch is None else epoch
+        if not least <= wanted <= most:
+            raise SettingsError(
+                f"name the last epoch that proxies have seen, in {least}..{most}: "
+                + (f"one has seen {seen}" if wanted < seen else "a proxy that names more lies")
             )
         if latest is not None and latest.state != APPLIED:
             transaction.close(latest.epoch, now)
             transaction.apply(latest.epoch, reports=0, crowdless=0, capped=0)
-        transaction.set_service(service.verification_key, epoch + 1)
-    return epoch + 1
+        following = max(wanted + 1, service.next_epoch)
+        if latest is not None and latest.state == APPLIED and following == latest.epoch + 1:
+            following += 1  # a training that is finished publishes again only after a gap
+        transaction.set_service(service.verification_key, following)
+    return following, heard
 
 
 def close_epoch(

@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from sottovoce.protocol import MAX_CHUNK_REPORTS, SEALED, routes, strict
 from sottovoce.protocol.batch import CHUNK_HEADER as HEADER
-from sottovoce.protocol.batch import read_crowd
+from sottovoce.protocol.contact import Contact
 from sottovoce.server.server import Server
 from sottovoce.server.settings import ServerSettings
 from sottovoce.service.http import (
@@ -43,7 +43,7 @@ class Api:
         self._settings = settings
         self._threads = anyio.CapacityLimiter(THREADS)
         self._chunks = anyio.CapacityLimiter(CHUNKS)
-        self.heartbeat = Heartbeat(server.tick, settings.heartbeat)
+        self.heartbeat = Heartbeat(server.tick, settings.heartbeat, server.troubles)
 
     async def manifest(self, request: Request) -> Response:
         signed = await self._work(self._server.signed_manifest)
@@ -59,11 +59,11 @@ class Api:
     async def catalogue(self, request: Request) -> Response:
         return await self._file(request, self._server.catalogue)
 
-    async def waiting(self, request: Request) -> Response:
-        proxy, epoch = self._proxy(request), epoch_of(request)
-        given = await _json(request, {"crowd"})
-        state = await self._work(self._server.waiting, proxy, epoch, read_crowd(given["crowd"]))
-        return JSONResponse({"state": state})
+    async def contact(self, request: Request) -> Response:
+        proxy = self._proxy(request)
+        said = Contact.decode(await read_body(request.scope, request.receive, MAX_JSON))
+        answer = await self._work(self._server.contact, proxy, said)
+        return Response(answer.encode(), media_type="application/json")
 
     async def chunk(self, request: Request) -> Response:
         proxy, epoch = self._proxy(request), epoch_of(request)
@@ -126,7 +126,7 @@ def build_app(server: Server, settings: ServerSettings) -> Starlette:
             Route(routes.SHELF, api.shelf),
             Route(routes.MODEL, api.model),
             Route(routes.CATALOGUE, api.catalogue),
-            Route(routes.WAITING, api.waiting, methods=["POST"]),
+            Route(routes.CONTACT, api.contact, methods=["POST"]),
             Route(routes.CHUNK, api.chunk, methods=["PUT"]),
             Route(routes.COMMIT, api.commit, methods=["POST"]),
         ],

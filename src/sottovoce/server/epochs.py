@@ -39,7 +39,7 @@ from sottovoce.protocol import (
     public_key_of,
 )
 from sottovoce.protocol.batch import CHUNK_HEADER as HEADER
-from sottovoce.protocol.batch import ENOUGH, SHORT
+from sottovoce.protocol.contact import DAY, ENOUGH, SHORT
 from sottovoce.protocol.manifest import short_name
 from sottovoce.server.keys import Keys, check_may_sign
 from sottovoce.server.settings import ServerSettings
@@ -128,6 +128,14 @@ class Publisher:
         transaction.apply(epoch.epoch, reports=max(reports, 0), crowdless=crowdless, capped=over)
         self._follow(transaction, epoch, V, learnt, now)
 
+    def give_up(self, transaction: Transaction, epoch: Epoch, now: float) -> None:
+        """An epoch whose reports nobody can open, its key being lost: nobody shall pay for more."""
+        said = "epoch %d is given up: its key is not in this database, as in a backup"
+        log.error(said, epoch.epoch)
+        transaction.close(epoch.epoch, now)
+        transaction.apply(epoch.epoch, reports=0, crowdless=0, capped=0)
+        self.go_on(transaction, epoch, now)
+
     def has_more(self, transaction: Transaction, last: Epoch) -> bool:
         """Whether something is to be published after an epoch that asks for no reports."""
         training, newest = transaction.training(), transaction.catalogue()
@@ -214,7 +222,9 @@ class Publisher:
         self._check_keys(transaction)
         newest, before = transaction.catalogue(), transaction.shelf()
         assert newest is not None
-        published = max(int(now), 0 if before is None else before.published + 1)
+        published = int(now)
+        if before is not None and before.published <= now + DAY:  # proxies believe no later one
+            published = max(published, before.published + 1)
         shelf = Shelf(published, newest.sha256)
         signed = SignedShelf.make(shelf, self.keys.signer, self.keys.statements)
         transaction.set_shelf(signed)
@@ -224,6 +234,11 @@ class Publisher:
         service = transaction.service(lock=True)
         check_may_sign(self.keys, service)
         return service.next_epoch
+
+
+def is_ahead(epoch: Epoch, now: float) -> bool:
+    """Whether a clock was wrong when it was published: proxies refuse what is of the future."""
+    return epoch.opens > now + DAY
 
 
 def _goes_on(training: Training, epochs_done: int) -> bool:

@@ -109,6 +109,19 @@ commits = _table("commits", _OF_PROXY, chunks=BigInteger, reports=BigInteger)
 waiting = _table("waiting", _OF_PROXY, crowd=Text)
 """Whether each proxy has its crowd, in an epoch that is not applied: none, short or enough."""
 
+contacts = _table(
+    "contacts",
+    {"proxy": Text},
+    epoch=BigInteger,
+    heard=Float(53),
+    ahead=Float(53),
+    refused=Text,
+)
+"""What each proxy said last: its epoch, when that was, how far its clock was ahead of ours.
+
+And why its epoch cannot be counted here; empty where it can.
+"""
+
 files = _table("files", {"sha256": LargeBinary}, kind=Text, content=LargeBinary)
 """Models and catalogues by hash: those of the newest epochs (`keep_epochs`), and the next ones."""
 

@@ -10,11 +10,12 @@ from sottovoce.errors import (
     ProtocolError,
     RefusedError,
     SettingsError,
+    SottovoceError,
     StoreError,
     UnavailableError,
 )
 from sottovoce.protocol import Chunk, SignedManifest, SignedShelf
-from sottovoce.protocol.batch import Crowd
+from sottovoce.protocol.contact import Contact, Reply
 from sottovoce.server.administration import agree
 from sottovoce.server.counting import Counter, Opener
 from sottovoce.server.epochs import (
@@ -28,11 +29,10 @@ from sottovoce.server.epochs import (
 )
 from sottovoce.server.keys import Keys, check_may_sign, lacking, may_sign
 from sottovoce.server.settings import ServerSettings
-from sottovoce.server.status import Metrics
+from sottovoce.server.status import Metrics, clock_of
 from sottovoce.server.store import ServerStore
-from sottovoce.server.transaction import APPLIED, OPEN, Epoch, Service, State, Transaction
-
-log = logging.getLogger("sottovoce")
+from sottovoce.server.transaction import APPLIED, OPEN, Epoch, Heard, Service, Transaction
+from sottovoce.service.logs import Troubles
 
 
 class Server:
@@ -59,7 +59,7 @@ class Server:
         self._is_ready = False
         self._scrubbed = False
         self._is_laid_out = False
-        self._said: str | None = None
+        self.troubles = Troubles()
 
     # What the server does by itself
 
@@ -96,6 +96,8 @@ class Server:
                 if not self._publisher.has_more(transaction, latest):
                     return False
                 self._publisher.go_on(transaction, latest, now)
+            elif transaction.wrapped_key(latest.epoch) is None:
+                self._publisher.give_up(transaction, latest, now)
             elif not self._is_over(transaction, latest, now):
                 return False
             elif latest.state == OPEN:
@@ -124,9 +126,7 @@ class Server:
         Others may still publish: whoever hears of it only when nobody can any more is late.
         """
         said = lacking(self._keys, service)
-        if said is not None and said != self._said:
-            log.error("%s", said)
-        self._said = said
+        self.troubles.tell("keys", said, level=logging.ERROR)
         self.metrics.key_is_old(is_old=said is not None)
 
     # What everybody may ask
@@ -175,21 +175,53 @@ class Server:
     def measured(self) -> bytes:
         with self._store.read() as transaction:
             latest, applied = transaction.latest(), transaction.last_applied()
+            heard = transaction.heard()
         manifest = None if latest is None else self._publisher.manifest_of(latest)
-        return self.metrics.text(latest, manifest, applied, self._clock())
+        return self.metrics.text(latest, manifest, applied, heard, self._clock())
 
     # What proxies may do
 
-    def waiting(self, proxy: str, epoch: int, crowd: Crowd) -> State:
-        """Hear whether a proxy has its crowd; say how the epoch stands."""
+    def contact(self, proxy: str, said: Contact) -> Reply:
+        """Hear where a proxy is and whether it has its crowd; say how its epoch stands.
+
+        `RefusedError` if nothing of that epoch can ever be counted here. What was said is kept
+        all the same, for `sottovoce server status`.
+        """
+        now = self._clock()
         with self._store.write() as transaction:
-            found = transaction.epoch(epoch, lock=True)
-            if found is None:
-                self._warn_of_later(transaction, epoch)
-            state = check_known(found, epoch).state
-            if state == OPEN:
-                transaction.set_crowd(epoch, proxy, crowd)
-        return state
+            found = transaction.epoch(said.epoch, lock=said.crowd is not None)
+            refused = self._refusal(transaction, found, said)
+            transaction.set_heard(Heard(proxy, said.epoch, now, said.time - now, refused or ""))
+            if refused is None and found is not None and found.state == OPEN and said.crowd:
+                transaction.set_crowd(said.epoch, proxy, said.crowd)
+        told = None if refused is None else f"proxy {proxy}: {refused}"
+        self.troubles.tell(f"epoch of {proxy}", told, level=logging.ERROR)
+        self.troubles.tell(f"clock of {proxy}", clock_of(proxy, said.time - now))
+        if refused is not None:
+            raise RefusedError(refused)
+        if found is None:
+            return Reply("applied" if said.epoch else "none", now)
+        return Reply(found.state, now)
+
+    def _refusal(self, transaction: Transaction, found: Epoch | None, said: Contact) -> str | None:
+        """Why nothing of the epoch that a proxy is at can be counted here; None: it can."""
+        latest = transaction.latest()
+        if latest is None or said.epoch < latest.epoch:
+            return None  # it is over, and the proxy will follow
+        beyond = f"`sottovoce server go-beyond {said.epoch}` lets all go on with the next"
+        if found is None:
+            return (
+                f"it has seen epoch {said.epoch}, and this database ends with {latest.epoch}: it "
+                f"was set back. {beyond}"
+            )
+        if found.hash != said.manifest:
+            return (
+                f"it has seen another manifest of epoch {said.epoch} than this database has, which "
+                f"was set back. {beyond}"
+            )
+        if found.state == APPLIED:
+            return None
+        return _lost_key(transaction, self._keys, found)
 
     def take_chunk(self, proxy: str, epoch: int, name: str, data: bytes) -> bool:
         """Count it; False if it was counted before. Opening happens outside any transaction.
@@ -244,15 +276,17 @@ class Server:
         n_directions = self._publisher.manifest_of(epoch).build().n_directions
         return self._keys.unwrap(chunk.epoch, wrapped), n_directions
 
-    def _warn_of_later(self, transaction: Transaction, epoch: int) -> None:
-        """A proxy that is ahead: said, and not believed, since any number could be named."""
-        latest = transaction.latest()
-        if latest is not None and epoch > latest.epoch:
-            log.error(
-                "a proxy has seen epoch %d, this database ends with %d: was it restored from a "
-                "backup? `sottovoce server go-beyond` lets proxies and devices follow again",
-                *(epoch, latest.epoch),
-            )
+
+def _lost_key(transaction: Transaction, keys: Keys, epoch: Epoch) -> str | None:
+    """Why its reports could not be opened."""
+    wrapped = transaction.wrapped_key(epoch.epoch)
+    if wrapped is None:
+        return f"the key of epoch {epoch.epoch} is not in this database, as in a backup"
+    try:
+        keys.unwrap(epoch.epoch, wrapped)
+    except SottovoceError as error:
+        return str(error)
+    return None
 
 
 def _decoded(epoch: int, name: str, data: bytes) -> Chunk:

@@ -1,22 +1,27 @@
 """How a service stands, read from its database: no worker need run, and none is disturbed."""
 
-from dataclasses import asdict, dataclass
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 from prometheus_client import CollectorRegistry, Counter, Enum, Gauge, generate_latest
+from sqlalchemy import make_url
 
-from sottovoce.errors import SettingsError, SottovoceError
+from sottovoce.errors import SettingsError, SottovoceError, StoreError
 from sottovoce.protocol import Manifest, SignedManifest
+from sottovoce.protocol.contact import apart
 from sottovoce.server.administration import check_agrees
-from sottovoce.server.epochs import Chosen, EpochWait, waiting_for
+from sottovoce.server.epochs import Chosen, EpochWait, is_ahead, waiting_for
 from sottovoce.server.keys import Keys, check_newest
 from sottovoce.server.settings import ServerSettings
 from sottovoce.server.store import ServerStore
 from sottovoce.server.training import Training
-from sottovoce.server.transaction import APPLIED, CLOSED, OPEN, Epoch, Service, Transaction
+from sottovoce.server.transaction import APPLIED, CLOSED, OPEN, Epoch, Heard, Service, Transaction
 from sottovoce.service.listen import TurnedAway
+from sottovoce.service.run import Running
 
 PATIENCE = 60.0
 """Seconds that proxies have for what they do by themselves."""
@@ -26,6 +31,10 @@ LEAST_PATIENCE = 10.0
 """Seconds that they have in any case: a busy machine is no fault of theirs."""
 SOME = 0.01
 """Part of an epoch's reports that may be dropped before somebody should look."""
+SILENCE = 600.0
+"""Seconds after which a proxy that says nothing should be looked at: it speaks at every beat."""
+LEAST_FREE = 100_000_000
+"""Bytes that should be free."""
 LAST = 5
 """Epochs that are shown."""
 DROPPED = {
@@ -47,6 +56,33 @@ class KeysFile:
 
 
 @dataclass(frozen=True)
+class Disk:
+    """Where the database lies."""
+
+    free: int | None
+    """Bytes; None: on another machine, as far as is known here."""
+    problem: str | None
+
+    @classmethod
+    def of(cls, store: ServerStore, settings: ServerSettings) -> Self:
+        url = make_url(settings.database)
+        file = Path(url.database or "") if url.drivername == "sqlite" else None
+        free = None if file is None else shutil.disk_usage(file.parent).free
+        try:
+            store.check()
+        except StoreError as error:
+            return cls(free, str(error))
+        if free is not None and free < LEAST_FREE:
+            return cls(free, f"only {free / 1e6:,.0f} MB are free on the disk")
+        return cls(free, None)
+
+
+def clock_of(proxy: str, ahead: float) -> str | None:
+    """What to say of a proxy whose clock is so far ahead of ours; None: nothing."""
+    return apart(ahead, f"the clock of proxy {proxy}", "this server's")
+
+
+@dataclass(frozen=True)
 class ServerStatus:
     now: float
     chosen: Chosen
@@ -56,6 +92,9 @@ class ServerStatus:
     keys: KeysFile
     heartbeat: float
     """Seconds between a worker's beats."""
+    running: Running | str
+    """What the worker at the settings' own address says of itself, or why nothing is known."""
+    disk: Disk
     epoch: Epoch | None = None
     """The latest; None before the first."""
     manifest: Manifest | None = None
@@ -69,15 +108,21 @@ class ServerStatus:
     """Whether a worker has signed the chosen catalogue for lists."""
     settings_problem: str | None = None
     """Why no worker could start with the settings file as it is now."""
+    heard: Mapping[str, Heard | None] = field(default_factory=dict)
+    """What each proxy said last; None: nothing yet."""
 
     @classmethod
-    def read(cls, store: ServerStore, settings: ServerSettings, now: float) -> Self:
+    def read(
+        cls, store: ServerStore, settings: ServerSettings, now: float, running: Running | str
+    ) -> Self:
+        disk = Disk.of(store, settings)
         with store.read() as transaction:
             service, latest = transaction.service(), transaction.latest()
             chosen, known = Chosen.now(transaction), service.verification_key
             keys = _keys_file(settings.keys, service, transaction, latest)
             if latest is None:
-                return cls(now, chosen, known, keys, settings.heartbeat)
+                return cls(now, chosen, known, keys, settings.heartbeat, running, disk)
+            heard = transaction.heard()
             shelf = transaction.shelf()
             over = [
                 each
@@ -90,6 +135,8 @@ class ServerStatus:
                 known,
                 keys,
                 settings.heartbeat,
+                running,
+                disk,
                 latest,
                 SignedManifest.open(latest.manifest, known).manifest,
                 transaction.training(latest.training),
@@ -97,12 +144,17 @@ class ServerStatus:
                 tuple(over[:LAST]),
                 shelf is not None and shelf.catalogue == chosen.catalogue.hash,
                 None if keys.problem else _settings_file(transaction, settings),
+                {name: heard.get(name) for name in settings.proxies},
             )
 
     @cached_property
     def problems(self) -> list[str]:
         """What an operator should look at; nothing where all is well."""
-        found = [each for each in (self.keys.problem, self.settings_problem) if each is not None]
+        found = [self.running] if isinstance(self.running, str) else [*self.running.troubles]
+        known = (self.disk.problem, self.keys.problem, self.settings_problem)
+        found += [each for each in known if each is not None and each not in found]
+        if self.epoch is not None:
+            found += [each for each in self._of_proxies(self.epoch) if each not in found]
         if self.epoch is not None and self.waiting is not None:
             patience = max(BEATS * self.heartbeat, LEAST_PATIENCE)
             found += _idle(self.epoch, self.waiting, self.now - patience)
@@ -111,12 +163,31 @@ class ServerStatus:
             found += _dropped(self.last[0])
         return found
 
+    def _of_proxies(self, epoch: Epoch) -> Iterator[str]:
+        if is_ahead(epoch, self.now):
+            yield (
+                f"epoch {epoch.epoch} opens in the future, so a clock was wrong when it was "
+                f"published, or is now. `sottovoce server go-beyond {epoch.epoch}` lets all go on"
+            )
+        for name, said in self.heard.items():
+            if said is None or self.now - said.heard > SILENCE:
+                since = epoch.opens if said is None else said.heard
+                if self.now - since > SILENCE:
+                    yield f"nothing was heard from proxy {name} for {SILENCE / 60:.0f} minutes"
+            elif said.refused:
+                yield f"proxy {name}: {said.refused}"
+            elif clock := clock_of(name, said.ahead):
+                yield clock
+
     def as_dict(self) -> dict[str, Any]:
         last = [_counts(each) for each in self.last]
         found: dict[str, Any] = {
             "problems": self.problems,
             "verification_key": self.verification_key.hex(),
             "keys": asdict(self.keys),
+            "disk": asdict(self.disk),
+            "proxies": {name: said and asdict(said) for name, said in self.heard.items()},
+            "running": asdict(self.running) if isinstance(self.running, Running) else None,
             "next": {
                 "training": self.chosen.training.number,
                 "catalogue_version": self.chosen.version,
@@ -222,6 +293,9 @@ def _counts(epoch: Epoch) -> dict[str, int]:
 
 APPLIED_COUNTS = ("epoch", "reports", *DROPPED)
 GAUGES = {
+    "refused_proxies": "Proxies whose epoch cannot be counted here",
+    "clock_apart_seconds": "Between this clock and that of the proxy that differs most",
+    "silent_seconds": "Since the proxy spoke that has been silent longest",
     "key_is_old": "1: another signing key follows the one of this worker",
     "epoch": "Number of the latest epoch",
     "training": "Number of the latest epoch's training",
@@ -255,7 +329,12 @@ class Metrics:
         self._gauges["key_is_old"].set(is_old)
 
     def text(
-        self, latest: Epoch | None, manifest: Manifest | None, applied: Epoch | None, now: float
+        self,
+        latest: Epoch | None,
+        manifest: Manifest | None,
+        applied: Epoch | None,
+        heard: Mapping[str, Heard],
+        now: float,
     ) -> bytes:
         self._state.state(latest.state if latest else "none")
         waits = latest is not None and latest.state != APPLIED
@@ -264,6 +343,9 @@ class Metrics:
             "training": latest and latest.training,
             "items": manifest and manifest.items,
             "overdue_seconds": max(now - latest.closes, 0.0) if latest and waits else 0.0,
+            "refused_proxies": sum(bool(said.refused) for said in heard.values()),
+            "clock_apart_seconds": max((abs(said.ahead) for said in heard.values()), default=0.0),
+            "silent_seconds": max((now - said.heard for said in heard.values()), default=0.0),
             **{f"applied_{name}": getattr(applied, name, 0) for name in APPLIED_COUNTS},
         }
         for name, value in values.items():

@@ -6,6 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from sqlalchemy import Connection, Select, Table, func, select, union
+from sqlalchemy.dialects import postgresql, sqlite
 
 from sottovoce.errors import StoreError
 from sottovoce.protocol import SignedShelf
@@ -13,6 +14,7 @@ from sottovoce.server.schema import (
     catalogues,
     chunks,
     commits,
+    contacts,
     counts,
     epoch_keys,
     epochs,
@@ -77,6 +79,21 @@ class Epoch:
     """Dropped when it was applied: those of proxies from which too few came."""
     capped: int = 0
     """Dropped when it was applied: more of one kind than honest people send."""
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A row of `contacts`: what a proxy said last."""
+
+    proxy: str
+    epoch: int
+    """That its clients are shown; 0 before the first."""
+    heard: float
+    """When."""
+    ahead: float
+    """Seconds that its clock was ahead of ours."""
+    refused: str = ""
+    """Why that epoch cannot be counted here."""
 
 
 class Transaction:
@@ -308,6 +325,18 @@ class Transaction:
         """What each proxy said last about its crowd; without proxies that have said nothing."""
         query = select(waiting.c.proxy, waiting.c.crowd).where(waiting.c.epoch == epoch)
         return {row.proxy: row.crowd for row in self._connection.execute(query)}
+
+    def set_heard(self, said: Heard) -> None:
+        """In one statement: a proxy and `sottovoce proxy status` may speak at once."""
+        dialect: Any = postgresql if self._connection.dialect.name == "postgresql" else sqlite
+        row, key = asdict(said), [contacts.c.proxy]
+        insert = dialect.insert(contacts).values(row)
+        self._connection.execute(insert.on_conflict_do_update(index_elements=key, set_=row))
+
+    def heard(self) -> dict[str, Heard]:
+        """What each proxy said last."""
+        rows = self._connection.execute(select(contacts).order_by(contacts.c.proxy))
+        return {row.proxy: Heard(*row) for row in rows}
 
     def _row(self, query: Select[Any], *, lock: bool = False) -> Any:
         return self._connection.execute(query.with_for_update() if lock else query).one_or_none()

@@ -41,32 +41,52 @@ def _text(record: logging.LogRecord) -> str:
     return " | ".join(line.strip() for line in text.splitlines() if line.strip())
 
 
-def begin_log(*, as_json: bool) -> None:
+class LastSaid(logging.Handler):
+    """The last warning or error, for whoever asks how the service stands."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.line: str | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.line = Lines().format(record)
+
+
+def begin_log(*, as_json: bool) -> LastSaid:
     """Of this process, on stderr."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler, last = logging.StreamHandler(sys.stderr), LastSaid()
     handler.setFormatter(Objects() if as_json else Lines())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.basicConfig(level=logging.INFO, handlers=[handler, last])
     for name, level in QUIET.items():
         logging.getLogger(name).setLevel(level)
     for name in SILENT:
         logging.getLogger(name).disabled = True
+    return last
 
 
-class Trouble:
-    """What keeps a service from its work: said when it begins or changes, and when it is over."""
+class Troubles:
+    """What keeps a service from its work, by name.
+
+    Each is said when it begins or changes, and when it is over; never again and again.
+    """
 
     def __init__(self) -> None:
-        self.text: str | None = None
-        self._since = 0.0
+        self._now: dict[str, tuple[str, float]] = {}
 
-    def is_there(self, text: str, *, level: int = logging.WARNING) -> None:
-        if self.text is None:
-            self._since = time.monotonic()
-        if text != self.text:
+    def tell(self, name: str, text: str | None, *, level: int = logging.WARNING) -> None:
+        """How it stands with this: what is wrong, or None."""
+        before, since = self._now.get(name, (None, time.monotonic()))
+        if text is not None:
+            self._now[name] = text, since
+        if text is not None and text != before:
             log.log(level, "%s", text)
-        self.text = text
+        if text is None and self._now.pop(name, None) is not None:
+            log.warning("mended after %.0f s: %s", time.monotonic() - since, before)
 
-    def is_over(self) -> None:
-        if self.text is not None:
-            log.warning("mended after %.0f s: %s", time.monotonic() - self._since, self.text)
-        self.text = None
+    def __getitem__(self, name: str) -> str | None:
+        return self._now.get(name, (None,))[0]
+
+    @property
+    def texts(self) -> list[str]:
+        """All that is wrong now."""
+        return [text for text, _ in list(self._now.values())]

@@ -7,24 +7,28 @@ import socket
 import ssl
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, cast
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any, Self, cast
 
 import uvicorn
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from sottovoce.errors import SottovoceError
+from sottovoce.errors import ProtocolError, SottovoceError, reason
+from sottovoce.protocol import strict
 from sottovoce.service.guard import Guard, GuardedProtocol, Handshake
 from sottovoce.service.http import errors_as_problems
 from sottovoce.service.listen import Listen, TurnAway, Watch, uncounted
-from sottovoce.service.logs import Trouble
+from sottovoce.service.logs import LastSaid, Troubles
 
 log = logging.getLogger("sottovoce")
 
@@ -170,7 +174,14 @@ class Heartbeat:
     seconds: everything a beat does must be safe to do twice.
     """
 
-    def __init__(self, beat: Callable[[], None], interval: float, *, slowest: float = 60.0):
+    def __init__(
+        self,
+        beat: Callable[[], None],
+        interval: float,
+        troubles: Troubles,
+        *,
+        slowest: float = 60.0,
+    ):
         self._beat = beat
         self._interval = interval
         self._slowest = max(slowest, interval)
@@ -179,7 +190,7 @@ class Heartbeat:
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
         self.failures = 0
         """Beats in a row that failed, for whoever asks whether all is well."""
-        self.trouble = Trouble()
+        self._troubles = troubles
 
     def start(self) -> None:
         self._thread.start()
@@ -201,10 +212,10 @@ class Heartbeat:
             try:
                 self._beat()
                 self.failures = 0
-                self.trouble.is_over()
+                self._troubles.tell("beat", None)
             except SottovoceError as error:
                 self.failures += 1
-                self.trouble.is_there(str(error))
+                self._troubles.tell("beat", str(error))
             except Exception:
                 self.failures += 1
                 log.exception("a beat failed")
@@ -220,11 +231,53 @@ class Heartbeat:
 #
 # How many batches wait, say, would tell an outsider when a crowd is complete but for one.
 
-HEALTH, READY, METRICS = "/healthz", "/readyz", "/metrics"
+HEALTH, READY, METRICS, STATE = "/healthz", "/readyz", "/metrics", "/state"
+_MOST_STATE = 65_536
 
 
-def build_watch(check: Callable[[], None], metrics: Callable[[], bytes]) -> Starlette:
+@dataclass(frozen=True)
+class Running:
+    """What a process says of itself, beside what its folder or database tells."""
+
+    since: float
+    troubles: tuple[str, ...] = ()
+    """All that keeps it from its work now."""
+    last: str | None = None
+    """Its last warning or error, with its time."""
+
+    @classmethod
+    def ask(cls, watch: Watch) -> Self | str:
+        """The process that listens there, or why nothing is known of it."""
+        host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(watch.host, watch.host)  # noqa: S104
+        where = f"{host}, port {watch.port} ([watch])"
+        tls = None if watch.certificate is None else _unverified()
+        kind = HTTPConnection if tls is None else partial(HTTPSConnection, context=tls)
+        try:
+            with closing(kind(host, watch.port, timeout=5)) as connection:
+                connection.request("GET", STATE)
+                found = strict.read_object(
+                    connection.getresponse().read(_MOST_STATE), most=_MOST_STATE, what="state"
+                )
+            return cls(found["since"], tuple(found["troubles"]), found["last"])
+        except (OSError, HTTPException, ProtocolError, KeyError) as error:
+            return f"nothing answers at {where}: does it run? ({reason(error)})"
+
+
+def _unverified() -> ssl.SSLContext:
+    """Nothing secret is sent, and the certificate is our own, perhaps of another name."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
+def build_watch(
+    check: Callable[[], None],
+    metrics: Callable[[], bytes],
+    troubles: Callable[[], list[str]] = list,
+    last: LastSaid | None = None,
+) -> Starlette:
     """The application; `check` raises what keeps the service from its work."""
+    since = time.time()
 
     async def alive(_: Request) -> Response:
         return PlainTextResponse("alive\n")
@@ -236,7 +289,16 @@ def build_watch(check: Callable[[], None], metrics: Callable[[], bytes]) -> Star
     async def measured(_: Request) -> Response:
         return Response(await run_in_threadpool(metrics), media_type=CONTENT_TYPE_LATEST)
 
+    async def state(_: Request) -> Response:
+        now = Running(since, tuple(troubles()), None if last is None else last.line)
+        return JSONResponse(asdict(now))
+
     return Starlette(
-        routes=[Route(HEALTH, alive), Route(READY, ready), Route(METRICS, measured)],
+        routes=[
+            Route(HEALTH, alive),
+            Route(READY, ready),
+            Route(METRICS, measured),
+            Route(STATE, state),
+        ],
         exception_handlers=errors_as_problems(log_unavailable=False),
     )

@@ -20,7 +20,7 @@ import numpy as np
 
 from sottovoce.errors import UnavailableError
 from sottovoce.protocol import SEALED, Catalogue, Chunk, Item, Opened, SignedManifest, seal_reports
-from sottovoce.protocol.batch import ENOUGH
+from sottovoce.protocol.contact import ENOUGH, Contact
 from sottovoce.server import (
     InProcess,
     Keys,
@@ -126,7 +126,8 @@ def _closed(store: ServerStore, keys: Keys, settings: ServerSettings) -> Server:
     now = time.time()
     server = Server(store, keys, settings, opener=InProcess(), clock=lambda: now)
     server.tick()
-    server.waiting(PROXY, 1, ENOUGH)
+    signed = server.signed_manifest()
+    server.contact(PROXY, Contact(1, signed.hash, ENOUGH, now))
     now += settings.epoch_seconds
     server.tick()
     return server

@@ -25,7 +25,7 @@ from typing import TypeAlias
 
 from sottovoce.errors import UnavailableError
 from sottovoce.protocol import SEALED, Batch, Chunk, Shelf, SignedShelf, routes
-from sottovoce.protocol.batch import ENOUGH, Crowd
+from sottovoce.protocol.contact import ENOUGH, Contact, Reply
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Rate, build_app
 from sottovoce.proxy.shuffle import draw_dummies
 from sottovoce.proxy.store import Tables
@@ -204,11 +204,8 @@ class StandInServer:
     def catalogue(self, sha256: bytes) -> bytes:  # noqa: ARG002 - there is one
         return self._catalogue
 
-    def check_secret(self) -> None:
-        """Any will do."""
-
-    def waiting(self, epoch: int, crowd: Crowd) -> str:  # noqa: ARG002 - there is one
-        return "closed" if crowd == ENOUGH else "open"
+    def contact(self, contact: Contact) -> Reply:
+        return Reply("closed" if contact.crowd == ENOUGH else "open", contact.time)
 
     def put_chunk(self, chunk: Chunk) -> None:
         """Drop the chunk."""
