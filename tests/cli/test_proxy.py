@@ -134,7 +134,7 @@ def test_the_exit_codes_of_a_status(tmp_path: Path) -> None:
     assert ended.value.code == 1
     found = json.loads(written.read_text())
     assert found["epoch"] is None
-    assert NOBODY in found["problems"][0]
+    assert NOBODY in found["problems"][1]
 
 
 @pytest.mark.parametrize("wrong", [{"server": "server.example"}, {"key": "short"}])

@@ -150,7 +150,9 @@ class ServerStatus:
     @cached_property
     def problems(self) -> list[str]:
         """What an operator should look at; nothing where all is well."""
-        found = [self.running] if isinstance(self.running, str) else [*self.running.troubles]
+        found = [] if isinstance(self.running, str) else [*self.running.troubles]
+        if isinstance(self.running, str) and self.epoch is not None and not self._is_heard:
+            found.append(self.running)  # what proxies say lately, another worker has heard
         known = (self.disk.problem, self.keys.problem, self.settings_problem)
         found += [each for each in known if each is not None and each not in found]
         if self.epoch is not None:
@@ -162,6 +164,10 @@ class ServerStatus:
         if self.last:
             found += _dropped(self.last[0])
         return found
+
+    @property
+    def _is_heard(self) -> bool:
+        return any(said and self.now - said.heard <= SILENCE for said in self.heard.values())
 
     def _of_proxies(self, epoch: Epoch) -> Iterator[str]:
         if is_ahead(epoch, self.now):
