@@ -37,14 +37,17 @@ def read_settings(path: Path, kind: type[T]) -> T:
 
 
 class UnknownSettingError(SettingsError):
-    def __init__(self, name: str, known: Sequence[str]):
-        """`name` as it stands in the file, below its tables."""
-        *tables, last = name.split(".")
-        near = get_close_matches(last, known, n=1)
-        meant = ".".join([*tables, near[0]]) if near else ""
-        hint = f"did you mean {meant}?" if near else f"there are {', '.join(known)}"
-        super().__init__(f"unknown {name}; {hint}")
+    def __init__(self, message: str, name: str):
+        super().__init__(message)
         self.name = name
+        """As it stands in the file, below its tables."""
+
+
+def _unknown(name: str, known: Sequence[str]) -> UnknownSettingError:
+    *tables, last = name.split(".")
+    near = [*tables, *get_close_matches(last, known, n=1)]
+    guess = "" if len(near) == len(tables) else f": did you mean {'.'.join(near)}?"
+    return UnknownSettingError(f"unknown {name}{guess}; there are {', '.join(known)}", name)
 
 
 def _line_of(name: str, text: str) -> str:
@@ -69,7 +72,7 @@ def _table(content: dict[str, Any], kind: type[T], prefix: str, base: Path) -> T
     known: dict[str, Field[Any]] = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
     unknown = sorted(set(content) - set(known))
     if unknown:
-        raise UnknownSettingError(f"{prefix}{unknown[0]}", [*known])
+        raise _unknown(f"{prefix}{unknown[0]}", [*known])
     missing = [name for name, field in known.items() if _needed(field) and name not in content]
     if missing:
         raise SettingsError(f"{prefix}{missing[0]} must be set")
