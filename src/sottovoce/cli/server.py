@@ -632,7 +632,8 @@ def _catalogue(found: ServerStatus) -> Iterator[str]:
 def _keys(found: ServerStatus) -> Iterator[str]:
     times = found.keys.replaced
     replaced = "never replaced" if not times else f"replaced {output.counted(times, 'time')}"
-    yield f"Verification key: {found.verification_key.hex()} ({replaced})."
+    made = f"; made {output.moment(found.keys.made, found.now)}" if found.keys.made else ""
+    yield f"Verification key: {found.verification_key.hex()} ({replaced}{made})."
     if found.keys.problem is None:
         yield "Keys file and database belong together."
     if found.keys.is_newer:

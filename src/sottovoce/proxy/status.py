@@ -25,7 +25,7 @@ from sottovoce.protocol.contact import Contact, apart, borne
 from sottovoce.proxy.forward import Upstream
 from sottovoce.proxy.settings import ProxySettings
 from sottovoce.proxy.store import Flush, looking
-from sottovoce.service.listen import TurnedAway
+from sottovoce.service.listen import TurnedAway, expiring
 from sottovoce.service.page import Page, read_panel
 from sottovoce.service.run import Running
 
@@ -66,6 +66,8 @@ class ProxyStatus:
     """For so many the epoch waits."""
     unsettled: tuple[Flush, ...] = ()
     """Epochs that are mixed, and that the server has not confirmed."""
+    expiring: tuple[str, ...] = ()
+    """Certificates that must be renewed."""
     panel_fits: bool = True
     """Whether the page's panel, if there is one, is of the catalogue that clients are shown."""
 
@@ -83,7 +85,9 @@ class ProxyStatus:
         terms = None if signed is None else signed.manifest.terms
         least = settings.least_clients if terms is None else settings.least_for(terms)
         fits = signed is None or _fits(settings.page, signed)
-        return cls(now, free, running, seen, signed, is_over, batches, least, unsettled, fits)
+        shown = settings.listen.certificate, settings.watch.certificate, settings.tls.certificate
+        old = tuple(expiring(shown, now))
+        return cls(now, free, running, seen, signed, is_over, batches, least, unsettled, old, fits)
 
     @property
     def needed(self) -> int:
@@ -99,6 +103,7 @@ class ProxyStatus:
         """What an operator should look at; nothing where all is well."""
         found = [self.running] if isinstance(self.running, str) else [*self.running.troubles]
         found += [each for each in self.server.problems if each not in found]
+        found += self.expiring
         if self.free < LEAST_FREE + self.needed:
             found.append(f"only {self.free / 1e6:,.0f} MB are free on the disk")
         return found + ([] if self.signed is None else self._behind(self.signed))

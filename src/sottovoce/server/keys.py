@@ -9,6 +9,7 @@ nowhere else: a backup of the database opens no report.
 
 import json
 import os
+import time
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -42,6 +43,8 @@ class Keys:
     """By which earlier signing keys have named the next, from the first one on."""
     first: bytes = b""
     """The verification key that this service began with."""
+    made: int = 0
+    """Unix second of the signing key."""
 
     def __post_init__(self) -> None:
         if not self.first:
@@ -49,7 +52,8 @@ class Keys:
 
     @classmethod
     def generate(cls) -> Self:
-        return cls(Ed25519PrivateKey.generate().private_bytes_raw(), os.urandom(KEY))
+        signing = Ed25519PrivateKey.generate().private_bytes_raw()
+        return cls(signing, os.urandom(KEY), made=int(time.time()))
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -75,7 +79,8 @@ class Keys:
     @classmethod
     def _decode(cls, raw: bytes) -> Self:
         given = strict.read_object(raw, most=_MOST, what="keys")
-        strict.exact_keys(given, {"version", "signing", "wrapping", "first", "statements"}, "keys")
+        names = {"version", "signing", "wrapping", "first", "statements", "made"}
+        strict.exact_keys(given, names, "keys")
         strict.whole(given["version"], least=VERSION, most=VERSION, what="keys: version")
         try:
             signing, wrapping, first = (
@@ -85,7 +90,8 @@ class Keys:
         except ProtocolError:
             # The message would show the key.
             raise ProtocolError("keys: each is 64 lower-case hexadecimal digits") from None
-        keys = cls(signing, wrapping, _statements(given["statements"]), first)
+        made = strict.whole(given["made"], least=0, most=strict.MOST, what="keys: made")
+        keys = cls(signing, wrapping, _statements(given["statements"]), first, made)
         keys._check_chain()
         return keys
 
@@ -113,6 +119,7 @@ class Keys:
             "wrapping": self.wrapping.hex(),
             "first": self.first.hex(),
             "statements": [(each.key + each.signature).hex() for each in self.statements],
+            "made": self.made,
         }
         return json.dumps(content, indent=2).encode() + b"\n"
 
@@ -126,7 +133,8 @@ class Keys:
         key = Ed25519PrivateKey.generate()
         named = KeyStatement.make(self.signer, key.public_key().public_bytes_raw())
         chain = (*self.statements, named)
-        return replace(self, signing=key.private_bytes_raw(), statements=chain)
+        made = int(time.time())
+        return replace(self, signing=key.private_bytes_raw(), statements=chain, made=made)
 
     def succeeds(self, verification_key: bytes) -> bool:
         """Whether devices that know this key follow ours: it is ours, or an earlier one."""

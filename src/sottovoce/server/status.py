@@ -20,7 +20,7 @@ from sottovoce.server.settings import ServerSettings
 from sottovoce.server.store import ServerStore
 from sottovoce.server.training import Training
 from sottovoce.server.transaction import APPLIED, CLOSED, OPEN, Epoch, Heard, Service, Transaction
-from sottovoce.service.listen import TurnedAway
+from sottovoce.service.listen import TurnedAway, expiring
 from sottovoce.service.run import Running
 
 PATIENCE = 60.0
@@ -53,6 +53,8 @@ class KeysFile:
     """Times that the signing key was changed for another."""
     is_newer: bool = False
     """Whether the file has a key that signs from the next epoch on."""
+    made: int = 0
+    """When its signing key was made."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,8 @@ class ServerStatus:
     """Whether a worker has signed the chosen catalogue for lists."""
     settings_problem: str | None = None
     """Why no worker could start with the settings file as it is now."""
+    expiring: tuple[str, ...] = ()
+    """Certificates that must be renewed."""
     heard: Mapping[str, Heard | None] = field(default_factory=dict)
     """What each proxy said last; None: nothing yet."""
 
@@ -144,6 +148,7 @@ class ServerStatus:
                 tuple(over[:LAST]),
                 shelf is not None and shelf.catalogue == chosen.catalogue.hash,
                 None if keys.problem else _settings_file(transaction, settings),
+                tuple(expiring((settings.listen.certificate, settings.watch.certificate), now)),
                 {name: heard.get(name) for name in settings.proxies},
             )
 
@@ -155,6 +160,7 @@ class ServerStatus:
             found.append(self.running)  # what proxies say lately, another worker has heard
         known = (self.disk.problem, self.keys.problem, self.settings_problem)
         found += [each for each in known if each is not None and each not in found]
+        found += self.expiring
         if self.epoch is not None:
             found += [each for each in self._of_proxies(self.epoch) if each not in found]
         if self.epoch is not None and self.waiting is not None:
@@ -240,7 +246,8 @@ def _keys_file(
             "cannot be opened",
             len(keys.statements),
         )
-    return KeysFile(None, len(keys.statements), keys.verification_key != service.verification_key)
+    is_newer = keys.verification_key != service.verification_key
+    return KeysFile(None, len(keys.statements), is_newer, keys.made)
 
 
 def _settings_file(transaction: Transaction, settings: ServerSettings) -> str | None:

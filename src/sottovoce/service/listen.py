@@ -2,11 +2,12 @@
 
 import socket
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, Protocol, get_args
 
+from cryptography.x509 import load_pem_x509_certificate
 from prometheus_client import CollectorRegistry, Counter
 
 from sottovoce.errors import SettingsError, reason
@@ -106,6 +107,23 @@ def load_certificate(context: ssl.SSLContext, certificate: Path, private_key: Pa
         raise SettingsError(
             f"{certificate}: no certificate with the private key in {key}: {error}"
         ) from error
+
+
+SOON = 14 * 86_400
+"""Seconds before its end from which on a certificate is a matter for its operator."""
+
+
+def expiring(certificates: Iterable[Path | None], now: float) -> Iterator[str]:
+    """What to say of those that have expired, or will soon."""
+    for path in (each for each in certificates if each is not None):
+        try:
+            ends = load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+        except (OSError, ValueError) as error:
+            yield f"{path}: no certificate can be read: {reason(error)}"
+            continue
+        if ends.timestamp() < now + SOON:
+            verb = "has expired" if ends.timestamp() < now else "expires"
+            yield f"{path}: this certificate {verb}, on {ends:%Y-%m-%d}; renew it"
 
 
 @dataclass(frozen=True)
