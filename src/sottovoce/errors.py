@@ -22,6 +22,7 @@
     │   ├── WrongEpochError because it belongs to another epoch or manifest
     │   └── NotFoundError  because there is no such epoch or file
     ├── StoreError         a database cannot be read or written (full, read-only, too new)
+    │   └── LostError      because it is damaged or gone: what was in it may never be counted
     └── MissingExtraError  an optional dependency is not installed
 
 What goes on all the same is told by a `DataWarning`.
@@ -137,6 +138,10 @@ class NotFoundError(RefusedError):
 
 class StoreError(SottovoceError):
     """A database cannot be read or written; nothing was acknowledged."""
+
+
+class LostError(StoreError):
+    """A database is damaged or gone: what was in it may never be counted."""
 
 
 class MissingExtraError(SottovoceError, ImportError):

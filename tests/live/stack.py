@@ -135,7 +135,8 @@ class Stack:
         self._opened = opened
         self.ahead = {"server": 0.0, "device": 0.0, **dict.fromkeys(names, 0.0)}
         """By how many seconds a clock goes wrong."""
-        self.world = World(make_settings(folder, url, proxies=known, **changes))
+        now = changes.pop("now", 1_000.0)
+        self.world = World(make_settings(folder, url, proxies=known, **changes), now=now)
         self.world.server._clock = lambda: self.clock("server")
         opened.callback(self.world.close)
         self.beat = by_hand(self.world.server)
@@ -144,6 +145,8 @@ class Stack:
         app = servers.build_app(self.world.server, self.world.settings)
         self.ear, self.http = self._served(app, ("192.0.2.2", 50_001))
         self.gates = {name: self._gate(name, **proxy_changes) for name in names}
+        for gate in self.gates.values():
+            gate.beat()
 
     def clock(self, whose: str = "device") -> float:
         return self.world.now + self.ahead[whose]
@@ -209,6 +212,7 @@ class Stack:
             folder,
             verification_key=self.world.keys.verification_key.hex(),
             chunk_reports=chunk_reports,
+            poll_seconds=3600,
             rate=Rate(batches_per_minute=0, per_epoch=0),
         )
         store = self._opened.enter_context(proxies.ProxyStore.open(folder))
@@ -217,7 +221,6 @@ class Stack:
         beat = by_hand(proxy)
         app = proxies.build_app(proxy, settings)
         ear, http = self._served(app, source)
-        beat()
         return Gate(name, store, proxy, ear, http, beat)
 
     def _served(self, app: Starlette, source: tuple[str, int]) -> tuple[Ear, httpx.Client]:

@@ -96,7 +96,7 @@ def test_manifests_and_models_are_served_as_they_are(world: World) -> None:
     world.server.go_on(signed(2))
     world.proxy.tick()
     for path, content, tag, kept in (
-        ("manifest", world.now.encode(), world.now.hash.hex(), "public, max-age=10"),
+        ("manifest", world.now.encode(), world.now.hash.hex(), "public, no-cache"),
         ("manifests/1", first.encode(), "1", "public, max-age=31536000, immutable"),
         ("manifests/2", world.now.encode(), "2", "public, max-age=31536000, immutable"),
         (f"models/{model.hex()}", model_of(1), model.hex(), "public, max-age=31536000, immutable"),

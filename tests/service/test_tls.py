@@ -34,15 +34,16 @@ class Authority:
         usage = x509.KeyUsage(True, False, False, False, False, True, True, False, False)
         self._write(name, builder.add_extension(usage, critical=True), self._key)
 
-    def issue(self, name: str) -> None:
-        """For 127.0.0.1."""
+    def issue(self, name: str, hours: float = 1) -> None:
+        """For 127.0.0.1, valid for so many hours from now on."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         here = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
-        self._write(name, self._builder(subject, key).add_extension(here, critical=False), key)
+        builder = self._builder(subject, key, hours).add_extension(here, critical=False)
+        self._write(name, builder, key)
 
     def _builder(
-        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey
+        self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, hours: float = 1
     ) -> x509.CertificateBuilder:
         now = datetime.now(UTC)
         issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
@@ -53,7 +54,7 @@ class Authority:
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - timedelta(hours=1))
-            .not_valid_after(now + timedelta(hours=1))
+            .not_valid_after(now + timedelta(hours=hours))
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
             .add_extension(issuer_key, critical=False)
         )

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from sqlalchemy import make_url
 
 from sottovoce.characters import visible
 from sottovoce.cli import output
@@ -246,9 +245,6 @@ def status(
       sottovoce server status --config my-server/server.toml --catalogue films.json
     """
     settings = ServerSettings.read(config)
-    url = make_url(settings.database)
-    if url.drivername == "sqlite" and not Path(url.database or "").exists():
-        raise SettingsError(f"{url.database}: no such database; `sottovoce server init` makes it")
     with closing(ServerStore(settings.database)) as store:
         found = ServerStatus.read(store, settings, time.time(), Running.ask(settings.watch))
     if catalogue is not None:

@@ -27,6 +27,7 @@ from sottovoce.proxy.proxy import Proxy
 from sottovoce.proxy.settings import ProxySettings
 from sottovoce.service.http import (
     BRIEFLY,
+    EACH_TIME,
     FOR_EVER,
     epoch_of,
     errors_as_problems,
@@ -148,7 +149,7 @@ class Api:
         signed = self._proxy.manifest()
         if signed is None:
             raise UnavailableError("no manifest has come from the server yet")
-        return serve(request, signed.encode(), signed.hash.hex(), BRIEFLY)
+        return serve(request, signed.encode(), signed.hash.hex(), EACH_TIME)
 
     async def manifest_of(self, request: Request) -> Response:
         epoch = epoch_of(request)

@@ -122,7 +122,10 @@ class HttpUpstream(HttpSource):
     _who = "the server"
     _trust = "tls.authority names who signed its certificate, tls.certificate is our own"
     _refusals: ClassVar = {401: UnknownProxyError}
-    _hints: ClassVar = {401: "; is this proxy's secret the one that the server knows?"}
+    _hints: ClassVar = {
+        401: "; is this proxy's secret the one that the server knows?",
+        404: "; is this its address, and does it speak this version of the protocol?",
+    }
     _quotes: ClassVar = True
 
     def __init__(self, http: httpx.Client, url: str, secret: str):
@@ -281,7 +284,7 @@ class Mirror:
     def _check_time(self, second: int, what: str) -> None:
         """Not far in the future: once it is known, nothing of an earlier time is believed."""
         if second > self._clock() + DAY:
-            raise ProtocolError(
+            raise UntrustedError(
                 f"{what} at second {second}, more than a day ahead of this proxy's clock: one of "
                 "the two clocks is wrong"
             )

@@ -50,6 +50,8 @@ class Proxy:
         self._entropy = entropy
         self._unscrubbed = False
         self._beating = threading.Lock()
+        self._has_asked = False
+        """Whether the server was asked since the start, however it answered."""
         self._ahead = 0.0
         """Seconds that our clock was ahead of the server's when they were last compared."""
         self.troubles = Troubles()
@@ -87,7 +89,7 @@ class Proxy:
         if self.mirror.current is None:
             raise UnavailableError("no manifest has come from the server yet")
         if self.is_barred:
-            why = self.troubles.texts or ["the database cannot be written"]
+            why = self.troubles.texts or ["the database cannot be written, or it has just started"]
             raise UnavailableError("; ".join(why))
 
     def tick(self) -> None:
@@ -96,6 +98,7 @@ class Proxy:
         What cannot be done now is raised, and done at a later one.
         """
         with self._beating:
+            self.troubles.tell("folder", self._store.lost(), level=logging.ERROR)
             if self._store.failing:
                 self._store.probe()
             if self._unscrubbed:
@@ -103,6 +106,7 @@ class Proxy:
             try:
                 agreed = self._agree()
             finally:  # also without a server; not for an epoch that it has left
+                self._has_asked = True
                 self._end_by_clock()
                 self._draw()
             if agreed:
@@ -132,7 +136,10 @@ class Proxy:
         Then nothing is taken, and whoever has not paid yet does not: a device asks for the manifest
         right before.
         """
-        return self._store.failing or self.troubles["server"] is not None or self._clock_is_wrong
+        told = self.troubles["server"] or self.troubles["folder"]
+        return (
+            self._store.failing or told is not None or self._clock_is_wrong or not self._has_asked
+        )
 
     @property
     def _clock_is_wrong(self) -> bool:

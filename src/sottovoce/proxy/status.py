@@ -18,6 +18,7 @@ from sottovoce.errors import (
     RefusedError,
     StoreError,
     UnavailableError,
+    UntrustedError,
     WrongEpochError,
 )
 from sottovoce.protocol import SEALED, SignedManifest, fetch_manifest
@@ -177,6 +178,8 @@ def at_odds(error: ProtocolError | RefusedError, epoch: int) -> str:
             ": the server's database was set back. Its operator can let it go on: "
             f"`sottovoce server go-beyond {epoch}`"
         )
+    elif isinstance(error, ProtocolError) and not isinstance(error, UntrustedError):
+        said += ": is this the server's address, and does it speak this version of the protocol?"
     return said
 
 

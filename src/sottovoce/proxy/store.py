@@ -15,9 +15,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Literal, Self
 
-from sottovoce.errors import RefusedError, StoreError, reason
+from sottovoce.errors import LostError, RefusedError, StoreError, reason
 from sottovoce.protocol import SEALED, Batch, SignedManifest, SignedShelf
-from sottovoce.storage.database import Database, exclusive_lock, pending, store_errors
+from sottovoce.storage.database import Database, SameFile, exclusive_lock, pending, store_errors
 
 log = logging.getLogger("sottovoce")
 
@@ -276,8 +276,10 @@ class ProxyStore:
         self._held = ExitStack()
         self._writing = threading.Lock()
         self._reading = threading.Lock()
+        self._file = SameFile(writer.path)
+        self._is_damaged = False
         self.failing = False
-        """Whether the last write failed: the disk is full, say."""
+        """Whether the last write failed: the disk is full, say. Once damaged, until a restart."""
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -313,7 +315,7 @@ class ProxyStore:
     @contextmanager
     def read(self) -> Iterator[Tables]:
         """What was committed last; does not wait for a writer."""
-        with self._reading, store_errors(self._path):
+        with self._reading, self._watching(writes=False), store_errors(self._path):
             yield Tables(self._reader.connection)
 
     def scrub(self) -> None:
@@ -341,8 +343,16 @@ class ProxyStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def lost(self) -> str | None:
+        """Why what comes in would be lost with this process; what is here can be handed in."""
+        try:
+            self._file.check()
+        except LostError as error:
+            return f"{error}. What waits is handed in at the epoch's end, if it runs until then"
+        return None
+
     @contextmanager
-    def _watching(self) -> Iterator[None]:
+    def _watching(self, *, writes: bool = True) -> Iterator[None]:
         """Say once that writing fails, and once that it works again; never for each request."""
         try:
             yield
@@ -350,7 +360,10 @@ class ProxyStore:
             if not self.failing:
                 log.error("%s; nothing is acknowledged until that is mended", error)
             self.failing = True
+            self._is_damaged |= isinstance(error, LostError)
             raise
+        if self.failing and (self._is_damaged or not writes):
+            return
         if self.failing:
             log.warning("%s: can be written again", self._path)
         self.failing = False

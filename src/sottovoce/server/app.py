@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from sottovoce.errors import LostError
 from sottovoce.protocol import MAX_CHUNK_REPORTS, SEALED, routes, strict
 from sottovoce.protocol.batch import CHUNK_HEADER as HEADER
 from sottovoce.protocol.contact import Contact
@@ -24,6 +25,7 @@ from sottovoce.service.http import (
     epoch_of,
     errors_as_problems,
     hash_of,
+    problem,
     read_body,
     serve,
 )
@@ -130,9 +132,14 @@ def build_app(server: Server, settings: ServerSettings) -> Starlette:
             Route(routes.CHUNK, api.chunk, methods=["PUT"]),
             Route(routes.COMMIT, api.commit, methods=["POST"]),
         ],
-        exception_handlers=errors_as_problems(log_unavailable=True),
+        exception_handlers={**errors_as_problems(log_unavailable=True), LostError: _lost},
         lifespan=lifespan,
     )
+
+
+async def _lost(_: Request, error: Exception) -> Response:
+    """Nothing of this epoch may ever be counted: proxies shall take no more of it meanwhile."""
+    return problem(HTTPStatus.CONFLICT, str(error))
 
 
 async def _json(request: Request, keys: set[str]) -> dict[str, object]:

@@ -39,7 +39,7 @@ from sottovoce.protocol import (
     public_key_of,
 )
 from sottovoce.protocol.batch import CHUNK_HEADER as HEADER
-from sottovoce.protocol.contact import DAY, ENOUGH, SHORT
+from sottovoce.protocol.contact import DAY, ENOUGH, NOTICED, SHORT
 from sottovoce.protocol.manifest import short_name
 from sottovoce.server.keys import Keys, check_may_sign
 from sottovoce.server.settings import ServerSettings
@@ -237,8 +237,8 @@ class Publisher:
 
 
 def is_ahead(epoch: Epoch, now: float) -> bool:
-    """Whether a clock was wrong when it was published: proxies refuse what is of the future."""
-    return epoch.opens > now + DAY
+    """Whether a clock was wrong when it was published: nobody reports before it opens."""
+    return epoch.opens > now + NOTICED
 
 
 def _goes_on(training: Training, epochs_done: int) -> bool:

@@ -148,13 +148,20 @@ def one_at_a_time(connection: Connection) -> None:
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
 
 
-def migrate(connection: Connection, migrations: Sequence[Migration]) -> None:
-    """Bring the database up to date, within the caller's transaction: all of it or nothing."""
-    one_at_a_time(connection)
+def check_version(
+    connection: Connection, migrations: Sequence[Migration] = MIGRATIONS
+) -> Sequence[Migration]:
+    """What the database lacks; one of a later version is refused."""
     version = 0
     if inspect(connection).has_table(schema_version.name):
         version = connection.scalar(select(schema_version.c.version)) or 0
-    missing = pending(version, migrations, "the database")
+    return pending(version, migrations, "the database")
+
+
+def migrate(connection: Connection, migrations: Sequence[Migration]) -> None:
+    """Bring the database up to date, within the caller's transaction: all of it or nothing."""
+    one_at_a_time(connection)
+    missing = check_version(connection, migrations)
     for migration in missing:
         migration(connection)
     if missing:

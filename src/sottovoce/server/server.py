@@ -29,7 +29,7 @@ from sottovoce.server.epochs import (
 )
 from sottovoce.server.keys import Keys, check_may_sign, lacking, may_sign
 from sottovoce.server.settings import ServerSettings
-from sottovoce.server.status import Metrics, clock_of
+from sottovoce.server.status import Metrics, of_proxy
 from sottovoce.server.store import ServerStore
 from sottovoce.server.transaction import APPLIED, OPEN, Epoch, Heard, Service, Transaction
 from sottovoce.service.logs import Troubles
@@ -59,6 +59,7 @@ class Server:
         self._is_ready = False
         self._scrubbed = False
         self._is_laid_out = False
+        self._began: float | None = None
         self.troubles = Troubles()
 
     # What the server does by itself
@@ -77,6 +78,7 @@ class Server:
         self.prepare()
         while self._step():
             self._scrubbed = False
+        self._heed_proxies()
         if not self._scrubbed:
             # Again with the next beat if a reader was in the way, and once after every start.
             self._scrubbed = self._store.scrub()
@@ -129,6 +131,21 @@ class Server:
         self.troubles.tell("keys", said, level=logging.ERROR)
         self.metrics.key_is_old(is_old=said is not None)
 
+    def _heed_proxies(self) -> None:
+        """What is wrong with them, whichever worker heard it; silence since this one began."""
+        now = self._clock()
+        self._began = min(now, self._began or now)
+        for name, said in self._heard().items():
+            silent = now - max(self._began, 0.0 if said is None else said.heard)
+            level = logging.ERROR if said is not None and said.refused else logging.WARNING
+            self.troubles.tell(f"proxy {name}", of_proxy(name, said, silent), level=level)
+
+    def _heard(self) -> dict[str, Heard | None]:
+        """What each proxy of the settings said last."""
+        with self._store.read() as transaction:
+            heard = transaction.heard()
+        return {name: heard.get(name) for name in self._settings.proxies}
+
     # What everybody may ask
 
     def signed_manifest(self) -> SignedManifest:
@@ -175,7 +192,7 @@ class Server:
     def measured(self) -> bytes:
         with self._store.read() as transaction:
             latest, applied = transaction.latest(), transaction.last_applied()
-            heard = transaction.heard()
+        heard = {name: said for name, said in self._heard().items() if said is not None}
         manifest = None if latest is None else self._publisher.manifest_of(latest)
         return self.metrics.text(latest, manifest, applied, heard, self._clock())
 
@@ -194,9 +211,6 @@ class Server:
             transaction.set_heard(Heard(proxy, said.epoch, now, said.time - now, refused or ""))
             if refused is None and found is not None and found.state == OPEN and said.crowd:
                 transaction.set_crowd(said.epoch, proxy, said.crowd)
-        told = None if refused is None else f"proxy {proxy}: {refused}"
-        self.troubles.tell(f"epoch of {proxy}", told, level=logging.ERROR)
-        self.troubles.tell(f"clock of {proxy}", clock_of(proxy, said.time - now))
         if refused is not None:
             raise RefusedError(refused)
         if found is None:

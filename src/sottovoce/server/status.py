@@ -69,6 +69,8 @@ class Disk:
     def of(cls, store: ServerStore, settings: ServerSettings) -> Self:
         url = make_url(settings.database)
         file = Path(url.database or "") if url.drivername == "sqlite" else None
+        if file is not None and not file.exists():
+            raise SettingsError(f"{file}: no such database; restore it (`server init` makes one)")
         free = None if file is None else shutil.disk_usage(file.parent).free
         try:
             store.check()
@@ -79,9 +81,15 @@ class Disk:
         return cls(free, None)
 
 
-def clock_of(proxy: str, ahead: float) -> str | None:
-    """What to say of a proxy whose clock is so far ahead of ours; None: nothing."""
-    return apart(ahead, f"the clock of proxy {proxy}", "this server's")
+def of_proxy(name: str, said: Heard | None, silent: float) -> str | None:
+    """What is wrong with a proxy that said this last, so many seconds ago; None: nothing."""
+    if silent > SILENCE:
+        return f"nothing was heard from proxy {name} for {SILENCE / 60:.0f} minutes: does it run?"
+    if said is None:
+        return None
+    if said.refused:
+        return f"proxy {name}: {said.refused}"
+    return apart(said.ahead, f"the clock of proxy {name}", "this server's")
 
 
 @dataclass(frozen=True)
@@ -173,7 +181,7 @@ class ServerStatus:
 
     @property
     def _is_heard(self) -> bool:
-        return any(said and self.now - said.heard <= SILENCE for said in self.heard.values())
+        return any(said and self.now - said.heard <= PATIENCE for said in self.heard.values())
 
     def _of_proxies(self, epoch: Epoch) -> Iterator[str]:
         if is_ahead(epoch, self.now):
@@ -182,14 +190,9 @@ class ServerStatus:
                 f"published, or is now. `sottovoce server go-beyond {epoch.epoch}` lets all go on"
             )
         for name, said in self.heard.items():
-            if said is None or self.now - said.heard > SILENCE:
-                since = epoch.opens if said is None else said.heard
-                if self.now - since > SILENCE:
-                    yield f"nothing was heard from proxy {name} for {SILENCE / 60:.0f} minutes"
-            elif said.refused:
-                yield f"proxy {name}: {said.refused}"
-            elif clock := clock_of(name, said.ahead):
-                yield clock
+            since = epoch.opens if said is None else said.heard
+            if (text := of_proxy(name, said, self.now - since)) is not None:
+                yield text
 
     def as_dict(self) -> dict[str, Any]:
         last = [_counts(each) for each in self.last]

@@ -9,10 +9,16 @@ from typing import Any, cast
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
-from sottovoce.errors import SettingsError, StoreError
-from sottovoce.server.schema import MIGRATIONS, Migration, migrate, schema_version
+from sottovoce.errors import LostError, SettingsError, StoreError
+from sottovoce.server.schema import (
+    MIGRATIONS,
+    Migration,
+    check_version,
+    migrate,
+    schema_version,
+)
 from sottovoce.server.transaction import Transaction
-from sottovoce.storage.database import empty_log, make_private, prepare, store_errors
+from sottovoce.storage.database import SameFile, empty_log, make_private, prepare, store_errors
 
 BUSY_SECONDS = 30
 """How long a writer waits for another one, on SQLite."""
@@ -83,6 +89,8 @@ class ServerStore:
 
     def __init__(self, url: str):
         self._engine = open_engine(url)
+        known = make_url(url)
+        self._file = SameFile(Path(known.database or "")) if url.startswith("sqlite") else None
 
     def migrate(self, migrations: Sequence[Migration] = MIGRATIONS) -> None:
         """Bring the schema up to date; workers that start at once do it one after the other."""
@@ -102,6 +110,8 @@ class ServerStore:
 
     @contextmanager
     def _begun(self, *, writes: bool) -> Iterator[Connection]:
+        if self._file is not None:
+            self._file.check()
         with _database_errors(), self._engine.connect() as connection:
             connection.execution_options(writes=writes)
             with connection.begin():
@@ -127,6 +137,7 @@ class ServerStore:
     def check(self) -> None:
         """Whether it can be written to now: something harmless is, or no full disk would show."""
         with self._begun(writes=True) as connection:
+            check_version(connection)
             if self._engine.dialect.name == "sqlite":
                 # Writes its page in any case; a row that stays as it is would not be written.
                 connection.exec_driver_sql("PRAGMA user_version = 0")
@@ -183,11 +194,11 @@ def _database_errors() -> Iterator[None]:
     try:
         yield
     except DBAPIError as error:
-        raise StoreError(_explained(str(error.orig))) from error
+        raise _explained(str(error.orig)) from error
     except SQLAlchemyError as error:
         raise StoreError(f"the database cannot be used: {type(error).__name__}") from error
     except sqlite3.Error as error:
-        raise StoreError(_explained(str(error))) from error
+        raise _explained(str(error)) from error
 
 
 _CAUSES = {
@@ -207,7 +218,11 @@ _CAUSES = {
 }
 
 
-def _explained(message: str) -> str:
+_LOST = ("not a database", "malformed")
+
+
+def _explained(message: str) -> StoreError:
     lowered = message.lower()
     cause = next((text for sign, text in _CAUSES.items() if sign in lowered), "the database failed")
-    return f"{cause} ({message.splitlines()[0] if message else 'no more is known'})"
+    kind = LostError if any(sign in lowered for sign in _LOST) else StoreError
+    return kind(f"{cause} ({message.splitlines()[0] if message else 'no more is known'})")

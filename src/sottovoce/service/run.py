@@ -209,18 +209,22 @@ class Heartbeat:
     def _run(self) -> None:
         while not self._stopping:
             self._awake.clear()
-            try:
-                self._beat()
-                self.failures = 0
-                self._troubles.tell("beat", None)
-            except SottovoceError as error:
-                self.failures += 1
-                self._troubles.tell("beat", str(error))
-            except Exception:
-                self.failures += 1
-                log.exception("a beat failed")
+            self.once()
             if not self._stopping:
                 self._awake.wait(self._pause())
+
+    def once(self) -> None:
+        """One beat, and what is said of it."""
+        try:
+            self._beat()
+            self.failures = 0
+            self._troubles.tell("beat", None)
+        except SottovoceError as error:
+            self.failures += 1
+            self._troubles.tell("beat", str(error))
+        except Exception:
+            self.failures += 1
+            log.exception("a beat failed")
 
     def _pause(self) -> float:
         """Seconds to the next beat. The exponent is capped: after a day of failures too."""

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sottovoce.errors import StoreError, reason
+from sottovoce.errors import LostError, StoreError, reason
 
 Migration = TypeVar("Migration")
 
@@ -27,6 +27,7 @@ _ADVICE = {
     "SQLITE_NOTADB": "this is not a database: restore it, or move it away and begin anew",
     "SQLITE_IOERR": "make sure of the disk",
 }
+_LOST = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 
 
 def pending(version: int, migrations: Sequence[Migration], name: object) -> Sequence[Migration]:
@@ -226,6 +227,27 @@ def make_private(path: Path) -> None:
         raise StoreError(f"{path}: {reason(error)}; {_WRITABLE}") from error
 
 
+class SameFile:
+    """Whether a file is still the one that it was.
+
+    One that was removed or replaced is written on by whoever has it open, and ends with them.
+    """
+
+    def __init__(self, path: Path):
+        self._path = path
+        self._number: int | None = None
+
+    def check(self) -> None:
+        """`LostError` if it is not; one that is not there yet may come."""
+        number = self._path.stat().st_ino if self._path.exists() else None
+        if self._number not in (None, number):
+            raise LostError(
+                f"{self._path}: gone, or replaced, while this process has it: restart it with a "
+                "backup, or with what is there"
+            )
+        self._number = number
+
+
 @contextmanager
 def store_errors(path: Path) -> Iterator[None]:
     """Whatever fails inside is a `StoreError` that names the file."""
@@ -234,4 +256,5 @@ def store_errors(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         name = getattr(error, "sqlite_errorname", "")
         advice = [text for code, text in _ADVICE.items() if name.startswith(code)]
-        raise StoreError("; ".join([f"{path}: {error}", *advice])) from error
+        kind = LostError if name.startswith(_LOST) else StoreError
+        raise kind("; ".join([f"{path}: {error}", *advice])) from error

@@ -1,0 +1,705 @@
+"""What goes wrong in operation, each made, seen, mended: the table of docs/operations.md, "Faults".
+
+Of each: what `status` says on either side, whether both are ready, what is measured, and whether a
+device that comes meanwhile pays. After the mend all is well, and the next epoch counts everybody.
+"""
+
+import re
+import sqlite3
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+import uvicorn
+from sqlalchemy import event, make_url
+
+from sottovoce.errors import ProtocolError, RefusedError, SottovoceError, UnavailableError
+from sottovoce.protocol import SignedManifest
+from sottovoce.proxy.status import ProxyStatus
+from sottovoce.proxy.store import NAME
+from sottovoce.server import Keys, ServerStore, build_app
+from sottovoce.server.administration import go_beyond
+from sottovoce.server.status import ServerStatus
+from sottovoce.server.store import back_up
+from sottovoce.service.run import Heartbeat, Running
+from sottovoce.training import Settings
+from tests.lacking import leave_out
+from tests.live.killable import charged_epochs
+from tests.live.stack import SERVER_URL, Gate, Stack, by_hand
+from tests.server import postgres
+from tests.server.world import KEYS, World
+from tests.service.test_tls import Authority
+
+PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
+REPORTS, HOUR, MINUTES, DAYS = 5, 3600, 300.0, 2 * 86_400.0
+TRAINING = Settings.preset("loudest", reports=REPORTS, epochs=9, factors=2, half_life=9.0)
+DEVICES = ("ann", "ben", "cat")
+DOWN = "nothing answers: does it run?"
+PAST = "came to nothing"
+"""What is said of the last epoch, until the next one is counted."""
+
+
+class Wire(httpx.BaseTransport):
+    """From the proxy to its server; `instead` may answer, or cut it."""
+
+    def __init__(self, inner: httpx.BaseTransport):
+        self._inner = inner
+        self.instead: Callable[[httpx.Request], httpx.Response | None] = lambda _: None
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        return self.instead(request) or self._inner.handle_request(request)
+
+
+def cut(_: httpx.Request) -> httpx.Response:
+    raise httpx.ConnectError("refused")
+
+
+def whole(_: httpx.Request) -> None:
+    """Nothing is in the way."""
+
+
+class System(Stack):
+    """A server, the proxy east, three devices; in the third epoch ben has reported."""
+
+    def __init__(self, folder: Path, opened: ExitStack, **changes: Any):
+        """Of each epoch there is a backup of either side."""
+        now = float(int(time.time()))
+        changes = {"training": TRAINING, "epoch_seconds": HOUR, "heartbeat": 60.0, **changes}
+        super().__init__(folder, opened, ("east",), now=now, chunk_reports=2, **changes)
+        KEYS.write(self.world.settings.keys)
+        self.wire = self.http._transport = Wire(self.http._transport)
+        self.why_down: dict[str, str] = {}
+        """Of a part that could not start."""
+        self.devices = {name: self.client(name, ["film-1", "film-7"]) for name in DEVICES}
+        for epoch in (1, 2, 3):
+            if self.is_sqlite:
+                back_up(self.world.settings.database, folder / f"server-{epoch}")
+            self.copy_proxy(f"proxy-{epoch}")
+            if epoch < 3:
+                assert self.round() == len(DEVICES)
+        self.world.now += 2 * MINUTES
+        assert self.sync("ben") == "sent"
+
+    @property
+    def is_sqlite(self) -> bool:
+        return self.world.settings.database.startswith("sqlite")
+
+    @property
+    def east(self) -> Gate:
+        return self.gates["east"]
+
+    @property
+    def database(self) -> Path:
+        return self.folder / "server.sqlite"
+
+    # Beats
+
+    def settle(self, beats: int = 3) -> None:
+        """As the heartbeats of both: what fails is said, and tried again."""
+        for _ in range(beats):
+            if "server" not in self.why_down:
+                Heartbeat(self.beat, 1.0, self.world.server.troubles).once()
+            if "east" not in self.why_down:
+                heart = Heartbeat(self.east.beat, 1.0, self.east.proxy.troubles)
+                heart.once()
+                self.east.proxy.metrics.watch(beat_failures=lambda heart=heart: heart.failures)
+
+    def sync(self, name: str) -> str:
+        """What becomes of this device's turn."""
+        if "east" in self.why_down:
+            return "nobody answers"
+        try:
+            return self.devices[name].sync(self.east.api(), jitter=0).outcome
+        except (UnavailableError, ProtocolError, RefusedError) as error:
+            return type(error).__name__
+
+    def paid(self, name: str) -> list[int]:
+        return charged_epochs(self.folder / "clients" / name)
+
+    def round(self) -> int:
+        """Everybody reports, and the epoch ends; how many of them it has counted."""
+        for name in DEVICES:
+            assert self.sync(name) in ("sent", "already sent"), name
+        manifest = self.world.signed().manifest
+        assert all(manifest.epoch in self.paid(name) for name in DEVICES)
+        self.world.now = max(self.world.now, manifest.closes)
+        self.settle()
+        self.world.now += self.world.settings.grace_seconds
+        self.settle()
+        assert self.world.signed().manifest.epoch > manifest.epoch
+        (reports,) = (e.reports for e in self.world.server.epochs() if e.epoch == manifest.epoch)
+        return reports // REPORTS
+
+    # Restarts
+
+    def restart_server(self) -> None:
+        """A new process over the files as they are now, which may not start."""
+        settings, now = self.world.settings, self.world.now
+        self.stop_server()
+        try:
+            world = World(settings, Keys.read(settings.keys), now=now)
+            self._opened.callback(world.close)
+            world.server.prepare()
+        except SottovoceError as error:
+            self.why_down["server"] = str(error)
+            return
+        self.why_down.pop("server", None)
+        self.wire.instead = whole
+        self.world = world
+        world.server._clock = lambda: self.clock("server")
+        self.beat = by_hand(world.server)
+        self.ear._app = build_app(world.server, settings)
+
+    def stop_server(self) -> None:
+        self.world.close()
+        self.why_down["server"] = DOWN
+        self.wire.instead = cut
+
+    def restart_proxy(self) -> None:
+        self.stop_proxy()
+        try:
+            self.gates["east"] = self._gate("east", chunk_reports=2)
+        except SottovoceError as error:
+            self.why_down["east"] = str(error)
+            return
+        del self.why_down["east"]
+
+    def stop_proxy(self) -> None:
+        self.east.store.close()
+        self.why_down["east"] = DOWN
+
+    # Backups
+
+    def restore_server(self, backup: str) -> None:
+        self.world.close()
+        put_back(self.folder / backup, self.database)
+        self.restart_server()
+
+    def copy_proxy(self, name: str) -> None:
+        """Which nobody should do."""
+        with (
+            closing(sqlite3.connect(self.folder / "east" / NAME)) as ours,
+            closing(sqlite3.connect(self.folder / name)) as copy,
+        ):
+            ours.backup(copy)
+
+    def restore_proxy(self, copy: str) -> None:
+        self.stop_proxy()
+        put_back(self.folder / copy, self.folder / "east" / NAME)
+        self.restart_proxy()
+
+    # What operators see
+
+    def server_says(self) -> list[str]:
+        """As `sottovoce server status`, with what keeps it from being told."""
+        running = self._running("server", self.world.server)
+        settings, now = self.world.settings, self.clock("server")
+        try:
+            with closing(ServerStore(settings.database)) as store:
+                return ServerStatus.read(store, settings, now, running).problems
+        except SottovoceError as error:
+            return [str(error)]
+
+    def proxy_says(self) -> list[str]:
+        proxy, now = self.east.proxy, self.clock("east")
+        running = self._running("east", proxy)
+        try:
+            return ProxyStatus.read(proxy._settings, proxy._upstream, now, running).problems
+        except SottovoceError as error:
+            return [str(error)]
+
+    def _running(self, name: str, part: Any) -> Running | str:
+        return self.why_down.get(name) or Running(0.0, tuple(part.troubles.texts))
+
+    def ready(self) -> str:
+        """Those parts that are."""
+        parts = {"server": self.world.server, "east": self.east.proxy}
+        return " ".join(n for n, part in parts.items() if n not in self.why_down and can(part))
+
+    def measured(self) -> str:
+        found = ""
+        for measure in (self.world.server.measured, self.east.proxy.metrics.text):
+            try:
+                found += measure().decode()
+            except SottovoceError:
+                found += "unmeasured"
+        return found + "".join(f"down {name}" for name in self.why_down)
+
+    # Certificates
+
+    def secure(self, name: str) -> None:
+        """The server listens with this certificate; the proxy knows one authority."""
+        listener = self._opened.enter_context(tls(self.ear, self.folder, name))
+        upstream: Any = self.east.proxy._upstream
+        upstream._url = f"https://127.0.0.1:{listener}"
+        upstream._http = self._opened.enter_context(
+            httpx.Client(
+                verify=ssl.create_default_context(cafile=self.folder / "authority.pem"),
+                trust_env=False,
+            )
+        )
+        shown = self.folder / f"{name}.pem", self.folder / f"{name}.key"
+        listen = replace(
+            self.world.settings.listen, certificate=shown[0], private_key=shown[1]
+        )
+        self.world.settings = replace(self.world.settings, listen=listen)
+
+
+def can(part: Any) -> bool:
+    try:
+        part.check()
+    except SottovoceError:
+        return False
+    return True
+
+
+def put_back(backup: Path, database: Path) -> None:
+    """What docs/operations.md says: the log of the lost database does not belong to the copy."""
+    remove(database)
+    database.write_bytes(backup.read_bytes())
+    database.chmod(0o600)
+
+
+def remove(database: Path) -> None:
+    for end in ("", "-wal", "-shm"):
+        database.with_name(database.name + end).unlink(missing_ok=True)
+
+
+def damage(database: Path) -> None:
+    """All pages but the first."""
+    size = database.stat().st_size
+    with database.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * (size - 4096))
+
+
+@contextmanager
+def tls(app: Any, folder: Path, name: str) -> Iterator[int]:
+    """A port at which this certificate is shown."""
+    files = {"ssl_certfile": folder / f"{name}.pem", "ssl_keyfile": folder / f"{name}.key"}
+    config = uvicorn.Config(app, port=0, lifespan="off", log_config=None, ws="none", **files)
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    try:
+        yield server.servers[0].sockets[0].getsockname()[1]
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+Do = Callable[[System], object]
+
+
+@dataclass(frozen=True)
+class Fault:
+    name: str
+    """Its row in docs/operations.md."""
+    make: Do
+    mend: Do
+    server: str = ""
+    """What its status says, as a pattern; empty: all is well there."""
+    proxy: str = ""
+    ready: str = "server east"
+    """Those that are."""
+    metric: str = ""
+    """A line that shows it, as a pattern; empty: none does."""
+    takes: bool = False
+    """Whether a device that comes meanwhile pays. Then its report is counted after the mend."""
+    loses: int = 0
+    """Of those who reported in the epoch before the fault was known."""
+    set_up: dict[str, Any] | None = None
+    is_mended: bool = True
+    """Whether a process says so in its log: not if it was restarted meanwhile."""
+
+
+def clock(who: str, by: float) -> Do:
+    def make(system: System) -> None:
+        system.ahead[who] = by
+
+    return make
+
+
+def right(system: System) -> None:
+    for who in system.ahead:
+        system.ahead[who] = 0.0
+    system.settle()
+
+
+def future(system: System) -> None:
+    """The server's clock is ahead for so long that it publishes the next one."""
+    system.ahead["server"] = DAYS
+    system.settle()
+    system.world.now += system.world.settings.grace_seconds
+    system.settle()
+    assert system.world.signed().manifest.epoch == 4
+
+
+def right_and_beyond(system: System) -> None:
+    right(system)
+    assert any("go-beyond" in said for said in system.server_says())
+    beyond(system)
+
+
+def beyond(system: System) -> None:
+    go_beyond(system.world.store, None, system.world.now)
+
+
+def known(system: System) -> None:
+    """A device that nobody counts has met it."""
+    status = system.east.post(system.random_batch(system.east, 1).encode())
+    assert status == 503
+
+
+def proxy_full(system: System) -> None:
+    writer = system.east.store._writer
+    large = "INSERT INTO files VALUES (randomblob(9), zeroblob(100000))"
+    writer.write(f"CREATE TRIGGER large BEFORE INSERT ON batches BEGIN {large}; END")
+    writer.rows(f"PRAGMA max_page_count = {writer.row('PRAGMA page_count')[0]}")
+    known(system)
+
+
+def proxy_roomy(system: System) -> None:
+    system.east.store._writer.rows("PRAGMA max_page_count = 1000000")
+    system.east.store._writer.write("DROP TRIGGER large")
+
+
+def server_full(system: System) -> None:
+    """SQLite says so at every write."""
+
+    def refuse(connection: Any) -> None:
+        if connection.get_execution_options().get("writes"):
+            raise sqlite3.OperationalError("database or disk is full")
+
+    system.refuse = refuse  # type: ignore[attr-defined]
+    event.listen(system.world.store._engine, "begin", refuse)
+
+
+def server_roomy(system: System) -> None:
+    event.remove(system.world.store._engine, "begin", system.refuse)  # type: ignore[attr-defined]
+
+
+def locked(path: str) -> Do:
+    def make(system: System) -> None:
+        system.east.store._writer.rows("PRAGMA busy_timeout = 20")
+        other = sqlite3.connect(system.folder / path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        system.other = other  # type: ignore[attr-defined]
+        if path != "server.sqlite":
+            known(system)
+
+    return make
+
+
+def unlocked(system: System) -> None:
+    system.other.close()  # type: ignore[attr-defined]
+
+
+def server_damaged(system: System) -> None:
+    system.world.store.close()  # nothing is left in the memory of its connections
+    damage(system.database)
+
+
+def proxy_damaged(system: System) -> None:
+    system.east.store.scrub()
+    damage(system.folder / "east" / NAME)
+    for database in (system.east.store._writer, system.east.store._reader):
+        database.rows("PRAGMA shrink_memory")
+
+
+def proxy_anew(system: System) -> None:
+    system.stop_proxy()
+    remove(system.folder / "east" / NAME)
+    system.restart_proxy()
+
+
+def restored(backup: str) -> Do:
+    return lambda system: system.restore_server(backup)
+
+
+def too_low(system: System) -> None:
+    """Of an old backup, before any proxy was heard."""
+    system.restore_server("server-1")
+    go_beyond(system.world.store, 2, system.world.now)
+
+
+def half_counted(system: System) -> None:
+    """A backup from the middle of handing in, put back when the next epoch had begun."""
+    puts = iter(range(99))
+
+    def fail(request: httpx.Request) -> httpx.Response | None:
+        return cut(request) if request.method == "PUT" and next(puts) >= 1 else None
+
+    system.wire.instead = fail
+    system.world.now = system.world.signed().manifest.closes
+    system.settle()
+    assert system.world.state(3) == "closed"
+    assert system.world.counts(3)[0] == 1
+    back_up(system.world.settings.database, system.folder / "half", with_key=True)
+    system.wire.instead = whole
+    system.settle()
+    assert system.east.signed().manifest.epoch == 4
+    system.restore_server("half")
+
+
+def proxy_restored(copy: str) -> Do:
+    return lambda system: system.restore_proxy(copy)
+
+
+def proxy_of_this_epoch(system: System) -> None:
+    """ben's batch is not in the copy."""
+    system.restore_proxy("proxy-3")
+
+
+def proxy_mixed(system: System) -> None:
+    """A copy of what was mixed, put back when the server had it and had gone on."""
+    system.wire.instead = lambda request: cut(request) if request.method == "PUT" else None
+    system.world.now = system.world.signed().manifest.closes
+    system.settle()
+    system.copy_proxy("mixed")
+    system.wire.instead = whole
+    system.settle()
+    assert system.east.signed().manifest.epoch == 4
+    system.restore_proxy("mixed")
+
+
+def keys_lost(system: System) -> None:
+    path = system.world.settings.keys
+    path.rename(path.with_name("kept.json"))
+
+
+def keys_back(system: System) -> None:
+    path = system.world.settings.keys
+    path.with_name("kept.json").replace(path)
+
+
+def keys_lost_at_start(system: System) -> None:
+    keys_lost(system)
+    system.restart_server()
+
+
+def keys_wrong(system: System) -> None:
+    keys_lost(system)
+    Keys.generate().write(system.world.settings.keys)
+    system.restart_server()
+
+
+def keys_of_another_wrapping(system: System) -> None:
+    keys_lost(system)
+    replace(KEYS, wrapping=bytes(32)).write(system.world.settings.keys)
+    system.restart_server()
+
+
+def keys_back_and_restart(system: System) -> None:
+    keys_back(system)
+    system.restart_server()
+
+
+def secret(value: str) -> Do:
+    def make(system: System) -> None:
+        upstream: Any = system.east.proxy._upstream
+        system.known_secret = upstream._secret  # type: ignore[attr-defined]
+        upstream._secret = {"Authorization": f"Bearer {value}"}
+
+    return make
+
+
+def secret_back(system: System) -> None:
+    upstream: Any = system.east.proxy._upstream
+    upstream._secret = system.known_secret  # type: ignore[attr-defined]
+
+
+def answers(status: int, body: bytes = b"<html>Welcome</html>") -> Do:
+    def make(system: System) -> None:
+        system.wire.instead = lambda _: response(status, body)
+
+    return make
+
+
+def response(status: int, body: bytes) -> httpx.Response:
+    return httpx.Response(status, stream=httpx.ByteStream(body))
+
+
+def later_protocol(system: System) -> None:
+    """What it signs has another version."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sottovoce.protocol.manifest.VERSION", 3)
+        signed = SignedManifest.make(system.world.signed().manifest, KEYS.signer)
+    system.wire.instead = lambda _: response(200, signed.encode())
+
+
+def repaired(system: System) -> None:
+    system.wire.instead = whole
+
+
+def server_newer(system: System) -> None:
+    with system.world.store.write() as transaction:
+        transaction._connection.exec_driver_sql("UPDATE schema_version SET version = 99")
+    system.restart_server()
+
+
+def server_older(system: System) -> None:
+    with closing(sqlite3.connect(system.database)) as db, db:
+        db.execute("UPDATE schema_version SET version = 1")
+    system.restart_server()
+
+
+def proxy_version(version: int) -> Do:
+    def make(system: System) -> None:
+        system.stop_proxy()
+        with closing(sqlite3.connect(system.folder / "east" / NAME)) as db:
+            db.execute(f"PRAGMA user_version = {version}")
+        system.restart_proxy()
+
+    return make
+
+
+def server_stopped(system: System) -> None:
+    system.stop_server()
+    system.world.now += 2 * MINUTES
+
+
+def server_started(system: System) -> None:
+    system.restart_server()
+
+
+def proxy_silent(system: System) -> None:
+    system.stop_proxy()
+    system.world.now += 700
+
+
+def proxy_started(system: System) -> None:
+    system.restart_proxy()
+
+
+def postgres_away(system: System) -> None:
+    """Its socket has another name, and its connections are ended."""
+    host = Path(str(make_url(system.world.settings.database).query["host"]))
+    with psycopg.connect(host=str(host), user="postgres", dbname="postgres", autocommit=True) as db:
+        socket = host / ".s.PGSQL.5432"
+        socket.rename(host / "away")
+        db.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()"
+        )
+
+
+def postgres_back(system: System) -> None:
+    host = Path(str(make_url(system.world.settings.database).query["host"]))
+    (host / "away").rename(host / ".s.PGSQL.5432")
+
+
+def shows(name: str) -> Do:
+    return lambda system: system.secure(name)
+
+
+BARRED = "sottovoce_proxy_barred 1.0"
+FAILS = "sottovoce_proxy_beat_failures [1-9]"
+CLOCK = r"clock is .* (ahead|behind).*NTP"
+CONFLICT = r"go-beyond 3`"
+POSTGRES, TLS = {"database": "postgres"}, {"tls": "server"}
+
+FAULTS = [
+    Fault("proxy's clock 5 minutes ahead", clock("east", MINUTES), right, "clock of proxy east.*5 minutes ahead", CLOCK, metric="clock_ahead_seconds 300", takes=True),
+    Fault("proxy's clock 5 minutes behind", clock("east", -MINUTES), right, "clock of proxy east.*5 minutes behind", CLOCK, metric="clock_ahead_seconds -", takes=True),
+    Fault("proxy's clock 2 days ahead", clock("east", DAYS), right, "clock of proxy east.*2 days ahead", CLOCK, "server", BARRED),
+    Fault("proxy's clock 2 days behind", clock("east", -DAYS), right, "clock of proxy east.*2 days behind", CLOCK, "server", BARRED),
+    Fault("server's clock 5 minutes ahead", clock("server", MINUTES), right, "clock of proxy east.*5 minutes behind", CLOCK, metric="clock_apart_seconds 300", takes=True),
+    Fault("server's clock 5 minutes behind", clock("server", -MINUTES), right, "clock of proxy east.*5 minutes ahead", CLOCK, metric="clock_apart_seconds 300", takes=True),
+    Fault("server's clock 2 days ahead", clock("server", DAYS), right, "clock of proxy east.*2 days behind", CLOCK, "server", BARRED),
+    Fault("epoch that opens in the future", future, right_and_beyond, "opens in the future|days behind", CLOCK, "server", BARRED, loses=1),
+    Fault("server's clock 2 days behind", clock("server", -DAYS), right, "clock of proxy east.*2 days ahead", CLOCK, "server", BARRED),
+    Fault("proxy's disk full", proxy_full, proxy_roomy, "", "disk is full|room", "server", BARRED),
+    Fault("server's disk full", server_full, server_roomy, "disk is full", "answered 503", "east", FAILS, takes=True),
+    Fault("proxy's database locked", locked(f"east/{NAME}"), unlocked, "", "another process uses it", "server", BARRED),
+    Fault("server's database locked", locked("server.sqlite"), unlocked, "another writer", "answered 503", "east", FAILS, takes=True),
+    Fault("proxy's database damaged", proxy_damaged, proxy_anew, "", "damaged", "server", BARRED, loses=1, is_mended=False),
+    Fault("server's database damaged", server_damaged, restored("server-3"), "damaged: restore a backup", "damaged: restore a backup", "", BARRED, loses=1),
+    Fault("proxy's database gone", lambda s: remove(s.folder / "east" / NAME), proxy_anew, "", "no such database", "server", BARRED, loses=1, is_mended=False),
+    Fault("server's database gone", lambda s: remove(s.database), restored("server-3"), "no such database", "gone, or replaced", "", BARRED, loses=1),
+    Fault("PostgreSQL away", postgres_away, postgres_back, "cannot be reached", "answered 503", "east", FAILS, takes=True, set_up=POSTGRES),
+    Fault("server's certificate unknown", shows("impostor"), shows("server"), "", "can be trusted.*tls.authority", metric=FAILS, takes=True, set_up=TLS),
+    Fault("server's certificate expired", shows("expired"), shows("server"), "has expired.*renew", "can be trusted", metric=FAILS, takes=True, set_up=TLS),
+    Fault("backup of the server of this epoch", restored("server-3"), lambda s: None, PAST, "", metric='outcome="given_up"} 1.0', takes=True, loses=1, is_mended=False),
+    Fault("backup of the server of the last epoch", restored("server-2"), beyond, CONFLICT, CONFLICT, "server", BARRED, loses=1),
+    Fault("old backup of the server", restored("server-1"), beyond, CONFLICT, CONFLICT, "server", BARRED, loses=1),
+    Fault("backup of the server with half of an epoch", half_counted, beyond, "go-beyond 4`", "go-beyond 4`", "server", BARRED, loses=1),
+    Fault("go-beyond one too low", too_low, beyond, CONFLICT, CONFLICT, "server", BARRED, loses=1),
+    Fault("copy of the proxy of this epoch", proxy_of_this_epoch, lambda s: None, takes=True, loses=1, is_mended=False),
+    Fault("copy of the proxy, mixed already", proxy_mixed, lambda s: None, takes=True, is_mended=False, metric="reports_lost_total 5"),
+    Fault("copy of the proxy of the last epoch", proxy_restored("proxy-2"), lambda s: None, takes=True, loses=1, is_mended=False),
+    Fault("keys file lost", keys_lost, keys_back, "keys cannot be read", takes=True, is_mended=False),
+    Fault("keys file lost, and the server restarted", keys_lost_at_start, keys_back_and_restart, "keys cannot be read", "cannot be reached", "east", FAILS, takes=True),
+    Fault("keys file of another server", keys_wrong, keys_back_and_restart, "must be the keys file", "cannot be reached", "east", FAILS, takes=True),
+    Fault("wrapping key of another server", keys_of_another_wrapping, keys_back_and_restart, "not wrapped with these keys", "not wrapped with these keys", "server", BARRED),
+    Fault("secret unknown to the server", secret("guessed"), secret_back, "", "secret", "server", "unknown_proxy_total [1-9]"),
+    Fault("server without this protocol", answers(404), repaired, "", "version", "server", BARRED),
+    Fault("server of a later protocol", later_protocol, repaired, "", "version", "server", BARRED),
+    Fault("server's database of a later version", server_newer, server_older, "install the version", "cannot be reached", "east", FAILS, takes=True),
+    Fault("proxy's database of a later version", proxy_version(99), proxy_version(1), "", "install the version", "server", "down east", is_mended=False),
+    Fault("server unreachable", server_stopped, server_started, DOWN, "cannot be reached", "east", FAILS, takes=True),
+    Fault("something else at the server's address", answers(200), repaired, "", "address", "server", BARRED),
+    Fault("proxy silent", proxy_silent, proxy_started, "nothing was heard from proxy east", DOWN, "server", "silent_seconds [1-9]", is_mended=True),
+]
+
+
+@contextmanager
+def running(folder: Path, set_up: dict[str, Any]) -> Iterator[System]:
+    with ExitStack() as opened:
+        changes = {}
+        if "database" in set_up:
+            try:
+                changes["database"] = opened.enter_context(postgres.running())
+            except OSError as error:
+                leave_out(f"PostgreSQL that goes away ({error})")
+        system = System(folder, opened, **changes)
+        if "tls" in set_up:
+            authority = Authority(folder, "authority")
+            authority.issue("server", hours=9999)
+            authority.issue("expired", hours=-0.5)
+            Authority(folder, "stranger").issue("impostor", hours=9999)
+            system.secure("server")
+        yield system
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_faults(
+    fault: Fault, folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sottovoce.server.store.BUSY_SECONDS", 0.1)
+    with running(folder, fault.set_up or {}) as system:
+        system.settle()
+        assert (system.server_says(), system.proxy_says()) == ([], [])
+        assert system.ready() == "server east"
+        fault.make(system)
+        system.settle()
+        check_says(fault.server, system.server_says(), "server")
+        check_says(fault.proxy, system.proxy_says(), "proxy")
+        assert system.ready() == fault.ready
+        assert re.search(fault.metric, system.measured())
+        before = system.paid("ann")
+        said = system.sync("ann")
+        assert (system.paid("ann") != before) == fault.takes, said
+        caplog.clear()
+        fault.mend(system)
+        system.settle()
+        left = [each for each in system.server_says() if PAST not in each]
+        assert (left, system.proxy_says()) == ([], [])
+        assert system.ready() == "server east"
+        assert not fault.is_mended or "mended after" in caplog.text
+        assert system.round() in (len(DEVICES), len(DEVICES) - fault.loses)
+        assert system.round() == len(DEVICES)
+
+
+def check_says(pattern: str, said: list[str], who: str) -> None:
+    assert bool(pattern) == bool(said), (who, said)
+    assert re.search(pattern, "\n".join(said), re.DOTALL), (who, said)
