@@ -84,11 +84,15 @@ def test_a_finished_model_takes_no_reports_and_asks_the_server_nothing(
 def test_closed_it_refuses_even_what_it_had(world: World, restarted: bool) -> None:
     sent = world.send(2)
     world.reopen()
+    with pytest.raises(UnavailableError):  # the server may have been set back meanwhile
+        world.send(1)
+    world.proxy.tick()
     sent += world.send(1)
     assert world.proxy.intake.waiting == 3, "a restart goes on counting"
     world.end_epoch()
     if restarted:
         world.reopen()
+        world.proxy.tick()
     for batch in (sent[0], world.people.batch(world.now)):
         with pytest.raises(ClosedError):
             world.proxy.accept(batch.encode())
@@ -145,6 +149,7 @@ def test_an_epoch_takes_so_many_and_no_more(
     world.proxy.accept(kept[0].encode())  # its sender did not hear the answer
     assert sorted(stored(world)) == sorted(batch.sealed for batch in kept)
     world.reopen()
+    world.proxy.tick()
     answer = within(world, lambda app: post(app, world.people.batch(world.now).encode()))
     assert (answer.status, answer.headers["retry-after"]) == (503, "3600")
     assert metric(world, 'batches_refused_total{reason="full"}') == 1

@@ -423,6 +423,7 @@ class FragileWorld(World):
             disk = self.folder.with_name(f"life-{self.lives}")
             shutil.copytree(self.folder, disk)
             self._revive(disk)
+            self.proxy.tick()  # nothing is taken before
             action()
 
 

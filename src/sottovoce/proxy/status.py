@@ -82,7 +82,7 @@ class ProxyStatus:
             is_over = signed is not None and tables.is_flushed(signed.manifest.epoch)
             batches, unsettled = tables.count_batches(), tuple(tables.unsettled())
         free = shutil.disk_usage(settings.folder).free
-        seen = ask(upstream, settings.key, signed, now)
+        seen = ask(upstream, settings.key, signed, now, speaks=isinstance(running, Running))
         terms = None if signed is None else signed.manifest.terms
         least = settings.least_clients if terms is None else settings.least_for(terms)
         fits = signed is None or _fits(settings.page, signed)
@@ -152,14 +152,21 @@ class ProxyStatus:
         return found
 
 
-def ask(upstream: Upstream, key: bytes, signed: SignedManifest | None, now: float) -> Asked:
-    """As a proxy does at every beat, if this is the last manifest that it has; changes nothing."""
+def ask(
+    upstream: Upstream, key: bytes, signed: SignedManifest | None, now: float, *, speaks: bool
+) -> Asked:
+    """As a proxy does at every beat, if this is the last manifest that it has.
+
+    In its name only if it `speaks` itself: the server would not notice that it is silent.
+    """
     epoch, known = (0, None) if signed is None else (signed.manifest.epoch, signed.hash)
     newest = None if known is None else (epoch, known)
     found = None
     try:
         trusted = key if signed is None else signed.key
         found = fetch_manifest(upstream, trusted, newest).manifest.epoch
+        if not speaks:
+            return Asked(found)
         answer = upstream.contact(Contact(epoch, known, None, now))
     except (ProtocolError, RefusedError) as error:
         return Asked(found, problems=(at_odds(error, epoch),))
