@@ -12,16 +12,9 @@ from numpy.typing import NDArray
 from sottovoce.client import Client
 from sottovoce.core import sums_of
 from sottovoce.errors import RefusedError, UnavailableError
-from sottovoce.proxy.forward import HttpUpstream
-from sottovoce.proxy.status import ProxyStatus
-from sottovoce.server.administration import go_beyond
 from sottovoce.server.store import back_up
-from sottovoce.service.run import Running
 from sottovoce.training import Settings
-from tests.live.killable import charged_epochs
-from tests.live.stack import SERVER_URL, Gate, Stack, running
-from tests.proxy.world import settings as proxy_settings
-from tests.server.world import SECRETS
+from tests.live.stack import Stack, running
 
 REPORTS = 5
 TRAINING = Settings.preset("loudest", reports=REPORTS, epochs=9, factors=2, half_life=9.0)
@@ -52,48 +45,6 @@ def counted(stack: Stack) -> dict[int, int]:
 
 
 ALL, EVERYBODY = dict.fromkeys(HISTORIES, "sent"), len(HISTORIES) * REPORTS
-
-
-def test_an_old_backup_of_the_server(tmp_path: Path) -> None:
-    backup = tmp_path / "backup.sqlite"
-    with running(tmp_path, "east", training=TRAINING, least_clients=2) as stack:
-        assert sync(stack) == ALL
-        stack.turn()
-        back_up(stack.world.settings.database, backup)
-        for _ in range(2):
-            assert sync(stack) == ALL
-            stack.turn()
-        assert counted(stack) == dict.fromkeys((1, 2, 3), EVERYBODY)
-        now, seen = stack.world.now, stack.world.signed().manifest.epoch
-    restore(backup, tmp_path / "server.sqlite")
-    with running(tmp_path, "east", training=TRAINING, least_clients=2) as stack:
-        stack.world.now = now
-        east = stack.gates["east"]
-        stack.hand_in()  # nobody follows: the proxy shows what it knows, and devices do not report
-        assert east.signed().manifest.epoch == seen == 4
-        assert b"sottovoce_proxy_manifests_untrusted_total 0.0" not in east.proxy.metrics.text()
-        assert any(f"go-beyond {seen}" in problem for problem in problems(stack, east))
-        assert go_beyond(stack.world.store, None, now)[0] == seen + 1
-        stack.hand_in()
-        assert problems(stack, east) == []
-        assert east.signed().manifest.epoch == seen + 1
-        for _ in range(2):
-            assert sync(stack) == ALL
-            stack.turn()
-        # Of the backup's own: the first; 2 was given up with its key, and another 3 that nobody
-        # believed in. What was reported in 2 and 3 is lost.
-        assert counted(stack) == {1: EVERYBODY, 2: 0, 3: 0, 5: EVERYBODY, 6: EVERYBODY}
-    for name in HISTORIES:  # nobody paid twice for an epoch, and nobody went back
-        assert charged_epochs(tmp_path / "clients" / name) == [1, 2, 3, 5, 6]
-
-
-def problems(stack: Stack, gate: Gate) -> list[str]:
-    """What `sottovoce proxy status` finds, beside the proxy that runs."""
-    known = proxy_settings(
-        stack.folder / gate.name, verification_key=stack.world.keys.verification_key.hex()
-    )
-    upstream = HttpUpstream(stack.http, SERVER_URL, SECRETS[gate.name])
-    return ProxyStatus.read(known, upstream, stack.world.now, Running(0.0)).problems
 
 
 def test_a_backup_of_this_epoch_loses_what_only_its_key_could_open(tmp_path: Path) -> None:

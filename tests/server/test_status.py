@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from sottovoce.cli.server import lines
+from sottovoce.errors import RefusedError
 from sottovoce.protocol import Item
-from sottovoce.protocol.contact import ENOUGH, NONE, SHORT
+from sottovoce.protocol.contact import ENOUGH, NONE, SHORT, Contact
 from sottovoce.server import Keys
 from sottovoce.server.administration import begin_training, go_beyond
 from sottovoce.server.keys import rotate_keys
@@ -71,6 +72,29 @@ def test_what_an_epoch_waits_for(world: World) -> None:
     assert "sottovoce server epoch close --config s.toml" in said
     _, problems = look(world, after=101)
     assert ["least_clients" in problem for problem in problems] == [True]
+
+
+def test_each_worker_says_what_another_heard_of_a_proxy(world: World) -> None:
+    """And that it is mended, or not asked for any more."""
+    world.server.tick()
+    other = world.another()
+    ahead = Contact(57, bytes(32), None, world.now)
+    with pytest.raises(RefusedError):
+        world.server.contact("east", ahead)
+    for worker in (world, other):
+        worker.server.tick()
+        assert "go-beyond 57" in worker.server.troubles.texts[0]
+        assert b"refused_proxies 1.0" in worker.server.measured()
+    other.contact("east", world.signed())
+    for worker in (world, other):
+        worker.server.tick()
+        assert worker.server.troubles.texts == []
+    with pytest.raises(RefusedError):
+        world.server.contact("east", ahead)
+    alone = world.another(proxies={"west": world.settings.proxies["west"]})
+    alone.server.tick()
+    assert alone.server.troubles.texts == []
+    assert b"refused_proxies 0.0" in alone.server.measured()
 
 
 def test_a_worker_that_does_nothing_is_noticed(world: World) -> None:

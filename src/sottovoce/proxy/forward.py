@@ -18,7 +18,6 @@ import httpx
 
 from sottovoce.errors import (
     ClosedError,
-    ProtocolError,
     RefusedError,
     SettingsError,
     UnknownProxyError,

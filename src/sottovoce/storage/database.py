@@ -242,8 +242,8 @@ class SameFile:
         number = self._path.stat().st_ino if self._path.exists() else None
         if self._number not in (None, number):
             raise LostError(
-                f"{self._path}: gone, or replaced, while this process has it: restart it with a "
-                "backup, or with what is there"
+                f"{self._path}: gone, or replaced, while this process has it open; restore a "
+                "backup if there is one, and restart it"
             )
         self._number = number
 
