@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,7 +114,7 @@ class System(Stack):
             if "east" not in self.why_down:
                 heart = Heartbeat(self.east.beat, 1.0, self.east.proxy.troubles)
                 heart.once()
-                self.east.proxy.metrics.watch(beat_failures=lambda heart=heart: heart.failures)
+                self.east.proxy.metrics.watch(beat_failures=partial(int, heart.failures))
 
     def sync(self, name: str) -> str:
         """What becomes of this device's turn."""
@@ -298,7 +299,10 @@ def damage(database: Path) -> None:
 @contextmanager
 def tls(app: Any, folder: Path, name: str) -> Iterator[int]:
     """A port at which this certificate is shown."""
-    files = {"ssl_certfile": folder / f"{name}.pem", "ssl_keyfile": folder / f"{name}.key"}
+    files: dict[str, Any] = {
+        "ssl_certfile": folder / f"{name}.pem",
+        "ssl_keyfile": folder / f"{name}.key",
+    }
     config = uvicorn.Config(app, port=0, lifespan="off", log_config=None, ws="none", **files)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
@@ -367,24 +371,27 @@ def beyond(system: System) -> None:
     go_beyond(system.world.store, None, system.world.now)
 
 
-def known(system: System) -> None:
-    """A device that nobody counts has met it."""
-    status = system.east.post(system.random_batch(system.east, 1).encode())
-    assert status == 503
-
-
 def proxy_full(system: System) -> None:
-    writer = system.east.store._writer
-    large = "INSERT INTO files VALUES (randomblob(9), zeroblob(100000))"
-    writer.write(f"CREATE TRIGGER large BEFORE INSERT ON batches BEGIN {large}; END")
+    store: Any = system.east.store
+    writer, free = store._writer, store.free_bytes
     writer.rows(f"PRAGMA max_page_count = {writer.row('PRAGMA page_count')[0]}")
-    known(system)
+    store.free_bytes = lambda: 0
 
     def mend() -> None:
         writer.rows("PRAGMA max_page_count = 1000000")
-        writer.write("DROP TRIGGER large")
+        store.free_bytes = free
 
     system.undo = mend
+
+
+def proxy_full_for_long(system: System) -> None:
+    """The server goes on meanwhile."""
+    proxy_full(system)
+    system.world.now = system.world.signed().manifest.ends
+    system.settle()
+    system.world.now += system.world.settings.grace_seconds
+    system.settle()
+    assert system.world.signed().manifest.epoch == 4
 
 
 def server_full(system: System) -> None:
@@ -405,8 +412,9 @@ def locked(path: str) -> Do:
         other = sqlite3.connect(system.folder / path, isolation_level=None)
         other.execute("BEGIN IMMEDIATE")
         system.undo = other.close
-        if path != "server.sqlite":
-            known(system)
+        if path != "server.sqlite":  # somebody has met it
+            data = system.random_batch(system.east, 1).encode()
+            assert system.east.post(data) == 503
 
     return make
 
@@ -445,6 +453,16 @@ def too_low(system: System) -> None:
     """Of an old backup, before any proxy was heard."""
     system.restore_server("server-1")
     go_beyond(system.world.store, 2, system.world.now)
+
+
+def both_set_back(system: System) -> None:
+    """Only devices know that there were later epochs."""
+    system.restore_server("server-1")
+    proxy_anew(system)
+
+
+def beyond_devices(system: System) -> None:
+    go_beyond(system.world.store, 3, system.world.now)
 
 
 def half_counted(system: System) -> None:
@@ -639,6 +657,8 @@ FAULTS = [
         BARRED, loses=1),
     Fault("proxy's disk full", proxy_full, undo, proxy="full; make room", ready="server",
         metric=BARRED),
+    Fault("proxy's disk full for longer than the epoch", proxy_full_for_long, undo,
+        "nothing was heard", "full; make room", "server", BARRED, loses=1),
     Fault("server's disk full", server_full, undo, "disk is full: make room", "answered 503",
         "east", FAILS, takes=True),
     Fault("proxy's database locked", locked(f"east/{NAME}"), undo, proxy="another process uses it",
@@ -667,6 +687,8 @@ FAULTS = [
         BARRED, loses=1),
     Fault("backup of the server, an epoch half counted", half_counted, beyond, "go-beyond 4`",
         "go-beyond 4`", "server", BARRED, loses=1),
+    Fault("backup of the server, and the proxy anew", both_set_back, beyond_devices, PAST,
+        metric="applied_reports 0.0", loses=1),
     Fault("go-beyond one too low", too_low, beyond, BEYOND, BEYOND, "server", BARRED, loses=1),
     Fault("copy of the proxy, of this epoch", proxy_restored("proxy-3"), nothing, takes=True,
         loses=1),

@@ -32,6 +32,9 @@ from sottovoce.service.logs import Troubles
 
 log = logging.getLogger("sottovoce")
 
+LITTLE = 2**24
+"""Free bytes below which every beat tries whether the disk can still be written."""
+
 
 class Proxy:
     def __init__(
@@ -99,8 +102,8 @@ class Proxy:
         """
         with self._beating:
             self.troubles.tell("folder", self._store.lost(), level=logging.ERROR)
-            if self._store.failing:
-                self._store.probe()
+            if self._store.failing or self._store.free_bytes() < LITTLE:
+                self._store.probe()  # before a device finds out that has paid
             if self._unscrubbed:
                 self._scrub()
             try:
