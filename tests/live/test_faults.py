@@ -601,17 +601,9 @@ def server_stopped(system: System) -> None:
     system.world.now += 2 * MINUTES
 
 
-def server_started(system: System) -> None:
-    system.restart_server()
-
-
 def proxy_silent(system: System) -> None:
     system.stop_proxy()
     system.world.now += 700
-
-
-def proxy_started(system: System) -> None:
-    system.restart_proxy()
 
 
 def postgres_away(system: System) -> None:
@@ -713,12 +705,12 @@ FAULTS = [
         AWAY, "east", FAILS, takes=True),
     Fault("proxy's database of a later version", proxy_version(99), proxy_version(1),
         proxy="install the version", ready="server", metric="down east"),
-    Fault("server unreachable", server_stopped, server_started, DOWN, AWAY, "east", FAILS,
+    Fault("server unreachable", server_stopped, System.restart_server, DOWN, AWAY, "east", FAILS,
         takes=True),
     Fault("something else at the server's address", answers(200), repaired,
         proxy="the server's address", ready="server", metric=BARRED),
-    Fault("proxy silent", proxy_silent, proxy_started, "nothing was heard from proxy east", DOWN,
-        "server", "silent_seconds [1-9]"),
+    Fault("proxy silent", proxy_silent, System.restart_proxy, "nothing was heard from proxy east",
+        DOWN, "server", "silent_seconds [1-9]"),
 ]
 # fmt: on
 
