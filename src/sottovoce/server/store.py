@@ -146,6 +146,8 @@ class ServerStore:
 
     def close(self) -> None:
         self._engine.dispose()
+        if self._file is not None:
+            self._file.forget()
 
 
 def back_up(database: str, target: Path, *, with_key: bool = False) -> None:

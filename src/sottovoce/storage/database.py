@@ -237,6 +237,10 @@ class SameFile:
         self._path = path
         self._number: int | None = None
 
+    def forget(self) -> None:
+        """It is closed: another may take its place."""
+        self._number = None
+
     def check(self) -> None:
         """`LostError` if it is not; one that is not there yet may come."""
         number = self._path.stat().st_ino if self._path.exists() else None
