@@ -19,9 +19,11 @@ from sottovoce.errors import (
     StoreError,
     UnavailableError,
     UnknownProxyError,
+    UntrustedError,
     WrongEpochError,
 )
 from sottovoce.protocol import SEALED, SignedManifest
+from sottovoce.protocol.manifest import VERSION
 from sottovoce.proxy.forward import Upstream
 from sottovoce.proxy.settings import ProxySettings
 from sottovoce.proxy.store import Flush, looking
@@ -65,7 +67,7 @@ class ProxyStatus:
             is_over = signed is not None and tables.is_flushed(signed.manifest.epoch)
             batches, unsettled = tables.count_batches(), tuple(tables.unsettled())
         free = shutil.disk_usage(settings.folder).free
-        seen = _ask(upstream, settings.key if signed is None else signed.key)
+        seen = ask_server(upstream, settings.key if signed is None else signed.key)
         terms = None if signed is None else signed.manifest.terms
         least = settings.least_clients if terms is None else settings.least_for(terms)
         fits = signed is None or _fits(settings.page, signed)
@@ -133,7 +135,8 @@ class ProxyStatus:
         return found
 
 
-def _ask(upstream: Upstream, key: bytes) -> tuple[int | None, str | None]:
+def ask_server(upstream: Upstream, key: bytes) -> tuple[int | None, str | None]:
+    """Its epoch, if what it shows is signed with this key; what is wrong, if something is."""
     try:
         epoch = SignedManifest.open(upstream.manifest(), key).manifest.epoch
         upstream.check_secret()
@@ -141,7 +144,9 @@ def _ask(upstream: Upstream, key: bytes) -> tuple[int | None, str | None]:
     except UnknownProxyError as error:
         return epoch, f"nothing can be handed in: {error}"
     except SottovoceError as error:
-        return None, f"the server cannot be asked, or not be believed: {error}"
+        is_known = isinstance(error, UnavailableError | UntrustedError)
+        hint = "" if is_known else f"; is it a sottovoce server of protocol {VERSION}?"
+        return None, f"the server cannot be asked, or not be believed: {error}{hint}"
 
 
 def _fits(page: Page, signed: SignedManifest) -> bool:
