@@ -96,10 +96,10 @@ def init(
     typer.echo(f"Settings written to {folder / SETTINGS}. Review them, then run:")
     typer.echo(f"sottovoce proxy run {config}")
     if problem is None:
-        typer.echo("The server answers, with this key, and knows the secret.", err=True)
+        typer.echo("The server answers, signs with this key and knows the secret.")
     else:
-        typer.echo(f"Not ready: {problem}", err=True)
-        typer.echo(f"Once the proxy runs, `sottovoce proxy status {config}` asks again.", err=True)
+        typer.echo(f"Not ready: {problem}")
+        typer.echo(f"Once the proxy runs, `sottovoce proxy status {config}` asks again.")
 
 
 @app.command()
