@@ -16,6 +16,7 @@ from sottovoce.cli.options import (
     BudgetOption,
     CentralBudgetOption,
     HistoryOption,
+    HostOption,
     JsonFile,
     PresetOption,
     YesOption,
@@ -48,6 +49,7 @@ from sottovoce.server.setup import SETTINGS, items_of, make_server
 from sottovoce.server.status import DROPPED, ServerStatus
 from sottovoce.server.store import back_up
 from sottovoce.server.transaction import OPEN, Epoch, Heard
+from sottovoce.service.listen import Listen
 from sottovoce.service.logs import begin_log
 from sottovoce.service.run import Running, build_watch
 from sottovoce.service.run import run as serve
@@ -143,6 +145,7 @@ def init(
             help="URL of the database, SQLite or PostgreSQL, as SQLAlchemy has it.", hidden=True
         ),
     ] = ServerSettings.database,
+    host: HostOption = Listen.host,
     port: Annotated[
         int, typer.Option(min=0, max=65_535, help="Port to listen on.", hidden=True)
     ] = 8090,
@@ -175,7 +178,7 @@ def init(
     )
     if chosen.dummies:  # which hide people by themselves: no crowd is waited for
         service.setdefault("least_clients", 1)
-    service |= {"database": database, "port": port, "watch_port": watch_port}
+    service |= {"database": database, "host": host, "port": port, "watch_port": watch_port}
     keys = make_server(folder, found, chosen, proxy or ["proxy"], **service)
     tags = found.tags.by_kind()
     typer.echo(

@@ -142,7 +142,7 @@ preset = {preset}
 {terms}
 # Where proxies reach this server, and how.
 [listen]
-host = "127.0.0.1"
+host = {host}
 port = {port}
 # PEM files. Without a certificate something in front of the server must speak TLS.
 # certificate = "server.pem"
@@ -170,6 +170,7 @@ def server_toml(
     epoch_seconds: int = ServerSettings.epoch_seconds,
     least_clients: int = Participation.least_clients,
     hold: int = Participation.hold,
+    host: str = Listen.host,
     port: int = 8090,
     watch_port: int = 8091,
 ) -> str:
@@ -181,6 +182,7 @@ def server_toml(
         keys=json.dumps("keys.json"),
         catalogue=json.dumps("catalogue.json"),
         service=written(ServerSettings, epoch_seconds=epoch_seconds),
+        host=json.dumps(host),
         port=port,
         watch_port=watch_port,
         terms=written(Participation, left_out=others, least_clients=least_clients, hold=hold)
