@@ -175,7 +175,8 @@ class Server:
     def measured(self) -> bytes:
         with self._store.read() as transaction:
             latest, applied = transaction.latest(), transaction.last_applied()
-            heard = transaction.heard()
+            said = transaction.heard()
+        heard = [said[name] for name in self._settings.proxies if name in said]
         manifest = None if latest is None else self._publisher.manifest_of(latest)
         return self.metrics.text(latest, manifest, applied, heard, self._clock())
 
