@@ -596,9 +596,9 @@ def _closed(waiting: EpochWait, epoch: Epoch, now: float) -> Iterator[str]:
 
 def _heard(name: str, said: Heard | None, now: float) -> str:
     if said is None:
-        return f"Proxy {name}: nothing was heard from it yet."
-    at = f"it was at epoch {said.epoch}" if said.epoch else "it had no epoch"
-    return f"Proxy {name}: {at} {output.moment(said.heard, now)}."
+        return f"Nothing was heard from proxy {name} yet."
+    at = f"epoch {said.epoch}" if said.epoch else "no epoch"
+    return f"Proxy {name} was heard last at {output.moment(said.heard, now)}, with {at}."
 
 
 def _trial(found: ServerStatus) -> Iterator[str]:
