@@ -52,9 +52,8 @@ AGAINST = (
     "Caps: on how often one report counts. Rows: caps, and no item moves farther in an epoch than "
     "three quarters of all, as the live server has it by default. Medians: of "
     f"{GROUPS} sub-crowds of people; a server that gets shuffled reports cannot form them. "
-    "Caps and rows are tried against all adaptive liars, medians against those who push a cold "
-    "item. FCF: a gradient longer than the longest honest one is refused, and there are no reports "
-    "to cap."
+    "Caps and medians are tried against adaptive liars who push a cold item. FCF: a gradient "
+    "longer than the longest honest one is refused, and there are no reports to cap."
 )
 NOTES = [WHAT, WHO, AGAINST]
 
@@ -77,11 +76,9 @@ def _defences(attacked: Attacked) -> tuple[Defence, ...]:
 
 
 def _defences_against(attack: Attack) -> tuple[Defence, ...]:
-    """Only the strongest attacker is defended against; by medians where they push a cold item."""
-    if attack.attacker != ATTACKERS[-1]:
-        return ("none",)
-    is_cold = attack.pushed == next(iter(BANDS))
-    return tuple(each for each in _defences(attack.attacked) if is_cold or each != "medians")
+    """What the live server has against all; the others where adaptive liars push a cold item."""
+    strongest = (attack.attacker, attack.pushed) == (ATTACKERS[-1], next(iter(BANDS)))
+    return _defences(attack.attacked) if strongest else ("none", "rows")
 
 
 class LiarsShown(Experiment):
