@@ -57,7 +57,7 @@ def test_few_reports_are_learnt_from_and_a_flood_is_held_back(epochs: int, repor
 
     def moved(sums: np.ndarray, row_limit: float) -> np.ndarray:
         after = next_items(V, sums, reports, 1, settings, mechanism, row_limit=row_limit)
-        return np.linalg.norm(after, axis=1)
+        return np.asarray(np.linalg.norm(after, axis=1))
 
     free, held = moved(sums, 0.0), moved(sums, ROW_LIMIT)
     assert ((held > 1e-3) == (free > 1e-3)).all()

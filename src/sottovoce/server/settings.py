@@ -56,8 +56,8 @@ class ServerSettings:
     )
     row_limit: float = setting(
         ROW_LIMIT,
-        "how far an item moves in an epoch at most, against liars: so many times as far as three "
-        "quarters of those that move; 0: no limit",
+        "against liars: how far an item may move in an epoch, by what three quarters of those that "
+        "move stay within; 0: no limit",
         least=0,
     )
     keep_epochs: int = setting(100, "epochs whose models and sums are kept", least=1)
