@@ -15,6 +15,7 @@ from sottovoce.service.listen import Listen, Watch
 from sottovoce.service.toml import read_settings, written
 from sottovoce.settings import check, setting, stated
 from sottovoce.training import DEFAULT, Participation, Settings, all_settings, presets
+from sottovoce.training.items import ROW_LIMIT
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _DIGEST = re.compile("[0-9a-f]{64}")
@@ -51,6 +52,12 @@ class ServerSettings:
     grace_seconds: float = setting(
         3_600.0,
         "seconds to wait for silent proxies; begins anew with each chunk, ten times at most",
+        least=0,
+    )
+    row_limit: float = setting(
+        ROW_LIMIT,
+        "against liars: how far an item may move in an epoch, by what three quarters of those that "
+        "move stay within; 0: no limit",
         least=0,
     )
     keep_epochs: int = setting(100, "epochs whose models and sums are kept", least=1)
