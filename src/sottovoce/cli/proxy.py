@@ -126,7 +126,7 @@ def run(config: ConfigOption) -> None:
 def status(config: ConfigOption, *, json_file: JsonFile = None) -> None:
     """Show the state of the proxy: epoch, crowd, what is not handed in yet, server, disk.
 
-    Reads its folder, whether it runs or not, and asks the server. Only for the proxy's operator:
+    Reads its folder, and asks the proxy at [watch] and the server. Only for the proxy's operator:
     the number of waiting batches would help an attacker. Exit code 0: all is well; 1: something
     needs attention, and the output says what; 2: the state cannot be read.
 
