@@ -6,7 +6,10 @@ TOML files and their templates read the same statement, and `check` holds every 
 
 from __future__ import annotations
 
+import json
 from dataclasses import Field, dataclass, field, fields
+from datetime import date
+from datetime import time as clock
 from math import isfinite
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, get_args
@@ -66,7 +69,7 @@ class Setting:
         if self.kind in (int, float):
             return self._number(value)
         if not isinstance(value, (bool, np.bool_) if self.kind is bool else str):
-            raise SettingsError(f"{self.name} must be {_KINDS[self.kind]}, got {value!r:.80}")
+            raise SettingsError(f"{self.name} must be {_KINDS[self.kind]}, not {shown(value)}")
         return self.kind(value)
 
     def _number(self, value: Any) -> Any:
@@ -84,7 +87,7 @@ class Setting:
             fine = False
         if not fine:
             wanted = f"{_KINDS[self.kind]} {self.bounds()}".rstrip()
-            raise SettingsError(f"{self.name} must be {wanted}, got {value!r:.80}")
+            raise SettingsError(f"{self.name} must be {wanted}, not {shown(value)}")
         return self.kind(value)
 
     def bounds(self) -> str:
@@ -93,6 +96,16 @@ class Setting:
             return f"from {self.least:.16g} to {self.most:.16g}"
         stated = (("of at least", self.least), ("above", self.above), ("of at most", self.most))
         return " and ".join(f"{word} {bound:g}" for word, bound in stated if bound is not None)
+
+
+def shown(value: object) -> str:
+    """A refused value, for a message: as a settings file has it, and short."""
+    try:
+        if isinstance(value, bool | str | list | dict | date | clock):
+            return f"{json.dumps(value, default=str, ensure_ascii=False):.80}"
+        return f"{value!r:.80}"
+    except ValueError:  # an integer of more digits than Python writes out
+        return "a number far too long"
 
 
 _KINDS: dict[type, str] = {

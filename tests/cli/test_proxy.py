@@ -6,7 +6,9 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import httpx
@@ -14,11 +16,18 @@ import pytest
 
 from sottovoce.cli.proxy import app
 from sottovoce.errors import SettingsError, StoreError
+from sottovoce.protocol import routes
+from sottovoce.protocol.contact import Reply
 from sottovoce.proxy import ProxySettings, ProxyStore
 from sottovoce.service.toml import read_settings
+from tests.loopback import LoopbackServer, reply
 from tests.processes import calling, read_until
+from tests.proxy.world import KEY as SIGNING_KEY
+from tests.proxy.world import signed
 
 KEY = "ab" * 32
+SIGNER = SIGNING_KEY.public_key().public_bytes_raw().hex()
+"""Of a server that is there."""
 run = calling(app)
 NOBODY = "http://127.0.0.1:9"
 """Nobody listens there."""
@@ -32,7 +41,9 @@ def init(folder: Path, *more: object, server: str = NOBODY, key: str = KEY) -> s
 
 def test_init_writes_settings_that_can_be_read(tmp_path: Path) -> None:
     folder = tmp_path / "proxy"
-    assert f"sottovoce proxy run --config {folder / 'proxy.toml'}" in init(folder)
+    said = init(folder)
+    assert f"sottovoce proxy run --config {folder / 'proxy.toml'}" in said
+    assert f"{NOBODY}/v2/manifest: the server cannot be reached" in said
     known = read_settings(folder / "proxy.toml", ProxySettings)
     secret = folder / "server.secret"
     assert known == ProxySettings(folder / "data", NOBODY, secret, KEY)
@@ -56,6 +67,47 @@ def test_what_one_address_may_send_follows_from_the_crowd(
         burst,
         per_epoch,
     )
+
+
+def test_behind_a_relay_no_address_is_limited(tmp_path: Path) -> None:
+    init(tmp_path / "proxy", "--relay", "--host", "0.0.0.0", "--least-clients", 5)
+    known = read_settings(tmp_path / "proxy" / "proxy.toml", ProxySettings)
+    assert (known.rate.batches_per_minute, known.rate.per_epoch) == (0, 0)
+    assert (known.listen.host, known.listen.connections_per_address) == ("0.0.0.0", 0)
+    assert known.watch.host == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("answers", "key", "said"),
+    [
+        ((200, 200), SIGNER, "knows the secret"),
+        ((200, 401), SIGNER, "401; is this proxy's secret"),
+        ((200, 404), KEY, "not by the pinned verification key"),
+        ((404, 404), SIGNER, "Is it a sottovoce server of protocol 2?"),
+        ((503, 503), SIGNER, "503; try again later"),
+    ],
+)
+def test_init_asks_the_server(
+    tmp_path: Path, answers: tuple[int, int], key: str, said: str
+) -> None:
+    """Whatever it finds, the settings are written: the server may come later."""
+    manifest, secret = answers
+
+    def answer(handler: BaseHTTPRequestHandler, body: bytes) -> None:
+        if handler.path == routes.MANIFEST:
+            reply(manifest, signed().encode())(handler, body)
+        else:
+            assert handler.headers["Authorization"] == "Bearer s3cret"
+            reply(secret, Reply("none", time.time()).encode())(handler, body)
+
+    with LoopbackServer() as server:
+        server.answer = answer
+        told = init(tmp_path / "proxy", server=server.url, key=key)
+        other = init(tmp_path / "other", server=server.url.replace("http:", "https:"), key=key)
+    assert said in told
+    assert ("sottovoce proxy status" in told) is (said != "knows the secret")
+    assert "can be trusted" in other
+    assert (tmp_path / "proxy" / "proxy.toml").exists()
 
 
 @pytest.mark.parametrize("name", ["proxy.toml", "server.secret"])

@@ -13,6 +13,7 @@ from starlette.applications import Starlette
 
 from sottovoce.cli.proxy import lines
 from sottovoce.errors import SettingsError
+from sottovoce.proxy.origins import check_origin
 from sottovoce.proxy.status import Asked, ProxyStatus
 from sottovoce.service.page import Page
 from sottovoce.service.run import Running
@@ -231,6 +232,23 @@ def test_what_is_no_name_of_a_site(tmp_path: Path) -> None:
     ):  # fmt: skip
         with pytest.raises(SettingsError, match="origins"):
             settings(tmp_path, origins=(SHOP, origin))
+
+
+@pytest.mark.parametrize(
+    ("origin", "rule"),
+    [
+        ("shop.example", "https://"),
+        ("https://*.shop.example", "wildcard"),
+        ("https://shop.example/", "slash"),
+        ("https://Shop.example", "lower case"),
+        ("https://shop.example:443", "port"),
+        ("https://[0:0::1]", "IPv6"),
+        ("http://shop.example", "encrypted"),
+    ],
+)
+def test_the_rule_that_a_name_breaks_is_told(origin: str, rule: str) -> None:
+    with pytest.raises(SettingsError, match=f"origins: .*{rule}"):
+        check_origin(origin)
 
 
 def test_the_widget_is_for_everybody_once_there_are_origins(

@@ -320,7 +320,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
     people = synthetic_people(epochs * plan.people, plan.films, plan.seed).histories
     start = begin(some, plan.films)
     with build_engine("cpu", people, some) as engine:
-        states = [start, *train(some, engine, start)]
+        states = [start, *train(some, engine, start, row_limit=server.row_limit)]
     catalogue = Catalogue.decode(server.catalogue.read_bytes())
     models = {state.epochs_done: state for state in states}
     panel = Panel.decode((folder / "proxy" / PANEL).read_bytes())

@@ -21,6 +21,7 @@ from sottovoce.protocol import (
 from sottovoce.protocol.contact import ENOUGH, NONE, SHORT
 from sottovoce.server.epochs import LONGEST, with_crowd
 from sottovoce.training import Participation, first_items, next_items
+from sottovoce.training.items import ROW_LIMIT
 from tests.protocol.examples import manifest
 from tests.server.world import (
     ITEMS,
@@ -115,8 +116,9 @@ def test_a_proxy_counts_with_a_crowd_and_its_dummies(
     content = world.server.model(now.model)
     assert content is not None
     assert np.array_equal(world.sums(1), sums if counted else [])
-    expected = next_items(V, sums, counted, 1, plan, mechanism) if counted else V
-    assert np.array_equal(decode_items(content, ITEMS, plan.factors), expected)
+    if counted:
+        V = next_items(V, sums, counted, 1, plan, mechanism, row_limit=ROW_LIMIT)
+    assert np.array_equal(decode_items(content, ITEMS, plan.factors), V)
 
 
 def test_of_a_proxy_that_was_cut_off_nobody_knows_how_many_dummies_came() -> None:
@@ -144,6 +146,28 @@ def test_a_flood_on_one_direction_is_cut(make_world: MakeWorld, sqlite_url: str)
     assert 500 < applied.capped < 1000
     assert world.signed().manifest.reports_behind == applied.reports
     assert 0 < world.sums(1)[5] < 600
+
+
+def test_an_item_that_liars_push_is_held_back_by_default(
+    make_world: MakeWorld, sqlite_url: str
+) -> None:
+    """They name both directions of its row, neither oftener than chance could."""
+    plan = replace(TRAINING, epochs=20, options={"block": 1, "loud": 1})
+    lengths, capped = [], []
+    for name, changes in (("held", {}), ("free", {"row_limit": 0.0})):
+        world = make_world(f"{sqlite_url}-{name}", training=plan, **changes)
+        signed = world.closed()
+        pushed = np.repeat(np.array([29, 31], np.uint32), 150)
+        reports = np.concatenate([world.reports(4000), pushed])
+        world.apply(signed, chunk_of(sealed(reports, signed), signed))
+        content = world.server.model(world.signed().manifest.model)
+        assert content is not None
+        lengths.append(np.linalg.norm(decode_items(content, ITEMS, plan.factors), axis=1))
+        capped.append(world.server.epochs()[0].capped)
+    held, free = lengths
+    assert capped == [0, 0]
+    assert held.max() < 0.2 * free.max()
+    assert held[free.argmax()] == pytest.approx(np.quantile(free, 0.75), rel=1e-3)
 
 
 def test_the_first_epoch_is_opened_with_the_first_model(world: World) -> None:
@@ -179,7 +203,7 @@ def test_applying_is_the_papers_update_and_the_last_manifest_asks_for_nothing(
         world.apply(signed, chunk)
         mechanism = signed.manifest.build()
         sums = sum_signs(reports, mechanism.n_directions)
-        V = next_items(V, sums, 200, epoch, plan, mechanism)
+        V = next_items(V, sums, 200, epoch, plan, mechanism, row_limit=ROW_LIMIT)
         manifest = world.signed().manifest
         assert manifest.reports_behind == 200
         content = world.server.model(manifest.model)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from sottovoce.errors import SettingsError
 from sottovoce.service.http import network_of
-from sottovoce.service.listen import Listen, Places
+from sottovoce.service.listen import Listen, Places, Watch
 
 
 class Somebody:
@@ -103,3 +103,15 @@ def test_who_counts_as_one(one: str, other: str, same: bool) -> None:
 def test_a_host_that_is_none_is_refused() -> None:
     with pytest.raises(SettingsError):
         Listen("a..b").bind()
+
+
+def test_a_taken_port_says_where_another_is_named() -> None:
+    (taken,) = Listen(port=0).bind()
+    with taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(SettingsError, match=r"\[listen\]"):
+            Listen(port=port).bind()
+        with pytest.raises(SettingsError, match=r"\[watch\]"):
+            Watch(port=port).bind()
+        with pytest.raises(SettingsError, match=r"with --port$"):
+            Listen(port=port).check_free("with --port")

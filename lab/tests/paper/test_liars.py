@@ -52,7 +52,7 @@ def test_the_strongest_attack_meets_every_defence(people: Interactions) -> None:
     assert (
         len({cell.key for cell in cells})
         == len(cells)
-        == 3 * (11 + 3 * 3 * 3 * 3 + 3 * (3 + 3 + 2))
+        == 3 * (11 + 2 * 3 * 3 * 3 * 3 + 3 * (2 + 2 + 1))
     )
     assert {cell.size.users for cell in cells} == {10_000}
     assert {cell.size.items for cell in cells} == {1_000}
@@ -67,7 +67,7 @@ def _ours(cell: Cell) -> bool:
 def test_tables_and_sentences(known: tuple[Scale, CellStore]) -> None:
     exposure, cost = LiarsShown(*known).tables()
     assert len(exposure.rows) == 3 * 3 * 3
-    assert len(exposure.records) == 2 * (3 * 3 * 3 + (3 + 3 + 2))
+    assert len(exposure.records) == 2 * (2 * 3 * 3 * 3 + (2 + 2 + 1))
     first = exposure.rows[0]
     assert first[:4] == ("preset paper", "invented history", "cold", "5.0%")
     assert first[4].startswith("0.1000")

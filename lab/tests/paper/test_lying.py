@@ -28,7 +28,6 @@ from sottovoce_lab.paper.lying import (
     groups,
     invented,
     joined,
-    limited,
     solved,
     sums_for,
     targets,
@@ -201,21 +200,6 @@ def test_invented_histories_hold_the_item_and_popular_ones() -> None:
     assert both.n_users == PEOPLE.n_users + 4
     assert both[PEOPLE.n_users].tolist() == made[0].tolist()
     assert both[5].tolist() == PEOPLE[5].tolist()
-
-
-ESTIMATES = arrays(np.float64, (7, 3), elements=st.floats(-1e3, 1e3))
-
-
-@given(ESTIMATES, st.floats(1.0, 9.0))
-def test_no_row_is_longer_than_allowed_and_none_turns(estimate: np.ndarray, times: float) -> None:
-    lengths = np.linalg.norm(estimate, axis=1)
-    kept = limited(estimate, times)
-    most = times * np.median(lengths)
-    assert (np.linalg.norm(kept, axis=1) <= most * (1 + 1e-9) + 1e-12).all()
-    short = lengths <= most
-    assert np.allclose(kept[short], estimate[short], rtol=1e-12)
-    assert np.allclose(np.cross(kept, estimate), 0, atol=1e-6)
-    assert ((kept * estimate).sum(axis=1) >= 0).all()
 
 
 def test_sub_crowds_are_of_equal_size_and_drawn_anew() -> None:

@@ -7,7 +7,7 @@ import inspect
 import re
 import shlex
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -30,6 +30,14 @@ IN_WORDS = (
     (re.compile(r"\[default: \((.*)\)"), r"[default: \1"),
 )
 """Bounds and defaults: what typer writes, and what we show."""
+SAID = (
+    (re.compile(r"Invalid value for '([^']+)': Input should be "), r"\1 must be "),
+    (re.compile("greater than or equal to"), "at least"),
+    (re.compile("less than or equal to"), "at most"),
+    (re.compile("a valid integer.*"), "a whole number"),
+    (re.compile("a valid number.*"), "a number"),
+)
+"""Refused values likewise."""
 HELP_ALL = "--help-all"
 
 
@@ -99,9 +107,13 @@ def rows(
         record = each.get_help_record(ctx)
         if record is not None:
             name, text = record
-            for pattern, words in IN_WORDS:
-                text = pattern.sub(words, text)
-            yield name.replace(" range>", ">"), text
+            yield name.replace(" range>", ">"), _in_words(text, IN_WORDS)
+
+
+def _in_words(text: str, table: Iterable[tuple[re.Pattern[str], str]]) -> str:
+    for pattern, words in table:
+        text = pattern.sub(words, text)
+    return text
 
 
 def plainly(app: typer.Typer) -> typer.Typer:
@@ -120,7 +132,7 @@ def usage_error(error: TyperException) -> str:
     """What is wrong with a command line, and how to get help."""
     ctx, given = getattr(error, "ctx", None), getattr(error, "option_name", "")
     likely = getattr(error, "possibilities", None)
-    said = error.format_message().removesuffix(".")
+    said = _in_words(error.format_message().removesuffix("."), SAID)
     if likely is not None:
         said = f"no such option: {given}{_meant(given, likely)}"
     return said if ctx is None else f"{said}\nHelp: {ctx.command_path} --help"

@@ -73,6 +73,10 @@ JsonFile = Annotated[
         "--json", callback=can_be_written, help="Also write the results to this JSON file."
     ),
 ]
+HostOption = Annotated[
+    str,
+    typer.Option("--host", help="Address to listen on; 0.0.0.0: all of this machine.", hidden=True),
+]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 DataSource = Annotated[
     str, typer.Option("--data", help="Data set: a name from `sottovoce data info`, or a path.")

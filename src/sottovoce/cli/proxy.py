@@ -8,11 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from sottovoce.cli import output
-from sottovoce.cli.options import JsonFile, group, settings_options
+from sottovoce.cli.options import HostOption, JsonFile, group, settings_options
 from sottovoce.protocol import SignedManifest
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Rate, build_app, connect
 from sottovoce.proxy.settings import DATA, PORT, SETTINGS, WATCH_PORT, make_proxy
-from sottovoce.proxy.status import ProxyStatus
+from sottovoce.proxy.status import ProxyStatus, ask
 from sottovoce.service.listen import Listen, Watch
 from sottovoce.service.logs import begin_log
 from sottovoce.service.run import Running, build_watch
@@ -47,6 +47,14 @@ def init(
         Path, typer.Option(help="File with this proxy's secret; copied into the folder.")
     ],
     crowd: dict[str, Any],
+    relay: Annotated[
+        bool,
+        typer.Option(
+            "--relay",
+            help="Everybody comes from one address (TLS or a relay in front): no limit for it.",
+        ),
+    ] = False,
+    host: HostOption = Listen.host,
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on.")] = PORT,
     watch_port: Annotated[
         int, typer.Option(min=0, max=65_535, help="Port for health and metrics.")
@@ -55,7 +63,8 @@ def init(
     """Write the settings of a new proxy, with every field explained. Overwrites nothing.
 
     The operator of the server, who should be somebody else, gives you its address, key and secret.
-    An epoch waits for --least-clients people, or for more if the terms ask for more.
+    An epoch waits for --least-clients people, or for more if the terms ask for more. Says whether
+    the server answers; if not, the settings are written all the same.
 
     \b
     Example:
@@ -66,21 +75,32 @@ def init(
     checked = ProxySettings(
         *(folder / DATA, server, secret_file, key, least),
         rate=Rate.for_crowd(least),
-        listen=Listen(port=port),
+        listen=Listen(host, port),
         watch=Watch(port=watch_port),
     )
-    connect(checked)[0].close()
-    make_proxy(
-        folder,
-        secret_file,
-        server=server,
-        verification_key=key,
-        least_clients=least,
-        port=port,
-        watch_port=watch_port,
-    )
+    http, upstream = connect(checked)
+    with http:
+        make_proxy(
+            folder,
+            secret_file,
+            server=server,
+            verification_key=key,
+            least_clients=least,
+            host=host,
+            relay=relay,
+            port=port,
+            watch_port=watch_port,
+        )
+        asked = ask(upstream, checked.key, None, time.time())
+    config = f"--config {folder / SETTINGS}"
     typer.echo(f"Settings written to {folder / SETTINGS}. Review them, then run:")
-    typer.echo(f"sottovoce proxy run --config {folder / SETTINGS}")
+    typer.echo(f"sottovoce proxy run {config}")
+    for problem in asked.problems:
+        typer.echo(f"Not ready: {problem}")
+    if not asked.problems:
+        typer.echo("The server answers, signs with this key and knows the secret.")
+    else:
+        typer.echo(f"Once the proxy runs, `sottovoce proxy status {config}` asks again.")
 
 
 @app.command()
@@ -106,7 +126,7 @@ def run(config: ConfigOption) -> None:
 def status(config: ConfigOption, *, json_file: JsonFile = None) -> None:
     """Show the state of the proxy: epoch, crowd, what is not handed in yet, server, disk.
 
-    Reads its folder, whether it runs or not, and asks the server. Only for the proxy's operator:
+    Reads its folder, and asks the proxy at [watch] and the server. Only for the proxy's operator:
     the number of waiting batches would help an attacker. Exit code 0: all is well; 1: something
     needs attention, and the output says what; 2: the state cannot be read.
 

@@ -147,7 +147,7 @@ def up(
         defaults = TRIAL_DEFAULTS if trial else UP_DEFAULTS
         for each in origin or []:
             check_origin(each)
-        Listen(HOST, port or PORT).check_free()
+        Listen(HOST, port or PORT).check_free("with --port")
         with output.messages.status("making keys, catalogue and settings"):
             if catalogue is not None:
                 source, found, items = None, None, catalogue_in(catalogue, columns)

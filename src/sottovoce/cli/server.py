@@ -15,6 +15,7 @@ from sottovoce.cli.options import (
     BudgetOption,
     CentralBudgetOption,
     HistoryOption,
+    HostOption,
     JsonFile,
     PresetOption,
     YesOption,
@@ -47,6 +48,7 @@ from sottovoce.server.setup import SETTINGS, items_of, make_server
 from sottovoce.server.status import DROPPED, ServerStatus
 from sottovoce.server.store import back_up
 from sottovoce.server.transaction import OPEN, Epoch, Heard
+from sottovoce.service.listen import Listen
 from sottovoce.service.logs import begin_log
 from sottovoce.service.run import Running, build_watch
 from sottovoce.service.run import run as serve
@@ -142,6 +144,7 @@ def init(
             help="URL of the database, SQLite or PostgreSQL, as SQLAlchemy has it.", hidden=True
         ),
     ] = ServerSettings.database,
+    host: HostOption = Listen.host,
     port: Annotated[
         int, typer.Option(min=0, max=65_535, help="Port to listen on.", hidden=True)
     ] = 8090,
@@ -174,7 +177,7 @@ def init(
     )
     if chosen.dummies:  # which hide people by themselves: no crowd is waited for
         service.setdefault("least_clients", 1)
-    service |= {"database": database, "port": port, "watch_port": watch_port}
+    service |= {"database": database, "host": host, "port": port, "watch_port": watch_port}
     keys = make_server(folder, found, chosen, proxy or ["proxy"], **service)
     tags = found.tags.by_kind()
     typer.echo(
@@ -589,9 +592,9 @@ def _closed(waiting: EpochWait, epoch: Epoch, now: float) -> Iterator[str]:
 
 def _heard(name: str, said: Heard | None, now: float) -> str:
     if said is None:
-        return f"Proxy {name}: nothing was heard from it yet."
-    at = f"it was at epoch {said.epoch}" if said.epoch else "it had no epoch"
-    return f"Proxy {name}: {at} {output.moment(said.heard, now)}."
+        return f"Nothing was heard from proxy {name} yet."
+    at = f"epoch {said.epoch}" if said.epoch else "no epoch"
+    return f"Proxy {name} was heard last at {output.moment(said.heard, now)}, with {at}."
 
 
 def _trial(found: ServerStatus) -> Iterator[str]:

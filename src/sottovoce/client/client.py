@@ -265,7 +265,7 @@ class Client:
 
         Others see when it asks and sends. So call it by the clock, in a process of its own, and
         never at a moment that depends on the history, such as when a list is ready: see
-        docs/operations.md.
+        docs/reference/python.md.
         """
         if not 0 <= jitter <= JITTER:  # a NaN is not
             raise SettingsError(

@@ -36,7 +36,7 @@ from sottovoce.protocol import (
     routes,
 )
 from sottovoce.protocol.contact import DAY, Contact, Reply
-from sottovoce.protocol.http import HttpSource
+from sottovoce.protocol.http import HttpSource, is_this_machine
 from sottovoce.proxy.settings import ProxySettings
 from sottovoce.proxy.store import FileKind, Flush, ProxyStore
 from sottovoce.service.http import compress
@@ -148,7 +148,8 @@ class HttpUpstream(HttpSource):
 
 def connect(settings: ProxySettings) -> tuple[httpx.Client, HttpUpstream]:
     """The server of the settings; whoever asks closes the client."""
-    if urlsplit(settings.server).scheme == "http":
+    address = urlsplit(settings.server)
+    if address.scheme == "http" and not is_this_machine(address.hostname or ""):
         log.warning("%s is not encrypted: whoever listens learns the secret", settings.server)
     tls = settings.tls
     try:

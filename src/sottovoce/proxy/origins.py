@@ -25,6 +25,14 @@ _ORIGIN = re.compile(
     rf"(?P<scheme>https?)://(?P<host>{_LABEL}(\.{_LABEL})*|\[[0-9a-f:]+\])"
     "(:(?P<port>[1-9][0-9]{0,4}))?"
 )
+_RULES = (
+    ("(?is)https?://.*", "it begins with https://"),
+    ("[^*]*", "it names one host, without a wildcard"),
+    ("[^/]*//[^/?#]*", "it ends with its host or port, without a slash or a path"),
+    ("(?a)[!-@\\[-~]*", "in lower case and ASCII, without spaces"),
+    (_ORIGIN, "https://HOST or https://HOST:PORT"),
+)
+"""What an origin is, from the coarse to the fine, and in words."""
 _USUAL_PORTS = {"http": "80", "https": "443"}
 _OTHER_SITE = ("cross-site", "same-site")
 """What `Sec-Fetch-Site` says of a request that a page of another origin made."""
@@ -42,23 +50,26 @@ def check_origin(origin: str) -> None:
     >>> check_origin("https://shop.example")
     """
     found = _ORIGIN.fullmatch(origin)
-    if found is None or not _is_usual(found["host"], found["port"], found["scheme"]):
+    if found is None:
+        rule = next(rule for pattern, rule in _RULES if not re.fullmatch(pattern, origin))
+        raise SettingsError(f"origins: {origin!r} must be as browsers write an origin: {rule}")
+    scheme, host, port = found["scheme"], found["host"], found["port"]
+    if port is not None and (port == _USUAL_PORTS[scheme] or int(port) > 65_535):
+        usual = _USUAL_PORTS[scheme]
         raise SettingsError(
-            f"origins: {origin!r} must be as browsers write an origin: https://HOST or "
-            "https://HOST:PORT, in lower case and ASCII, without the usual port, a path or a "
-            "wildcard"
+            f"origins: {origin} must have a port of at most 65535, or none for the usual {usual}"
         )
-    if found["scheme"] == "http" and not is_this_machine(found["host"].strip("[]")):
+    if not _is_usual(host):
+        raise SettingsError(f"origins: {origin} must have its IPv6 address in the shortest form")
+    if scheme == "http" and not is_this_machine(host.strip("[]")):
         raise SettingsError(
             f"origins: {origin} is not encrypted: anyone on the way could pose as this site, and "
             "browsers give its pages no cryptography; use https (http is for this machine alone)"
         )
 
 
-def _is_usual(host: str, port: str | None, scheme: str) -> bool:
-    """Numbers have one spelling each, and a scheme's own port is left out."""
-    if port is not None and (port == _USUAL_PORTS[scheme] or int(port) > 65_535):
-        return False
+def _is_usual(host: str) -> bool:
+    """Addresses have one spelling each."""
     try:
         return host[0] != "[" or str(IPv6Address(host[1:-1])) == host[1:-1]
     except ValueError:

@@ -89,8 +89,8 @@ class Proxy:
 
     def check(self) -> None:
         """Whether a client would be served now; `UnavailableError` if not."""
-        if self.mirror.current is None:
-            raise UnavailableError("no manifest has come from the server yet")
+        if self.mirror.current is None or self.mirror.shelf is None:
+            raise UnavailableError("no manifest, or no shelf, has come from the server yet")
         if self.is_barred:
             why = self.troubles.texts or ["the database cannot be written, or it has just started"]
             raise UnavailableError("; ".join(why))

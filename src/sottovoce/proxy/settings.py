@@ -178,13 +178,18 @@ def settings_file(
     least_clients: int = ProxySettings.least_clients,
     port: int = PORT,
     watch_port: int = WATCH_PORT,
+    host: str = Listen.host,
+    relay: bool = False,
     **texts: str,
 ) -> str:
     """A `proxy.toml` with these values and the usual ones for the rest.
 
-    Texts are written in TOML as in JSON.
+    Texts are written in TOML as in JSON. Behind a relay, where all have one address, there is no
+    limit for it.
     """
-    rate = Rate.for_crowd(least_clients)
+    rate = Rate(0, per_epoch=0) if relay else Rate.for_crowd(least_clients)
+    places = 0 if relay else Listen.connections_per_address
+    texts["host"] = host
     return (
         (files(__package__) / "proxy.toml")
         .read_text(encoding="utf-8")
@@ -192,8 +197,8 @@ def settings_file(
             **{name: json.dumps(text, ensure_ascii=False) for name, text in texts.items()},
             least_clients=least_clients,
             service=written(ProxySettings, left_out={"least_clients"}),
-            rate=written(Rate, burst=rate.burst, per_epoch=rate.per_epoch),
-            caps=written(Listen),
+            rate=written(Rate, **vars(rate)),
+            caps=written(Listen, connections_per_address=places),
             port=port,
             watch_port=watch_port,
         )

@@ -23,6 +23,7 @@ from sottovoce.errors import (
 )
 from sottovoce.protocol import SEALED, SignedManifest, fetch_manifest
 from sottovoce.protocol.contact import Contact, apart, borne
+from sottovoce.protocol.manifest import VERSION
 from sottovoce.proxy.forward import Upstream
 from sottovoce.proxy.settings import ProxySettings
 from sottovoce.proxy.store import Flush, looking
@@ -169,7 +170,9 @@ def ask(
             return Asked(found)
         answer = upstream.contact(Contact(epoch, known, None, now))
     except (ProtocolError, RefusedError) as error:
-        return Asked(found, problems=(at_odds(error, epoch),))
+        is_odd = found is None and not isinstance(error, UntrustedError)
+        hint = f". Is it a sottovoce server of protocol {VERSION}?" if is_odd else ""
+        return Asked(found, problems=(at_odds(error, epoch) + hint,))
     except UnavailableError as error:
         return Asked(found, problems=(f"the server cannot be asked: {error}",))
     ahead = now - answer.time

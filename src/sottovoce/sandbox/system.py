@@ -328,6 +328,7 @@ class Sandbox:
             server=f"http://{HOST}:{server}",
             verification_key=keys.verification_key.hex(),
             least_clients=self.least_clients,
+            relay=True,
             port=self.port,
             watch_port=watch_proxy,
         )
@@ -339,9 +340,6 @@ class Sandbox:
         values: dict[tuple[str, str], object] = {
             ("", "poll_seconds"): BEAT_SECONDS,
             ("", "keep_models"): KEEP_MODELS,
-            ("rate", "batches_per_minute"): 0,
-            ("rate", "per_epoch"): 0,
-            ("listen", "connections_per_address"): 0,
             ("page", "serve"): True,
             ("page", "panel"): panel and PANEL,
             ("page", "notice"): TRIAL if self.trial else None,

@@ -109,7 +109,9 @@ def go_beyond(store: ServerStore, epoch: int | None, now: float) -> tuple[int, d
         service, latest = transaction.service(), transaction.latest(lock=True)
         heard = transaction.heard()
         most = min(service.next_epoch + MOST_SKIPPED, MAX_EPOCH - 1)
-        seen = max((e.epoch for e in heard.values() if e.refused and e.epoch <= most), default=0)
+        known = 0 if latest is None else latest.epoch
+        named = [e.epoch for e in heard.values() if e.refused and known <= e.epoch <= most]
+        seen = max(named, default=0)
         if latest is not None and is_ahead(latest, now):
             seen = max(seen, latest.epoch)  # nobody believes in it, whatever its number
         if not seen and epoch is None:

@@ -120,7 +120,15 @@ class Publisher:
             learnt, sums = Learnt(epoch.epochs_done + 1, reports), sums_of(kept)
             training = transaction.training(epoch.training)
             assert training is not None, "a training that has had an epoch stays"
-            V = next_items(V, sums, reports, learnt.epochs, training.settings, mechanism)
+            V = next_items(
+                V,
+                sums,
+                reports,
+                learnt.epochs,
+                training.settings,
+                mechanism,
+                row_limit=self.settings.row_limit,
+            )
             transaction.add_sums(epoch.epoch, sums)
         if over:
             said = "epoch %d: %d reports dropped, more of one kind than honest people send"

@@ -192,7 +192,7 @@ class Server:
     def measured(self) -> bytes:
         with self._store.read() as transaction:
             latest, applied = transaction.latest(), transaction.last_applied()
-        heard = {name: said for name, said in self._heard().items() if said is not None}
+        heard = [said for said in self._heard().values() if said is not None]
         manifest = None if latest is None else self._publisher.manifest_of(latest)
         return self.metrics.text(latest, manifest, applied, heard, self._clock())
 

@@ -15,6 +15,7 @@ from sottovoce.service.listen import Listen, Watch
 from sottovoce.service.toml import read_settings, written
 from sottovoce.settings import check, setting, stated
 from sottovoce.training import DEFAULT, Participation, Settings, all_settings, presets
+from sottovoce.training.items import ROW_LIMIT
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _DIGEST = re.compile("[0-9a-f]{64}")
@@ -51,6 +52,12 @@ class ServerSettings:
     grace_seconds: float = setting(
         3_600.0,
         "seconds to wait for silent proxies; begins anew with each chunk, ten times at most",
+        least=0,
+    )
+    row_limit: float = setting(
+        ROW_LIMIT,
+        "against liars: how far an item may move in an epoch, by what three quarters of those that "
+        "move stay within; 0: no limit",
         least=0,
     )
     keep_epochs: int = setting(100, "epochs whose models and sums are kept", least=1)
@@ -142,7 +149,7 @@ preset = {preset}
 {terms}
 # Where proxies reach this server, and how.
 [listen]
-host = "127.0.0.1"
+host = {host}
 port = {port}
 # PEM files. Without a certificate something in front of the server must speak TLS.
 # certificate = "server.pem"
@@ -170,6 +177,7 @@ def server_toml(
     epoch_seconds: int = ServerSettings.epoch_seconds,
     least_clients: int = Participation.least_clients,
     hold: int = Participation.hold,
+    host: str = Listen.host,
     port: int = 8090,
     watch_port: int = 8091,
 ) -> str:
@@ -181,6 +189,7 @@ def server_toml(
         keys=json.dumps("keys.json"),
         catalogue=json.dumps("catalogue.json"),
         service=written(ServerSettings, epoch_seconds=epoch_seconds),
+        host=json.dumps(host),
         port=port,
         watch_port=watch_port,
         terms=written(Participation, left_out=others, least_clients=least_clients, hold=hold)

@@ -1,7 +1,7 @@
 """How a service stands, read from its database: no worker need run, and none is disturbed."""
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -349,7 +349,7 @@ class Metrics:
         latest: Epoch | None,
         manifest: Manifest | None,
         applied: Epoch | None,
-        heard: Mapping[str, Heard],
+        heard: Sequence[Heard],
         now: float,
     ) -> bytes:
         self._state.state(latest.state if latest else "none")
@@ -359,9 +359,9 @@ class Metrics:
             "training": latest and latest.training,
             "items": manifest and manifest.items,
             "overdue_seconds": max(now - latest.closes, 0.0) if latest and waits else 0.0,
-            "refused_proxies": sum(bool(said.refused) for said in heard.values()),
-            "clock_apart_seconds": max((abs(said.ahead) for said in heard.values()), default=0.0),
-            "silent_seconds": max((now - said.heard for said in heard.values()), default=0.0),
+            "refused_proxies": sum(bool(said.refused) for said in heard),
+            "clock_apart_seconds": max((abs(said.ahead) for said in heard), default=0.0),
+            "silent_seconds": max((now - said.heard for said in heard), default=0.0),
             **{f"applied_{name}": getattr(applied, name, 0) for name in APPLIED_COUNTS},
         }
         for name, value in values.items():

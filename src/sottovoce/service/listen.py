@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol, get_args
+from typing import ClassVar, Literal, Protocol, get_args
 
 from cryptography.x509 import load_pem_x509_certificate
 from prometheus_client import CollectorRegistry, Counter
@@ -20,6 +20,7 @@ BACKLOG = 4096
 
 @dataclass(frozen=True)
 class Listen:
+    _table: ClassVar = "listen"
     host: str = "127.0.0.1"
     port: int = 8080
     certificate: Path | None = None
@@ -61,8 +62,11 @@ class Listen:
             if path is not None and not path.is_file():
                 raise SettingsError(f"{name}: {path} must be a file that can be read")
 
-    def bind(self) -> list[socket.socket]:
-        """Sockets that listen; an error names the port that another program has."""
+    def bind(self, where: str = "") -> list[socket.socket]:
+        """Sockets that listen; an error names the port that another program has.
+
+        `where` says by which option to name another, if there are no settings yet.
+        """
         try:
             found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
             return [
@@ -71,12 +75,12 @@ class Listen:
             ]
         except (OSError, UnicodeError) as error:
             raise SettingsError(
-                f"cannot listen on {self.host}, port {self.port}: {reason(error)}; name "
-                "another port (--port, --watch-port, or in the settings file)"
+                f"cannot listen on {self.host}, port {self.port}: {reason(error)}; name another "
+                f"port {where or f'in the settings file, [{self._table}]'}"
             ) from error
 
-    def check_free(self) -> None:
-        for each in self.bind():
+    def check_free(self, where: str = "") -> None:
+        for each in self.bind(where):
             each.close()
 
     def tls(self) -> ssl.SSLContext | None:
@@ -130,6 +134,7 @@ def expiring(certificates: Iterable[Path | None], now: float) -> Iterator[str]:
 class Watch(Listen):
     """Where the operator's own programs watch a service; no place for the public."""
 
+    _table = "watch"
     port: int = 8081
     connections: int = setting(32, "at once", least=8)
     connections_per_address: int = setting(0, "0: no limit", least=0)

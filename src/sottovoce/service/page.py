@@ -144,7 +144,7 @@ class Page:
         for name, text in (("statement", self.statement), ("notice", self.notice)):
             if len(text) > MAX_STATEMENT:
                 raise SettingsError(
-                    f"page.{name} has {len(text)} characters, at most {MAX_STATEMENT} are shown"
+                    f"{name} has {len(text)} characters, at most {MAX_STATEMENT} are shown"
                 )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, Self, cast
 
@@ -23,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from sottovoce.errors import ProtocolError, SottovoceError, reason
+from sottovoce.errors import ProtocolError, SottovoceError, StoreError, UnavailableError, reason
 from sottovoce.protocol import strict
 from sottovoce.service.guard import Guard, GuardedProtocol, Handshake
 from sottovoce.service.http import errors_as_problems
@@ -287,7 +288,10 @@ def build_watch(
         return PlainTextResponse("alive\n")
 
     async def ready(_: Request) -> Response:
-        await run_in_threadpool(check)
+        try:
+            await run_in_threadpool(check)
+        except (UnavailableError, StoreError) as error:
+            return PlainTextResponse(f"not ready: {error}\n", HTTPStatus.SERVICE_UNAVAILABLE)
         return PlainTextResponse("ready\n")
 
     async def measured(_: Request) -> Response:

@@ -3,7 +3,7 @@
 import json
 import re
 import tomllib
-from collections.abc import Container, Sequence
+from collections.abc import Container
 from dataclasses import MISSING, Field, fields, is_dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -11,8 +11,7 @@ from types import NoneType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from sottovoce.errors import SettingsError
-from sottovoce.protocol.strict import shown
-from sottovoce.settings import Setting, stated
+from sottovoce.settings import Setting, shown, stated
 
 T = TypeVar("T")
 
@@ -38,16 +37,9 @@ def read_settings(path: Path, kind: type[T]) -> T:
 
 class UnknownSettingError(SettingsError):
     def __init__(self, message: str, name: str):
+        """`name` as it stands in the file, below its tables."""
         super().__init__(message)
         self.name = name
-        """As it stands in the file, below its tables."""
-
-
-def _unknown(name: str, known: Sequence[str]) -> UnknownSettingError:
-    *tables, last = name.split(".")
-    near = [*tables, *get_close_matches(last, known, n=1)]
-    guess = "" if len(near) == len(tables) else f": did you mean {'.'.join(near)}?"
-    return UnknownSettingError(f"unknown {name}{guess}; there are {', '.join(known)}", name)
 
 
 def _line_of(name: str, text: str) -> str:
@@ -72,14 +64,18 @@ def _table(content: dict[str, Any], kind: type[T], prefix: str, base: Path) -> T
     known: dict[str, Field[Any]] = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
     unknown = sorted(set(content) - set(known))
     if unknown:
-        raise _unknown(f"{prefix}{unknown[0]}", [*known])
+        name, near = f"{prefix}{unknown[0]}", get_close_matches(unknown[0], known, n=1)
+        what = f"did you mean {prefix}{near[0]}?" if near else f"there are {', '.join(known)}"
+        raise UnknownSettingError(f"unknown {name}; {what}", name)
     missing = [name for name, field in known.items() if _needed(field) and name not in content]
     if missing:
         raise SettingsError(f"{prefix}{missing[0]} must be set")
     types = get_type_hints(kind)
-    return kind(
-        **{name: _value(v, types[name], f"{prefix}{name}", base) for name, v in content.items()}
-    )
+    values = {name: _value(v, types[name], f"{prefix}{name}", base) for name, v in content.items()}
+    try:
+        return kind(**values)
+    except SettingsError as error:  # it begins with the name of a setting
+        raise SettingsError(f"{prefix}{error}") from error
 
 
 def _needed(field: Field[Any]) -> bool:
@@ -99,10 +95,11 @@ def _value(value: object, kind: Any, name: str, base: Path) -> Any:
         if not isinstance(value, dict):
             raise SettingsError(f"{name} must be a table, not {shown(value)}")
         return _below(value, kind, inner, name, base)
-    known = Setting(name, str if kind is Path else kind).checked(value)
-    if kind is Path and not known:
-        raise SettingsError(f"{name} must be a path, not {shown(value)}")
-    return base / known if kind is Path else known
+    if kind is Path:
+        if not isinstance(value, str) or not value:
+            raise SettingsError(f"{name} must be a path, not {shown(value)}")
+        return base / value
+    return Setting(name, kind).checked(value)
 
 
 def _below(value: dict[str, Any], kind: Any, inner: list[Any], name: str, base: Path) -> Any:

@@ -65,9 +65,13 @@ class Engine(ABC):
         """
         return self._ranks(self._checked(V), informed=informed)
 
-    def learn(self, V: Float32, epoch: int) -> tuple[Float32, int]:
-        """One epoch: the next item matrix, and how many reports it is made of."""
-        return self._learn(self._checked(V), epoch)
+    def learn(self, V: Float32, epoch: int, *, row_limit: float = 0.0) -> tuple[Float32, int]:
+        """One epoch: the next item matrix, and how many reports it is made of.
+
+        A live server has a `row_limit` against liars (`sottovoce.training.items.limited`).
+        """
+        V = self._checked(V)
+        return self._learn_limited(V, epoch, row_limit) if row_limit else self._learn(V, epoch)
 
     @abstractmethod
     def each(self, question: Callable[[LocalEngine], T]) -> Iterable[T]:
@@ -86,12 +90,16 @@ class Engine(ABC):
     def _ranks(self, V: Float32, *, informed: bool) -> Ranks: ...
 
     def _learn(self, V: Float32, epoch: int) -> tuple[Float32, int]:
+        return self._learn_limited(V, epoch, 0.0)
+
+    def _learn_limited(self, V: Float32, epoch: int, row_limit: float) -> tuple[Float32, int]:
         found = self._collect(V, epoch)
         # Where few people take turns, an epoch may be nobody's: then it estimates nothing, and no
         # proxy hands dummies in.
         sums = found.sums + self._dummies(epoch) if found.n_reports else found.sums
         n_reports = max(found.n_reports, 1)
-        V = next_items(V, sums, n_reports, epoch + 1, self.settings, self.mechanism)
+        settings, mechanism = self.settings, self.mechanism
+        V = next_items(V, sums, n_reports, epoch + 1, settings, mechanism, row_limit=row_limit)
         return V, found.n_reports
 
     def _dummies(self, epoch: int) -> NDArray[np.int64]:

@@ -35,12 +35,14 @@ def begin(settings: Settings, n_items: int) -> Trained:
     return Trained(0, first_items(settings, n_items))
 
 
-def train(settings: Settings, engine: Engine, start: Trained) -> Iterator[Trained]:
+def train(
+    settings: Settings, engine: Engine, start: Trained, *, row_limit: float = 0.0
+) -> Iterator[Trained]:
     """One state after each epoch that is still to do."""
     V = start.V
     for epoch in range(start.epochs_done, settings.epochs):
         began = time.perf_counter()
-        V, n_reports = engine.learn(V, epoch)
+        V, n_reports = engine.learn(V, epoch, row_limit=row_limit)
         yield Trained(epoch + 1, V, time.perf_counter() - began, n_reports)
 
 

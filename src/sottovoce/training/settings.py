@@ -23,7 +23,7 @@ from sottovoce.core.bounds import (
 from sottovoce.core.coin import LEAST_EPSILON, MAX_EPSILON
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import Reporting
-from sottovoce.settings import Setting, check, setting, stated
+from sottovoce.settings import Setting, check, setting, shown, stated
 from sottovoce.training.counts import least_of
 
 
@@ -123,7 +123,7 @@ class Settings:
         """
         known = presets()
         if preset not in known:
-            raise SettingsError(f"no preset {preset!r:.80}; there are {', '.join(known)}")
+            raise SettingsError(f"no preset {shown(preset)}; there are {', '.join(known)}")
         kind = mechanism_named({PAPER: "coordinate"}.get(preset, preset))
         return cls(**_arguments({"mechanism": kind.name, **kind.usual, **_given(changes)}))
 

@@ -17,7 +17,6 @@ from sottovoce_lab.paper.lying import (
     GROUPS,
     NOBODY,
     SAMPLE,
-    TIMES,
     Attacker,
     Defence,
     exposure_of,
@@ -50,9 +49,10 @@ WHO = (
     "and push down the items in the way with what is left."
 )
 AGAINST = (
-    f"Caps: as the live server has them. Rows: none moves farther than {TIMES:g} x the median row "
-    f"in an epoch. Medians: of {GROUPS} sub-crowds of people; a server that gets shuffled reports "
-    "cannot form them. All are tried against adaptive liars who push a cold item. FCF: a gradient "
+    "Caps: on how often one report counts. Rows: caps, and no item moves farther in an epoch than "
+    "three quarters of all, as the live server has it by default. Medians: of "
+    f"{GROUPS} sub-crowds of people; a server that gets shuffled reports cannot form them. "
+    "Caps and medians are tried against adaptive liars who push a cold item. FCF: a gradient "
     "longer than the longest honest one is refused, and there are no reports to cap."
 )
 NOTES = [WHAT, WHO, AGAINST]
@@ -76,9 +76,9 @@ def _defences(attacked: Attacked) -> tuple[Defence, ...]:
 
 
 def _defences_against(attack: Attack) -> tuple[Defence, ...]:
-    """Only the strongest attacker is defended against, and only where they push a cold item."""
+    """What the live server has against all; the others where adaptive liars push a cold item."""
     strongest = (attack.attacker, attack.pushed) == (ATTACKERS[-1], next(iter(BANDS)))
-    return _defences(attack.attacked) if strongest else ("none",)
+    return _defences(attack.attacked) if strongest else ("none", "rows")
 
 
 class LiarsShown(Experiment):

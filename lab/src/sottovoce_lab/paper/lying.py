@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sottovoce.core import Histories, gram, initial_items, update
 from sottovoce.core.coordinate import Coordinate
 from sottovoce.core.loudest import Loudest
-from sottovoce.core.mechanism import Mechanism, count_reports, pack, sums_of
+from sottovoce.core.mechanism import Mechanism, count_reports, pack, sum_signs, sums_of
 from sottovoce.core.model import gradients, residuals
 from sottovoce.data.split import Split
 from sottovoce.data.streams import stream
@@ -31,7 +31,14 @@ from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, rank_fact
 from sottovoce.simulation.interface import Engine
 from sottovoce.training import Settings, first_items
 from sottovoce.training.counts import capped, most_of_one
-from sottovoce.training.items import moved_items
+from sottovoce.training.items import (
+    ROW_LIMIT,
+    limited,
+    moved_items,
+    next_items,
+    shortened,
+    usual_way,
+)
 from sottovoce_lab.baselines.federated import MeanGradient, mean_gradient
 from sottovoce_lab.baselines.models import blocks_of, normal_equations, outer_table
 from sottovoce_lab.paper.cells import Cell
@@ -137,28 +144,10 @@ Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 Defence = Literal["none", "caps", "rows", "medians"]
 DEFENCES: tuple[Defence, ...] = get_args(Defence)
-TIMES = 1.0
-"""A row moves at most so many times as far as the median row.
-
-The least of 1, 1.5 and 3, none of which cost our methods any HR@10 on seed 1000.
-"""
+CAPPED = ("caps", "rows")
+"""`rows` is what the live server has: caps as well."""
 GROUPS = 5
 """Sub-crowds whose median estimate counts."""
-
-
-def limited(estimate: Float64, times: float = TIMES) -> Float64:
-    """No row longer than so many times the median row; a longer one keeps its direction.
-
-    >>> limited(np.array([[1.0], [2.0], [-9.0]]), times=2.0).ravel().tolist()
-    [1.0, 2.0, -4.0]
-    """
-    return shortened(estimate, times * float(np.median(np.linalg.norm(estimate, axis=1))))
-
-
-def shortened(rows: Float64, most: float) -> Float64:
-    """No row longer than this; a longer one keeps its direction."""
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows * np.minimum(1.0, most / np.maximum(lengths, 1e-300)))
 
 
 def groups(people: int, seed: int, epoch: int, n_groups: int = GROUPS) -> Int64:
@@ -355,7 +344,7 @@ class Reporters:
     @cached_property
     def room(self) -> float:
         """How many reports of one kind liars can add before the server drops some."""
-        if self.defence != "caps":
+        if self.defence not in CAPPED:
             return np.inf
         mechanism = self.engine.mechanism
         kinds = 2 * mechanism.n_directions
@@ -363,13 +352,12 @@ class Reporters:
         return max(most_of_one(self.n_reports, mechanism.event(1, 1), kinds) - usual, 0.0)
 
     @cached_property
-    def noise(self) -> float:
-        """About how long a row of the estimate is if reports say nothing."""
+    def noise(self) -> Float64:
+        """An estimate of reports that say nothing."""
         mechanism = self.engine.mechanism
         n, chance = mechanism.n_directions, stream(self.settings.seed, "noise")
-        sums = chance.normal(0.0, np.sqrt(self.n_reports / n), n).round().astype(np.int64)
-        rows = mechanism.estimate(sums, self.n_reports)
-        return float(np.median(np.linalg.norm(rows, axis=1)))
+        sums = sum_signs(chance.integers(2 * n, size=self.n_reports, dtype=np.uint32), n)
+        return mechanism.estimate(sums, self.n_reports)
 
 
 @dataclass(frozen=True, eq=False)
@@ -412,8 +400,8 @@ class ReportEpoch:
     @cached_property
     def row_limit(self) -> float:
         """About how long a row of the estimate may be where the server limits it."""
-        said = np.linalg.norm(self._expected, axis=1)
-        return TIMES * float(np.median(np.hypot(said, self.system.noise)))
+        usual = self._expected + self.system.noise
+        return ROW_LIMIT * usual_way(usual, self.system.settings.memory)
 
     @cached_property
     def _expected(self) -> Float64:
@@ -424,12 +412,23 @@ class ReportEpoch:
         return expected(mechanism, self.V, X, self.known.histories)
 
     def close(self, sums: Float64 | None = None) -> Float32:
-        """The next V."""
-        system = self.system
+        """The next V, as the server makes it under its defence."""
+        system, done = self.system, self.epoch + 1
+        mechanism, settings, defence = system.engine.mechanism, system.settings, system.defence
         sent = system.engine.reports(self.V, self.epoch)
         if sums is not None and system.liars:
             sent = np.concatenate([sent, self.lies(sums)])
-        return moved_items(self.V, self._estimate(sent), self.epoch + 1, system.settings)
+        if defence == "medians":
+            group = groups(len(sent), settings.seed, self.epoch)
+            parts = [self._mean(sent[group == each]) for each in range(GROUPS)]
+            return moved_items(self.V, np.asarray(np.median(parts, axis=0)), done, settings)
+        counts = count_reports(sent, mechanism.n_directions)
+        kept = capped(counts, mechanism.event(1, 1)) if defence in CAPPED else counts
+        row_limit = ROW_LIMIT if defence == "rows" else 0.0
+        n_reports = int(kept.sum())
+        return next_items(
+            self.V, sums_of(kept), n_reports, done, settings, mechanism, row_limit=row_limit
+        )
 
     def lies(self, sums: Float64) -> UInt32:
         """The liars' reports; those that they have no use for are drawn blindly."""
@@ -440,19 +439,6 @@ class ReportEpoch:
         blind = chance.integers(0, 2 * n, system.budget - len(chosen)).astype(np.uint32)
         dealt = chance.permutation(np.concatenate([chosen, blind]))
         return dealt.reshape(system.liars, system.settings.reports)
-
-    def _estimate(self, sent: UInt32) -> Float64:
-        """As the server makes it under its defence."""
-        mechanism, defence = self.system.engine.mechanism, self.system.defence
-        if defence == "medians":
-            seed = self.system.settings.seed
-            group = groups(len(sent), seed, self.epoch)
-            parts = [self._mean(sent[group == each]) for each in range(GROUPS)]
-            return np.asarray(np.median(parts, axis=0))
-        if defence == "caps":
-            kept = capped(count_reports(sent, mechanism.n_directions), mechanism.event(1, 1))
-            return mechanism.estimate(sums_of(kept), int(kept.sum()))
-        return limited(self._mean(sent)) if defence == "rows" else self._mean(sent)
 
     def _mean(self, sent: UInt32) -> Float64:
         mechanism = self.system.engine.mechanism
@@ -579,7 +565,9 @@ class GradientEpoch:
 
     def _together(self, lie: Float64) -> Float64:
         mean = (1 - self._share) * self._honest.gradient + self._share * lie
-        return limited(mean) if self.system.defence == "rows" else mean
+        if self.system.defence != "rows":
+            return mean
+        return limited(mean, ROW_LIMIT, self.system.settings.memory)
 
     def _of_group(self, chosen: NDArray[np.bool_], lie: Float64) -> Float64:
         n = self.system.histories.n_users
