@@ -154,11 +154,16 @@ class ProxyStatus:
 
 
 def ask(
-    upstream: Upstream, key: bytes, signed: SignedManifest | None, now: float, *, speaks: bool
+    upstream: Upstream,
+    key: bytes,
+    signed: SignedManifest | None,
+    now: float,
+    *,
+    speaks: bool = True,
 ) -> Asked:
     """As a proxy does at every beat, if this is the last manifest that it has.
 
-    In its name only if it `speaks` itself: the server would not notice that it is silent.
+    Not in the name of one that should speak itself and does not: its silence would not show.
     """
     epoch, known = (0, None) if signed is None else (signed.manifest.epoch, signed.hash)
     newest = None if known is None else (epoch, known)
