@@ -15,7 +15,7 @@ from sottovoce.errors import (
     UnavailableError,
 )
 from sottovoce.protocol import Chunk, SignedManifest, SignedShelf
-from sottovoce.protocol.contact import Contact, Reply
+from sottovoce.protocol.contact import Contact, Reply, borne
 from sottovoce.server.administration import agree
 from sottovoce.server.counting import Counter, Opener
 from sottovoce.server.epochs import (
@@ -29,7 +29,7 @@ from sottovoce.server.epochs import (
 )
 from sottovoce.server.keys import Keys, check_may_sign, lacking, may_sign
 from sottovoce.server.settings import ServerSettings
-from sottovoce.server.status import Metrics, of_proxy
+from sottovoce.server.status import SILENCE, Metrics, of_proxy
 from sottovoce.server.store import ServerStore
 from sottovoce.server.transaction import APPLIED, OPEN, Epoch, Heard, Service, Transaction
 from sottovoce.service.logs import Troubles
@@ -110,7 +110,18 @@ class Server:
 
     def _is_over(self, transaction: Transaction, epoch: Epoch, now: float) -> bool:
         waiting = waiting_for(transaction, epoch, self._settings, now)
-        return waiting is not None and waiting.is_over
+        is_over = waiting is not None and waiting.is_over
+        return is_over and not self._clock_is_wrong(transaction, epoch, now)
+
+    def _clock_is_wrong(self, transaction: Transaction, epoch: Epoch, now: float) -> bool:
+        """Whether all proxies that spoke lately have another time: nothing is ended by ours then.
+
+        They hold what people have paid for, and take nothing more meanwhile.
+        """
+        heard, most = transaction.heard(), borne(self._publisher.manifest_of(epoch))
+        known = [heard[name] for name in self._settings.proxies if name in heard]
+        lately = [said for said in known if now - said.heard <= SILENCE]
+        return bool(lately) and all(abs(said.ahead) > most for said in lately)
 
     def _lay_out(self, transaction: Transaction, now: float) -> None:
         """Sign another catalogue at once, and once after a start the same one again.
