@@ -705,7 +705,7 @@ FAULTS = [
     Fault("secret unknown to the server", secret("guessed"), undo, proxy="is this proxy's secret",
         ready="server", metric="unknown_proxy_total [1-9]"),
     Fault("server of another protocol", answers(404), repaired,
-        proxy="this version of the protocol", ready="server", metric=BARRED),
+        proxy="sottovoce server of protocol", ready="server", metric=BARRED),
     Fault("manifest of a later version", later_protocol, repaired, proxy="speaks version 2",
         ready="server", metric=BARRED),
     Fault("server's database of a later version", server_newer, server_older, "install the version",
@@ -715,7 +715,7 @@ FAULTS = [
     Fault("server unreachable", server_stopped, System.restart_server, DOWN, AWAY, "east", FAILS,
         takes=True),
     Fault("something else at the server's address", answers(200), repaired,
-        proxy="the server's address", ready="server", metric=BARRED),
+        proxy="sottovoce server of protocol", ready="server", metric=BARRED),
     Fault("proxy silent", proxy_silent, System.restart_proxy, "nothing was heard from proxy east",
         DOWN, "server", "silent_seconds [1-9]"),
 ]

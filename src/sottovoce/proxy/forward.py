@@ -37,6 +37,7 @@ from sottovoce.protocol import (
 )
 from sottovoce.protocol.contact import DAY, Contact, Reply
 from sottovoce.protocol.http import HttpSource, is_this_machine
+from sottovoce.protocol.manifest import VERSION
 from sottovoce.proxy.settings import ProxySettings
 from sottovoce.proxy.store import FileKind, Flush, ProxyStore
 from sottovoce.service.http import compress
@@ -90,6 +91,7 @@ def _confirm(store: ProxyStore, upstream: Upstream, flush: Flush) -> None:
 
 # The seam to the server: seven calls, over HTTP or in memory for a test.
 
+IS_IT_ONE = f". Is it a sottovoce server of protocol {VERSION}?"
 MAX_ANSWER = 4096
 """Bytes of an answer that is not a file."""
 
@@ -123,7 +125,7 @@ class HttpUpstream(HttpSource):
     _refusals: ClassVar = {401: UnknownProxyError}
     _hints: ClassVar = {
         401: "; is this proxy's secret the one that the server knows?",
-        404: "; is this its address, and does it speak this version of the protocol?",
+        404: IS_IT_ONE,
     }
     _quotes: ClassVar = True
 

@@ -23,8 +23,7 @@ from sottovoce.errors import (
 )
 from sottovoce.protocol import SEALED, SignedManifest, fetch_manifest
 from sottovoce.protocol.contact import Contact, apart, borne
-from sottovoce.protocol.manifest import VERSION
-from sottovoce.proxy.forward import Upstream
+from sottovoce.proxy.forward import IS_IT_ONE, Upstream
 from sottovoce.proxy.settings import ProxySettings
 from sottovoce.proxy.store import Flush, looking
 from sottovoce.service.listen import TurnedAway, expiring
@@ -175,9 +174,7 @@ def ask(
             return Asked(found)
         answer = upstream.contact(Contact(epoch, known, None, now))
     except (ProtocolError, RefusedError) as error:
-        is_odd = found is None and not isinstance(error, UntrustedError)
-        hint = f". Is it a sottovoce server of protocol {VERSION}?" if is_odd else ""
-        return Asked(found, problems=(at_odds(error, epoch) + hint,))
+        return Asked(found, problems=(at_odds(error, epoch),))
     except UnavailableError as error:
         return Asked(found, problems=(f"the server cannot be asked: {error}",))
     ahead = now - answer.time
@@ -194,7 +191,7 @@ def at_odds(error: ProtocolError | RefusedError, epoch: int) -> str:
             f"`sottovoce server go-beyond {epoch}`"
         )
     elif isinstance(error, ProtocolError) and not isinstance(error, UntrustedError):
-        said += ": is this the server's address, and does it speak this version of the protocol?"
+        said += IS_IT_ONE
     return said
 
 
