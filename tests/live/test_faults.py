@@ -224,7 +224,7 @@ class System(Stack):
             return [str(error)]
 
     def _running(self, name: str, part: Any) -> Running | str:
-        return self.why_down.get(name) or Running(0.0, tuple(part.troubles.texts))
+        return self.why_down.get(name) or Running(0.0, troubles=tuple(part.troubles.texts))
 
     @property
     def parts(self) -> list[Any]:
@@ -375,7 +375,7 @@ def right_and_beyond(system: System) -> None:
 
 
 def beyond(system: System) -> None:
-    go_beyond(system.world.store, None, system.world.now)
+    go_beyond(system.world.store, None, system.world.now, system.world.settings.proxies)
 
 
 def proxy_full(system: System) -> None:
@@ -459,7 +459,7 @@ def restored(backup: str) -> Do:
 def too_low(system: System) -> None:
     """Of an old backup, before any proxy was heard."""
     system.restore_server("server-1")
-    go_beyond(system.world.store, 2, system.world.now)
+    go_beyond(system.world.store, 2, system.world.now, system.world.settings.proxies)
 
 
 def both_set_back(system: System) -> None:
@@ -469,7 +469,7 @@ def both_set_back(system: System) -> None:
 
 
 def beyond_devices(system: System) -> None:
-    go_beyond(system.world.store, 3, system.world.now)
+    go_beyond(system.world.store, 3, system.world.now, system.world.settings.proxies)
 
 
 def half_counted(system: System) -> None:

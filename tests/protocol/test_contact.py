@@ -16,7 +16,7 @@ MISTAKES = {
     "epoch": (-1, 0, 1.0, True, "7", 2**32, None),
     "manifest": (None, "", "0" * 63, 7, "G" * 64),
     "crowd": (0, True, 1.5, "", "many", "None", ["none"], 12),
-    "time": (True, "1", None, 1e13, -1e13, [0]),
+    "time": (True, "1", None, 1e13, -1e13, 10**400, [0]),
 }
 
 

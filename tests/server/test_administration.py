@@ -142,7 +142,7 @@ def test_a_restored_database_goes_beyond_what_others_have_seen(
     epoch = before.manifest.epoch
     for seen in (None, epoch - 1, epoch, epoch + 2**20 + 2, 2**32 - 2, 2**32 - 1):
         with pytest.raises(SettingsError):
-            go_beyond(world.store, seen, world.now)
+            go_beyond(world.store, seen, world.now, world.settings.proxies)
     ahead = Contact(57, bytes(32), None, world.now)
     with pytest.raises(RefusedError, match="go-beyond 57"):
         world.server.contact("east", ahead)
@@ -153,8 +153,8 @@ def test_a_restored_database_goes_beyond_what_others_have_seen(
     assert caplog.text.count("it has seen epoch 57, and this database ends with 2") == 1
     for seen in (epoch + 1, 56, epoch + 2**20 + 2, 2**32 - 1):
         with pytest.raises(SettingsError, match=r"57\.\."):
-            go_beyond(world.store, seen, world.now)
-    number, heard = go_beyond(world.store, None, world.now)
+            go_beyond(world.store, seen, world.now, world.settings.proxies)
+    number, heard = go_beyond(world.store, None, world.now, world.settings.proxies)
     assert number == 58
     assert heard["east"].epoch == 57
     world.server.tick()

@@ -37,7 +37,7 @@ def test_what_it_says_of_an_epoch_and_of_what_comes_next(world: World) -> None:
     said, _ = look(world)
     assert f"Catalogue version 2: {ITEMS + 1} items" in said
     assert "Training 2 begins after this epoch." in said
-    go_beyond(world.store, 57, world.now)
+    go_beyond(world.store, 57, world.now, world.settings.proxies)
     assert "Epoch 1 of training 1 is over, since" in look(world)[0]
 
 

@@ -35,9 +35,20 @@ def test_whatever_happened_is_one_line_with_its_time(text: str, failed: bool) ->
     assert line == " ".join(found.values())
 
 
+def test_what_changes_all_the_time_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    troubles = Troubles()
+    for epoch in range(1000):
+        troubles.tell("proxy", f"epoch {epoch}")
+    troubles.tell("long", "x" * 10**6)
+    assert troubles["proxy"] == "epoch 999"
+    assert len(caplog.records) == 2
+    assert len(caplog.text) < 10_000
+
+
 def test_trouble_is_said_when_it_begins_or_changes_and_when_it_is_over(
-    caplog: pytest.LogCaptureFixture,
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("sottovoce.service.logs.PAUSE", 0.0)
     troubles = Troubles()
     troubles.tell("server", None)
     for text in ("no server", "no server", "no disk", "no disk"):

@@ -117,7 +117,8 @@ def run(config: ConfigOption) -> None:
     with http, ProxyStore.open(settings.folder) as store:
         proxy = Proxy(store, upstream, settings)
         app = build_app(proxy, settings)
-        watch = build_watch(proxy.check, proxy.metrics.text, lambda: proxy.troubles.texts, last)
+        troubles, measured = lambda: proxy.troubles.texts, proxy.metrics.text
+        watch = build_watch(proxy.check, measured, config, troubles, last)
         turned_away = proxy.metrics.turned_away
         serve(app, settings.listen, watch, settings.watch, turned_away=turned_away)
 
@@ -137,7 +138,8 @@ def status(config: ConfigOption, *, json_file: JsonFile = None) -> None:
     settings = read_settings(config, ProxySettings)
     http, upstream = connect(settings)
     with http:
-        found = ProxyStatus.read(settings, upstream, time.time(), Running.ask(settings.watch))
+        running = Running.ask(settings.watch, config)
+        found = ProxyStatus.read(settings, upstream, time.time(), running)
     output.say_status(lines(found, settings), found.problems, found.as_dict(), json_file)
 
 

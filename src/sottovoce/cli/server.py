@@ -38,6 +38,7 @@ from sottovoce.server.administration import (
     close_epoch,
     go_beyond,
     read_catalogue,
+    seen_beyond,
     update_catalogue,
 )
 from sottovoce.server.catalogue import Difference
@@ -219,7 +220,8 @@ def run(
         server = Server(store, keys, settings, opener=pool)
         server.prepare()
         app = build_app(server, settings)
-        watch = build_watch(server.check, server.measured, lambda: server.troubles.texts, last)
+        troubles = lambda: server.troubles.texts  # noqa: E731
+        watch = build_watch(server.check, server.measured, config, troubles, last)
         turned_away = server.metrics.turned_away
         serve(app, settings.listen, watch, settings.watch, turned_away=turned_away)
 
@@ -249,7 +251,8 @@ def status(
     """
     settings = ServerSettings.read(config)
     with closing(ServerStore(settings.database)) as store:
-        found = ServerStatus.read(store, settings, time.time(), Running.ask(settings.watch))
+        running = Running.ask(settings.watch, config)
+        found = ServerStatus.read(store, settings, time.time(), running)
     if catalogue is not None:
         write_atomically(catalogue, found.chosen.catalogue.raw)
     output.say_status(lines(found, settings, config), found.problems, found.as_dict(), json_file)
@@ -290,6 +293,8 @@ def beyond(
             min=1, help="Last epoch that proxies or devices have seen; the last that a proxy named."
         ),
     ] = None,
+    *,
+    yes: YesOption = False,
 ) -> None:
     """After restoring a backup: continue with an epoch later than any that devices have seen.
 
@@ -304,7 +309,10 @@ def beyond(
     """
     now = time.time()
     with opened(config) as (settings, store):
-        number, heard = go_beyond(store, epoch, now)
+        if epoch is not None and not yes and not seen_beyond(store, settings.proxies, now):
+            said = "No proxy needs this, and the open epoch will be lost, and stay paid for. Go on?"
+            typer.confirm(said, abort=True)
+        number, heard = go_beyond(store, epoch, now, settings.proxies)
     output.say(f"The next epoch has the number {number}.")
     for name in settings.proxies:
         output.say(_heard(name, heard.get(name), now))

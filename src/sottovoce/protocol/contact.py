@@ -28,6 +28,7 @@ MOST = 4096
 NOTICED = 60.0
 """Seconds that two clocks may differ before somebody is told."""
 DAY = 86_400.0
+MONTH = 30 * DAY
 _LATEST = 1e12
 
 
@@ -122,7 +123,10 @@ def _one_of(given: object, known: tuple[str, ...], what: str) -> Any:
 
 def _time(given: object) -> float:
     """Also of a clock that is wrong by decades."""
-    known = float(given) if type(given) in (int, float) else nan  # type: ignore[arg-type]
+    try:
+        known = float(given) if type(given) in (int, float) else nan  # type: ignore[arg-type]
+    except OverflowError:
+        known = nan
     if not -_LATEST <= known <= _LATEST:
         raise ProtocolError(f"time: Unix seconds, not {strict.shown(given)}")
     return known

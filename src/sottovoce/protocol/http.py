@@ -137,7 +137,7 @@ class HttpSource:
             finally:
                 response.close()
         except httpx.HTTPError as error:
-            why = f"{type(error).__name__}: {error}".removesuffix(": ")
+            why = visible(f"{type(error).__name__}: {error}".removesuffix(": "))[:MAX_QUOTE]
             if _is_of_tls(error):
                 raise TlsError(
                     f"{request.url}: no connection to {self._who} can be trusted ({why}): "

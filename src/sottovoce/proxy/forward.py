@@ -20,6 +20,7 @@ from sottovoce.errors import (
     ClosedError,
     RefusedError,
     SettingsError,
+    UnavailableError,
     UnknownProxyError,
     UntrustedError,
     reason,
@@ -232,7 +233,11 @@ class Mirror:
         if known is not None and signed.hash == known.hash:
             return None
         self._check_time(signed.manifest.opens, "manifest: opens")
-        _, files = fetch_release(signed, self._server, self._held)
+        try:
+            _, files = fetch_release(signed, self._server, self._held)
+        except UnavailableError as error:  # the one before is over, whatever else
+            epoch = signed.manifest.epoch
+            raise RefusedError(f"epoch {epoch} has begun without this proxy: {error}") from error
         return MirroredEpoch.of(signed, files)
 
     def publish(self, epoch: MirroredEpoch) -> None:

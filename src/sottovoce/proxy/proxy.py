@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from sottovoce.errors import ProtocolError, RefusedError, UnavailableError
 from sottovoce.protocol import SignedManifest
-from sottovoce.protocol.contact import SHORT, Contact, Crowd, borne, crowd_of
+from sottovoce.protocol.contact import MONTH, SHORT, Contact, Crowd, borne, crowd_of
 from sottovoce.protocol.manifest import short_name
 from sottovoce.proxy.forward import Mirror, MirroredEpoch, Upstream, forward
 from sottovoce.proxy.intake import Intake
@@ -55,8 +55,8 @@ class Proxy:
         self._beating = threading.Lock()
         self._has_asked = False
         """Whether the server was asked since the start, however it answered."""
-        self._ahead = 0.0
-        """Seconds that our clock was ahead of the server's when they were last compared."""
+        self._ahead: float | None = None
+        """Seconds that our clock was ahead of the server's; None: not compared since the start."""
         self.troubles = Troubles()
         self.mirror = Mirror(store, upstream, settings, clock)
         self.intake = Intake(store, settings, clock, lambda: self.is_barred)
@@ -68,7 +68,7 @@ class Proxy:
             crowd=self._needed,
             overdue_seconds=self._overdue,
             disk_free_bytes=store.free_bytes,
-            clock_ahead_seconds=lambda: self._ahead,
+            clock_ahead_seconds=lambda: self._ahead or 0.0,
             barred=lambda: self.is_barred,
         )
         if settings.least_clients > 1 and not settings.rate.per_epoch:
@@ -146,9 +146,9 @@ class Proxy:
 
     @property
     def _clock_is_wrong(self) -> bool:
-        """Ours or the server's: nothing is begun or ended by it."""
+        """Ours or the server's."""
         signed = self.manifest()
-        return abs(self._ahead) > borne(None if signed is None else signed.manifest)
+        return abs(self._ahead or 0.0) > borne(None if signed is None else signed.manifest)
 
     def _resume(self) -> None:
         """Go on where an earlier process was."""
@@ -163,9 +163,14 @@ class Proxy:
             self.intake.open(signed, waiting=waiting)
 
     def _end_by_clock(self) -> None:
-        """An epoch waits no longer than its terms say, whether or not the server is there."""
-        signed = None if self._clock_is_wrong else self._running()
-        if signed is not None and self._clock() >= signed.manifest.ends:
+        """An epoch waits no longer than its terms say, whether or not the server is there.
+
+        A month longer where our clock may be wrong: it differs from the server's, or was not
+        compared yet. Otherwise a wrong time would throw away what people have paid for.
+        """
+        signed = self._running()
+        doubt = MONTH if self._ahead is None or self._clock_is_wrong else 0.0
+        if signed is not None and self._clock() >= signed.manifest.ends + doubt:
             self._end(signed)
 
     def _follow_server(self) -> None:
@@ -180,8 +185,9 @@ class Proxy:
         said = None
         try:
             shelf = self.mirror.newer_shelf()
-        except ProtocolError as error:
-            self.metrics.untrusted.inc()
+        except (ProtocolError, RefusedError, UnavailableError) as error:
+            # Reports go on: they are for the epoch's own catalogue.
+            self.metrics.untrusted.inc(isinstance(error, ProtocolError))
             shelf, said = None, f"lists stay as they are: {error}"
         self.troubles.tell("shelf", said, level=logging.ERROR)
         if shelf is not None:
@@ -202,10 +208,10 @@ class Proxy:
             draw_dummies(self._store, signed, due, self._entropy, most=A_BEAT)
 
     def _tell_server(self) -> None:
-        """Where we are. Of the crowd nothing is said before the epoch's time, and nothing heard.
+        """Where we are. Of the crowd nothing is said before the epoch's time.
 
-        Otherwise a server could end an epoch at the moment when only one person has reported, or
-        fill the crowd up by itself.
+        Nor is the epoch mixed before it: a server could end it at the moment when only one person
+        has reported, or fill the crowd up by itself. One that is applied already is given up.
         """
         signed, sent = self.manifest(), self._clock()
         running = self._running()
@@ -215,11 +221,11 @@ class Proxy:
         answer = self._upstream.contact(Contact(epoch, known, crowd, sent))
         self._ahead = (sent + self._clock()) / 2 - answer.time
         self.troubles.tell("clock", clocks_apart(self._ahead, signed))
-        if running is None or crowd is None or self.troubles["server"] is not None:
+        if running is None or self.troubles["server"] is not None:
             return
         if answer.state == "applied":
             self._give_up(running)
-        elif answer.state == "closed" and self._crowd(running) != SHORT:
+        elif answer.state == "closed" and crowd is not None and self._crowd(running) != SHORT:
             self._end(running)
 
     def _crowd(self, signed: SignedManifest) -> Crowd:

@@ -5,6 +5,7 @@ holds from the next epoch on, but for the end of the present one.
 """
 
 import logging
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import timedelta
 from math import ceil
@@ -13,17 +14,13 @@ from pathlib import Path
 from sottovoce.errors import ProtocolError, SettingsError, reason
 from sottovoce.protocol import Catalogue, Manifest, SignedManifest
 from sottovoce.protocol.catalogue import MAX_CATALOGUE
-from sottovoce.protocol.manifest import MAX_EPOCH
 from sottovoce.server.catalogue import Difference, updated
-from sottovoce.server.epochs import Chosen, is_ahead
+from sottovoce.server.epochs import Chosen, is_ahead, most_skipped
 from sottovoce.server.keys import Keys, check_may_sign
 from sottovoce.server.settings import ServerSettings
 from sottovoce.server.store import ServerStore
 from sottovoce.server.training import Training
 from sottovoce.server.transaction import APPLIED, OPEN, Heard, Service, Transaction
-
-MOST_SKIPPED = 2**20
-"""More epochs than any backup is old: whoever names a later one would use up all numbers."""
 
 
 def update_catalogue(
@@ -97,23 +94,39 @@ def cancel_training(store: ServerStore) -> int:
     return number - 1
 
 
-def go_beyond(store: ServerStore, epoch: int | None, now: float) -> tuple[int, dict[str, Heard]]:
+def seen_beyond(store: ServerStore, proxies: Collection[str], now: float) -> int:
+    """The last epoch that makes it necessary to go beyond; 0: none.
+
+    Of those proxies, as far as they can be believed, or one of the future that nobody believes in.
+    """
+    with store.read() as transaction:
+        return _seen(transaction, proxies, now)
+
+
+def _seen(transaction: Transaction, proxies: Collection[str], now: float) -> int:
+    latest, most = transaction.latest(), most_skipped(transaction)
+    known = 0 if latest is None else latest.epoch
+    heard = [said for name, said in transaction.heard().items() if name in proxies]
+    named = [said.epoch for said in heard if said.refused and known <= said.epoch <= most]
+    ahead = known if latest is not None and is_ahead(latest, now) else 0
+    return max([*named, ahead])
+
+
+def go_beyond(
+    store: ServerStore, epoch: int | None, now: float, proxies: Collection[str]
+) -> tuple[int, dict[str, Heard]]:
     """Let the next epoch have a larger number than this; give the present one up.
 
     For a database that was restored from a backup: proxies and devices have seen later epochs, and
-    never go back. What they reported meanwhile is lost. Without a number, the last that a proxy has
-    named; never less than that. The number of the next one, and what proxies said last.
+    never go back. What they reported meanwhile is lost. Without a number, the last that one of
+    these proxies has named; never less than that. The number of the next one, and what each proxy
+    said last.
     """
     with store.write() as transaction:
         _locked(transaction)
         service, latest = transaction.service(), transaction.latest(lock=True)
-        heard = transaction.heard()
-        most = min(service.next_epoch + MOST_SKIPPED, MAX_EPOCH - 1)
-        known = 0 if latest is None else latest.epoch
-        named = [e.epoch for e in heard.values() if e.refused and known <= e.epoch <= most]
-        seen = max(named, default=0)
-        if latest is not None and is_ahead(latest, now):
-            seen = max(seen, latest.epoch)  # nobody believes in it, whatever its number
+        heard, most = transaction.heard(), most_skipped(transaction)
+        seen = _seen(transaction, proxies, now)
         if not seen and epoch is None:
             raise SettingsError(
                 "no proxy has named an epoch that this database does not have: there is nothing to "

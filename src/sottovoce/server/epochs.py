@@ -40,7 +40,7 @@ from sottovoce.protocol import (
 )
 from sottovoce.protocol.batch import CHUNK_HEADER as HEADER
 from sottovoce.protocol.contact import DAY, ENOUGH, NOTICED, SHORT
-from sottovoce.protocol.manifest import short_name
+from sottovoce.protocol.manifest import MAX_EPOCH, short_name
 from sottovoce.server.keys import Keys, check_may_sign
 from sottovoce.server.settings import ServerSettings
 from sottovoce.server.training import Training
@@ -136,13 +136,12 @@ class Publisher:
         transaction.apply(epoch.epoch, reports=max(reports, 0), crowdless=crowdless, capped=over)
         self._follow(transaction, epoch, V, learnt, now)
 
-    def give_up(self, transaction: Transaction, epoch: Epoch, now: float) -> None:
-        """An epoch whose reports nobody can open, its key being lost: nobody shall pay for more."""
-        said = "epoch %d is given up: its key is not in this database, as in a backup"
+    def end_without_key(self, transaction: Transaction, epoch: Epoch, now: float) -> None:
+        """Nobody can open more of its reports, so nobody shall pay for more; what counted stays."""
+        said = "epoch %d ends now: its key is not in this database, as in a backup"
         log.error(said, epoch.epoch)
         transaction.close(epoch.epoch, now)
-        transaction.apply(epoch.epoch, reports=0, crowdless=0, capped=0)
-        self.go_on(transaction, epoch, now)
+        self.apply(transaction, epoch, now)
 
     def has_more(self, transaction: Transaction, last: Epoch) -> bool:
         """Whether something is to be published after an epoch that asks for no reports."""
@@ -242,6 +241,15 @@ class Publisher:
         service = transaction.service(lock=True)
         check_may_sign(self.keys, service)
         return service.next_epoch
+
+
+MOST_SKIPPED = 2**20
+"""More epochs than any backup is old: whoever names a later one would use up all numbers."""
+
+
+def most_skipped(transaction: Transaction) -> int:
+    """The last epoch that somebody could have seen, if this database was set back."""
+    return min(transaction.service().next_epoch + MOST_SKIPPED, MAX_EPOCH - 1)
 
 
 def is_ahead(epoch: Epoch, now: float) -> bool:

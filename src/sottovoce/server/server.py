@@ -25,6 +25,7 @@ from sottovoce.server.epochs import (
     check_manifest,
     check_not_committed,
     check_room,
+    most_skipped,
     waiting_for,
 )
 from sottovoce.server.keys import Keys, check_may_sign, lacking, may_sign
@@ -99,7 +100,7 @@ class Server:
                     return False
                 self._publisher.go_on(transaction, latest, now)
             elif transaction.wrapped_key(latest.epoch) is None:
-                self._publisher.give_up(transaction, latest, now)
+                self._publisher.end_without_key(transaction, latest, now)
             elif not self._is_over(transaction, latest, now):
                 return False
             elif latest.state == OPEN:
@@ -234,6 +235,8 @@ class Server:
         if latest is None or said.epoch < latest.epoch:
             return None  # it is over, and the proxy will follow
         beyond = f"`sottovoce server go-beyond {said.epoch}` lets all go on with the next"
+        if said.epoch > most_skipped(transaction):
+            return f"it names epoch {said.epoch}, which no backup is old enough for: it lies"
         if found is None:
             return (
                 f"it has seen epoch {said.epoch}, and this database ends with {latest.epoch}: it "

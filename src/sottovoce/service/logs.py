@@ -5,11 +5,16 @@ import logging
 import sys
 import time
 import traceback
+from dataclasses import dataclass
 
 log = logging.getLogger("sottovoce")
 
 QUIET = {"uvicorn.error": logging.WARNING}
 """What others say of their own start and end, under names that read like errors, is said by us."""
+PAUSE = 60.0
+"""Seconds between two lines about the same trouble: others may choose how often it changes."""
+MOST = 2_000
+"""Characters of one."""
 SILENT = ("uvicorn.access", "httpx", "httpcore")
 """A line for each request would keep its time."""
 
@@ -64,29 +69,43 @@ def begin_log(*, as_json: bool) -> LastSaid:
     return last
 
 
+@dataclass
+class Trouble:
+    text: str
+    since: float
+    said: str = ""
+    """What the log has of it."""
+    said_at: float = 0.0
+
+
 class Troubles:
     """What keeps a service from its work, by name.
 
-    Each is said when it begins or changes, and when it is over; never again and again.
+    Each is said when it begins or changes, at most once a minute, and when it is over.
     """
 
     def __init__(self) -> None:
-        self._now: dict[str, tuple[str, float]] = {}
+        self._now: dict[str, Trouble] = {}
 
     def tell(self, name: str, text: str | None, *, level: int = logging.WARNING) -> None:
         """How it stands with this: what is wrong, or None."""
-        before, since = self._now.get(name, (None, time.monotonic()))
-        if text is not None:
-            self._now[name] = text, since
-        if text is not None and text != before:
-            log.log(level, "%s", text)
-        if text is None and self._now.pop(name, None) is not None:
-            log.warning("mended after %.0f s: %s", time.monotonic() - since, before)
+        now, known = time.monotonic(), self._now.get(name)
+        if text is None:
+            if self._now.pop(name, None) is not None and known is not None:
+                log.warning("mended after %.0f s: %s", now - known.since, known.text)
+            return
+        if known is None:
+            known = self._now[name] = Trouble(text, now)
+        known.text = text[:MOST]
+        if known.text != known.said and (not known.said or now - known.said_at >= PAUSE):
+            log.log(level, "%s", known.text)
+            known.said, known.said_at = known.text, now
 
     def __getitem__(self, name: str) -> str | None:
-        return self._now.get(name, (None,))[0]
+        known = self._now.get(name)
+        return None if known is None else known.text
 
     @property
     def texts(self) -> list[str]:
         """All that is wrong now."""
-        return [text for text, _ in list(self._now.values())]
+        return [known.text for known in list(self._now.values())]

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from pathlib import Path
 from typing import Any, Self, cast
 
 import uvicorn
@@ -238,6 +239,7 @@ class Heartbeat:
 
 HEALTH, READY, METRICS, STATE = "/healthz", "/readyz", "/metrics", "/state"
 _MOST_STATE = 65_536
+_LATEST = 1e11
 
 
 @dataclass(frozen=True)
@@ -245,14 +247,16 @@ class Running:
     """What a process says of itself, beside what its folder or database tells."""
 
     since: float
+    config: str = ""
+    """The settings file that it runs with."""
     troubles: tuple[str, ...] = ()
     """All that keeps it from its work now."""
     last: str | None = None
     """Its last warning or error, with its time."""
 
     @classmethod
-    def ask(cls, watch: Watch) -> Self | str:
-        """The process that listens there, or why nothing is known of it."""
+    def ask(cls, watch: Watch, config: Path) -> Self | str:
+        """The process of these settings, which listens there, or why nothing is known of it."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(watch.host, watch.host)  # noqa: S104
         where = f"{host}, port {watch.port} ([watch])"
         tls = None if watch.certificate is None else _unverified()
@@ -263,8 +267,14 @@ class Running:
                 found = strict.read_object(
                     connection.getresponse().read(_MOST_STATE), most=_MOST_STATE, what="state"
                 )
-            return cls(found["since"], tuple(found["troubles"]), found["last"])
-        except (OSError, HTTPException, ProtocolError, KeyError) as error:
+            since, troubles, last = found["since"], found["troubles"], found["last"]
+            if found["config"] != str(config.resolve()):
+                raise ProtocolError("state: of another program, or of other settings")
+            texts = [*troubles, last or ""]
+            if not 0 <= float(since) <= _LATEST or not all(isinstance(t, str) for t in texts):
+                raise ProtocolError("state: no sottovoce service could say that")
+            return cls(float(since), str(config), tuple(troubles), last)
+        except (OSError, ValueError, TypeError, HTTPException, KeyError) as error:
             return f"nothing answers at {where}: does it run? ({reason(error)})"
 
 
@@ -278,6 +288,7 @@ def _unverified() -> ssl.SSLContext:
 def build_watch(
     check: Callable[[], None],
     metrics: Callable[[], bytes],
+    config: Path = Path(),
     troubles: Callable[[], list[str]] = list,
     last: LastSaid | None = None,
 ) -> Starlette:
@@ -298,7 +309,8 @@ def build_watch(
         return Response(await run_in_threadpool(metrics), media_type=CONTENT_TYPE_LATEST)
 
     async def state(_: Request) -> Response:
-        now = Running(since, tuple(troubles()), None if last is None else last.line)
+        said = None if last is None else last.line
+        now = Running(since, str(config.resolve()), tuple(troubles()), said)
         return JSONResponse(asdict(now))
 
     return Starlette(
