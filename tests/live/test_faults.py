@@ -671,7 +671,7 @@ FAULTS = [
     Fault("proxy's database gone", proxy_gone, proxy_anew, proxy="no such database", ready="server",
         metric=BARRED, loses=1),
     Fault("server's database gone", server_gone, restored("server-3"), "no such database",
-        "gone, or replaced", "", BARRED, loses=1),
+        "damaged or gone", "", BARRED, loses=1),
     Fault("PostgreSQL away", postgres_away, undo, "make sure that it runs", "answered 503", "east",
         FAILS, takes=True, set_up=POSTGRES),
     Fault("server's certificate unknown", shows("impostor"), shows("server"),

@@ -58,6 +58,8 @@ def look(world: World, after: float = 0.0) -> tuple[str, list[str]]:
 
 def test_what_an_epoch_waits_for(world: World) -> None:
     world.server.tick()
+    for proxy in ("east", "west"):
+        world.contact(proxy, world.signed())
     world.now = world.signed().manifest.closes
     said, problems = look(world)
     assert "waits for a crowd of 2 people: no proxy has one." in said

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from http import HTTPStatus
 from typing import Any, Self
@@ -44,6 +44,8 @@ class Asked:
 
     epoch: int | None = None
     """That it publishes; None if that is not known, or not believed."""
+    opens: int | None = None
+    """When that epoch began."""
     ahead: float | None = None
     """Seconds that our clock is ahead of its own."""
     problems: tuple[str, ...] = ()
@@ -116,7 +118,7 @@ class ProxyStatus:
         too_few, length = self.batches < self.least, manifest.closes - manifest.opens
         causes = {
             f"the server is at epoch {server}, and this proxy is at {epoch}: does it run?": (
-                server > epoch
+                server > epoch and self.now > (self.server.opens or 0) + PATIENCE
             ),
             f"epoch {epoch} is over and was not ended here: does the proxy run?": (
                 asks and self.now > manifest.ends + PATIENCE
@@ -166,20 +168,21 @@ def ask(
     """
     epoch, known = (0, None) if signed is None else (signed.manifest.epoch, signed.hash)
     newest = None if known is None else (epoch, known)
-    found = None
+    found = Asked()
     try:
         trusted = key if signed is None else signed.key
-        found = fetch_manifest(upstream, trusted, newest).manifest.epoch
+        manifest = fetch_manifest(upstream, trusted, newest).manifest
+        found = Asked(manifest.epoch, manifest.opens)
         if not speaks:
-            return Asked(found)
+            return found
         answer = upstream.contact(Contact(epoch, known, None, now))
     except (ProtocolError, RefusedError) as error:
-        return Asked(found, problems=(at_odds(error, epoch),))
+        return replace(found, problems=(at_odds(error, epoch),))
     except UnavailableError as error:
-        return Asked(found, problems=(f"the server cannot be asked: {error}",))
+        return replace(found, problems=(f"the server cannot be asked: {error}",))
     ahead = now - answer.time
     said = clocks_apart(ahead, signed)
-    return Asked(found, ahead, () if said is None else (said,))
+    return replace(found, ahead=ahead, problems=() if said is None else (said,))
 
 
 def at_odds(error: ProtocolError | RefusedError, epoch: int) -> str:

@@ -146,6 +146,9 @@ def go_beyond(
         if latest is not None and latest.state == APPLIED and following == latest.epoch + 1:
             following += 1  # a training that is finished publishes again only after a gap
         transaction.set_service(service.verification_key, following)
+        for said in heard.values():
+            if said.refused and said.epoch < following:
+                transaction.set_heard(replace(said, refused=""))
     return following, heard
 
 

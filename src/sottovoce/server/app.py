@@ -132,14 +132,14 @@ def build_app(server: Server, settings: ServerSettings) -> Starlette:
             Route(routes.CHUNK, api.chunk, methods=["PUT"]),
             Route(routes.COMMIT, api.commit, methods=["POST"]),
         ],
-        exception_handlers={**errors_as_problems(log_unavailable=True), LostError: _lost},
+        exception_handlers={**errors_as_problems(log_unavailable=False), LostError: _lost},
         lifespan=lifespan,
     )
 
 
-async def _lost(_: Request, error: Exception) -> Response:
+async def _lost(_: Request, __: Exception) -> Response:
     """Nothing of this epoch may ever be counted: proxies shall take no more of it meanwhile."""
-    return problem(HTTPStatus.CONFLICT, str(error))
+    return problem(HTTPStatus.CONFLICT, "the database is damaged or gone: restore a backup")
 
 
 async def _json(request: Request, keys: set[str]) -> dict[str, object]:

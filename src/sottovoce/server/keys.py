@@ -63,8 +63,8 @@ class Keys:
                 mode, raw = os.fstat(file.fileno()).st_mode, file.read(_MOST + 1)
         except OSError as error:
             raise SettingsError(
-                f"{path}: the keys cannot be read: {reason(error)}; restore the file "
-                "(`sottovoce server init` makes that of a new server)"
+                f"{path}: the keys cannot be read: {reason(error)}; restore the file. "
+                "(What `sottovoce server init` makes are the keys of another server)"
             ) from error
         if os.name == "posix" and mode & 0o077:
             raise SettingsError(

@@ -77,6 +77,7 @@ class Server:
     def tick(self) -> None:
         """Move on as far as the clock and the proxies allow; any number of workers may."""
         self.prepare()
+        self._store.check()  # a full disk shows here, and is said, before a proxy meets it
         while self._step():
             self._scrubbed = False
         self._heed_proxies()

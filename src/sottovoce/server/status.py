@@ -83,10 +83,11 @@ class Disk:
 
 def of_proxy(name: str, said: Heard | None, silent: float) -> str | None:
     """What is wrong with a proxy that said this last, so many seconds ago; None: nothing."""
+    if said is None:
+        never = f"nothing was heard from proxy {name} yet: does it run, and reach this server?"
+        return never if silent > PATIENCE else None
     if silent > SILENCE:
         return f"nothing was heard from proxy {name} for {SILENCE / 60:.0f} minutes: does it run?"
-    if said is None:
-        return None
     if said.refused:
         return f"proxy {name}: {said.refused}"
     return apart(said.ahead, f"the clock of proxy {name}", "this server's")
@@ -181,7 +182,10 @@ class ServerStatus:
 
     @property
     def _is_heard(self) -> bool:
-        return any(said and self.now - said.heard <= PATIENCE for said in self.heard.values())
+        """By another worker. SQLite has one, so what it heard before it ended is no sign of it."""
+        has_others = self.disk.free is None
+        lately = (said and self.now - said.heard <= PATIENCE for said in self.heard.values())
+        return has_others and any(lately)
 
     def _of_proxies(self, epoch: Epoch) -> Iterator[str]:
         if is_ahead(epoch, self.now):

@@ -11,6 +11,7 @@ log = logging.getLogger("sottovoce")
 
 QUIET = {"uvicorn.error": logging.WARNING}
 """What others say of their own start and end, under names that read like errors, is said by us."""
+MENDED = "mended"
 PAUSE = 60.0
 """Seconds between two lines about the same trouble: others may choose how often it changes."""
 MOST = 2_000
@@ -54,7 +55,8 @@ class LastSaid(logging.Handler):
         self.line: str | None = None
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.line = Lines().format(record)
+        if not record.getMessage().startswith(MENDED):
+            self.line = Lines().format(record)
 
 
 def begin_log(*, as_json: bool) -> LastSaid:
@@ -92,7 +94,7 @@ class Troubles:
         now, known = time.monotonic(), self._now.get(name)
         if text is None:
             if self._now.pop(name, None) is not None and known is not None:
-                log.warning("mended after %.0f s: %s", now - known.since, known.text)
+                log.warning("%s after %.0f s: %s", MENDED, now - known.since, known.text)
             return
         if known is None:
             known = self._now[name] = Trouble(text, now)
