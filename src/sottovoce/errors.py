@@ -124,6 +124,10 @@ class ClosedError(RefusedError):
     """The epoch is over: what belongs to it can no longer be handed in."""
 
 
+class SpentError(RefusedError):
+    """An account has had its token, or a batch with this id is there already."""
+
+
 class UnknownProxyError(RefusedError):
     """They know no proxy with this secret."""
 

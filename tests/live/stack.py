@@ -127,7 +127,7 @@ class Stack:
         known = {name: ProxyAccess(_digest(name)) for name in names}
         url = f"sqlite:///{folder / 'server.sqlite'}"
         proxy_changes = {
-            name: changes.pop(name) for name in ("chunk_reports", "source") if name in changes
+            name: changes.pop(name) for name in ("chunk_reports", "source", "accounts_key") if name in changes
         }
         least = changes.pop("least_clients", 1)
         changes.setdefault("terms", Participation(least_clients=least, hold=HOLD))
@@ -206,6 +206,7 @@ class Stack:
         *,
         chunk_reports: int = 97,
         source: tuple[str, int] = ("192.0.2.1", 50_000),
+        accounts_key: str | None = None,
     ) -> Gate:
         folder = self.folder / name
         settings = proxy_settings(
@@ -214,6 +215,7 @@ class Stack:
             chunk_reports=chunk_reports,
             poll_seconds=3600,
             rate=Rate(batches_per_minute=0, per_epoch=0),
+            accounts_key=accounts_key,
         )
         store = self._opened.enter_context(proxies.ProxyStore.open(folder))
         upstream = HttpUpstream(self.http, SERVER_URL, SECRETS[name])

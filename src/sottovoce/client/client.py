@@ -15,7 +15,7 @@ from sottovoce.client.http import ProxyApi, checked_url
 from sottovoce.client.recommending import Recommendation, recommendations
 from sottovoce.client.reporting import Words
 from sottovoce.client.store import ClientStore
-from sottovoce.client.syncing import Synced, Syncing, asked_terms, held, refresh
+from sottovoce.client.syncing import Attest, Synced, Syncing, asked_terms, held, refresh
 from sottovoce.client.timing import JITTER, PACE, READY, Entropy
 from sottovoce.core import os_words
 from sottovoce.errors import (
@@ -254,6 +254,7 @@ class Client:
         words: Words = os_words,
         sleep: Callable[[float], None] = time.sleep,
         jitter: float = JITTER,
+        attest: Attest | None = None,
     ) -> Synced:
         """Fetch what the server published and take part in the epoch, at most once.
 
@@ -261,7 +262,8 @@ class Client:
         `jitter` seconds; it sleeps until then. Stopped meanwhile, it goes on at the next sync. 0
         does all of it at once, which shows when the device woke up: for tests and demos. After an
         `UnavailableError` do it again later: a batch that was made is kept and sent again byte for
-        byte, when the proxy wants it.
+        byte, when the proxy wants it. Where reports need an account, `attest` asks the product's
+        backend for an attestation, and a sync that sends nothing fetches the next epoch's token.
 
         Others see when it asks and sends. So call it by the clock, in a process of its own, and
         never at a moment that depends on the history, such as when a list is ready: see
@@ -272,7 +274,15 @@ class Client:
                 f"jitter must be a number of seconds in 0..{JITTER:g}, not {jitter}"
             )
         syncing = Syncing(
-            self._store, api, self._clock, self._monotonic, self._entropy, words, sleep, jitter
+            self._store,
+            api,
+            self._clock,
+            self._monotonic,
+            self._entropy,
+            words,
+            sleep,
+            jitter,
+            attest,
         )
         with _locked(self._folder, wait=READY):
             begun = syncing.begin()

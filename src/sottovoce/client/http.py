@@ -1,14 +1,15 @@
 """The proxy over HTTP. Every device's requests look the same: see `HttpSource`."""
 
 from http import HTTPStatus
-from typing import Protocol
+from typing import ClassVar, Protocol
 from urllib.parse import urlsplit
 
 import httpx
 
-from sottovoce.errors import SettingsError
+from sottovoce.errors import SettingsError, SpentError
 from sottovoce.protocol import PublishedSource, routes
 from sottovoce.protocol.http import HttpSource, is_this_machine
+from sottovoce.protocol.tokens import EVALUATED
 
 
 def checked_url(url: str) -> str:
@@ -44,6 +45,7 @@ class HttpProxy(HttpSource):
 
     _who = "the proxy"
     _closes_with_epoch = True
+    _refusals: ClassVar = {409: SpentError}
 
     def __init__(self, http: httpx.Client, url: str):
         super().__init__(http, checked_url(url))
@@ -55,9 +57,18 @@ class HttpProxy(HttpSource):
             "POST", routes.BATCHES, most=0, wanted=accepted, content=batch, headers=OCTETS
         )
 
+    def token(self, request: bytes) -> bytes:
+        """See `ProxyApi`."""
+        return self._exchange(
+            "POST", routes.TOKENS, most=EVALUATED, content=request, headers=OCTETS
+        )
+
 
 class ProxyApi(PublishedSource, Protocol):
     """All that a device ever asks of its proxy; but for the noise of a batch nothing says who."""
 
     def send(self, batch: bytes) -> None:
         """Returns when the proxy has it for certain; `ClosedError` when its epoch is over."""
+
+    def token(self, request: bytes) -> bytes:
+        """What the proxy made of a blinded token; `SpentError` if this account has had its own."""

@@ -12,13 +12,19 @@ from sottovoce.core import Histories, user_vectors
 from sottovoce.privacy import Charge
 from sottovoce.protocol import Batch, Release, seal_reports
 from sottovoce.protocol.batch import ID
+from sottovoce.protocol.tokens import Token
 
 Words = Callable[[int, int], NDArray[np.uint64]]
 """(users, reports) to random words, as `sottovoce.core.os_words`."""
 
 
 def make_batch(
-    release: Release, rows: list[int], send_at: float, words: Words, entropy: Entropy
+    release: Release,
+    rows: list[int],
+    send_at: float,
+    words: Words,
+    entropy: Entropy,
+    token: Token | None = None,
 ) -> UnsentBatch:
     """Exactly k sealed reports of whoever touched these rows; of nobody's history just as many.
 
@@ -29,7 +35,8 @@ def make_batch(
     assert manifest.public_key is not None, "a batch is made only where reports are asked for"
     reports = _reports(release, rows, words(1, terms.reports))
     sealed = seal_reports(reports, manifest.public_key, release.signed.hash)
-    batch = Batch(manifest.epoch, release.signed.hash, entropy(ID), sealed).encode()
+    token = token or Token(entropy(ID), b"")
+    batch = Batch(manifest.epoch, release.signed.hash, token.id, sealed, token.output).encode()
     charge = Charge(
         training=terms.training,
         epoch=manifest.epoch,

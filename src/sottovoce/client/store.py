@@ -18,6 +18,7 @@ from sottovoce.client.timing import EpochPlan
 from sottovoce.errors import BudgetExceededError, LedgerError, SettingsError, StoreError
 from sottovoce.privacy import Charge, Entry, Ledger, Limit
 from sottovoce.protocol import Manifest, Newest, SignedManifest, SignedShelf, Terms
+from sottovoce.protocol.tokens import Token
 from sottovoce.storage.database import Database, exclusive_lock
 
 NAME = "client.db"
@@ -51,6 +52,14 @@ _MIGRATIONS = (
             epoch INTEGER PRIMARY KEY,
             takes_part INTEGER NOT NULL,
             send_at REAL NOT NULL
+        ) STRICT""",
+        # Whether the coins want a token for an epoch to come, and the token, once it is here.
+        """CREATE TABLE tokens (
+            epoch INTEGER PRIMARY KEY,
+            takes_part INTEGER NOT NULL,
+            token_key BLOB,
+            id BLOB,
+            output BLOB
         ) STRICT""",
         # A charge, or a limit: that has its epsilon alone. The last line of defence: the table
         # itself refuses a second charge for an epoch or for a batch.
@@ -293,6 +302,34 @@ class ClientStore:
                 "INSERT INTO plans (epoch, takes_part, send_at) VALUES (?, ?, ?)",
                 *(plan.epoch, int(plan.takes_part), plan.send_at),
             )
+
+    def wants_token(self, epoch: int) -> bool | None:
+        """What the coins said; None: they were not tossed yet."""
+        row = self._db.row("SELECT takes_part FROM tokens WHERE epoch = ?", epoch)
+        return None if row is None else bool(row[0])
+
+    def want_token(self, epoch: int, *, takes_part: bool) -> None:
+        """In the place of those of epochs that are over."""
+        with self._db.transaction():
+            self._db.rows("DELETE FROM tokens WHERE epoch < ?", epoch - 1)
+            self._db.rows(
+                "INSERT INTO tokens (epoch, takes_part) VALUES (?, ?)"
+                " ON CONFLICT (epoch) DO UPDATE SET takes_part = excluded.takes_part",
+                *(epoch, int(takes_part)),
+            )
+
+    def keep_token(self, epoch: int, token_key: bytes, token: Token) -> None:
+        self._db.write(
+            "UPDATE tokens SET token_key = ?, id = ?, output = ? WHERE epoch = ?",
+            *(token_key, token.id, token.output, epoch),
+        )
+
+    def token(self, epoch: int, token_key: bytes | None) -> Token | None:
+        """Of this epoch, if it was made with this key."""
+        row = self._db.row(
+            "SELECT id, output FROM tokens WHERE epoch = ? AND token_key = ?", epoch, token_key
+        )
+        return None if row is None else Token(row[0], row[1])
 
     def ledger(self) -> Ledger:
         """What was spent; a `LedgerError` if that is not known for certain."""

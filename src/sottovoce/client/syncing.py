@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Literal
 
@@ -19,12 +19,16 @@ from sottovoce.client.timing import (
     is_time,
     lead,
     not_before,
+    token_chance,
+    token_moment,
+    uniform,
 )
 from sottovoce.errors import (
     ClosedError,
     LedgerError,
     ProtocolError,
     RefusedError,
+    SpentError,
     UnavailableError,
     UntrustedError,
 )
@@ -42,6 +46,11 @@ from sottovoce.protocol import (
     listed_catalogue,
     verified,
 )
+from sottovoce.protocol.batch import ID
+from sottovoce.protocol.tokens import Attestation, Token, TokenRequest, blinded
+
+Attest = Callable[[], bytes]
+"""What the product's backend says of its owner's account, now: see `Attestation`."""
 
 
 class TermsError(UntrustedError):
@@ -127,6 +136,7 @@ Outcome = Literal[
     "already charged",
     "not accepted",
     "not open",
+    "no token",
     "sitting out",
     "missed",
     "paused",
@@ -148,6 +158,10 @@ SENTENCES: dict[Outcome, str] = {
         "sent, recommending works."
     ),
     "not open": "Epoch {epoch} takes no reports at this time; the next is waited for.",
+    "no token": (
+        "This device has no token for epoch {epoch}: each account has one, fetched in the epoch "
+        "before, if it takes part; nothing was sent."
+    ),
     "sitting out": "This device sits out epoch {epoch}, as its own coin decided; nothing was sent.",
     "missed": "Epoch {epoch} began before it was this device's turn to send; nothing was sent.",
     "paused": "Reporting is paused; nothing was sent.",
@@ -186,6 +200,8 @@ class Early:
     manifest_hash: bytes
     """Of the epoch that it would be for."""
     lost: int | None
+    outcome: Outcome | None = None
+    """What became of this epoch's batch, where the next one's token is waited for."""
 
 
 @dataclass(frozen=True)
@@ -206,6 +222,7 @@ class Syncing:
     words: Words
     sleep: Callable[[float], None]
     jitter: float
+    attest: Attest | None = None
 
     def begin(self) -> Synced | Early:
         """Settle, fetch, and take part at once or find out when."""
@@ -227,6 +244,9 @@ class Syncing:
         taken = self._take_part(release)
         if isinstance(taken, float):
             return Early(taken, release.signed.hash, lost)
+        asks_in = self._time_to_token(release.manifest, taken)
+        if asks_in is not None:
+            return Early(self.monotonic() + asks_in, release.signed.hash, lost, taken)
         return self._result(epoch, taken, lost)
 
     def rest(self, early: Early) -> None:
@@ -241,6 +261,9 @@ class Syncing:
         manifest = release.manifest
         if release.signed.hash != early.manifest_hash:
             return self._result(manifest.epoch, "missed", early.lost)
+        if early.outcome is not None:
+            self._fetch_token(manifest)
+            return self._result(manifest.epoch, early.outcome, early.lost)
         outcome = self._refusal(manifest) or self._report(release)
         return self._result(manifest.epoch, outcome, early.lost)
 
@@ -285,10 +308,53 @@ class Syncing:
             return "not open"
         if charged:
             return "already charged"
-        ledger = store.ledger()
+        if terms.accounts and self._token(manifest) is None:
+            return "no token"
+        return self._spent(terms)
+
+    def _spent(self, terms: Terms) -> Outcome | None:
+        ledger = self.store.ledger()
         if not ledger.allows(terms.cost):
             return "limit reached"
         return None if terms.turns_left(ledger.charges) else "lifetime over"
+
+    def _token(self, manifest: Manifest) -> Token | None:
+        return self.store.token(manifest.epoch, manifest.token_key)
+
+    def _time_to_token(self, manifest: Manifest, outcome: Outcome) -> float | None:
+        """Seconds until a token for the next epoch is asked for; None: not in this sync.
+
+        Not in one that has sent: whoever sees both would know whose batch it was. From public data,
+        the ledger and the coins, as everything that can be seen.
+        """
+        store, terms, epoch = self.store, manifest.terms, manifest.epoch + 1
+        if self.attest is None or not terms.accounts or manifest.next_token_key is None:
+            return None
+        may = store.terms is not None and not store.paused and self._spent(terms) is None
+        if not may or outcome in ("sent", "too late") or store.waiting() is not None:
+            return None
+        if store.wants_token(epoch) is None:
+            turns = terms.turns_left(store.ledger().charges)
+            takes_part = uniform(self.entropy) < token_chance(manifest, turns)
+            store.want_token(epoch, takes_part=takes_part)
+        if not store.wants_token(epoch) or store.token(epoch, manifest.next_token_key) is not None:
+            return None
+        now = self.clock()
+        asks_in = token_moment(manifest, now, self.jitter, self.entropy) - now
+        return asks_in if now + asks_in < manifest.ends else None
+
+    def _fetch_token(self, manifest: Manifest) -> None:
+        """Ask in the account's name for the next epoch's token; without luck, sit that one out."""
+        assert self.attest is not None
+        assert manifest.next_token_key is not None
+        epoch, key = manifest.epoch + 1, manifest.next_token_key
+        element, finalize = blinded(self.entropy(ID))
+        attestation = Attestation.decode(self.attest())
+        request = TokenRequest(epoch, attestation, element).encode()
+        try:
+            self.store.keep_token(epoch, key, finalize(self.api.token(request), key))
+        except SpentError:  # another device of this account was first
+            self.store.want_token(epoch, takes_part=False)
 
     def _plan(self, manifest: Manifest) -> EpochPlan:
         """Drawn once for each epoch, and kept: a restart gives no second toss."""
@@ -297,6 +363,8 @@ class Syncing:
             return known
         turns = manifest.terms.turns_left(self.store.ledger().charges)
         plan = drawn_plan(manifest, turns, self.clock(), self.jitter, self.entropy)
+        if manifest.terms.accounts:  # the coin was tossed for the token
+            plan = replace(plan, takes_part=True)
         self.store.add_plan(plan)
         return plan
 
@@ -313,7 +381,8 @@ class Syncing:
         while kept == "forgotten":
             generation = self.store.generation
             rows = release.rows_of(self.store.history.items())
-            batch = make_batch(release, rows, send_at, self.words, self.entropy)
+            token = self._token(manifest) if manifest.terms.accounts else None
+            batch = make_batch(release, rows, send_at, self.words, self.entropy, token)
             kept = self.store.keep(batch, generation)
         if kept == "limit reached":
             return kept

@@ -62,6 +62,28 @@ def chance(manifest: Manifest, turns_left: int) -> float:
     return turns_left / epochs_left if epochs_left else manifest.terms.share
 
 
+def token_chance(manifest: Manifest, turns_left: int) -> float:
+    """By which a device asks for a token for the epoch after this one: `chance`, one epoch ahead.
+
+    With accounts that is its coin: whoever has a token takes part.
+    """
+    if not manifest.epochs_left:
+        return manifest.terms.share
+    used = int(manifest.public_key is not None)
+    return turns_left / max(manifest.epochs_left - used, 1)
+
+
+def token_moment(manifest: Manifest, now: float, jitter: float, entropy: Entropy) -> float:
+    """When to ask for a token: uniform within the next whole span of the clock.
+
+    It must not tell when the same device sends. That moment is counted from when it wakes up; this
+    one is the same for all who woke up in the span before. A device that sends and asks at one time
+    would be known by that, so a sync that sends does not ask.
+    """
+    span = min(jitter, (manifest.closes - manifest.opens) / 4)
+    return now if not span else (ceil(now / span) + uniform(entropy)) * span
+
+
 def lead(manifest: Manifest) -> float:
     """Seconds that making a batch takes at most, on a slow device: of public numbers alone.
 

@@ -4,7 +4,8 @@
 4    4  epoch, little endian
 8   32  manifest hash
 40  16  batch id, random, for this batch alone
-56  52k  the sealed reports
+56  64  where reports need tokens: the output of the VOPRF for this id (see `tokens`)
+.  52k  the sealed reports
 """
 
 import hashlib
@@ -14,15 +15,16 @@ from typing import Self
 
 from sottovoce.errors import ProtocolError
 from sottovoce.protocol.sealing import SEALED
+from sottovoce.protocol.tokens import OUTPUT, Token
 
 MAGIC = b"SVB2"
 HEADER = 56
 ID = 16
 
 
-def batch_size(reports: int) -> int:
+def batch_size(reports: int, *, accounts: bool = False) -> int:
     """Bytes of a batch of so many reports."""
-    return HEADER + SEALED * reports
+    return HEADER + OUTPUT * accounts + SEALED * reports
 
 
 @dataclass(frozen=True)
@@ -33,21 +35,28 @@ class Batch:
     manifest_hash: bytes
     id: bytes
     sealed: bytes
+    output: bytes = b""
+    """Of its token; empty where none is needed."""
 
     def encode(self) -> bytes:
         epoch = self.epoch.to_bytes(4, "little")
-        return MAGIC + epoch + self.manifest_hash + self.id + self.sealed
+        return MAGIC + epoch + self.manifest_hash + self.id + self.output + self.sealed
 
     @classmethod
-    def decode(cls, data: bytes, reports: int) -> Self:
-        """Exactly so many reports, or a `ProtocolError`."""
-        if len(data) != batch_size(reports):
-            raise ProtocolError(
-                f"batch: {len(data)} bytes; {reports} reports are {batch_size(reports)}"
-            )
+    def decode(cls, data: bytes, reports: int, *, accounts: bool = False) -> Self:
+        """Exactly so many reports, and a token where there are accounts, or a `ProtocolError`."""
+        size = batch_size(reports, accounts=accounts)
+        if len(data) != size:
+            raise ProtocolError(f"batch: {len(data)} bytes; {reports} reports are {size}")
         if data[:4] != MAGIC:
             raise ProtocolError(f"batch: bad magic, expected {MAGIC.decode()}")
-        return cls(int.from_bytes(data[4:8], "little"), data[8:40], data[40:HEADER], data[HEADER:])
+        begin = HEADER + OUTPUT * accounts
+        epoch, output = int.from_bytes(data[4:8], "little"), data[HEADER:begin]
+        return cls(epoch, data[8:40], data[40:HEADER], data[begin:], output)
+
+    @property
+    def token(self) -> Token:
+        return Token(self.id, self.output)
 
 
 CHUNK_MAGIC = b"SVC2"

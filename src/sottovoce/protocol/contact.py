@@ -31,6 +31,7 @@ NOTICED = 60.0
 DAY = 86_400.0
 MONTH = 30 * DAY
 _LATEST = 1e12
+_HASHES = ("manifest", "token_key")
 _PROCESS = 8
 """Bytes of a process's name."""
 
@@ -58,10 +59,14 @@ class Contact:
     """By its clock, Unix seconds."""
     process: str | None
     """Drawn when it started, so that two with one secret are noticed; None: it only asks."""
+    token_key: bytes | None = None
+    """The public key for the tokens of an epoch to come; no manifest has named it yet."""
 
     def encode(self) -> bytes:
-        manifest = None if self.manifest is None else self.manifest.hex()
-        return json.dumps(asdict(self) | {"manifest": manifest}).encode()
+        told = asdict(self)
+        for name in _HASHES:
+            told[name] = None if told[name] is None else told[name].hex()
+        return json.dumps(told).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
@@ -71,13 +76,17 @@ class Contact:
         manifest, crowd, process = given["manifest"], given["crowd"], given["process"]
         if (manifest is None) != (epoch == 0):
             raise ProtocolError("contact: an epoch has a manifest, and none has none")
-        if manifest is not None:
-            manifest = strict.hexadecimal(manifest, what="contact: manifest")
+        hashes = {
+            name: None
+            if given[name] is None
+            else strict.hexadecimal(given[name], what=f"contact: {name}")
+            for name in _HASHES
+        }
         if crowd is not None:
             crowd = _one_of(crowd, get_args(Crowd), "contact: crowd")
         if process is not None:
             strict.hexadecimal(process, what="contact: process", size=_PROCESS)
-        return cls(epoch, manifest, crowd, _time(given["time"]), process)
+        return cls(epoch, crowd=crowd, time=_time(given["time"]), process=process, **hashes)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ MAX_MANIFEST = 16 * 1024
 MAX_EPOCH = 2**32 - 1
 LEAST_LOUD = 0.9
 """Of the share of loud directions that the terms state, where dummies hide people."""
-_BYTES = ("model", "catalogue", "public_key")
+_BYTES = ("model", "catalogue", "public_key", "token_key", "next_token_key")
 
 
 @dataclass(frozen=True)
@@ -45,6 +45,10 @@ class Manifest:
     """SHA-256 of the catalogue file, which says what each row of the item matrix is."""
     public_key: bytes | None
     """The X25519 key to which reports of this epoch are sealed. None: no reports are asked for."""
+    token_key: bytes | None
+    """The key that the tokens of this epoch were made with, where reports need tokens."""
+    next_token_key: bytes | None
+    """The one for tokens of the next epoch, which accounts may have from now on."""
     opens: int
     """The Unix second from which reports are taken."""
     closes: int
@@ -94,7 +98,7 @@ class Manifest:
 
     def encode(self) -> bytes:
         """The bytes that are hashed and signed."""
-        content = {**asdict(self), "terms": self.terms.as_dict(), "token_key": None}
+        content = {**asdict(self), "terms": self.terms.as_dict()}
         for name in _BYTES:
             content[name] = None if content[name] is None else content[name].hex()
         return json.dumps(
@@ -111,8 +115,6 @@ class Manifest:
                 f"manifest: version {strict.shown(version)} with suite {strict.shown(suite)}; "
                 f"this program speaks version {VERSION} with {SUITE}"
             )
-        if given.pop("token_key", "missing") is not None:
-            raise ProtocolError("manifest: token_key must be null; tokens are not in use yet")
         strict.exact_keys(given, set(cls.__dataclass_fields__), "manifest")
         manifest = cls(**_checked(given))
         manifest._check_together()
@@ -126,6 +128,13 @@ class Manifest:
             raise ProtocolError(
                 f"manifest: {self.items} items, the terms allow {self.terms.most_items}"
             )
+        keys = (self.token_key, self.next_token_key)
+        if keys != (None, None) and not self.terms.accounts:
+            raise ProtocolError("manifest: keys of tokens, and the terms know no accounts")
+        if self.terms.accounts and self.public_key is not None and self.token_key is None:
+            raise ProtocolError("manifest: reports are asked for, and nobody has a token for them")
+        if self.token_key is not None and self.token_key == self.next_token_key:
+            raise ProtocolError("manifest: the tokens of two epochs have one key")
         mechanism, stated = self.build(), self.terms.loud_fraction
         if mechanism.loud_fraction > stated:
             raise ProtocolError("manifest: more directions are loud than the terms allow")
@@ -147,6 +156,9 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
     def digest(name: str) -> bytes:
         return strict.hexadecimal(given[name], what=f"manifest: {name}")
 
+    def key(name: str) -> bytes | None:
+        return None if given[name] is None else digest(name)
+
     return {
         "epoch": whole("epoch", 1, MAX_EPOCH),
         "terms": Terms.read(given["terms"]),
@@ -155,7 +167,9 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
         "regularization": real("regularization", LEAST_RIDGE, MOST_RIDGE),
         "model": digest("model"),
         "catalogue": digest("catalogue"),
-        "public_key": None if given["public_key"] is None else digest("public_key"),
+        "public_key": key("public_key"),
+        "token_key": key("token_key"),
+        "next_token_key": key("next_token_key"),
         "opens": whole("opens", 0),
         "closes": whole("closes", 0),
         "epochs_left": whole("epochs_left", 0),

@@ -36,7 +36,7 @@ class KeyStatement:
         return cls(key, old.sign(SIGNED_KEY + before + key))
 
     def follows(self, key: bytes) -> bool:
-        return _is_signed(key, self.signature, SIGNED_KEY + key + self.key)
+        return is_signed(key, self.signature, SIGNED_KEY + key + self.key)
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class Signed:
         """Check the signature first; nothing of what is not signed is ever looked at."""
         statements, signature, raw = cls._split(data)
         key = _last_key(cls.what, verification_key, statements)
-        if not _is_signed(key, signature, cls.label + raw):
+        if not is_signed(key, signature, cls.label + raw):
             raise UntrustedError(
                 f"signed {cls.what}: not by the pinned verification key of the server, nor by one "
                 "that this key has named; compare it with the key that the server's "
@@ -135,7 +135,7 @@ def _last_key(what: str, trusted: bytes, statements: tuple[KeyStatement, ...]) -
     return key
 
 
-def _is_signed(key: bytes, signature: bytes, message: bytes) -> bool:
+def is_signed(key: bytes, signature: bytes, message: bytes) -> bool:
     try:
         Ed25519PublicKey.from_public_bytes(key).verify(signature, message)
     except (InvalidSignature, ValueError):

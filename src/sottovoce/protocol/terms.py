@@ -28,6 +28,7 @@ MOST_GROWTH = 10
 """The crowd that is waited for may become so many times as large without asking, and no larger."""
 TRAINING = 16
 """Bytes of a training's id."""
+ACCOUNTS = "each with an account of its own; your devices share what yours may send"
 TRIAL = "This is a trial: most people in it are invented, so nobody is hidden among them."
 
 
@@ -61,6 +62,8 @@ class Terms:
     """F: the number of columns of the item matrix."""
     most_items: int
     """The largest number of items (M) that the catalogue may grow to."""
+    accounts: bool
+    """Whether a batch needs a token, of which each account gets one for an epoch."""
     trial: bool
     """Whether this is a trial, in which most people are invented: nobody is hidden among them."""
 
@@ -94,6 +97,7 @@ class Terms:
                 "crowd",
                 f"and of at least {counted(self.least_clients, 'device')}, this one included",
             ),
+            *([("accounts", ACCOUNTS)] if self.accounts else ()),
             ("waiting", f"up to {_duration(self.hold)} for that crowd, then thrown away"),
             ("mechanism", f"{self.mechanism}, loud share {self.loud_fraction:g}{own}"),
             ("model", f"{counted(self.factors, 'number')} an item, at most {items}"),
@@ -154,6 +158,7 @@ class Terms:
             dummies=settings.dummies,
             factors=settings.factors,
             most_items=asked.most_items or min(2 * items, MOST_ITEMS),
+            accounts=asked.accounts,
             trial=asked.trial,
         )
 
@@ -224,6 +229,7 @@ RULES = (
     Rule("dummies", "the proxy would mix in {1} reports of nobody, not {0}", gt),
     Rule("factors", "the model would have {1} factors, not {0}", lt),
     Rule("most_items", "the model could have {1} items, not {0}", lt),
+    Rule("accounts", "reports would need an account, or would no longer need one"),
     Rule("trial", "this would be a trial, or would no longer be one"),
 )
 
@@ -267,6 +273,7 @@ def _checked(given: dict[str, Any]) -> dict[str, Any]:
         "dummies": whole("dummies", 0, MOST_DUMMIES),
         "factors": whole("factors", 1, MOST_FACTORS),
         "most_items": whole("most_items", 1, MOST_ITEMS),
+        "accounts": strict.boolean(given["accounts"], what="terms: accounts"),
         "trial": strict.boolean(given["trial"], what="terms: trial"),
     }
 

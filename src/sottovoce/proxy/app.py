@@ -21,12 +21,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sottovoce.errors import SottovoceError, UnavailableError
 from sottovoce.protocol import routes
+from sottovoce.protocol.tokens import REQUEST
 from sottovoce.proxy.intake import GroupCommit, RateLimit
 from sottovoce.proxy.origins import CrossOrigin, check_sender
 from sottovoce.proxy.proxy import Proxy
 from sottovoce.proxy.settings import ProxySettings
 from sottovoce.service.http import (
     BRIEFLY,
+    BYTES,
     EACH_TIME,
     FOR_EVER,
     epoch_of,
@@ -112,6 +114,7 @@ def build_app(
             Route(routes.SHELF, api.shelf),
             Route(routes.MODEL, api.model),
             Route(routes.CATALOGUE, api.catalogue),
+            Route(routes.TOKENS, api.tokens, methods=["POST"]),
             *(page_routes(settings.key, page) if page.serve else ()),
             *([widget_route()] if settings.origins else ()),
         ],
@@ -132,6 +135,7 @@ class Api:
     def __init__(self, proxy: Proxy, settings: ProxySettings):
         self._proxy = proxy
         self.writer = GroupCommit(proxy.intake.keep)
+        self._issuer = GroupCommit(proxy.accounts.issue)
         self._heartbeat = Heartbeat(proxy.tick, settings.poll_seconds, proxy.troubles)
         proxy.metrics.watch(beat_failures=lambda: self._heartbeat.failures)
 
@@ -143,6 +147,7 @@ class Api:
         finally:
             await run_in_threadpool(self._heartbeat.stop)
             await self.writer.finish()
+            await self._issuer.finish()
 
     async def manifest(self, request: Request) -> Response:
         self._proxy.intake.check_taken()  # who cannot ask for it makes and pays for nothing
@@ -150,6 +155,12 @@ class Api:
         if signed is None:
             raise UnavailableError("no manifest has come from the server yet")
         return serve(request, signed.encode(), signed.hash.hex(), EACH_TIME)
+
+    async def tokens(self, request: Request) -> Response:
+        self._proxy.intake.check_taken()
+        body = await read_body(request.scope, request.receive, REQUEST)
+        answer = await self._issuer.write(self._proxy.accounts.check(body))
+        return Response(answer, media_type=BYTES, headers={"Cache-Control": "no-store"})
 
     async def manifest_of(self, request: Request) -> Response:
         epoch = epoch_of(request)

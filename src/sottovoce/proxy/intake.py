@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from sottovoce.errors import (
     ClosedError,
@@ -22,13 +23,15 @@ from sottovoce.errors import (
     WrongEpochError,
 )
 from sottovoce.protocol import SEALED, Batch, SignedManifest, batch_size
+from sottovoce.proxy.accounts import Accounts
 from sottovoce.proxy.settings import ProxySettings, Rate
 from sottovoce.proxy.store import ProxyStore, Tables
 from sottovoce.service.http import network_of
 
 log = logging.getLogger("sottovoce")
 
-Keep = Callable[[list[Batch]], Sequence[Exception | None]]
+Given = TypeVar("Given")
+Answer = TypeVar("Answer")
 
 LATER = 3600.0
 """Seconds after which whoever found the epoch full may ask again."""
@@ -64,8 +67,10 @@ class Intake:
         settings: ProxySettings,
         clock: Callable[[], float],
         is_barred: Callable[[], bool],
+        accounts: Accounts,
     ):
         """`is_barred` says whether what came in now could not be counted."""
+        self._accounts = accounts
         self._store = store
         self._clock = clock
         self._is_barred = is_barred
@@ -100,20 +105,24 @@ class Intake:
         return 0 if self._gate is None else self._gate.signed.manifest.epoch
 
     def batch_size(self) -> int:
-        return batch_size(self._present_gate().signed.manifest.terms.reports)
+        terms = self._present_gate().signed.manifest.terms
+        return batch_size(terms.reports, accounts=terms.accounts)
 
     def check(self, data: bytes) -> Batch:
         """The batch, if it may be kept; raises what its sender should know."""
         gate = self._present_gate()
         manifest = gate.signed.manifest
         self.check_taken()
-        batch = Batch.decode(data, manifest.terms.reports)
+        terms = manifest.terms
+        batch = Batch.decode(data, terms.reports, accounts=terms.accounts)
         gate.check(batch)
         now = self._clock()
         if now < manifest.opens:
             raise UnavailableError("this epoch is not open yet")
         if not manifest.asks_for_reports(now):
             raise ClosedError(_CLOSED)
+        if terms.accounts:
+            self._accounts.redeem(batch)
         return batch
 
     def check_taken(self) -> None:
@@ -143,7 +152,7 @@ class Intake:
         """Batches that the epoch takes beside its dummies: they have all the same size."""
         terms = gate.signed.manifest.terms
         room = self._most_bytes - SEALED * terms.dummies
-        return min(self._most_batches, room // batch_size(terms.reports))
+        return min(self._most_batches, room // self.batch_size())
 
     @property
     def has_any_room(self) -> bool:
@@ -175,28 +184,33 @@ def _added(batch: Batch, gate: EpochGate, tables: Tables, room: int) -> bool | S
         return error
 
 
-class GroupCommit:
-    """Batches that come while one transaction is synced share the next.
+class GroupCommit(Generic[Given, Answer]):
+    """What comes while one transaction is synced shares the next: batches, or requests for tokens.
 
     A disk syncs perhaps a few hundred times a second, and a batch may be acknowledged only after a
     sync.
     """
 
-    def __init__(self, keep: Keep, *, most_waiting: int = MOST_WAITING):
+    def __init__(
+        self,
+        keep: Callable[[list[Given]], Sequence[Answer | Exception]],
+        *,
+        most_waiting: int = MOST_WAITING,
+    ):
         self._keep = keep
         self._most_waiting = most_waiting
-        self._waiting: list[tuple[Batch, asyncio.Future[None]]] = []
+        self._waiting: list[tuple[Given, asyncio.Future[Answer]]] = []
         self._storing: asyncio.Task[None] | None = None
 
-    async def write(self, batch: Batch) -> None:
-        """Returns when the batch is on disk, or raises why it is not."""
+    async def write(self, given: Given) -> Answer:
+        """Returns when it is on disk, or raises why it is not."""
         if len(self._waiting) >= self._most_waiting:
-            raise UnavailableError("too many batches at once")
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((batch, future))
+            raise UnavailableError("too many at once")
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting.append((given, future))
         if self._storing is None:
             self._storing = asyncio.create_task(self._store())
-        await future
+        return await future
 
     async def finish(self) -> None:
         if self._storing is not None:
@@ -205,18 +219,18 @@ class GroupCommit:
     async def _store(self) -> None:
         while self._waiting:
             group, self._waiting = self._waiting[:GROUP], self._waiting[GROUP:]
-            outcomes: Sequence[Exception | None]
+            outcomes: Sequence[Answer | Exception]
             try:
-                outcomes = await asyncio.to_thread(self._keep, [batch for batch, _ in group])
+                outcomes = await asyncio.to_thread(self._keep, [given for given, _ in group])
             except Exception as error:  # a fault of ours must not leave anybody waiting
                 outcomes = [error] * len(group)
             for (_, future), outcome in zip(group, outcomes, strict=True):
                 if future.done():  # whoever asked has hung up
                     continue
-                if outcome is None:
-                    future.set_result(None)
-                else:
+                if isinstance(outcome, Exception):
                     future.set_exception(outcome)
+                else:
+                    future.set_result(outcome)
         self._storing = None
 
 

@@ -14,6 +14,7 @@ from sottovoce.errors import ProtocolError, RefusedError, UnavailableError
 from sottovoce.protocol import SignedManifest
 from sottovoce.protocol.contact import MONTH, SHORT, Contact, Crowd, borne, crowd_of, new_process
 from sottovoce.protocol.manifest import short_name
+from sottovoce.proxy.accounts import Accounts
 from sottovoce.proxy.forward import Mirror, MirroredEpoch, Upstream, forward
 from sottovoce.proxy.intake import Intake
 from sottovoce.proxy.settings import ProxySettings
@@ -60,7 +61,8 @@ class Proxy:
         """Seconds that our clock was ahead of the server's; None: not compared since the start."""
         self.troubles = Troubles()
         self.mirror = Mirror(store, upstream, settings, clock)
-        self.intake = Intake(store, settings, clock, lambda: self.is_barred)
+        self.accounts = Accounts(store, settings, clock)
+        self.intake = Intake(store, settings, clock, lambda: self.is_barred, self.accounts)
         self.metrics = Metrics()
         self._resume()
         self.metrics.watch(
@@ -103,6 +105,7 @@ class Proxy:
         """
         with self._beating:
             self.troubles.tell("folder", self._store.lost(), level=logging.ERROR)
+            self.troubles.tell("tokens", self.accounts.problem, level=logging.ERROR)
             if self._store.failing or self._store.free_bytes() < LITTLE:
                 self._store.probe()  # before a device finds out that has paid
             if self._unscrubbed:
@@ -140,7 +143,7 @@ class Proxy:
         Then nothing is taken, and whoever has not paid yet does not: a device asks for the manifest
         right before.
         """
-        told = self.troubles["server"] or self.troubles["folder"]
+        told = self.troubles["server"] or self.troubles["folder"] or self.accounts.problem
         return (
             self._store.failing or told is not None or self._clock_is_wrong or not self._has_asked
         )
@@ -156,6 +159,7 @@ class Proxy:
         signed = self.manifest()
         if signed is None:
             return
+        self.accounts.follow(signed)
         with self._store.read() as tables:
             over, waiting = tables.is_flushed(signed.manifest.epoch), tables.count_batches()
         if over:
@@ -199,6 +203,7 @@ class Proxy:
         if signed is not None:
             self._give_up(signed)
         self.mirror.publish(newer)
+        self.accounts.follow(newer.signed)
         self.intake.open(newer.signed)
         log.info("epoch %d: %s", newer.signed.manifest.epoch, short_name(newer.signed.hash))
 
@@ -219,7 +224,8 @@ class Proxy:
         is_told = running is not None and sent >= running.manifest.closes
         crowd = self._crowd(running) if running is not None and is_told else None
         epoch, known = (0, None) if signed is None else (signed.manifest.epoch, signed.hash)
-        answer = self._upstream.contact(Contact(epoch, known, crowd, sent, self._process))
+        said = Contact(epoch, known, crowd, sent, self._process, self.accounts.announced)
+        answer = self._upstream.contact(said)
         self._ahead = (sent + self._clock()) / 2 - answer.time
         self.troubles.tell("clock", clocks_apart(self._ahead, signed))
         if running is None or self.troubles["server"] is not None:

@@ -89,6 +89,7 @@ class ProxySettings:
     )
     log_json: bool = setting(default=False, help="whether each line of the log is a JSON object")
     origins: tuple[str, ...] = ()
+    accounts_key: str | None = None
     rate: Rate = field(default_factory=Rate)
     tls: Tls = field(default_factory=Tls)
     listen: Listen = field(default_factory=Listen)
@@ -103,6 +104,8 @@ class ProxySettings:
             )
         try:
             hexadecimal(self.verification_key, what="verification_key")
+            if self.accounts_key is not None:
+                hexadecimal(self.accounts_key, what="accounts_key")
         except ProtocolError as error:
             raise SettingsError(str(error)) from error
         for origin in self.origins:
@@ -138,6 +141,11 @@ class ProxySettings:
     @property
     def key(self) -> bytes:
         return bytes.fromhex(self.verification_key)
+
+    @property
+    def attester(self) -> bytes | None:
+        """The key of whoever attests accounts."""
+        return None if self.accounts_key is None else bytes.fromhex(self.accounts_key)
 
 
 def _is_address(url: str) -> bool:

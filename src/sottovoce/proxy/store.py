@@ -58,6 +58,20 @@ _MIGRATIONS = (
             signed BLOB NOT NULL,
             catalogue BLOB NOT NULL
         )""",
+        # Keys for the tokens of one epoch each; the epoch is unknown until a manifest names it.
+        """CREATE TABLE token_keys (
+            seed BLOB PRIMARY KEY,
+            epoch INTEGER
+        )""",
+        # How many tokens an account has had in a training; the last again, if it asks again.
+        """CREATE TABLE accounts (
+            training BLOB NOT NULL,
+            pseudonym BLOB NOT NULL,
+            turns INTEGER NOT NULL,
+            epoch INTEGER NOT NULL,
+            blinded BLOB NOT NULL,
+            PRIMARY KEY (training, pseudonym)
+        ) WITHOUT ROWID""",
         """CREATE TABLE files (
             sha256 BLOB PRIMARY KEY,
             content BLOB NOT NULL
@@ -204,6 +218,34 @@ class Tables:
             """,
             (keep,),
         )
+
+    def add_token_key(self, seed: bytes) -> None:
+        self._db.execute("INSERT INTO token_keys (seed) VALUES (?)", (seed,))
+
+    def token_keys(self) -> dict[bytes, int | None]:
+        """Seeds, and the epoch of each."""
+        return dict(self._db.execute("SELECT seed, epoch FROM token_keys"))
+
+    def set_token_epoch(self, seed: bytes, epoch: int) -> None:
+        self._db.execute("UPDATE token_keys SET epoch = ? WHERE seed = ?", (epoch, seed))
+
+    def forget_token_keys(self, before: int) -> None:
+        """Of epochs before this one."""
+        self._db.execute("DELETE FROM token_keys WHERE epoch < ?", (before,))
+
+    def account(self, training: bytes, pseudonym: bytes) -> tuple[int, int, bytes]:
+        """Tokens that it has had in this training, the epoch of the last and what it was for."""
+        row = self._db.execute(
+            "SELECT turns, epoch, blinded FROM accounts WHERE training = ? AND pseudonym = ?",
+            (training, pseudonym),
+        ).fetchone()
+        return (0, 0, b"") if row is None else (row[0], row[1], row[2])
+
+    def set_account(
+        self, training: bytes, pseudonym: bytes, turns: int, epoch: int, blinded: bytes
+    ) -> None:
+        row = (training, pseudonym, turns, epoch, blinded)
+        self._db.execute("REPLACE INTO accounts VALUES (?, ?, ?, ?, ?)", row)
 
     def add_flush(self, flush: Flush) -> None:
         """From here on nothing more belongs to its epoch."""

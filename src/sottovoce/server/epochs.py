@@ -74,7 +74,9 @@ class Chosen:
     def check(self) -> None:
         """Refuse what no manifest could say."""
         try:
-            Manifest.decode(_manifest(self, _NOTHING, 1, bytes(32), 1.0, bytes(32), 0, 1).encode())
+            tokens = (bytes(32), None) if self.training.terms.accounts else (None, None)
+            made = _manifest(self, _NOTHING, 1, bytes(32), 1.0, bytes(32), tokens, 0, 1)
+            Manifest.decode(made.encode())
         except ProtocolError as error:
             said = f"no device could take part: {error}; begin another training for this catalogue"
             raise SettingsError(said) from error
@@ -101,7 +103,7 @@ class Publisher:
     def begin(self, transaction: Transaction, now: float) -> None:
         chosen = Chosen.now(transaction)
         V = first_items(chosen.training.settings, chosen.items)
-        self._publish(transaction, chosen, V, _NOTHING, now)
+        self._publish(transaction, chosen, V, _NOTHING, now, None)
 
     def apply(self, transaction: Transaction, epoch: Epoch, now: float) -> None:
         """The paper's update; an epoch without a crowd leaves the model as it is."""
@@ -143,8 +145,11 @@ class Publisher:
         transaction.close(epoch.epoch, now)
         self.apply(transaction, epoch, now)
 
-    def has_more(self, transaction: Transaction, last: Epoch) -> bool:
-        """Whether something is to be published after an epoch that asks for no reports."""
+    def has_more(self, transaction: Transaction, last: Epoch, now: float) -> bool:
+        """Whether something is to be published after an epoch that asks for no reports.
+
+        With accounts the first is one, and lasts as long as any: they have their tokens in it.
+        """
         training, newest = transaction.training(), transaction.catalogue()
         assert training is not None
         assert newest is not None
@@ -152,7 +157,12 @@ class Publisher:
         has_gap = (
             transaction.service().next_epoch > last.epoch + 1
         )  # `go_beyond`: others have seen later ones
-        return not same or has_gap or _goes_on(training, last.epochs_done)
+        manifest = self.manifest_of(last)
+        is_later = manifest.next_token_key is None or now >= last.closes
+        may_go_on = not training.terms.accounts or (
+            self._next_token_key(transaction, manifest) is not None and is_later
+        )
+        return not same or has_gap or (may_go_on and _goes_on(training, last.epochs_done))
 
     def go_on(self, transaction: Transaction, last: Epoch, now: float) -> None:
         """After a finished training: more epochs, another training, another catalogue."""
@@ -185,7 +195,7 @@ class Publisher:
                 V, learnt = inherited_items(V, settings), Learnt(0, learnt.reports)
         if not V.any():  # no item is left of those before: nobody could say anything of zeros
             V = first_items(chosen.training.settings, chosen.items)
-        self._publish(transaction, chosen, V, learnt, now)
+        self._publish(transaction, chosen, V, learnt, now, self.manifest_of(last))
         transaction.forget_before(last.epoch + 2 - self.settings.keep_epochs)
 
     def _publish(
@@ -195,16 +205,25 @@ class Publisher:
         V: NDArray[np.float32],
         learnt: Learnt,
         now: float,
+        last: Manifest | None,
     ) -> None:
-        """The next manifest: with a key of its own, or without one when the training is over."""
+        """The next manifest: with a key of its own, or without one when no reports are asked for.
+
+        That is when the training is over, or when nobody has a token.
+        """
         number = self._check_keys(transaction)
-        private = new_epoch_key() if _goes_on(chosen.training, learnt.epochs) else None
+        tokens = None, None
+        if chosen.training.terms.accounts:
+            tokens = _token_key(last, number), self._next_token_key(transaction, last)
+        goes_on = _goes_on(chosen.training, learnt.epochs)
+        has_tokens = tokens[0] is not None or not chosen.training.terms.accounts
+        private = new_epoch_key() if goes_on and has_tokens else None
         public = None if private is None else public_key_of(private)
         content = encode_items(V)
         model = sha256(content).digest()
         ridge = chosen.training.settings.user_ridge(V)
         until = int(now) + self.settings.epoch_seconds
-        manifest = _manifest(chosen, learnt, number, model, ridge, public, int(now), until)
+        manifest = _manifest(chosen, learnt, number, model, ridge, public, tokens, int(now), until)
         signed = SignedManifest.make(manifest, self.keys.signer, self.keys.statements)
         epoch = Epoch(
             epoch=number,
@@ -223,6 +242,13 @@ class Publisher:
         transaction.add_epoch(epoch, None if private is None else self.keys.wrap(number, private))
         transaction.set_service(self.keys.verification_key, number + 1)
         self.lay_out(transaction, now)
+
+    def _next_token_key(self, transaction: Transaction, last: Manifest | None) -> bytes | None:
+        """What the proxy has announced, unless a manifest has named it before."""
+        heard, (proxy,) = transaction.heard(), self.settings.proxies
+        found = heard[proxy].token_key if proxy in heard else b""
+        used = () if last is None else (last.token_key, last.next_token_key)
+        return found if found and found not in used else None
 
     def lay_out(self, transaction: Transaction, now: float) -> None:
         """Sign which catalogue holds for lists: with every manifest, and whenever it changes."""
@@ -257,6 +283,11 @@ def is_ahead(epoch: Epoch, now: float) -> bool:
     return epoch.opens > now + NOTICED
 
 
+def _token_key(last: Manifest | None, number: int) -> bytes | None:
+    """What the manifest before named for this very epoch; none after a gap."""
+    return last.next_token_key if last is not None and last.epoch + 1 == number else None
+
+
 def _goes_on(training: Training, epochs_done: int) -> bool:
     """An epoch that came to nothing is held again."""
     return bool(training.settings.half_life) or _epochs_left(training, epochs_done) > 0
@@ -284,6 +315,7 @@ def _manifest(
     model: bytes,
     ridge: float,
     public: bytes | None,
+    tokens: tuple[bytes | None, bytes | None],
     opens: int,
     closes: int,
 ) -> Manifest:
@@ -296,6 +328,8 @@ def _manifest(
         model=model,
         catalogue=chosen.catalogue.hash,
         public_key=public,
+        token_key=tokens[0],
+        next_token_key=tokens[1],
         opens=opens,
         closes=closes,
         epochs_left=_epochs_left(chosen.training, learnt.epochs),

@@ -117,6 +117,7 @@ contacts = _table(
     ahead=Float(53),
     **dict.fromkeys(("refused", "process", "before"), Text),
     twin=Float(53),
+    token_key=LargeBinary,
 )
 """Columns are the fields of `Heard`, in their order."""
 

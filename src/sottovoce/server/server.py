@@ -98,7 +98,7 @@ class Server:
             if latest is None:
                 self._publisher.begin(transaction, now)
             elif latest.state == APPLIED:
-                if not self._publisher.has_more(transaction, latest):
+                if not self._publisher.has_more(transaction, latest, now):
                     return False
                 self._publisher.go_on(transaction, latest, now)
             elif transaction.wrapped_key(latest.epoch) is None:
@@ -223,7 +223,8 @@ class Server:
             last = transaction.heard().get(proxy, Heard(proxy, 0, 0.0, 0.0))
             found = transaction.epoch(said.epoch, lock=said.crowd is not None)
             refused = self._refusal(transaction, found, said)
-            heard = Heard(proxy, said.epoch, now, said.time - now, refused or "")
+            key = said.token_key or (last.token_key if said.process is None else b"")
+            heard = Heard(proxy, said.epoch, now, said.time - now, refused or "", token_key=key)
             if said.process == last.before != "" and now - last.heard <= SILENCE:
                 heard, refused = replace(last, twin=now), TWINS.format(proxy=proxy)
             else:

@@ -73,6 +73,10 @@ class ServerSettings:
     def __post_init__(self) -> None:
         check(self)
         _check_proxies(self.proxies)
+        if self.terms.accounts and len(self.proxies) > 1:
+            raise SettingsError(
+                "terms.accounts: one proxy gives all tokens, so leave the others out of [proxies]"
+            )
         self.watch.check_apart(self.listen)
 
     @classmethod

@@ -100,6 +100,8 @@ class Heard:
     """The one before that; if it speaks again, two machines have one secret."""
     twin: float = 0.0
     """When it did."""
+    token_key: bytes = b""
+    """That it can make tokens with, for an epoch to come; empty: it makes none."""
 
 
 class Transaction:

@@ -297,6 +297,10 @@ class Participation:
     most_items: int = setting(
         0, "items that the catalogue may grow to; 0: twice as many as at the beginning", least=0
     )
+    accounts: bool = setting(
+        default=False,
+        help="whether each account reports once in an epoch, with a token; the proxy gives them",
+    )
     trial: bool = setting(
         default=False,
         help="whether devices tell their owners that this is a trial with invented people",
