@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sottovoce.client import Client, Synced
-from sottovoce.protocol.tokens import Attestation
+from sottovoce.errors import RefusedError, UnavailableError
+from sottovoce.protocol.tokens import Attestation, Token, TokenRequest, blinded
+from sottovoce.proxy.accounts import Accounts
 from sottovoce.training import Participation, Settings
-from tests.live.stack import HOLD, Stack, running
+from tests.live.stack import HOLD, PROXY_URL, Stack, running
 
 BACKEND = Ed25519PrivateKey.generate()
 REPORTS = 2
@@ -24,7 +27,8 @@ def accounts(folder: Path, **changes: Any) -> Iterator[Stack]:
     """A service in its second epoch: the first in which tokens are given, and nobody reports."""
     terms = Participation(least_clients=1, hold=HOLD, accounts=True)
     key = BACKEND.public_key().public_bytes_raw().hex()
-    with running(folder, training=TRAINING, terms=terms, accounts_key=key, **changes) as stack:
+    given = {"training": TRAINING, "terms": terms, "accounts_key": key, **changes}
+    with running(folder, **given) as stack:
         stack.hand_in()
         assert stack.world.signed().manifest.epoch == 2
         yield stack
@@ -35,7 +39,9 @@ def attesting(stack: Stack, account: str) -> Callable[[], bytes]:
 
     def attest() -> bytes:
         service, expiry = stack.world.keys.verification_key, int(stack.world.now) + 60
-        return Attestation.make(BACKEND, service, sha256(account.encode()).digest(), expiry).encode()
+        return Attestation.make(
+            BACKEND, service, sha256(account.encode()).digest(), expiry
+        ).encode()
 
     return attest
 
@@ -55,3 +61,160 @@ def test_a_token_is_fetched_in_one_epoch_and_spent_in_the_next(folder: Path) -> 
             assert sync(stack, client, "ann").outcome == "already sent", "which fetches the next"
         epoch = stack.turn()
         assert stack.world.counts(epoch)[1] == REPORTS
+
+
+def test_devices_of_one_account_share_its_turns_and_pay_for_them_once(folder: Path) -> None:
+    with accounts(folder) as stack:
+        devices = [stack.client(name, ["film-1"]) for name in ("phone", "laptop", "tablet")]
+        for device in devices:
+            sync(stack, device, "ann")
+        for _ in range(2):
+            stack.turn()
+            found = [sync(stack, device, "ann") for device in devices]
+            assert sorted(each.outcome for each in found) == ["no token", "no token", "sent"]
+            assert sum(each.spent for each in found) > 0
+            for device in devices:
+                sync(stack, device, "ann")
+        paid = [device.status().spent for device in devices]
+        terms = stack.world.signed().manifest.terms
+        assert sum(paid) == pytest.approx(2 * float(terms.cost))
+
+
+def test_an_account_has_no_more_tokens_than_turns(folder: Path) -> None:
+    """Whatever its devices forget: the proxy counts."""
+    training = Settings.preset("loudest", reports=REPORTS, epochs=4, factors=2, lifetime=2)
+    with accounts(folder, training=training) as stack:
+        assert stack.world.signed().manifest.terms.epochs == 2
+        tokens = []
+        for turn in range(4):
+            tokens.append(taken(stack, "ann", bytes([turn] * 16)))
+            stack.turn(crowd=turn == 0)
+        assert [token is not None for token in tokens] == [True, True, False, False]
+
+
+def taken(stack: Stack, account: str, name: bytes, epoch: int | None = None) -> Token | None:
+    """A token for the next epoch, as a device gets it; None: refused."""
+    gate, manifest = stack.gates["east"], stack.gates["east"].signed().manifest
+    epoch = manifest.epoch + 1 if epoch is None else epoch
+    element, finalize = blinded(name)
+    attestation = Attestation.decode(attesting(stack, account)())
+    try:
+        answer = gate.api().token(TokenRequest(epoch, attestation, element).encode())
+    except RefusedError:
+        return None
+    assert manifest.next_token_key is not None
+    return finalize(answer, manifest.next_token_key)
+
+
+def batch_with(stack: Stack, token: Token, seed: int = 0) -> bytes:
+    made = stack.random_batch(stack.gates["east"], seed)
+    return replace(made, id=token.id, output=token.output).encode()
+
+
+def spend(stack: Stack, token: Token, seed: int = 0) -> int:
+    """The status of a batch with it."""
+    return stack.gates["east"].post(batch_with(stack, token, seed))
+
+
+def test_a_token_counts_once_and_in_its_epoch(folder: Path) -> None:
+    with accounts(folder) as stack:
+        token, other = (taken(stack, name, name.encode() * 4) for name in ("anna", "otto"))
+        assert token is not None
+        assert other is not None
+        assert taken(stack, "anna", bytes(16)) is None, "one for each account"
+        assert taken(stack, "otto", bytes(16), epoch=4) is None, "of the next epoch alone"
+        stack.turn()
+        assert spend(stack, replace(token, output=bytes(64))) == 409, "forged"
+        assert spend(stack, replace(token, id=other.id)) == 409, "another's id"
+        batch = batch_with(stack, token)
+        assert stack.gates["east"].post(batch) == 202
+        assert stack.gates["east"].post(batch) == 202, "again: its answer was not heard"
+        assert spend(stack, token, seed=1) == 409, "spent"
+        late = taken(stack, "otto", b"late" * 4)
+        assert late is not None
+        assert spend(stack, late) == 409, "of the next epoch"
+        epoch = stack.turn()
+        assert stack.world.counts(epoch)[1] == REPORTS
+        assert spend(stack, other) == 409, "of the epoch before"
+        assert spend(stack, late) == 202
+
+
+def test_a_crowd_is_as_many_accounts(folder: Path) -> None:
+    """One machine with one account is one of a crowd, however often it asks."""
+    terms = Participation(least_clients=3, hold=HOLD, accounts=True)
+    with accounts(folder, terms=terms) as stack:
+        tokens = [taken(stack, "mallory", bytes([turn] * 16)) for turn in range(9)]
+        (one,) = [token for token in tokens if token is not None]
+        two = taken(stack, "victim", b"v" * 16)
+        assert two is not None
+        stack.turn(crowd=False)
+        assert [spend(stack, token, seed) for seed, token in enumerate((one, two))] == [202] * 2
+        epoch = stack.turn(crowd=False)
+        assert stack.world.counts(epoch)[1] == 0, "two are no crowd of three"
+
+
+def test_what_is_not_attested_gets_no_token(folder: Path) -> None:
+    with accounts(folder) as stack:
+        gate, now = stack.gates["east"], int(stack.world.now)
+        service, stranger = stack.world.keys.verification_key, Ed25519PrivateKey.generate()
+        element, _ = blinded(bytes(16))
+
+        def status(key: Ed25519PrivateKey, whom: bytes, expiry: int) -> int:
+            made = Attestation.make(key, whom, bytes(32), expiry)
+            body = TokenRequest(gate.signed().manifest.epoch + 1, made, element).encode()
+            return gate.http.post(f"{PROXY_URL}/v2/tokens", content=body).status_code
+
+        assert status(stranger, service, now + 60) == 400
+        assert status(BACKEND, bytes(32), now + 60) == 400, "for another service"
+        assert status(BACKEND, service, now) == 400, "expired"
+        assert status(BACKEND, service, now + 4000) == 400, "for too long"
+        assert status(BACKEND, service, now + 60) == 200
+        for body in (b"", b"SVT2" + bytes(140), bytes(144), bytes(5000)):
+            answer = gate.http.post(f"{PROXY_URL}/v2/tokens", content=body)
+            assert answer.status_code in (400, 413)
+
+
+def test_the_same_element_is_answered_again_also_after_a_restart(folder: Path) -> None:
+    with accounts(folder) as stack:
+        gate, manifest = stack.gates["east"], stack.gates["east"].signed().manifest
+        element, finalize = blinded(bytes(16))
+        key = manifest.next_token_key
+        assert key is not None
+
+        def ask() -> Token:
+            attestation = Attestation.decode(attesting(stack, "ann")())
+            request = TokenRequest(manifest.epoch + 1, attestation, element)
+            return finalize(gate.api().token(request.encode()), key)
+
+        token = ask()
+        assert ask() == token
+        gate.proxy.accounts = gate.proxy.intake._accounts = Accounts(
+            gate.store, gate.proxy._settings, lambda: stack.world.now
+        )
+        gate.proxy.accounts.follow(gate.signed())
+        stack.turn()
+        assert spend(stack, token) == 202
+
+
+def test_a_proxy_without_its_keys_takes_nothing_and_goes_on_by_itself(folder: Path) -> None:
+    """As after a restored backup: nobody pays for what could not be redeemed."""
+    with accounts(folder) as stack:
+        gate = stack.gates["east"]
+        client = stack.client("phone", ["film-1"])
+        sync(stack, client, "ann")
+        with gate.store.write() as tables:
+            for seed in tables.token_keys():
+                tables.set_token_epoch(seed, 0)
+            tables.forget_token_keys(1)
+        stack.turn()
+        assert gate.proxy.accounts.problem is not None
+        assert gate.proxy.is_barred
+        with pytest.raises(UnavailableError):
+            sync(stack, client, "ann")
+        assert client.status().spent == 0
+        for _ in range(3):
+            stack.turn(crowd=False)
+        assert gate.proxy.accounts.problem is None
+        sync(stack, client, "ann")
+        stack.turn(crowd=False)
+        assert sync(stack, client, "ann").outcome == "sent"
