@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from sottovoce.protocol import (
     new_epoch_key,
     public_key_of,
 )
+from sottovoce.protocol.tokens import Issuer, TokenRequest
 from sottovoce.training import Participation, Settings
 
 ITEMS, FACTORS, REPORTS, EPSILON = 50, 3, 4, 2.5
@@ -92,6 +94,7 @@ class World:
         """With changes of the manifest or of its terms: no name is in both."""
         changes = {**self.changes, **changes}
         asked = {each.name for each in fields(Terms)} & set(changes)
+        accounts = changes.get("accounts", False)
         built = Manifest(
             epoch=epoch,
             terms=self.terms(**{name: changes.pop(name) for name in asked}),
@@ -101,6 +104,8 @@ class World:
             model=self.add(encode_items(self.items(epoch))),
             catalogue=self.catalogue.hash,
             public_key=public_key_of(self.epoch_keys[epoch]),
+            token_key=issuer(epoch).public_key if accounts else None,
+            next_token_key=issuer(epoch + 1).public_key if accounts else None,
             opens=epoch * DAY,
             closes=(epoch + 1) * DAY,
             epochs_left=0,
@@ -135,6 +140,12 @@ class World:
     def open(self, folder: Path, **changes: Any) -> Client:
         clocks = {"clock": self.clock, "monotonic": self.clock}
         return Prompt.open(folder, **{**clocks, **changes})
+
+
+@cache
+def issuer(epoch: int) -> Issuer:
+    """Of the tokens of one epoch."""
+    return Issuer(bytes([epoch]) * 32)
 
 
 class FakeProxy:
@@ -172,6 +183,10 @@ class FakeProxy:
 
     def catalogue(self, sha256: bytes) -> bytes:
         return self._do("catalogue", lambda: self.world.files[sha256])
+
+    def token(self, request: bytes) -> bytes:
+        asked = TokenRequest.decode(request)
+        return self._do("token", lambda: issuer(asked.epoch).evaluate(asked.blinded))
 
     def send(self, batch: bytes) -> None:
         self._do("send", lambda: self._take(batch))

@@ -130,6 +130,13 @@ class ProxyOverNetwork:
     def catalogue(self, sha256: bytes) -> bytes:
         return self._ask(lambda: _found(self._part.proxy.mirror.catalogue(sha256)))
 
+    def token(self, request: bytes) -> bytes:
+        accounts = self._part.proxy.accounts
+        (answer,) = self._ask(lambda: accounts.issue([accounts.check(request)]))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
     def send(self, batch: bytes) -> None:
         try:
             self._ask(lambda: self._accept(batch))

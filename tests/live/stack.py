@@ -127,7 +127,9 @@ class Stack:
         known = {name: ProxyAccess(_digest(name)) for name in names}
         url = f"sqlite:///{folder / 'server.sqlite'}"
         proxy_changes = {
-            name: changes.pop(name) for name in ("chunk_reports", "source", "accounts_key") if name in changes
+            name: changes.pop(name)
+            for name in ("chunk_reports", "source", "accounts_key")
+            if name in changes
         }
         least = changes.pop("least_clients", 1)
         changes.setdefault("terms", Participation(least_clients=least, hold=HOLD))

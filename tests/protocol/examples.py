@@ -53,6 +53,7 @@ def terms(**changes: Any) -> Terms:
         dummies=5,
         factors=2,
         most_items=8,
+        accounts=False,
         trial=False,
     )
     return replace(plain, **changes)
@@ -70,6 +71,8 @@ def manifest(**changes: Any) -> Manifest:
         model=bytes(32),
         catalogue=bytes(32),
         public_key=public_key_of(EPOCH_KEY),
+        token_key=None,
+        next_token_key=None,
         opens=1_800_000_000,
         closes=1_800_086_400,
         epochs_left=30,

@@ -34,6 +34,8 @@ from tests.proxy.world import (
     within,
 )
 
+Writer = GroupCommit[Batch, None]
+
 
 def test_a_batch_is_one_however_often_it_comes(world: World) -> None:
     """The same bytes again are fine; the same id or the same reports beside others are not."""
@@ -265,7 +267,7 @@ BATCHES = People().batches(signed(), 700)
 
 def run(
     keep: Callable[[list[Batch]], Sequence[Exception | None]],
-    work: Callable[[GroupCommit], Coroutine[Any, Any, Any]],
+    work: Callable[[Writer], Coroutine[Any, Any, Any]],
     **settings: int,
 ) -> Any:
     async def main() -> Any:
@@ -278,7 +280,7 @@ def run(
     return asyncio.run(main())
 
 
-async def all_of(writer: GroupCommit, batches: list[Batch]) -> list[BaseException | None]:
+async def all_of(writer: Writer, batches: list[Batch]) -> list[BaseException | None]:
     return await asyncio.gather(*map(writer.write, batches), return_exceptions=True)
 
 
@@ -292,7 +294,7 @@ def test_whoever_waits_shares_a_transaction() -> None:
         assert go_on.wait(10)
         return [None] * len(batches)
 
-    async def work(writer: GroupCommit) -> None:
+    async def work(writer: Writer) -> None:
         first = asyncio.create_task(writer.write(BATCHES[0]))
         await asyncio.to_thread(first_seen.wait, 10)
         rest = asyncio.create_task(all_of(writer, BATCHES[1:]))
@@ -323,7 +325,7 @@ def test_more_than_memory_should_hold_are_sent_away() -> None:
         assert gate.wait(10)
         return [None] * len(batches)
 
-    async def work(writer: GroupCommit) -> list[BaseException | None]:
+    async def work(writer: Writer) -> list[BaseException | None]:
         answers = asyncio.create_task(all_of(writer, BATCHES))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -344,7 +346,7 @@ def test_somebody_who_hangs_up_does_not_disturb_the_others() -> None:
         assert gate.wait(10)
         return [None] * len(batches)
 
-    async def work(writer: GroupCommit) -> None:
+    async def work(writer: Writer) -> None:
         tasks = [asyncio.create_task(writer.write(batch)) for batch in BATCHES[:9]]
         await asyncio.sleep(0)
         tasks[4].cancel()
@@ -359,7 +361,7 @@ def test_somebody_who_hangs_up_does_not_disturb_the_others() -> None:
 def test_what_waits_at_the_end_is_stored(world: World) -> None:
     batches = world.people.batches(world.now, 50)
 
-    async def work(writer: GroupCommit) -> asyncio.Task[Any]:
+    async def work(writer: Writer) -> asyncio.Task[Any]:
         task = asyncio.create_task(all_of(writer, batches))
         await asyncio.sleep(0)
         await asyncio.sleep(0)

@@ -205,6 +205,9 @@ COMMANDS = {
     ),
     "server": _ours("server", "server", "Open reports, update the model, publish the next epoch."),
     "proxy": _ours("proxy", "proxy", "Take sealed reports, hold them, shuffle them, forward them."),
+    "attest": _ours(
+        "attest", "proxy,accounts", "Say who has an account, as a product's backend does."
+    ),
     "client": _ours(
         "client", "client,cli", "Take part from this device, which computes its own lists."
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import time
@@ -36,6 +37,8 @@ app = group(
     "client status --json status.json",
 )
 
+SESSION = "SOTTOVOCE_SESSION"
+"""The environment's: not an option, which anybody on this machine could read."""
 LONG = 10.0
 """Seconds: a shorter wait is not announced."""
 LEAST_SHARE = 0.005
@@ -258,6 +261,14 @@ def sync(
             max=3_600,
         ),
     ] = 3_600,
+    attest: Annotated[
+        str | None,
+        optional(
+            "Where the product says that you have an account, for services that need one: its "
+            "address. Your session with it is in SOTTOVOCE_SESSION.",
+            "no account",
+        ),
+    ] = None,
     folder: Folder = None,
     json: JsonFile = None,
 ) -> None:
@@ -270,8 +281,11 @@ def sync(
     Example:
       sottovoce client sync
     """
+    from sottovoce.client.http import attesting
+
     with connected(folder) as (client, api):
-        synced = client.sync(api, jitter=jitter, sleep=_sleep)
+        known = None if attest is None else attesting(attest, os.environ.get(SESSION, ""))
+        synced = client.sync(api, jitter=jitter, sleep=_sleep, attest=known)
         accepted = client.status().terms
     price = "" if accepted is None else f"; an epoch costs {_number(float(accepted.cost))}"
     spent, left = _number(synced.spent), _left(synced.remaining)

@@ -1,5 +1,6 @@
 """The proxy over HTTP. Every device's requests look the same: see `HttpSource`."""
 
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import ClassVar, Protocol
 from urllib.parse import urlsplit
@@ -9,7 +10,7 @@ import httpx
 from sottovoce.errors import SettingsError, SpentError
 from sottovoce.protocol import PublishedSource, routes
 from sottovoce.protocol.http import HttpSource, is_this_machine
-from sottovoce.protocol.tokens import EVALUATED
+from sottovoce.protocol.tokens import ATTESTATION, EVALUATED
 
 
 def checked_url(url: str) -> str:
@@ -62,6 +63,28 @@ class HttpProxy(HttpSource):
         return self._exchange(
             "POST", routes.TOKENS, most=EVALUATED, content=request, headers=OCTETS
         )
+
+
+class _Backend(HttpSource):
+    """A product's own, which knows who is logged in."""
+
+    _who = "the product's backend"
+    _hints: ClassVar = {401: "; is SOTTOVOCE_SESSION a session that it knows?"}
+
+    def attest(self, session: str) -> bytes:
+        asked = {"Authorization": f"Bearer {session}"}
+        return self._exchange("POST", "", most=ATTESTATION, headers=asked)
+
+
+def attesting(url: str, session: str) -> Callable[[], bytes]:
+    """Asks at this address for an attestation each time, over a connection of its own."""
+    backend = checked_url(url)
+
+    def ask() -> bytes:
+        with httpx.Client(trust_env=False) as http:
+            return _Backend(http, backend).attest(session)
+
+    return ask
 
 
 class ProxyApi(PublishedSource, Protocol):

@@ -13,15 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from hmac import compare_digest
 from secrets import token_bytes
-from typing import TYPE_CHECKING, Self
+from typing import Any, Self
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sottovoce.errors import MissingExtraError, ProtocolError, RefusedError, UntrustedError
 from sottovoce.protocol.signing import KEY, SIGNATURE, is_signed
-
-if TYPE_CHECKING:
-    import voprf.ristretto
 
 SIGNED_ACCOUNT = b"sottovoce account 2\x00"
 """Before the service's first verification key, the pseudonym and the expiry."""
@@ -129,7 +126,8 @@ class Issuer:
             known = _ristretto().BlindedInput.deserialize(blinded)
         except ValueError as error:
             raise ProtocolError(f"token request: {error}") from error
-        return self._evaluator.evaluate(known).serialize()
+        answer: bytes = self._evaluator.evaluate(known).serialize()
+        return answer
 
     def check(self, token: Token) -> None:
         """`RefusedError` unless it was made with this key."""
@@ -163,7 +161,8 @@ def new_seed() -> bytes:
     return token_bytes(KEY)
 
 
-def _ristretto() -> "voprf.ristretto":
+def _ristretto() -> Any:
+    """The library, which those alone need that have accounts."""
     try:
         from voprf import ristretto
     except ImportError as error:

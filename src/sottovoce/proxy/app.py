@@ -20,7 +20,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sottovoce.errors import SottovoceError, UnavailableError
-from sottovoce.protocol import routes
+from sottovoce.protocol import Batch, routes
 from sottovoce.protocol.tokens import REQUEST
 from sottovoce.proxy.intake import GroupCommit, RateLimit
 from sottovoce.proxy.origins import CrossOrigin, check_sender
@@ -55,7 +55,7 @@ class Taking:
         self,
         app: ASGIApp,
         proxy: Proxy,
-        writer: GroupCommit,
+        writer: GroupCommit[Batch, None],
         limit: RateLimit,
         origins: Collection[str],
     ):

@@ -132,6 +132,6 @@ def _is_preflight(scope: Scope) -> bool:
     """Whether a browser asks if it may send a batch; for files it need not ask."""
     return (
         scope["method"] == "OPTIONS"
-        and scope["path"] == routes.BATCHES
+        and scope["path"] in (routes.BATCHES, routes.TOKENS)
         and header(scope, b"access-control-request-method") == "POST"
     )

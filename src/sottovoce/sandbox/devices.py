@@ -79,6 +79,9 @@ class SharedDownloads:
     def send(self, batch: bytes) -> None:
         self._api.send(batch)
 
+    def token(self, request: bytes) -> bytes:
+        return self._api.token(request)
+
     def _once(self, sha256: bytes, fetch: Callable[[], bytes]) -> bytes:
         if sha256 not in self._files:
             self._files[sha256] = fetch()

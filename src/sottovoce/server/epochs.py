@@ -212,11 +212,11 @@ class Publisher:
         That is when the training is over, or when nobody has a token.
         """
         number = self._check_keys(transaction)
-        tokens = None, None
+        tokens: tuple[bytes | None, bytes | None] = None, None
         if chosen.training.terms.accounts:
             tokens = _token_key(last, number), self._next_token_key(transaction, last)
         goes_on = _goes_on(chosen.training, learnt.epochs)
-        has_tokens = tokens[0] is not None or not chosen.training.terms.accounts
+        has_tokens = not chosen.training.terms.accounts or tokens[0] is not None
         private = new_epoch_key() if goes_on and has_tokens else None
         public = None if private is None else public_key_of(private)
         content = encode_items(V)

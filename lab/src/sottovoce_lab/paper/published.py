@@ -609,6 +609,8 @@ def _signed(settings: Settings, catalogue: Catalogue, model: bytes) -> SignedMan
         model=model,
         catalogue=catalogue.hash,
         public_key=public_key_of(new_epoch_key()),
+        token_key=None,
+        next_token_key=None,
         opens=_OPENS,
         closes=_OPENS + _DAY,
         epochs_left=10,
