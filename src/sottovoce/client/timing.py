@@ -74,14 +74,16 @@ def token_chance(manifest: Manifest, turns_left: int) -> float:
 
 
 def token_moment(manifest: Manifest, now: float, jitter: float, entropy: Entropy) -> float:
-    """When to ask for a token: uniform within the next whole span of the clock.
+    """When to ask for a token: uniform within the next whole span, counted from `opens`.
 
-    It must not tell when the same device sends. That moment is counted from when it wakes up; this
-    one is the same for all who woke up in the span before. A device that sends and asks at one time
-    would be known by that, so a sync that sends does not ask.
+    It must not tell when the same device sends. That moment is counted from when the device wakes
+    up; this one is drawn alike for all who wake up in the span before. A device that sends and asks
+    at one time would be known by that, so a sync that sends does not ask.
     """
     span = min(jitter, (manifest.closes - manifest.opens) / 4)
-    return now if not span else (ceil(now / span) + uniform(entropy)) * span
+    if not span:
+        return now
+    return manifest.opens + span * (ceil((now - manifest.opens) / span) + uniform(entropy))
 
 
 def lead(manifest: Manifest) -> float:
