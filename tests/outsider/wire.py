@@ -109,25 +109,37 @@ def _verify(key: bytes, signature: bytes, data: bytes) -> None:
         raise Refused("a signature does not hold") from error
 
 
+KEYS = ("public_key", "token_key", "next_token_key")
+FLAGS = ("accounts", "trial")
+
+
 def parse_manifest(data: bytes, key: bytes) -> Manifest:
-    names = {*MANIFEST, "suite", "terms", "model", "catalogue", "public_key", "token_key"}
+    names = {*MANIFEST, "suite", "terms", "model", "catalogue", *KEYS}
     fields = keyed(strict_json(data, MANIFEST_CAP), names)
     for name, limits in MANIFEST.items():
         ranged(fields[name], *limits)
     for name in ("model", "catalogue"):
         hexadecimal(fields[name], 64)
-    if fields["public_key"] is not None:
-        hexadecimal(fields["public_key"], 64)
-    need(fields["suite"] == SUITE and fields["token_key"] is None, "an unknown suite or token key")
+    public, token, following = (fields[name] for name in KEYS)
+    for key_or_none in (public, token, following):
+        if key_or_none is not None:
+            hexadecimal(key_or_none, 64)
+    need(fields["suite"] == SUITE, "an unknown suite")
     need(fields["opens"] < fields["closes"], "closes before it opens")
     check_terms(fields["terms"], fields["items"])
+    if fields["terms"]["accounts"]:
+        need(public is None or token is not None, "reports without tokens")
+        need(token is None or token != following, "one token key for two epochs")
+    else:
+        need(token is None and following is None, "token keys without accounts")
     return Manifest(sha256(data).hexdigest(), key, fields, fields["terms"])
 
 
 def check_terms(value: Any, items: int) -> None:
     """Every range of the terms, in a manifest with so many items."""
-    terms = keyed(value, {*TERMS, "training", "mechanism", "parameters", "trial"})
-    need(isinstance(terms["trial"], bool), "trial is true or false")
+    terms = keyed(value, {*TERMS, "training", "mechanism", "parameters", *FLAGS})
+    for name in FLAGS:
+        need(isinstance(terms[name], bool), f"{name} is true or false")
     for name, (kind, low, high, _) in TERMS.items():
         ranged(terms[name], kind, low, high)
     hexadecimal(terms["training"], 32)
@@ -144,7 +156,8 @@ def check_terms(value: Any, items: int) -> None:
 
 def worse(terms: Terms, accepted: Terms) -> set[str]:
     """Fields that are worse than what was accepted."""
-    names = {name for name in ("training", "mechanism", "trial") if terms[name] != accepted[name]}
+    same = ("training", "mechanism", *FLAGS)
+    names = {name for name in same if terms[name] != accepted[name]}
     if "mechanism" not in names and pinned(terms) != pinned(accepted):
         names.add("parameters")
     for name, (*_, direction) in TERMS.items():

@@ -19,6 +19,7 @@ from sottovoce.errors import (
     ClosedError,
     ProtocolError,
     RefusedError,
+    SpentError,
     UnavailableError,
     UnknownProxyError,
 )

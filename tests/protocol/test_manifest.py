@@ -92,8 +92,8 @@ def test_any_value_in_any_field_is_taken_or_refused(name: str, value: Any) -> No
 @pytest.mark.parametrize("name", KEYS + TERMS)
 def test_every_field_is_needed_once_and_with_a_value_of_its_kind(name: str) -> None:
     assert refuses(Manifest.decode, changed(RAW, **{name: ...}))
-    may_be_null = name in ("public_key", "token_key")
-    no_boolean = 1 if name == "trial" else True
+    may_be_null = name in ("public_key", "token_key", "next_token_key")
+    no_boolean = 1 if name in ("trial", "accounts") else True
     for wrong in [no_boolean, {}, [], [1], "x", -1] + [None] * (not may_be_null):
         assert refuses(Manifest.decode, changed(RAW, **{name: wrong})), wrong
     for depth in (10, 970, 990, 1_000, 5_000):

@@ -27,6 +27,7 @@ WORSE: dict[str, list[Any]] = {
     "dummies": [0, 4],
     "factors": [3],
     "most_items": [9],
+    "accounts": [True],
     "trial": [True],
 }
 

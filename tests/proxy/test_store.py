@@ -17,6 +17,8 @@ COLUMNS = {
     "dummies": ["part", "sealed"],
     "manifests": ["epoch", "hash", "signed", "model", "catalogue"],
     "shelves": ["place", "signed", "catalogue"],
+    "token_keys": ["seed", "epoch"],
+    "accounts": ["training", "pseudonym", "turns", "epoch", "blinded"],
     "files": ["sha256", "content"],
     "flushes": ["epoch", "manifest_hash", "chunks", "reports", "delivered", "settled"],
     "chunks": ["epoch", "position", "sealed"],

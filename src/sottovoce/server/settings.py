@@ -75,7 +75,8 @@ class ServerSettings:
         _check_proxies(self.proxies)
         if self.terms.accounts and len(self.proxies) > 1:
             raise SettingsError(
-                "terms.accounts: one proxy gives all tokens, so leave the others out of [proxies]"
+                f"terms.accounts must be false with {len(self.proxies)} proxies: one gives all "
+                "tokens, so leave the others out of [proxies]"
             )
         self.watch.check_apart(self.listen)
 

@@ -122,7 +122,7 @@ def read_sessions(path: Path) -> dict[str, str]:
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
             session, _, account = line.strip().partition(" ")
             if session and not account:
-                raise SettingsError(f"{path}, line {number}: a session and its account, not {line}")
+                raise SettingsError(f"{path}, line {number}: must be a session and its account")
             found[sha256(session.encode()).hexdigest()] = account.strip()
         return found
     raise SettingsError(f"{path}: must be text in UTF-8")
