@@ -173,6 +173,9 @@ class FakeProxy:
     def catalogue(self, sha256: bytes) -> bytes:
         return self._do("catalogue", lambda: self.world.files[sha256])
 
+    def check_taken(self) -> None:
+        self._do("taken?", lambda: b"")
+
     def send(self, batch: bytes) -> None:
         self._do("send", lambda: self._take(batch))
 

@@ -130,6 +130,9 @@ class ProxyOverNetwork:
     def catalogue(self, sha256: bytes) -> bytes:
         return self._ask(lambda: _found(self._part.proxy.mirror.catalogue(sha256)))
 
+    def check_taken(self) -> None:
+        self._ask(lambda: self._part.proxy.intake.check_taken())
+
     def send(self, batch: bytes) -> None:
         try:
             self._ask(lambda: self._accept(batch))

@@ -304,8 +304,12 @@ class Syncing:
         """Read the history, make the batch, charge for it; then send, one `lead` after this began.
 
         After the long pause that is the moment that was drawn. A sync after a restart knows it by
-        `send_at`.
+        `send_at`. First the proxy is asked whether it would be taken: nobody pays in vain.
         """
+        try:
+            self.api.check_taken()
+        except ClosedError:
+            return "not open"
         manifest, begun = release.manifest, self.monotonic()
         ahead = lead(manifest) if self.jitter else 0.0
         send_at = self.clock() + ahead

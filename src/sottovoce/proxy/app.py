@@ -27,7 +27,6 @@ from sottovoce.proxy.proxy import Proxy
 from sottovoce.proxy.settings import ProxySettings
 from sottovoce.service.http import (
     BRIEFLY,
-    EACH_TIME,
     FOR_EVER,
     epoch_of,
     errors_as_problems,
@@ -43,6 +42,9 @@ from sottovoce.service.widget import widget_route
 
 class Taking:
     """What is posted to the route of batches: 202 when it is on disk. All else goes to `app`.
+
+    Whoever only asks there hears whether a batch would be taken now (204): a device does before it
+    makes and pays for one.
 
     Nearly every request to a proxy is a batch, so this is a plain ASGI application in front of
     Starlette's routes: its layers for routes, requests and errors would cost a third of the time
@@ -67,36 +69,57 @@ class Taking:
         if scope["type"] != "http" or scope["path"] != routes.BATCHES:
             await self._app(scope, receive, send)
             return
+        asks = scope["method"] == "GET"
         try:
-            await self._take(scope, receive)
+            if asks:
+                self._answer(scope)
+            else:
+                await self._take(scope, receive)
         except (SottovoceError, HTTPException, ClientDisconnect) as error:
-            self._proxy.metrics.refused(error)
+            if not asks:
+                self._proxy.metrics.refused(error)
             # The store has logged once what is wrong; a line for each would keep its time.
             await problem_of(error, log_unavailable=False)(scope, receive, send)
             return
-        self._proxy.metrics.accepted.inc()
-        headers = [(b"content-length", b"0")]
-        await send({"type": "http.response.start", "status": 202, "headers": headers})
+        if not asks:
+            self._proxy.metrics.accepted.inc()
+        status, headers = (204, _NOW) if asks else (202, _EMPTY)
+        await send({"type": "http.response.start", "status": status, "headers": [*headers]})
         await send({"type": "http.response.body"})
+
+    def _answer(self, scope: Scope) -> None:
+        self._proxy.intake.check_taken()
+        _check_wait(self._limit.would_wait(_address(scope), self._proxy.intake.epoch))
 
     async def _take(self, scope: Scope, receive: Receive) -> None:
         if scope["method"] != "POST":
-            raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "POST"})
+            raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "GET, POST"})
         check_sender(scope, self._origins)
-        intake, address = self._proxy.intake, scope["client"][0] if scope["client"] else ""
-        wait, epoch = self._limit.wait(address, intake.epoch), None
-        if wait:
-            raise HTTPException(
-                HTTPStatus.TOO_MANY_REQUESTS,
-                "too many batches from one address",
-                {"Retry-After": str(ceil(wait))},
-            )
+        intake, address, epoch = self._proxy.intake, _address(scope), None
+        _check_wait(self._limit.wait(address, intake.epoch))
         try:
             batch = intake.check(await read_body(scope, receive, intake.batch_size()))
             await self._writer.write(batch)
             epoch = batch.epoch
         finally:
             self._limit.end(address, epoch)
+
+
+_EMPTY = ((b"content-length", b"0"),)
+_NOW = ((b"cache-control", b"no-store"),)
+
+
+def _address(scope: Scope) -> str:
+    return scope["client"][0] if scope["client"] else ""
+
+
+def _check_wait(seconds: float) -> None:
+    if seconds:
+        raise HTTPException(
+            HTTPStatus.TOO_MANY_REQUESTS,
+            "too many batches from one address",
+            {"Retry-After": str(ceil(seconds))},
+        )
 
 
 def build_app(
@@ -145,11 +168,10 @@ class Api:
             await self.writer.finish()
 
     async def manifest(self, request: Request) -> Response:
-        self._proxy.intake.check_taken()  # who cannot ask for it makes and pays for nothing
         signed = self._proxy.manifest()
         if signed is None:
             raise UnavailableError("no manifest has come from the server yet")
-        return serve(request, signed.encode(), signed.hash.hex(), EACH_TIME)
+        return serve(request, signed.encode(), signed.hash.hex(), BRIEFLY)
 
     async def manifest_of(self, request: Request) -> Response:
         epoch = epoch_of(request)

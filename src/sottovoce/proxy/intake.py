@@ -33,6 +33,7 @@ Keep = Callable[[list[Batch]], Sequence[Exception | None]]
 LATER = 3600.0
 """Seconds after which whoever found the epoch full may ask again."""
 _CLOSED = "this epoch is over; the next one needs a new manifest"
+_FULL = "this epoch takes no more batches"
 
 
 GROUP = 512
@@ -105,21 +106,28 @@ class Intake:
     def check(self, data: bytes) -> Batch:
         """The batch, if it may be kept; raises what its sender should know."""
         gate = self._present_gate()
-        manifest = gate.signed.manifest
-        self.check_taken()
-        batch = Batch.decode(data, manifest.terms.reports)
+        batch = Batch.decode(data, gate.signed.manifest.terms.reports)
         gate.check(batch)
-        now = self._clock()
+        self._check_time(gate)
+        return batch
+
+    def check_taken(self) -> None:
+        """Whether a batch of this epoch would be taken now: devices ask before they pay."""
+        gate = self._present_gate()
+        self._check_time(gate)
+        if not gate.is_open:
+            raise ClosedError(_CLOSED)
+        if self.waiting >= self._most(gate):
+            raise FullError(_FULL, LATER)
+
+    def _check_time(self, gate: EpochGate) -> None:
+        manifest, now = gate.signed.manifest, self._clock()
+        if self._is_barred():
+            raise UnavailableError("nothing is taken at present: ask again later")
         if now < manifest.opens:
             raise UnavailableError("this epoch is not open yet")
         if not manifest.asks_for_reports(now):
             raise ClosedError(_CLOSED)
-        return batch
-
-    def check_taken(self) -> None:
-        """Refuse for now, before anybody pays; what was paid before waits on its device."""
-        if self._is_barred():
-            raise UnavailableError("nothing is taken at present: ask again later")
 
     def keep(self, batches: Sequence[Batch]) -> list[SottovoceError | None]:
         """All in one transaction; for each, what is wrong with it, or None: it is on disk."""
@@ -170,7 +178,7 @@ def _added(batch: Batch, gate: EpochGate, tables: Tables, room: int) -> bool | S
             return tables.add_batch(batch)
         if tables.has_batch(batch):
             return False
-        raise FullError("this epoch takes no more batches", LATER)
+        raise FullError(_FULL, LATER)
     except (RefusedError, FullError) as error:
         return error
 
@@ -263,15 +271,22 @@ class RateLimit:
 
     def wait(self, address: str, epoch: int) -> float:
         """0 when a batch may come now, which takes a token and a place; else seconds to wait."""
+        pause = self.would_wait(address, epoch)
+        if not pause and not self._is_off:
+            known = self._known(address)
+            known.tokens -= 1
+            known.under_way += 1
+        return pause
+
+    def would_wait(self, address: str, epoch: int) -> float:
+        """The same for somebody who only asks."""
         if self._is_off:
             return 0.0
         known = self._known(address)
         known.reach(epoch)
         if self._per_epoch and known.taken + known.under_way >= self._per_epoch:
             return LATER
-        pause = self._take_token(known) if self._per_second else 0.0
-        known.under_way += not pause
-        return pause
+        return self._until_token(known) if self._per_second else 0.0
 
     def end(self, address: str, epoch: int | None) -> None:
         """Of a request that might come: the epoch of the batch that it brought, or None."""
@@ -283,15 +298,12 @@ class RateLimit:
             known.reach(epoch)
             known.taken += known.epoch == epoch
 
-    def _take_token(self, known: Known) -> float:
-        """0, or the seconds until there is one."""
+    def _until_token(self, known: Known) -> float:
+        """Seconds until there is one; 0 if there is."""
         now = self._clock()
         known.tokens += max(now - known.then, 0.0) * self._per_second
         known.tokens, known.then = min(self._burst, known.tokens), now
-        if known.tokens < 1:
-            return (1 - known.tokens) / self._per_second
-        known.tokens -= 1
-        return 0.0
+        return max(1 - known.tokens, 0.0) / self._per_second
 
     @property
     def _is_off(self) -> bool:

@@ -175,8 +175,6 @@ _GZIP = re.compile("gzip(;q=(1|1[.]0*|0?[.]0*[1-9][0-9]*))?")
 BYTES = "application/octet-stream"
 BRIEFLY = "public, max-age=10"
 """For what changes with the epoch."""
-EACH_TIME = "public, no-cache"
-"""For what may be withdrawn at any moment: a cache asks before it gives it out."""
 FOR_EVER = "public, max-age=31536000, immutable"
 """For what is named by its hash or its epoch."""
 

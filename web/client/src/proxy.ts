@@ -84,6 +84,15 @@ export class HttpProxy {
     return this.#get(`/v2/catalogues/${toHex(hash)}`, MAX_CATALOGUE);
   }
 
+  /** Returns if a batch would be taken now; `ClosedError` when the epoch is over. */
+  checkTaken(): Promise<void> {
+    return this.#exchange("/v2/batches", { headers: HEADERS }, async (arriving) => {
+      if (arriving.response.status !== 204) {
+        await this.#refuse(arriving);
+      }
+    });
+  }
+
   /**
    * Returns when the proxy has it for certain; `ClosedError` when its epoch is over. Only 202 means
    * accepted: a hotel's log-in page also answers 200.

@@ -49,7 +49,7 @@ test("a first sync learns and takes part", async (t) => {
     remaining: 100 - COST,
     sentence: "The batch of epoch 1 was sent.",
   });
-  assert.deepEqual(world.calls(), ["manifest", "models", "catalogues", "shelf", "batches"]);
+  assert.deepEqual(world.calls(), ["manifest", "models", "catalogues", "shelf", "taken", "batches"]);
   const [charge, ...more] = await charges(world);
   assert.equal(more.length, 0);
   assert.equal(charge?.purpose, await hashOf(world.received[0] as Uint8Array));
