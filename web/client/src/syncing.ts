@@ -9,9 +9,9 @@
  *    terms that the owner accepted.
  * 3. Model and catalogue are fetched, compared with their hashes, and kept in one transaction.
  * 4. Ledger, terms and the device's own coins decide whether it takes part, and at which moment it
- *    sends; the coins are kept. Shortly before that moment the manifest is asked for once more: an
- *    epoch that is over by then costs nothing.
- * 5. The proxy is asked whether it would take a batch; then the other worker is told to make the batch (`History.make`). It alone reads the history, and
+ *    sends; the coins are kept. Shortly before that moment the manifest is asked for once more, and
+ *    whether a batch would be taken: an epoch that is over by then costs nothing.
+ * 5. The other worker is told to make the batch (`History.make`). It alone reads the history, and
  *    stores the batch together with its charge in one transaction (`Outbox.keep`), which looks once
  *    more whether anything speaks against it.
  * 6. The stored bytes are sent, at the moment that was drawn.
@@ -40,7 +40,7 @@ import { budgetOf, type Charge } from "./ledger.js";
 import type { Manifest } from "./manifest.js";
 import type { End, Outbox, Waiting } from "./outbox.js";
 import type { HttpProxy } from "./proxy.js";
-import type { Fetched, Fetching, Instant, Known } from "./release.js";
+import type { Fetched, Fetching, Known } from "./release.js";
 import type { BatchRow, Store } from "./store.js";
 import { drawnPlan, lead, MOST_LEAD, type Plan, STEP } from "./timing.js";
 
@@ -234,12 +234,14 @@ export class Syncing {
    * another thread may hold up. What is not there by then is looked for whole leads later: so a
    * computation that took too long shows in steps of seconds and never in how long it took.
    */
-  async #report({ signed: { manifest, hash }, at: before }: Fetched): Promise<Outcome> {
-    const { clock, monotonic, make } = this.tools;
-    if (!(await this.#isTaken(before))) {
+  async #report({ signed: { manifest, hash }, at, untaken }: Fetched): Promise<Outcome> {
+    const { clock, make } = this.tools;
+    if (untaken instanceof ClosedError) {
       return "not open";
     }
-    const at = { clock: clock(), now: monotonic() };
+    if (untaken !== null) {
+      throw untaken;
+    }
     const step = lead(manifest);
     make({ hash, now: at.clock, sendAt: at.clock + step });
     for (let leads = 1; leads <= MOST_LEADS; leads += 1) {
@@ -253,20 +255,6 @@ export class Syncing {
     throw new StoreError(
       `The batch of epoch ${manifest.epoch} was not made in time. Nothing was sent; it is tried again.`,
     );
-  }
-
-  /** Whether the proxy would take a batch: asked before it is made, so that nobody pays in vain. */
-  async #isTaken(before: Instant): Promise<boolean> {
-    await this.#wholeStep(before.now); // what was looked up meanwhile does not show
-    try {
-      await this.tools.proxy.checkTaken();
-      return true;
-    } catch (error) {
-      if (error instanceof ClosedError) {
-        return false;
-      }
-      throw error;
-    }
   }
 
   async #sleepUntil(moment: number): Promise<void> {
