@@ -26,7 +26,6 @@ COMPILED = ("cli", "data", "sandbox", "simulation", "test_docs.py")
 SLOW = ("live", "web", "nightly")
 """Whole systems and browsers: before the others, so that no process waits for them at the end."""
 LONG = (
-    "test_deploy.py",
     "web/test_node.py",
     "live/test_operations.py",
     "client/test_request_times.py",

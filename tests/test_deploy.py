@@ -1,31 +1,23 @@
 """What `deploy/` starts exists, with the options that it is given, and is watched by real names."""
 
 import json
-import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 import typer
 from prometheus_client.parser import text_string_to_metric_families
 
 from sottovoce.cli.app import app
-from sottovoce.client import Client, HttpProxy
-from sottovoce.sandbox.devices import sync_one
 from tests.lacking import leave_out
 from tests.live.stack import running
-from tests.processes import PATIENCE, free_port, wait_until
-from tests.server import postgres
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 UNITS = sorted(DEPLOY.glob("*.service"))
@@ -106,108 +98,6 @@ def test_the_image_has_all_that_the_package_is_built_from(tmp_path: Path) -> Non
     build = f"from hatchling.build import build_wheel; build_wheel({str(tmp_path)!r})"
     subprocess.run([sys.executable, "-c", build], cwd=tmp_path / "src", check=True)
     assert list(tmp_path.glob("*.whl"))
-
-
-class Containers:
-    """What compose.yaml runs, as processes: the folder is the image's home.
-
-    The names of other containers, and the ports of all, are mapped; nothing else is.
-    """
-
-    def __init__(self, folder: Path, database: str):
-        compose = COMPOSE.read_text()
-        self.services = read_yaml(COMPOSE)["services"]
-        (told,) = re.findall("^#   docker compose run --rm init (.*)$", compose, re.MULTILINE)
-        self.told = shlex.split(told)
-        self.folder = folder
-        self.ports = {port: free_port() for port in (8080, 8081, 8090, 8091)}
-        self._names = {
-            "postgresql://sottovoce@database/sottovoce": shlex.quote(database),
-            "http://server:8090": f"http://127.0.0.1:{self.ports[8090]}",
-        }
-        (folder / "bin").mkdir()
-        program = folder / "bin" / "sottovoce"
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m sottovoce "$@"\n')
-        program.chmod(0o755)
-        path = f"{folder / 'bin'}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-        self.environment = {**os.environ, "PATH": path}
-
-    def init(self) -> subprocess.CompletedProcess[str]:
-        *shell, script, name = self.services["init"]["entrypoint"]
-        script = script.replace("$$", "$")
-        for known, real in self._names.items():
-            assert script.count(known) == 1
-            script = script.replace(known, real)
-        return subprocess.run(
-            [*shell, script, name, *self.told],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-
-    def settings(self, name: str) -> Path:
-        *_, path = self.services[name]["command"]
-        return self.folder / str(path)
-
-    def map_ports(self, name: str) -> None:
-        text = self.settings(name).read_text()
-        for known, real in self.ports.items():
-            text = text.replace(f"\nport = {known}\n", f"\nport = {real}\n")
-        self.settings(name).write_text(text)
-
-    @contextmanager
-    def running(self, name: str, watch: int) -> Iterator[None]:
-        """Until its end; ready, as the image's own health check finds."""
-        (check,) = re.findall("^HEALTHCHECK .* CMD (.*)$", CONTAINERFILE.read_text(), re.MULTILINE)
-        asked = {**self.environment, WATCH: str(self.ports[watch])}
-
-        def is_ready() -> bool:
-            assert process.poll() is None, f"the {name} has ended"
-            done = subprocess.run(json.loads(check), env=asked, capture_output=True, check=False)
-            return done.returncode == 0
-
-        command = ["sottovoce", *self.services[name]["command"]]
-        process = subprocess.Popen(command, cwd=self.folder, env=self.environment)
-        try:
-            wait_until(is_ready, f"the {name}")
-            yield
-        finally:
-            process.terminate()
-            process.wait(60)
-
-
-def test_one_init_and_up(tmp_path: Path) -> None:
-    """Without containers, and on a real PostgreSQL: until a device has a list."""
-    with ExitStack() as opened:
-        try:
-            database = opened.enter_context(postgres.running())
-        except OSError as error:
-            leave_out(f"compose.yaml on PostgreSQL ({error})")
-        containers = Containers(tmp_path, database)
-        done = containers.init()
-        assert done.returncode == 0, done.stderr
-        key = done.stdout.split()[0]
-        made = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-        assert containers.init().returncode == 2
-        assert made == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-        for name, watch in (("server", 8091), ("proxy", 8081)):
-            settings = tomllib.loads(containers.settings(name).read_text())
-            assert settings["listen"]["host"] == "0.0.0.0"
-            assert settings["watch"] == {"host": "127.0.0.1", "port": watch}
-            containers.map_ports(name)
-            opened.enter_context(containers.running(name, watch))
-        url = f"http://127.0.0.1:{containers.ports[8080]}"
-        api = HttpProxy(opened.enter_context(httpx.Client(trust_env=False)), url)
-        trusted, place = bytes.fromhex(key), tmp_path / "device"
-        with Client.create(place, proxy_url=url, verification_key=trusted, limit=1e6) as device:
-            device.record(["1"])
-            device.accept(device.asked(api))
-        assert sync_one(place, api, PATIENCE).outcome == "sent"
-        with Client.open(place) as device:
-            assert len(device.recommend(10)) == 10
 
 
 def test_the_image_is_linted() -> None:
