@@ -28,6 +28,7 @@ SLOW = ("live", "web", "nightly")
 LONG = (
     "web/test_node.py",
     "live/test_operations.py",
+    "live/test_faults.py",
     "client/test_request_times.py",
 )
 """Half a minute and more each: before all."""
