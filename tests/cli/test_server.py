@@ -290,6 +290,7 @@ def test_an_epoch_that_waits_is_closed_after_its_time(
     begun: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closes = beat(begun).manifest.closes
+    monkeypatch.setattr(time, "time", lambda: closes - 0.5)
     with pytest.raises(SettingsError, match="0:00:0"):
         call("epoch", "close", "--config", begun, "--yes")
     monkeypatch.setattr(time, "time", lambda: closes + 1.0)

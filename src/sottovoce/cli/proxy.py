@@ -117,8 +117,7 @@ def run(config: ConfigOption) -> None:
     with http, ProxyStore.open(settings.folder) as store:
         proxy = Proxy(store, upstream, settings)
         app = build_app(proxy, settings)
-        troubles, measured = lambda: proxy.troubles.texts, proxy.metrics.text
-        watch = build_watch(proxy.check, measured, config, troubles, last)
+        watch = build_watch(proxy.check, proxy.metrics.text, config, proxy.troubles, last)
         turned_away = proxy.metrics.turned_away
         serve(app, settings.listen, watch, settings.watch, turned_away=turned_away)
 

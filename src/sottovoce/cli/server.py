@@ -220,8 +220,7 @@ def run(
         server = Server(store, keys, settings, opener=pool)
         server.prepare()
         app = build_app(server, settings)
-        troubles = lambda: server.troubles.texts  # noqa: E731
-        watch = build_watch(server.check, server.measured, config, troubles, last)
+        watch = build_watch(server.check, server.measured, config, server.troubles, last)
         turned_away = server.metrics.turned_away
         serve(app, settings.listen, watch, settings.watch, turned_away=turned_away)
 

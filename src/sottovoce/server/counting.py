@@ -6,6 +6,7 @@ the keys of the chunks that it has seen and asks the database only for others; i
 holds the epoch's lock, so what it compares with is complete.
 """
 
+import logging
 import os
 import threading
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ from sottovoce.server.epochs import check_closed, check_not_committed
 from sottovoce.server.store import ServerStore
 from sottovoce.server.transaction import Transaction
 from sottovoce.service.workers import begin_worker
+
+log = logging.getLogger("sottovoce")
 
 
 class Seen:
@@ -196,6 +199,7 @@ class Pool:
             return _joined([future.result() for future in futures])
         except (BrokenExecutor, CancelledError) as error:
             self._drop(workers)
+            log.warning("a process that opens reports ended; its chunk is sent again")
             raise UnavailableError("a process that opens reports ended: send it again") from error
 
     def close(self) -> None:

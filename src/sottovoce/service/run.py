@@ -289,7 +289,7 @@ def build_watch(
     check: Callable[[], None],
     metrics: Callable[[], bytes],
     config: Path = Path(),
-    troubles: Callable[[], list[str]] = list,
+    troubles: Troubles | None = None,
     last: LastSaid | None = None,
 ) -> Starlette:
     """The application; `check` raises what keeps the service from its work."""
@@ -310,7 +310,8 @@ def build_watch(
 
     async def state(_: Request) -> Response:
         said = None if last is None else last.line
-        now = Running(since, str(config.resolve()), tuple(troubles()), said)
+        texts = () if troubles is None else tuple(troubles.texts)
+        now = Running(since, str(config.resolve()), texts, said)
         return JSONResponse(asdict(now))
 
     return Starlette(
