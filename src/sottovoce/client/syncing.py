@@ -147,7 +147,7 @@ SENTENCES: dict[Outcome, str] = {
         "The terms have not been accepted yet (`sottovoce client terms` shows them); nothing was "
         "sent, recommending works."
     ),
-    "not open": "Epoch {epoch} takes no reports at this time; the next is waited for.",
+    "not open": "Epoch {epoch} takes no reports at this time; nothing was sent.",
     "sitting out": "This device sits out epoch {epoch}, as its own coin decided; nothing was sent.",
     "missed": "Epoch {epoch} began before it was this device's turn to send; nothing was sent.",
     "paused": "Reporting is paused; nothing was sent.",

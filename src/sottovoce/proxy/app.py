@@ -79,7 +79,9 @@ class Taking:
             if not asks:
                 self._proxy.metrics.refused(error)
             # The store has logged once what is wrong; a line for each would keep its time.
-            await problem_of(error, log_unavailable=False)(scope, receive, send)
+            refusal = problem_of(error, log_unavailable=False)
+            refusal.headers["Cache-Control"] = "no-store"  # a cache may keep a 410
+            await refusal(scope, receive, send)
             return
         if not asks:
             self._proxy.metrics.accepted.inc()

@@ -236,8 +236,8 @@ export class Syncing {
    */
   async #report({ signed: { manifest, hash }, at, untaken }: Fetched): Promise<Outcome> {
     const { clock, make } = this.tools;
-    if (untaken instanceof ClosedError) {
-      return "not open";
+    if (untaken instanceof ClosedError || untaken instanceof UnavailableError) {
+      return "not open"; // no error: looks go on at their pace, however long there is no room
     }
     if (untaken !== null) {
       throw untaken;
