@@ -77,12 +77,15 @@ def test_whoever_asks_hears_what_a_batch_would(make_world: MakeWorld) -> None:
     world.server.states.clear()  # it was set back
     world.proxy.tick()
     assert get(world, "/v2/batches").status == 503
+    assert send(world, b"of another epoch").status == 503, "what was paid for is not given up"
     assert get(world, "/v2/manifest").status == 200, "lists go on"
     world.server.states[1] = "open"
     world.proxy.tick()
     world.send(3)
     world.end_epoch()
-    assert get(world, "/v2/batches").problem()["type"] == "urn:sottovoce:closed"
+    over = get(world, "/v2/batches")
+    assert over.problem()["type"] == "urn:sottovoce:closed"
+    assert over.headers["cache-control"] == "no-store"
     assert get(world, "/v2/manifest").status == 200
 
 

@@ -54,6 +54,9 @@ class EpochGate:
         manifest = self.signed.manifest
         if batch.manifest_hash != self.signed.hash or batch.epoch != manifest.epoch:
             raise WrongEpochError(f"not a batch of the present manifest, epoch {manifest.epoch}")
+        self.check_open()
+
+    def check_open(self) -> None:
         if not self.is_open:
             raise ClosedError(_CLOSED)
 
@@ -105,7 +108,7 @@ class Intake:
 
     def check(self, data: bytes) -> Batch:
         """The batch, if it may be kept; raises what its sender should know."""
-        gate = self._present_gate()
+        gate = self._taking_gate()
         batch = Batch.decode(data, gate.signed.manifest.terms.reports)
         gate.check(batch)
         self._check_time(gate)
@@ -113,17 +116,14 @@ class Intake:
 
     def check_taken(self) -> None:
         """Whether a batch of this epoch would be taken now: devices ask before they pay."""
-        gate = self._present_gate()
+        gate = self._taking_gate()
         self._check_time(gate)
-        if not gate.is_open:
-            raise ClosedError(_CLOSED)
+        gate.check_open()
         if self.waiting >= self._most(gate):
             raise FullError(_FULL, LATER)
 
     def _check_time(self, gate: EpochGate) -> None:
         manifest, now = gate.signed.manifest, self._clock()
-        if self._is_barred():
-            raise UnavailableError("nothing is taken at present: ask again later")
         if now < manifest.opens:
             raise UnavailableError("this epoch is not open yet")
         if not manifest.asks_for_reports(now):
@@ -144,7 +144,7 @@ class Intake:
             except StoreError as error:
                 return [error] * len(batches)
             self.waiting += outcomes.count(True)
-            self._say_full(outcomes)
+            self._say_full(room)
         return [None if isinstance(outcome, bool) else outcome for outcome in outcomes]
 
     def _most(self, gate: EpochGate) -> int:
@@ -158,11 +158,17 @@ class Intake:
         """Whether the epoch, with its dummies, takes batches at all."""
         return self._most(self._present_gate()) > 0
 
-    def _say_full(self, outcomes: Sequence[object]) -> None:
-        """Once an epoch: a line for each would keep its time."""
-        if not self._said_full and any(isinstance(each, FullError) for each in outcomes):
+    def _say_full(self, room: int) -> None:
+        """Once an epoch, and at once: devices ask first, so that hardly any is refused."""
+        if room <= 0 and not self._said_full:
             self._said_full = True
             log.warning("%d batches wait: the epoch takes no more", self.waiting)
+
+    def _taking_gate(self) -> EpochGate:
+        """Barred before all else: what was paid for, of whichever epoch, waits on its device."""
+        if self._is_barred():
+            raise UnavailableError("nothing is taken at present: ask again later")
+        return self._present_gate()
 
     def _present_gate(self) -> EpochGate:
         if self._gate is None:

@@ -136,8 +136,7 @@ class Proxy:
     def is_barred(self) -> bool:
         """Whether what came in now could not be counted, as far as is known here.
 
-        Then nothing is taken, and whoever has not paid yet does not: a device asks for the manifest
-        right before.
+        Then nothing is taken, and whoever has not paid yet does not: a device asks right before.
         """
         told = self.troubles["server"] or self.troubles["folder"]
         return (
