@@ -58,7 +58,7 @@ def test_whoever_asks_hears_what_a_batch_would(make_world: MakeWorld) -> None:
     rate = Rate(batches_per_minute=60, burst=1, per_epoch=2)
     world = make_world(least_clients=5, rate=rate)
 
-    async def work(app: Starlette) -> list[tuple[int, int]]:
+    async def work(app: Starlette) -> list[tuple[int, ...]]:
         found = []
         for _ in range(4):
             asked = {(await ask(app, "GET", "/v2/batches")).status for _ in range(3)}

@@ -86,11 +86,7 @@ export class HttpProxy {
 
   /** Returns if a batch would be taken now; `ClosedError` when the epoch is over. */
   checkTaken(): Promise<void> {
-    return this.#exchange("/v2/batches", { headers: HEADERS }, async (arriving) => {
-      if (arriving.response.status !== 204) {
-        await this.#refuse(arriving);
-      }
-    });
+    return this.#ofBatches(204, { headers: HEADERS });
   }
 
   /**
@@ -99,9 +95,12 @@ export class HttpProxy {
    */
   send(batch: Uint8Array): Promise<void> {
     const headers = { ...HEADERS, "content-type": "application/octet-stream" };
-    const init = { method: "POST", headers, body: new Uint8Array(batch) };
+    return this.#ofBatches(202, { method: "POST", headers, body: new Uint8Array(batch) });
+  }
+
+  #ofBatches(wanted: number, init: RequestInit): Promise<void> {
     return this.#exchange("/v2/batches", init, async (arriving) => {
-      if (arriving.response.status !== 202) {
+      if (arriving.response.status !== wanted) {
         await this.#refuse(arriving);
       }
     });
