@@ -208,7 +208,7 @@ class Operator:
         return signed
 
     def _tell(self, signed: SignedManifest) -> str:
-        said = Contact(1, signed.hash, "enough", time.time()).encode()
+        said = Contact(1, signed.hash, "enough", time.time(), None).encode()
         answer = httpx.post(f"{self._url}/v2/contact", content=said, headers=self._headers)
         return Reply.decode(answer.content).state
 

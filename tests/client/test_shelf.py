@@ -198,6 +198,15 @@ def test_a_shelf_that_is_kept_back_does_not_bring_back_what_a_manifest_has_not(
     assert GONE not in looked(client, proxy)
 
 
+def test_a_shelf_of_a_time_when_a_clock_was_wrong_is_replaced(
+    client: Client, proxy: FakeProxy
+) -> None:
+    lay_out(proxy, LATER + 400 * DAY)
+    assert GONE not in looked(client, proxy)
+    lay_out(proxy, LATER, NEW)
+    assert NEW.id in looked(client, proxy)
+
+
 def test_a_shelf_may_be_signed_by_the_next_key_before_a_manifest_is(
     client: Client, proxy: FakeProxy, world: World
 ) -> None:

@@ -10,18 +10,23 @@ from hypothesis import strategies as some
 from sottovoce.errors import ProtocolError
 from sottovoce.protocol.contact import DAY, NOTICED, Contact, Reply, apart, borne
 
-CONTACT = Contact(7, bytes(range(32)), "short", 12.5)
+CONTACT = Contact(7, bytes(range(32)), "short", 12.5, "0123456789abcdef")
 TOLD: dict[str, Any] = json.loads(CONTACT.encode())
 MISTAKES = {
     "epoch": (-1, 0, 1.0, True, "7", 2**32, None),
     "manifest": (None, "", "0" * 63, 7, "G" * 64),
     "crowd": (0, True, 1.5, "", "many", "None", ["none"], 12),
     "time": (True, "1", None, 1e13, -1e13, 10**400, [0]),
+    "process": ("", 7, "0" * 15, "G" * 16, "0" * 17),
 }
 
 
 def test_each_is_read_as_it_was_said() -> None:
-    for said in (CONTACT, Contact(7, bytes(32), None, 0.0), Contact(0, None, None, 1e9)):
+    for said in (
+        CONTACT,
+        Contact(7, bytes(32), None, 0.0, None),
+        Contact(0, None, None, 1e9, None),
+    ):
         assert Contact.decode(said.encode()) == said
     for answer in (Reply("none", 0.0), Reply("open", 1.5), Reply("applied", 1e9)):
         assert Reply.decode(answer.encode()) == answer

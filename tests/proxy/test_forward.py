@@ -4,8 +4,11 @@ Every way to tamper with what is published is tried in `tests/protocol/test_publ
 fetched over HTTP in `tests/protocol/test_http.py`.
 """
 
+import contextlib
 import json
 import logging
+import socket
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,9 +16,7 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sottovoce.errors import (
-    SettingsError,
-)
+from sottovoce.errors import SettingsError, UnavailableError
 from sottovoce.protocol import (
     SEALED,
     Catalogue,
@@ -26,8 +27,8 @@ from sottovoce.protocol import (
     SignedManifest,
     SignedShelf,
 )
-from sottovoce.protocol.contact import Contact
-from sottovoce.proxy import HttpUpstream, Upstream, connect
+from sottovoce.protocol.contact import DAY, Contact
+from sottovoce.proxy import HttpUpstream, Upstream, connect, forward
 from tests.proxy.world import (
     CATALOGUE,
     CLOSES,
@@ -98,6 +99,23 @@ def test_a_shelf_that_does_not_hold_is_not_shown(world: World, lie: SignedShelf)
     assert world.proxy.mirror.shelf is not None
     assert world.proxy.mirror.shelf.signed == honest
     assert metric(world, "manifests_untrusted_total") == 1
+
+
+def test_a_shelf_of_a_time_when_clocks_were_wrong_is_replaced(world: World) -> None:
+    """Of server and proxy, and then the server's database was restored."""
+    opened, world.clock.now = world.clock.now, OPENS + 400 * DAY
+    world.server.files[OTHER.hash] = OTHER.raw
+    world.server.shelved = shelved(int(world.clock.now), OTHER.hash)
+    newer = world.proxy.mirror.newer_shelf()
+    assert newer is not None
+    world.proxy.mirror.publish_shelf(newer)
+    world.clock.now = opened
+    for published in (OPENS + 60, OPENS + 61):
+        world.server.shelved = shelved(published, CATALOGUE.hash)
+        world.proxy.tick()
+        world.reopen()
+        assert world.proxy.mirror.shelf is not None
+        assert world.proxy.mirror.shelf.signed == world.server.shelved
 
 
 @pytest.mark.parametrize("lie", LIES)
@@ -193,7 +211,7 @@ def answering(content: bytes) -> Callable[[httpx.Request], httpx.Response]:
 
 
 CALLS: dict[str, Callable[[Upstream], object]] = {
-    "contact": lambda u: u.contact(Contact(7, bytes(32), "short", 12.5)),
+    "contact": lambda u: u.contact(Contact(7, bytes(32), "short", 12.5, None)),
     "put_chunk": lambda u: u.put_chunk(CHUNK),
     "commit": lambda u: u.commit(7, bytes(32), 2, 40),
 }
@@ -210,10 +228,31 @@ def test_what_is_told_and_with_which_secret() -> None:
         ("POST", "https://server.example/v2/epochs/7/commit", f"Bearer {SECRET}"),
     ]
     told = [request.content for request in wire.asked]
-    said = {"epoch": 7, "manifest": zeros, "crowd": "short", "time": 12.5}
+    said = {"epoch": 7, "manifest": zeros, "crowd": "short", "time": 12.5, "process": None}
     assert json.loads(told[0]) == said
     assert told[1] == CHUNK.encode()
     assert json.loads(told[2]) == {"manifest": zeros, "chunks": 2, "reports": 40}
+
+
+@pytest.mark.parametrize("more", [b"", b"Content-Length: 999\r\n\r\n"], ids=["head", "body"])
+def test_a_server_that_drips_is_left(monkeypatch: pytest.MonkeyPatch, more: bytes) -> None:
+    """A byte now and then is no silence: neither in the head of an answer nor in its body."""
+    monkeypatch.setattr(forward, "LONGEST", 0.2)
+    ended = threading.Event()
+
+    def drip(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(b"HTTP/1.1 200 OK\r\n" + more)
+            while not ended.wait(0.01):
+                connection.sendall(b"x")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening, httpx.Client() as http:
+        threading.Thread(target=drip, args=(listening,), daemon=True).start()
+        upstream = HttpUpstream(http, f"http://127.0.0.1:{listening.getsockname()[1]}", SECRET)
+        with pytest.raises(UnavailableError):
+            upstream.contact(Contact(0, None, None, 0.0, None))
+        ended.set()
 
 
 @pytest.mark.parametrize("server", ["https://server.example", "http://server.example"])

@@ -16,7 +16,7 @@ COLUMNS = {
     "batches": ["place", "id", "sealed"],
     "dummies": ["part", "sealed"],
     "manifests": ["epoch", "hash", "signed", "model", "catalogue"],
-    "shelves": ["published", "signed", "catalogue"],
+    "shelves": ["place", "signed", "catalogue"],
     "files": ["sha256", "content"],
     "flushes": ["epoch", "manifest_hash", "chunks", "reports", "delivered", "settled"],
     "chunks": ["epoch", "position", "sealed"],

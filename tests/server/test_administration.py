@@ -143,7 +143,7 @@ def test_a_restored_database_goes_beyond_what_others_have_seen(
     for seen in (None, epoch - 1, epoch, epoch + 2**20 + 2, 2**32 - 2, 2**32 - 1):
         with pytest.raises(SettingsError):
             go_beyond(world.store, seen, world.now, world.settings.proxies)
-    ahead = Contact(57, bytes(32), None, world.now)
+    ahead = Contact(57, bytes(32), None, world.now, None)
     with pytest.raises(RefusedError, match="go-beyond 57"):
         world.server.contact("east", ahead)
     with pytest.raises(RefusedError):  # a liar

@@ -70,6 +70,7 @@ def contact_of(signed: SignedManifest, crowd: str | None) -> dict[str, object]:
         "manifest": signed.hash.hex(),
         "crowd": crowd,
         "time": 1_000.0,
+        "process": None,
     }
 
 

@@ -1,6 +1,7 @@
 """`sottovoce server status`: what it says is so, on either database, with or without a worker."""
 
 import re
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from sottovoce.protocol.contact import ENOUGH, NONE, SHORT, Contact
 from sottovoce.server import Keys
 from sottovoce.server.administration import begin_training, go_beyond
 from sottovoce.server.keys import rotate_keys
-from sottovoce.server.status import ServerStatus
+from sottovoce.server.status import SILENCE, ServerStatus
 from sottovoce.service.run import Running
 from sottovoce.training import Participation
 from tests.server.changes import change_catalogue, with_added
@@ -80,7 +81,7 @@ def test_each_worker_says_what_another_heard_of_a_proxy(world: World) -> None:
     """And that it is mended, or not asked for any more."""
     world.server.tick()
     other = world.another()
-    ahead = Contact(57, bytes(32), None, world.now)
+    ahead = Contact(57, bytes(32), None, world.now, None)
     with pytest.raises(RefusedError):
         world.server.contact("east", ahead)
     for worker in (world, other):
@@ -97,6 +98,31 @@ def test_each_worker_says_what_another_heard_of_a_proxy(world: World) -> None:
     alone.server.tick()
     assert alone.server.troubles.texts == []
     assert b"refused_proxies 0.0" in alone.server.measured()
+
+
+def test_two_machines_with_one_secret_are_noticed(world: World) -> None:
+    """A restart is none, and whoever only asks is nobody. One of two goes on: the newer."""
+    world.server.tick()
+
+    def speak(process: str | None) -> bool:
+        signed = world.signed()
+        said = Contact(signed.manifest.epoch, signed.hash, None, world.now, process)
+        with suppress(RefusedError):
+            world.server.contact("east", said)
+            return True
+        return False
+
+    def problems() -> list[str]:
+        return [each for each in look(world)[1] if "two processes speak as proxy east" in each]
+
+    assert all(speak(process) for process in ("a", "a", None, "b", None, "b", "c", "c"))
+    assert problems() == []
+    assert [speak(process) for process in ("b", "c", "b", None, "c", "c")] == [0, 1, 0, 1, 1, 1]
+    assert problems()
+    world.now += SILENCE + 1  # c has stopped for good
+    assert speak("b")
+    assert problems() == []
+    assert not speak("c")
 
 
 def test_a_worker_that_does_nothing_is_noticed(world: World) -> None:

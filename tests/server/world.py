@@ -103,7 +103,7 @@ class World:
 
     def contact(self, proxy: str, signed: SignedManifest, crowd: Crowd | None = None) -> State:
         """A proxy that is at this epoch speaks, and has the right time."""
-        said = Contact(signed.manifest.epoch, signed.hash, crowd, self.now)
+        said = Contact(signed.manifest.epoch, signed.hash, crowd, self.now, None)
         return self.server.contact(proxy, said).state
 
     def state(self, epoch: int) -> str:

@@ -291,7 +291,7 @@ class Client:
         sleep(-self._clock() % PACE)
         # Not waited for: its end could show how long a batch took. A sync fetches the same.
         with _locked(self._folder):
-            refresh(self._store, api, self._store.trusted)
+            refresh(self._store, api, self._store.trusted, self._clock())
 
     def recommend(self, n: int = 10) -> list[Recommendation]:
         """The n best items that the owner has not touched; asks nobody."""

@@ -65,7 +65,7 @@ def check_terms(accepted: Terms | None, asked: Terms) -> None:
         raise TermsError(worse, asked)
 
 
-def refresh(store: ClientStore, api: ProxyApi, trusted: Trusted) -> Release:
+def refresh(store: ClientStore, api: ProxyApi, trusted: Trusted, now: float) -> Release:
     """What is current; an error means that none of it was stored, but for a question of terms.
 
     `trusted` is read by whoever calls: nothing is read here before the first request.
@@ -76,24 +76,24 @@ def refresh(store: ClientStore, api: ProxyApi, trusted: Trusted) -> Release:
     except TermsError as error:
         store.ask(error.asked.name)
         with suppress(ProtocolError):  # the terms are what its owner must hear of
-            _refresh_shelf(store, api, trusted)
+            _refresh_shelf(store, api, trusted, now)
         raise
     raw = api.shelf()  # at once: how long files are read and decoded must not show
     release, files = fetch_release(signed, api, store.file)
     shelf, more = fetch_shelf(
-        signed, raw, api, lambda sha256: files.get(sha256) or store.file(sha256), trusted.shelf
+        signed, raw, api, lambda name: files.get(name) or store.file(name), trusted.shelf, now
     )
     store.keep_release(signed, shelf, files | more)
     return release
 
 
-def _refresh_shelf(store: ClientStore, api: ProxyApi, trusted: Trusted) -> None:
+def _refresh_shelf(store: ClientStore, api: ProxyApi, trusted: Trusted, now: float) -> None:
     """Whatever its owner agrees to, a list has no item that was withdrawn."""
     data = store.signed_manifest()
     if data is not None:
         signed = SignedManifest.open(data, trusted.key)
         shelf, files = fetch_shelf(
-            signed, api.shelf(), api, store.file, trusted.shelf, any_size=True
+            signed, api.shelf(), api, store.file, trusted.shelf, now, any_size=True
         )
         store.keep_shelf(signed.manifest, shelf, files)
 
@@ -213,10 +213,10 @@ class Syncing:
         if self.jitter:
             self._sleep_until(self.monotonic() + -self.clock() % PACE)  # as `Client.look`
         if damage is not None:
-            refresh(self.store, self.api, trusted)
+            refresh(self.store, self.api, trusted, self.clock())
             raise damage
         tried = None if left_over is None else self._tried(left_over)
-        release = refresh(self.store, self.api, trusted)
+        release = refresh(self.store, self.api, trusted, self.clock())
         epoch = release.manifest.epoch
         lost = None
         if left_over is not None and tried is not None:
@@ -237,7 +237,7 @@ class Syncing:
         """After the pause. The epoch may be over by now: what is not made yet costs nothing."""
         trusted = self.store.trusted
         self._sleep_until(early.ask_at)
-        release = refresh(self.store, self.api, trusted)
+        release = refresh(self.store, self.api, trusted, self.clock())
         manifest = release.manifest
         if release.signed.hash != early.manifest_hash:
             return self._result(manifest.epoch, "missed", early.lost)

@@ -5,8 +5,9 @@ known, or that a clock is wrong: before anybody has paid for a report that canno
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from math import nan
+from secrets import token_hex
 from typing import Any, Literal, Self, get_args
 
 from sottovoce.errors import ProtocolError
@@ -30,6 +31,12 @@ NOTICED = 60.0
 DAY = 86_400.0
 MONTH = 30 * DAY
 _LATEST = 1e12
+_PROCESS = 8
+"""Bytes of a process's name."""
+
+
+def new_process() -> str:
+    return token_hex(_PROCESS)
 
 
 def crowd_of(batches: int, least: int) -> Crowd:
@@ -49,25 +56,28 @@ class Contact:
     """None before the epoch's time: nobody shall know it then."""
     time: float
     """By its clock, Unix seconds."""
+    process: str | None
+    """Drawn when it started, so that two with one secret are noticed; None: it only asks."""
 
     def encode(self) -> bytes:
         manifest = None if self.manifest is None else self.manifest.hex()
-        told = {"epoch": self.epoch, "manifest": manifest, "crowd": self.crowd, "time": self.time}
-        return json.dumps(told).encode()
+        return json.dumps(asdict(self) | {"manifest": manifest}).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
         given = strict.read_object(data, most=MOST, what="contact")
-        strict.exact_keys(given, {"epoch", "manifest", "crowd", "time"}, "contact")
+        strict.exact_keys(given, {field.name for field in fields(cls)}, "contact")
         epoch = strict.whole(given["epoch"], least=0, most=MAX_EPOCH, what="contact: epoch")
-        manifest, crowd = given["manifest"], given["crowd"]
+        manifest, crowd, process = given["manifest"], given["crowd"], given["process"]
         if (manifest is None) != (epoch == 0):
             raise ProtocolError("contact: an epoch has a manifest, and none has none")
         if manifest is not None:
             manifest = strict.hexadecimal(manifest, what="contact: manifest")
         if crowd is not None:
             crowd = _one_of(crowd, get_args(Crowd), "contact: crowd")
-        return cls(epoch, manifest, crowd, _time(given["time"]))
+        if process is not None:
+            strict.hexadecimal(process, what="contact: process", size=_PROCESS)
+        return cls(epoch, manifest, crowd, _time(given["time"]), process)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ Requests are built by hand, so that nothing is added to them: no cookie, no lang
 import json
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from ipaddress import ip_address
@@ -91,6 +91,8 @@ class HttpSource:
     """Whether messages repeat the reason that they give: only what an operator reads."""
     _closes_with_epoch: ClassVar[bool] = False
     """Whether what is sent is of no use any more when they are at another epoch."""
+    _trace: Callable[[str, Mapping[str, Any]], None] | None = None
+    """What httpx tells of each step, to whoever wants to hear it."""
 
     def __init__(self, http: httpx.Client, url: str):
         self._http = http
@@ -126,7 +128,7 @@ class HttpSource:
             self._url + path,
             headers={**HEADERS, **(headers or {})},
             content=content,
-            extensions={"timeout": TIMEOUT.as_dict()},
+            extensions={"timeout": TIMEOUT.as_dict(), "trace": self._trace},
         )
         try:
             response = self._http.send(request, stream=True, auth=None, follow_redirects=False)

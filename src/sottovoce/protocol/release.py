@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sottovoce.core.bounds import check_shape
 from sottovoce.errors import ConflictError, ProtocolError, SettingsError, UntrustedError
 from sottovoce.protocol.catalogue import Catalogue, moved_rows
+from sottovoce.protocol.contact import DAY
 from sottovoce.protocol.manifest import Manifest, SignedManifest, short_name
 from sottovoce.protocol.model import decode_items, model_size
 from sottovoce.protocol.sealing import check_public_key
@@ -139,22 +140,26 @@ def fetch_shelf(
     source: PublishedSource,
     held: Held,
     newest: Newest | None,
+    now: float,
     *,
     any_size: bool = False,
 ) -> tuple[SignedShelf, Files]:
     """What `source` gave as its shelf, and its catalogue; `UntrustedError` if it goes back.
 
     It is signed by the key of the verified manifest, or by one that this key has named. It is of
-    any size where a later manifest has other terms.
+    any size where a later manifest has other terms. `newest` binds nobody if it is more than a day
+    ahead of `now`: a clock was wrong when it was signed, and none would come after it for long.
     """
     signed = SignedShelf.open(raw, manifest.key)
-    shelf, known = signed.shelf, newest or (0, b"")
-    if shelf.published < known[0]:
-        raise UntrustedError(
-            f"shelf of second {shelf.published} after that of {known[0]}: shelves never go back"
-        )
-    if newest is not None and shelf.published == known[0] and signed.hash != known[1]:
-        raise UntrustedError(f"two different shelves of second {known[0]}, both signed")
+    shelf = signed.shelf
+    if newest is not None and newest[0] <= now + DAY:
+        second, known = newest
+        if shelf.published < second:
+            raise UntrustedError(
+                f"shelf of second {shelf.published} after that of {second}: shelves never go back"
+            )
+        if shelf.published == second and signed.hash != known:
+            raise UntrustedError(f"two different shelves of second {second}, both signed")
     content = _intact(held, shelf.catalogue) or source.catalogue(shelf.catalogue)
     catalogue = _catalogue(content, shelf.catalogue)
     if not any_size:

@@ -9,9 +9,12 @@ from __future__ import annotations
 import json
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import ClassVar, Protocol, Self
+from socket import SHUT_RDWR, socket
+from threading import Timer
+from typing import Any, ClassVar, Protocol, Self
 from urllib.parse import urlsplit
 
 import httpx
@@ -95,6 +98,10 @@ def _confirm(store: ProxyStore, upstream: Upstream, flush: Flush) -> None:
 IS_IT_ONE = f". Is it a sottovoce server of protocol {VERSION}?"
 MAX_ANSWER = 4096
 """Bytes of an answer that is not a file."""
+LONGEST = 60.0
+"""Seconds of a whole exchange, beside those for its bytes."""
+SLOWEST = 2**16
+"""Bytes a second that a line must have."""
 
 
 class Upstream(PublishedSource, Protocol):
@@ -133,6 +140,8 @@ class HttpUpstream(HttpSource):
     def __init__(self, http: httpx.Client, url: str, secret: str):
         super().__init__(http, url)
         self._secret = {"Authorization": f"Bearer {secret}"}
+        self._trace = self._connected
+        self._socket: socket | None = None
 
     def contact(self, contact: Contact) -> Reply:
         return Reply.decode(self._tell("POST", routes.CONTACT, contact.encode()))
@@ -147,6 +156,27 @@ class HttpUpstream(HttpSource):
 
     def _tell(self, method: str, path: str, content: bytes) -> bytes:
         return self._exchange(method, path, most=MAX_ANSWER, content=content, headers=self._secret)
+
+    def _exchange(self, method: str, path: str, *, most: int, **given: Any) -> bytes:
+        """In a time that its size bears: a byte now and then would hold a beat for ever."""
+        size = most + len(given.get("content", b""))
+        cut = Timer(LONGEST + size / SLOWEST, self._cut)
+        cut.daemon = True
+        cut.start()
+        try:
+            return super()._exchange(method, path, most=most, **given)
+        finally:
+            cut.cancel()
+
+    def _connected(self, event: str, told: Mapping[str, Any]) -> None:
+        """Hear which connection is used from now on."""
+        if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+            self._socket = told["return_value"].get_extra_info("socket")
+
+    def _cut(self) -> None:
+        if self._socket is not None:
+            with suppress(OSError):
+                socket.shutdown(self._socket, SHUT_RDWR)
 
 
 def connect(settings: ProxySettings) -> tuple[httpx.Client, HttpUpstream]:
@@ -258,7 +288,9 @@ class Mirror:
         raw = self._server.shelf()
         if known is not None and raw == known.encode():
             return None  # at nearly every beat: its catalogue is not read and decoded again
-        signed, files = fetch_shelf(self.current.signed, raw, self._server, self._held, newest)
+        signed, files = fetch_shelf(
+            self.current.signed, raw, self._server, self._held, newest, self._clock()
+        )
         self._check_time(signed.shelf.published, "shelf: published")
         return MirroredShelf.of(signed, files[signed.shelf.catalogue])
 

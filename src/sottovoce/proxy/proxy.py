@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from sottovoce.errors import ProtocolError, RefusedError, UnavailableError
 from sottovoce.protocol import SignedManifest
-from sottovoce.protocol.contact import MONTH, SHORT, Contact, Crowd, borne, crowd_of
+from sottovoce.protocol.contact import MONTH, SHORT, Contact, Crowd, borne, crowd_of, new_process
 from sottovoce.protocol.manifest import short_name
 from sottovoce.proxy.forward import Mirror, MirroredEpoch, Upstream, forward
 from sottovoce.proxy.intake import Intake
@@ -51,6 +51,7 @@ class Proxy:
         self._settings = settings
         self._clock = clock
         self._entropy = entropy
+        self._process = new_process()
         self._unscrubbed = False
         self._beating = threading.Lock()
         self._has_asked = False
@@ -217,7 +218,7 @@ class Proxy:
         is_told = running is not None and sent >= running.manifest.closes
         crowd = self._crowd(running) if running is not None and is_told else None
         epoch, known = (0, None) if signed is None else (signed.manifest.epoch, signed.hash)
-        answer = self._upstream.contact(Contact(epoch, known, crowd, sent))
+        answer = self._upstream.contact(Contact(epoch, known, crowd, sent, self._process))
         self._ahead = (sent + self._clock()) / 2 - answer.time
         self.troubles.tell("clock", clocks_apart(self._ahead, signed))
         if running is None or self.troubles["server"] is not None:

@@ -175,7 +175,7 @@ def ask(
         found = Asked(manifest.epoch, manifest.opens)
         if not speaks:
             return found
-        answer = upstream.contact(Contact(epoch, known, None, now))
+        answer = upstream.contact(Contact(epoch, known, None, now, process=None))
     except (ProtocolError, RefusedError) as error:
         return replace(found, problems=(at_odds(error, epoch),))
     except UnavailableError as error:

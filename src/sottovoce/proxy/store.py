@@ -54,7 +54,7 @@ _MIGRATIONS = (
         )""",
         # The newest two: the one before for those who have just read it.
         """CREATE TABLE shelves (
-            published INTEGER PRIMARY KEY,
+            place INTEGER PRIMARY KEY,
             signed BLOB NOT NULL,
             catalogue BLOB NOT NULL
         )""",
@@ -178,16 +178,12 @@ class Tables:
         return self._one("SELECT signed FROM manifests WHERE epoch = ?", epoch)
 
     def add_shelf(self, signed: SignedShelf) -> None:
-        shelf = signed.shelf
-        row = (shelf.published, signed.encode(), shelf.catalogue)
-        self._db.execute("REPLACE INTO shelves VALUES (?, ?, ?)", row)
-        self._db.execute(
-            "DELETE FROM shelves WHERE published NOT IN"
-            " (SELECT published FROM shelves ORDER BY published DESC LIMIT 2)"
-        )
+        row = (signed.encode(), signed.shelf.catalogue)
+        self._db.execute("INSERT INTO shelves (signed, catalogue) VALUES (?, ?)", row)
+        self._db.execute("DELETE FROM shelves WHERE place < (SELECT max(place) FROM shelves) - 1")
 
     def latest_shelf(self) -> bytes | None:
-        return self._one("SELECT signed FROM shelves ORDER BY published DESC LIMIT 1")
+        return self._one("SELECT signed FROM shelves ORDER BY place DESC LIMIT 1")
 
     def add_file(self, sha256: bytes, content: bytes) -> None:
         self._db.execute("REPLACE INTO files VALUES (?, ?)", (sha256, content))

@@ -115,12 +115,10 @@ contacts = _table(
     epoch=BigInteger,
     heard=Float(53),
     ahead=Float(53),
-    refused=Text,
+    **dict.fromkeys(("refused", "process", "before"), Text),
+    twin=Float(53),
 )
-"""What each proxy said last: its epoch, when that was, how far its clock was ahead of ours.
-
-And why its epoch cannot be counted here; empty where it can.
-"""
+"""Columns are the fields of `Heard`, in their order."""
 
 files = _table("files", {"sha256": LargeBinary}, kind=Text, content=LargeBinary)
 """Models and catalogues by hash: those of the newest epochs (`keep_epochs`), and the next ones."""

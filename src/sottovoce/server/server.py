@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from hashlib import sha256
 
 from sottovoce.errors import (
@@ -30,7 +31,7 @@ from sottovoce.server.epochs import (
 )
 from sottovoce.server.keys import Keys, check_may_sign, lacking, may_sign
 from sottovoce.server.settings import ServerSettings
-from sottovoce.server.status import SILENCE, Metrics, of_proxy
+from sottovoce.server.status import SILENCE, TWINS, Metrics, of_proxy
 from sottovoce.server.store import ServerStore
 from sottovoce.server.transaction import APPLIED, OPEN, Epoch, Heard, Service, Transaction
 from sottovoce.service.logs import Troubles
@@ -219,9 +220,15 @@ class Server:
         """
         now = self._clock()
         with self._store.write() as transaction:
+            last = transaction.heard().get(proxy, Heard(proxy, 0, 0.0, 0.0))
             found = transaction.epoch(said.epoch, lock=said.crowd is not None)
             refused = self._refusal(transaction, found, said)
-            transaction.set_heard(Heard(proxy, said.epoch, now, said.time - now, refused or ""))
+            heard = Heard(proxy, said.epoch, now, said.time - now, refused or "")
+            if said.process == last.before != "" and now - last.heard <= SILENCE:
+                heard, refused = replace(last, twin=now), TWINS.format(proxy=proxy)
+            else:
+                heard = _of_process(heard, said.process, last)
+            transaction.set_heard(heard)
             if refused is None and found is not None and found.state == OPEN and said.crowd:
                 transaction.set_crowd(said.epoch, proxy, said.crowd)
         if refused is not None:
@@ -304,6 +311,13 @@ class Server:
             raise StoreError(f"the key of epoch {chunk.epoch} must be in the database")
         n_directions = self._publisher.manifest_of(epoch).build().n_directions
         return self._keys.unwrap(chunk.epoch, wrapped), n_directions
+
+
+def _of_process(heard: Heard, process: str | None, last: Heard) -> Heard:
+    """With the name of the process that said it, and of the one that spoke before it."""
+    process = process or last.process
+    before = last.before if process == last.process else last.process
+    return replace(heard, process=process, before=before, twin=last.twin)
 
 
 def _lost_key(transaction: Transaction, keys: Keys, epoch: Epoch) -> str | None:

@@ -81,6 +81,12 @@ class Disk:
         return cls(free, None)
 
 
+TWINS = (
+    "two processes speak as proxy {proxy}, and only one of them is heard: each needs a name and a "
+    "secret of its own ([proxies] of the server)"
+)
+
+
 def of_proxy(name: str, said: Heard | None, silent: float) -> str | None:
     """What is wrong with a proxy that said this last, so many seconds ago; None: nothing."""
     if said is None:
@@ -90,6 +96,8 @@ def of_proxy(name: str, said: Heard | None, silent: float) -> str | None:
         return f"nothing was heard from proxy {name} for {SILENCE / 60:.0f} minutes: does it run?"
     if said.refused:
         return f"proxy {name}: {said.refused}"
+    if said.twin > said.heard - SILENCE:
+        return TWINS.format(proxy=name)
     return apart(said.ahead, f"the clock of proxy {name}", "this server's")
 
 

@@ -94,6 +94,12 @@ class Heard:
     """Seconds that its clock was ahead of ours."""
     refused: str = ""
     """Why that epoch cannot be counted here."""
+    process: str = ""
+    """Which of its processes said it."""
+    before: str = ""
+    """The one before that; if it speaks again, two machines have one secret."""
+    twin: float = 0.0
+    """When it did."""
 
 
 class Transaction:

@@ -202,11 +202,11 @@ class Heartbeat:
         self._awake.set()
 
     def stop(self) -> None:
-        """Finish the beat that is under way, and no more."""
+        """Finish the beat that is under way, and no more; one that hangs may be cut off."""
         self._stopping = True
         self._awake.set()
         if self._thread.is_alive():
-            self._thread.join()
+            self._thread.join(self._slowest)
 
     def _run(self) -> None:
         while not self._stopping:

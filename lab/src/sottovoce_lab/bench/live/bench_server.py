@@ -127,7 +127,7 @@ def _closed(store: ServerStore, keys: Keys, settings: ServerSettings) -> Server:
     server = Server(store, keys, settings, opener=InProcess(), clock=lambda: now)
     server.tick()
     signed = server.signed_manifest()
-    server.contact(PROXY, Contact(1, signed.hash, ENOUGH, now))
+    server.contact(PROXY, Contact(1, signed.hash, ENOUGH, now, None))
     now += settings.epoch_seconds
     server.tick()
     return server
