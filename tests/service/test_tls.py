@@ -120,6 +120,17 @@ def test_who_is_let_in(folder: Path, address: str) -> None:
         asked(folder, address, Tls(folder / "stranger.pem"))
 
 
+def test_who_speaks_no_tls_and_who_speaks_it_unasked(
+    folder: Path, address: str, service: Service
+) -> None:
+    """In words, not in those of OpenSSL."""
+    plain = f"https://127.0.0.1:{service.port(watch=True)}"
+    with pytest.raises(TlsError, match="does not speak TLS"):
+        asked(folder, plain, Tls(folder / "authority.pem"))
+    with pytest.raises(UnavailableError, match="begins with https"):
+        asked(folder, address.replace("https:", "http:"), Tls())
+
+
 def test_a_private_key_of_another_certificate_is_named(folder: Path) -> None:
     """Of a proxy, and of whoever listens."""
     mixed = (folder / "proxy.pem", folder / "server.key")

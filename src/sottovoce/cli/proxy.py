@@ -158,7 +158,8 @@ def lines(found: ProxyStatus, settings: ProxySettings) -> Iterator[str]:
     if isinstance(found.running, Running):
         yield output.process(found.running.since, found.running.last, found.now)
     if settings.origins:
-        yield f"The widget, for pages of {', '.join(settings.origins)}: {script_tag()}"
+        pages = ", ".join(settings.origins)
+        yield f"The widget, for pages of {pages} (PROXY is your public address): {script_tag()}"
     if not found.panel_fits:
         yield (
             "The page's panel is of another catalogue than this epoch: whoever opens the page now "

@@ -71,8 +71,7 @@ class Taking:
             await self._take(scope, receive)
         except (SottovoceError, HTTPException, ClientDisconnect) as error:
             self._proxy.metrics.refused(error)
-            # The store has logged once what is wrong; a line for each would keep its time.
-            await problem_of(error, log_unavailable=False)(scope, receive, send)
+            await problem_of(error)(scope, receive, send)
             return
         self._proxy.metrics.accepted.inc()
         headers = [(b"content-length", b"0")]
@@ -120,8 +119,7 @@ def build_app(
             *([Middleware(CrossOrigin, settings.origins)] if settings.origins else ()),
             Middleware(Taking, proxy, api.writer, limit, settings.origins),
         ],
-        # The store has logged once what is wrong; a line for each request would keep its time.
-        exception_handlers=errors_as_problems(log_unavailable=False),
+        exception_handlers=errors_as_problems(),
         lifespan=api.lifespan,
     )
     app.router.redirect_slashes = False

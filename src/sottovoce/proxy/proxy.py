@@ -276,7 +276,7 @@ class Proxy:
         self.metrics.flushes.labels(GIVEN_UP).inc()
         self.metrics.lost.inc(lost)
         said = "epoch %d: the server went on without us; %d reports that waited are given up"
-        log.error(said, signed.manifest.epoch, lost)
+        log.log(logging.ERROR if lost else logging.INFO, said, signed.manifest.epoch, lost)
         self._scrub()
 
     def _scrub(self) -> None:

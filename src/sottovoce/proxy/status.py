@@ -249,8 +249,8 @@ class Metrics:
         self.accepted = self._counter("batches_accepted", "Batches on disk, resent ones included")
         self._refused = self._counter("batches_refused", "Batches turned away", "reason")
         self.flushes = self._counter("flushes", "Epochs ended", "outcome")
-        self.forwarded = self._counter("reports_forwarded", "Reports that the server confirmed")
-        self.lost = self._counter("reports_lost", "Reports that came too late for the server")
+        self.forwarded = self._counter("reports_forwarded", "Confirmed; dummies are among them")
+        self.lost = self._counter("reports_lost", "Too late for the server, dummies among them")
         about = "Manifests and shelves of the server refused"
         self.untrusted = self._counter("manifests_untrusted", about)
         self.turned_away = TurnedAway("proxy", self._registry)

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from sottovoce.errors import LostError
 from sottovoce.protocol import MAX_CHUNK_REPORTS, SEALED, routes, strict
 from sottovoce.protocol.batch import CHUNK_HEADER as HEADER
-from sottovoce.protocol.contact import Contact
+from sottovoce.protocol.contact import MAX_JSON, Contact
 from sottovoce.server.server import Server
 from sottovoce.server.settings import ServerSettings
 from sottovoce.service.http import (
@@ -34,7 +34,6 @@ from sottovoce.service.run import Heartbeat
 T = TypeVar("T")
 
 MAX_CHUNK = HEADER + SEALED * MAX_CHUNK_REPORTS
-MAX_JSON = 4096
 THREADS, CHUNKS = 24, 8
 """Requests that are worked on at once. Chunks have places of their own: they may take seconds."""
 
@@ -132,7 +131,7 @@ def build_app(server: Server, settings: ServerSettings) -> Starlette:
             Route(routes.CHUNK, api.chunk, methods=["PUT"]),
             Route(routes.COMMIT, api.commit, methods=["POST"]),
         ],
-        exception_handlers={**errors_as_problems(log_unavailable=False), LostError: _lost},
+        exception_handlers={**errors_as_problems(), LostError: _lost},
         lifespan=lifespan,
     )
 

@@ -1,5 +1,6 @@
 """Where a service listens, and how much of it one connection may use."""
 
+import errno
 import socket
 import ssl
 from collections.abc import Callable, Iterable, Iterator
@@ -63,7 +64,7 @@ class Listen:
                 raise SettingsError(f"{name}: {path} must be a file that can be read")
 
     def bind(self, where: str = "") -> list[socket.socket]:
-        """Sockets that listen; an error names the port that another program has.
+        """Sockets that listen; an error names the port, which another program may have.
 
         `where` says by which option to name another, if there are no settings yet.
         """
@@ -74,9 +75,12 @@ class Listen:
                 for family, _, _, _, address in dict.fromkeys(found)
             ]
         except (OSError, UnicodeError) as error:
+            is_taken = getattr(error, "errno", None) == errno.EADDRINUSE
             raise SettingsError(
                 f"cannot listen on {self.host}, port {self.port}: {reason(error)}; name another "
                 f"port {where or f'in the settings file, [{self._table}]'}"
+                + ", or end the program that has this one"
+                * is_taken
             ) from error
 
     def check_free(self, where: str = "") -> None:

@@ -321,5 +321,5 @@ def build_watch(
             Route(METRICS, measured),
             Route(STATE, state),
         ],
-        exception_handlers=errors_as_problems(log_unavailable=False),
+        exception_handlers=errors_as_problems(),
     )
