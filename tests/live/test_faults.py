@@ -84,7 +84,6 @@ class System(Stack):
 
     def begin(self) -> None:
         """To the third epoch, in which ben has reported; of each a backup of either side."""
-        KEYS.write(self.world.settings.keys)
         for name in DEVICES:
             self.client(name, ["film-1", "film-7"]).close()
         for epoch in (1, 2, 3):
@@ -695,7 +694,8 @@ FAULTS = [
         takes=True),
     Fault("copy of the proxy, of the last epoch", proxy_restored("proxy-2"), nothing,
         metric='outcome="given_up"} 1.0', takes=True, loses=1),
-    Fault("keys file lost", keys_lost, keys_back, "restore the file", takes=True),
+    Fault("keys file lost", keys_lost, keys_back, "restore the file",
+        metric="keys_wrong 1.0", takes=True),
     Fault("keys file lost, server restarted", keys_lost_at_start, keys_and_restart,
         "restore the file", AWAY, "east", FAILS, takes=True),
     Fault("keys file of another server", keys_wrong, keys_and_restart, "must be the keys file",

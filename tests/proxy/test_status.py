@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from starlette.exceptions import HTTPException
 
 from sottovoce.cli.proxy import lines
 from sottovoce.errors import StoreError, UnknownProxyError
@@ -12,7 +13,7 @@ from sottovoce.proxy.status import ProxyStatus
 from sottovoce.proxy.store import looking
 from sottovoce.service.page import Page
 from sottovoce.service.run import Running
-from tests.proxy.world import CATALOGUE, CLOSES, ENDS, HOLD, World, signed
+from tests.proxy.world import CATALOGUE, CLOSES, ENDS, HOLD, OPENS, World, signed
 
 
 def look(world: World) -> tuple[str, list[str]]:
@@ -26,7 +27,7 @@ def test_an_open_epoch_and_its_crowd(world: World) -> None:
     world.send(2)
     said, problems = look(world)
     assert "is open since 1970-01-01 02:46:40Z (1 s ago)" in said
-    assert "Batches that wait: 2; a crowd is 3. Dummies that are mixed in: 0." in said
+    assert "Batches that wait: 2; a crowd is 3, so these are too few yet. Dummies" in said
     assert "The server answers at https://server.example, with epoch 1." in said
     assert "GB are free in" in said
     assert problems == []
@@ -93,6 +94,8 @@ def test_what_needs_attention(world: World) -> None:
     assert look(world)[1] == []
     world.clock.now = ENDS + 61
     assert look(world)[1] == ["epoch 1 is over and was not ended here: does the proxy run?"]
+    world.clock.now = 2 * CLOSES - OPENS + 1
+    assert "waited for its crowd" in look(world)[1][1], "also beside what is graver"
     world.server.go_on(signed(3, opens=ENDS, closes=2 * ENDS))
     assert look(world)[1] == ["the server is at epoch 3, and this proxy is at 1: does it run?"]
     world.proxy.tick()
@@ -114,6 +117,16 @@ def test_a_crowd_that_does_not_come(tmp_path: Path) -> None:
 def test_a_full_disk(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sottovoce.proxy.status.LEAST_FREE", 1 << 62)
     assert "MB are free on the disk" in look(world)[1][0]
+
+
+def test_batches_refused_for_their_address(world: World) -> None:
+    assert world.proxy.metrics.notes() == []
+    world.proxy.metrics.refused(HTTPException(429))
+    (said,) = world.proxy.metrics.notes()
+    found = ProxyStatus.read(world.settings, world.server, 0.0, Running(0.0, notes=(said,)))
+    assert "Batches refused for their address ([rate]) since the start: 1." in list(
+        lines(found, world.settings)
+    )
 
 
 def test_a_folder_without_a_database(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ from sottovoce.service.http import (
     read_body,
     serve,
 )
+from sottovoce.service.listen import seconds_left
 from sottovoce.service.page import page_routes
 from sottovoce.service.run import Heartbeat
 from sottovoce.service.widget import widget_route
@@ -131,7 +132,10 @@ class Api:
         self._proxy = proxy
         self.writer = GroupCommit(proxy.intake.keep)
         self._heartbeat = Heartbeat(proxy.tick, settings.poll_seconds, proxy.troubles)
-        proxy.metrics.watch(beat_failures=lambda: self._heartbeat.failures)
+        proxy.metrics.watch(
+            beat_failures=lambda: self._heartbeat.failures,
+            certificate_seconds=lambda: seconds_left(settings.certificates),
+        )
 
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:

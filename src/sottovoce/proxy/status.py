@@ -10,6 +10,7 @@ from typing import Any, Self
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from starlette.exceptions import HTTPException
 
+from sottovoce.characters import sentence
 from sottovoce.errors import (
     ClosedError,
     ConflictError,
@@ -88,8 +89,7 @@ class ProxyStatus:
         terms = None if signed is None else signed.manifest.terms
         least = settings.least_clients if terms is None else settings.least_for(terms)
         fits = signed is None or _fits(settings.page, signed)
-        shown = settings.listen.certificate, settings.watch.certificate, settings.tls.certificate
-        old = tuple(expiring(shown, now))
+        old = tuple(expiring(settings.certificates, now))
         return cls(now, free, running, seen, signed, is_over, batches, least, unsettled, old, fits)
 
     @property
@@ -112,7 +112,7 @@ class ProxyStatus:
         return found + ([] if self.signed is None else self._behind(self.signed))
 
     def _behind(self, signed: SignedManifest) -> list[str]:
-        """The first of these that holds: the others follow from it."""
+        """Of being late only the worse; that people are too few while they can still come."""
         manifest, server = signed.manifest, self.server.epoch or signed.manifest.epoch
         epoch, asks = manifest.epoch, manifest.public_key is not None and not self.is_over
         too_few, length = self.batches < self.least, manifest.closes - manifest.opens
@@ -123,11 +123,11 @@ class ProxyStatus:
             f"epoch {epoch} is over and was not ended here: does the proxy run?": (
                 asks and self.now > manifest.ends + PATIENCE
             ),
-            f"epoch {epoch} has waited for its crowd for longer than it was open": (
-                asks and too_few and self.now > manifest.closes + length
-            ),
         }
-        return [text for text, holds in causes.items() if holds][:1]
+        found = [text for text, holds in causes.items() if holds][:1]
+        if asks and too_few and server <= epoch and self.now > manifest.closes + length:
+            found.append(f"epoch {epoch} has waited for its crowd for longer than it was open")
+        return found
 
     def as_dict(self) -> dict[str, Any]:
         found: dict[str, Any] = {
@@ -187,7 +187,7 @@ def ask(
 
 def at_odds(error: ProtocolError | RefusedError, epoch: int) -> str:
     """What an operator must know where the server and a proxy at this epoch do not go together."""
-    said = f"{error}. Nothing is taken until that is mended"
+    said = f"{sentence(str(error))} Nothing is taken until that is mended"
     if isinstance(error, ConflictError):
         said += (
             ": the server's database was set back. Its operator can let it go on: "
@@ -234,6 +234,7 @@ GAUGES = {
     "overdue_seconds": "Seconds that the epoch waits beyond its end",
     "disk_free_bytes": "Free where the database lies",
     "beat_failures": "Beats in a row that failed",
+    "certificate_seconds": "Until the first certificate expires; NaN: there is none",
     "clock_ahead_seconds": "Of this clock before the server's, when they were last compared",
     "barred": "1: nothing is taken, because it could not be counted",
 }
@@ -269,6 +270,13 @@ class Metrics:
         """Numbers that are looked up when somebody asks."""
         for name, value in values.items():
             self._gauges[name].set_function(value)
+
+    def notes(self) -> list[str]:
+        """What an operator should know, and is no fault of the proxy."""
+        name, reason = "sottovoce_proxy_batches_refused_total", {"reason": RATE}
+        limited = self._registry.get_sample_value(name, reason) or 0
+        about = "Batches refused for their address ([rate]) since the start"
+        return [f"{about}: {limited:,.0f}"] if limited else []
 
     def text(self) -> bytes:
         return generate_latest(self._registry)

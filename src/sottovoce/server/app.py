@@ -29,6 +29,7 @@ from sottovoce.service.http import (
     read_body,
     serve,
 )
+from sottovoce.service.listen import seconds_left
 from sottovoce.service.run import Heartbeat
 
 T = TypeVar("T")
@@ -45,6 +46,10 @@ class Api:
         self._threads = anyio.CapacityLimiter(THREADS)
         self._chunks = anyio.CapacityLimiter(CHUNKS)
         self.heartbeat = Heartbeat(server.tick, settings.heartbeat, server.troubles)
+        server.metrics.watch(
+            beat_failures=lambda: self.heartbeat.failures,
+            certificate_seconds=lambda: seconds_left(settings.certificates),
+        )
 
     async def manifest(self, request: Request) -> Response:
         signed = await self._work(self._server.signed_manifest)

@@ -1,8 +1,10 @@
 """A database, opened the way that the server relies on: SQLite or PostgreSQL, and a copy of it."""
 
+import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from math import nan
 from pathlib import Path
 from typing import Any, cast
 
@@ -89,10 +91,9 @@ class ServerStore:
 
     def __init__(self, url: str):
         self._engine = open_engine(url)
-        known = make_url(url)
-        is_file = url.startswith("sqlite")
-        self._file = SameFile(Path(known.database or "")) if is_file else None
-        self._where = f"{known.database}: " if is_file else ""
+        self._path = Path(make_url(url).database or "") if url.startswith("sqlite") else None
+        self._file = None if self._path is None else SameFile(self._path)
+        self._where = "" if self._path is None else f"{self._path}: "
 
     def migrate(self, migrations: Sequence[Migration] = MIGRATIONS) -> None:
         """Bring the schema up to date; workers that start at once do it one after the other."""
@@ -145,6 +146,10 @@ class ServerStore:
                 connection.exec_driver_sql("PRAGMA user_version = 0")
             same = {"version": schema_version.c.version}
             connection.execute(schema_version.update().values(same))
+
+    def free_bytes(self) -> float:
+        """Where the file lies; NaN if the database is none."""
+        return nan if self._path is None else float(shutil.disk_usage(self._path.parent).free)
 
     def close(self) -> None:
         self._engine.dispose()

@@ -3,8 +3,11 @@
 import errno
 import socket
 import ssl
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
+from math import nan
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol, get_args
 
@@ -121,11 +124,24 @@ SOON = 14 * 86_400
 """Seconds before its end from which on a certificate is a matter for its operator."""
 
 
+def seconds_left(certificates: Iterable[Path | None]) -> float:
+    """Until the first of them expires; 0 if one cannot be read, NaN if there is none."""
+    try:
+        ends = [_end_of(path).timestamp() for path in certificates if path is not None]
+    except (OSError, ValueError):
+        return 0.0
+    return min(ends, default=nan) - time.time()
+
+
+def _end_of(certificate: Path) -> datetime:
+    return load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc
+
+
 def expiring(certificates: Iterable[Path | None], now: float) -> Iterator[str]:
     """What to say of those that have expired, or will soon."""
     for path in (each for each in certificates if each is not None):
         try:
-            ends = load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+            ends = _end_of(path)
         except (OSError, ValueError) as error:
             yield f"{path}: no certificate can be read: {reason(error)}"
             continue
