@@ -145,16 +145,13 @@ class HttpSource:
         except httpx.HTTPError as error:
             why = visible(f"{type(error).__name__}: {error}".removesuffix(": "))[:MAX_QUOTE]
             tls = _of_tls(error)
-            if tls is not None and tls.reason in NO_TLS:
-                raise TlsError(
-                    f"{request.url}: what answers there does not speak TLS: is it another port, or "
-                    "http instead of https?"
-                ) from error
             if tls is not None:
-                raise TlsError(
-                    f"{request.url}: no connection to {self._who} can be trusted ({why}): "
-                    f"{self._trust}"
-                ) from error
+                what = f"no connection to {self._who} can be trusted ({why}): {self._trust}"
+                if tls.reason in NO_TLS:
+                    what = (
+                        "what answers there does not speak TLS: another port, or http, not https?"
+                    )
+                raise TlsError(f"{request.url}: {what}") from error
             if request.url.scheme == "http" and isinstance(error, CUT):
                 why += ": does it speak TLS, so that the address begins with https?"
             raise UnavailableError(

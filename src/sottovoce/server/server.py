@@ -49,7 +49,10 @@ class Server:
         opener: Opener,
     ):
         self.metrics = Metrics()
-        self.metrics.watch(disk_free_bytes=store.free_bytes)
+        self.metrics.watch(
+            disk_free_bytes=store.free_bytes,
+            keys_wrong=lambda: self.troubles["keys"] is not None,
+        )
         self._store = store
         self._keys = keys
         self._settings = settings
@@ -143,7 +146,6 @@ class Server:
         """
         said = lacking(self._keys, service, self._settings.keys)
         self.troubles.tell("keys", said, level=logging.ERROR)
-        self.metrics.keys_wrong(is_wrong=said is not None)
 
     def _heed_proxies(self) -> None:
         """What is wrong with them, whichever worker heard it; silence since this one began."""

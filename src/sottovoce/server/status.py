@@ -348,9 +348,6 @@ class Metrics:
         self.unknown = self._counter("unknown_proxy", "Requests without a known proxy's secret")
         self.turned_away = TurnedAway("server", self._registry)
 
-    def keys_wrong(self, *, is_wrong: bool) -> None:
-        self._gauges["keys_wrong"].set(is_wrong)
-
     def watch(self, **values: Callable[[], float]) -> None:
         """Numbers that are looked up when somebody asks."""
         for name, value in values.items():
