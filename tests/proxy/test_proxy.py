@@ -208,9 +208,7 @@ def test_a_server_in_a_hurry_gets_nothing(
         with pytest.raises(ClosedError if how == "applied" else WrongEpochError):
             world.proxy.accept(world.people.batch(signed(dummies=DUMMIES)).encode())
     else:
-        assert not sent or anywhere(all_reports(sent), world.folder), (
-            "they wait for the epoch's time"
-        )
+        assert not sent or anywhere(all_reports(sent), world.folder), "they wait for its time"
         world.send(1)
 
 

@@ -74,8 +74,6 @@ TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 MAX_PROBLEM = 16 * 1024
 NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
 """What OpenSSL says of an answer in plain HTTP."""
-CUT = (httpx.RemoteProtocolError, httpx.ReadError)
-"""How a request in plain HTTP ends where TLS is spoken."""
 MAX_QUOTE = 400
 """Characters of a reason that is repeated."""
 
@@ -148,11 +146,10 @@ class HttpSource:
             if tls is not None:
                 what = f"no connection to {self._who} can be trusted ({why}): {self._trust}"
                 if tls.reason in NO_TLS:
-                    what = (
-                        "what answers there does not speak TLS: another port, or http, not https?"
-                    )
+                    what = "what answers there does not speak TLS: is it another port, or http?"
                 raise TlsError(f"{request.url}: {what}") from error
-            if request.url.scheme == "http" and isinstance(error, CUT):
+            is_cut = isinstance(error, httpx.RemoteProtocolError | httpx.ReadError)
+            if request.url.scheme == "http" and is_cut:
                 why += ": does it speak TLS, so that the address begins with https?"
             raise UnavailableError(
                 f"{request.url}: {self._who} cannot be reached ({why}); {self._later}"

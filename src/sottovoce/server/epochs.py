@@ -134,8 +134,7 @@ class Publisher:
             log.warning(said, epoch.epoch, over)
         transaction.apply(epoch.epoch, reports=max(reports, 0), crowdless=crowdless, capped=over)
         said = "epoch %d: %d reports are counted; proxies that handed in: %d of %d"
-        of = len(handed_in), len(self.settings.proxies)
-        log.info(said, epoch.epoch, max(reports, 0), *of)
+        log.info(said, epoch.epoch, max(reports, 0), len(handed_in), len(self.settings.proxies))
         self._follow(transaction, epoch, V, learnt, now)
 
     def end_without_key(self, transaction: Transaction, epoch: Epoch, now: float) -> None:

@@ -297,10 +297,7 @@ def build_watch(
     notes: Callable[[], Sequence[str]] = tuple,
 ) -> Starlette:
     """The application; `check` raises what keeps the service from its work."""
-    since = time.time()
-
-    def texts() -> tuple[str, ...]:
-        return () if troubles is None else tuple(troubles.texts)
+    since, told = time.time(), troubles or Troubles()
 
     async def alive(_: Request) -> Response:
         return PlainTextResponse("alive\n")
@@ -310,14 +307,14 @@ def build_watch(
             await run_in_threadpool(check)
         except (UnavailableError, StoreError) as error:
             return PlainTextResponse(f"not ready: {error}\n", HTTPStatus.SERVICE_UNAVAILABLE)
-        return PlainTextResponse("\n".join(["ready", *texts(), ""]))
+        return PlainTextResponse("\n".join(["ready", *told.texts, ""]))
 
     async def measured(_: Request) -> Response:
         return Response(await run_in_threadpool(metrics), media_type=CONTENT_TYPE_LATEST)
 
     async def state(_: Request) -> Response:
         said = None if last is None else last.line
-        now = Running(since, str(config.resolve()), texts(), said, tuple(notes()))
+        now = Running(since, str(config.resolve()), tuple(told.texts), said, tuple(notes()))
         return JSONResponse(asdict(now))
 
     return Starlette(
