@@ -88,7 +88,7 @@ def _fail() -> None:
 def test_what_needs_attention(world: World) -> None:
     world.send(1)
     world.server.reachable = False
-    assert look(world)[1] == ["the server cannot be asked: no route"]
+    assert look(world)[1] == ["no route"]
     world.server.reachable = True
     world.clock.now = CLOSES + 1
     assert look(world)[1] == []

@@ -179,7 +179,7 @@ def ask(
     except (ProtocolError, RefusedError) as error:
         return replace(found, problems=(at_odds(error, epoch),))
     except UnavailableError as error:
-        return replace(found, problems=(f"the server cannot be asked: {error}",))
+        return replace(found, problems=(str(error),))
     ahead = now - answer.time
     said = clocks_apart(ahead, signed)
     return replace(found, ahead=ahead, problems=() if said is None else (said,))

@@ -316,7 +316,7 @@ GAUGES = {
     "refused_proxies": "Proxies whose epoch cannot be counted here",
     "clock_apart_seconds": "Between this clock and that of the proxy that differs most",
     "silent_seconds": "Since the proxy spoke that has been silent longest",
-    "keys_wrong": "1: this worker's keys file lacks the newest signing key, or is lost",
+    "keys_wrong": "1: this worker's keys file is lost, or another signing key follows its own",
     "beat_failures": "Beats in a row that failed",
     "certificate_seconds": "Until the first certificate expires; NaN: there is none",
     "disk_free_bytes": "Free where the database lies; NaN: it is no file",
