@@ -36,6 +36,7 @@ from sottovoce.service.http import (
     read_body,
     serve,
 )
+from sottovoce.service.listen import seconds_left
 from sottovoce.service.page import page_routes
 from sottovoce.service.run import Heartbeat
 from sottovoce.service.widget import widget_route
@@ -71,8 +72,7 @@ class Taking:
             await self._take(scope, receive)
         except (SottovoceError, HTTPException, ClientDisconnect) as error:
             self._proxy.metrics.refused(error)
-            # The store has logged once what is wrong; a line for each would keep its time.
-            await problem_of(error, log_unavailable=False)(scope, receive, send)
+            await problem_of(error)(scope, receive, send)
             return
         self._proxy.metrics.accepted.inc()
         headers = [(b"content-length", b"0")]
@@ -120,8 +120,7 @@ def build_app(
             *([Middleware(CrossOrigin, settings.origins)] if settings.origins else ()),
             Middleware(Taking, proxy, api.writer, limit, settings.origins),
         ],
-        # The store has logged once what is wrong; a line for each request would keep its time.
-        exception_handlers=errors_as_problems(log_unavailable=False),
+        exception_handlers=errors_as_problems(),
         lifespan=api.lifespan,
     )
     app.router.redirect_slashes = False
@@ -133,7 +132,10 @@ class Api:
         self._proxy = proxy
         self.writer = GroupCommit(proxy.intake.keep)
         self._heartbeat = Heartbeat(proxy.tick, settings.poll_seconds, proxy.troubles)
-        proxy.metrics.watch(beat_failures=lambda: self._heartbeat.failures)
+        proxy.metrics.watch(
+            beat_failures=lambda: self._heartbeat.failures,
+            certificate_seconds=lambda: seconds_left(settings.certificates),
+        )
 
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
