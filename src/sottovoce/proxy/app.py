@@ -35,6 +35,7 @@ from sottovoce.service.http import (
     read_body,
     serve,
 )
+from sottovoce.service.listen import seconds_left
 from sottovoce.service.page import page_routes
 from sottovoce.service.run import Heartbeat
 from sottovoce.service.widget import widget_route
@@ -78,8 +79,7 @@ class Taking:
         except (SottovoceError, HTTPException, ClientDisconnect) as error:
             if not asks:
                 self._proxy.metrics.refused(error)
-            # The store has logged once what is wrong; a line for each would keep its time.
-            refusal = problem_of(error, log_unavailable=False)
+            refusal = problem_of(error)
             refusal.headers["Cache-Control"] = "no-store"  # a cache may keep a 410
             await refusal(scope, receive, send)
             return
@@ -145,8 +145,7 @@ def build_app(
             *([Middleware(CrossOrigin, settings.origins)] if settings.origins else ()),
             Middleware(Taking, proxy, api.writer, limit, settings.origins),
         ],
-        # The store has logged once what is wrong; a line for each request would keep its time.
-        exception_handlers=errors_as_problems(log_unavailable=False),
+        exception_handlers=errors_as_problems(),
         lifespan=api.lifespan,
     )
     app.router.redirect_slashes = False
@@ -158,7 +157,10 @@ class Api:
         self._proxy = proxy
         self.writer = GroupCommit(proxy.intake.keep)
         self._heartbeat = Heartbeat(proxy.tick, settings.poll_seconds, proxy.troubles)
-        proxy.metrics.watch(beat_failures=lambda: self._heartbeat.failures)
+        proxy.metrics.watch(
+            beat_failures=lambda: self._heartbeat.failures,
+            certificate_seconds=lambda: seconds_left(settings.certificates),
+        )
 
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:

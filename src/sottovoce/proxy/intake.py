@@ -75,6 +75,7 @@ class Intake:
         self._is_barred = is_barred
         self._most_batches = settings.most_batches
         self._most_bytes = settings.most_bytes
+        self._least_for = settings.least_for
         self._said_full = False
         self._lock = threading.Lock()
         self._gate: EpochGate | None = None
@@ -154,9 +155,19 @@ class Intake:
         return min(self._most_batches, room // batch_size(terms.reports))
 
     @property
-    def has_any_room(self) -> bool:
-        """Whether the epoch, with its dummies, takes batches at all."""
-        return self._most(self._present_gate()) > 0
+    def lacks_room(self) -> str | None:
+        """Why the epoch, with its dummies, can never have its crowd here; None: it can."""
+        gate = self._present_gate()
+        terms = gate.signed.manifest.terms
+        least = self._least_for(terms)
+        if self._most(gate) >= least:
+            return None
+        size = SEALED * terms.dummies + least * batch_size(terms.reports)
+        return (
+            f"epoch {self.epoch} has {terms.dummies:,} dummies and needs {least:,} people: set "
+            f"most_bytes to at least {size}, most_batches to at least {least}, and restart this "
+            "proxy. Nothing is taken until then"
+        )
 
     def _say_full(self, room: int) -> None:
         """Once an epoch, and at once: devices ask first, so that hardly any is refused."""
