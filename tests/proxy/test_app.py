@@ -70,8 +70,8 @@ def test_whoever_asks_hears_what_a_batch_would(make_world: MakeWorld) -> None:
     clock = Clock(0.0)
     assert within(world, work, clock) == [(204, 202), (204, 202), (429, 429), (429, 429)]
     assert metric(world, 'batches_refused_total{reason="rate"}') == 2
-    world = make_world(most_batches=2)
-    assert within(world, work, clock) == [(204, 202), (204, 202), (503, 503), (503, 503)]
+    world = make_world(most_batches=3)
+    assert within(world, work, clock) == [(204, 202), (204, 202), (204, 202), (503, 503)]
     world = make_world()
     assert get(world, "/v2/batches").status == 204
     world.server.states.clear()  # it was set back
