@@ -21,6 +21,11 @@ def visible(text: str) -> str:
     return _UNSHOWABLE.sub(lambda found: ascii(found[0])[1:-1], text)
 
 
+def sentence(text: str) -> str:
+    """With its full stop, unless it is a question."""
+    return text if text.endswith(("?", ".")) else f"{text}."
+
+
 def named(character: str) -> str:
     """By its number."""
     return f"U+{ord(character):04X}"

@@ -84,7 +84,7 @@ def test_behind_a_relay_no_address_is_limited(tmp_path: Path) -> None:
         ((200, 401), SIGNER, "401; is this proxy's secret"),
         ((200, 404), KEY, "not by the pinned verification key"),
         ((404, 404), SIGNER, "Is it a sottovoce server of protocol 2?"),
-        ((503, 503), SIGNER, "503; try again later"),
+        ((503, 503), SIGNER, "asks again at its next beat"),
     ],
 )
 def test_init_asks_the_server(
@@ -106,7 +106,7 @@ def test_init_asks_the_server(
         other = init(tmp_path / "other", server=server.url.replace("http:", "https:"), key=key)
     assert said in told
     assert ("sottovoce proxy status" in told) is (said != "knows the secret")
-    assert "can be trusted" in other
+    assert "does not speak TLS" in other
     assert (tmp_path / "proxy" / "proxy.toml").exists()
 
 

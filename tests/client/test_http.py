@@ -48,12 +48,16 @@ def test_a_batch_carries_what_everybodys_does(server: LoopbackServer, api: HttpP
 def test_what_an_answer_to_a_batch_means(
     server: LoopbackServer, api: HttpProxy, status: int, error: type[Exception]
 ) -> None:
-    """Only 202 is thanks: a hotel's log-in page also answers 200. The rest: as for all."""
+    """Only 202 is thanks: a hotel's log-in page also answers 200. The rest: as for all.
+
+    And to the question before it.
+    """
     server.answer = reply(status, b"Welcome to the hotel", Location="/elsewhere")
-    with pytest.raises(error) as caught:
-        api.send(b"batch")
-    assert type(caught.value) is error
-    assert len(server.requests) == 1
+    for ask in (api.check_taken, lambda: api.send(b"batch")):
+        with pytest.raises(error) as caught:
+            ask()
+        assert type(caught.value) is error
+    assert [method for method, *_ in server.requests] == ["GET", "POST"]
 
 
 # Addresses.

@@ -12,7 +12,13 @@ import pytest
 from sottovoce.client import Client
 from sottovoce.client.timing import READY, lead
 from sottovoce.core import Histories, os_words, user_vectors
-from sottovoce.errors import RefusedError, SettingsError, StoreError, UnavailableError
+from sottovoce.errors import (
+    ClosedError,
+    RefusedError,
+    SettingsError,
+    StoreError,
+    UnavailableError,
+)
 from sottovoce.protocol import Batch, open_reports
 from tests.client.world import (
     COST,
@@ -36,12 +42,12 @@ def test_a_first_sync_learns_and_takes_part_and_a_second_does_not(
     synced = client.sync(proxy)
     assert (synced.epoch, synced.outcome, synced.lost) == (1, "sent", None)
     assert (synced.spent, synced.remaining) == (COST, 100 - COST)
-    assert proxy.calls == ["manifest", "shelf", "model", "catalogue", "send"]
+    assert proxy.calls == ["manifest", "shelf", "model", "catalogue", "taken?", "send"]
     assert client._store._db.rows("SELECT state, batch FROM outbox") == [("sent", None)]
     client.record([item(30)])
     again = client.sync(proxy)
     assert (again.outcome, again.spent) == ("already sent", COST)
-    assert proxy.calls[5:] == ["manifest", "shelf"]
+    assert proxy.calls[6:] == ["manifest", "shelf"]
     (charge,) = charges(folder)
     assert charge.purpose == sha(proxy.received[0])
     assert (charge.epoch, charge.epsilon, charge.reports) == (1, EPSILON, REPORTS)
@@ -259,6 +265,27 @@ def sleeping(world: World, slept: list[float]) -> Callable[[float], None]:
     return sleep
 
 
+@pytest.mark.parametrize("error", [ClosedError("over"), UnavailableError("full")])
+def test_nobody_pays_for_what_would_not_be_taken(
+    client: Client, proxy: FakeProxy, folder: Path, error: Exception
+) -> None:
+    """The history is not read either: whether it is makes no difference to anybody."""
+
+    def refuse(call: str) -> None:
+        if call == "taken?":
+            raise error
+
+    proxy.before = refuse
+    if isinstance(error, ClosedError):
+        assert client.sync(proxy).outcome == "not open"
+    else:
+        with pytest.raises(UnavailableError):
+            client.sync(proxy)
+    assert charges(folder) == []
+    proxy.before = lambda _: None
+    assert client.sync(proxy).outcome == "sent"
+
+
 def test_the_batch_leaves_at_the_moment_that_was_drawn(
     world: World, proxy: FakeProxy, folder: Path
 ) -> None:
@@ -273,7 +300,7 @@ def test_the_batch_leaves_at_the_moment_that_was_drawn(
     assert slept == [300 - READY, READY, pytest.approx(ahead)]
     # Shortly before it makes the batch it looks again whether the epoch still runs.
     looks = ["manifest", "shelf", "model", "catalogue", "manifest", "shelf"]
-    assert proxy.calls == [*looks, "send"]
+    assert proxy.calls == [*looks, "taken?", "send"]
 
 
 def test_a_clock_that_was_set_back_does_not_hold_a_batch(

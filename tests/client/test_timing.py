@@ -286,8 +286,8 @@ def test_when_a_token_is_fetched_says_nothing_of_when_it_is_spent(is_planted: bo
     for phase in rng.uniform(0, 3_600, 3_000):
         _, again, *_ = wakes(phase, one.opens)
         first, *_ = wakes(phase, two.opens)
-        fetched = again if is_planted else token_moment(one, again, 3_600, rng.bytes)
-        moments.append((fetched, drawn_plan(two, 1, first, 3_600, rng.bytes).send_at))
+        asked = again if is_planted else token_moment(one, again, 3_600, rng.bytes)
+        moments.append((asked, drawn_plan(two, 1, first, 3_600, rng.bytes).send_at))
     fetched, sent = (np.array(each) for each in zip(*moments, strict=True))
     worst = max(
         abs(np.corrcoef(turn(2 * np.pi * fetched / span), other)[0, 1])

@@ -188,6 +188,9 @@ class FakeProxy:
         asked = TokenRequest.decode(request)
         return self._do("token", lambda: issuer(asked.epoch).evaluate(asked.blinded))
 
+    def check_taken(self) -> None:
+        self._do("taken?", lambda: b"")
+
     def send(self, batch: bytes) -> None:
         self._do("send", lambda: self._take(batch))
 

@@ -137,6 +137,9 @@ class ProxyOverNetwork:
             raise answer
         return answer
 
+    def check_taken(self) -> None:
+        self._ask(lambda: self._part.proxy.intake.check_taken())
+
     def send(self, batch: bytes) -> None:
         try:
             self._ask(lambda: self._accept(batch))

@@ -387,7 +387,7 @@ class _Watched:
     def __init__(self, run: Run, client: str, api: ProxyOverNetwork):
         self._run, self._client, self._api = run, client, api
         self.manifest, self.model, self.catalogue = api.manifest, api.model, api.catalogue
-        self.shelf, self.token = api.shelf, api.token
+        self.shelf, self.check_taken, self.token = api.shelf, api.check_taken, api.token
 
     def send(self, batch: bytes) -> None:
         self._run.came(self._client, batch)

@@ -207,14 +207,14 @@ def test_a_proxy_without_its_keys_takes_nothing_and_goes_on_by_itself(folder: Pa
                 tables.set_token_epoch(seed, 0)
             tables.forget_token_keys(1)
         stack.turn()
-        assert gate.proxy.accounts.problem is not None
+        assert gate.proxy.troubles["tokens"]
         assert gate.proxy.is_barred
         with pytest.raises(UnavailableError):
             sync(stack, client, "ann")
         assert client.status().spent == 0
         for _ in range(3):
             stack.turn(crowd=False)
-        assert gate.proxy.accounts.problem is None
+        assert not gate.proxy.troubles["tokens"]
         sync(stack, client, "ann")
         stack.turn(crowd=False)
         assert sync(stack, client, "ann").outcome == "sent"

@@ -84,7 +84,6 @@ class System(Stack):
 
     def begin(self) -> None:
         """To the third epoch, in which ben has reported; of each a backup of either side."""
-        KEYS.write(self.world.settings.keys)
         for name in DEVICES:
             self.client(name, ["film-1", "film-7"]).close()
         for epoch in (1, 2, 3):
@@ -660,9 +659,9 @@ FAULTS = [
         "nothing was heard", "full; make room", "server", BARRED, loses=1),
     Fault("server's disk full", server_full, undo, "disk is full: make room", "answered 503",
         "east", FAILS, takes=True),
-    Fault("proxy's database locked", locked(f"east/{NAME}"), undo, proxy="another process uses it",
+    Fault("proxy's database locked", locked(f"east/{NAME}"), undo, proxy="another program holds it",
         ready="server", metric=BARRED),
-    Fault("server's database locked", locked("server.sqlite"), undo, "another writer",
+    Fault("server's database locked", locked("server.sqlite"), undo, "another program holds",
         "answered 503", "east", FAILS, takes=True),
     Fault("proxy's database damaged", proxy_damaged, proxy_anew, proxy="begin anew", ready="server",
         metric=BARRED, loses=1),
@@ -695,7 +694,8 @@ FAULTS = [
         takes=True),
     Fault("copy of the proxy, of the last epoch", proxy_restored("proxy-2"), nothing,
         metric='outcome="given_up"} 1.0', takes=True, loses=1),
-    Fault("keys file lost", keys_lost, keys_back, "restore the file", takes=True),
+    Fault("keys file lost", keys_lost, keys_back, "restore the file",
+        metric="keys_wrong 1.0", takes=True),
     Fault("keys file lost, server restarted", keys_lost_at_start, keys_and_restart,
         "restore the file", AWAY, "east", FAILS, takes=True),
     Fault("keys file of another server", keys_wrong, keys_and_restart, "must be the keys file",

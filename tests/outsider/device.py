@@ -96,6 +96,7 @@ class Device:
             again = self._refresh()
             need(again.manifest.hash == release.manifest.hash, "the epoch is over")
             self._check(again.manifest)
+        self._get("/v2/batches", 0, status=204)
         self._make(release)
         return self._send_first(release.manifest)
 
@@ -147,12 +148,12 @@ class Device:
         need(sha256(data).hexdigest() == name, f"{kind}: another hash")
         return data
 
-    def _get(self, path: str, most: int) -> bytes:
+    def _get(self, path: str, most: int, status: int = 200) -> bytes:
         try:
             answer = self.fetch("GET", path, None, most)
         except OSError as error:
             raise Refused(f"{path}: no answer") from error
-        need(answer.status == 200, f"{path}: {answer.status}")
+        need(answer.status == status, f"{path}: {answer.status}")
         need(len(answer.body) <= most, f"{path}: too long")
         return answer.body
 

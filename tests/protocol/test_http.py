@@ -164,6 +164,8 @@ def test_what_an_answer_means(
         error = RefusedError  # a proxy's chunks may still be taken, a device's batch will not
     if status == 401 and not isinstance(source, HttpProxy):
         error = UnknownProxyError
+    if (status, error) == (409, RefusedError) and isinstance(source, HttpProxy):
+        error = SpentError
     with pytest.raises(error, match=str(status)) as caught:
         source.manifest()
     assert type(caught.value) is error

@@ -10,6 +10,7 @@ import pytest
 from starlette.applications import Starlette
 
 from sottovoce.protocol import Catalogue, Item
+from sottovoce.proxy import Rate
 from sottovoce.service.page import Page
 from sottovoce.service.run import build_watch
 from tests.asgi import Answer, ask
@@ -18,8 +19,10 @@ from tests.proxy.world import (
     ENDS,
     ITEMS,
     OPENS,
+    Clock,
     MakeWorld,
     World,
+    metric,
     model_of,
     post,
     shelved,
@@ -48,6 +51,42 @@ def send(world: World, data: bytes, **more: Any) -> Answer:
     answer = within(world, lambda app: post(app, data, **more))
     assert isinstance(answer, Answer)
     return answer
+
+
+def test_whoever_asks_hears_what_a_batch_would(make_world: MakeWorld) -> None:
+    """And it counts as nothing: not for the address, not in the metrics, not on the disk."""
+    rate = Rate(batches_per_minute=60, burst=1, per_epoch=2)
+    world = make_world(least_clients=5, rate=rate)
+
+    async def work(app: Starlette) -> list[tuple[int, ...]]:
+        found = []
+        for _ in range(4):
+            asked = {(await ask(app, "GET", "/v2/batches")).status for _ in range(3)}
+            answer = await post(app, world.people.batch(world.now).encode())
+            found.append((*asked, answer.status))
+            clock.now += 1
+        return found
+
+    clock = Clock(0.0)
+    assert within(world, work, clock) == [(204, 202), (204, 202), (429, 429), (429, 429)]
+    assert metric(world, 'batches_refused_total{reason="rate"}') == 2
+    world = make_world(most_batches=3)
+    assert within(world, work, clock) == [(204, 202), (204, 202), (204, 202), (503, 503)]
+    world = make_world()
+    assert get(world, "/v2/batches").status == 204
+    world.server.states.clear()  # it was set back
+    world.proxy.tick()
+    assert get(world, "/v2/batches").status == 503
+    assert send(world, b"of another epoch").status == 503, "what was paid for is not given up"
+    assert get(world, "/v2/manifest").status == 200, "lists go on"
+    world.server.states[1] = "open"
+    world.proxy.tick()
+    world.send(3)
+    world.end_epoch()
+    over = get(world, "/v2/batches")
+    assert over.problem()["type"] == "urn:sottovoce:closed"
+    assert over.headers["cache-control"] == "no-store"
+    assert get(world, "/v2/manifest").status == 200
 
 
 @pytest.mark.parametrize("cut", [1_000, 50])
@@ -96,7 +135,7 @@ def test_manifests_and_models_are_served_as_they_are(world: World) -> None:
     world.server.go_on(signed(2))
     world.proxy.tick()
     for path, content, tag, kept in (
-        ("manifest", world.now.encode(), world.now.hash.hex(), "public, no-cache"),
+        ("manifest", world.now.encode(), world.now.hash.hex(), "public, max-age=10"),
         ("manifests/1", first.encode(), "1", "public, max-age=31536000, immutable"),
         ("manifests/2", world.now.encode(), "2", "public, max-age=31536000, immutable"),
         (f"models/{model.hex()}", model_of(1), model.hex(), "public, max-age=31536000, immutable"),
@@ -159,7 +198,7 @@ def test_the_page_is_served_where_the_operator_wants_it(make_world: MakeWorld) -
                 "/v2/models/../manifest", "/healthz/",
             )
         ),
-        ("GET", "/v2/batches", 405),
+        ("PUT", "/v2/batches", 405),
         ("POST", "/v2/manifest", 405),
     ],
 )  # fmt: skip
@@ -167,7 +206,7 @@ def test_what_is_not_there(world: World, method: str, path: str, status: int) ->
     answer = get(world, path, method)
     assert (answer.status, answer.problem()["status"]) == (status, status)
     if status == 405:
-        assert answer.headers["allow"] in ("POST", "GET, HEAD", "HEAD, GET")
+        assert answer.headers["allow"] in ("GET, POST", "GET, HEAD", "HEAD, GET")
 
 
 def test_before_the_first_manifest(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -16,7 +16,7 @@ from sottovoce.errors import (
     UnavailableError,
     WrongEpochError,
 )
-from sottovoce.protocol import SEALED
+from sottovoce.protocol import SEALED, batch_size
 from sottovoce.proxy import ProxyStore, shuffle
 from sottovoce.proxy.forward import MirroredEpoch
 from tests.crash import FOREVER, Life, MortalDatabase, PowerCut, make_mortal
@@ -175,9 +175,11 @@ def test_nobody_at_all_is_said_and_committed_at_once(make_world: MakeWorld) -> N
     assert not dummies(world)
 
 
-@pytest.mark.parametrize("people", [1, 5])
+@pytest.mark.parametrize("people", [0, 1, 5])
 @pytest.mark.parametrize("how", ["closed", "applied", "next manifest"])
-def test_a_server_in_a_hurry_gets_nothing(make_world: MakeWorld, how: str, people: int) -> None:
+def test_a_server_in_a_hurry_gets_nothing(
+    make_world: MakeWorld, how: str, people: int, caplog: pytest.LogCaptureFixture
+) -> None:
     """Before its time an epoch is ended by nobody: it could be the moment after one person came.
 
     Whoever has reported loses that; nobody else is asked to report in an epoch without hope.
@@ -202,10 +204,11 @@ def test_a_server_in_a_hurry_gets_nothing(make_world: MakeWorld, how: str, peopl
         assert not dummies(world)
         assert metric(world, "reports_lost_total") == 4 * people
         assert metric(world, 'flushes_total{outcome="given_up"}') == 1
+        assert ("ERROR" in caplog.text) == bool(people), "no error where nothing is lost"
         with pytest.raises(ClosedError if how == "applied" else WrongEpochError):
-            world.proxy.accept(sent[0].encode())
+            world.proxy.accept(world.people.batch(signed(dummies=DUMMIES)).encode())
     else:
-        assert anywhere(all_reports(sent), world.folder), "they wait for the epoch's time"
+        assert not sent or anywhere(all_reports(sent), world.folder), "they wait for its time"
         world.send(1)
 
 
@@ -395,6 +398,9 @@ def test_a_server_that_asks_for_too_many_keeps_no_beat_and_fills_no_disk(
     full.clock.now = CLOSES - 1
     full.proxy.tick()
     assert not dummies(full)
+    (said,) = full.proxy.troubles.texts
+    assert f"most_bytes to at least {SEALED * 100 + 3 * batch_size(4)}" in said
+    assert full.proxy.is_barred, "nobody pays for what could not be kept"
 
 
 class FragileWorld(World):

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from starlette.exceptions import HTTPException
 
 from sottovoce.cli.proxy import lines
 from sottovoce.errors import StoreError, UnknownProxyError
@@ -26,7 +27,7 @@ def test_an_open_epoch_and_its_crowd(world: World) -> None:
     world.send(2)
     said, problems = look(world)
     assert "is open since 1970-01-01 02:46:40Z (1 s ago)" in said
-    assert "Batches that wait: 2; a crowd is 3. Dummies that are mixed in: 0." in said
+    assert "Batches that wait: 2; a crowd is 3, so these are too few yet. Dummies" in said
     assert "The server answers at https://server.example, with epoch 1." in said
     assert "GB are free in" in said
     assert problems == []
@@ -87,7 +88,7 @@ def _fail() -> None:
 def test_what_needs_attention(world: World) -> None:
     world.send(1)
     world.server.reachable = False
-    assert look(world)[1] == ["the server cannot be asked: no route"]
+    assert look(world)[1] == ["no route"]
     world.server.reachable = True
     world.clock.now = CLOSES + 1
     assert look(world)[1] == []
@@ -114,6 +115,16 @@ def test_a_crowd_that_does_not_come(tmp_path: Path) -> None:
 def test_a_full_disk(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sottovoce.proxy.status.LEAST_FREE", 1 << 62)
     assert "MB are free on the disk" in look(world)[1][0]
+
+
+def test_batches_refused_for_their_address(world: World) -> None:
+    assert world.proxy.metrics.notes() == []
+    world.proxy.metrics.refused(HTTPException(429))
+    (said,) = world.proxy.metrics.notes()
+    found = ProxyStatus.read(world.settings, world.server, 0.0, Running(0.0, notes=(said,)))
+    assert "Batches refused for their address ([rate]) since the start: 1." in list(
+        lines(found, world.settings)
+    )
 
 
 def test_a_folder_without_a_database(tmp_path: Path) -> None:

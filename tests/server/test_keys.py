@@ -241,17 +241,31 @@ def test_a_worker_says_at_once_that_another_key_signs(
 ) -> None:
     """It goes on meanwhile, says it once for each key, and is not ready when it cannot sign."""
     world.server.tick()
-    assert "\nsottovoce_server_key_is_old 0.0\n" in world.server.measured().decode()
+    assert "\nsottovoce_server_keys_wrong 0.0\n" in world.server.measured().decode()
     (path,) = copies(tmp_path, 1)
     rotate_keys(world.store, path)
     for _ in range(3):
         world.server.tick()
     assert len(caplog.messages) == 1
-    assert "\nsottovoce_server_key_is_old 1.0\n" in world.server.measured().decode()
+    assert "\nsottovoce_server_keys_wrong 1.0\n" in world.server.measured().decode()
     world.server.check()
     published_by(world, path)
     with pytest.raises(UnavailableError):
         world.server.check()
+
+
+def test_a_worker_says_at_once_that_its_keys_file_is_lost(world: World, tmp_path: Path) -> None:
+    """And goes on with what it has read."""
+    path = world.settings.keys
+    path.rename(tmp_path / "kept.json")
+    world.server.tick()
+    assert str(path) in world.server.troubles.texts[0]
+    assert "\nsottovoce_server_keys_wrong 1.0\n" in world.server.measured().decode()
+    world.server.check()
+    (tmp_path / "kept.json").rename(path)
+    world.server.tick()
+    assert world.server.troubles.texts == []
+    assert "\nsottovoce_server_keys_wrong 0.0\n" in world.server.measured().decode()
 
 
 def test_what_is_withdrawn_is_signed_by_whoever_still_may(world: World, tmp_path: Path) -> None:

@@ -65,6 +65,8 @@ class World:
 
     def __post_init__(self) -> None:
         self._others: list[World] = []
+        if not self.settings.keys.exists():
+            self.keys.write(self.settings.keys)
         self.store = ServerStore(self.settings.database)
         self.server = Server(
             self.store, self.keys, self.settings, clock=lambda: self.now, opener=self.opener

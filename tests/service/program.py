@@ -53,7 +53,7 @@ app = Starlette(
         Route("/body", body, methods=["POST"]),
         *(Route(path, endpoint) for path, endpoint in paths.items()),
     ],
-    exception_handlers=errors_as_problems(log_unavailable=True),
+    exception_handlers=errors_as_problems(),
     lifespan=lifespan,
 )
 registry = CollectorRegistry()

@@ -113,5 +113,5 @@ def test_a_taken_port_says_where_another_is_named() -> None:
             Listen(port=port).bind()
         with pytest.raises(SettingsError, match=r"\[watch\]"):
             Watch(port=port).bind()
-        with pytest.raises(SettingsError, match=r"with --port$"):
+        with pytest.raises(SettingsError, match=r"with --port\b.*program"):
             Listen(port=port).check_free("with --port")

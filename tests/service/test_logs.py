@@ -3,10 +3,11 @@
 import json
 import logging
 import re
+from pathlib import Path
 
 import pytest
 
-from sottovoce.service.logs import Lines, Objects, Troubles
+from sottovoce.service.logs import OWN, Lines, Objects, Troubles, pasted
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ERROR .+")
 
@@ -33,6 +34,20 @@ def test_whatever_happened_is_one_line_with_its_time(text: str, failed: bool) ->
     found = json.loads(Objects().format(record(text, failed=failed)))
     assert list(found) == ["time", "level", "text"]
     assert line == " ".join(found.values())
+
+
+def test_commands_can_be_pasted_with_the_settings_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of this process's own service: the other's is not known here, and `init` makes one."""
+    said = (
+        "run `sottovoce server go-beyond 7`, not `sottovoce proxy run` or `sottovoce server init`"
+    )
+    assert pasted(said) == said
+    monkeypatch.setitem(OWN, "server", Path("my server/s.toml"))
+    named = said.replace("go-beyond", "go-beyond --config 'my server/s.toml'")
+    assert pasted(said) == pasted(pasted(said)) == named
+    cancelled = pasted("`sottovoce server training begin --cancel`")
+    assert cancelled == "`sottovoce server training begin --config 'my server/s.toml' --cancel`"
+    assert Lines().format(record(said)).endswith(named)
 
 
 def test_what_changes_all_the_time_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:

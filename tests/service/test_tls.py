@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
+from math import isnan
 from pathlib import Path
 
 import httpx
@@ -17,7 +18,7 @@ from cryptography.x509.oid import NameOID
 from sottovoce.errors import SettingsError, TlsError, UnavailableError
 from sottovoce.proxy import ProxySettings, connect
 from sottovoce.proxy.settings import Tls
-from sottovoce.service.listen import Listen
+from sottovoce.service.listen import Listen, seconds_left
 from tests.service.program import Service
 
 
@@ -118,6 +119,24 @@ def test_who_is_let_in(folder: Path, address: str) -> None:
             asked(folder, address, tls)
     with pytest.raises(TlsError, match="CERTIFICATE_VERIFY_FAILED"):
         asked(folder, address, Tls(folder / "stranger.pem"))
+
+
+def test_who_speaks_no_tls_and_who_speaks_it_unasked(
+    folder: Path, address: str, service: Service
+) -> None:
+    """In words, not in those of OpenSSL."""
+    plain = f"https://127.0.0.1:{service.port(watch=True)}"
+    with pytest.raises(TlsError, match="does not speak TLS"):
+        asked(folder, plain, Tls(folder / "authority.pem"))
+    with pytest.raises(UnavailableError, match="begins with https"):
+        asked(folder, address.replace("https:", "http:"), Tls())
+
+
+def test_how_long_certificates_hold(folder: Path) -> None:
+    shown = [None, folder / "server.pem", folder / "authority.pem"]
+    assert isnan(seconds_left([None]))
+    assert 0 < seconds_left(shown) <= 3600
+    assert seconds_left([*shown, folder / "none.pem"]) == 0
 
 
 def test_a_private_key_of_another_certificate_is_named(folder: Path) -> None:

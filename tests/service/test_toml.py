@@ -74,6 +74,21 @@ def test_an_unknown_setting_is_named_with_its_line_and_what_may_be_meant(
         read(tmp_path, text)
 
 
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("rate = true\n" + LEAST, 1),
+        (LEAST + "[listen]\n\nport = '8080'\n", 5),
+        (LEAST + "names = ['a', 1]\n", 3),
+        (LEAST + "[proxies.east]\nsecret = ''\nweight = ''\n", 5),
+        (LEAST + "[listen]\nport = -1\n", 4),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_line(text: str, line: int, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=rf"example\.toml, line {line}: "):
+        read(tmp_path, text)
+
+
 def test_every_kind_of_value_is_read(tmp_path: Path) -> None:
     text = (
         LEAST

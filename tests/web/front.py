@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 WORKER = "/page/worker.js"
+BATCHES = "/v2/batches"
 HURRY = b"""{
   const draw = crypto.getRandomValues.bind(crypto);
   crypto.getRandomValues = (into) => (into.byteLength === 8 ? into.fill(0) : draw(into));
@@ -90,7 +91,7 @@ class Front(Site):
         super().__init__()
         self._app = app
         self.lies: dict[str, Lie] = {}
-        """By path; by the beginning of the path if that ends in a slash."""
+        """By path, or its beginning if that ends in a slash; at `BATCHES` of a batch alone."""
         self.prelude = HURRY
         """Goes before the worker's script."""
 
@@ -100,7 +101,7 @@ class Front(Site):
 
     def batches(self) -> list[bytes]:
         """Every batch that the browser sent, in order."""
-        return [each.body for each in self.heard if each.path == "/v2/batches"]
+        return [each.body for each in self.heard if _is_about(BATCHES, each)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -128,7 +129,7 @@ class Front(Site):
 
     async def _honest(self, scope: Scope, request: Heard) -> Answer:
         """What the real proxy says; a batch that it must not see is kept from it by `refuse`."""
-        if request.path == "/v2/batches" and "/v2/batches" in self.lies:
+        if BATCHES in self.lies and _is_about(BATCHES, request):
             return Answer(202)
         sent: list[Message] = []
 
@@ -207,6 +208,8 @@ async def _read(scope: Scope, receive: Receive) -> Heard:
 
 
 def _is_about(path: str, request: Heard) -> bool:
+    if path == BATCHES:
+        return request.path == path and request.method == "POST"
     return (
         request.path.startswith(path) if len(path) > 1 and path[-1] == "/" else request.path == path
     )

@@ -14,7 +14,9 @@ def main() -> None:
     try:
         _app()()
     except SottovoceError as error:
-        said = "\n".join(map(visible, str(error).split("\n")))
+        from sottovoce.service.logs import pasted
+
+        said = "\n".join(map(visible, pasted(str(error)).split("\n")))
         print(f"sottovoce: {said}", file=sys.stderr)  # noqa: T201 - the edge of the program
         raise SystemExit(2) from error
 

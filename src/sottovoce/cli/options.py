@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from sottovoce.cli.figures import figure_class
+from sottovoce.service.logs import OWN
 from sottovoce.settings import Setting
 from sottovoce.training import all_presets, all_settings
 
@@ -181,6 +182,17 @@ def engine_choice(command: Command) -> Command:
             said = f"{options[name].help}; " if name in options else ""
             options[name] = replace(each, help=f"{said}{each.help} ({engine} engine)")
     return settings_options("engine", options, often=["engine"])(command)
+
+
+def config_option(service: str) -> Any:
+    """`--config`; commands that a message names get it too."""
+
+    def know(path: Path) -> Path:
+        OWN[service] = path
+        return path
+
+    about = f"Settings file, from `sottovoce {service} init`."
+    return typer.Option("--config", callback=know, help=about)
 
 
 def settings_options(

@@ -16,9 +16,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Column, Table
 
 from sottovoce.characters import counted as counted
-from sottovoce.characters import visible
+from sottovoce.characters import sentence, visible
 from sottovoce.errors import SettingsError, reason
 from sottovoce.privacy.account import shown
+from sottovoce.service.logs import pasted
 from sottovoce.storage.files import write_atomically
 from sottovoce.training import Settings
 
@@ -102,15 +103,14 @@ def warn_of_few_candidates(negatives: int, untouched: NDArray[np.integer]) -> No
         )
 
 
-def say_status(
-    lines: Iterable[str], problems: list[str], content: dict[str, Any], json_file: Path | None
-) -> None:
+def say_status(lines: Iterable[str], content: dict[str, Any], json_file: Path | None) -> None:
     """In words, and as JSON where that is wanted; exit code 1 if something needs attention."""
     for line in lines:
-        say(line)
-    write_json(json_file, content)
+        say(pasted(line))
+    problems = [pasted(each) for each in content["problems"]]
+    write_json(json_file, content | {"problems": problems})
     for problem in problems:
-        say(f"Needs attention: {problem}{'' if problem.endswith('?') else '.'}")
+        say(f"Needs attention: {sentence(problem)}")
     if problems:
         raise typer.Exit(1)
     say("All is well.")
@@ -119,7 +119,7 @@ def say_status(
 def process(since: float, last: str | None, now: float) -> str:
     """Of a service: since when it runs, and what it complained of last."""
     said = "It has complained of nothing" if last is None else f"Its last complaint: {last}"
-    return f"It runs since {moment(since, now)}. {said.rstrip('.')}."
+    return f"It runs since {moment(since, now)}. {sentence(said)}"
 
 
 def when(seconds: float) -> str:

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
+from sottovoce.characters import sentence
 from sottovoce.cli import output
-from sottovoce.cli.options import HostOption, JsonFile, group, settings_options
+from sottovoce.cli.options import HostOption, JsonFile, config_option, group, settings_options
 from sottovoce.protocol import SignedManifest
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Rate, build_app, connect
 from sottovoce.proxy.settings import DATA, PORT, SETTINGS, WATCH_PORT, make_proxy
@@ -27,9 +28,7 @@ app = group(
     "proxy run --config my-proxy/proxy.toml",
 )
 
-ConfigOption = Annotated[
-    Path, typer.Option("--config", help="Settings file, from `sottovoce proxy init`.")
-]
+ConfigOption = Annotated[Path, config_option("proxy")]
 
 
 @app.command()
@@ -117,8 +116,9 @@ def run(config: ConfigOption) -> None:
     with http, ProxyStore.open(settings.folder) as store:
         proxy = Proxy(store, upstream, settings)
         app = build_app(proxy, settings)
-        watch = build_watch(proxy.check, proxy.metrics.text, config, proxy.troubles, last)
-        turned_away = proxy.metrics.turned_away
+        metrics, turned_away = proxy.metrics, proxy.metrics.turned_away
+        said = proxy.troubles, last, metrics.notes
+        watch = build_watch(proxy.check, metrics.text, config, *said)
         serve(app, settings.listen, watch, settings.watch, turned_away=turned_away)
 
 
@@ -139,7 +139,7 @@ def status(config: ConfigOption, *, json_file: JsonFile = None) -> None:
     with http:
         running = Running.ask(settings.watch, config)
         found = ProxyStatus.read(settings, upstream, time.time(), running)
-    output.say_status(lines(found, settings), found.problems, found.as_dict(), json_file)
+    output.say_status(lines(found, settings), found.as_dict(), json_file)
 
 
 def lines(found: ProxyStatus, settings: ProxySettings) -> Iterator[str]:
@@ -157,8 +157,10 @@ def lines(found: ProxyStatus, settings: ProxySettings) -> Iterator[str]:
         yield f"The server answers at {settings.server}, with epoch {found.server.epoch}."
     if isinstance(found.running, Running):
         yield output.process(found.running.since, found.running.last, found.now)
+        yield from map(sentence, found.running.notes)
     if settings.origins:
-        yield f"The widget, for pages of {', '.join(settings.origins)}: {script_tag()}"
+        pages = ", ".join(settings.origins)
+        yield f"The widget, for pages of {pages} (PROXY is your public address): {script_tag()}"
     if not found.panel_fits:
         yield (
             "The page's panel is of another catalogue than this epoch: whoever opens the page now "
@@ -187,7 +189,8 @@ def _epoch(found: ProxyStatus, signed: SignedManifest) -> Iterator[str]:
         ends = output.moment(manifest.ends, now)
         yield f"{name} is open; its time was over at {until}. It is discarded at {ends}."
     yield (
-        f"Batches that wait: {found.batches:,}; a crowd is {found.least:,}. "
+        f"Batches that wait: {found.batches:,}; a crowd is {found.least:,}"
+        f"{', so these are too few yet' * (found.batches < found.least)}. "
         f"Dummies that are mixed in: {manifest.terms.dummies:,}."
     )
     if signed.statements:

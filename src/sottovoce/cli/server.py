@@ -1,6 +1,5 @@
 """`sottovoce server`: set up the server of a training, run it, see and change what it does."""
 
-import shlex
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -20,6 +19,7 @@ from sottovoce.cli.options import (
     PresetOption,
     YesOption,
     can_be_written,
+    config_option,
     group,
     optional,
     people_option,
@@ -91,9 +91,7 @@ ADVICE = f". Name one of them so, or say which it is: --columns {EXAMPLE}"
 STATED = stated(ServerSettings) | stated(Participation)
 """Settings of a service that are options of `init` and of `up`."""
 
-ConfigOption = Annotated[
-    Path, typer.Option("--config", help="Settings file, from `sottovoce server init`.")
-]
+ConfigOption = Annotated[Path, config_option("server")]
 CatalogueColumns = Annotated[
     str | None,
     optional(
@@ -254,7 +252,7 @@ def status(
         found = ServerStatus.read(store, settings, time.time(), running)
     if catalogue is not None:
         write_atomically(catalogue, found.chosen.catalogue.raw)
-    output.say_status(lines(found, settings, config), found.problems, found.as_dict(), json_file)
+    output.say_status(lines(found, settings), found.as_dict(), json_file)
 
 
 @app.command()
@@ -527,9 +525,9 @@ def _dropped(found: Epoch) -> dict[str, int]:
     return {why: getattr(found, name) for name, why in DROPPED.items() if getattr(found, name)}
 
 
-def lines(found: ServerStatus, settings: ServerSettings, config: Path) -> Iterator[str]:
+def lines(found: ServerStatus, settings: ServerSettings) -> Iterator[str]:
     """How a service stands, in words: all but what needs attention."""
-    yield from _epoch(found, config)
+    yield from _epoch(found)
     for epoch in reversed(found.last):
         dropped = [f"{count:,} {why}" for why, count in _dropped(epoch).items()]
         tail = f"dropped: {', '.join(dropped)}" if dropped else "none were dropped"
@@ -546,14 +544,14 @@ def lines(found: ServerStatus, settings: ServerSettings, config: Path) -> Iterat
     if found.epoch is not None and found.chosen.training.number != found.epoch.training:
         yield f"Training {found.chosen.training.number} begins after this epoch."
     how = (
-        f"`sottovoce server backup --config {shlex.quote(str(config))} FILE`"
+        "`sottovoce server backup FILE`"
         if settings.database.startswith("sqlite")
         else "`pg_dump --exclude-table-data=epoch_keys`"
     )
     yield f"Back up the database ({how}) and {settings.keys.name} (once for each key) apart."
 
 
-def _epoch(found: ServerStatus, config: Path) -> Iterator[str]:
+def _epoch(found: ServerStatus) -> Iterator[str]:
     epoch, now = found.epoch, found.now
     if epoch is None or found.manifest is None:
         yield "No epoch yet: `sottovoce server run` opens the first."
@@ -567,13 +565,13 @@ def _epoch(found: ServerStatus, config: Path) -> Iterator[str]:
         yield f"{name} is open since {since}; it closes at {until} at the earliest."
     elif epoch.state == OPEN:
         yield f"{name} is open; its time was over at {output.moment(epoch.closes, now)}."
-        yield from _open(found.waiting, found.manifest.terms.least_clients, now, config)
+        yield from _open(found.waiting, found.manifest.terms.least_clients, now)
     else:
         yield f"{name} is closed since {output.moment(epoch.closed_at or 0.0, now)}."
         yield from _closed(found.waiting, epoch, now)
 
 
-def _open(waiting: EpochWait, least: int, now: float, config: Path) -> Iterator[str]:
+def _open(waiting: EpochWait, least: int, now: float) -> Iterator[str]:
     if waiting.short:
         yield f"It waits for a crowd of {output.people(least)} at {', '.join(waiting.short)}."
     elif not waiting.has_crowd:
@@ -583,8 +581,8 @@ def _open(waiting: EpochWait, least: int, now: float, config: Path) -> Iterator[
     if waiting.is_over:
         yield "It waits for nothing: a worker closes it with its next beat."
     else:
-        yield f"It is closed at {output.moment(waiting.until, now)} in any case; to close it now:"
-        yield f"  sottovoce server epoch close --config {shlex.quote(str(config))}"
+        yield f"It is closed at {output.moment(waiting.until, now)} in any case."
+        yield "To close it now: `sottovoce server epoch close`"
 
 
 def _closed(waiting: EpochWait, epoch: Epoch, now: float) -> Iterator[str]:

@@ -17,8 +17,8 @@ It begins at a whole ten seconds of the clock. Every step is on disk before the 
    that the owner accepted;
 3. model and catalogue are fetched, compared with their hashes, and accepted in one transaction;
 4. ledger, terms and the device's own coins decide whether it takes part, and at which moment it
-   sends; the coins are kept. It sleeps until shortly before, and asks for the manifest once more:
-   an epoch that is over by then costs nothing;
+   sends; the coins are kept. It sleeps until shortly before, asks for the manifest once more, and
+   whether a batch would be taken: an epoch that is over by then costs nothing;
 5. the moment is fixed on the monotonic clock, and only now the history is read. The batch is made,
    and stored together with its charge in one transaction, which reads the ledger and checks the
    limit. An epoch has one charge, whatever became of its batch;

@@ -157,7 +157,7 @@ SENTENCES: dict[Outcome, str] = {
         "The terms have not been accepted yet (`sottovoce client terms` shows them); nothing was "
         "sent, recommending works."
     ),
-    "not open": "Epoch {epoch} takes no reports at this time; the next is waited for.",
+    "not open": "Epoch {epoch} takes no reports at this time; nothing was sent.",
     "no token": (
         "This device has no token for epoch {epoch}: each account has one, fetched in the epoch "
         "before, if it takes part; nothing was sent."
@@ -372,8 +372,12 @@ class Syncing:
         """Read the history, make the batch, charge for it; then send, one `lead` after this began.
 
         After the long pause that is the moment that was drawn. A sync after a restart knows it by
-        `send_at`.
+        `send_at`. First the proxy is asked whether it would be taken: nobody pays in vain.
         """
+        try:
+            self.api.check_taken()
+        except ClosedError:
+            return "not open"
         manifest, begun = release.manifest, self.monotonic()
         ahead = lead(manifest) if self.jitter else 0.0
         send_at = self.clock() + ahead

@@ -24,8 +24,8 @@ ENOUGH: Crowd = "enough"
 State = Literal["none", "open", "closed", "applied"]
 """Of the epoch that a proxy names; none: it has no epoch yet."""
 
-MOST = 4096
-"""Bytes of either."""
+MAX_JSON = 4096
+"""Bytes of what either says to the other, beside files and chunks."""
 NOTICED = 60.0
 """Seconds that two clocks may differ before somebody is told."""
 DAY = 86_400.0
@@ -70,7 +70,7 @@ class Contact:
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        given = strict.read_object(data, most=MOST, what="contact")
+        given = strict.read_object(data, most=MAX_JSON, what="contact")
         strict.exact_keys(given, {field.name for field in fields(cls)}, "contact")
         epoch = strict.whole(given["epoch"], least=0, most=MAX_EPOCH, what="contact: epoch")
         manifest, crowd, process = given["manifest"], given["crowd"], given["process"]
@@ -102,7 +102,7 @@ class Reply:
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        given = strict.read_object(data, most=MOST, what="reply")
+        given = strict.read_object(data, most=MAX_JSON, what="reply")
         strict.exact_keys(given, {"state", "time"}, "reply")
         state = _one_of(given["state"], get_args(State), "reply: state")
         return cls(state, _time(given["time"]))

@@ -72,6 +72,8 @@ def read_capped(response: httpx.Response, most: int) -> bytes:
 HEADERS = {"User-Agent": "sottovoce", "Accept": "*/*", "Accept-Encoding": "identity"}
 TIMEOUT = httpx.Timeout(30.0, connect=10.0)
 MAX_PROBLEM = 16 * 1024
+NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
+"""What OpenSSL says of an answer in plain HTTP."""
 MAX_QUOTE = 400
 """Characters of a reason that is repeated."""
 
@@ -87,6 +89,8 @@ class HttpSource:
     """What such a status means, where it is more than a refusal."""
     _trust: ClassVar[str] = "is the address right, and this device's clock?"
     """What to look at when its certificate, or ours, does not hold."""
+    _later: ClassVar[str] = "try again later"
+    """What is done, or to do, when it cannot be reached."""
     _quotes: ClassVar[bool] = False
     """Whether messages repeat the reason that they give: only what an operator reads."""
     _closes_with_epoch: ClassVar[bool] = False
@@ -140,13 +144,17 @@ class HttpSource:
                 response.close()
         except httpx.HTTPError as error:
             why = visible(f"{type(error).__name__}: {error}".removesuffix(": "))[:MAX_QUOTE]
-            if _is_of_tls(error):
-                raise TlsError(
-                    f"{request.url}: no connection to {self._who} can be trusted ({why}): "
-                    f"{self._trust}"
-                ) from error
+            tls = _of_tls(error)
+            if tls is not None:
+                what = f"no connection to {self._who} can be trusted ({why}): {self._trust}"
+                if tls.reason in NO_TLS:
+                    what = "what answers there does not speak TLS: is it another port, or http?"
+                raise TlsError(f"{request.url}: {what}") from error
+            is_cut = isinstance(error, httpx.RemoteProtocolError | httpx.ReadError)
+            if request.url.scheme == "http" and is_cut:
+                why += ": does it speak TLS, so that the address begins with https?"
             raise UnavailableError(
-                f"{request.url}: {self._who} cannot be reached ({why}); try again later"
+                f"{request.url}: {self._who} cannot be reached ({why}); {self._later}"
             ) from error
 
     def _refuse(self, response: httpx.Response) -> NoReturn:
@@ -159,7 +167,7 @@ class HttpSource:
             told += f" ({visible(problem['detail'])[:MAX_QUOTE]})"
         if is_for_later(code):
             wait = seconds_to_wait(response.headers.get("retry-after", ""), time.time())
-            raise UnavailableError(f"{told}; try again later", wait)
+            raise UnavailableError(f"{told}; {self._later}", wait)
         if code == HTTPStatus.GONE:
             raise ClosedError(f"{told}: the epoch is over")
         if wrong and problem.get("type") == WRONG_EPOCH:
@@ -169,12 +177,12 @@ class HttpSource:
         raise self._refusals.get(code, RefusedError)(told)
 
 
-def _is_of_tls(error: BaseException) -> bool:
-    """Whether a handshake, or what follows from it, is behind this."""
+def _of_tls(error: BaseException) -> ssl.SSLError | None:
+    """The handshake, or what follows from it, that is behind this."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ssl.SSLError):
         cause = cause.__cause__ or cause.__context__
-    return cause is not None
+    return cause
 
 
 def _problem(response: httpx.Response) -> dict[str, Any]:

@@ -29,7 +29,6 @@ from sottovoce.proxy.settings import ProxySettings
 from sottovoce.service.http import (
     BRIEFLY,
     BYTES,
-    EACH_TIME,
     FOR_EVER,
     epoch_of,
     errors_as_problems,
@@ -38,6 +37,7 @@ from sottovoce.service.http import (
     read_body,
     serve,
 )
+from sottovoce.service.listen import seconds_left
 from sottovoce.service.page import page_routes
 from sottovoce.service.run import Heartbeat
 from sottovoce.service.widget import widget_route
@@ -45,6 +45,9 @@ from sottovoce.service.widget import widget_route
 
 class Taking:
     """What is posted to the route of batches: 202 when it is on disk. All else goes to `app`.
+
+    Whoever only asks there hears whether a batch would be taken now (204): a device does before it
+    makes and pays for one.
 
     Nearly every request to a proxy is a batch, so this is a plain ASGI application in front of
     Starlette's routes: its layers for routes, requests and errors would cost a third of the time
@@ -69,36 +72,58 @@ class Taking:
         if scope["type"] != "http" or scope["path"] != routes.BATCHES:
             await self._app(scope, receive, send)
             return
+        asks = scope["method"] == "GET"
         try:
-            await self._take(scope, receive)
+            if asks:
+                self._answer(scope)
+            else:
+                await self._take(scope, receive)
         except (SottovoceError, HTTPException, ClientDisconnect) as error:
-            self._proxy.metrics.refused(error)
-            # The store has logged once what is wrong; a line for each would keep its time.
-            await problem_of(error, log_unavailable=False)(scope, receive, send)
+            if not asks:
+                self._proxy.metrics.refused(error)
+            refusal = problem_of(error)
+            refusal.headers["Cache-Control"] = "no-store"  # a cache may keep a 410
+            await refusal(scope, receive, send)
             return
-        self._proxy.metrics.accepted.inc()
-        headers = [(b"content-length", b"0")]
-        await send({"type": "http.response.start", "status": 202, "headers": headers})
+        if not asks:
+            self._proxy.metrics.accepted.inc()
+        status, headers = (204, _NOW) if asks else (202, _EMPTY)
+        await send({"type": "http.response.start", "status": status, "headers": [*headers]})
         await send({"type": "http.response.body"})
+
+    def _answer(self, scope: Scope) -> None:
+        self._proxy.intake.check_taken()
+        _check_wait(self._limit.would_wait(_address(scope), self._proxy.intake.epoch))
 
     async def _take(self, scope: Scope, receive: Receive) -> None:
         if scope["method"] != "POST":
-            raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "POST"})
+            raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "GET, POST"})
         check_sender(scope, self._origins)
-        intake, address = self._proxy.intake, scope["client"][0] if scope["client"] else ""
-        wait, epoch = self._limit.wait(address, intake.epoch), None
-        if wait:
-            raise HTTPException(
-                HTTPStatus.TOO_MANY_REQUESTS,
-                "too many batches from one address",
-                {"Retry-After": str(ceil(wait))},
-            )
+        intake, address, epoch = self._proxy.intake, _address(scope), None
+        _check_wait(self._limit.wait(address, intake.epoch))
         try:
             batch = intake.check(await read_body(scope, receive, intake.batch_size()))
             await self._writer.write(batch)
             epoch = batch.epoch
         finally:
             self._limit.end(address, epoch)
+
+
+_EMPTY = ((b"content-length", b"0"),)
+_NOW = ((b"cache-control", b"no-store"),)
+
+
+def _address(scope: Scope) -> str:
+    return scope["client"][0] if scope["client"] else ""
+
+
+def _check_wait(seconds: float) -> None:
+    if seconds:
+        raise HTTPException(
+            HTTPStatus.TOO_MANY_REQUESTS,
+            "too many batches from one address",
+            {"Retry-After": str(ceil(seconds))},
+        )
 
 
 def build_app(
@@ -123,8 +148,7 @@ def build_app(
             *([Middleware(CrossOrigin, settings.origins)] if settings.origins else ()),
             Middleware(Taking, proxy, api.writer, limit, settings.origins),
         ],
-        # The store has logged once what is wrong; a line for each request would keep its time.
-        exception_handlers=errors_as_problems(log_unavailable=False),
+        exception_handlers=errors_as_problems(),
         lifespan=api.lifespan,
     )
     app.router.redirect_slashes = False
@@ -137,7 +161,10 @@ class Api:
         self.writer = GroupCommit(proxy.intake.keep)
         self._issuer = GroupCommit(proxy.accounts.issue)
         self._heartbeat = Heartbeat(proxy.tick, settings.poll_seconds, proxy.troubles)
-        proxy.metrics.watch(beat_failures=lambda: self._heartbeat.failures)
+        proxy.metrics.watch(
+            beat_failures=lambda: self._heartbeat.failures,
+            certificate_seconds=lambda: seconds_left(settings.certificates),
+        )
 
     @asynccontextmanager
     async def lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -150,14 +177,13 @@ class Api:
             await self._issuer.finish()
 
     async def manifest(self, request: Request) -> Response:
-        self._proxy.intake.check_taken()  # who cannot ask for it makes and pays for nothing
         signed = self._proxy.manifest()
         if signed is None:
             raise UnavailableError("no manifest has come from the server yet")
-        return serve(request, signed.encode(), signed.hash.hex(), EACH_TIME)
+        return serve(request, signed.encode(), signed.hash.hex(), BRIEFLY)
 
     async def tokens(self, request: Request) -> Response:
-        self._proxy.intake.check_taken()
+        self._proxy.intake.check_barred()
         body = await read_body(request.scope, request.receive, REQUEST)
         answer = await self._issuer.write(self._proxy.accounts.check(body))
         return Response(answer, media_type=BYTES, headers={"Cache-Control": "no-store"})

@@ -39,7 +39,7 @@ from sottovoce.protocol import (
     fetch_shelf,
     routes,
 )
-from sottovoce.protocol.contact import DAY, Contact, Reply
+from sottovoce.protocol.contact import DAY, MAX_JSON, Contact, Reply
 from sottovoce.protocol.http import HttpSource, is_this_machine
 from sottovoce.protocol.manifest import VERSION
 from sottovoce.proxy.settings import ProxySettings
@@ -96,8 +96,6 @@ def _confirm(store: ProxyStore, upstream: Upstream, flush: Flush) -> None:
 # The seam to the server: seven calls, over HTTP or in memory for a test.
 
 IS_IT_ONE = f". Is it a sottovoce server of protocol {VERSION}?"
-MAX_ANSWER = 4096
-"""Bytes of an answer that is not a file."""
 LONGEST = 60.0
 """Seconds of a whole exchange, beside those for its bytes."""
 SLOWEST = 2**16
@@ -131,9 +129,11 @@ class HttpUpstream(HttpSource):
     _who = "the server"
     _trust = "tls.authority names who signed its certificate, tls.certificate is our own"
     _refusals: ClassVar = {401: UnknownProxyError}
+    _later = "a running proxy asks again at its next beat"
     _hints: ClassVar = {
         401: "; is this proxy's secret the one that the server knows?",
         404: IS_IT_ONE,
+        503: ", for it cannot do its work now; `sottovoce server status` tells its operator why",
     }
     _quotes: ClassVar = True
 
@@ -155,7 +155,7 @@ class HttpUpstream(HttpSource):
         self._tell("POST", routes.COMMIT.format(epoch=epoch), json.dumps(told).encode())
 
     def _tell(self, method: str, path: str, content: bytes) -> bytes:
-        return self._exchange(method, path, most=MAX_ANSWER, content=content, headers=self._secret)
+        return self._exchange(method, path, most=MAX_JSON, content=content, headers=self._secret)
 
     def _exchange(self, method: str, path: str, *, most: int, **given: Any) -> bytes:
         """In a time that its size bears: a byte now and then would hold a beat for ever."""

@@ -36,6 +36,7 @@ Answer = TypeVar("Answer")
 LATER = 3600.0
 """Seconds after which whoever found the epoch full may ask again."""
 _CLOSED = "this epoch is over; the next one needs a new manifest"
+_FULL = "this epoch takes no more batches"
 
 
 GROUP = 512
@@ -56,6 +57,9 @@ class EpochGate:
         manifest = self.signed.manifest
         if batch.manifest_hash != self.signed.hash or batch.epoch != manifest.epoch:
             raise WrongEpochError(f"not a batch of the present manifest, epoch {manifest.epoch}")
+        self.check_open()
+
+    def check_open(self) -> None:
         if not self.is_open:
             raise ClosedError(_CLOSED)
 
@@ -76,6 +80,7 @@ class Intake:
         self._is_barred = is_barred
         self._most_batches = settings.most_batches
         self._most_bytes = settings.most_bytes
+        self._least_for = settings.least_for
         self._said_full = False
         self._lock = threading.Lock()
         self._gate: EpochGate | None = None
@@ -110,25 +115,29 @@ class Intake:
 
     def check(self, data: bytes) -> Batch:
         """The batch, if it may be kept; raises what its sender should know."""
-        gate = self._present_gate()
-        manifest = gate.signed.manifest
-        self.check_taken()
-        terms = manifest.terms
+        gate = self._taking_gate()
+        terms = gate.signed.manifest.terms
         batch = Batch.decode(data, terms.reports, accounts=terms.accounts)
         gate.check(batch)
-        now = self._clock()
-        if now < manifest.opens:
-            raise UnavailableError("this epoch is not open yet")
-        if not manifest.asks_for_reports(now):
-            raise ClosedError(_CLOSED)
+        self._check_time(gate)
         if terms.accounts:
             self._accounts.redeem(batch)
         return batch
 
     def check_taken(self) -> None:
-        """Refuse for now, before anybody pays; what was paid before waits on its device."""
-        if self._is_barred():
-            raise UnavailableError("nothing is taken at present: ask again later")
+        """Whether a batch of this epoch would be taken now: devices ask before they pay."""
+        gate = self._taking_gate()
+        self._check_time(gate)
+        gate.check_open()
+        if self.waiting >= self._most(gate):
+            raise FullError(_FULL, LATER)
+
+    def _check_time(self, gate: EpochGate) -> None:
+        manifest, now = gate.signed.manifest, self._clock()
+        if now < manifest.opens:
+            raise UnavailableError("this epoch is not open yet")
+        if not manifest.asks_for_reports(now):
+            raise ClosedError(_CLOSED)
 
     def keep(self, batches: Sequence[Batch]) -> list[SottovoceError | None]:
         """All in one transaction; for each, what is wrong with it, or None: it is on disk."""
@@ -145,7 +154,7 @@ class Intake:
             except StoreError as error:
                 return [error] * len(batches)
             self.waiting += outcomes.count(True)
-            self._say_full(outcomes)
+            self._say_full(room)
         return [None if isinstance(outcome, bool) else outcome for outcome in outcomes]
 
     def _most(self, gate: EpochGate) -> int:
@@ -155,15 +164,34 @@ class Intake:
         return min(self._most_batches, room // self.batch_size())
 
     @property
-    def has_any_room(self) -> bool:
-        """Whether the epoch, with its dummies, takes batches at all."""
-        return self._most(self._present_gate()) > 0
+    def lacks_room(self) -> str | None:
+        """Why the epoch, with its dummies, can never have its crowd here; None: it can."""
+        gate = self._present_gate()
+        terms = gate.signed.manifest.terms
+        least = self._least_for(terms)
+        if self._most(gate) >= least:
+            return None
+        size = SEALED * terms.dummies + least * self.batch_size()
+        return (
+            f"epoch {self.epoch} has {terms.dummies:,} dummies and needs {least:,} people: set "
+            f"most_bytes to at least {size}, most_batches to at least {least}, and restart this "
+            "proxy. Nothing is taken until then"
+        )
 
-    def _say_full(self, outcomes: Sequence[object]) -> None:
-        """Once an epoch: a line for each would keep its time."""
-        if not self._said_full and any(isinstance(each, FullError) for each in outcomes):
+    def _say_full(self, room: int) -> None:
+        """Once an epoch, and at once: devices ask first, so that hardly any is refused."""
+        if room <= 0 and not self._said_full:
             self._said_full = True
             log.warning("%d batches wait: the epoch takes no more", self.waiting)
+
+    def _taking_gate(self) -> EpochGate:
+        """Barred before all else: what was paid for, of whichever epoch, waits on its device."""
+        self.check_barred()
+        return self._present_gate()
+
+    def check_barred(self) -> None:
+        if self._is_barred():
+            raise UnavailableError("nothing is taken at present: ask again later")
 
     def _present_gate(self) -> EpochGate:
         if self._gate is None:
@@ -179,7 +207,7 @@ def _added(batch: Batch, gate: EpochGate, tables: Tables, room: int) -> bool | S
             return tables.add_batch(batch)
         if tables.has_batch(batch):
             return False
-        raise FullError("this epoch takes no more batches", LATER)
+        raise FullError(_FULL, LATER)
     except (RefusedError, FullError) as error:
         return error
 
@@ -277,15 +305,22 @@ class RateLimit:
 
     def wait(self, address: str, epoch: int) -> float:
         """0 when a batch may come now, which takes a token and a place; else seconds to wait."""
+        pause = self.would_wait(address, epoch)
+        if not pause and not self._is_off:
+            known = self._known(address)
+            known.tokens -= 1
+            known.under_way += 1
+        return pause
+
+    def would_wait(self, address: str, epoch: int) -> float:
+        """The same for somebody who only asks."""
         if self._is_off:
             return 0.0
         known = self._known(address)
         known.reach(epoch)
         if self._per_epoch and known.taken + known.under_way >= self._per_epoch:
             return LATER
-        pause = self._take_token(known) if self._per_second else 0.0
-        known.under_way += not pause
-        return pause
+        return self._until_token(known) if self._per_second else 0.0
 
     def end(self, address: str, epoch: int | None) -> None:
         """Of a request that might come: the epoch of the batch that it brought, or None."""
@@ -297,15 +332,12 @@ class RateLimit:
             known.reach(epoch)
             known.taken += known.epoch == epoch
 
-    def _take_token(self, known: Known) -> float:
-        """0, or the seconds until there is one."""
+    def _until_token(self, known: Known) -> float:
+        """Seconds until there is one; 0 if there is."""
         now = self._clock()
         known.tokens += max(now - known.then, 0.0) * self._per_second
         known.tokens, known.then = min(self._burst, known.tokens), now
-        if known.tokens < 1:
-            return (1 - known.tokens) / self._per_second
-        known.tokens -= 1
-        return 0.0
+        return max(1 - known.tokens, 0.0) / self._per_second
 
     @property
     def _is_off(self) -> bool:

@@ -140,13 +140,11 @@ class Proxy:
     def is_barred(self) -> bool:
         """Whether what came in now could not be counted, as far as is known here.
 
-        Then nothing is taken, and whoever has not paid yet does not: a device asks for the manifest
-        right before.
+        Then nothing is taken, and whoever has not paid yet does not: a device asks right before.
         """
-        told = self.troubles["server"] or self.troubles["folder"] or self.accounts.problem
-        return (
-            self._store.failing or told is not None or self._clock_is_wrong or not self._has_asked
-        )
+        told = any(self.troubles[name] for name in ("server", "folder", "room"))
+        told |= self.accounts.problem is not None
+        return self._store.failing or told or self._clock_is_wrong or not self._has_asked
 
     @property
     def _clock_is_wrong(self) -> bool:
@@ -208,8 +206,11 @@ class Proxy:
         log.info("epoch %d: %s", newer.signed.manifest.epoch, short_name(newer.signed.hash))
 
     def _draw(self) -> None:
-        """The dummies that are due by now, if beside all of them there is room for anybody."""
-        if (signed := self._running()) is not None and self.intake.has_any_room:
+        """The dummies that are due by now, if beside all of them there is room for a crowd."""
+        signed = self._running()
+        said = None if signed is None else self.intake.lacks_room
+        self.troubles.tell("room", said, level=logging.ERROR)
+        if signed is not None and said is None:
             due = dummies_due(signed.manifest, self._clock())
             draw_dummies(self._store, signed, due, self._entropy, most=A_BEAT)
 
@@ -283,7 +284,7 @@ class Proxy:
         self.metrics.flushes.labels(GIVEN_UP).inc()
         self.metrics.lost.inc(lost)
         said = "epoch %d: the server went on without us; %d reports that waited are given up"
-        log.error(said, signed.manifest.epoch, lost)
+        log.log(logging.ERROR if lost else logging.INFO, said, signed.manifest.epoch, lost)
         self._scrub()
 
     def _scrub(self) -> None:

@@ -139,6 +139,10 @@ class ProxySettings:
         return max(self.least_clients - terms.dummies // terms.reports, terms.least_clients)
 
     @property
+    def certificates(self) -> tuple[Path | None, ...]:
+        return self.listen.certificate, self.watch.certificate, self.tls.certificate
+
+    @property
     def key(self) -> bytes:
         return bytes.fromhex(self.verification_key)
 

@@ -10,6 +10,7 @@ from typing import Any, Self
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from starlette.exceptions import HTTPException
 
+from sottovoce.characters import sentence
 from sottovoce.errors import (
     ClosedError,
     ConflictError,
@@ -88,8 +89,7 @@ class ProxyStatus:
         terms = None if signed is None else signed.manifest.terms
         least = settings.least_clients if terms is None else settings.least_for(terms)
         fits = signed is None or _fits(settings.page, signed)
-        shown = settings.listen.certificate, settings.watch.certificate, settings.tls.certificate
-        old = tuple(expiring(shown, now))
+        old = tuple(expiring(settings.certificates, now))
         return cls(now, free, running, seen, signed, is_over, batches, least, unsettled, old, fits)
 
     @property
@@ -109,9 +109,10 @@ class ProxyStatus:
         found += self.expiring
         if self.free < LEAST_FREE + self.needed:
             found.append(f"only {self.free / 1e6:,.0f} MB are free on the disk")
-        return found + ([] if self.signed is None else self._behind(self.signed))
+        late = [] if self.signed is None else self._behind(self.signed, graver=bool(found))
+        return found + late
 
-    def _behind(self, signed: SignedManifest) -> list[str]:
+    def _behind(self, signed: SignedManifest, *, graver: bool) -> list[str]:
         """The first of these that holds: the others follow from it."""
         manifest, server = signed.manifest, self.server.epoch or signed.manifest.epoch
         epoch, asks = manifest.epoch, manifest.public_key is not None and not self.is_over
@@ -124,7 +125,7 @@ class ProxyStatus:
                 asks and self.now > manifest.ends + PATIENCE
             ),
             f"epoch {epoch} has waited for its crowd for longer than it was open": (
-                asks and too_few and self.now > manifest.closes + length
+                asks and too_few and not graver and self.now > manifest.closes + length
             ),
         }
         return [text for text, holds in causes.items() if holds][:1]
@@ -179,7 +180,7 @@ def ask(
     except (ProtocolError, RefusedError) as error:
         return replace(found, problems=(at_odds(error, epoch),))
     except UnavailableError as error:
-        return replace(found, problems=(f"the server cannot be asked: {error}",))
+        return replace(found, problems=(str(error),))
     ahead = now - answer.time
     said = clocks_apart(ahead, signed)
     return replace(found, ahead=ahead, problems=() if said is None else (said,))
@@ -187,7 +188,7 @@ def ask(
 
 def at_odds(error: ProtocolError | RefusedError, epoch: int) -> str:
     """What an operator must know where the server and a proxy at this epoch do not go together."""
-    said = f"{error}. Nothing is taken until that is mended"
+    said = f"{sentence(str(error))} Nothing is taken until that is mended"
     if isinstance(error, ConflictError):
         said += (
             ": the server's database was set back. Its operator can let it go on: "
@@ -234,6 +235,7 @@ GAUGES = {
     "overdue_seconds": "Seconds that the epoch waits beyond its end",
     "disk_free_bytes": "Free where the database lies",
     "beat_failures": "Beats in a row that failed",
+    "certificate_seconds": "Until the first certificate expires; NaN: there is none",
     "clock_ahead_seconds": "Of this clock before the server's, when they were last compared",
     "barred": "1: nothing is taken, because it could not be counted",
 }
@@ -249,8 +251,8 @@ class Metrics:
         self.accepted = self._counter("batches_accepted", "Batches on disk, resent ones included")
         self._refused = self._counter("batches_refused", "Batches turned away", "reason")
         self.flushes = self._counter("flushes", "Epochs ended", "outcome")
-        self.forwarded = self._counter("reports_forwarded", "Reports that the server confirmed")
-        self.lost = self._counter("reports_lost", "Reports that came too late for the server")
+        self.forwarded = self._counter("reports_forwarded", "Confirmed; dummies are among them")
+        self.lost = self._counter("reports_lost", "Too late for the server, dummies among them")
         about = "Manifests and shelves of the server refused"
         self.untrusted = self._counter("manifests_untrusted", about)
         self.turned_away = TurnedAway("proxy", self._registry)
@@ -269,6 +271,13 @@ class Metrics:
         """Numbers that are looked up when somebody asks."""
         for name, value in values.items():
             self._gauges[name].set_function(value)
+
+    def notes(self) -> list[str]:
+        """What an operator should know, and is no fault of the proxy."""
+        name, reason = "sottovoce_proxy_batches_refused_total", {"reason": RATE}
+        limited = self._registry.get_sample_value(name, reason) or 0
+        about = "Batches refused for their address ([rate]) since the start"
+        return [f"{about}: {limited:,.0f}"] if limited else []
 
     def text(self) -> bytes:
         return generate_latest(self._registry)

@@ -76,6 +76,10 @@ class SharedDownloads:
     def catalogue(self, sha256: bytes) -> bytes:
         return self._once(sha256, lambda: self._api.catalogue(sha256))
 
+    def check_taken(self) -> None:
+        """As the manifest."""
+        self._api.check_taken()
+
     def send(self, batch: bytes) -> None:
         self._api.send(batch)
 

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from sottovoce.errors import LostError
 from sottovoce.protocol import MAX_CHUNK_REPORTS, SEALED, routes, strict
 from sottovoce.protocol.batch import CHUNK_HEADER as HEADER
-from sottovoce.protocol.contact import Contact
+from sottovoce.protocol.contact import MAX_JSON, Contact
 from sottovoce.server.server import Server
 from sottovoce.server.settings import ServerSettings
 from sottovoce.service.http import (
@@ -29,12 +29,12 @@ from sottovoce.service.http import (
     read_body,
     serve,
 )
+from sottovoce.service.listen import seconds_left
 from sottovoce.service.run import Heartbeat
 
 T = TypeVar("T")
 
 MAX_CHUNK = HEADER + SEALED * MAX_CHUNK_REPORTS
-MAX_JSON = 4096
 THREADS, CHUNKS = 24, 8
 """Requests that are worked on at once. Chunks have places of their own: they may take seconds."""
 
@@ -46,6 +46,10 @@ class Api:
         self._threads = anyio.CapacityLimiter(THREADS)
         self._chunks = anyio.CapacityLimiter(CHUNKS)
         self.heartbeat = Heartbeat(server.tick, settings.heartbeat, server.troubles)
+        server.metrics.watch(
+            beat_failures=lambda: self.heartbeat.failures,
+            certificate_seconds=lambda: seconds_left(settings.certificates),
+        )
 
     async def manifest(self, request: Request) -> Response:
         signed = await self._work(self._server.signed_manifest)
@@ -132,7 +136,7 @@ def build_app(server: Server, settings: ServerSettings) -> Starlette:
             Route(routes.CHUNK, api.chunk, methods=["PUT"]),
             Route(routes.COMMIT, api.commit, methods=["POST"]),
         ],
-        exception_handlers={**errors_as_problems(log_unavailable=False), LostError: _lost},
+        exception_handlers={**errors_as_problems(), LostError: _lost},
         lifespan=lifespan,
     )
 

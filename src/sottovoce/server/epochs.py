@@ -113,9 +113,8 @@ class Publisher:
         V = _model(transaction, manifest)
         learnt = Learnt(epoch.epochs_done, manifest.reports_behind)
         committed = transaction.committed(epoch.epoch)
-        counted, crowdless, dummies = with_crowd(
-            transaction.counts(epoch.epoch), manifest, committed
-        )
+        handed_in = transaction.counts(epoch.epoch)
+        counted, crowdless, dummies = with_crowd(handed_in, manifest, committed)
         kept = capped(counted, mechanism.event(1, 1), dummies)
         reports, over = int(kept.sum()) - dummies, int(counted.sum() - kept.sum())
         if reports > 0:
@@ -136,6 +135,8 @@ class Publisher:
             said = "epoch %d: %d reports dropped, more of one kind than honest people send"
             log.warning(said, epoch.epoch, over)
         transaction.apply(epoch.epoch, reports=max(reports, 0), crowdless=crowdless, capped=over)
+        said = "epoch %d: %d reports are counted; proxies that handed in: %d of %d"
+        log.info(said, epoch.epoch, max(reports, 0), len(handed_in), len(self.settings.proxies))
         self._follow(transaction, epoch, V, learnt, now)
 
     def end_without_key(self, transaction: Transaction, epoch: Epoch, now: float) -> None:

@@ -229,8 +229,12 @@ def _check_known(keys: Keys, service: Service) -> None:
         )
 
 
-def lacking(keys: Keys, service: Service) -> str | None:
-    """What a worker that runs with these keys must tell its operator of a newer one, if any."""
+def lacking(keys: Keys, service: Service, path: Path) -> str | None:
+    """What a worker with these keys must tell its operator: of a newer one, or of their file."""
+    try:
+        Keys.read(path)  # or they end with this process
+    except SettingsError as error:
+        return str(error)
     try:
         check_may_sign(keys, service)
         check_newest(keys, service)

@@ -50,6 +50,10 @@ class Server:
         opener: Opener,
     ):
         self.metrics = Metrics()
+        self.metrics.watch(
+            disk_free_bytes=store.free_bytes,
+            keys_wrong=lambda: self.troubles["keys"] is not None,
+        )
         self._store = store
         self._keys = keys
         self._settings = settings
@@ -137,13 +141,12 @@ class Server:
             self._is_laid_out = True
 
     def _heed_keys(self, service: Service) -> None:
-        """Say at once, and once, that another key was chosen.
+        """Say at once, and once, that another key was chosen, or that their file is lost.
 
         Others may still publish: whoever hears of it only when nobody can any more is late.
         """
-        said = lacking(self._keys, service)
+        said = lacking(self._keys, service, self._settings.keys)
         self.troubles.tell("keys", said, level=logging.ERROR)
-        self.metrics.key_is_old(is_old=said is not None)
 
     def _heed_proxies(self) -> None:
         """What is wrong with them, whichever worker heard it; silence since this one began."""

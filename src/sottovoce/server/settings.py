@@ -80,6 +80,10 @@ class ServerSettings:
             )
         self.watch.check_apart(self.listen)
 
+    @property
+    def certificates(self) -> tuple[Path | None, ...]:
+        return self.listen.certificate, self.watch.certificate
+
     @classmethod
     def read(cls, path: Path) -> Self:
         """From TOML; paths, and that of an SQLite database too, are relative to the file."""

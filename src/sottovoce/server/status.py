@@ -1,7 +1,7 @@
 """How a service stands, read from its database: no worker need run, and none is disturbed."""
 
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -165,7 +165,7 @@ class ServerStatus:
                 tuple(over[:LAST]),
                 shelf is not None and shelf.catalogue == chosen.catalogue.hash,
                 None if keys.problem else _settings_file(transaction, settings),
-                tuple(expiring((settings.listen.certificate, settings.watch.certificate), now)),
+                tuple(expiring(settings.certificates, now)),
                 {name: heard.get(name) for name in settings.proxies},
             )
 
@@ -324,7 +324,10 @@ GAUGES = {
     "refused_proxies": "Proxies whose epoch cannot be counted here",
     "clock_apart_seconds": "Between this clock and that of the proxy that differs most",
     "silent_seconds": "Since the proxy spoke that has been silent longest",
-    "key_is_old": "1: another signing key follows the one of this worker",
+    "keys_wrong": "1: this worker's keys file is lost, or another signing key follows its own",
+    "beat_failures": "Beats in a row that failed",
+    "certificate_seconds": "Until the first certificate expires; NaN: there is none",
+    "disk_free_bytes": "Free where the database lies; NaN: it is no file",
     "epoch": "Number of the latest epoch",
     "training": "Number of the latest epoch's training",
     "items": "In the catalogue of the latest epoch",
@@ -353,8 +356,10 @@ class Metrics:
         self.unknown = self._counter("unknown_proxy", "Requests without a known proxy's secret")
         self.turned_away = TurnedAway("server", self._registry)
 
-    def key_is_old(self, *, is_old: bool) -> None:
-        self._gauges["key_is_old"].set(is_old)
+    def watch(self, **values: Callable[[], float]) -> None:
+        """Numbers that are looked up when somebody asks."""
+        for name, value in values.items():
+            self._gauges[name].set_function(value)
 
     def text(
         self,

@@ -1,8 +1,10 @@
 """A database, opened the way that the server relies on: SQLite or PostgreSQL, and a copy of it."""
 
+import shutil
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from math import nan
 from pathlib import Path
 from typing import Any, cast
 
@@ -89,8 +91,9 @@ class ServerStore:
 
     def __init__(self, url: str):
         self._engine = open_engine(url)
-        known = make_url(url)
-        self._file = SameFile(Path(known.database or "")) if url.startswith("sqlite") else None
+        self._path = Path(make_url(url).database or "") if url.startswith("sqlite") else None
+        self._file = None if self._path is None else SameFile(self._path)
+        self._where = "" if self._path is None else f"{self._path}: "
 
     def migrate(self, migrations: Sequence[Migration] = MIGRATIONS) -> None:
         """Bring the schema up to date; workers that start at once do it one after the other."""
@@ -112,7 +115,7 @@ class ServerStore:
     def _begun(self, *, writes: bool) -> Iterator[Connection]:
         if self._file is not None:
             self._file.check()
-        with _database_errors(), self._engine.connect() as connection:
+        with _database_errors(self._where), self._engine.connect() as connection:
             connection.execution_options(writes=writes)
             with connection.begin():
                 yield connection
@@ -124,7 +127,7 @@ class ServerStore:
         PostgreSQL rewrites the table of keys. Its own write-ahead log and archives of that keep the
         wrapped key for as long as they are kept: without the keys file it opens nothing.
         """
-        with _database_errors():
+        with _database_errors(self._where):
             if self._engine.dialect.name == "postgresql":
                 autocommit = self._engine.execution_options(isolation_level="AUTOCOMMIT")
                 with autocommit.connect() as connection:
@@ -143,6 +146,10 @@ class ServerStore:
                 connection.exec_driver_sql("PRAGMA user_version = 0")
             same = {"version": schema_version.c.version}
             connection.execute(schema_version.update().values(same))
+
+    def free_bytes(self) -> float:
+        """Where the file lies; NaN if the database is none."""
+        return nan if self._path is None else float(shutil.disk_usage(self._path.parent).free)
 
     def close(self) -> None:
         self._engine.dispose()
@@ -191,16 +198,16 @@ def _copy(source: Path, target: Path, *, with_key: bool) -> None:
 
 
 @contextmanager
-def _database_errors() -> Iterator[None]:
+def _database_errors(where: str) -> Iterator[None]:
     """Whatever the database says becomes a `StoreError` that says what to do; nothing leaks."""
     try:
         yield
     except DBAPIError as error:
-        raise _explained(str(error.orig)) from error
+        raise _explained(where, str(error.orig)) from error
     except SQLAlchemyError as error:
         raise StoreError(f"the database cannot be used: {type(error).__name__}") from error
     except sqlite3.Error as error:
-        raise _explained(str(error)) from error
+        raise _explained(where, str(error)) from error
 
 
 _CAUSES = {
@@ -208,7 +215,8 @@ _CAUSES = {
     "no space left": "the disk is full: make room",
     "readonly": "the database is read-only: mend the permissions, or write to the primary",
     "read-only": "the database is read-only: mend the permissions, or write to the primary",
-    "locked": f"another writer held the database for {BUSY_SECONDS} seconds: try again",
+    "locked": "another program holds the database: wait until it is done, or end that program",
+    "foreign key": "rows that belong together are not all there: restore a backup",
     "unable to open": "the database cannot be opened: make its folder, or mend the permissions",
     "not a database": "this file is not a database, or is damaged: restore a backup",
     "malformed": "the database is damaged: restore a backup",
@@ -223,8 +231,8 @@ _CAUSES = {
 _LOST = ("not a database", "malformed")
 
 
-def _explained(message: str) -> StoreError:
+def _explained(where: str, message: str) -> StoreError:
     lowered = message.lower()
     cause = next((text for sign, text in _CAUSES.items() if sign in lowered), "the database failed")
     kind = LostError if any(sign in lowered for sign in _LOST) else StoreError
-    return kind(f"{cause} ({message.splitlines()[0] if message else 'no more is known'})")
+    return kind(f"{where}{cause} ({message.splitlines()[0] if message else 'no more is known'})")

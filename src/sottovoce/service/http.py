@@ -6,7 +6,6 @@ most which value was refused, to whoever sent it.
 
 import gzip
 import ipaddress
-import logging
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -33,8 +32,6 @@ from sottovoce.protocol.http import CLOSED, WRONG_EPOCH
 from sottovoce.protocol.manifest import MAX_EPOCH
 
 Handlers = dict[type[Exception] | int, Callable[..., Awaitable[Response]]]
-
-log = logging.getLogger("sottovoce")
 
 STATUS_OF = {
     ProtocolError: HTTPStatus.BAD_REQUEST,
@@ -139,8 +136,8 @@ def hash_of(request: Request) -> bytes:
         raise NotFoundError("there is no such file") from error
 
 
-def problem_of(error: Exception, *, log_unavailable: bool) -> Response:
-    """What whoever asked is told of it; whether what we cannot do now goes to the log."""
+def problem_of(error: Exception) -> Response:
+    """What whoever asked is told of it. Nothing is logged: a line would keep its time."""
     if isinstance(error, HTTPException):
         return problem(HTTPStatus(error.status_code), error.detail, error.headers)
     if isinstance(error, ClientDisconnect):
@@ -150,18 +147,15 @@ def problem_of(error: Exception, *, log_unavailable: bool) -> Response:
     if status is internal:
         return problem(internal, "Internal error")
     if status is HTTPStatus.SERVICE_UNAVAILABLE:
-        if log_unavailable:
-            log.warning("%s: %s", type(error).__name__, error)
         pause = ceil(getattr(error, "retry_after", None) or RETRY)
-        return problem(status, "Temporarily unavailable; retry", {"Retry-After": str(pause)})
+        return problem(status, "Temporarily unavailable", {"Retry-After": str(pause)})
     kind = next((kind for cause, kind in KIND_OF.items() if isinstance(error, cause)), BLANK)
     return problem(status, str(error), kind=kind)
 
 
-def errors_as_problems(*, log_unavailable: bool) -> Handlers:
-
+def errors_as_problems() -> Handlers:
     async def answer(_: Request, error: Exception) -> Response:
-        return problem_of(error, log_unavailable=log_unavailable)
+        return problem_of(error)
 
     return dict.fromkeys((Exception, HTTPException, ClientDisconnect, *STATUS_OF), answer)
 
@@ -175,8 +169,6 @@ _GZIP = re.compile("gzip(;q=(1|1[.]0*|0?[.]0*[1-9][0-9]*))?")
 BYTES = "application/octet-stream"
 BRIEFLY = "public, max-age=10"
 """For what changes with the epoch."""
-EACH_TIME = "public, no-cache"
-"""For what may be withdrawn at any moment: a cache asks before it gives it out."""
 FOR_EVER = "public, max-age=31536000, immutable"
 """For what is named by its hash or its epoch."""
 

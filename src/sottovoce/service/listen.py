@@ -1,9 +1,13 @@
 """Where a service listens, and how much of it one connection may use."""
 
+import errno
 import socket
 import ssl
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
+from math import nan
 from pathlib import Path
 from typing import ClassVar, Literal, Protocol, get_args
 
@@ -63,7 +67,7 @@ class Listen:
                 raise SettingsError(f"{name}: {path} must be a file that can be read")
 
     def bind(self, where: str = "") -> list[socket.socket]:
-        """Sockets that listen; an error names the port that another program has.
+        """Sockets that listen; an error names the port, which another program may have.
 
         `where` says by which option to name another, if there are no settings yet.
         """
@@ -74,9 +78,12 @@ class Listen:
                 for family, _, _, _, address in dict.fromkeys(found)
             ]
         except (OSError, UnicodeError) as error:
+            is_taken = getattr(error, "errno", None) == errno.EADDRINUSE
             raise SettingsError(
                 f"cannot listen on {self.host}, port {self.port}: {reason(error)}; name another "
                 f"port {where or f'in the settings file, [{self._table}]'}"
+                + ", or end the program that has this one"
+                * is_taken
             ) from error
 
     def check_free(self, where: str = "") -> None:
@@ -117,11 +124,24 @@ SOON = 14 * 86_400
 """Seconds before its end from which on a certificate is a matter for its operator."""
 
 
+def seconds_left(certificates: Iterable[Path | None]) -> float:
+    """Until the first of them expires; 0 if one cannot be read, NaN if there is none."""
+    try:
+        ends = [_end_of(path).timestamp() for path in certificates if path is not None]
+    except (OSError, ValueError):
+        return 0.0
+    return min(ends, default=nan) - time.time()
+
+
+def _end_of(certificate: Path) -> datetime:
+    return load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc
+
+
 def expiring(certificates: Iterable[Path | None], now: float) -> Iterator[str]:
     """What to say of those that have expired, or will soon."""
     for path in (each for each in certificates if each is not None):
         try:
-            ends = load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
+            ends = _end_of(path)
         except (OSError, ValueError) as error:
             yield f"{path}: no certificate can be read: {reason(error)}"
             continue

@@ -2,10 +2,13 @@
 
 import json
 import logging
+import re
+import shlex
 import sys
 import time
 import traceback
 from dataclasses import dataclass
+from pathlib import Path
 
 log = logging.getLogger("sottovoce")
 
@@ -18,6 +21,19 @@ MOST = 2_000
 """Characters of one."""
 SILENT = ("uvicorn.access", "httpx", "httpcore")
 """A line for each request would keep its time."""
+
+
+OWN: dict[str, Path] = {}
+"""The settings file that this process was given, by its service: server or proxy."""
+
+
+def pasted(text: str) -> str:
+    """Commands in a text as they can be pasted: with the settings file, where it is known."""
+    for service, config in OWN.items():
+        command = rf"`sottovoce {service}(?: (?!init\b)[a-z][a-z-]*)++(?! --config)"
+        named = f" --config {shlex.quote(str(config))}".replace("\\", "\\\\")
+        text = re.sub(command, rf"\g<0>{named}", text)
+    return text
 
 
 class Lines(logging.Formatter):
@@ -41,7 +57,7 @@ def _when(record: logging.LogRecord) -> str:
 
 def _text(record: logging.LogRecord) -> str:
     """With the traceback behind it, if there is one."""
-    text = record.getMessage()
+    text = pasted(record.getMessage())
     if record.exc_info:
         text += ": " + "".join(traceback.format_exception(*record.exc_info))
     return " | ".join(line.strip() for line in text.splitlines() if line.strip())

@@ -253,6 +253,8 @@ class Running:
     """All that keeps it from its work now."""
     last: str | None = None
     """Its last warning or error, with its time."""
+    notes: tuple[str, ...] = ()
+    """What is no trouble of its own."""
 
     @classmethod
     def ask(cls, watch: Watch, config: Path) -> Self | str:
@@ -268,12 +270,13 @@ class Running:
                     connection.getresponse().read(_MOST_STATE), most=_MOST_STATE, what="state"
                 )
             since, troubles, last = found["since"], found["troubles"], found["last"]
+            notes = tuple(found["notes"])
             if found["config"] != str(config.resolve()):
                 raise ProtocolError("state: of another program, or of other settings")
-            texts = [*troubles, last or ""]
+            texts = [*troubles, *notes, last or ""]
             if not 0 <= float(since) <= _LATEST or not all(isinstance(t, str) for t in texts):
                 raise ProtocolError("state: no sottovoce service could say that")
-            return cls(float(since), str(config), tuple(troubles), last)
+            return cls(float(since), str(config), tuple(troubles), last, notes)
         except (OSError, ValueError, TypeError, HTTPException, KeyError) as error:
             return f"nothing answers at {where}: does it run? ({reason(error)})"
 
@@ -291,9 +294,10 @@ def build_watch(
     config: Path = Path(),
     troubles: Troubles | None = None,
     last: LastSaid | None = None,
+    notes: Callable[[], Sequence[str]] = tuple,
 ) -> Starlette:
     """The application; `check` raises what keeps the service from its work."""
-    since = time.time()
+    since, told = time.time(), troubles or Troubles()
 
     async def alive(_: Request) -> Response:
         return PlainTextResponse("alive\n")
@@ -303,15 +307,14 @@ def build_watch(
             await run_in_threadpool(check)
         except (UnavailableError, StoreError) as error:
             return PlainTextResponse(f"not ready: {error}\n", HTTPStatus.SERVICE_UNAVAILABLE)
-        return PlainTextResponse("ready\n")
+        return PlainTextResponse("\n".join(["ready", *told.texts, ""]))
 
     async def measured(_: Request) -> Response:
         return Response(await run_in_threadpool(metrics), media_type=CONTENT_TYPE_LATEST)
 
     async def state(_: Request) -> Response:
         said = None if last is None else last.line
-        texts = () if troubles is None else tuple(troubles.texts)
-        now = Running(since, str(config.resolve()), texts, said)
+        now = Running(since, str(config.resolve()), tuple(told.texts), said, tuple(notes()))
         return JSONResponse(asdict(now))
 
     return Starlette(
@@ -321,5 +324,5 @@ def build_watch(
             Route(METRICS, measured),
             Route(STATE, state),
         ],
-        exception_handlers=errors_as_problems(log_unavailable=False),
+        exception_handlers=errors_as_problems(),
     )

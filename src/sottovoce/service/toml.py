@@ -29,17 +29,18 @@ def read_settings(path: Path, kind: type[T]) -> T:
         raise SettingsError(f"{path}: cannot be read as TOML: {error}") from error
     try:
         return _table(content, kind, "", path.parent)
-    except UnknownSettingError as error:
-        raise SettingsError(f"{path}{_line_of(error.name, text)}: {error}") from error
     except SettingsError as error:
-        raise SettingsError(f"{path}: {error}") from error
+        raise SettingsError(f"{path}{_line(str(error), text)}: {error}") from error
 
 
-class UnknownSettingError(SettingsError):
-    def __init__(self, message: str, name: str):
-        """`name` as it stands in the file, below its tables."""
-        super().__init__(message)
-        self.name = name
+def _line(said: str, text: str) -> str:
+    """Where the setting stands that a message begins with, or else its table."""
+    found = _NAMED.match(said)
+    names = () if found is None else (f"{found[1]}.{found[2]}", found[1])
+    return next(filter(None, (_line_of(name, text) for name in names)), "")
+
+
+_NAMED = re.compile(r"(?:unknown )?([\w.\-]+)(?:: (?:unknown )?(\w+))?")
 
 
 def _line_of(name: str, text: str) -> str:
@@ -66,7 +67,7 @@ def _table(content: dict[str, Any], kind: type[T], prefix: str, base: Path) -> T
     if unknown:
         name, near = f"{prefix}{unknown[0]}", get_close_matches(unknown[0], known, n=1)
         what = f"did you mean {prefix}{near[0]}?" if near else f"there are {', '.join(known)}"
-        raise UnknownSettingError(f"unknown {name}; {what}", name)
+        raise SettingsError(f"unknown {name}; {what}")
     missing = [name for name, field in known.items() if _needed(field) and name not in content]
     if missing:
         raise SettingsError(f"{prefix}{missing[0]} must be set")

@@ -22,7 +22,7 @@ _ADVICE = {
     "SQLITE_FULL": "make room on the disk",
     "SQLITE_READONLY": _WRITABLE,
     "SQLITE_CANTOPEN": _WRITABLE,
-    "SQLITE_BUSY": "another process uses it; try again",
+    "SQLITE_BUSY": "another program holds it: wait until it is done, or end that program",
     "SQLITE_CORRUPT": "the file is damaged: restore it, or move it away and begin anew",
     "SQLITE_NOTADB": "this is not a database: restore it, or move it away and begin anew",
     "SQLITE_IOERR": "make sure of the disk",

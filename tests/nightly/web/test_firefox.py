@@ -71,7 +71,9 @@ class Firefox:
         return self.command("WebDriver:ExecuteScript", script=script, args=list(arguments))
 
     def click(self, selector: str) -> None:
-        self.run("document.querySelector(arguments[0]).click()", selector)
+        """As soon as it is there: a dialog waits for a worker."""
+        script = "const it = document.querySelector(arguments[0]); it?.click(); return it !== null"
+        wait_until(lambda: self.run(script, selector), selector)
 
     def says(self, selector: str, words: str) -> None:
         """These words are to be read there, sooner or later."""

@@ -83,7 +83,7 @@ const SENTENCES = {
     "A batch of epoch {epoch} was charged before and has been forgotten since; nothing is " +
     "reported in this epoch again.",
   "not accepted": "The terms have not been accepted yet; nothing was sent, recommending works.",
-  "not open": "Epoch {epoch} takes no reports at this time; the next is waited for.",
+  "not open": "Epoch {epoch} takes no reports at this time; nothing was sent.",
   "sitting out": "This device sits out epoch {epoch}, as its own coin decided; nothing was sent.",
   missed: "Epoch {epoch} came before it was this device's turn to send; nothing was sent.",
   paused: "Reporting is paused; nothing was sent.",

@@ -84,15 +84,23 @@ export class HttpProxy {
     return this.#get(`/v2/catalogues/${toHex(hash)}`, MAX_CATALOGUE);
   }
 
+  /** Returns if a batch would be taken now; `ClosedError` when the epoch is over. */
+  checkTaken(): Promise<void> {
+    return this.#ofBatches(204, { headers: HEADERS });
+  }
+
   /**
    * Returns when the proxy has it for certain; `ClosedError` when its epoch is over. Only 202 means
    * accepted: a hotel's log-in page also answers 200.
    */
   send(batch: Uint8Array): Promise<void> {
     const headers = { ...HEADERS, "content-type": "application/octet-stream" };
-    const init = { method: "POST", headers, body: new Uint8Array(batch) };
+    return this.#ofBatches(202, { method: "POST", headers, body: new Uint8Array(batch) });
+  }
+
+  #ofBatches(wanted: number, init: RequestInit): Promise<void> {
     return this.#exchange("/v2/batches", init, async (arriving) => {
-      if (arriving.response.status !== 202) {
+      if (arriving.response.status !== wanted) {
         await this.#refuse(arriving);
       }
     });

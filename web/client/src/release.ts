@@ -7,7 +7,15 @@ import { checkTerms } from "./agreement.js";
 import { checkPublicKey } from "./batch.js";
 import { type Catalogue, decodeCatalogue } from "./catalogue.js";
 import { equal, fromHex, sha256, toHex } from "./encoding.js";
-import { ProtocolError, StoreError, TermsError, UntrustedError } from "./errors.js";
+import {
+  ProtocolError,
+  RefusedError,
+  type SottovoceError,
+  StoreError,
+  TermsError,
+  UnavailableError,
+  UntrustedError,
+} from "./errors.js";
 import { type Manifest, openManifest, type SignedManifest } from "./manifest.js";
 import { checkItems, decodeItems, type Matrix, modelSize, sumOfAllSquares } from "./model.js";
 import type { HttpProxy } from "./proxy.js";
@@ -36,6 +44,8 @@ export interface Known {
 export interface Fetched {
   readonly signed: SignedManifest;
   readonly at: Instant;
+  /** Why the proxy would take no batch now; null if it would. */
+  readonly untaken: SottovoceError | null;
 }
 
 export interface Instant {
@@ -78,6 +88,7 @@ export class Fetching {
       if (!names.includes(toHex(hash))) await this.#fetch(manifest, hash, fresh);
     }
     const shelf = await this.#shelf(signed.key, settings, names, fresh);
+    const untaken = await this.#untaken();
     const at = this.instant(); // before any work that a disk or another thread could hold up
     await this.#checkContents(manifest, shelf, fresh);
     const isKnown =
@@ -89,7 +100,7 @@ export class Fetching {
       });
     }
     this.newest = manifest;
-    return { signed, at };
+    return { signed, at, untaken };
   }
 
   /** The model of the present epoch, from the disk alone; null if it is not there. */
@@ -117,6 +128,17 @@ export class Fetching {
       return null;
     }
     return decoded(signed.manifest, await checked(content, model));
+  }
+
+  /** Asked with every look, whether this device may report or not: nobody pays in vain. */
+  async #untaken(): Promise<SottovoceError | null> {
+    try {
+      await this.proxy.checkTaken();
+      return null;
+    } catch (error) {
+      if (error instanceof UnavailableError || error instanceof RefusedError) return error;
+      throw error;
+    }
   }
 
   /** The shelf beside a manifest that this key has signed, and its catalogue if it is not here. */

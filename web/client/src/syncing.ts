@@ -9,8 +9,8 @@
  *    terms that the owner accepted.
  * 3. Model and catalogue are fetched, compared with their hashes, and kept in one transaction.
  * 4. Ledger, terms and the device's own coins decide whether it takes part, and at which moment it
- *    sends; the coins are kept. Shortly before that moment the manifest is asked for once more: an
- *    epoch that is over by then costs nothing.
+ *    sends; the coins are kept. Shortly before that moment the manifest is asked for once more, and
+ *    whether a batch would be taken: an epoch that is over by then costs nothing.
  * 5. The other worker is told to make the batch (`History.make`). It alone reads the history, and
  *    stores the batch together with its charge in one transaction (`Outbox.keep`), which looks once
  *    more whether anything speaks against it.
@@ -234,8 +234,14 @@ export class Syncing {
    * another thread may hold up. What is not there by then is looked for whole leads later: so a
    * computation that took too long shows in steps of seconds and never in how long it took.
    */
-  async #report({ signed: { manifest, hash }, at }: Fetched): Promise<Outcome> {
+  async #report({ signed: { manifest, hash }, at, untaken }: Fetched): Promise<Outcome> {
     const { clock, make } = this.tools;
+    if (untaken instanceof ClosedError || untaken instanceof UnavailableError) {
+      return "not open"; // no error: looks go on at their pace, however long there is no room
+    }
+    if (untaken !== null) {
+      throw untaken;
+    }
     const step = lead(manifest);
     make({ hash, now: at.clock, sendAt: at.clock + step });
     for (let leads = 1; leads <= MOST_LEADS; leads += 1) {

@@ -77,11 +77,11 @@ const LIES: Record<string, [string[], Lie]> = {
     },
   ],
   "a catalogue of another length": [
-    ["manifest", "models", "catalogues", "shelf"],
+    ["manifest", "models", "catalogues", "shelf", "taken"],
     async (world) => world.publish(3, { catalogue: await world.add(encodeCatalogue(ITEMS - 1)) }),
   ],
   "no catalogue": [
-    ["manifest", "models", "catalogues", "shelf"],
+    ["manifest", "models", "catalogues", "shelf", "taken"],
     async (world) => world.publish(3, { catalogue: await world.add(utf8("[]")) }),
   ],
   "an endless model": [
@@ -89,22 +89,22 @@ const LIES: Record<string, [string[], Lie]> = {
     async (world) => world.publish(3, { model: await world.add(new Uint8Array(4705)) }),
   ],
   "a model of another shape": [
-    ["manifest", "models", "shelf"],
+    ["manifest", "models", "shelf", "taken"],
     (world) => other(3, new Float32Array(ITEMS * (FACTORS + 1)), FACTORS + 1, world),
   ],
   "another shape of the same model": [
-    ["manifest", "shelf"],
+    ["manifest", "shelf", "taken"],
     async (world) => {
       const model = await world.add(encodeModel(itemMatrix(2), ITEMS, FACTORS));
       await world.publish(3, { model, items: ITEMS - 1 });
     },
   ],
   "a key of small order": [
-    ["manifest", "models", "shelf"],
+    ["manifest", "models", "shelf", "taken"],
     (world) => world.publish(3, { public_key: "00".repeat(32) }),
   ],
   "a number that is none": [
-    ["manifest", "models", "shelf"],
+    ["manifest", "models", "shelf", "taken"],
     (world) => {
       const values = itemMatrix(3).map((value, at) => (at === 13 ? Number.NaN : value));
       return other(3, values, FACTORS, world);

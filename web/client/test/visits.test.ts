@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { lead, STEP, TICK } from "../src/timing.js";
 import { Browser } from "./virtual.js";
-import { DAY, dump, encodeCatalogue, encodeModel, item, TERMS, World } from "./world.js";
+import { DAY, dump, encodeCatalogue, encodeModel, item, reply, TERMS, World } from "./world.js";
 
 const SHAPES = [
   { items: 500, reports: 1 },
@@ -110,3 +110,27 @@ test("a moment that is over, or far ahead since a clock was set back, is one lea
     assert.ok(Math.abs(moment - (begun + STEP + step)) < 1e-6, `${skew}: ${moment - begun}`);
   }
 });
+
+for (const status of [410, 429, 503]) {
+  test(`nobody pays while the proxy would answer ${status}, and lists are renewed all the same`, async (t) => {
+    const { world, terms } = await serving(t, { items: 500, reports: 1 });
+    const browser = new Browser(world);
+    const { virtual, requests } = browser;
+    const tab = await browser.tab({ pace: 30 });
+    await tab.accept(terms);
+    await tab.record([item(1), item(2)]);
+    const headers = { "retry-after": "3600" };
+    world.answer = (response, call) => call === "taken" && reply(response, status, "", headers);
+    tab.show();
+    await virtual.pass(60);
+    await world.layOut(2 * DAY, await world.add(encodeCatalogue(499))); // one is withdrawn
+    await virtual.pass(60);
+    assert.equal((await tab.catalogue()).length, 499);
+    const { charges, batches, plans } = await dump(browser.factory);
+    assert.deepEqual([charges, batches, (plans as unknown[]).length], [[], [], 1]);
+    assert.ok(requests.every(([, what]) => what.startsWith("GET")));
+    world.answer = () => false;
+    await virtual.pass(60);
+    assert.equal(world.received.length, 1, "when there is room, it reports");
+  });
+}

@@ -274,7 +274,9 @@ export const AT_ONCE = { jitter: 0 };
 
 /** Fields of a manifest, as they are written; those of its terms replace one by one. */
 export type Changes = Record<string, unknown> & { terms?: Record<string, unknown> };
-export type Call = "manifest" | "shelf" | "manifests" | "models" | "catalogues" | "batches";
+export type Call =
+  | ("manifest" | "shelf" | "manifests" | "models" | "catalogues")
+  | ("batches" | "taken");
 
 export interface Signed {
   raw: Uint8Array;
@@ -420,7 +422,7 @@ export class World {
   }
 
   calls(): string[] {
-    return this.requests.map((request) => callOf(request.path));
+    return this.requests.map(callOf);
   }
 
   /** What the server finds in a sealed batch. */
@@ -458,7 +460,7 @@ export class World {
       Object.entries(request.headers).map(([name, value]) => [name, String(value)]),
     );
     this.requests.push({ method, path, headers, body });
-    const call = callOf(path);
+    const call = callOf({ method, path });
     if (!(await this.answer(response, call, body))) {
       this.#answer(response, call, path.split("/").at(-1) ?? "", body);
     }
@@ -468,6 +470,10 @@ export class World {
     if (call === "batches") {
       this.received.push(body);
       reply(response, 202);
+      return;
+    }
+    if (call === "taken") {
+      reply(response, 204);
       return;
     }
     const found = {
@@ -548,6 +554,8 @@ export function epochOf(batch: string): number {
   return new DataView(fromHex(batch).buffer).getUint32(4, true);
 }
 
-function callOf(path: string): Call {
-  return path.split("/")[2] as Call;
+/** Whoever gets batches asks whether one would be taken. */
+function callOf({ method, path }: Pick<Recorded, "method" | "path">): Call {
+  const call = path.split("/")[2] as Call;
+  return call === "batches" && method === "GET" ? "taken" : call;
 }

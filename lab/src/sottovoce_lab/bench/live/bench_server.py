@@ -70,6 +70,7 @@ class BenchServer:
             epoch_seconds=1,
         )
         keys = Keys.generate()
+        keys.write(settings.keys)
         store = ServerStore(settings.database)
         server = _closed(store, keys, settings)
         signed = server.signed_manifest()
