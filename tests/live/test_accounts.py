@@ -147,10 +147,23 @@ def test_a_crowd_is_as_many_accounts(folder: Path) -> None:
         (one,) = [token for token in tokens if token is not None]
         two = taken(stack, "victim", b"v" * 16)
         assert two is not None
-        stack.turn(crowd=False)
-        assert [spend(stack, token, seed) for seed, token in enumerate((one, two))] == [202] * 2
-        epoch = stack.turn(crowd=False)
+        stack.turn()
+        assert [spend(stack, token, seed) for seed, token in enumerate((one, two))] == [410] * 2
+        epoch = stack.turn()
         assert stack.world.counts(epoch)[1] == 0, "two are no crowd of three"
+
+
+def test_an_epoch_of_too_few_accounts_costs_nobody_anything_and_ends_in_time(folder: Path) -> None:
+    """No more can come: tokens of an epoch are given before it."""
+    terms = Participation(least_clients=2, hold=HOLD, accounts=True)
+    with accounts(folder, terms=terms) as stack:
+        client = stack.client("phone", ["film-1"])
+        sync(stack, client, "ann")
+        stack.turn()
+        assert sync(stack, client, "ann").outcome == "not open"
+        assert client.status().spent == 0
+        stack.turn()
+        assert stack.world.signed().manifest.public_key is not None
 
 
 def test_what_is_not_attested_gets_no_token(folder: Path) -> None:

@@ -17,7 +17,7 @@ COLUMNS = {
     "dummies": ["part", "sealed"],
     "manifests": ["epoch", "hash", "signed", "model", "catalogue"],
     "shelves": ["place", "signed", "catalogue"],
-    "token_keys": ["seed", "epoch"],
+    "token_keys": ["seed", "epoch", "issued"],
     "accounts": ["training", "pseudonym", "turns", "epoch", "blinded"],
     "files": ["sha256", "content"],
     "flushes": ["epoch", "manifest_hash", "chunks", "reports", "delivered", "settled"],

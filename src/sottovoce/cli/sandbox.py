@@ -102,6 +102,14 @@ def up(
             f"{TRIAL_DEFAULTS['epoch_seconds']} seconds. Whoever takes part is told.",
         ),
     ] = False,
+    accounts: Annotated[
+        bool,
+        typer.Option(
+            "--accounts",
+            help="Reports need an account; each sends one batch in an epoch. A toy backend gives "
+            "an account to anybody who says a name.",
+        ),
+    ] = False,
     service: dict[str, Any],
     port: Annotated[
         int | None,
@@ -130,7 +138,20 @@ def up(
     given = bool(
         training
         or service
-        or any((data, catalogue, columns, budget, central_budget, people, trial, port, origin))
+        or any(
+            (
+                data,
+                catalogue,
+                columns,
+                budget,
+                central_budget,
+                people,
+                trial,
+                accounts,
+                port,
+                origin,
+            )
+        )
         or preset != DEFAULT
     )
     is_first = not is_made(folder)
@@ -139,6 +160,10 @@ def up(
             raise SettingsError("give --data or --catalogue, not both")
         if catalogue is None and columns is not None:
             raise SettingsError("--columns names the columns of --catalogue FILE; give that too")
+        if trial and accounts:
+            raise SettingsError(
+                "invented companions have no accounts: leave --accounts or --trial out"
+            )
         if trial and (budget or central_budget or people):
             raise SettingsError(
                 "a trial has a plan of its own, in which you take part in every epoch: leave "
@@ -172,6 +197,7 @@ def up(
                 chosen,
                 **{**defaults, **least, **service},
                 trial=trial,
+                accounts=accounts,
                 port=port or PORT,
                 data=source,
                 people=found,
@@ -227,6 +253,7 @@ def _print_addresses(folder: Path, system: LiveSystem) -> None:
         f"  sottovoce swarm --up {folder} --clients {system.least_clients}{histories}",
         *_embedding(system, f"{limit:g}"),
         f"An epoch waits for reports of {output.people(system.least_clients)}.",
+        *([f"Accounts, for anybody who says a name: {system.attest}"] if system.attest else ()),
         *([f"{TRIAL} {COMPANIONS} of them report in every epoch."] if system.trial else ()),
         "Ctrl-C stops both.",
     ):

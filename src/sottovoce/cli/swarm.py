@@ -87,6 +87,7 @@ def swarm(
         seed=seed,
         wait=wait,
         training=system.training,
+        attest=system.attest,
     )
     with output.messages.status(f"reading {output.plain(source)}"):
         people = load(source, columns=parse_columns(columns))

@@ -14,12 +14,14 @@ from sottovoce.errors import ProtocolError
 from sottovoce.protocol import strict
 from sottovoce.protocol.manifest import MAX_EPOCH, Manifest
 
-Crowd = Literal["none", "short", "enough"]
-"""What a proxy says of the batches that it holds: three words, never a number."""
+Crowd = Literal["none", "short", "enough", "never"]
+"""What a proxy says of the batches that it holds: one of four words, never a number."""
 NONE: Crowd = "none"
 SHORT: Crowd = "short"
 """Some, and too few to mix."""
 ENOUGH: Crowd = "enough"
+NEVER: Crowd = "never"
+"""Too few accounts have a token of this epoch."""
 
 State = Literal["none", "open", "closed", "applied"]
 """Of the epoch that a proxy names; none: it has no epoch yet."""

@@ -27,12 +27,14 @@ class Accounts:
         self._manifest: Manifest | None = None
         self.problem: str | None = None
         """Why no token can be redeemed in the epoch that is shown."""
+        self._most: int | None = None
+        """Tokens that were given for it: no more people can report. None: anybody can."""
 
     def follow(self, signed: SignedManifest) -> None:
         """Learn from a manifest which keys are for which epoch, and have one for the next."""
         manifest = signed.manifest
         if not manifest.terms.accounts:
-            self._manifest = self.problem = None
+            self._manifest = self.problem = self._most = None
             return
         with self._store.write() as tables:
             tables.forget_token_keys(manifest.epoch)
@@ -43,6 +45,7 @@ class Accounts:
             if None not in tables.token_keys().values():
                 tables.add_token_key(new_seed())
             issuers = {epoch: Issuer(seed) for seed, epoch in tables.token_keys().items()}
+            self._most = tables.issued(manifest.epoch)
         self._issuers, self._manifest = issuers, manifest
         self.problem = self._problem(manifest)
 
@@ -56,6 +59,10 @@ class Accounts:
             f"the key of epoch {epoch}'s tokens is not in this proxy's folder, as in a backup; "
             "it goes on by itself, two epochs later at most"
         )
+
+    def are_fewer(self, least: int) -> bool:
+        """Than so many: then the epoch can have no crowd, and nobody shall pay for it."""
+        return self._most is not None and self._most < least
 
     @property
     def announced(self) -> bytes | None:
@@ -107,6 +114,7 @@ class Accounts:
         if epoch >= request.epoch or turns >= manifest.terms.epochs:
             raise RefusedError(ANOTHER.format(epoch=request.epoch))
         tables.set_account(training, whose, turns + 1, request.epoch, request.blinded)
+        tables.add_issued(request.epoch)
         return answer
 
     def redeem(self, batch: Batch) -> None:

@@ -134,6 +134,8 @@ class Intake:
 
     def _check_time(self, gate: EpochGate) -> None:
         manifest, now = gate.signed.manifest, self._clock()
+        if self._accounts.are_fewer(self._least_for(manifest.terms)):
+            raise ClosedError("too few accounts have a token of this epoch; wait for the next one")
         if now < manifest.opens:
             raise UnavailableError("this epoch is not open yet")
         if not manifest.asks_for_reports(now):

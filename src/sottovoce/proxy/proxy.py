@@ -12,7 +12,16 @@ from collections.abc import Callable
 
 from sottovoce.errors import ProtocolError, RefusedError, UnavailableError
 from sottovoce.protocol import SignedManifest
-from sottovoce.protocol.contact import MONTH, SHORT, Contact, Crowd, borne, crowd_of, new_process
+from sottovoce.protocol.contact import (
+    MONTH,
+    NEVER,
+    SHORT,
+    Contact,
+    Crowd,
+    borne,
+    crowd_of,
+    new_process,
+)
 from sottovoce.protocol.manifest import short_name
 from sottovoce.proxy.accounts import Accounts
 from sottovoce.proxy.forward import Mirror, MirroredEpoch, Upstream, forward
@@ -237,6 +246,8 @@ class Proxy:
             self._end(running)
 
     def _crowd(self, signed: SignedManifest) -> Crowd:
+        if self.accounts.are_fewer(self._least(signed)):
+            return NEVER
         return crowd_of(self.intake.waiting, self._least(signed))
 
     def _least(self, signed: SignedManifest) -> int:

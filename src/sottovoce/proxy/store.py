@@ -61,7 +61,8 @@ _MIGRATIONS = (
         # Keys for the tokens of one epoch each; the epoch is unknown until a manifest names it.
         """CREATE TABLE token_keys (
             seed BLOB PRIMARY KEY,
-            epoch INTEGER
+            epoch INTEGER,
+            issued INTEGER NOT NULL DEFAULT 0
         )""",
         # How many tokens an account has had in a training; the last again, if it asks again.
         """CREATE TABLE accounts (
@@ -228,6 +229,14 @@ class Tables:
 
     def set_token_epoch(self, seed: bytes, epoch: int) -> None:
         self._db.execute("UPDATE token_keys SET epoch = ? WHERE seed = ?", (epoch, seed))
+
+    def add_issued(self, epoch: int) -> None:
+        """One more token of this epoch."""
+        self._db.execute("UPDATE token_keys SET issued = issued + 1 WHERE epoch = ?", (epoch,))
+
+    def issued(self, epoch: int) -> int:
+        row = self._db.execute("SELECT issued FROM token_keys WHERE epoch = ?", (epoch,)).fetchone()
+        return 0 if row is None else int(row[0])
 
     def forget_token_keys(self, before: int) -> None:
         """Of epochs before this one."""

@@ -19,6 +19,7 @@ import httpx
 import numpy as np
 
 from sottovoce.client import Client, HttpProxy, ProxyApi
+from sottovoce.client.http import attesting
 from sottovoce.core import Histories
 from sottovoce.data import Interactions, leave_one_out
 from sottovoce.errors import DataError, SottovoceError, UnavailableError
@@ -107,9 +108,11 @@ class ClientPool:
         one = partial(make_client, *about)
         yield from _results(self._pool.map(one, folders, items, chunksize=AT_ONCE))
 
-    def sync(self, folders: Sequence[Path], patience: float) -> Iterator[SyncResult]:
+    def sync(
+        self, folders: Sequence[Path], patience: float, attest: str = ""
+    ) -> Iterator[SyncResult]:
         """Every client once, each tried for at most so many seconds."""
-        one = partial(sync_in_pool, patience)
+        one = partial(sync_in_pool, patience, attest)
         yield from _results(self._pool.map(one, folders, chunksize=AT_ONCE))
 
     def __enter__(self) -> Self:
@@ -127,9 +130,9 @@ def make_client(url: str, key: bytes, limit: float, folder: Path, items: list[st
         client.accept(client.asked(_api))
 
 
-def sync_in_pool(patience: float, folder: Path) -> SyncResult:
+def sync_in_pool(patience: float, attest: str, folder: Path) -> SyncResult:
     assert _api is not None, "the pool starts its processes with an address"
-    return sync_one(folder, _api, patience)
+    return sync_one(folder, _api, patience, attest=attest)
 
 
 def sync_one(
@@ -137,19 +140,24 @@ def sync_one(
     api: ProxyApi,
     patience: float,
     *,
+    attest: str = "",
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> SyncResult:
     """Until it works, is refused, or time is up; a batch that was made is only ever resent.
 
-    Each sends at once (no jitter): a swarm is a test, and nobody's wake-up time is in it.
+    Each sends at once (no jitter): a swarm is a test, and nobody's wake-up time is in it. `attest`
+    is where it has an account, of its folder's name; then it fetches its next token as well.
     """
     deadline = clock() + patience
     tries, pause = 1, FIRST_PAUSE
+    known = attesting(attest, folder.name) if attest else None
     with Client.open(folder) as client:
         while True:
             try:
-                synced = client.sync(api, jitter=0)
+                synced = client.sync(api, jitter=0, attest=known)
+                if known is not None and synced.outcome == "sent":
+                    client.sync(api, jitter=0, attest=known)
                 return SyncResult(synced.outcome, tries, synced.spent)
             except UnavailableError as error:
                 if clock() + pause > deadline:

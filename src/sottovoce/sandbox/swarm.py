@@ -67,6 +67,8 @@ class SwarmPlan:
     """Seconds that one epoch may take after everybody has sent."""
     training: Settings | None = None
     """What the server trains with, where it is known better than from the manifest."""
+    attest: str = ""
+    """Where each client has an account, if reports need one."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ def run_swarm(data: Interactions, plan: SwarmPlan, watch: SwarmProgress) -> Swar
     with httpx.Client(trust_env=False) as http:
         reader = PublicReader(HttpProxy(http, plan.proxy), plan.key)
         first = reader.manifest()
-        if first.manifest.public_key is None:
+        if first.manifest.public_key is None and first.manifest.next_token_key is None:
             raise RefusedError("the training is finished: the server asks for no more reports")
         catalogue = reader.release(first).catalogue
         people = choose_people(data, catalogue, plan.clients, plan.seed)
@@ -188,8 +190,18 @@ class _Swarm:
     def drive(self) -> None:
         """Epoch after epoch, until there are enough or the training is finished."""
         self._first = signed = self._with_time_left(self._reader.manifest())
+        if self._plan.attest:
+            signed = self._with_tokens(signed)
         while len(self.rounds) < self._plan.epochs and signed.manifest.public_key is not None:
             signed = self._one(signed)
+
+    def _with_tokens(self, signed: SignedManifest) -> SignedManifest:
+        """The epoch after this one: everybody fetches a token for it, and nobody has one now."""
+        self._sync(signed.manifest.epoch)
+        self._watch.begin("tokens are for the next epoch", 1)
+        following = self._reader.after(signed.manifest.epoch, self._plan.wait)
+        self._watch.step()
+        return following
 
     def _with_time_left(self, signed: SignedManifest) -> SignedManifest:
         """The next epoch, if this one would end while clients are sending."""
@@ -222,7 +234,7 @@ class _Swarm:
         self._watch.begin(f"epoch {epoch}", len(self._folders), self.settings.reports)
         outcomes: Counter[str] = Counter()
         retries = 0
-        for result in self._pool.sync(self._folders, self._plan.wait):
+        for result in self._pool.sync(self._folders, self._plan.wait, self._plan.attest):
             outcomes[result.outcome] += 1
             retries += result.tries - 1
             self.spent = max(self.spent, result.spent)

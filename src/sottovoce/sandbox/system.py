@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Self
+from urllib.parse import urlsplit
 
 import httpx
 import tomlkit
@@ -33,6 +34,8 @@ from sottovoce.sandbox.devices import on_catalogue
 from sottovoce.server import ServerSettings
 from sottovoce.server.administration import read_catalogue
 from sottovoce.server.setup import make_server
+from sottovoce.service.attest import PATH as ATTEST_PATH
+from sottovoce.service.attest import Attester
 from sottovoce.service.listen import Listen, Watch
 from sottovoce.service.run import READY
 from sottovoce.service.toml import read_settings
@@ -80,6 +83,8 @@ class LiveSystem:
     """Sites whose pages may use it."""
     trial: bool = False
     """Whether most people are invented."""
+    attest: str = ""
+    """Where anybody is given an account, for toys; empty: nobody needs one."""
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -100,6 +105,7 @@ class LiveSystem:
             _url(proxy.watch),
             proxy.origins,
             server.terms.trial,
+            about.get("attest", ""),
         )
 
 
@@ -263,7 +269,7 @@ BEAT_SECONDS = 0.5
 """Between two looks of either service: epochs go on at once."""
 KEEP_MODELS = 61
 """The page's curve looks back over sixty epochs."""
-PANEL = "panel.json"
+PANEL, ATTEST = "panel.json", "attest.json"
 ONE_OPERATOR = "Proxy and server are at one operator here, so only the local guarantee holds"
 
 
@@ -284,6 +290,8 @@ class Sandbox:
     """Seconds that an epoch waits for its crowd."""
     trial: bool = False
     """Whether devices tell their owners that most people are invented."""
+    accounts: bool = False
+    """Whether reports need an account; a toy backend gives anybody one."""
     proxy: Mapping[tuple[str, str], object] = field(default_factory=dict)
     """Further settings of the proxy."""
 
@@ -294,7 +302,10 @@ class Sandbox:
             held = {path.name for path in folder.iterdir()} if folder.exists() else set()
             if held and ABOUT not in held:  # else it is what an interrupted first start left
                 raise SettingsError(f"{folder}: {min(held)} is in there; name an empty folder")
-            write_atomically(folder / ABOUT, json.dumps({"data": self.data}).encode())
+            about = {"data": self.data}
+            if self.accounts:
+                about["attest"] = f"http://{HOST}:{free_port(self.port + 4)}{ATTEST_PATH}"
+            write_atomically(folder / ABOUT, json.dumps(about).encode())
             shutil.rmtree(unfinished, ignore_errors=True)
             unfinished.mkdir(mode=0o700)
             self._make_both(unfinished)
@@ -320,8 +331,11 @@ class Sandbox:
             port=server,
             watch_port=watch_server,
         )
-        trial = {("terms", "trial"): True} if self.trial else {}
-        set_values(server_toml(folder), {("", "heartbeat"): BEAT_SECONDS, **trial})
+        chosen = {("terms", name): True for name in ("trial", "accounts") if getattr(self, name)}
+        set_values(server_toml(folder), {("", "heartbeat"): BEAT_SECONDS, **chosen})
+        attester = Attester.new(keys.verification_key.hex()) if self.accounts else None
+        if attester is not None:
+            attester.write(folder / "server" / ATTEST)
         make_proxy(
             folder / "proxy",
             secret_file=folder / "server" / "proxy.secret",
@@ -340,6 +354,7 @@ class Sandbox:
         values: dict[tuple[str, str], object] = {
             ("", "poll_seconds"): BEAT_SECONDS,
             ("", "keep_models"): KEEP_MODELS,
+            ("", "accounts_key"): attester and attester.verification_key,
             ("page", "serve"): True,
             ("page", "panel"): panel and PANEL,
             ("page", "notice"): TRIAL if self.trial else None,
@@ -395,11 +410,20 @@ def running_system(
 ) -> Iterator[list[Child]]:
     """Server and proxy, started at the same time: either begins with imports."""
     with ExitStack() as stack:
-        children = [
-            stack.enter_context(running(name, [name, "run", "--config", str(path)], quiet=quiet))
+        commands = [
+            (name, ["run", "--config", str(path)])
             for name, path in (("server", server_toml(folder)), ("proxy", proxy_toml(folder)))
         ]
-        for child, url in zip(children, (system.server_watch, system.proxy_watch), strict=True):
+        if system.attest:
+            port = str(urlsplit(system.attest).port)
+            pages = [f"--origin={each}" for each in (system.proxy, *system.origins)]
+            file = str(folder / "server" / ATTEST)
+            commands.append(("attest", ["run", file, "--port", port, *pages]))
+        children = [
+            stack.enter_context(running(name, [name, *more], quiet=quiet))
+            for name, more in commands
+        ]
+        for child, url in zip(children, (system.server_watch, system.proxy_watch), strict=False):
             child.wait_until_ready(url, stop)
         # All are told before any is waited for, so that they end at the same time.
         for child in children:

@@ -39,7 +39,7 @@ from sottovoce.protocol import (
     public_key_of,
 )
 from sottovoce.protocol.batch import CHUNK_HEADER as HEADER
-from sottovoce.protocol.contact import DAY, ENOUGH, NOTICED, SHORT
+from sottovoce.protocol.contact import DAY, ENOUGH, NEVER, NOTICED, SHORT
 from sottovoce.protocol.manifest import MAX_EPOCH, short_name
 from sottovoce.server.keys import Keys, check_may_sign
 from sottovoce.server.settings import ServerSettings
@@ -413,7 +413,8 @@ def for_crowds(
     silent = tuple(name for name in settings.proxies if name not in told)
     has_crowd = any(told.get(name) == ENOUGH for name in settings.proxies)
     patient = bool(silent) and now < epoch.closes + settings.grace_seconds
-    complete = has_crowd and not short and not patient
+    hopeless = all(told.get(name) == NEVER for name in settings.proxies)
+    complete = (has_crowd or hopeless) and not short and not patient
     is_over = now >= epoch.closes and (complete or now >= epoch.ends)
     return EpochWait(is_over, epoch.closes, epoch.ends, short, silent, has_crowd)
 
