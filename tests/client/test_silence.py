@@ -139,7 +139,7 @@ def opened_batch(world: World, proxy: FakeProxy) -> tuple[Any, ...]:
     one=st.integers(0, ITEMS - 1),
     seed=st.integers(0, 2**32),
 )
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_nothing_that_can_be_seen_depends_on_one_item(
     rows: list[tuple[float, ...]], changes: dict[str, Any], history: set[int], one: int, seed: int
 ) -> None:
