@@ -29,6 +29,7 @@ items = st.builds(Item, texts, texts, tags)
 
 
 @given(st.lists(items, min_size=1, max_size=8, unique_by=lambda item: item.id))
+@settings(max_examples=40)
 def test_what_is_made_is_read(content: list[Item]) -> None:
     made = Catalogue.of(content)
     read = Catalogue.decode(made.raw)

@@ -27,7 +27,7 @@ def people() -> Interactions:
 
 @pytest.fixture(scope="module")
 def few() -> Interactions:
-    return synthetic_people(300, 100, seed=5)
+    return synthetic_people(300, 300, seed=5)
 
 
 def short_plan(mechanism: str = "loudest", **changes: Any) -> Simulation:
