@@ -5,7 +5,6 @@ BIN := $(VENV)/bin
 MADE := $(VENV)/.made
 DEMO := $(VENV)/.demo
 READY := $(VENV)/.ready
-SITE := $(VENV)/.site
 MODULES := web/node_modules/.package-lock.json
 # Where Node is too old or missing, the page is as it was built, and nothing of web/ is checked.
 NODE_20 := node -e 'process.exit(Number(process.versions.node.split(".")[0] < 20))' 2>/dev/null
@@ -47,10 +46,6 @@ $(DEMO): pyproject.toml | $(MADE)
 $(READY): pyproject.toml lab/pyproject.toml | $(MADE)
 	$(BIN)/python -m pip install --quiet --editable . --editable lab --group dev
 	@touch $(READY) $(DEMO)
-
-$(SITE): pyproject.toml | $(MADE)
-	$(BIN)/python -m pip install --quiet --editable . --editable lab --group docs
-	@touch $(SITE)
 
 demo: $(DEMO)
 	@$(BIN)/sottovoce demo
@@ -114,7 +109,7 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 # Sphinx checks every link and anchor between pages, and asks nobody; -W makes errors of warnings.
-docs: $(SITE)
+docs: $(READY)
 	$(BIN)/python -m sphinx -W --keep-going -E -q -b html -d build/doctrees docs build/docs
 	@echo "build/docs/index.html"
 

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sottovoce.core import Histories, Shape, initial_items, user_vectors
@@ -23,6 +23,7 @@ def test_exact_shares_invert_to_the_gradient(n: int, factors: int, size: int, se
 
 
 @given(histories(max_items=150), st.integers(1, 5), sizes)
+@settings(max_examples=40)
 def test_rows_and_factors_make_up_the_gradient(h: Histories, factors: int, size: int) -> None:
     """`-2 a_r x_f`, from the touched items alone, is the dense gradient's share."""
     V = initial_items(h.n_items, factors, 0.5, 3)

@@ -49,7 +49,7 @@ def three(folder: Path) -> str:
 COLUMNS = {"user": "who", "item": "what"}
 
 
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(
     seed=st.integers(0, 1000),
     size=st.integers(1, 400),

@@ -24,10 +24,10 @@ from tests.crash import make_mortal
 from tests.live.conftest import quick_folder
 from tests.live.operations import Templates, run_list
 
-LISTS = int(os.environ.get("SOTTOVOCE_LISTS", "200"))
+LISTS = int(os.environ.get("SOTTOVOCE_LISTS", "100"))
 """How many are played; `make nightly` plays more of the same sequence."""
 AT_ONCE = 25
-ENOUGH = 120
+ENOUGH = 100
 """Lists within which each planted bug must be found."""
 
 

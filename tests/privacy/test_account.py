@@ -140,7 +140,7 @@ kinds = st.builds(
 )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(kinds, st.integers(1, 5), st.lists(kinds, max_size=4), st.data())
 def test_whatever_is_charged_under_it_the_promise_was_no_less(
     asked: Charge, epochs: int, earlier: list[Charge], data: st.DataObject
@@ -164,7 +164,7 @@ def test_whatever_is_charged_under_it_the_promise_was_no_less(
     assert agreed.turns_left(charges) == 0
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.lists(kinds, max_size=5), kinds)
 def test_no_charge_makes_a_promise_smaller(before: list[Charge], another: Charge) -> None:
     """Sizes are grouped a little differently for another number of rounds: within 1%."""

@@ -42,7 +42,7 @@ def finer(groups: list[Group], delta: float) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("clients", [2, 100, 1_000, 50_000, 1_000_000])
+@pytest.mark.parametrize("clients", [2, 100, 1_000, 1_000_000])
 def test_it_is_above_the_accountants_figure_and_near(clients: int) -> None:
     ratios = []
     # A million people and a small epsilon take the accountant, not the bound, many seconds each.

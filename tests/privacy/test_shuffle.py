@@ -51,11 +51,11 @@ def test_reference_value_of_loudest() -> None:
 DUMMIES = [
     # (eps, rho, T, n, D): a person in an epoch with so many others and dummies, at 1e-6
     *((10.0, 0.0011, 1, 75_040, dummies) for dummies in (18_760, 75_040, 300_160)),
-    *((10.0, 0.0011, 1, 100, dummies) for dummies in (18_760, 75_040, 300_160)),
+    (10.0, 0.0011, 1, 100, 18_760),
     *((10.0, 0.0011, 1, 1, dummies) for dummies in (18_760, 75_040, 300_160)),
     (5.0, 0.0075, 2, 100, 75_040),
 ]
-STATED = [1.41, 0.62, 0.292, 1.59, 0.635, 0.294, 1.59, 0.635, 0.294, 0.166]
+STATED = [1.41, 0.62, 0.292, 1.59, 1.59, 0.635, 0.294, 0.166]
 
 
 @pytest.mark.parametrize(("case", "stated"), list(zip(DUMMIES, STATED, strict=True)))
@@ -65,12 +65,18 @@ def test_dummies_hide_as_an_independent_computation_says(
     epsilon, rho, rounds, people, dummies = case
     found = central_epsilon(Reporting(epsilon, 1, rounds, rho, dummies), people, 1e-6)
     assert found == pytest.approx(stated, rel=0.01)
-    assert fourier_delta(*case, 1.01 * found) < 1e-6 < fourier_delta(*case, 0.99 * found)
+    below, above = fourier_deltas(*case, (1.01 * found, 0.99 * found))
+    assert below < 1e-6 < above
 
 
-def fourier_delta(
-    epsilon: float, rho: float, rounds: int, people: int, dummies: int, at: float
-) -> float:
+def fourier_deltas(
+    epsilon: float,
+    rho: float,
+    rounds: int,
+    people: int,
+    dummies: int,
+    epsilons: tuple[float, ...],
+) -> list[float]:
     """Of the same pair of laws: losses of every outcome on a fine grid, convolved by FFT."""
     gamma, odds = 1 / (1 + rho * np.expm1(epsilon)), np.expm1(epsilon)
     others, finest, size = stats.binom(people - 1, gamma), 1e-4, 2**18
@@ -87,7 +93,8 @@ def fourier_delta(
         pmf += np.bincount(places.ravel(), chance.ravel(), minlength=size)
     pmf = np.fft.irfft(np.fft.rfft(np.fft.ifftshift(pmf / pmf.sum())) ** rounds, size)
     losses = finest * np.fft.fftfreq(size, 1 / size)
-    return float(np.sum(np.maximum(pmf, 0) * np.maximum(1 - np.exp(at - losses), 0)))
+    pmf = np.maximum(pmf, 0)
+    return [float(np.sum(pmf * np.maximum(1 - np.exp(at - losses), 0))) for at in epsilons]
 
 
 def test_so_many_dummies_are_counted_as_can_be() -> None:

@@ -84,7 +84,7 @@ def test_any_bytes_are_a_manifest_or_refused(raw: bytes) -> None:
 
 
 @given(st.sampled_from(KEYS + TERMS), json_values)
-@settings(max_examples=400)
+@settings(max_examples=150)
 def test_any_value_in_any_field_is_taken_or_refused(name: str, value: Any) -> None:
     refuses(Manifest.decode, changed(RAW, **{name: value}))
 
@@ -205,10 +205,11 @@ def test_nobody_is_led_back_to_an_older_key() -> None:
 
 @pytest.mark.parametrize("data", [PLAIN, rotated(1)], ids=["plain", "with a statement"])
 def test_no_flipped_bit_is_accepted(data: bytes) -> None:
-    key = KEY if data is PLAIN else PUBLIC_KEYS[0]
+    """Every bit of what stands before the signed text, and one of each byte of that."""
+    key, text = KEY if data is PLAIN else PUBLIC_KEYS[0], data.index(b'{"')
     assert accepted(data, key)
     for at in range(len(data)):
-        for bit in range(8):
+        for bit in range(8) if at <= text else (at % 8,):
             flipped = bytearray(data)
             flipped[at] ^= 1 << bit
             assert not accepted(bytes(flipped), key), (at, bit)

@@ -138,7 +138,7 @@ def test_a_lie(scene: Scene, lie: str) -> None:
         scene.source.publish(told(scene.world))
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_any_damage_to_the_manifest(scene: Scene, data: st.DataObject) -> None:
     bad = data.draw(damaged(scene.source.data))
@@ -148,7 +148,7 @@ def test_any_damage_to_the_manifest(scene: Scene, data: st.DataObject) -> None:
 
 
 @pytest.mark.parametrize("kind", ["model", "catalogue"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(data=st.data())
 def test_any_damage_to_a_file(scene: Scene, kind: str, data: st.DataObject) -> None:
     fresh = scene.world.add(scene.world.catalogue.raw + b" ")  # the same names, not held yet

@@ -152,7 +152,9 @@ def journey(world: World, made: list[tuple[SignedManifest, list[Chunk]]]) -> Non
 def test_a_crash_at_any_commit_counts_everything_once(
     make_world: MakeWorld, new_url: NewUrl
 ) -> None:
-    for steps in count():
+    url = new_url()
+    # The same commits in both; at every third PostgreSQL, too, is left in their midst.
+    for steps in count(step=1 if url.startswith("sqlite") else 3):
         world, life = make_world(new_url()), Life(steps)
         made: list[tuple[SignedManifest, list[Chunk]]] = []
         make_server_mortal(world.store, life.step)

@@ -100,7 +100,7 @@ def reference(h: Histories, V: np.ndarray, plan: Settings, epoch: int) -> np.nda
 @engines_and_mechanisms
 @pytest.mark.parametrize(
     ("n_items", "factors", "reports"),
-    [(1, 1, 3), (3, 2, 5), (64, 1, 1), (127, 5, 20), (128, 8, 7), (129, 4, 1), (700, 3, 40)],
+    [(1, 1, 3), (3, 2, 5), (64, 1, 1), (127, 5, 20), (128, 8, 7), (129, 5, 1), (700, 3, 40)],
 )
 def test_reports_are_the_references(
     engine: str, mechanism: str, n_items: int, factors: int, reports: int
@@ -143,7 +143,7 @@ def test_ties_are_settled_as_the_reference_does(engine: str, mechanism: str, equ
 
 
 @engines
-@pytest.mark.parametrize("factors", [1, 2, 5, 9])
+@pytest.mark.parametrize("factors", [1, 2, 5, 8])
 @pytest.mark.parametrize("ridge", [0.0, 0.5])
 def test_user_vectors_are_the_references(engine: str, factors: int, ridge: float) -> None:
     h = random_people(200, 90, seed=1)

@@ -21,7 +21,13 @@ from tests.kernels import COMPILED
 
 @pytest.fixture(scope="module")
 def people() -> Interactions:
+    """Enough to learn from."""
     return synthetic_people(1500, 300, seed=5)
+
+
+@pytest.fixture(scope="module")
+def few() -> Interactions:
+    return synthetic_people(300, 300, seed=5)
 
 
 def short_plan(mechanism: str = "loudest", **changes: Any) -> Simulation:
@@ -42,26 +48,26 @@ def stop_after(epoch: int) -> Any:
 
 @pytest.mark.parametrize("mechanism", COMPILED)
 def test_an_interrupted_run_ends_as_if_it_had_not_been(
-    people: Interactions, tmp_path: Path, mechanism: str
+    few: Interactions, tmp_path: Path, mechanism: str
 ) -> None:
     plan, file = short_plan(mechanism), tmp_path / "run.safetensors"
-    whole = simulate(people, plan)
+    whole = simulate(few, plan)
     for epoch in (1, 3):
         with pytest.raises(InterruptedRunError):
-            simulate(people, plan, checkpoint=file, on_epoch=stop_after(epoch))
-    resumed = simulate(people, plan, checkpoint=file)
+            simulate(few, plan, checkpoint=file, on_epoch=stop_after(epoch))
+    resumed = simulate(few, plan, checkpoint=file)
     assert np.array_equal(resumed.V, whole.V)
     assert resumed.final == whole.final
     assert [r["hr@10"] for r in resumed.epochs] == [r["hr@10"] for r in whole.epochs]
-    again = simulate(people, plan, checkpoint=file)
+    again = simulate(few, plan, checkpoint=file)
     assert again.final == whole.final
 
 
-def test_evaluation_can_be_left_to_the_end(people: Interactions) -> None:
+def test_evaluation_can_be_left_to_the_end(few: Interactions) -> None:
     plan = Simulation(short_plan().settings, evaluate_every=0)
-    run = simulate(people, plan)
+    run = simulate(few, plan)
     assert [("hr@10" in record) for record in run.epochs] == [False, False, False, True]
-    assert run.final == simulate(people, short_plan()).final
+    assert run.final == simulate(few, short_plan()).final
     assert run.account.whole.pure == 4 * 40 * 2.5
     with pytest.raises(SettingsError):
         Simulation(Settings(), evaluate_every=-1)
@@ -120,26 +126,26 @@ def test_no_model_finds_an_item_that_means_nothing(people: Interactions) -> None
     assert all(abs(score - 0.1) < 5 * sigma for score in scores.values()), scores
 
 
-def test_training_never_sees_the_test_items(people: Interactions) -> None:
+def test_training_never_sees_the_test_items(few: Interactions) -> None:
     """Whatever the test items are, the same training histories give the same model."""
-    split = leave_one_out(people, "random", 3)
+    split = leave_one_out(few, "random", 3)
     for user, item in enumerate(split.test.tolist()):
         assert item not in split.train[user]
     plan = short_plan(seed=3)
     trained = FederatedMF(5, 4, reports=40, alpha=1.0, ridge=0.0, seed=3).fit(split.train)
-    assert np.array_equal(trained.item_factors, simulate(people, plan).V)
+    assert np.array_equal(trained.item_factors, simulate(few, plan).V)
 
 
-def test_turns_and_resampled_people_are_said_and_accounted_for(people: Interactions) -> None:
+def test_turns_and_resampled_people_are_said_and_accounted_for(few: Interactions) -> None:
     settings = Settings(epochs=4, reports=2, factors=2, lifetime=1, seed=1)
-    run = simulate(people, Simulation(settings, resample=2_000, evaluate_every=0))
+    run = simulate(few, Simulation(settings, resample=2_000, evaluate_every=0))
     crowds = [record["people"] for record in run.epochs]
     assert sum(crowds) == 2_000, "everybody once"
     assert run.crowd == min(crowds) > 400
     assert run.account.whole.pure == 5.0
     assert run.account.people == run.crowd
     assert "2,000 people" in run.about_people()
-    assert not simulate(people, short_plan(epochs=1)).about_people()
+    assert not simulate(few, short_plan(epochs=1)).about_people()
 
 
 def test_an_epoch_that_is_nobodys_is_survived(people: Interactions) -> None:
@@ -164,8 +170,8 @@ def plan(split: Any = "latest", **changes: Any) -> Simulation:
 
 
 @pytest.fixture(scope="module")
-def runs(people: Interactions) -> dict[str, Run]:
-    return {name: simulate(people, plan(**way)) for name, way in WAYS.items()}
+def runs(few: Interactions) -> dict[str, Run]:
+    return {name: simulate(few, plan(**way)) for name, way in WAYS.items()}
 
 
 def test_training_knows_nothing_of_it(runs: dict[str, Run]) -> None:
@@ -180,10 +186,10 @@ def test_training_knows_nothing_of_it(runs: dict[str, Run]) -> None:
     assert len({tuple(run.final.values()) for run in runs.values()}) == 4
 
 
-def test_another_runs_checkpoint_is_refused(people: Interactions, tmp_path: Path) -> None:
+def test_another_runs_checkpoint_is_refused(few: Interactions, tmp_path: Path) -> None:
     """And the error names what is not the same, with the value there and the value here."""
     file, mine = tmp_path / "run.safetensors", short_plan(epochs=1)
-    simulate(people, mine, checkpoint=file)
+    simulate(few, mine, checkpoint=file)
     others = {
         f"epsilon.*{mine.settings.epsilon}.*1.0": short_plan(epochs=1, epsilon=1.0),
         "seed": short_plan(epochs=1, seed=1),
@@ -194,26 +200,26 @@ def test_another_runs_checkpoint_is_refused(people: Interactions, tmp_path: Path
     }
     for named, other in others.items():
         with pytest.raises(CheckpointError, match=named):
-            simulate(people, other, checkpoint=file)
+            simulate(few, other, checkpoint=file)
     with pytest.raises(CheckpointError, match=str(file)):
-        simulate(people.subset(users=1000), mine, checkpoint=file)
-    simulate(people, mine, checkpoint=file)
+        simulate(few.subset(users=200), mine, checkpoint=file)
+    simulate(few, mine, checkpoint=file)
 
 
 @pytest.mark.parametrize("lifetime", [0, 2])
 def test_more_epochs_continue_a_finished_run_unless_people_take_turns(
-    people: Interactions, tmp_path: Path, lifetime: int
+    few: Interactions, tmp_path: Path, lifetime: int
 ) -> None:
     """With more epochs everybody's turns would have been others."""
     file = tmp_path / "run.safetensors"
     plans = {n: short_plan(epochs=n, reports=2, lifetime=lifetime) for n in (2, 3, 4)}
-    simulate(people, plans[3], checkpoint=file)
+    simulate(few, plans[3], checkpoint=file)
     for n in (2, 4) if lifetime else (2,):
         with pytest.raises(CheckpointError):
-            simulate(people, plans[n], checkpoint=file)
+            simulate(few, plans[n], checkpoint=file)
     if not lifetime:
-        longer = simulate(people, plans[4], checkpoint=file)
-        assert np.array_equal(longer.V, simulate(people, plans[4]).V)
+        longer = simulate(few, plans[4], checkpoint=file)
+        assert np.array_equal(longer.V, simulate(few, plans[4]).V)
 
 
 def changed(people: Interactions) -> dict[str, Interactions]:
@@ -228,17 +234,17 @@ def changed(people: Interactions) -> dict[str, Interactions]:
     }
 
 
-def test_a_checkpoint_is_of_one_way_to_recommend(people: Interactions, tmp_path: Path) -> None:
+def test_a_checkpoint_is_of_one_way_to_recommend(few: Interactions, tmp_path: Path) -> None:
     """Its numbers are, even if V is not; what does not count may change."""
-    file, other = tmp_path / "run.safetensors", changed(people)
-    first = simulate(people, plan(), checkpoint=file)
-    assert simulate(people, plan(), checkpoint=file).final == first.final
-    refused = ((people, {"tags": False}), (people, {"time": False}))
+    file, other = tmp_path / "run.safetensors", changed(few)
+    first = simulate(few, plan(), checkpoint=file)
+    assert simulate(few, plan(), checkpoint=file).final == first.final
+    refused = ((few, {"tags": False}), (few, {"time": False}))
     for data, way in (*refused, (other["tags"], {}), (other["times"], {})):
         with pytest.raises(CheckpointError):
             simulate(data, plan(**way), checkpoint=file)
     file.unlink()
     without = plan("random", tags=False)
-    plain = simulate(people, without, checkpoint=file)
+    plain = simulate(few, without, checkpoint=file)
     for data in other.values():
         assert simulate(data, without, checkpoint=file).final == plain.final

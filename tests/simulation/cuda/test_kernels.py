@@ -66,7 +66,7 @@ def test_rows_that_do_not_fit_into_shared_memory() -> None:
     agrees(built, h, plan)
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 2.5, 6.0])
+@pytest.mark.parametrize("epsilon", [0.5, 6.0])
 @pytest.mark.parametrize(("near", "close", "tied"), [(1, 1, 1), (40, 2, 1)])
 def test_more_directions_near_the_border_than_are_listed(
     epsilon: float, near: int, close: int, tied: int, monkeypatch: pytest.MonkeyPatch
@@ -85,7 +85,7 @@ def test_more_factors_than_threads(mechanism: str) -> None:
     agrees(on_card(h, plan), h, plan)
 
 
-@pytest.mark.parametrize("factors", [1, 2, 5, 16, 33, 100])
+@pytest.mark.parametrize("factors", [1, 5, 33, 100])
 def test_the_structs_are_as_large_as_is_said(factors: int) -> None:
     source = setup.source(factors, loudest.SOURCE)
     assert size_of("Setup", source) == setup.SETUP.itemsize

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sottovoce.core import Histories, initial_items, predictions
@@ -110,6 +110,7 @@ def both(ask: Callable[[], Any]) -> tuple[Any, Any]:
 
 
 @given(histories(max_items=20), st.integers(0, 2**32), st.integers(0, 6), st.booleans())
+@settings(max_examples=40)
 def test_vectors_with_tags(h: Histories, seed: int, columns: int, weighted: bool) -> None:
     model = model_for(h.n_items, seed, columns=columns)
     drawn = np.random.default_rng(seed).uniform(0.03, 1, h.n_interactions)
@@ -118,6 +119,7 @@ def test_vectors_with_tags(h: Histories, seed: int, columns: int, weighted: bool
 
 
 @given(histories(max_items=20), st.integers(0, 2**32), st.booleans(), st.integers(1, 25))
+@settings(max_examples=40)
 def test_places_and_lists(h: Histories, seed: int, tied: bool, length: int) -> None:
     X, V = initial_items(h.n_users, 3, 1.0, seed), initial_items(h.n_items, 3, 1.0, seed + 1)
     X, V = (np.round(X), np.round(V)) if tied else (X, V)

@@ -281,25 +281,27 @@ function pureOf(groups: readonly Group[]): number {
 function composed(groups: readonly Group[], delta: number): number {
   const rounds = groups.reduce((sum, group) => sum + group.rounds, 0);
   const spread = Math.log((2 * 3 * rounds) / UNSEEN) - Math.log(delta);
-  const seen = groups.map((group) => ({ group, weights: histogram(group, spread) }));
+  const seen = groups.map((group) => ({ ...group, weights: histogram(group, spread) }));
   const ways = SPENT.map((share) => {
-    const parts = seen.map(({ group, weights }) =>
-      butFor(group.rounds, weights, (share * delta) / groups.length),
-    );
+    const parts = seen.map((group) => butFor(group, (share * delta) / groups.length));
     const spent = parts.reduce((sum, part) => sum + part.spent, 0);
-    return { weights: parts.map(({ kept }) => kept), delta: (1 - UNSEEN) * delta - spent };
+    return { kept: parts.map(({ kept }) => kept), delta: (1 - UNSEEN) * delta - spent };
   });
-  return leastEpsilon(groups, ways);
+  return leastEpsilon(seen, ways);
 }
 
-/** The weights without losses that, in any of the rounds, are no likelier than `most`; how likely. */
-function butFor(rounds: number, weights: Float64Array, most: number) {
-  const above = weights.slice(); // a loss so large
-  for (let at = above.length - 2; at >= 0; at--)
-    above[at] = entry(above, at) + entry(above, at + 1);
-  const isKept = Array.from(above, (chance) => rounds * chance > most);
-  const spent = above.reduce((so, each, at) => (isKept[at] ? so : Math.max(so, each)), 0);
-  return { kept: weights.map((weight, at) => (isKept[at] ? weight : 0)), spent: rounds * spent };
+/** A group with the weights of its grid. */
+type Seen = Group & { readonly weights: Float64Array };
+
+/** How many points are left without losses that, in any of the rounds, are no likelier than `most`. */
+function butFor({ rounds, weights }: Seen, most: number): { kept: number; spent: number } {
+  let [kept, above] = [weights.length, 0];
+  for (; kept > 0; kept--) {
+    const chance = entry(weights, kept - 1) + above; // of a loss so large
+    if (rounds * chance > most) break;
+    above = chance;
+  }
+  return { kept, spent: rounds * above };
 }
 
 function entry(values: Float64Array, at: number): number {
@@ -416,21 +418,23 @@ function pointsOf(epsilon: number): Float64Array {
   return Float64Array.of(0, ...points);
 }
 
-/** Weights of each group's grid, and what is left of delta for them. */
+/** How many points of each group's grid, and what is left of delta for them. */
 interface Way {
-  readonly weights: readonly Float64Array[];
+  readonly kept: readonly number[];
   readonly delta: number;
 }
 
 /** Renyi moments, composed and converted; steps 5 and 6. The best way at the best order counts. */
-function leastEpsilon(groups: readonly Group[], ways: readonly Way[]): number {
+function leastEpsilon(groups: readonly Seen[], ways: readonly Way[]): number {
   const losses = groups.map(({ epsilon }) => pointsOf(epsilon));
   const found = ORDERS.flatMap((order) => {
-    const moments = losses.map((of) => of.map((loss) => momentOf(loss, order - 1)));
-    return ways.map(({ weights, delta }) => {
+    const moments = groups.map(({ weights }, at) =>
+      momentsOf(weights, losses[at] as Float64Array, order - 1),
+    );
+    return ways.map(({ kept, delta }) => {
       const logs = groups.map(({ rounds }, at) => {
-        const [weight, each] = [weights[at] as Float64Array, moments[at] as Float64Array];
-        return rounds * Math.log1p(momentIn(weight, each));
+        const moment = entry(moments[at] as Float64Array, kept[at] as number);
+        return rounds * Math.log1p(moment);
       });
       const renyi = logs.reduce((sum, each) => sum + each, 0) / (order - 1);
       return renyi + Math.log1p(-1 / order) - (Math.log(delta) + Math.log(order)) / (order - 1);
@@ -439,11 +443,15 @@ function leastEpsilon(groups: readonly Group[], ways: readonly Way[]): number {
   return Math.max(0, Math.min(...found));
 }
 
-function momentIn(weights: Float64Array, moments: Float64Array): number {
-  return weights.reduce(
-    (sum, weight, at) => (weight > 0 ? sum + weight * entry(moments, at) : sum),
-    0,
-  );
+/** Of none of the points, of the first, of the first two, and so on: a way has some of them. */
+function momentsOf(weights: Float64Array, losses: Float64Array, order: number): Float64Array {
+  const sums = new Float64Array(weights.length + 1);
+  for (let at = 0; at < weights.length; at++) {
+    const weight = entry(weights, at);
+    const more = weight > 0 ? weight * momentOf(entry(losses, at), order) : 0;
+    sums[at + 1] = entry(sums, at) + more;
+  }
+  return sums;
 }
 
 /** An infinite one bounds nothing: other orders do. */

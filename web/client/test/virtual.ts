@@ -31,6 +31,8 @@ export class Virtual implements Timer {
   /** What somebody has done to the clock that can be set. */
   skew = 0;
   #running = 0;
+  /** Somebody waits until nothing runs: to look again and again would keep a core busy. */
+  #rest = () => {};
   #alarms: Alarm[] = [];
   #handles = 0;
 
@@ -43,13 +45,13 @@ export class Virtual implements Timer {
     try {
       return await work();
     } finally {
-      this.#running -= 1;
+      this.#end();
     }
   }
 
   /** For a thread that runs: others may go on while it waits. */
   async waiting<Result>(promise: Promise<Result>): Promise<Result> {
-    this.#running -= 1;
+    this.#end();
     try {
       return await promise;
     } finally {
@@ -83,9 +85,18 @@ export class Virtual implements Timer {
 
   async #quiet(): Promise<void> {
     for (let turns = 0; turns < 20; turns += 1) {
-      do await new Promise((done) => setImmediate(done));
-      while (this.#running > 0);
+      await new Promise((done) => setImmediate(done));
+      while (this.#running > 0) {
+        await new Promise<void>((done) => {
+          this.#rest = done;
+        });
+      }
     }
+  }
+
+  #end(): void {
+    this.#running -= 1;
+    if (this.#running === 0) this.#rest();
   }
 
   #set(seconds: number, ring: () => void): number {

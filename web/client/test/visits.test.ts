@@ -11,7 +11,6 @@ import { DAY, dump, encodeCatalogue, encodeModel, item, reply, TERMS, World } fr
 
 const SHAPES = [
   { items: 500, reports: 1 },
-  { items: 500, reports: 20 },
   { items: 10_000, reports: 20 },
 ];
 const LENGTHS = [5, 15, 30, 60, 120];
