@@ -275,6 +275,9 @@ def _intake(result: LiveBenchResult) -> Table:
         ("batches / s by the clock", intake.per_second),
         ("batches that share a sync", intake.per_sync),
         ("sender busy", intake.sender_busy),
+        ("tokens given / s of a core", result.tokens.issued),
+        ("tokens redeemed / s of a core", result.tokens.redeemed),
+        ("tokens made / s of a device's core", result.tokens.made),
     ):
         table.add_row(label, median_and_range(spread))
     return table

@@ -13,6 +13,7 @@ from sottovoce.settings import check, setting
 from sottovoce_lab.bench.live.bench_server import BenchServer, Counting, measure_counting
 from sottovoce_lab.bench.live.intake import Intake, measure_dummies, measure_intake
 from sottovoce_lab.bench.live.opening import CoreRate, OpeningRate, measure_core, measure_opening
+from sottovoce_lab.bench.live.tokens import TokenRates, measure_tokens
 from sottovoce_lab.bench.timing import Spread, Watch
 
 PREFIX = 8
@@ -46,6 +47,7 @@ class LiveBenchResult:
     intake: Intake
     dummies: Spread
     """A second of a core, at the proxy."""
+    tokens: TokenRates
     counting: Counting
     units: UnitCosts
 
@@ -67,6 +69,7 @@ def run_live_bench(plan: LiveBenchPlan, watch: Watch = lambda _what: None) -> Li
         dummies = measure_dummies(
             bench, folder, dummies=plan.chunk, rounds=plan.repeats, watch=watch
         )
+        tokens = measure_tokens(bench.signed, folder, rounds=plan.repeats, watch=watch)
         counting = measure_counting(
             bench,
             folder,
@@ -77,7 +80,7 @@ def run_live_bench(plan: LiveBenchPlan, watch: Watch = lambda _what: None) -> Li
             watch=watch,
         )
         units = UnitCosts.measured(bench, core, intake, dummies)
-    return LiveBenchResult(plan, cores, opening, core, intake, dummies, counting, units)
+    return LiveBenchResult(plan, cores, opening, core, intake, dummies, tokens, counting, units)
 
 
 @dataclass(frozen=True)
