@@ -14,6 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from sottovoce.errors import ClosedError, SottovoceError, UnavailableError
 from sottovoce.protocol import Batch
+from sottovoce.protocol.tokens import Attestation
 from tests.client.world import COST, DAY, REPORTS, FakeProxy, World, charges, item, sha
 from tests.crash import FOREVER, Life, MortalDatabase, PowerCut, make_mortal
 
@@ -42,9 +43,13 @@ def sync_for(world: World, proxy: FakeProxy, folder: Path, steps: int) -> str | 
     proxy.before = proxy.after = life.step
     outcome = None
     with lasting(life), world.open(folder) as client:
-        outcome = client.sync(proxy, sleep=life.step, jitter=60).outcome
+        outcome = client.sync(proxy, sleep=life.step, jitter=60, attest=attest).outcome
     proxy.before = proxy.after = lambda call: None
     return outcome
+
+
+def attest() -> bytes:
+    return Attestation(bytes(32), 0, bytes(64)).encode()
 
 
 def make(folder: Path) -> tuple[World, FakeProxy]:
@@ -82,6 +87,31 @@ def test_a_crash_after_every_step_of_a_sync(tmp_path: Path) -> None:
             break
     assert steps >= 15
     assert died_sent > 1  # after the batch arrived, before that was noted
+
+
+def test_a_crash_after_every_step_of_fetching_a_token(tmp_path: Path) -> None:
+    """Nothing is paid for one that is lost; that is only while its answer is on the way."""
+    lost = []
+    for steps in count():
+        world, folder = World(accounts=True), tmp_path / str(steps)
+        world.create(folder).close()
+        proxy = FakeProxy(world)
+        outcome = sync_for(world, proxy, folder, steps)
+        had_asked = "token" in proxy.calls
+        assert sync_for(world, proxy, folder, FOREVER) == "no token"
+        world.now += DAY
+        proxy.publish(world.signed(2))
+        second = sync_for(world, proxy, folder, FOREVER)
+        assert second in ("sent", "no token")
+        assert len(charges(folder)) == len(proxy.received) == (second == "sent")
+        if second != "sent":
+            assert had_asked
+            lost.append(steps)
+        if outcome is not None:
+            break
+    assert steps >= 12
+    assert lost == list(range(lost[0], lost[0] + len(lost)))
+    assert len(lost) <= 3, "the request has arrived, its answer is not stored"
 
 
 def test_a_crash_after_every_step_of_creating(tmp_path: Path) -> None:

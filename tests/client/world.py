@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
 from sottovoce.client import Client, ProxyApi, Synced
-from sottovoce.errors import ClosedError
+from sottovoce.errors import ClosedError, SpentError
 from sottovoce.privacy import Charge
 from sottovoce.protocol import (
     Catalogue,
@@ -156,6 +156,7 @@ class FakeProxy:
         self.publish(world.signed(epoch, **changes))
         self.received: list[bytes] = []
         self.calls: list[str] = []
+        self.given: dict[int, bytes] = {}
         self.closed = False
         self.before: Callable[[str], None] = lambda call: None
         self.after: Callable[[str], None] = lambda call: None
@@ -186,7 +187,12 @@ class FakeProxy:
 
     def token(self, request: bytes) -> bytes:
         asked = TokenRequest.decode(request)
-        return self._do("token", lambda: issuer(asked.epoch).evaluate(asked.blinded))
+        return self._do("token", lambda: self._evaluate(asked.epoch, asked.blinded))
+
+    def _evaluate(self, epoch: int, element: bytes) -> bytes:
+        if self.given.setdefault(epoch, element) != element:
+            raise SpentError("this account has had its token")
+        return issuer(epoch).evaluate(element)
 
     def check_taken(self) -> None:
         self._do("taken?", lambda: b"")

@@ -1,0 +1,100 @@
+"""Which key is for which epoch, whatever a server says, and what a power cut leaves."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from sottovoce.errors import RefusedError
+from sottovoce.protocol import SignedManifest
+from sottovoce.protocol.tokens import Attestation, Issuer, TokenRequest, blinded
+from sottovoce.proxy import ProxyStore
+from sottovoce.proxy.accounts import Accounts
+from tests.crash import Life, MortalDatabase, PowerCut, make_mortal
+from tests.proxy.world import KEY, manifest, settings
+
+BACKEND = Ed25519PrivateKey.generate()
+NOW = 1_000.0
+
+
+def named(epoch: int, token: bytes | None, following: bytes | None) -> SignedManifest:
+    """A manifest of an epoch in which reports need tokens."""
+    plain = manifest(epoch)
+    terms = replace(plain.terms, accounts=True)
+    public = plain.public_key if token else None
+    made = replace(plain, terms=terms, public_key=public, token_key=token, next_token_key=following)
+    return SignedManifest.make(made, KEY)
+
+
+@contextmanager
+def opened(folder: Path) -> Iterator[Accounts]:
+    key = BACKEND.public_key().public_bytes_raw().hex()
+    with ProxyStore.open(folder) as store:
+        yield Accounts(store, settings(folder, accounts_key=key), lambda: NOW)
+
+
+def request(epoch: int, element: bytes, whose: bytes = bytes(32)) -> TokenRequest:
+    service = bytes.fromhex(settings(Path()).verification_key)
+    made = Attestation.make(BACKEND, service, whose, int(NOW) + 60)
+    return TokenRequest(epoch, made, element)
+
+
+def test_a_key_is_for_one_epoch_whatever_a_server_names(tmp_path: Path) -> None:
+    """Tokens of an epoch are made with the key that it was announced with, and with no other."""
+    with opened(tmp_path) as accounts:
+        accounts.follow(named(1, None, None))
+        first = accounts.announced
+        assert first is not None
+        accounts.follow(named(2, None, first))
+        second = accounts.announced
+        assert second not in (None, first), "named once, it is announced no more"
+        element, _ = blinded(bytes(16))
+        assert accounts.check(request(3, element).encode()).epoch == 3
+        accounts.follow(named(3, None, first))
+        with pytest.raises(RefusedError):  # of the third epoch: with it an account would have two
+            accounts.check(request(4, element).encode())
+        accounts.follow(named(4, first, second))
+        assert accounts.problem is not None
+        foreign = Issuer(bytes(32)).public_key
+        accounts.follow(named(5, second, foreign))
+        assert accounts.problem is None
+        with pytest.raises(RefusedError):
+            accounts.check(request(6, element).encode())
+        accounts.follow(named(6, foreign, accounts.announced))
+        assert accounts.problem is not None
+
+
+def test_a_power_cut_while_tokens_are_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks again with the same element has it; with another one, if it had none."""
+    make_mortal(monkeypatch)
+    for steps in count():
+        folder, life = tmp_path / str(steps), Life(steps)
+        with opened(folder) as accounts:
+            accounts.follow(named(1, None, None))
+            accounts.follow(named(2, None, accounts.announced))
+            shown = accounts._issuers[3].public_key
+        element, finalize = blinded(bytes(16))
+        answered = False
+        with suppress(PowerCut), opened(folder) as accounts:
+            accounts.follow(named(2, None, shown))
+            MortalDatabase.life = life
+            answered = isinstance(accounts.issue([request(3, element)])[0], bytes)
+        MortalDatabase.life = Life()
+        with opened(folder) as accounts:
+            accounts.follow(named(2, None, shown))
+            (again,) = accounts.issue([request(3, element)])
+            assert isinstance(again, bytes)
+            accounts._issuers[3].check(finalize(again, shown))
+            (other,) = accounts.issue([request(3, blinded(bytes(16))[0])])
+            assert isinstance(other, RefusedError)
+            with accounts._store.read() as tables:
+                assert tables.issued(3) == 1
+        if answered:
+            break
+    assert steps >= 2
