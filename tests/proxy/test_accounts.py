@@ -43,6 +43,10 @@ def request(epoch: int, element: bytes, whose: bytes = bytes(32)) -> TokenReques
     return TokenRequest(epoch, made, element)
 
 
+def is_barred(accounts: Accounts) -> bool:
+    return accounts.problem is not None
+
+
 def test_a_key_is_for_one_epoch_whatever_a_server_names(tmp_path: Path) -> None:
     """Tokens of an epoch are made with the key that it was announced with, and with no other."""
     with opened(tmp_path) as accounts:
@@ -58,14 +62,14 @@ def test_a_key_is_for_one_epoch_whatever_a_server_names(tmp_path: Path) -> None:
         with pytest.raises(RefusedError):  # of the third epoch: with it an account would have two
             accounts.check(request(4, element).encode())
         accounts.follow(named(4, first, second))
-        assert accounts.problem is not None
+        assert is_barred(accounts)
         foreign = Issuer(bytes(32)).public_key
         accounts.follow(named(5, second, foreign))
-        assert accounts.problem is None
+        assert not is_barred(accounts)
         with pytest.raises(RefusedError):
             accounts.check(request(6, element).encode())
         accounts.follow(named(6, foreign, accounts.announced))
-        assert accounts.problem is not None
+        assert is_barred(accounts)
 
 
 def test_a_power_cut_while_tokens_are_given(
