@@ -74,6 +74,13 @@ JsonFile = Annotated[
         "--json", callback=can_be_written, help="Also write the results to this JSON file."
     ),
 ]
+AccountsOption = Annotated[
+    bool,
+    typer.Option(
+        "--accounts",
+        help="Reports need an account of the product, each of which sends one batch in an epoch.",
+    ),
+]
 HostOption = Annotated[
     str,
     typer.Option("--host", help="Address to listen on; 0.0.0.0: all of this machine.", hidden=True),

@@ -8,7 +8,13 @@ import typer
 from rich.table import Table
 
 from sottovoce.cli import output
-from sottovoce.cli.options import BudgetOption, CentralBudgetOption, JsonFile, Seed
+from sottovoce.cli.options import (
+    AccountsOption,
+    BudgetOption,
+    CentralBudgetOption,
+    JsonFile,
+    Seed,
+)
 from sottovoce.errors import SettingsError
 from sottovoce.privacy.account import shown
 from sottovoce.simulation.outlook import KINDS, TESTED, Range, ShopOutlook, Tried, outlook
@@ -18,6 +24,12 @@ from sottovoce.training.planning import Public
 WEEK = 7 * 86_400
 NEARLY = 0.9
 """As good as popularity, but for what privacy costs."""
+
+
+ACCOUNTS = (
+    "With accounts: whoever reports in a week has logged in during the week before; reports begin "
+    "with the second week. Several devices of a person count as one."
+)
 
 
 def plan(
@@ -31,6 +43,7 @@ def plan(
     ] = 8,
     budget: BudgetOption = None,
     central_budget: CentralBudgetOption = None,
+    accounts: AccountsOption = False,
     json: JsonFile = None,
     seed: Seed = 0,
 ) -> None:
@@ -58,8 +71,11 @@ def plan(
         output.note(f"  {told}, popularity {shop.popularity:.3f} ({after})")
 
     found = outlook(Public(people, items, history), wanted, seed, on_shop)
-    for line in (_verdict(found), _promised(found), _device(found), _time(found), _setup(found)):
+    for line in (_verdict(found), _promised(found), _device(found), _time(found)):
         output.say(line)
+    if accounts:
+        output.say(ACCOUNTS)
+    output.say(_setup(found) + " --accounts" * accounts)
     output.results.print(_table(found))
     output.say(_rests_on(found))
     output.write_json(json, as_json(found))

@@ -11,6 +11,7 @@ import typer
 from sottovoce.characters import visible
 from sottovoce.cli import output
 from sottovoce.cli.options import (
+    AccountsOption,
     BudgetOption,
     CentralBudgetOption,
     HistoryOption,
@@ -126,6 +127,7 @@ def init(
     proxy: Annotated[
         list[str] | None, optional("Name of a proxy. May be repeated.", "proxy", metavar="NAME")
     ] = None,
+    accounts: AccountsOption = False,
     preset: PresetOption = DEFAULT,
     history: HistoryOption = None,
     training: dict[str, Any],
@@ -176,7 +178,13 @@ def init(
     )
     if chosen.dummies:  # which hide people by themselves: no crowd is waited for
         service.setdefault("least_clients", 1)
-    service |= {"database": database, "host": host, "port": port, "watch_port": watch_port}
+    service |= {
+        "accounts": accounts,
+        "database": database,
+        "host": host,
+        "port": port,
+        "watch_port": watch_port,
+    }
     keys = make_server(folder, found, chosen, proxy or ["proxy"], **service)
     tags = found.tags.by_kind()
     typer.echo(

@@ -186,13 +186,16 @@ def server_toml(
     epoch_seconds: int = ServerSettings.epoch_seconds,
     least_clients: int = Participation.least_clients,
     hold: int = Participation.hold,
+    accounts: bool = False,
     host: str = Listen.host,
     port: int = 8090,
     watch_port: int = 8091,
 ) -> str:
     """The file; `proxies` maps names to the SHA-256 of their secrets in hexadecimal."""
-    given = {"least_clients", "hold"}
-    others = set(stated(Participation)) - given
+    asked = {"least_clients": least_clients, "hold": hold} | (
+        {"accounts": True} if accounts else {}
+    )
+    others = set(stated(Participation)) - set(asked)
     return TEXT.format(
         database=json.dumps(database),
         keys=json.dumps("keys.json"),
@@ -201,8 +204,8 @@ def server_toml(
         host=json.dumps(host),
         port=port,
         watch_port=watch_port,
-        terms=written(Participation, left_out=others, least_clients=least_clients, hold=hold)
-        + written(Participation, left_out=given, off=True),
+        terms=written(Participation, left_out=others, **asked)
+        + written(Participation, left_out=set(asked), off=True),
         caps=written(Listen),
         presets=", ".join(presets()),
         preset=json.dumps(training.mechanism),
