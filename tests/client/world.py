@@ -173,7 +173,8 @@ class FakeProxy:
     def catalogue(self, sha256: bytes) -> bytes:
         return self._do("catalogue", lambda: self.world.files[sha256])
 
-    def check_taken(self) -> None:
+    def check_taken(self, manifest_hash: bytes) -> None:
+        assert manifest_hash == self.signed.hash
         self._do("taken?", lambda: b"")
 
     def send(self, batch: bytes) -> None:

@@ -130,8 +130,8 @@ class ProxyOverNetwork:
     def catalogue(self, sha256: bytes) -> bytes:
         return self._ask(lambda: _found(self._part.proxy.mirror.catalogue(sha256)))
 
-    def check_taken(self) -> None:
-        self._ask(lambda: self._part.proxy.intake.check_taken())
+    def check_taken(self, manifest_hash: bytes) -> None:
+        self._ask(lambda: self._part.proxy.intake.check_taken(manifest_hash))
 
     def send(self, batch: bytes) -> None:
         try:

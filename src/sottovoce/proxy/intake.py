@@ -115,9 +115,14 @@ class Intake:
         self._check_time(gate)
         return batch
 
-    def check_taken(self) -> None:
-        """Whether a batch of this epoch would be taken now: devices ask before they pay."""
+    def check_taken(self, manifest_hash: bytes) -> None:
+        """Whether a batch of this epoch would be taken now: devices ask before they pay.
+
+        A cache may have shown them an epoch that is over.
+        """
         gate = self._taking_gate()
+        if manifest_hash != gate.signed.hash:
+            raise ClosedError(_CLOSED)
         self._check_time(gate)
         gate.check_open()
         if self.waiting >= self._most(gate):
@@ -177,9 +182,10 @@ class Intake:
 
     def _taking_gate(self) -> EpochGate:
         """Barred before all else: what was paid for, of whichever epoch, waits on its device."""
-        if self._is_barred():
+        gate = self._present_gate()
+        if self._is_barred() or self.lacks_room is not None:
             raise UnavailableError("nothing is taken at present: ask again later")
-        return self._present_gate()
+        return gate
 
     def _present_gate(self) -> EpochGate:
         if self._gate is None:

@@ -177,9 +177,15 @@ class Proxy:
         A server that goes on while ours still runs will count nothing of it any more: so nothing is
         mixed or forwarded, and nobody else is asked to report in it.
         """
-        newer = self.mirror.newer()
-        if newer is not None:
-            self._go_on(newer)
+        try:
+            newer = self.mirror.newer()
+            if newer is not None:
+                self._go_on(newer)
+        finally:
+            self._follow_shelf()
+
+    def _follow_shelf(self) -> None:
+        """Also while no epoch goes on: what was withdrawn shall be on no list."""
         said = None
         try:
             shelf = self.mirror.newer_shelf()

@@ -16,7 +16,7 @@ from sottovoce.errors import (
     UnavailableError,
 )
 from sottovoce.protocol import Chunk, SignedManifest, SignedShelf
-from sottovoce.protocol.contact import Contact, Reply, borne
+from sottovoce.protocol.contact import DAY, Contact, Reply, borne
 from sottovoce.server.administration import agree
 from sottovoce.server.counting import Counter, Opener
 from sottovoce.server.epochs import (
@@ -133,10 +133,13 @@ class Server:
     def _lay_out(self, transaction: Transaction, now: float) -> None:
         """Sign another catalogue at once, and once after a start the same one again.
 
-        A database that was restored has an older shelf than devices have seen.
+        A database that was restored has an older shelf than devices have seen. And so has one of a
+        time when our clock was behind.
         """
         shelf, newest = transaction.shelf(), transaction.catalogue()
-        if shelf is None or shelf.catalogue != newest.sha256 or not self._is_laid_out:
+        is_behind = shelf is not None and shelf.published < shelf.most <= now + DAY
+        is_other = shelf is None or shelf.catalogue != newest.sha256
+        if is_other or is_behind or not self._is_laid_out:
             self._publisher.lay_out(transaction, now)
             self._is_laid_out = True
 
@@ -227,7 +230,7 @@ class Server:
             found = transaction.epoch(said.epoch, lock=said.crowd is not None)
             refused = self._refusal(transaction, found, said)
             heard = Heard(proxy, said.epoch, now, said.time - now, refused or "")
-            if said.process == last.before != "" and now - last.heard <= SILENCE:
+            if said.process in last.before.split() and abs(now - last.heard) <= SILENCE:
                 heard, refused = replace(last, twin=now), TWINS.format(proxy=proxy)
             else:
                 heard = _of_process(heard, said.process, last)
@@ -316,11 +319,17 @@ class Server:
         return self._keys.unwrap(chunk.epoch, wrapped), n_directions
 
 
+REMEMBERED = 8
+"""Processes of a proxy."""
+
+
 def _of_process(heard: Heard, process: str | None, last: Heard) -> Heard:
-    """With the name of the process that said it, and of the one that spoke before it."""
-    process = process or last.process
-    before = last.before if process == last.process else last.process
-    return replace(heard, process=process, before=before, twin=last.twin)
+    """With the name of the process that said it, and of those that spoke before it."""
+    if process is None:  # who only asks keeps nobody's silence from showing
+        since = last.heard if last.process else heard.heard
+        return replace(heard, heard=since, process=last.process, before=last.before, twin=last.twin)
+    others = [each for each in (*last.before.split(), last.process) if each and each != process]
+    return replace(heard, process=process, before=" ".join(others[-REMEMBERED:]), twin=last.twin)
 
 
 def _lost_key(transaction: Transaction, keys: Keys, epoch: Epoch) -> str | None:

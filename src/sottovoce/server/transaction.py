@@ -97,7 +97,7 @@ class Heard:
     process: str = ""
     """Which of its processes said it."""
     before: str = ""
-    """The one before that; if it speaks again, two machines have one secret."""
+    """Those before it; if one of them speaks again, two machines have one secret."""
     twin: float = 0.0
     """When it did."""
 
@@ -163,14 +163,14 @@ class Transaction:
         self.add_file(sha256, "catalogue", content)
 
     def shelf(self) -> Any:
-        """The newest: published, catalogue, signed; None before the first."""
-        return self._row(select(shelf.c.published, shelf.c.catalogue, shelf.c.signed))
+        """The newest; None before the first."""
+        return self._row(select(shelf))
 
-    def set_shelf(self, signed: SignedShelf) -> None:
+    def set_shelf(self, signed: SignedShelf, most: int) -> None:
         """In the place of the one before; the service must be locked."""
         self._connection.execute(shelf.delete())
         said = signed.shelf
-        row = {"published": said.published, "catalogue": said.catalogue}
+        row = {"published": said.published, "catalogue": said.catalogue, "most": most}
         self._add(shelf, id=1, signed=signed.encode(), **row)
 
     def file(self, sha256: bytes, kind: FileKind) -> bytes | None:
