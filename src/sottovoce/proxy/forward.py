@@ -130,9 +130,10 @@ class HttpUpstream(HttpSource):
     _who = "the server"
     _trust = "tls.authority names who signed its certificate, tls.certificate is our own"
     _refusals: ClassVar = {401: UnknownProxyError}
-    _later = "a running proxy asks again at its next beat"
+    _later = "a running proxy asks again within a minute"
     _hints: ClassVar = {
-        401: "; is this proxy's secret the one that the server knows?",
+        401: ": it does not know this proxy's secret; put the right one into the file of "
+        "`secret_file`, and restart this proxy",
         404: IS_IT_ONE,
         503: ", for it cannot do its work now; `sottovoce server status` tells its operator why",
     }

@@ -210,6 +210,7 @@ class Proxy:
         signed = self._running()
         said = None if signed is None else self.intake.lacks_room
         self.troubles.tell("room", said, level=logging.ERROR)
+        self.troubles.tell("full", None if said is not None else self.intake.is_full)
         if signed is not None and said is None:
             due = dummies_due(signed.manifest, self._clock())
             draw_dummies(self._store, signed, due, self._entropy, most=A_BEAT)

@@ -123,8 +123,7 @@ contacts = _table(
     epoch=BigInteger,
     heard=Float(53),
     ahead=Float(53),
-    **dict.fromkeys(("refused", "process", "before"), Text),
-    twin=Float(53),
+    **dict.fromkeys(("refused", "processes"), Text),
 )
 """Columns are the fields of `Heard`, in their order."""
 

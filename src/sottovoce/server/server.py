@@ -4,7 +4,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from hashlib import sha256
 
 from sottovoce.errors import (
@@ -31,7 +30,7 @@ from sottovoce.server.epochs import (
 )
 from sottovoce.server.keys import Keys, check_may_sign, lacking, may_sign
 from sottovoce.server.settings import ServerSettings
-from sottovoce.server.status import SILENCE, TWINS, Metrics, of_proxy
+from sottovoce.server.status import SILENCE, Metrics, of_proxy
 from sottovoce.server.store import ServerStore
 from sottovoce.server.transaction import APPLIED, OPEN, Epoch, Heard, Service, Transaction
 from sottovoce.service.logs import Troubles
@@ -230,11 +229,9 @@ class Server:
             found = transaction.epoch(said.epoch, lock=said.crowd is not None)
             refused = self._refusal(transaction, found, said)
             heard = Heard(proxy, said.epoch, now, said.time - now, refused or "")
-            if said.process in last.before.split() and abs(now - last.heard) <= SILENCE:
-                heard, refused = replace(last, twin=now), TWINS.format(proxy=proxy)
-            else:
-                heard = _of_process(heard, said.process, last)
-            transaction.set_heard(heard)
+            if last.others(said.process, now):
+                refused, heard = TWIN, last
+            transaction.set_heard(heard.with_process(said.process, last, now))
             if refused is None and found is not None and found.state == OPEN and said.crowd:
                 transaction.set_crowd(said.epoch, proxy, said.crowd)
         if refused is not None:
@@ -319,17 +316,11 @@ class Server:
         return self._keys.unwrap(chunk.epoch, wrapped), n_directions
 
 
-REMEMBERED = 8
-"""Processes of a proxy."""
-
-
-def _of_process(heard: Heard, process: str | None, last: Heard) -> Heard:
-    """With the name of the process that said it, and of those that spoke before it."""
-    if process is None:  # who only asks keeps nobody's silence from showing
-        since = last.heard if last.process else heard.heard
-        return replace(heard, heard=since, process=last.process, before=last.before, twin=last.twin)
-    others = [each for each in (*last.before.split(), last.process) if each and each != process]
-    return replace(heard, process=process, before=" ".join(others[-REMEMBERED:]), twin=last.twin)
+TWIN = (
+    "another process speaks with this proxy's secret, and has done so for longer: the server hears "
+    "that one. If it is a copy, stop one of them: the other is heard within two minutes. If both "
+    "are meant, give each a name and a secret of its own ([proxies] of the server)"
+)
 
 
 def _lost_key(transaction: Transaction, keys: Keys, epoch: Epoch) -> str | None:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Self
 
 from sottovoce.errors import SettingsError
+from sottovoce.protocol import SEALED
+from sottovoce.protocol.batch import CHUNK_HEADER
 from sottovoce.server.store import database_url
 from sottovoce.service.listen import Listen, Watch
 from sottovoce.service.toml import read_settings, written
@@ -74,6 +76,12 @@ class ServerSettings:
         check(self)
         _check_proxies(self.proxies)
         self.watch.check_apart(self.listen)
+        least = self.training.dummies + self.terms.least_clients * self.training.reports
+        if self.most_bytes < SEALED * least + CHUNK_HEADER:
+            raise SettingsError(
+                f"most_bytes must be at least {SEALED * least + CHUNK_HEADER}, not "
+                f"{self.most_bytes}: the dummies and the crowd of one epoch are larger"
+            )
 
     @property
     def certificates(self) -> tuple[Path | None, ...]:
