@@ -81,7 +81,7 @@ def serve(proxy: FakeProxy) -> Answer:
         elif handler.path.startswith("/v2/catalogues/"):
             reply(200, proxy.catalogue(bytes.fromhex(handler.path[-64:])))(handler, body)
         elif handler.command == "GET":
-            proxy.check_taken()
+            proxy.check_taken(bytes.fromhex(handler.path[-64:]))
             reply(204)(handler, body)
         else:
             proxy.send(body)

@@ -81,10 +81,10 @@ def test_behind_a_relay_no_address_is_limited(tmp_path: Path) -> None:
     ("answers", "key", "said"),
     [
         ((200, 200), SIGNER, "knows the secret"),
-        ((200, 401), SIGNER, "401; is this proxy's secret"),
+        ((200, 401), SIGNER, "401: it does not know this proxy's secret"),
         ((200, 404), KEY, "not by the pinned verification key"),
         ((404, 404), SIGNER, "Is it a sottovoce server of protocol 2?"),
-        ((503, 503), SIGNER, "asks again at its next beat"),
+        ((503, 503), SIGNER, "asks again within a minute"),
     ],
 )
 def test_init_asks_the_server(

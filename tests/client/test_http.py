@@ -53,9 +53,9 @@ def test_what_an_answer_to_a_batch_means(
     And to the question before it.
     """
     server.answer = reply(status, b"Welcome to the hotel", Location="/elsewhere")
-    for ask in (api.check_taken, lambda: api.send(b"batch")):
+    for ask, what in ((api.check_taken, bytes(32)), (api.send, b"batch")):
         with pytest.raises(error) as caught:
-            ask()
+            ask(what)
         assert type(caught.value) is error
     assert [method for method, *_ in server.requests] == ["GET", "POST"]
 

@@ -194,7 +194,8 @@ class FakeProxy:
             raise SpentError("this account has had its token")
         return issuer(epoch).evaluate(element)
 
-    def check_taken(self) -> None:
+    def check_taken(self, manifest_hash: bytes) -> None:
+        assert manifest_hash == self.signed.hash
         self._do("taken?", lambda: b"")
 
     def send(self, batch: bytes) -> None:

@@ -137,8 +137,8 @@ class ProxyOverNetwork:
             raise answer
         return answer
 
-    def check_taken(self) -> None:
-        self._ask(lambda: self._part.proxy.intake.check_taken())
+    def check_taken(self, manifest_hash: bytes) -> None:
+        self._ask(lambda: self._part.proxy.intake.check_taken(manifest_hash))
 
     def send(self, batch: bytes) -> None:
         try:

@@ -702,7 +702,7 @@ FAULTS = [
         AWAY, "east", FAILS, takes=True),
     Fault("wrapping key of another server", keys_of_another_wrapping, keys_and_restart,
         "must belong together", "must belong together", "server", BARRED),
-    Fault("secret unknown to the server", secret("guessed"), undo, proxy="is this proxy's secret",
+    Fault("secret unknown to the server", secret("guessed"), undo, proxy="know this proxy's secret",
         ready="server", metric="unknown_proxy_total [1-9]"),
     Fault("server of another protocol", answers(404), repaired,
         proxy="sottovoce server of protocol", ready="server", metric=BARRED),

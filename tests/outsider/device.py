@@ -96,7 +96,7 @@ class Device:
             again = self._refresh()
             need(again.manifest.hash == release.manifest.hash, "the epoch is over")
             self._check(again.manifest)
-        self._get("/v2/batches", 0, status=204)
+        self._get(f"/v2/batches/{release.manifest.hash}", 0, status=204)
         self._make(release)
         return self._send_first(release.manifest)
 

@@ -147,7 +147,10 @@ def test_an_epoch_takes_so_many_and_no_more(
     assert [outcome is None for outcome in outcomes] == [True] * 3 + [False]
     with pytest.raises(FullError):
         world.send(1)
-    assert caplog.text.count("3 batches wait") == 1, "a line for each would keep its time"
+    for _ in range(2):
+        world.proxy.tick()
+    assert caplog.text.count("is full with 3 batches") == 1, "a line for each would keep its time"
+    world.proxy.check()  # those who are in count
     world.proxy.accept(kept[0].encode())  # its sender did not hear the answer
     assert sorted(stored(world)) == sorted(batch.sealed for batch in kept)
     world.reopen()

@@ -14,7 +14,8 @@ from sottovoce.protocol.contact import ENOUGH, NONE, SHORT, Contact
 from sottovoce.server import Keys
 from sottovoce.server.administration import begin_training, go_beyond
 from sottovoce.server.keys import rotate_keys
-from sottovoce.server.status import SILENCE, ServerStatus
+from sottovoce.server.status import ServerStatus
+from sottovoce.server.transaction import ALIVE
 from sottovoce.service.run import Running
 from sottovoce.training import Participation
 from tests.server.changes import change_catalogue, with_added
@@ -66,7 +67,7 @@ def test_what_an_epoch_waits_for(world: World) -> None:
     assert "It has heard nothing from east, west." in said
     assert problems == []  # they still have time
     _, problems = look(world, after=61)
-    assert problems == ["proxies that have said nothing: east, west"]
+    assert problems == ["proxies that have not said what they hold: east, west"]
     world.tell(world.signed(), east=SHORT, west=NONE)
     said, problems = look(world)
     assert "waits for a crowd of 2 people at east." in said
@@ -100,12 +101,13 @@ def test_each_worker_says_what_another_heard_of_a_proxy(world: World) -> None:
 
 
 def test_two_machines_with_one_secret_are_noticed(world: World) -> None:
-    """A restart is none, and whoever only asks is nobody. One of two goes on: the newer."""
+    """A restart is none, and whoever only asks is nobody. One of them goes on: the oldest."""
     world.server.tick()
 
     def speak(process: str | None) -> bool:
         signed = world.signed()
         said = Contact(signed.manifest.epoch, signed.hash, None, world.now, process)
+        world.now += 1
         with suppress(RefusedError):
             world.server.contact("east", said)
             return True
@@ -116,12 +118,25 @@ def test_two_machines_with_one_secret_are_noticed(world: World) -> None:
 
     assert all(speak(process) for process in ("a", "a", None, "b", None, "b", "c", "c"))
     assert problems() == []
-    assert [speak(process) for process in ("b", "c", "b", None, "c", "c")] == [0, 1, 0, 1, 1, 1]
+    assert all(speak(process) for process in ("d", "c")), "a copy of c is not known for one yet"
+    assert [speak(process) for process in ("d", "c", "e", "c", None, "e", "d")] == [
+        0,
+        1,
+        1,
+        1,
+        1,
+        0,
+        0,
+    ]
     assert problems()
-    world.now += SILENCE + 1  # c has stopped for good
-    assert speak("b")
+    assert b"refused_proxies 1.0" in world.server.measured()
+    for _ in range(3):  # c has stopped for good, and an operator only looks
+        world.now += ALIVE / 2
+        assert speak(None)
+    assert speak("d")
+    world.now += ALIVE
+    assert speak("d")
     assert problems() == []
-    assert not speak("c")
 
 
 def test_a_worker_that_does_nothing_is_noticed(world: World) -> None:

@@ -31,7 +31,7 @@ SECONDS = 30.0
 expect.set_options(timeout=SECONDS * 1000)
 GETS = re.compile(
     r"/|/sw\.js|/page/(page\.js|worker\.js|style\.css|icon\.svg|panel\.json)|/v2/(manifest|shelf)"
-    r"|/v2/batches|/v2/manifests/[1-9][0-9]*|/v2/(models|catalogues)/[0-9a-f]{64}"
+    r"|/v2/manifests/[1-9][0-9]*|/v2/(models|catalogues|batches)/[0-9a-f]{64}"
 )
 NETWORK = re.compile(r"Failed to load resource|net::ERR_")
 """What Chromium itself writes to the console about a request that failed."""

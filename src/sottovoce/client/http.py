@@ -51,9 +51,10 @@ class HttpProxy(HttpSource):
     def __init__(self, http: httpx.Client, url: str):
         super().__init__(http, checked_url(url))
 
-    def check_taken(self) -> None:
+    def check_taken(self, manifest_hash: bytes) -> None:
         """See `ProxyApi`."""
-        self._exchange("GET", routes.BATCHES, most=0, wanted=HTTPStatus.NO_CONTENT)
+        asked = routes.TAKEN.format(sha256=manifest_hash.hex())
+        self._exchange("GET", asked, most=0, wanted=HTTPStatus.NO_CONTENT)
 
     def send(self, batch: bytes) -> None:
         """See `ProxyApi`. Only 202 means accepted: a hotel's log-in page also answers 200."""
@@ -94,8 +95,8 @@ def attesting(url: str, session: str) -> Callable[[], bytes]:
 class ProxyApi(PublishedSource, Protocol):
     """All that a device ever asks of its proxy; but for the noise of a batch nothing says who."""
 
-    def check_taken(self) -> None:
-        """Returns if a batch would be taken now; `ClosedError` when the epoch is over."""
+    def check_taken(self, manifest_hash: bytes) -> None:
+        """Returns if a batch would be taken now; `ClosedError` when this epoch is over."""
 
     def send(self, batch: bytes) -> None:
         """Returns when the proxy has it for certain; `ClosedError` when its epoch is over."""

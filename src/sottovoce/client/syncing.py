@@ -374,11 +374,14 @@ class Syncing:
         After the long pause that is the moment that was drawn. A sync after a restart knows it by
         `send_at`. First the proxy is asked whether it would be taken: nobody pays in vain.
         """
+        manifest = release.manifest
         try:
-            self.api.check_taken()
+            self.api.check_taken(release.signed.hash)
         except ClosedError:
             return "not open"
-        manifest, begun = release.manifest, self.monotonic()
+        if not is_time(manifest, self.clock(), self.jitter):
+            return "not open"  # the answer took its time
+        begun = self.monotonic()
         ahead = lead(manifest) if self.jitter else 0.0
         send_at = self.clock() + ahead
         kept: Kept = "forgotten"

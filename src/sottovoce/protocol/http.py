@@ -148,7 +148,10 @@ class HttpSource:
             if tls is not None:
                 what = f"no connection to {self._who} can be trusted ({why}): {self._trust}"
                 if tls.reason in NO_TLS:
-                    what = "what answers there does not speak TLS: is it another port, or http?"
+                    what = (
+                        "what answers there does not speak TLS: name a certificate in its "
+                        "[listen], or the port of what speaks TLS for it"
+                    )
                 raise TlsError(f"{request.url}: {what}") from error
             is_cut = isinstance(error, httpx.RemoteProtocolError | httpx.ReadError)
             if request.url.scheme == "http" and is_cut:

@@ -147,12 +147,17 @@ def fetch_shelf(
     """What `source` gave as its shelf, and its catalogue; `UntrustedError` if it goes back.
 
     It is signed by the key of the verified manifest, or by one that this key has named. It is of
-    any size where a later manifest has other terms. `newest` binds nobody if it is more than a day
-    ahead of `now`: a clock was wrong when it was signed, and none would come after it for long.
+    any size where a later manifest has other terms. One of more than a day ahead is refused: a
+    clock was wrong when it was signed, and for long none could come after it.
     """
     signed = SignedShelf.open(raw, manifest.key)
     shelf = signed.shelf
-    if newest is not None and newest[0] <= now + DAY:
+    if shelf.published > now + DAY:
+        raise UntrustedError(
+            f"shelf of second {shelf.published}, more than a day ahead of this clock: one of the "
+            "two is wrong"
+        )
+    if newest is not None:
         second, known = newest
         if shelf.published < second:
             raise UntrustedError(

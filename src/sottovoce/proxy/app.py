@@ -46,9 +46,6 @@ from sottovoce.service.widget import widget_route
 class Taking:
     """What is posted to the route of batches: 202 when it is on disk. All else goes to `app`.
 
-    Whoever only asks there hears whether a batch would be taken now (204): a device does before it
-    makes and pays for one.
-
     Nearly every request to a proxy is a batch, so this is a plain ASGI application in front of
     Starlette's routes: its layers for routes, requests and errors would cost a third of the time
     again.
@@ -72,32 +69,20 @@ class Taking:
         if scope["type"] != "http" or scope["path"] != routes.BATCHES:
             await self._app(scope, receive, send)
             return
-        asks = scope["method"] == "GET"
         try:
-            if asks:
-                self._answer(scope)
-            else:
-                await self._take(scope, receive)
+            await self._take(scope, receive)
         except (SottovoceError, HTTPException, ClientDisconnect) as error:
-            if not asks:
-                self._proxy.metrics.refused(error)
-            refusal = problem_of(error)
-            refusal.headers["Cache-Control"] = "no-store"  # a cache may keep a 410
-            await refusal(scope, receive, send)
+            self._proxy.metrics.refused(error)
+            await problem_of(error)(scope, receive, send)
             return
-        if not asks:
-            self._proxy.metrics.accepted.inc()
-        status, headers = (204, _NOW) if asks else (202, _EMPTY)
-        await send({"type": "http.response.start", "status": status, "headers": [*headers]})
+        self._proxy.metrics.accepted.inc()
+        headers = [(b"content-length", b"0")]
+        await send({"type": "http.response.start", "status": 202, "headers": headers})
         await send({"type": "http.response.body"})
-
-    def _answer(self, scope: Scope) -> None:
-        self._proxy.intake.check_taken()
-        _check_wait(self._limit.would_wait(_address(scope), self._proxy.intake.epoch))
 
     async def _take(self, scope: Scope, receive: Receive) -> None:
         if scope["method"] != "POST":
-            raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "GET, POST"})
+            raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "POST"})
         check_sender(scope, self._origins)
         intake, address, epoch = self._proxy.intake, _address(scope), None
         _check_wait(self._limit.wait(address, intake.epoch))
@@ -107,10 +92,6 @@ class Taking:
             epoch = batch.epoch
         finally:
             self._limit.end(address, epoch)
-
-
-_EMPTY = ((b"content-length", b"0"),)
-_NOW = ((b"cache-control", b"no-store"),)
 
 
 def _address(scope: Scope) -> str:
@@ -130,8 +111,8 @@ def build_app(
     proxy: Proxy, settings: ProxySettings, *, clock: Callable[[], float] = time.monotonic
 ) -> Starlette:
     """The application; its lifespan runs the writer and the heartbeat."""
-    api = Api(proxy, settings)
     limit, page = RateLimit(settings.rate, clock), settings.page
+    api = Api(proxy, settings, limit)
     app = Starlette(
         routes=[
             Route(routes.MANIFEST, api.manifest),
@@ -139,6 +120,7 @@ def build_app(
             Route(routes.SHELF, api.shelf),
             Route(routes.MODEL, api.model),
             Route(routes.CATALOGUE, api.catalogue),
+            Route(routes.TAKEN, api.taken),
             Route(routes.TOKENS, api.tokens, methods=["POST"]),
             *(page_routes(settings.key, page) if page.serve else ()),
             *([widget_route()] if settings.origins else ()),
@@ -156,8 +138,9 @@ def build_app(
 
 
 class Api:
-    def __init__(self, proxy: Proxy, settings: ProxySettings):
+    def __init__(self, proxy: Proxy, settings: ProxySettings, limit: RateLimit):
         self._proxy = proxy
+        self._limit = limit
         self.writer = GroupCommit(proxy.intake.keep)
         self._issuer = GroupCommit(proxy.accounts.issue)
         self._heartbeat = Heartbeat(proxy.tick, settings.poll_seconds, proxy.troubles)
@@ -187,6 +170,17 @@ class Api:
         body = await read_body(request.scope, request.receive, REQUEST)
         answer = await self._issuer.write(self._proxy.accounts.check(body))
         return Response(answer, media_type=BYTES, headers={"Cache-Control": "no-store"})
+
+    async def taken(self, request: Request) -> Response:
+        """Whether a batch of this manifest would be taken now: devices ask before they pay."""
+        try:
+            self._proxy.intake.check_taken(hash_of(request))
+            _check_wait(self._limit.would_wait(_address(request.scope), self._proxy.intake.epoch))
+            answer = Response(status_code=HTTPStatus.NO_CONTENT)
+        except (SottovoceError, HTTPException) as error:
+            answer = problem_of(error)
+        answer.headers["Cache-Control"] = "no-store"  # a cache may keep a 410
+        return answer
 
     async def manifest_of(self, request: Request) -> Response:
         epoch = epoch_of(request)

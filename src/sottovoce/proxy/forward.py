@@ -21,6 +21,7 @@ import httpx
 
 from sottovoce.errors import (
     ClosedError,
+    ProtocolError,
     RefusedError,
     SettingsError,
     UnavailableError,
@@ -129,9 +130,10 @@ class HttpUpstream(HttpSource):
     _who = "the server"
     _trust = "tls.authority names who signed its certificate, tls.certificate is our own"
     _refusals: ClassVar = {401: UnknownProxyError}
-    _later = "a running proxy asks again at its next beat"
+    _later = "a running proxy asks again within a minute"
     _hints: ClassVar = {
-        401: "; is this proxy's secret the one that the server knows?",
+        401: ": it does not know this proxy's secret; put the right one into the file of "
+        "`secret_file`, and restart this proxy",
         404: IS_IT_ONE,
         503: ", for it cannot do its work now; `sottovoce server status` tells its operator why",
     }
@@ -142,6 +144,7 @@ class HttpUpstream(HttpSource):
         self._secret = {"Authorization": f"Bearer {secret}"}
         self._trace = self._connected
         self._socket: socket | None = None
+        self._is_late = False
 
     def contact(self, contact: Contact) -> Reply:
         return Reply.decode(self._tell("POST", routes.CONTACT, contact.encode()))
@@ -161,10 +164,15 @@ class HttpUpstream(HttpSource):
         """In a time that its size bears: a byte now and then would hold a beat for ever."""
         size = most + len(given.get("content", b""))
         cut = Timer(LONGEST + size / SLOWEST, self._cut)
-        cut.daemon = True
+        cut.daemon, self._is_late = True, False
         cut.start()
         try:
             return super()._exchange(method, path, most=most, **given)
+        except (UnavailableError, ProtocolError) as error:
+            if self._is_late:
+                took = f"the server has not answered within {cut.interval:.0f} s"
+                raise UnavailableError(f"{self._url}{path}: {took}; {self._later}") from error
+            raise
         finally:
             cut.cancel()
 
@@ -172,8 +180,11 @@ class HttpUpstream(HttpSource):
         """Hear which connection is used from now on."""
         if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
             self._socket = told["return_value"].get_extra_info("socket")
+            if self._is_late:
+                self._cut()
 
     def _cut(self) -> None:
+        self._is_late = True
         if self._socket is not None:
             with suppress(OSError):
                 socket.shutdown(self._socket, SHUT_RDWR)
@@ -262,7 +273,11 @@ class Mirror:
         signed = fetch_manifest(self._server, self._key if known is None else known.key, newest)
         if known is not None and signed.hash == known.hash:
             return None
-        self._check_time(signed.manifest.opens, "manifest: opens")
+        if signed.manifest.opens > self._clock() + DAY:
+            raise UntrustedError(
+                f"manifest: opens at second {signed.manifest.opens}, more than a day ahead of this "
+                "proxy's clock: one of the two is wrong"
+            )
         try:
             _, files = fetch_release(signed, self._server, self._held)
         except UnavailableError as error:  # the one before is over, whatever else
@@ -284,14 +299,15 @@ class Mirror:
         if self.current is None:
             return None
         known = None if self.shelf is None else self.shelf.signed
-        newest = None if known is None else (known.shelf.published, known.hash)
+        newest = None
+        if known is not None and known.shelf.published <= self._clock() + DAY:
+            newest = known.shelf.published, known.hash  # else our own clock was wrong then
         raw = self._server.shelf()
         if known is not None and raw == known.encode():
             return None  # at nearly every beat: its catalogue is not read and decoded again
         signed, files = fetch_shelf(
             self.current.signed, raw, self._server, self._held, newest, self._clock()
         )
-        self._check_time(signed.shelf.published, "shelf: published")
         return MirroredShelf.of(signed, files[signed.shelf.catalogue])
 
     def publish_shelf(self, shelf: MirroredShelf) -> None:
@@ -319,14 +335,6 @@ class Mirror:
         if current is None or sha256 != current.signed.manifest.catalogue:
             return None
         return current.compressed
-
-    def _check_time(self, second: int, what: str) -> None:
-        """Not far in the future: once it is known, nothing of an earlier time is believed."""
-        if second > self._clock() + DAY:
-            raise UntrustedError(
-                f"{what} at second {second}, more than a day ahead of this proxy's clock: one of "
-                "the two clocks is wrong"
-            )
 
     def _file(self, kind: FileKind, sha256: bytes) -> bytes | None:
         current = self.current

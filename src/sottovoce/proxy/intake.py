@@ -36,6 +36,7 @@ Answer = TypeVar("Answer")
 LATER = 3600.0
 """Seconds after which whoever found the epoch full may ask again."""
 _CLOSED = "this epoch is over; the next one needs a new manifest"
+_LATER = "nothing is taken at present: ask again later"
 _FULL = "this epoch takes no more batches"
 
 
@@ -81,7 +82,6 @@ class Intake:
         self._most_batches = settings.most_batches
         self._most_bytes = settings.most_bytes
         self._least_for = settings.least_for
-        self._said_full = False
         self._lock = threading.Lock()
         self._gate: EpochGate | None = None
         self.waiting = 0
@@ -89,7 +89,6 @@ class Intake:
 
     def open(self, signed: SignedManifest, *, waiting: int = 0) -> None:
         self.waiting = waiting
-        self._said_full = False
         self._gate = EpochGate(signed, is_open=True)
 
     def close(self, signed: SignedManifest) -> None:
@@ -124,9 +123,14 @@ class Intake:
             self._accounts.redeem(batch)
         return batch
 
-    def check_taken(self) -> None:
-        """Whether a batch of this epoch would be taken now: devices ask before they pay."""
+    def check_taken(self, manifest_hash: bytes) -> None:
+        """Whether a batch of this epoch would be taken now: devices ask before they pay.
+
+        A cache may have shown them an epoch that is over.
+        """
         gate = self._taking_gate()
+        if manifest_hash != gate.signed.hash:
+            raise ClosedError(_CLOSED)
         self._check_time(gate)
         gate.check_open()
         if self.waiting >= self._most(gate):
@@ -156,7 +160,6 @@ class Intake:
             except StoreError as error:
                 return [error] * len(batches)
             self.waiting += outcomes.count(True)
-            self._say_full(room)
         return [None if isinstance(outcome, bool) else outcome for outcome in outcomes]
 
     def _most(self, gate: EpochGate) -> int:
@@ -175,25 +178,33 @@ class Intake:
             return None
         size = SEALED * terms.dummies + least * self.batch_size()
         return (
-            f"epoch {self.epoch} has {terms.dummies:,} dummies and needs {least:,} people: set "
-            f"most_bytes to at least {size}, most_batches to at least {least}, and restart this "
-            "proxy. Nothing is taken until then"
+            f"epoch {self.epoch} has {terms.dummies:,} dummies and needs {least:,} people: "
+            f"most_bytes must be far above {size} and most_batches above {least}, or each device "
+            "more is turned away; leave both out for the usual, and restart this proxy. Nothing is "
+            "taken until then"
         )
 
-    def _say_full(self, room: int) -> None:
-        """Once an epoch, and at once: devices ask first, so that hardly any is refused."""
-        if room <= 0 and not self._said_full:
-            self._said_full = True
-            log.warning("%d batches wait: the epoch takes no more", self.waiting)
+    @property
+    def is_full(self) -> str | None:
+        """What to say of an epoch that takes no more batches; None: it takes some."""
+        if self._gate is None or not self._gate.is_open or self.waiting < self._most(self._gate):
+            return None
+        return (
+            f"epoch {self.epoch} is full with {self.waiting:,} batches: devices are turned away "
+            "until it ends; raise most_bytes and most_batches, and restart this proxy"
+        )
 
     def _taking_gate(self) -> EpochGate:
         """Barred before all else: what was paid for, of whichever epoch, waits on its device."""
+        gate = self._present_gate()
         self.check_barred()
-        return self._present_gate()
+        if self.lacks_room is not None:
+            raise UnavailableError(_LATER)
+        return gate
 
     def check_barred(self) -> None:
         if self._is_barred():
-            raise UnavailableError("nothing is taken at present: ask again later")
+            raise UnavailableError(_LATER)
 
     def _present_gate(self) -> EpochGate:
         if self._gate is None:

@@ -191,9 +191,15 @@ class Proxy:
         A server that goes on while ours still runs will count nothing of it any more: so nothing is
         mixed or forwarded, and nobody else is asked to report in it.
         """
-        newer = self.mirror.newer()
-        if newer is not None:
-            self._go_on(newer)
+        try:
+            newer = self.mirror.newer()
+            if newer is not None:
+                self._go_on(newer)
+        finally:
+            self._follow_shelf()
+
+    def _follow_shelf(self) -> None:
+        """Also while no epoch goes on: what was withdrawn shall be on no list."""
         said = None
         try:
             shelf = self.mirror.newer_shelf()
@@ -219,6 +225,7 @@ class Proxy:
         signed = self._running()
         said = None if signed is None else self.intake.lacks_room
         self.troubles.tell("room", said, level=logging.ERROR)
+        self.troubles.tell("full", None if said is not None else self.intake.is_full)
         if signed is not None and said is None:
             due = dummies_due(signed.manifest, self._clock())
             draw_dummies(self._store, signed, due, self._entropy, most=A_BEAT)

@@ -124,7 +124,8 @@ class ProxyStatus:
             f"epoch {epoch} is over and was not ended here: does the proxy run?": (
                 asks and self.now > manifest.ends + PATIENCE
             ),
-            f"epoch {epoch} has waited for its crowd for longer than it was open": (
+            f"epoch {epoch} has waited for its crowd for longer than it was open: do fewer people "
+            f"come than {self.least:,}, which terms and least_clients ask for?": (
                 asks and too_few and not graver and self.now > manifest.closes + length
             ),
         }

@@ -77,9 +77,9 @@ class SharedDownloads:
     def catalogue(self, sha256: bytes) -> bytes:
         return self._once(sha256, lambda: self._api.catalogue(sha256))
 
-    def check_taken(self) -> None:
+    def check_taken(self, manifest_hash: bytes) -> None:
         """As the manifest."""
-        self._api.check_taken()
+        self._api.check_taken(manifest_hash)
 
     def send(self, batch: bytes) -> None:
         self._api.send(batch)

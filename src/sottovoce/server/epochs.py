@@ -256,12 +256,12 @@ class Publisher:
         self._check_keys(transaction)
         newest, before = transaction.catalogue(), transaction.shelf()
         assert newest is not None
-        published = int(now)
-        if before is not None and before.published <= now + DAY:  # proxies believe no later one
-            published = max(published, before.published + 1)
+        published, most = int(now), 0 if before is None else before.most
+        if most <= now + DAY:  # nobody believes a later one
+            published = max(published, most + 1)
         shelf = Shelf(published, newest.sha256)
         signed = SignedShelf.make(shelf, self.keys.signer, self.keys.statements)
-        transaction.set_shelf(signed)
+        transaction.set_shelf(signed, max(most, published))
 
     def _check_keys(self, transaction: Transaction) -> int:
         """A worker with an old key computes nothing that it could not publish; the next number."""

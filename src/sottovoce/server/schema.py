@@ -67,9 +67,17 @@ catalogues = _table("catalogues", {"version": BigInteger}, sha256=LargeBinary)
 """Every version that there was; the newest holds for lists at once, then for the next epoch."""
 
 shelf = _table(
-    "shelf", {"id": Integer}, published=BigInteger, catalogue=LargeBinary, signed=LargeBinary
+    "shelf",
+    {"id": Integer},
+    published=BigInteger,
+    catalogue=LargeBinary,
+    signed=LargeBinary,
+    most=BigInteger,
 )
-"""One row: the signed statement which catalogue holds for lists (`sottovoce.protocol.shelf`)."""
+"""One row: the signed statement which catalogue holds for lists (`sottovoce.protocol.shelf`).
+
+`most` is the latest second of any: it is later than this one if a clock was wrong.
+"""
 
 epochs = _table(
     "epochs",
@@ -115,8 +123,7 @@ contacts = _table(
     epoch=BigInteger,
     heard=Float(53),
     ahead=Float(53),
-    **dict.fromkeys(("refused", "process", "before"), Text),
-    twin=Float(53),
+    **dict.fromkeys(("refused", "processes"), Text),
     token_key=LargeBinary,
 )
 """Columns are the fields of `Heard`, in their order."""

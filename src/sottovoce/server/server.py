@@ -4,7 +4,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from hashlib import sha256
 
 from sottovoce.errors import (
@@ -16,7 +15,7 @@ from sottovoce.errors import (
     UnavailableError,
 )
 from sottovoce.protocol import Chunk, SignedManifest, SignedShelf
-from sottovoce.protocol.contact import Contact, Reply, borne
+from sottovoce.protocol.contact import DAY, Contact, Reply, borne
 from sottovoce.server.administration import agree
 from sottovoce.server.counting import Counter, Opener
 from sottovoce.server.epochs import (
@@ -31,7 +30,7 @@ from sottovoce.server.epochs import (
 )
 from sottovoce.server.keys import Keys, check_may_sign, lacking, may_sign
 from sottovoce.server.settings import ServerSettings
-from sottovoce.server.status import SILENCE, TWINS, Metrics, of_proxy
+from sottovoce.server.status import SILENCE, Metrics, of_proxy
 from sottovoce.server.store import ServerStore
 from sottovoce.server.transaction import APPLIED, OPEN, Epoch, Heard, Service, Transaction
 from sottovoce.service.logs import Troubles
@@ -133,10 +132,13 @@ class Server:
     def _lay_out(self, transaction: Transaction, now: float) -> None:
         """Sign another catalogue at once, and once after a start the same one again.
 
-        A database that was restored has an older shelf than devices have seen.
+        A database that was restored has an older shelf than devices have seen. And so has one of a
+        time when our clock was behind.
         """
         shelf, newest = transaction.shelf(), transaction.catalogue()
-        if shelf is None or shelf.catalogue != newest.sha256 or not self._is_laid_out:
+        is_behind = shelf is not None and shelf.published < shelf.most <= now + DAY
+        is_other = shelf is None or shelf.catalogue != newest.sha256
+        if is_other or is_behind or not self._is_laid_out:
             self._publisher.lay_out(transaction, now)
             self._is_laid_out = True
 
@@ -228,11 +230,9 @@ class Server:
             refused = self._refusal(transaction, found, said)
             key = said.token_key or (last.token_key if said.process is None else b"")
             heard = Heard(proxy, said.epoch, now, said.time - now, refused or "", token_key=key)
-            if said.process == last.before != "" and now - last.heard <= SILENCE:
-                heard, refused = replace(last, twin=now), TWINS.format(proxy=proxy)
-            else:
-                heard = _of_process(heard, said.process, last)
-            transaction.set_heard(heard)
+            if last.others(said.process, now):
+                refused, heard = TWIN, last
+            transaction.set_heard(heard.with_process(said.process, last, now))
             if refused is None and found is not None and found.state == OPEN and said.crowd:
                 transaction.set_crowd(said.epoch, proxy, said.crowd)
         if refused is not None:
@@ -317,11 +317,11 @@ class Server:
         return self._keys.unwrap(chunk.epoch, wrapped), n_directions
 
 
-def _of_process(heard: Heard, process: str | None, last: Heard) -> Heard:
-    """With the name of the process that said it, and of the one that spoke before it."""
-    process = process or last.process
-    before = last.before if process == last.process else last.process
-    return replace(heard, process=process, before=before, twin=last.twin)
+TWIN = (
+    "another process speaks with this proxy's secret, and has done so for longer: the server hears "
+    "that one. If it is a copy, stop one of them: the other is heard within two minutes. If both "
+    "are meant, give each a name and a secret of its own ([proxies] of the server)"
+)
 
 
 def _lost_key(transaction: Transaction, keys: Keys, epoch: Epoch) -> str | None:

@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from sottovoce.errors import SettingsError
+from sottovoce.protocol import SEALED
+from sottovoce.protocol.batch import CHUNK_HEADER
 from sottovoce.server.store import database_url
 from sottovoce.service.listen import Listen, Watch
 from sottovoce.service.toml import read_settings, written
@@ -79,6 +81,12 @@ class ServerSettings:
                 "tokens, so leave the others out of [proxies]"
             )
         self.watch.check_apart(self.listen)
+        least = self.training.dummies + self.terms.least_clients * self.training.reports
+        if self.most_bytes < SEALED * least + CHUNK_HEADER:
+            raise SettingsError(
+                f"most_bytes must be at least {SEALED * least + CHUNK_HEADER}, not "
+                f"{self.most_bytes}: the dummies and the crowd of one epoch are larger"
+            )
 
     @property
     def certificates(self) -> tuple[Path | None, ...]:
@@ -192,9 +200,8 @@ def server_toml(
     watch_port: int = 8091,
 ) -> str:
     """The file; `proxies` maps names to the SHA-256 of their secrets in hexadecimal."""
-    asked = {"least_clients": least_clients, "hold": hold} | (
-        {"accounts": True} if accounts else {}
-    )
+    asked: dict[str, Any] = {"least_clients": least_clients, "hold": hold}
+    asked |= {"accounts": True} if accounts else {}
     others = set(stated(Participation)) - set(asked)
     return TEXT.format(
         database=json.dumps(database),

@@ -81,12 +81,6 @@ class Disk:
         return cls(free, None)
 
 
-TWINS = (
-    "two processes speak as proxy {proxy}, and only one of them is heard: each needs a name and a "
-    "secret of its own ([proxies] of the server)"
-)
-
-
 def of_proxy(name: str, said: Heard | None, silent: float) -> str | None:
     """What is wrong with a proxy that said this last, so many seconds ago; None: nothing."""
     if said is None:
@@ -96,8 +90,11 @@ def of_proxy(name: str, said: Heard | None, silent: float) -> str | None:
         return f"nothing was heard from proxy {name} for {SILENCE / 60:.0f} minutes: does it run?"
     if said.refused:
         return f"proxy {name}: {said.refused}"
-    if said.twin > said.heard - SILENCE:
-        return TWINS.format(proxy=name)
+    if said.has_twins:
+        return (
+            f"two processes speak as proxy {name}, and only the older one is heard: stop one, or "
+            "give each a name and a secret of its own ([proxies])"
+        )
     return apart(said.ahead, f"the clock of proxy {name}", "this server's")
 
 
@@ -289,7 +286,7 @@ def _stuck(epoch: Epoch, waiting: EpochWait, now: float) -> list[str]:
         return []
     found = []
     if waiting.silent:
-        what = "said nothing" if epoch.state == OPEN else "not handed in what they have"
+        what = "not said what they hold" if epoch.state == OPEN else "not handed in what they have"
         found.append(f"proxies that have {what}: {', '.join(waiting.silent)}")
     lacks = waiting.short or not waiting.has_crowd
     if epoch.state == OPEN and lacks and now > epoch.closes + (epoch.closes - epoch.opens):
@@ -321,7 +318,7 @@ def _counts(epoch: Epoch) -> dict[str, int]:
 
 APPLIED_COUNTS = ("epoch", "reports", *DROPPED)
 GAUGES = {
-    "refused_proxies": "Proxies whose epoch cannot be counted here",
+    "refused_proxies": "Proxies whose epoch cannot be counted here, or of which there are two",
     "clock_apart_seconds": "Between this clock and that of the proxy that differs most",
     "silent_seconds": "Since the proxy spoke that has been silent longest",
     "keys_wrong": "1: this worker's keys file is lost, or another signing key follows its own",
@@ -376,7 +373,7 @@ class Metrics:
             "training": latest and latest.training,
             "items": manifest and manifest.items,
             "overdue_seconds": max(now - latest.closes, 0.0) if latest and waits else 0.0,
-            "refused_proxies": sum(bool(said.refused) for said in heard),
+            "refused_proxies": sum(bool(said.refused) or said.has_twins for said in heard),
             "clock_apart_seconds": max((abs(said.ahead) for said in heard), default=0.0),
             "silent_seconds": max((now - said.heard for said in heard), default=0.0),
             **{f"applied_{name}": getattr(applied, name, 0) for name in APPLIED_COUNTS},

@@ -1,7 +1,8 @@
 """What the server asks of its database, one short statement each."""
 
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, replace
+from json import dumps, loads
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,6 +82,10 @@ class Epoch:
     """Dropped when it was applied: more of one kind than honest people send."""
 
 
+ALIVE = 120.0
+"""Seconds after which a process that says nothing has ended: it speaks once a minute at least."""
+
+
 @dataclass(frozen=True)
 class Heard:
     """A row of `contacts`: what a proxy said last."""
@@ -94,14 +99,38 @@ class Heard:
     """Seconds that its clock was ahead of ours."""
     refused: str = ""
     """Why that epoch cannot be counted here."""
-    process: str = ""
-    """Which of its processes said it."""
-    before: str = ""
-    """The one before that; if it speaks again, two machines have one secret."""
-    twin: float = 0.0
-    """When it did."""
+    processes: str = "{}"
+    """JSON: when each process that speaks as this proxy was heard first and last."""
     token_key: bytes = b""
     """That it can make tokens with, for an epoch to come; empty: it makes none."""
+
+    def others(self, process: str | None, now: float) -> list[str]:
+        """Processes that speak beside this one, and did so before it: two machines, one secret.
+
+        One that was heard no more since this one began has ended: that was a restart.
+        """
+        known: dict[str, list[float]] = loads(self.processes)
+        began = known.get(process or "", [now, now])[0]
+        return [
+            name
+            for name, (first, last) in known.items()
+            if first < began < last and abs(now - last) <= ALIVE
+        ]
+
+    @property
+    def has_twins(self) -> bool:
+        known: dict[str, list[float]] = loads(self.processes)
+        newest = max((last for _, last in known.values()), default=0.0)
+        return any(self.others(name, newest) for name in known)
+
+    def with_process(self, process: str | None, last: Self, now: float) -> Self:
+        """The same, and this process was heard now; None: somebody only asks."""
+        known: dict[str, list[float]] = loads(last.processes)
+        if process is None:
+            return replace(self, processes=last.processes, heard=last.heard if known else now)
+        first, _ = known.pop(process, (now, now))
+        recent = {name: heard for name, heard in known.items() if abs(now - heard[1]) <= ALIVE}
+        return replace(self, processes=dumps({**recent, process: [first, now]}))
 
 
 class Transaction:
@@ -165,14 +194,14 @@ class Transaction:
         self.add_file(sha256, "catalogue", content)
 
     def shelf(self) -> Any:
-        """The newest: published, catalogue, signed; None before the first."""
-        return self._row(select(shelf.c.published, shelf.c.catalogue, shelf.c.signed))
+        """The newest; None before the first."""
+        return self._row(select(shelf))
 
-    def set_shelf(self, signed: SignedShelf) -> None:
+    def set_shelf(self, signed: SignedShelf, most: int) -> None:
         """In the place of the one before; the service must be locked."""
         self._connection.execute(shelf.delete())
         said = signed.shelf
-        row = {"published": said.published, "catalogue": said.catalogue}
+        row = {"published": said.published, "catalogue": said.catalogue, "most": most}
         self._add(shelf, id=1, signed=signed.encode(), **row)
 
     def file(self, sha256: bytes, kind: FileKind) -> bytes | None:

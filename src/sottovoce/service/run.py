@@ -30,7 +30,7 @@ from sottovoce.protocol import strict
 from sottovoce.service.guard import Guard, GuardedProtocol, Handshake
 from sottovoce.service.http import errors_as_problems
 from sottovoce.service.listen import Listen, TurnAway, Watch, uncounted
-from sottovoce.service.logs import LastSaid, Troubles
+from sottovoce.service.logs import LastSaid, Troubles, pasted
 
 log = logging.getLogger("sottovoce")
 
@@ -278,7 +278,9 @@ class Running:
                 raise ProtocolError("state: no sottovoce service could say that")
             return cls(float(since), str(config), tuple(troubles), last, notes)
         except (OSError, ValueError, TypeError, HTTPException, KeyError) as error:
-            return f"nothing answers at {where}: does it run? ({reason(error)})"
+            if isinstance(error, OSError):
+                return f"nothing answers at {where}: does it run? ({reason(error)})"
+            return f"another program answers at {where}: end it, or change [watch] ({error})"
 
 
 def _unverified() -> ssl.SSLContext:
@@ -306,8 +308,9 @@ def build_watch(
         try:
             await run_in_threadpool(check)
         except (UnavailableError, StoreError) as error:
-            return PlainTextResponse(f"not ready: {error}\n", HTTPStatus.SERVICE_UNAVAILABLE)
-        return PlainTextResponse("\n".join(["ready", *told.texts, ""]))
+            said = pasted(f"not ready: {error}\n")
+            return PlainTextResponse(said, HTTPStatus.SERVICE_UNAVAILABLE)
+        return PlainTextResponse(pasted("\n".join(["ready", *told.texts, ""])))
 
     async def measured(_: Request) -> Response:
         return Response(await run_in_threadpool(metrics), media_type=CONTENT_TYPE_LATEST)

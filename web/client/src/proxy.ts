@@ -84,9 +84,9 @@ export class HttpProxy {
     return this.#get(`/v2/catalogues/${toHex(hash)}`, MAX_CATALOGUE);
   }
 
-  /** Returns if a batch would be taken now; `ClosedError` when the epoch is over. */
-  checkTaken(): Promise<void> {
-    return this.#ofBatches(204, { headers: HEADERS });
+  /** Returns if a batch would be taken now; `ClosedError` when the epoch of this manifest is over. */
+  checkTaken(manifest: Uint8Array): Promise<void> {
+    return this.#ofBatches(`/${toHex(manifest)}`, 204, { headers: HEADERS });
   }
 
   /**
@@ -95,11 +95,11 @@ export class HttpProxy {
    */
   send(batch: Uint8Array): Promise<void> {
     const headers = { ...HEADERS, "content-type": "application/octet-stream" };
-    return this.#ofBatches(202, { method: "POST", headers, body: new Uint8Array(batch) });
+    return this.#ofBatches("", 202, { method: "POST", headers, body: new Uint8Array(batch) });
   }
 
-  #ofBatches(wanted: number, init: RequestInit): Promise<void> {
-    return this.#exchange("/v2/batches", init, async (arriving) => {
+  #ofBatches(path: string, wanted: number, init: RequestInit): Promise<void> {
+    return this.#exchange(`/v2/batches${path}`, init, async (arriving) => {
       if (arriving.response.status !== wanted) {
         await this.#refuse(arriving);
       }

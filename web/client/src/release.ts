@@ -88,7 +88,7 @@ export class Fetching {
       if (!names.includes(toHex(hash))) await this.#fetch(manifest, hash, fresh);
     }
     const shelf = await this.#shelf(signed.key, settings, names, fresh);
-    const untaken = await this.#untaken();
+    const untaken = await this.#untaken(signed.hash);
     const at = this.instant(); // before any work that a disk or another thread could hold up
     await this.#checkContents(manifest, shelf, fresh);
     const isKnown =
@@ -131,9 +131,9 @@ export class Fetching {
   }
 
   /** Asked with every look, whether this device may report or not: nobody pays in vain. */
-  async #untaken(): Promise<SottovoceError | null> {
+  async #untaken(manifest: Uint8Array): Promise<SottovoceError | null> {
     try {
-      await this.proxy.checkTaken();
+      await this.proxy.checkTaken(manifest);
       return null;
     } catch (error) {
       if (error instanceof UnavailableError || error instanceof RefusedError) return error;

@@ -47,11 +47,16 @@ export async function openShelf(data: Uint8Array, trusted: Uint8Array): Promise<
 }
 
 /**
- * Shelves never go back, and everybody is told the same. One of more than a day ahead binds nobody:
- * a clock was wrong when it was signed, and none would come after it for long.
+ * Shelves never go back, and everybody is told the same. One of more than a day ahead is refused: a
+ * clock was wrong when it was signed, and for long none could come after it.
  */
 export function checkShelf(known: Shelf | null, { published, hash }: Shelf): void {
-  if (known === null || known.published > Date.now() / 1000 + 86_400) return;
+  if (published > Date.now() / 1000 + 86_400) {
+    throw new UntrustedError(
+      "this shelf is of more than a day ahead; is the clock of this device right?",
+    );
+  }
+  if (known === null) return;
   if (published < known.published || (published === known.published && hash !== known.hash)) {
     throw new UntrustedError(
       `this shelf is of second ${published}, but one of ${known.published} was seen already; ` +

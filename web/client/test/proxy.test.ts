@@ -51,7 +51,7 @@ test("paths and bodies", async (t) => {
   assert.deepEqual(await proxy.model(HASH, 5), HELLO);
   assert.deepEqual(await proxy.modelOf(HASH, 5), HELLO);
   assert.deepEqual(await proxy.catalogue(HASH), HELLO);
-  await assert.rejects(proxy.checkTaken(), { name: "RefusedError" }); // 204 alone means yes
+  await assert.rejects(proxy.checkTaken(HASH), { name: "RefusedError" }); // 204 alone means yes
   await proxy.send(utf8("batch"));
   assert.deepEqual(
     world.requests.map(({ method, path, body }) => [method, path, Buffer.from(body).toString()]),
@@ -62,7 +62,7 @@ test("paths and bodies", async (t) => {
       ["GET", `/v2/models/${toHex(HASH)}`, ""],
       ["GET", `/v2/models/${toHex(HASH)}`, ""],
       ["GET", `/v2/catalogues/${toHex(HASH)}`, ""],
-      ["GET", "/v2/batches", ""],
+      ["GET", `/v2/batches/${toHex(HASH)}`, ""],
       ["POST", "/v2/batches", "batch"],
     ],
   );
