@@ -71,6 +71,7 @@ def contact_of(signed: SignedManifest, crowd: str | None) -> dict[str, object]:
         "crowd": crowd,
         "time": 1_000.0,
         "process": None,
+        "token_key": None,
     }
 
 

@@ -14,7 +14,7 @@ from sottovoce.service.logs import begin_log
 
 app = group(
     "attest",
-    "Say who has an account, as a product's backend does: to try it out, and as a pattern.",
+    "Say who has an account, as a product's backend does.",
     "attest run attest.json --sessions sessions.txt",
 )
 
