@@ -17,7 +17,7 @@ from sottovoce.protocol import Catalogue, Item, SignedManifest, encode_items, mo
 from sottovoce.proxy import ProxyStore
 from sottovoce.proxy.forward import Mirror
 from sottovoce.sandbox.devices import PublicReader
-from tests.client.world import FACTORS, ITEMS, FakeProxy, World, item
+from tests.client.world import DAY, FACTORS, ITEMS, FakeProxy, World, item
 from tests.protocol.examples import damaged
 from tests.proxy.world import settings as proxy_settings
 
@@ -70,6 +70,7 @@ class Scene:
 
     def __init__(self, make: Callable[[World, FakeProxy, Path], Party], folder: Path):
         self.world = World()
+        self.world.now = 3.5 * DAY
         self.source = FakeProxy(self.world, 2)
         self.party = make(self.world, self.source, folder)
         self.party.refresh()
