@@ -10,7 +10,8 @@
  *     4    4   epoch, little endian
  *     8   32   manifest hash
  *     40  16   batch id, random, for this batch alone
- *     56  52k  the sealed reports
+ *     56  64   where reports need tokens: the output for this id (`accounts`)
+ *     .   52k  the sealed reports
  */
 
 import { Aes128Gcm, CipherSuite, DhkemX25519HkdfSha256, HkdfSha256 } from "@hpke/core";
@@ -127,15 +128,17 @@ export interface Batch {
   readonly manifestHash: Uint8Array;
   readonly id: Uint8Array;
   readonly sealed: Uint8Array;
+  /** Of its token; none where none is needed. */
+  readonly output?: Uint8Array | undefined;
 }
 
 export function encodeBatch(batch: Batch): Bytes {
-  const { epoch, manifestHash, id, sealed } = batch;
+  const { epoch, manifestHash, id, sealed, output = new Uint8Array() } = batch;
   const fits = manifestHash.length === HASH && id.length === BATCH_ID;
   if (!fits || sealed.length === 0 || sealed.length % SEALED !== 0) {
     throw new SettingsError("a batch has a hash of 32 bytes, an id of 16 and whole sealed reports");
   }
   const number = new Uint8Array(4);
   new DataView(number.buffer).setUint32(0, epoch, true);
-  return concat([MAGIC, number, manifestHash, id, sealed]);
+  return concat([MAGIC, number, manifestHash, id, output, sealed]);
 }

@@ -43,6 +43,8 @@ test("the signed manifest opens, and says what it says", async () => {
     model: fromHex(fields.model),
     catalogue: fromHex(fields.catalogue),
     publicKey: fromHex(fields.public_key),
+    tokenKey: null,
+    nextTokenKey: null,
     opens: fields.opens,
     closes: fields.closes,
     epochsLeft: fields.epochs_left,

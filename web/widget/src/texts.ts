@@ -108,6 +108,7 @@ const ENGLISH: Texts = {
     factors: "Numbers for each item",
     mostItems: "Items, at most",
     training: "Name of the training",
+    accounts: "Each device needs an account",
     trial: "A trial, with invented people",
   },
 };
@@ -175,6 +176,7 @@ const GERMAN: Texts = {
     factors: "Zahlen je Artikel",
     mostItems: "Artikel, höchstens",
     training: "Name des Trainings",
+    accounts: "Jedes Gerät braucht ein Konto",
     trial: "Ein Versuch, mit erfundenen Personen",
   },
 };
