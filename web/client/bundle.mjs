@@ -11,6 +11,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import { hpke } from "../hpke.mjs";
 import { notices } from "../notices.mjs";
 
 const WORKER = "sottovoce-worker.js";
@@ -35,6 +36,7 @@ async function inOneFile(source, js) {
     target: "es2022",
     charset: "utf8",
     legalComments: "none",
+    plugins: [hpke],
     banner: { js },
     write: false,
     logLevel: "warning",
