@@ -40,7 +40,7 @@ from sottovoce.service.http import (
 from sottovoce.service.listen import seconds_left
 from sottovoce.service.page import page_routes
 from sottovoce.service.run import Heartbeat
-from sottovoce.service.widget import widget_route
+from sottovoce.service.widget import script_routes
 
 
 class Taking:
@@ -132,6 +132,7 @@ def build_app(
     """The application; its lifespan runs the writer and the heartbeat."""
     api = Api(proxy, settings)
     limit, page = RateLimit(settings.rate, clock), settings.page
+    has_accounts = settings.attester is not None
     app = Starlette(
         routes=[
             Route(routes.MANIFEST, api.manifest),
@@ -141,7 +142,7 @@ def build_app(
             Route(routes.CATALOGUE, api.catalogue),
             Route(routes.TOKENS, api.tokens, methods=["POST"]),
             *(page_routes(settings.key, page) if page.serve else ()),
-            *([widget_route()] if settings.origins else ()),
+            *(script_routes(accounts=has_accounts) if settings.origins else ()),
         ],
         middleware=[
             Middleware(NoSniff),

@@ -112,8 +112,7 @@ const SENTENCES = {
   "no token":
     "This device has no token for epoch {epoch}: each account has one, fetched in the epoch " +
     "before, if it takes part; nothing was sent.",
-  "next visit":
-    "This visit has asked for a token; the batch of epoch {epoch} leaves in another one.",
+  "next visit": "This visit has asked for a token: the batch of epoch {epoch} was not sent in it.",
   "sitting out": "This device sits out epoch {epoch}, as its own coin decided; nothing was sent.",
   missed: "Epoch {epoch} came before it was this device's turn to send; nothing was sent.",
   paused: "Reporting is paused; nothing was sent.",

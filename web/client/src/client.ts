@@ -26,7 +26,6 @@ import {
   type NetworkCalls,
   type NetworkTold,
   revived,
-  told as sent,
   serve,
   type WorkerName,
 } from "./workers.js";
@@ -176,14 +175,9 @@ export class Client {
   /** To the network's worker, which is told nothing but the answers; what fails is told here. */
   #serve(account: Account): MessagePort {
     const { port1, port2 } = new MessageChannel();
-    const watched = async <Result>(work: Promise<Result>) => {
-      this.#noToken = await work.then(() => null, asTold);
-      if (this.#noToken !== null) this.#tell();
-      return work;
-    };
-    serve(port1, {
-      request: (...given: Parameters<Account["request"]>) => watched(account.request(...given)),
-      finalize: (...given: Parameters<Account["finalize"]>) => watched(account.finalize(...given)),
+    serve(port1, { ...account }, (failed) => {
+      this.#noToken = failed && revived(failed);
+      if (failed) this.#tell();
     });
     port1.start();
     return port2;
@@ -235,10 +229,6 @@ export class Client {
     const online = navigator.onLine !== false && !this.options.offline;
     void this.network("meet", { visible, online });
   }
-}
-
-function asTold(error: unknown): SottovoceError {
-  return revived(sent(error));
 }
 
 /** In the order in which they are started. */

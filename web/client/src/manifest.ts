@@ -119,7 +119,7 @@ function checkTokenKeys({ terms, publicKey, tokenKey, nextTokenKey }: Manifest):
       ? publicKey !== null
       : nextTokenKey !== null && strict.equal(tokenKey, nextTokenKey)
     : tokenKey !== null || nextTokenKey !== null;
-  if (isWrong) throw new ProtocolError("manifest: keys of tokens that do not fit the terms");
+  if (isWrong) throw new ProtocolError("manifest: keys of tokens against the terms");
 }
 
 /** Ranges that depend on the size of the model, the size of a report, and the promise. */

@@ -215,17 +215,19 @@ export class Syncing {
     const { outbox, proxy } = this.tools;
     const { epoch } = token;
     const stops = this.#stops;
-    const request: { bytes?: Uint8Array } = {};
+    let request = null as Uint8Array | null;
     this.#requested(token).then(
-      (bytes) => Object.assign(request, bytes && { bytes }),
+      (bytes) => {
+        request = bytes;
+      },
       () => {}, // the page knows why
     );
     await this.#sleepUntil(at.now + ASK_LEAD);
-    if (request.bytes === undefined || this.#stops !== stops) return;
+    if (request === null || this.#stops !== stops) return;
     this.#said = "request";
-    const answer = await proxy.token(request.bytes);
+    const answer = await proxy.token(request);
     // Without one another device of this account was first: this one sits that epoch out.
-    const known = await outbox.learn(epoch, answer === null ? { wanted: false } : { answer });
+    const known = await outbox.learn(epoch, { answer, wanted: answer !== null });
     if (known !== undefined) this.#finish(known);
   }
 
@@ -241,11 +243,10 @@ export class Syncing {
   #finish({ epoch, state, answer, key, wanted, output }: Token): void {
     const { account, outbox } = this.tools;
     if (!account || !state || !answer || !key || !wanted || output) return;
-    const isFalse = () => ({ wanted: false });
     account
       .finalize(state, answer, key)
-      .then((output) => ({ output }), isFalse)
-      .then((known) => outbox.learn(epoch, known))
+      .catch(() => null)
+      .then((made) => outbox.learn(epoch, { output: made, wanted: made !== null }))
       .catch(() => {}); // at the next look
   }
 

@@ -189,11 +189,22 @@ export function connect<Known extends Calls>(
     });
 }
 
-/** Answers what is asked, one question after the other: none keeps another's transaction open. */
-export function serve(line: Line, calls: Calls): void {
+/**
+ * Answers what is asked, one question after the other: none keeps another's transaction open. `heard` is
+ * told after each whether it failed.
+ */
+export function serve(
+  line: Line,
+  calls: Calls,
+  heard: (failed: Told | null) => void = () => {},
+): void {
   let before: Promise<void> = Promise.resolve();
   line.addEventListener("message", ({ data }: MessageEvent<Asked>) => {
-    before = before.then(async () => line.postMessage(await answer(calls, data)));
+    before = before.then(async () => {
+      const answered = await answer(calls, data);
+      line.postMessage(answered);
+      heard("failed" in answered ? answered.failed : null);
+    });
   });
 }
 
