@@ -15,6 +15,7 @@ import {
   type ShownRow,
   type State,
   settingsIn,
+  type Table,
   type Transaction,
 } from "./store.js";
 import type { Plan, Token } from "./timing.js";
@@ -53,9 +54,7 @@ export interface LeftDevice extends Omit<ShownRow, "only" | "purpose"> {
   hash: string;
 }
 
-const STANDING: ("settings" | "batches" | "charges" | "tokens")[] = [
-  ...(["settings", "batches", "charges", "tokens"] as const),
-];
+const STANDING: Table[] = ["settings", "batches", "charges", "tokens"];
 
 /** The chance of a coin depends on the charges so far. */
 type Draw<Row> = (charges: readonly Charge[]) => Row;

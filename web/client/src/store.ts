@@ -112,7 +112,7 @@ interface Schema {
   shown: ShownRow;
 }
 
-type Table = keyof Schema;
+export type Table = keyof Schema;
 
 /** An object store, with the type of its rows. */
 export interface Rows<Row> {

@@ -199,11 +199,12 @@ export class Syncing {
   }
 
   /** The token of the next epoch, if this visit may ask for it: from public data, the ledger and coins. */
-  async #wanted({ signed: { manifest }, at }: Fetched): Promise<Token | null> {
+  async #wanted({ signed: { manifest }, at, untaken }: Fetched): Promise<Token | null> {
     const { account, outbox, entropy, jitter } = this.tools;
     const { epoch, terms } = manifest;
-    const isAble = account !== null && this.#said !== "batch" && at.clock < endOf(manifest);
-    if (!isAble || !mayAsk(await outbox.standing(epoch), manifest)) return null;
+    const isAble = account && this.#said !== "batch" && at.clock < endOf(manifest);
+    if (!isAble || untaken instanceof UnavailableError) return null; // it gives no tokens either
+    if (!mayAsk(await outbox.standing(epoch), manifest)) return null;
     const token = await outbox.token(epoch + 1, (charges) =>
       drawnToken(manifest, turnsLeft(terms, charges), at.clock, jitter, entropy),
     );

@@ -2,12 +2,15 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { DLEQProof, Evaluation, FinalizeData, Oprf, VOPRFClient } from "@cloudflare/voprf-ts";
+import { CryptoNoble } from "@cloudflare/voprf-ts/crypto-noble";
 import { account, blinded, finalize } from "../src/accounts.js";
 import { encodeBatch } from "../src/batch.js";
 import { concat, fromHex, toHex } from "../src/encoding.js";
 import { SettingsError, UntrustedError } from "../src/errors.js";
 import { protocol } from "./vectors.js";
 
+const SUITE = Oprf.Suite.RISTRETTO255_SHA512;
 /** RFC 9497, A.1.2 (ristretto255-SHA512, VOPRF). */
 const KEY = fromHex("c803e2cc6b05fc15064549b5920659ca4a77b2cca6f04f6b357009335476ad4e");
 const BLIND = fromHex("64d37aed22a27f5191de1c1d69fadb899d8862b58eb4220029e036ec4c1f6706");
@@ -78,12 +81,21 @@ test("what is not proved to be made with the key is refused", async () => {
   }
 });
 
-test("a key of zero makes no tokens", async () => {
+test("a key of zero makes no tokens, with a proof that holds", async (t) => {
   const state = await blinded(Uint8Array.of(1));
-  const nothing = new Uint8Array(32);
-  for (const proof of [new Uint8Array(64), new Uint8Array(64).fill(1)]) {
-    await assert.rejects(finalize(state, concat([proof, nothing]), nothing), UntrustedError);
-  }
+  const zero = new Uint8Array(32);
+  const client = new VOPRFClient(SUITE, zero, CryptoNoble);
+  const data = FinalizeData.deserialize(SUITE, state, CryptoNoble);
+  const { group } = client;
+  // For k = 0 the challenge depends on s alone: it is the last that the verifier computes.
+  const s = await group.randomScalar();
+  const hashed = t.mock.method(Object.getPrototypeOf(group), "hashToScalar");
+  const finalizeWith = (proof: DLEQProof) =>
+    client.finalize(data, new Evaluation(Oprf.Mode.VOPRF, [group.desElt(zero)], proof));
+  await assert.rejects(finalizeWith(new DLEQProof(s, s)));
+  const proof = new DLEQProof(await hashed.mock.calls.at(-1)?.result, s);
+  assert.equal((await finalizeWith(proof))[0]?.length, 64, "the library takes it");
+  await assert.rejects(finalize(state, concat([proof.serialize(), zero]), zero), UntrustedError);
 });
 
 test("a request is what the other implementation writes, and keeps its element", async () => {

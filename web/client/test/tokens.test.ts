@@ -226,6 +226,17 @@ test("nobody asks who has not agreed, has paused, or has nothing left", async (t
   assert.deepEqual((await visit(browser, { terms })).posted, [], "all is spent");
 });
 
+test("a proxy that takes nothing is not asked, and lists are renewed all the same", async (t) => {
+  const { world, issuer } = await Service.begin(t);
+  const browser = new Browser(world);
+  world.answer = async (response, call, body) =>
+    call === "taken" ? reply(response, 503) : issuer.answer(response, call, body);
+  const { posted } = await visit(browser);
+  assert.deepEqual(posted, []);
+  world.answer = issuer.answer;
+  assert.deepEqual((await visit(browser)).posted, ["tokens"]);
+});
+
 test("a pause while the page is asked stops the request", async (t) => {
   const { world } = await Service.begin(t);
   const browser = new Browser(world);
