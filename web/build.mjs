@@ -8,9 +8,11 @@
  */
 import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
+import { ACCOUNTS, bundled } from "./client/bundle.mjs";
+import { hpke } from "./hpke.mjs";
 import { notices } from "./notices.mjs";
 import { widget } from "./widget/bundle.mjs";
 
@@ -37,6 +39,7 @@ async function bundle(folder, { source, file, format }) {
     charset: "utf8",
     legalComments: "none",
     conditions: ["sottovoce-source"],
+    plugins: [hpke],
     logLevel: "warning",
     ...(format ? { format } : {}),
   });
@@ -60,6 +63,9 @@ async function buildInto(folder) {
   await copy(folder, "index.html", squeezed);
   await copy(folder, "icon.svg", squeezed);
   await writeFile(join(folder, "widget.js"), (await widget())["widget.js"]);
+  // Apart: the page has no part in it.
+  await mkdir(join(folder, "accounts"), { recursive: true });
+  await writeFile(join(folder, "accounts", "accounts.js"), (await bundled())[ACCOUNTS]);
   await writeFile(join(folder, "LICENSES.txt"), (await notices("worker.js")).join("\n"));
 }
 
@@ -71,7 +77,9 @@ async function differences(one, other) {
 }
 
 async function listed(folder) {
-  return (await readdir(folder).catch(() => [])).filter((name) => !name.startsWith("."));
+  const found = await readdir(folder, { recursive: true, withFileTypes: true }).catch(() => []);
+  const files = found.filter((each) => each.isFile() && !each.name.startsWith("."));
+  return files.map((each) => relative(folder, join(each.parentPath ?? each.path, each.name)));
 }
 
 async function sameFile(name, one, other) {

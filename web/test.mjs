@@ -8,6 +8,7 @@ import { readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { pathToFileURL } from "node:url";
 import { build, stop } from "esbuild";
+import { voprf } from "./voprf.mjs";
 
 const folder = process.cwd();
 const out = join(folder, "build", "test");
@@ -23,6 +24,7 @@ await build({
   format: "esm",
   target: "node20",
   conditions: ["sottovoce-source"],
+  plugins: [voprf],
   logLevel: "warning",
 });
 await stop(); // its process would be waited for at the end

@@ -25,6 +25,7 @@ from sottovoce.client.timing import (
     is_time,
     lead,
     not_before,
+    token_chance,
     token_moment,
 )
 from sottovoce.core import MECHANISMS
@@ -127,6 +128,18 @@ def tossed(given: dict[str, Any]) -> dict[str, Any]:
     return {"chance": found, "tosses": tosses}
 
 
+def tokens() -> list[dict[str, Any]]:
+    """The chance of asking for a token, where this epoch asks for reports or does not."""
+    cases = []
+    for share, epochs_left, turns in [(0.75, 0, 3), (1.0, 1, 1), (0.5, 2, 1), (0.1, 11, 7)]:
+        for asks in (True, False):
+            own = {} if asks else {"public_key": None}
+            one = manifest(share=share, epochs_left=epochs_left, **own)
+            given = {"share": share, "epochs_left": epochs_left, "asks": asks, "turns": turns}
+            cases.append({**given, "chance": token_chance(one, turns)})
+    return cases
+
+
 def leads() -> list[dict[str, Any]]:
     shapes = [(1, 1, 1), (5, 2, 4), (9_781, 16, 100), (2**17, 128, 10_000)]
     cases = []
@@ -161,6 +174,7 @@ def content() -> dict[str, Any]:
         "comparisons": comparisons(),
         "coins": coin_cases(),
         "chances": chances(),
+        "tokens": tokens(),
         "leads": leads(),
         "turns": turns(),
     }

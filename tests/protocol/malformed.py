@@ -4,12 +4,14 @@ Nothing here needs a reader to tell `1` from `1.0`, which a browser's `JSON.pars
 """
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sottovoce.protocol import Batch, Chunk, KeyStatement
 from sottovoce.protocol.signing import STATEMENT, Signed
+from sottovoce.protocol.tokens import TokenRequest
 from tests.protocol.examples import NEXT_SEED, SMALL_ORDER, changed, nested, signing_key
 
 Labelled = dict[str, bytes]
@@ -347,6 +349,22 @@ def batches(batch: Batch) -> Labelled:
         "one report more": data + bytes(52),
         "begins as a chunk": b"SVC2" + data[4:],
         "version 1": b"SVB1" + data[4:],
+    }
+
+
+def batches_with_tokens(batch: Batch) -> Labelled:
+    without = replace(batch, output=b"").encode()
+    return {**batches(batch), "no output": without, "half of it": without[:56] + bytes(32)}
+
+
+def token_requests(request: TokenRequest) -> Labelled:
+    data = request.encode()
+    return {
+        "empty": b"",
+        "no element": data[:-32],
+        "one byte less": data[:-1],
+        "one byte more": data + b"\0",
+        "begins as a batch": b"SVB2" + data[4:],
     }
 
 

@@ -9,6 +9,7 @@ anew, with the sealed reports kept as long as they open: `python -m tests.protoc
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -35,6 +36,7 @@ from sottovoce.protocol import (
     seal_reports,
 )
 from sottovoce.protocol.sealing import INFO
+from sottovoce.protocol.tokens import TOKEN_INPUT, Attestation, Issuer, TokenRequest, blinded
 from tests.cases import one_a_line
 from tests.protocol import malformed, wellformed
 from tests.protocol.examples import (
@@ -59,6 +61,10 @@ HISTORY = [1, 3]
 WORDS = np.random.default_rng(6).integers(0, 2**64, (1, 5, 4), dtype=np.uint64)
 BATCH_ID = bytes(range(200, 216))
 SHUFFLED = [2, 0, 3, 1]
+TOKEN_SEED, BACKEND_SEED = bytes(range(1, 33)), bytes(range(100, 132))
+PSEUDONYM, EXPIRY = bytes(range(50, 82)), 1_800_000_000
+ELEMENT = bytes.fromhex("863f330cc1a1259ed5a5998a23acfd37fb4351a793a5b3c090b642ddc439b945")
+"""Any blinded one: of RFC 9497, A.1.2."""
 
 
 @cache
@@ -97,6 +103,35 @@ def seal_once() -> dict[str, Any]:
     }
 
 
+def token() -> dict[str, Any]:
+    """What is the same in every run: a blinded element and a proof are not."""
+    issuer, asked = Issuer(TOKEN_SEED), request()
+    element, finalize = blinded(BATCH_ID)
+    made = finalize(issuer.evaluate(element), issuer.public_key)
+    return {
+        "key": TOKEN_SEED.hex(),
+        "public_key": issuer.public_key.hex(),
+        "input": (TOKEN_INPUT + BATCH_ID).hex(),
+        "output": made.output.hex(),
+        "attestation": {
+            "signing_key": BACKEND_SEED.hex(),
+            "verification_key": signing_key(BACKEND_SEED).public_key().public_bytes_raw().hex(),
+            "pseudonym": PSEUDONYM.hex(),
+            "expiry": EXPIRY,
+            "bytes": asked.attestation.encode().hex(),
+        },
+        "element": ELEMENT.hex(),
+        "epoch": asked.epoch,
+        "request": asked.encode().hex(),
+    }
+
+
+def request() -> TokenRequest:
+    service = signing_key().public_key().public_bytes_raw()
+    attestation = Attestation.make(signing_key(BACKEND_SEED), service, PSEUDONYM, EXPIRY)
+    return TokenRequest(signed().manifest.epoch + 1, attestation, ELEMENT)
+
+
 def hexed(cases: dict[str, bytes]) -> list[dict[str, str]]:
     return [{"label": label, "bytes": data.hex()} for label, data in cases.items()]
 
@@ -106,6 +141,7 @@ def make(frozen: dict[str, Any]) -> dict[str, Any]:
     one, name = signed().manifest, signed().hash
     sealed = [bytes.fromhex(report) for report in frozen["sealed"]]
     batch = Batch(one.epoch, name, BATCH_ID, b"".join(sealed))
+    spending = replace(batch, output=bytes.fromhex(token()["output"]))
     chunk = Chunk(one.epoch, name, b"".join(sealed[number] for number in SHUFFLED))
     finished = SignedManifest.make(manifest(public_key=None, epochs_left=0), signing_key())
     reports = history_reports()
@@ -157,6 +193,8 @@ def make(frozen: dict[str, Any]) -> dict[str, Any]:
             "bytes": batch.encode().hex(),
             "sha256": sha256(batch.encode()).hexdigest(),
         },
+        "token": token(),
+        "batch_with_token": {"bytes": spending.encode().hex()},
         "chunk": {"order": SHUFFLED, "bytes": chunk.encode().hex(), "name": chunk.name},
         "accepted": {
             "manifest": hexed(wellformed.manifests(signed().raw)),
@@ -172,6 +210,8 @@ def make(frozen: dict[str, Any]) -> dict[str, Any]:
             "catalogue": hexed(malformed.catalogues(catalogue().raw)),
             "model": hexed(malformed.models(encode_items(V))),
             "batch": hexed(malformed.batches(batch)),
+            "batch_with_token": hexed(malformed.batches_with_tokens(spending)),
+            "token_request": hexed(malformed.token_requests(request())),
             "chunk": hexed(malformed.chunks(chunk)),
             "sealed": hexed(
                 malformed.sealed_reports(sealed[0], bytes.fromhex(frozen["out_of_range"]))
@@ -222,6 +262,8 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "catalogue": Catalogue.decode,
     "model": lambda data: decode_items(data, *V.shape),
     "batch": lambda data: Batch.decode(data, manifest().terms.reports),
+    "batch_with_token": lambda data: Batch.decode(data, manifest().terms.reports, accounts=True),
+    "token_request": TokenRequest.decode,
     "chunk": Chunk.decode,
     "public_key": lambda data: seal_reports(np.zeros(1, np.uint32), data, of("manifest", "hash")),
 }

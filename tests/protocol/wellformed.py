@@ -51,6 +51,15 @@ def manifests(raw: bytes) -> dict[str, bytes]:
         "the ends of their ranges": written(alpha=1024, regularization=1e-12, epoch=2**32 - 1),
         "without end": written(epochs_left=0),
         "more epochs left than anybody counts": written(epochs_left=2**53 - 1),
+        "accounts": written(terms=content["terms"] | {"accounts": True}, token_key="ab" * 32),
+        "accounts, and tokens for the next epoch": written(
+            terms=content["terms"] | {"accounts": True},
+            token_key="ab" * 32,
+            next_token_key="cd" * 32,
+        ),
+        "accounts, before anybody has a token": written(
+            terms=content["terms"] | {"accounts": True}, public_key=None, next_token_key="cd" * 32
+        ),
         "exactly 16384 bytes": raw + b" " * (16_384 - len(raw)),
     }
 

@@ -273,3 +273,22 @@ def test_the_widget_is_for_everybody_once_there_are_origins(
     status = ProxyStatus(0, 0, Running(0.0), Asked())
     assert script_tag() in "\n".join(lines(status, open_world.settings))
     assert "widget.js" not in "\n".join(lines(status, closed.settings))
+
+
+def test_the_script_for_tokens_is_where_there_are_accounts_and_origins(
+    open_world: World, make_world: MakeWorld
+) -> None:
+    key, status = "ab" * 32, ProxyStatus(0, 0, Running(0.0), Asked())
+    world = make_world(origins=("https://shop.example",), accounts_key=key, page=Page(serve=True))
+    answer = get(world, "/accounts.js", "https://unknown.example")
+    assert answer.status == 200
+    assert answer.headers["access-control-allow-origin"] == "*"
+    assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
+    digest = b64encode(sha384(answer.body).digest()).decode()
+    tag = script_tag(name="accounts.js")
+    assert f'src="https://PROXY/accounts.js" integrity="sha384-{digest}"' in tag
+    assert tag in "\n".join(lines(status, world.settings))
+    assert get(world, "/page/accounts.js").status == 404
+    for without in (open_world, make_world(accounts_key=key)):
+        assert get(without, "/accounts.js").status == 404
+        assert "accounts.js" not in "\n".join(lines(status, without.settings))

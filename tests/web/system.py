@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
 PROXY = "east"
 HOUR = 3_600
+SOON = 1
 LEAST = 3
 NOTICE = "Everybody here is invented."
 
@@ -63,9 +64,12 @@ class System:
         reports: int = 20,
         people: int,
         origins: tuple[str, ...] = (),
+        accounts_key: str | None = None,
     ):
         self._opened = opened
-        self._ahead = 0
+        self._accounts_key = accounts_key
+        # An epoch without reports ends by its time alone: with accounts the first ones are such.
+        self._ahead = SOON - HOUR if accounts_key else 0
         self.catalogue = _write_catalogue(folder, people, films)
         self.people = [
             [self.catalogue.items[row].id for row in rows] for rows in _histories(people, films)
@@ -78,9 +82,13 @@ class System:
             f"sqlite:///{folder / 'server.sqlite'}",
             training=training,
             epoch_seconds=HOUR,
-            terms=Participation(least_clients=LEAST, hold=HOUR),
         )
-        settings = replace(settings, proxies={PROXY: settings.proxies[PROXY]})
+        accounts = accounts_key is not None
+        settings = replace(
+            settings,
+            proxies={PROXY: settings.proxies[PROXY]},
+            terms=Participation(least_clients=LEAST, hold=HOUR, accounts=accounts),
+        )
         self.store = servers.ServerStore(settings.database)
         opened.callback(self.store.close)
         self._start(KEYS, settings)
@@ -101,6 +109,7 @@ class System:
             keep_models=61,
             page=Page(serve=True, panel=panel, notice=NOTICE),
             origins=origins,
+            accounts_key=self._accounts_key,
         )
         store = self._opened.enter_context(proxies.ProxyStore.open(folder))
         http = self._opened.enter_context(httpx.Client(trust_env=False))
@@ -171,6 +180,24 @@ class System:
         self._beat_proxy()
         self._ahead = 0
         self._beat_server()
+        self._beat_proxy()
+
+    def begin_accounts(self) -> None:
+        """To the first epoch in which tokens are given: it closes soon."""
+        self._beat_all()
+        assert self.signed().manifest.next_token_key is not None
+        self._ahead = 0
+
+    def turn_by_time(self) -> None:
+        epoch, closes = self.signed().manifest.epoch, self.signed().manifest.closes
+        time.sleep(max(closes - time.time(), 0))
+        self._beat_all()
+        assert self.signed().manifest.epoch == epoch + 1
+
+    def _beat_all(self) -> None:
+        for _ in range(3):
+            self._beat_proxy()
+            self._beat_server()
         self._beat_proxy()
 
     def private_key(self, epoch: int) -> bytes:
@@ -249,6 +276,9 @@ def running(folder: Path, *, people: int = 24, **changes: Any) -> Iterator[Syste
     """A system in which one epoch is over already, so that the model has learnt something."""
     with ExitStack() as opened:
         system = System(folder, opened, people=people, **changes)
-        system.turn()
+        if "accounts_key" in changes:
+            system.begin_accounts()
+        else:
+            system.turn()
         system.front.begin()
         yield system

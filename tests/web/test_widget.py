@@ -136,7 +136,7 @@ def test_pause_and_forget_by_keys_alone(enter: Enter, system: System) -> None:
         raise AssertionError(words)
 
     press("Details")
-    customer.expect("sottovoce-consent dd").to_have_count(21)
+    customer.expect("sottovoce-consent dd").to_have_count(22)
     press("Take part")
     customer.state("You take part.")
     customer.sent(1)

@@ -1,29 +1,36 @@
 /**
- * The whole client in two files, for pages that are built by nobody:
+ * The whole client in two files, for pages that are built by nobody, and what only services with accounts
+ * need in a third:
  *
- *     node bundle.mjs [FOLDER]    writes both into dist, or FOLDER
+ *     node bundle.mjs [FOLDER]    writes them into dist, or FOLDER
  *
  *     <script type="module">import { Client } from "./sottovoce-client.js"; ...</script>
  *
  * `sottovoce-client.js` is what a page imports. It starts `sottovoce-worker.js`, which lies beside it.
+ * `sottovoce-accounts.js` is also what `sottovoce-client/accounts` means.
  */
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
-import { notices } from "../notices.mjs";
+import { hpke } from "../hpke.mjs";
+import { notices, VOPRF } from "../notices.mjs";
+import { voprf } from "../voprf.mjs";
 
 const WORKER = "sottovoce-worker.js";
+export const ACCOUNTS = "sottovoce-accounts.js";
 
 /** By the file's name. */
 export async function bundled() {
-  const banner = `/*!\nApache-2.0. ${(await notices(WORKER)).join("\n")}*/`;
-  const [client, worker] = await Promise.all([
+  const [client, worker, accounts] = await Promise.all([
     inOneFile("src/index.ts", "/*! Apache-2.0. */"),
-    inOneFile("src/sottovoce-worker.ts", banner),
+    inOneFile("src/sottovoce-worker.ts", banner(await notices(WORKER))),
+    inOneFile("src/accounts.ts", banner(await notices(ACCOUNTS, VOPRF))),
   ]);
-  return { "sottovoce-client.js": client, [WORKER]: worker };
+  return { "sottovoce-client.js": client, [WORKER]: worker, [ACCOUNTS]: accounts };
 }
+
+const banner = (said) => `/*!\nApache-2.0. ${said.join("\n")}*/`;
 
 async function inOneFile(source, js) {
   const { outputFiles } = await build({
@@ -35,6 +42,8 @@ async function inOneFile(source, js) {
     target: "es2022",
     charset: "utf8",
     legalComments: "none",
+    plugins: [hpke, voprf],
+    pure: ["Object.keys"], // lists that nobody here reads
     banner: { js },
     write: false,
     logLevel: "warning",

@@ -19,7 +19,7 @@ from sottovoce.service.logs import begin_log
 from sottovoce.service.run import Running, build_watch
 from sottovoce.service.run import run as serve
 from sottovoce.service.toml import read_settings
-from sottovoce.service.widget import script_tag
+from sottovoce.service.widget import ACCOUNTS, script_tag
 from sottovoce.settings import stated
 
 app = group(
@@ -161,6 +161,8 @@ def lines(found: ProxyStatus, settings: ProxySettings) -> Iterator[str]:
     if settings.origins:
         pages = ", ".join(settings.origins)
         yield f"The widget, for pages of {pages} (PROXY is your public address): {script_tag()}"
+        if settings.attester is not None:
+            yield f"And for tokens of their accounts: {script_tag(name=ACCOUNTS)}"
     if not found.panel_fits:
         yield (
             "The page's panel is of another catalogue than this epoch: whoever opens the page now "

@@ -40,7 +40,7 @@ from sottovoce.service.http import (
 from sottovoce.service.listen import seconds_left
 from sottovoce.service.page import page_routes
 from sottovoce.service.run import Heartbeat
-from sottovoce.service.widget import widget_route
+from sottovoce.service.widget import script_routes
 
 
 class Taking:
@@ -112,6 +112,7 @@ def build_app(
 ) -> Starlette:
     """The application; its lifespan runs the writer and the heartbeat."""
     limit, page = RateLimit(settings.rate, clock), settings.page
+    has_accounts = settings.attester is not None
     api = Api(proxy, settings, limit)
     app = Starlette(
         routes=[
@@ -123,7 +124,7 @@ def build_app(
             Route(routes.TAKEN, api.taken),
             Route(routes.TOKENS, api.tokens, methods=["POST"]),
             *(page_routes(settings.key, page) if page.serve else ()),
-            *([widget_route()] if settings.origins else ()),
+            *(script_routes(accounts=has_accounts) if settings.origins else ()),
         ],
         middleware=[
             Middleware(NoSniff),

@@ -1,4 +1,7 @@
-"""The widget: one script for pages of other sites, and the tag by which they load exactly it."""
+"""The widget: one script for pages of other sites, and the tag by which they load exactly it.
+
+Where there are accounts a second one makes tokens: few need it, and it is as long again.
+"""
 
 import base64
 import hashlib
@@ -10,6 +13,7 @@ from starlette.routing import Route
 
 from sottovoce.service.page import WIDGET, as_file, in_package
 
+ACCOUNTS = "accounts.js"
 HEADERS = {
     # The same bytes for everybody: whose pages may ask for anything else, `origins` says.
     "Access-Control-Allow-Origin": "*",
@@ -19,27 +23,32 @@ HEADERS = {
 }
 
 
-def widget_route() -> Route:
-    file = as_file(WIDGET, _script())
+def script_routes(*, accounts: bool) -> list[Route]:
+    return [_route(name) for name in (WIDGET, *([ACCOUNTS] if accounts else ()))]
+
+
+def _route(name: str) -> Route:
+    file = as_file(name, _script(name))
 
     async def answer(request: Request) -> Response:
         return file.respond(request, HEADERS)
 
-    return Route(f"/{WIDGET}", answer)
+    return Route(f"/{name}", answer)
 
 
-def script_tag(proxy: str = "https://PROXY") -> str:
+def script_tag(proxy: str = "https://PROXY", name: str = WIDGET) -> str:
     """With the hash of the script: a browser runs no other.
 
     No referrer: some pages would tell the proxy their whole address.
     """
-    digest = base64.b64encode(hashlib.sha384(_script()).digest()).decode()
+    digest = base64.b64encode(hashlib.sha384(_script(name)).digest()).decode()
     return (
-        f'<script type="module" src="{proxy}/{WIDGET}" integrity="sha384-{digest}" '
+        f'<script type="module" src="{proxy}/{name}" integrity="sha384-{digest}" '
         'crossorigin referrerpolicy="no-referrer"></script>'
     )
 
 
 @cache
-def _script() -> bytes:
-    return (in_package() / WIDGET).read_bytes()
+def _script(name: str) -> bytes:
+    folder = in_package() / "accounts" if name == ACCOUNTS else in_package()
+    return (folder / name).read_bytes()

@@ -50,7 +50,8 @@ def compiled(package: str, *ends: str) -> set[str]:
 
 def test_they_have_code_types_and_a_licence(tarballs: tuple[Path, ...]) -> None:
     client, widget = map(files_in, tarballs)
-    assert client == compiled("client", ".js", ".d.ts") | BESIDE | {"dist/sottovoce-client.js"}
+    alone = {"dist/sottovoce-client.js", "dist/sottovoce-accounts.js"}
+    assert client == compiled("client", ".js", ".d.ts") | BESIDE | alone
     assert widget == compiled("widget", ".d.ts") | BESIDE | {"dist/widget.js"}
 
 

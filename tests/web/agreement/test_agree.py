@@ -29,7 +29,9 @@ from sottovoce.protocol import (
     encode_items,
     open_reports,
 )
+from sottovoce.protocol.tokens import Issuer, Token
 from tests.lacking import leave_out
+from tests.live.test_accounts import accounts, attesting, spend
 from tests.privacy.test_ledger import played
 from tests.protocol.examples import (
     EPOCH_KEY,
@@ -42,7 +44,6 @@ from tests.protocol.examples import (
 
 WEB = Path(__file__).parents[3] / "web"
 ESBUILD = WEB / "node_modules" / ".bin" / "esbuild"
-BUNDLED = ("--bundle", "--platform=node", "--format=esm", "--target=node20", "--log-level=error")
 VERIFICATION_KEY = signing_key().public_key().public_bytes_raw().hex()
 PLAIN = manifest(
     epsilon=2,
@@ -94,8 +95,7 @@ class Browser:
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     program = tmp_path_factory.mktemp("agree") / "agree.mjs"
-    source = WEB / "client" / "test" / "agree.ts"
-    subprocess.run([ESBUILD, source, *BUNDLED, f"--outfile={program}"], check=True)
+    subprocess.run(["node", WEB / "client" / "agree.mjs", program], check=True)
     running = Browser(program)
     yield running
     running.close()
@@ -297,3 +297,27 @@ def test_an_undamaged_file_of_each_kind_is_read(browser: Browser) -> None:
     assert (answer["hash"], answer["fields"][0]) == (signed.hash.hex(), 9)
     assert browser.ask("catalogue", bytes=catalogue().raw.hex())["items"]
     assert browser.ask("model", bytes=MODEL.hex(), items=3, factors=2)["values"][0] == 0.5
+
+
+def test_a_token_of_the_browser_is_issued_and_redeemed(browser: Browser, tmp_path: Path) -> None:
+    with accounts(tmp_path) as stack:
+        gate, manifest = stack.gates["east"], stack.gates["east"].signed().manifest
+        assert manifest.next_token_key is not None
+        key, batch_id = manifest.next_token_key.hex(), b"browser's token!"
+        own = {"epoch": manifest.epoch + 1, "id": batch_id.hex()}
+
+        def ask(state: str | None) -> tuple[bytes, str]:
+            attestation = attesting(stack, "ann")().hex()
+            made = browser.ask("request", **own, attestation=attestation, state=state)
+            return gate.api().token(bytes.fromhex(made["bytes"])), made["state"]
+
+        _, state = ask(None)
+        answer, _ = ask(state)  # the first answer was not heard
+        made = browser.ask("finalize", state=state, answer=answer.hex(), key=key)
+        other = Issuer(bytes(range(32))).public_key.hex()
+        refused = browser.ask("finalize", state=state, answer=answer.hex(), key=other)
+        assert refused["error"] == "UntrustedError"
+        stack.turn()
+        token = Token(batch_id, bytes.fromhex(made["output"]))
+        assert spend(stack, replace(token, id=bytes(16))) == 409
+        assert spend(stack, token) == 202

@@ -3,12 +3,13 @@
  * more by asking again.
  */
 
+import { equal } from "./encoding.js";
 import { SettingsError, TermsError } from "./errors.js";
 import { type Charge, isWithin } from "./ledger.js";
 import type { Manifest } from "./manifest.js";
 import type { EpochState } from "./outbox.js";
 import { brokenBy, readTerms, type Terms, writtenTerms } from "./terms.js";
-import { isTime } from "./timing.js";
+import { isTime, type Token } from "./timing.js";
 
 /** Refuse whatever is worse. Whoever has not been asked yet has nothing that could be broken. */
 export function checkTerms(accepted: Terms | null, asked: Terms): void {
@@ -45,7 +46,7 @@ export function judged(
   manifest: Manifest,
   now: number,
 ): Outcome | "make it" | "deliver it" {
-  const { settings, batch, charges, waiting } = standing;
+  const { batch, charges, token } = standing;
   if (batch?.state === "sent") {
     return "already sent";
   }
@@ -58,11 +59,9 @@ export function judged(
   if (manifest.publicKey === null) {
     return "nothing asked";
   }
-  if (settings.terms === null || brokenBy(settings.terms, manifest.terms).length > 0) {
-    return "not accepted"; // or better terms were accepted while this was fetched
-  }
-  if (settings.paused || waiting !== undefined) {
-    return "paused"; // a batch of another epoch still waits only if its owner said so
+  const unwilling = unwillingness(standing, manifest);
+  if (unwilling !== null) {
+    return unwilling;
   }
   if (!isTime(manifest, now)) {
     return "not open";
@@ -70,10 +69,36 @@ export function judged(
   if (charges.some((charge) => charge.epoch === manifest.epoch)) {
     return "already charged";
   }
-  if (!isWithin(settings.limit, charges, manifest.terms)) {
+  if (manifest.tokenKey !== null && !isToken(token, manifest.tokenKey)) {
+    return "no token";
+  }
+  return spentness(standing, manifest) ?? "make it";
+}
+
+function unwillingness({ settings, waiting }: EpochState, { terms }: Manifest): Outcome | null {
+  if (settings.terms === null || brokenBy(settings.terms, terms).length > 0) {
+    return "not accepted"; // or better terms were accepted while this was fetched
+  }
+  // A batch of another epoch still waits only if its owner said so.
+  return settings.paused || waiting !== undefined ? "paused" : null;
+}
+
+function spentness({ settings, charges }: EpochState, { terms }: Manifest): Outcome | null {
+  if (!isWithin(settings.limit, charges, terms)) {
     return "limit reached";
   }
-  return turnsLeft(manifest.terms, charges) > 0 ? "make it" : "lifetime over";
+  return turnsLeft(terms, charges) > 0 ? null : "lifetime over";
+}
+
+/** An answer that could not be believed is wanted no more. */
+function isToken(token: Token | undefined, key: Uint8Array): boolean {
+  return token?.key != null && token.wanted && token.answer !== null && equal(token.key, key);
+}
+
+/** Whether a device may have a token for the next epoch; the history is not in it. */
+export function mayAsk(standing: EpochState, manifest: Manifest): boolean {
+  const refusal = unwillingness(standing, manifest) ?? spentness(standing, manifest);
+  return manifest.nextTokenKey !== null && refusal === null;
 }
 
 const SENTENCES = {
@@ -84,6 +109,10 @@ const SENTENCES = {
     "reported in this epoch again.",
   "not accepted": "The terms have not been accepted yet; nothing was sent, recommending works.",
   "not open": "Epoch {epoch} takes no reports at this time; nothing was sent.",
+  "no token":
+    "This device has no token for epoch {epoch}: each account has one, fetched in the epoch " +
+    "before, if it takes part; nothing was sent.",
+  "next visit": "This visit has asked for a token: the batch of epoch {epoch} was not sent in it.",
   "sitting out": "This device sits out epoch {epoch}, as its own coin decided; nothing was sent.",
   missed: "Epoch {epoch} came before it was this device's turn to send; nothing was sent.",
   paused: "Reporting is paused; nothing was sent.",

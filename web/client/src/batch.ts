@@ -10,7 +10,8 @@
  *     4    4   epoch, little endian
  *     8   32   manifest hash
  *     40  16   batch id, random, for this batch alone
- *     56  52k  the sealed reports
+ *     56  64   where reports need tokens: the output for this id (`accounts`)
+ *     .   52k  the sealed reports
  */
 
 import { Aes128Gcm, CipherSuite, DhkemX25519HkdfSha256, HkdfSha256 } from "@hpke/core";
@@ -22,11 +23,14 @@ import { endOf } from "./manifest.js";
 import { makeReports } from "./mechanism/registry.js";
 import type { MadeBatch } from "./outbox.js";
 import type { Reportable } from "./release.js";
+import { BATCH_ID, type Token } from "./timing.js";
 
 /** What the owner touched, and the generation that the settings named before that was read. */
 export interface Own {
   touched: Iterable<string>;
   generation: string;
+  /** Where a batch needs one. */
+  token?: Token | undefined;
 }
 
 export interface Coins {
@@ -41,7 +45,7 @@ export interface Coins {
  */
 export async function makeBatch(
   release: Reportable,
-  { touched, generation }: Own,
+  { touched, generation, token }: Own,
   sendAt: number,
   { words, entropy }: Coins,
 ): Promise<MadeBatch> {
@@ -55,7 +59,8 @@ export async function makeBatch(
   const own = rowsOf(release.catalogue, touched);
   const made = await makeReports(manifest, release.V, own, words(reports));
   const sealed = await sealReports(made.reports, manifest.publicKey, manifestHash);
-  const bytes = encodeBatch({ epoch, manifestHash, id: entropy(BATCH_ID), sealed });
+  const { id, output } = token ?? { id: entropy(BATCH_ID), output: null };
+  const bytes = encodeBatch({ epoch, manifestHash, id, sealed, output });
   const purpose = toHex(await sha256(bytes));
   return {
     batch: { epoch, state: "charged", purpose, sendAt, ends: endOf(manifest), notBefore: 0, bytes },
@@ -115,7 +120,6 @@ async function sealOne(report: number, recipientPublicKey: CryptoKey, info: Byte
   return sealed;
 }
 
-export const BATCH_ID = 16;
 /** Bytes before the sealed reports. */
 export const HEADER = 56;
 const MAGIC = utf8("SVB2");
@@ -127,15 +131,17 @@ export interface Batch {
   readonly manifestHash: Uint8Array;
   readonly id: Uint8Array;
   readonly sealed: Uint8Array;
+  /** Of its token; none where none is needed. */
+  readonly output?: Uint8Array | null;
 }
 
 export function encodeBatch(batch: Batch): Bytes {
-  const { epoch, manifestHash, id, sealed } = batch;
+  const { epoch, manifestHash, id, sealed, output } = batch;
   const fits = manifestHash.length === HASH && id.length === BATCH_ID;
   if (!fits || sealed.length === 0 || sealed.length % SEALED !== 0) {
     throw new SettingsError("a batch has a hash of 32 bytes, an id of 16 and whole sealed reports");
   }
   const number = new Uint8Array(4);
   new DataView(number.buffer).setUint32(0, epoch, true);
-  return concat([MAGIC, number, manifestHash, id, sealed]);
+  return concat([MAGIC, number, manifestHash, id, output ?? new Uint8Array(), sealed]);
 }

@@ -7,6 +7,7 @@
  * whatever it waits for, when the proxy is asked says nothing about what its owner touched.
  */
 
+import type { Account } from "./accounts.js";
 import type { Item } from "./catalogue.js";
 import { type SottovoceError, TermsError } from "./errors.js";
 import type { Standing, TouchedItem } from "./history.js";
@@ -25,6 +26,7 @@ import {
   type NetworkCalls,
   type NetworkTold,
   revived,
+  serve,
   type WorkerName,
 } from "./workers.js";
 
@@ -39,6 +41,8 @@ export interface ClientOptions extends OpenOptions {
   news?: (news: News) => unknown;
   /** Hears of the models that `past` asks for; null where one is missing or cannot be believed. */
   pastRelease?: (epoch: number, release: PastRelease | null) => void;
+  /** For services that ask for accounts: `account(attest)` of `sottovoce-client/accounts`. */
+  account?: Account | undefined;
   /** Starts `sottovoce-worker.js` under this name. Default: the one beside this script. */
   worker?: (name: WorkerName) => Worker;
 }
@@ -48,6 +52,8 @@ export class Client {
   #seen: Seen = { synced: null, sentAt: null, error: null };
   /** Why the last batch could not be made, if it could not. */
   #notMade: SottovoceError | null = null;
+  /** Why the page could not ask for a token, or make one, if it could not. */
+  #noToken: SottovoceError | null = null;
   #telling: Promise<void> = Promise.resolve();
   readonly #follow = () => this.#tellConditions();
 
@@ -61,7 +67,7 @@ export class Client {
 
   /** Begin a client in this browser, or take it up where it was. It looks for news from now on. */
   static async open(options: ClientOptions): Promise<Client> {
-    const { news: _, pastRelease: __, worker = started, ...rest } = options;
+    const { news: _, pastRelease: __, account, worker = started, ...rest } = options;
     const named: Named = { name: "sottovoce", ...rest };
     const end = new AbortController();
     const { port1, port2 } = new MessageChannel();
@@ -79,7 +85,7 @@ export class Client {
     const workers = [network, history, batches];
     const client = new Client(workers, asks.network, asks.history, end, options);
     try {
-      await asks.network("open", named, port1);
+      await asks.network("open", named, port1, account ? client.#serve(account) : null);
       client.#followConditions();
       const opening = Promise.all([
         asks.history("open", named),
@@ -166,6 +172,17 @@ export class Client {
     for (const [target, event] of conditionsOf()) target.removeEventListener(event, this.#follow);
   }
 
+  /** To the network's worker, which is told nothing but the answers; what fails is told here. */
+  #serve(account: Account): MessagePort {
+    const { port1, port2 } = new MessageChannel();
+    serve(port1, { ...account }, (failed) => {
+      this.#noToken = failed && revived(failed);
+      if (failed) this.#tell();
+    });
+    port1.start();
+    return port2;
+  }
+
   #hearNetwork(told: NetworkTold): void {
     if (told.kind === "past") {
       this.options.pastRelease?.(told.epoch, told.release);
@@ -196,7 +213,7 @@ export class Client {
 
   /** What stands in the database is worked out by the worker that may take its time. */
   async #news(): Promise<News> {
-    const seen = { ...this.#seen, error: this.#seen.error ?? this.#notMade };
+    const seen = { ...this.#seen, error: this.#seen.error ?? this.#notMade ?? this.#noToken };
     const worse = seen.error instanceof TermsError ? seen.error : null;
     const standing = await this.history("standing", worse?.asked ?? null);
     return { ...standing, ...seen, worse: worse?.worse ?? [] };

@@ -147,8 +147,10 @@ export class History {
     for (;;) {
       const standing = await this.#outbox.standing(manifest.epoch);
       if (!stands(standing)) return;
+      const token = manifest.terms.accounts ? standing.token : undefined;
+      if (token?.output === null) return; // the page is still at it: at the next look
       const touched = (await this.#store.touched()).keys();
-      const own = { touched, generation: standing.settings.generation };
+      const own = { touched, generation: standing.settings.generation, token };
       const made = await makeBatch(release, own, sendAt, this.coins);
       await this.timer.sleep(Math.max(sendAt - now - KEEP - (this.timer.now() - begun), 0));
       if (await this.#outbox.keep(made, stands)) return;

@@ -26,6 +26,10 @@ export interface Manifest {
   readonly catalogue: Bytes;
   /** The X25519 key to which reports of this epoch are sealed. null: no reports are asked for. */
   readonly publicKey: Bytes | null;
+  /** The key that the tokens of this epoch were made with, where reports need tokens. */
+  readonly tokenKey: Bytes | null;
+  /** The one for tokens of the next epoch, which accounts may have from now on. */
+  readonly nextTokenKey: Bytes | null;
   /** The Unix second from which reports are taken. */
   readonly opens: number;
   /**
@@ -51,7 +55,7 @@ const LEAST_LOUD = 0.9;
 const MAX_DIRECTIONS = 2 ** 31;
 const KEYS = [
   ...["version", "suite", "epoch", "terms", "items", "alpha", "regularization", "model"],
-  ...["catalogue", "public_key", "token_key", "opens", "closes"],
+  ...["catalogue", "public_key", "token_key", "next_token_key", "opens", "closes"],
   ...["epochs_left", "reports_behind"],
 ];
 
@@ -66,9 +70,6 @@ export function decodeManifest(raw: Uint8Array): Manifest {
     );
   }
   strict.exactKeys(given, KEYS, "manifest");
-  if (given.token_key !== null) {
-    throw new ProtocolError("manifest: token_key must be null; tokens are not in use yet");
-  }
   const manifest = checked(given);
   checkTogether(manifest);
   return manifest;
@@ -80,6 +81,7 @@ function checked(given: strict.Fields): Manifest {
   const real = (name: string, least: number, most: number) =>
     strict.real(given[name], least, most, `manifest: ${name}`);
   const bytes = (name: string) => strict.hexadecimal(given[name], `manifest: ${name}`);
+  const key = (name: string) => (given[name] === null ? null : bytes(name));
   return {
     epoch: whole("epoch", 1, MAX_EPOCH),
     terms: readTerms(given.terms),
@@ -88,7 +90,9 @@ function checked(given: strict.Fields): Manifest {
     regularization: real("regularization", LEAST_RIDGE, MOST_RIDGE),
     model: bytes("model"),
     catalogue: bytes("catalogue"),
-    publicKey: given.public_key === null ? null : bytes("public_key"),
+    publicKey: key("public_key"),
+    tokenKey: key("token_key"),
+    nextTokenKey: key("next_token_key"),
     opens: whole("opens", 0),
     closes: whole("closes", 0),
     epochsLeft: whole("epochs_left", 0),
@@ -103,8 +107,19 @@ function checkTogether(manifest: Manifest): void {
   if (items > terms.mostItems) {
     throw new ProtocolError(`manifest: ${items} items, the terms allow ${terms.mostItems}`);
   }
+  checkTokenKeys(manifest);
   checkShape(items, terms.factors);
   checkMechanism(manifest);
+}
+
+/** With accounts whoever is asked for reports can have a token, and for each epoch another one. */
+function checkTokenKeys({ terms, publicKey, tokenKey, nextTokenKey }: Manifest): void {
+  const isWrong = terms.accounts
+    ? tokenKey === null
+      ? publicKey !== null
+      : nextTokenKey !== null && strict.equal(tokenKey, nextTokenKey)
+    : tokenKey !== null || nextTokenKey !== null;
+  if (isWrong) throw new ProtocolError("manifest: keys of tokens against the terms");
 }
 
 /** Ranges that depend on the size of the model, the size of a report, and the promise. */

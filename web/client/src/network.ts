@@ -44,6 +44,7 @@ export class Network {
   static async open(options: NetworkOptions): Promise<Network> {
     checkCryptography();
     const { name, make, timer = systemTimer, entropy = systemEntropy, jitter = JITTER } = options;
+    const { account = null } = options;
     const { clock, sleep } = timer;
     const beginning = beginningOf(options, clock());
     const database = await Database.open(name, options.indexedDB ?? globalThis.indexedDB);
@@ -60,7 +61,7 @@ export class Network {
     const lock = alone(name, options.locks);
     const monotonic = timer.now;
     const used = { store, outbox, fetching, proxy, clock, monotonic, sleep, entropy };
-    const syncing = new Syncing({ ...used, jitter, lock, make });
+    const syncing = new Syncing({ ...used, jitter, lock, make, account });
     return new Network(database, store, fetching, syncing);
   }
 
@@ -192,7 +193,7 @@ export class Looking {
   #heed(found: Synced | Early): void {
     const time = this.#timer.clock();
     if ("until" in found) {
-      this.#synced = null;
+      this.#synced = found.synced;
       this.#appoint(found, this.#timer.now() + found.until - time);
       return;
     }

@@ -2,6 +2,7 @@
  * What an application gives a client, checked before anything is done with it.
  */
 
+import type { Account } from "./accounts.js";
 import type { Entropy } from "./coin.js";
 import { hexadecimal, text, toHex } from "./encoding.js";
 import { SettingsError } from "./errors.js";
@@ -44,6 +45,7 @@ export interface OpenOptions {
 export interface NetworkOptions extends OpenOptions {
   name: string;
   make: (job: Job) => void;
+  account?: Account | null | undefined;
   timer?: Timer;
   entropy?: Entropy;
   /** Seconds over which the moment of sending is drawn. */

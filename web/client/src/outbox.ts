@@ -10,13 +10,15 @@ import {
   answer,
   type BatchRow,
   type Database,
+  type Rows,
   type Settings,
   type ShownRow,
   type State,
   settingsIn,
+  type Table,
   type Transaction,
 } from "./store.js";
-import type { Plan } from "./timing.js";
+import type { Plan, Token } from "./timing.js";
 
 /** A batch, its price, what is shown of it, and whose history it is of. Nothing of it is kept yet. */
 export interface MadeBatch {
@@ -33,6 +35,8 @@ export interface EpochState {
   /** The epoch's batch, if it ever had one. */
   batch: BatchRow | undefined;
   charges: readonly Charge[];
+  /** For a batch of the epoch, if it ever was to have one. */
+  token: Token | undefined;
   /** A batch of any epoch that has neither arrived nor been given up; there is one at most. */
   waiting: BatchRow | undefined;
 }
@@ -50,7 +54,10 @@ export interface LeftDevice extends Omit<ShownRow, "only" | "purpose"> {
   hash: string;
 }
 
-const STANDING: ("settings" | "batches" | "charges")[] = ["settings", "batches", "charges"];
+const STANDING: Table[] = ["settings", "batches", "charges", "tokens"];
+
+/** The chance of a coin depends on the charges so far. */
+type Draw<Row> = (charges: readonly Charge[]) => Row;
 
 export class Outbox {
   constructor(private readonly database: Database) {}
@@ -91,23 +98,50 @@ export class Outbox {
     });
   }
 
-  /**
-   * What the coins said of an epoch; drawn once and kept: a restart gives no second toss. The chance
-   * depends on the charges so far.
-   */
-  plan(epoch: number, draw: (charges: readonly Charge[]) => Plan): Promise<Plan> {
-    return this.database.write(["plans", "charges"], async (transaction) => {
-      const rows = transaction.objectStore("plans");
+  /** What the coins said of an epoch; drawn once and kept: a restart gives no second toss. */
+  plan(epoch: number, draw: Draw<Plan>): Promise<Plan> {
+    return this.#drawn("plans", epoch, epoch, draw);
+  }
+
+  /** The same of its token, which is fetched in the epoch before. */
+  token(epoch: number, draw: Draw<Token>): Promise<Token> {
+    return this.#drawn("tokens", epoch, epoch - 1, draw);
+  }
+
+  /** What is older than `oldest` is forgotten. */
+  #drawn<Row extends Plan | Token>(
+    table: "plans" | "tokens",
+    epoch: number,
+    oldest: number,
+    draw: Draw<Row>,
+  ): Promise<Row> {
+    return this.database.write([table, "charges"], async (transaction) => {
+      const rows = transaction.objectStore(table) as unknown as Rows<Row>;
       const known = await answer(rows.get(epoch));
       if (known !== undefined) {
         return known;
       }
-      const plan = draw(await answer(transaction.objectStore("charges").getAll()));
+      const drawn = draw(await answer(transaction.objectStore("charges").getAll()));
       for (const { epoch: old } of await answer(rows.getAll())) {
-        if (old < epoch) rows.delete(old);
+        if (old < oldest) rows.delete(old);
       }
-      rows.add(plan);
-      return plan;
+      rows.add(drawn);
+      return drawn;
+    });
+  }
+
+  tokens(): Promise<Token[]> {
+    return this.database.all("tokens");
+  }
+
+  /** What has become known of a token; as it is now. Its state is that of whoever was first. */
+  learn(epoch: number, news: Partial<Token>): Promise<Token | undefined> {
+    return this.database.write(["tokens"], async (transaction) => {
+      const rows = transaction.objectStore("tokens");
+      const row = await answer(rows.get(epoch));
+      const next = row && { ...row, ...news, state: row.state ?? news.state ?? null };
+      if (next !== undefined) rows.put(next);
+      return next;
     });
   }
 
@@ -175,13 +209,14 @@ export class Outbox {
 }
 
 async function standingIn(transaction: Transaction, epoch: number): Promise<EpochState> {
-  const [settings, batch, charges, waiting] = await Promise.all([
+  const [settings, batch, charges, token, waiting] = await Promise.all([
     settingsIn(transaction),
     answer(transaction.objectStore("batches").get(epoch)),
     answer(transaction.objectStore("charges").getAll()),
+    answer(transaction.objectStore("tokens").get(epoch)),
     waitingIn(transaction),
   ]);
-  return { settings, batch, charges, waiting };
+  return { settings, batch, charges, token, waiting };
 }
 
 function waitingIn(transaction: Transaction): Promise<BatchRow | undefined> {

@@ -36,6 +36,14 @@ const HYGIENE = {
 
 const HEADERS = { "accept-language": "*" };
 
+/** A proof, and an element. */
+const EVALUATED = 96;
+
+function posted(body: Uint8Array): RequestInit {
+  const headers = { ...HEADERS, "content-type": "application/octet-stream" };
+  return { method: "POST", headers, body: new Uint8Array(body) };
+}
+
 export interface ProxyOptions {
   /** Unix seconds. */
   clock: () => number;
@@ -94,8 +102,12 @@ export class HttpProxy {
    * accepted: a hotel's log-in page also answers 200.
    */
   send(batch: Uint8Array): Promise<void> {
-    const headers = { ...HEADERS, "content-type": "application/octet-stream" };
-    return this.#ofBatches("", 202, { method: "POST", headers, body: new Uint8Array(batch) });
+    return this.#ofBatches("", 202, posted(batch));
+  }
+
+  /** What the proxy made of a blinded token; null if this account has had its own. */
+  token(request: Uint8Array): Promise<Uint8Array | null> {
+    return this.#find("/v2/tokens", EVALUATED, 409, posted(request));
   }
 
   #ofBatches(path: string, wanted: number, init: RequestInit): Promise<void> {
@@ -110,9 +122,14 @@ export class HttpProxy {
     return this.#exchange(path, { headers: HEADERS }, (arriving) => this.#body(arriving, most));
   }
 
-  #find(path: string, most: number): Promise<Uint8Array | null> {
-    return this.#exchange(path, { headers: HEADERS }, async (arriving) =>
-      arriving.response.status === 404 ? null : this.#body(arriving, most),
+  #find(
+    path: string,
+    most: number,
+    none = 404,
+    init: RequestInit = { headers: HEADERS },
+  ): Promise<Uint8Array | null> {
+    return this.#exchange(path, init, async (arriving) =>
+      arriving.response.status === none ? null : this.#body(arriving, most),
     );
   }
 

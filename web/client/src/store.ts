@@ -13,10 +13,10 @@ import type { Told } from "./mechanism/base.js";
 import { MOST_TOUCHED } from "./model.js";
 import { checkShelf, type Shelf } from "./shelf.js";
 import type { Terms } from "./terms.js";
-import type { Plan } from "./timing.js";
+import type { Plan, Token } from "./timing.js";
 
 /** Of the database's layout; the browser keeps it and refuses an older program a newer database. */
-const VERSION = 5;
+const VERSION = 6;
 /** The name of the row with the signed manifest; the other files are named by their hashes. */
 const MANIFEST = "manifest";
 /** Random bytes that name a generation. */
@@ -107,13 +107,15 @@ interface Schema {
   charges: Charge;
   /** What the device's own coins said of an epoch, before any history was read. */
   plans: Plan;
+  /** The same of its token, and what became of that. */
+  tokens: Token;
   shown: ShownRow;
 }
 
-type Table = keyof Schema;
+export type Table = keyof Schema;
 
 /** An object store, with the type of its rows. */
-interface Rows<Row> {
+export interface Rows<Row> {
   get(key: IDBValidKey): IDBRequest<Row | undefined>;
   getAll(): IDBRequest<Row[]>;
   getAllKeys(): IDBRequest<string[]>;
@@ -250,6 +252,7 @@ function create(database: IDBDatabase): void {
     .createObjectStore("charges", { keyPath: "purpose" })
     .createIndex("epoch", "epoch", UNIQUE);
   database.createObjectStore("plans", { keyPath: "epoch" });
+  database.createObjectStore("tokens", { keyPath: "epoch" });
   database.createObjectStore("shown", { keyPath: "only" });
 }
 

@@ -17,6 +17,11 @@
  * 6. The stored bytes are sent, at the moment that was drawn.
  * 7. The batch is marked as sent, and its bytes are deleted.
  *
+ * Where a batch needs a token, the coin of 4 is tossed an epoch before, when the token is asked for: at a
+ * moment that was drawn, by a visit that has sent no batch and sends none afterwards. The page makes the
+ * request and the token (`accounts`). Its thread may be busy with what depends on a history, so it is not
+ * waited for: at the moment the request is there, or it is left to the next look.
+ *
  * So whether a device sends, when, how much and what it asks for before is decided without looking at
  * the history. Nothing here waits for what is computed from it: at the moment of sending a batch is
  * there or not, and if not, the next look is whole leads later. And nothing that is computed from the
@@ -26,7 +31,8 @@
  * are there and are sent again; the proxy knows them by their id. Nothing is randomised again.
  */
 
-import { judged, type Outcome, sentenceOf, turnsLeft } from "./agreement.js";
+import type { Account } from "./accounts.js";
+import { judged, mayAsk, type Outcome, sentenceOf, turnsLeft } from "./agreement.js";
 import type { Entropy } from "./coin.js";
 import { equal } from "./encoding.js";
 import {
@@ -37,12 +43,21 @@ import {
   UnavailableError,
 } from "./errors.js";
 import { budgetOf, type Charge } from "./ledger.js";
-import type { Manifest } from "./manifest.js";
+import { endOf, type Manifest } from "./manifest.js";
 import type { End, Outbox, Waiting } from "./outbox.js";
 import type { HttpProxy } from "./proxy.js";
 import type { Fetched, Fetching, Known } from "./release.js";
 import type { BatchRow, Store } from "./store.js";
-import { drawnPlan, lead, MOST_LEAD, type Plan, STEP } from "./timing.js";
+import {
+  ASK_LEAD,
+  drawnPlan,
+  drawnToken,
+  lead,
+  MOST_LEAD,
+  type Plan,
+  STEP,
+  type Token,
+} from "./timing.js";
 
 export interface Synced {
   /** Of the manifest that holds now. */
@@ -88,15 +103,19 @@ export interface Tools {
   lock: Lock;
   /** Tells the other worker. It never says when it is done. */
   make: (job: Job) => void;
+  /** The page's side of tokens; null: it has none. */
+  account: Account | null;
 }
 
-/** It is not yet time to make the batch. */
+/** It is not yet time to make the batch, or to ask for a token. */
 export interface Early {
   /** Of the manifest that it would be for. */
   hash: Uint8Array;
   lost: number | null;
   /** Unix seconds. */
   until: number;
+  /** What the sync came to, where it is a token that is waited for. */
+  synced: Synced | null;
 }
 
 /** What a batch becomes when it is finished, said of the sync that finished it. */
@@ -112,6 +131,8 @@ export class Syncing {
   #stops = 0;
   /** When the proxy answered last to a batch, by the clock that nobody sets. */
   #answered = 0;
+  /** What this visit has sent. Never both: whoever sees both would know whose batch it was. */
+  #said: "batch" | "request" | null = null;
 
   constructor(private readonly tools: Tools) {}
 
@@ -126,11 +147,16 @@ export class Syncing {
   }
 
   /** The epoch may be over by now: what is not made yet costs nothing. */
-  goOn({ hash, lost }: Early): Promise<Synced> {
+  goOn({ hash, lost, synced }: Early): Promise<Synced> {
     return this.tools.lock(async () => {
       const fetched = await this.tools.fetching.refresh(await this.#prepared());
       const { signed } = fetched;
       const isSame = equal(signed.hash, hash);
+      if (isSame && synced !== null) {
+        const token = await this.#wanted(fetched);
+        if (token !== null) await this.#ask(token, fetched);
+        return synced;
+      }
       const outcome = isSame ? await this.#decided(fetched, () => this.#report(fetched)) : "missed";
       return this.#result(signed.manifest.epoch, outcome, lost);
     });
@@ -145,6 +171,7 @@ export class Syncing {
       names: await store.fileNames(),
       waiting: await outbox.waiting(),
     };
+    for (const token of await outbox.tokens()) this.#finish(token);
     await this.#wholeStep(begun);
     return known;
   }
@@ -161,9 +188,67 @@ export class Syncing {
     }
     const lost = leftOver && settled === "too late" ? leftOver.epoch : null;
     const next = await this.#decided(fetched, () => this.#takePart(fetched));
-    return typeof next === "string"
-      ? this.#result(epoch, next, lost)
-      : { hash, lost, until: next.until };
+    if (typeof next !== "string") return { hash, lost, until: next.until, synced: null };
+    const synced = await this.#result(epoch, next, lost);
+    const token = await this.#wanted(fetched);
+    if (token === null) return synced;
+    const until = token.askAt;
+    if (this.#waits(until, fetched)) return { hash, lost, until, synced };
+    await this.#ask(token, fetched);
+    return synced;
+  }
+
+  /** The token of the next epoch, if this visit may ask for it: from public data, the ledger and coins. */
+  async #wanted({ signed: { manifest }, at, untaken }: Fetched): Promise<Token | null> {
+    const { account, outbox, entropy, jitter } = this.tools;
+    const { epoch, terms } = manifest;
+    const isAble = account && this.#said !== "batch" && at.clock < endOf(manifest);
+    if (!isAble || untaken instanceof UnavailableError) return null; // it gives no tokens either
+    if (!mayAsk(await outbox.standing(epoch), manifest)) return null;
+    const token = await outbox.token(epoch + 1, (charges) =>
+      drawnToken(manifest, turnsLeft(terms, charges), at.clock, jitter, entropy),
+    );
+    return token.wanted && token.answer === null ? token : null;
+  }
+
+  /** At its moment, whatever the page does meanwhile. The same again is answered again. */
+  async #ask(token: Token, { at }: Fetched): Promise<void> {
+    const { outbox, proxy } = this.tools;
+    const { epoch } = token;
+    const stops = this.#stops;
+    let request = null as Uint8Array | null;
+    this.#requested(token).then(
+      (bytes) => {
+        request = bytes;
+      },
+      () => {}, // the page knows why
+    );
+    await this.#sleepUntil(at.now + ASK_LEAD);
+    if (request === null || this.#stops !== stops) return;
+    this.#said = "request";
+    const answer = await proxy.token(request);
+    // Without one another device of this account was first: this one sits that epoch out.
+    const known = await outbox.learn(epoch, { answer, wanted: answer !== null });
+    if (known !== undefined) this.#finish(known);
+  }
+
+  /** What to send; what makes a token of the answer is on disk then. */
+  async #requested({ epoch, id, state }: Token): Promise<Uint8Array | null> {
+    const { account, outbox } = this.tools;
+    const made = await account?.request(epoch, id, state);
+    const kept = made && (await outbox.learn(epoch, { state: made.state }))?.state;
+    return made && kept && equal(kept, made.state) ? made.bytes : null;
+  }
+
+  /** Makes a token of the proxy's answer, whenever the page comes to it; one that is false is none. */
+  #finish({ epoch, state, answer, key, wanted, output }: Token): void {
+    const { account, outbox } = this.tools;
+    if (!account || !state || !answer || !key || !wanted || output) return;
+    account
+      .finalize(state, answer, key)
+      .catch(() => null)
+      .then((made) => outbox.learn(epoch, { output: made, wanted: made !== null }))
+      .catch(() => {}); // at the next look
   }
 
   /** Deliver it, or hear why not: that is said after what is published was fetched. */
@@ -199,7 +284,7 @@ export class Syncing {
   ): Promise<Outcome | Made> {
     const found = await this.#judged(manifest, at.clock);
     if (found === "make it") {
-      return makeIt();
+      return this.#said === "request" ? "next visit" : makeIt();
     }
     return found === "deliver it" ? this.#deliver(manifest.epoch, at.now) : found;
   }
@@ -215,17 +300,22 @@ export class Syncing {
       return "sitting out";
     }
     const until = plan.sendAt - lead(manifest);
-    const left = until - fetched.at.clock;
-    // What would wait longer was drawn before a clock was set back: it waits no more.
-    const waits = left > ROUNDING && left <= this.tools.jitter;
-    return waits ? { until } : this.#report(fetched);
+    return this.#waits(until, fetched) ? { until } : this.#report(fetched);
+  }
+
+  /** What would wait longer was drawn before a clock was set back: it waits no more. */
+  #waits(until: number, { at }: Fetched): boolean {
+    const left = until - at.clock;
+    return left > ROUNDING && left <= this.tools.jitter;
   }
 
   #plan(manifest: Manifest, now: number): Promise<Plan> {
     const { outbox, entropy, jitter } = this.tools;
-    return outbox.plan(manifest.epoch, (charges: readonly Charge[]) =>
-      drawnPlan(manifest, turnsLeft(manifest.terms, charges), now, jitter, entropy),
-    );
+    return outbox.plan(manifest.epoch, (charges: readonly Charge[]) => {
+      const plan = drawnPlan(manifest, turnsLeft(manifest.terms, charges), now, jitter, entropy);
+      // With accounts the coin was tossed for the token.
+      return { ...plan, takesPart: plan.takesPart || manifest.terms.accounts };
+    });
   }
 
   /**
@@ -299,6 +389,9 @@ export class Syncing {
     if (settings.paused) {
       return "paused";
     }
+    if (this.#said === "request") {
+      return "next visit"; // another tab has made it
+    }
     checkPatience(batch, clock());
     return { ...batch, bytes };
   }
@@ -320,6 +413,7 @@ export class Syncing {
       const still = await this.#ready(epoch);
       if (typeof still === "string") return still;
     }
+    this.#said = "batch";
     try {
       await proxy.send(batch.bytes).finally(() => {
         this.#answered = monotonic();

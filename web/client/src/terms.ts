@@ -41,6 +41,8 @@ export interface Terms {
   readonly factors: number;
   /** The largest number of items (M) that the catalogue may grow to. */
   readonly mostItems: number;
+  /** Whether a batch needs a token, of which each account gets one for an epoch. */
+  readonly accounts: boolean;
   /** Whether this is a trial, in which most people are invented: nobody is hidden among them. */
   readonly trial: boolean;
 }
@@ -70,6 +72,7 @@ const NAMES: Readonly<Record<keyof Terms, string>> = {
   dummies: "dummies",
   factors: "factors",
   mostItems: "most_items",
+  accounts: "accounts",
   trial: "trial",
 };
 const FIELDS = Object.keys(NAMES) as (keyof Terms)[];
@@ -97,6 +100,7 @@ export function readTerms(given: unknown): Terms {
     dummies: whole("dummies", 0, MOST_DUMMIES),
     factors: whole("factors", 1, MOST_FACTORS),
     mostItems: whole("most_items", 1, MOST_ITEMS),
+    accounts: strict.boolean(given.accounts, "terms: accounts"),
     trial: strict.boolean(given.trial, "terms: trial"),
   };
 }
@@ -210,6 +214,10 @@ export const RULES: Readonly<Record<keyof Terms, Rule>> = {
   mostItems: {
     isWorse: atMost("mostItems"),
     sentence: "the model could have {1} items, not {0}",
+  },
+  accounts: {
+    isWorse: other("accounts"),
+    sentence: "reports would need an account, or would no longer need one",
   },
   trial: {
     isWorse: other("trial"),

@@ -15,12 +15,35 @@ import type { Timer } from "./options.js";
 export const JITTER = 5;
 /** Beyond the lead of any shape: a batch that would wait longer was made before a clock was set back. */
 export const MOST_LEAD = 1_200;
+/** Seconds before a token is asked for, in which the page finds out whether somebody is logged in. */
+export const ASK_LEAD = 5;
+/** Random bytes that name a batch. */
+export const BATCH_ID = 16;
 
 export interface Plan {
   readonly epoch: number;
   readonly takesPart: boolean;
   /** Unix seconds. */
   readonly sendAt: number;
+}
+
+/** What the coins said of an epoch's token, and what is known of it. */
+export interface Token {
+  /** In which it is spent. */
+  readonly epoch: number;
+  /** That it is made with: the manifest before names it. */
+  readonly key: Uint8Array | null;
+  /** Random: of the batch that it is for. */
+  readonly id: Uint8Array;
+  /** Whether to have one; no more, once it is known that there is none. */
+  readonly wanted: boolean;
+  /** Unix seconds. */
+  readonly askAt: number;
+  /** What makes a token of the answer; kept before the proxy is asked, so that it can be asked again. */
+  readonly state: Uint8Array | null;
+  readonly answer: Uint8Array | null;
+  /** What a batch shows. */
+  readonly output: Uint8Array | null;
 }
 
 /** Whether to take part, and when to send: two coins, whatever the chance. */
@@ -51,6 +74,30 @@ export function drawnPlan(
  */
 export function chance({ terms, epochsLeft }: Manifest, turnsLeft: number): number {
   return epochsLeft > 0 ? turnsLeft / epochsLeft : terms.share;
+}
+
+/**
+ * By which a device asks for a token for the epoch after this one: `chance`, one epoch ahead. With accounts
+ * that is its coin: whoever has a token takes part.
+ */
+export function tokenChance(manifest: Manifest, turnsLeft: number): number {
+  const { epochsLeft, publicKey } = manifest;
+  const then = epochsLeft && Math.max(epochsLeft - Number(publicKey !== null), 1);
+  return chance({ ...manifest, epochsLeft: then }, turnsLeft);
+}
+
+/** Whether to ask for one, and when: two coins, whatever the chance. */
+export function drawnToken(
+  manifest: Manifest,
+  turnsLeft: number,
+  now: number,
+  jitter: number,
+  entropy: Entropy,
+): Token {
+  const wanted = uniform(entropy) < tokenChance(manifest, turnsLeft);
+  const askAt = now + jitter * uniform(entropy);
+  const [epoch, key, id] = [manifest.epoch + 1, manifest.nextTokenKey, entropy(BATCH_ID)];
+  return { epoch, key, id, wanted, askAt, state: null, answer: null, output: null };
 }
 
 /**

@@ -6,6 +6,7 @@
  * when it is done. And whatever an application asks of `history`, a batch does not queue behind it.
  */
 
+import type { Account } from "./accounts.js";
 import * as errors from "./errors.js";
 import { History } from "./history.js";
 import { Looking, Network, type Seen } from "./network.js";
@@ -20,6 +21,7 @@ export type Named = OpenOptions & { name: string };
 
 export type NetworkCalls = ReturnType<typeof networkCalls>;
 export type HistoryCalls = ReturnType<typeof historyCalls>;
+export type AccountCalls = Pick<Account, keyof Account>;
 export type BatchesCalls = ReturnType<typeof batchesCalls>;
 
 /** What the worker `network` tells unasked. */
@@ -48,11 +50,11 @@ function networkCalls(tell: (told: NetworkTold) => void) {
     looking().chosen();
   };
   return {
-    async open(options: Named, batches: MessagePort): Promise<void> {
+    async open(options: Named, batches: MessagePort, page: MessagePort | null): Promise<void> {
       const { pace = PACE, past = 0 } = options;
       const used = { pace: within("pace", pace, TICK, 3600), past, timer: systemTimer };
       const make = (job: Job) => batches.postMessage(job);
-      const opened = await Network.open({ ...options, make });
+      const opened = await Network.open({ ...options, make, account: page && accountAt(page) });
       const begun = new Looking(opened, listenerOf(tell), used);
       [network, looking] = [() => opened, () => begun];
     },
@@ -61,6 +63,16 @@ function networkCalls(tell: (told: NetworkTold) => void) {
     pause: (on: boolean) => chosen((network) => network.pause(on)),
     setLimit: (limit: number) => chosen((network) => network.setLimit(limit)),
     forget: () => chosen((network) => network.forget()),
+  };
+}
+
+/** The page's, which alone can speak to the product's own backend for its owner. */
+function accountAt(page: MessagePort): Account {
+  const ask = connect<AccountCalls>(page);
+  page.start();
+  return {
+    request: (...given) => ask("request", ...given),
+    finalize: (...given) => ask("finalize", ...given),
   };
 }
 
@@ -177,11 +189,22 @@ export function connect<Known extends Calls>(
     });
 }
 
-/** Answers what is asked, one question after the other: none keeps another's transaction open. */
-export function serve(line: Line, calls: Calls): void {
+/**
+ * Answers what is asked, one question after the other: none keeps another's transaction open. `heard` is
+ * told after each whether it failed.
+ */
+export function serve(
+  line: Line,
+  calls: Calls,
+  heard: (failed: Told | null) => void = () => {},
+): void {
   let before: Promise<void> = Promise.resolve();
   line.addEventListener("message", ({ data }: MessageEvent<Asked>) => {
-    before = before.then(async () => line.postMessage(await answer(calls, data)));
+    before = before.then(async () => {
+      const answered = await answer(calls, data);
+      line.postMessage(answered);
+      heard("failed" in answered ? answered.failed : null);
+    });
   });
 }
 

@@ -6,6 +6,7 @@
  */
 
 import { createInterface } from "node:readline";
+import { account, finalize } from "../src/accounts.js";
 import { encodeBatch, sealReports } from "../src/batch.js";
 import { decodeCatalogue } from "../src/catalogue.js";
 import { fromHex, toHex } from "../src/encoding.js";
@@ -31,6 +32,8 @@ interface Asked {
   manifest: { signed: string; key: string };
   catalogue: { bytes: string };
   model: { bytes: string; items: number; factors: number };
+  request: { epoch: number; id: string; attestation: string; state: string | null };
+  finalize: { state: string; answer: string; key: string };
 }
 
 type Commands = { [name in keyof Asked]: (asked: Asked[name]) => Promise<object> };
@@ -69,6 +72,14 @@ const commands: Commands = {
   },
   async model({ bytes, items, factors }) {
     return { values: [...decodeItems(fromHex(bytes), items, factors).values] };
+  },
+  async request({ epoch, id, attestation, state }) {
+    const { request } = account(async () => fromHex(attestation));
+    const made = await request(epoch, fromHex(id), state === null ? null : fromHex(state));
+    return { bytes: toHex(made?.bytes ?? fromHex("")), state: toHex(made?.state ?? fromHex("")) };
+  },
+  async finalize({ state, answer, key }) {
+    return { output: toHex(await finalize(fromHex(state), fromHex(answer), fromHex(key))) };
   },
 };
 

@@ -411,7 +411,7 @@ test("forgetting leaves settings and charges, and no trace of an item", async (t
   }
   await client.forget();
   const { settings, charges: paid, plans, ...others } = await dump(world.factory);
-  assert.deepEqual(others, { history: [], files: [], batches: [], shown: [] });
+  assert.deepEqual(others, { history: [], files: [], batches: [], shown: [], tokens: [] });
   assert.deepEqual(paid, before.charges);
   const [was, is] = [before.settings?.[0], settings?.[0]] as { generation: string }[];
   assert.notEqual(is?.generation, was?.generation);

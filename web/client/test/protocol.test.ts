@@ -4,7 +4,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { BATCH_ID, encodeBatch, INFO, SEALED, sealReports, suite } from "../src/batch.js";
+import { encodeBatch, INFO, SEALED, sealReports, suite } from "../src/batch.js";
 import { decodeCatalogue } from "../src/catalogue.js";
 import { concat, fromHex, readObject, sha256, toHex, utf8 } from "../src/encoding.js";
 import { ProtocolError, UntrustedError } from "../src/errors.js";
@@ -12,6 +12,7 @@ import { asksForReports, decodeManifest, openManifest } from "../src/manifest.js
 import { decodeItems } from "../src/model.js";
 import { decodeShelf, openShelf } from "../src/shelf.js";
 import { writtenTerms } from "../src/terms.js";
+import { BATCH_ID } from "../src/timing.js";
 import { fromFloatHex, manifestWith, openSealed, protocol } from "./vectors.js";
 
 test("a repeated key is refused at any depth; colons, quotes and backslashes in texts are fine", () => {
@@ -43,6 +44,8 @@ test("the signed manifest opens, and says what it says", async () => {
     model: fromHex(fields.model),
     catalogue: fromHex(fields.catalogue),
     publicKey: fromHex(fields.public_key),
+    tokenKey: null,
+    nextTokenKey: null,
     opens: fields.opens,
     closes: fields.closes,
     epochsLeft: fields.epochs_left,

@@ -9,6 +9,7 @@ import { MOST_TOUCHED } from "../src/model.js";
 import { systemTimer } from "../src/options.js";
 import { Outbox } from "../src/outbox.js";
 import { type Looked, Schedule, STEP, TICK } from "../src/timing.js";
+import { accountOf, Issuer } from "./issuer.js";
 import { Browser, type Tab, Virtual } from "./virtual.js";
 import { DAY, item, LEAD, REPORTS, reply, TERMS, World } from "./world.js";
 
@@ -20,7 +21,35 @@ const MANY = 500;
 /** What a person does in a visit, and what happens to them meanwhile. */
 type Scene = (tab: Tab, browser: Browser, world: World) => Promise<void>;
 
-const SCENES: Record<string, { scene: Scene; jitter?: number; sends: boolean; most?: number }> = {
+const ACCOUNTS = { ...TERMS, accounts: true };
+
+const SCENES: Record<
+  string,
+  { scene: Scene; jitter?: number; sends: boolean; most?: number; output?: number }
+> = {
+  "a token in one visit, a batch in the next, and a page that is busy": {
+    sends: true,
+    output: 64,
+    scene: async (_, browser, world) => {
+      const { virtual } = browser;
+      const issuer = new Issuer();
+      world.answer = issuer.answer;
+      for (const epoch of [2, 3]) {
+        await world.publish(epoch, { ...issuer.fields(epoch), opens: 0, closes: 9 * DAY });
+        const account = accountOf(1, virtual, () => browser.cost);
+        const visit = await browser.tab({ account, pace: 30 });
+        await visit.accept(ACCOUNTS);
+        visit.show();
+        await virtual.pass(70);
+        visit.show(true, false);
+      }
+      assert.deepEqual(
+        browser.requests.flatMap(([, what]) => what.match(/(?<=POST .*)\w+$/) ?? []),
+        ["tokens", "batches"],
+      );
+      world.answer = () => false;
+    },
+  },
   "a first visit without a yes": {
     sends: false,
     scene: async (tab, { virtual }) => {
@@ -157,7 +186,8 @@ for (const [name, told] of Object.entries(SCENES)) {
       const seen = await visit(t, world, told, { touched, cost });
       assert.deepEqual(seen, plain, `${touched} items, ${cost} seconds`);
     }
-    for (const batch of world.received) assert.equal(batch.length, 56 + 52 * REPORTS);
+    const size = 56 + (told.output ?? 0) + 52 * REPORTS;
+    for (const batch of world.received) assert.equal(batch.length, size);
   });
 }
 

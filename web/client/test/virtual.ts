@@ -7,6 +7,7 @@
  */
 
 import { IDBFactory } from "fake-indexeddb";
+import type { Account } from "../src/accounts.js";
 import type { Client, News } from "../src/client.js";
 import type { Entropy } from "../src/coin.js";
 import { TermsError } from "../src/errors.js";
@@ -142,7 +143,9 @@ export class Browser {
     readonly seed = 1,
   ) {}
 
-  async tab(options: Partial<OpenOptions> & { jitter?: number } = {}): Promise<Tab> {
+  async tab(
+    options: Partial<OpenOptions> & { jitter?: number; account?: Account | null | undefined } = {},
+  ): Promise<Tab> {
     const { virtual, factory: indexedDB, world } = this;
     const name = "sottovoce";
     const random = seeded(this.seed);

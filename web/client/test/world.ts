@@ -265,6 +265,7 @@ export const TERMS: Terms = {
   dummies: 0,
   factors: FACTORS,
   mostItems: 2 * ITEMS,
+  accounts: false,
   trial: false,
 };
 /** Seconds between the decision to make a batch and the moment at which it leaves. */
@@ -439,7 +440,7 @@ export class World {
       model: await this.add(encodeModel(itemMatrix(epoch), ITEMS, FACTORS)),
       catalogue: await this.add(encodeCatalogue(ITEMS)),
       public_key: toHex(new Uint8Array(await suite.kem.serializePublicKey(key.publicKey))),
-      ...{ token_key: null, epochs_left: 0, reports_behind: 1000 },
+      ...{ token_key: null, next_token_key: null, epochs_left: 0, reports_behind: 1000 },
       ...{ opens: epoch * DAY, closes: (epoch + 1) * DAY },
     };
   }

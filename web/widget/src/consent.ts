@@ -69,11 +69,13 @@ export class Consent extends Piece {
     if (standing === "nothing" || standing === "asking") return [];
     const forgetting = () => this.#open("forgetting");
     const asking = () => this.#open("asking");
+    const pause = [button("pause", texts.pause, () => page.pause(true))];
     const buttons = {
       apart: [button("ask", texts.takePart, asking)],
       waits: [button("ask", texts.look, asking)],
       paused: [button("pause", texts.goOn, () => page.pause(false))],
-      takesPart: [button("pause", texts.pause, () => page.pause(true))],
+      takesPart: pause,
+      noToken: pause,
       over: [],
       forgetting: [button("no", texts.cancel, () => this.#open(null))],
     }[standing];

@@ -24,6 +24,8 @@ export interface Options {
   limit: number;
   /** Of a copy of `sottovoce-worker.js` on the page's own origin. Default: the one in this file. */
   worker?: string;
+  /** For services that ask for accounts: `account(attest)` of `accounts.js`. */
+  account?: ClientOptions["account"];
   /** Default: that of each element, then English. */
   lang?: string;
   /** Over those of the language. */
@@ -37,7 +39,7 @@ export type Opened = "asking" | "forgetting" | null;
 /** What there is to show: a question, or the text of this name. */
 export type Standing =
   | ("nothing" | "asking" | "forgetting")
-  | ("apart" | "takesPart" | "paused" | "waits" | "over");
+  | ("apart" | "takesPart" | "noToken" | "paused" | "waits" | "over");
 type Open = (options: ClientOptions) => Promise<Used>;
 
 /** As many as a client lists. */
@@ -73,10 +75,10 @@ export class Page extends EventTarget {
   /** Opens the client as soon as it is said where; texts may come later. */
   start(options: Partial<Options>): void {
     this.#options = { ...this.#options, ...options };
-    const { proxy, key, limit, worker } = this.#options;
+    const { proxy, key, limit, worker, account } = this.#options;
     if (this.#opening === null && proxy !== undefined && key !== undefined && limit !== undefined) {
       const news = (told: News) => this.#hear(told);
-      this.#opening = this.open({ proxy, key, limit, news, worker: starter(worker) });
+      this.#opening = this.open({ proxy, key, limit, news, account, worker: starter(worker) });
       this.#isOpening(this.#opening);
       this.#opening.catch((error) => this.#fail(error));
     }
@@ -113,7 +115,7 @@ export class Page extends EventTarget {
   /** Asks about terms that were neither accepted nor refused, or if the visitor wants to be asked. */
   standing(opened: Opened): Standing {
     if (this.news === null) return "nothing";
-    const { offer, asked, terms, paused, epochs, remaining } = this.news;
+    const { offer, asked, terms, paused, epochs, remaining, synced } = this.news;
     if (opened === "forgetting") return opened;
     if (terms !== null && paused) return "paused";
     const open = terms === null ? offer : asked;
@@ -123,7 +125,8 @@ export class Page extends EventTarget {
     }
     if (terms === null) return "nothing";
     const isSpent = epochs >= terms.epochs || remaining < terms.epsilon * terms.reports;
-    return isSpent ? "over" : "takesPart";
+    if (isSpent) return "over";
+    return synced?.outcome === "no token" ? "noToken" : "takesPart";
   }
 
   async accept({ terms }: Offer): Promise<void> {

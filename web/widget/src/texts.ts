@@ -31,6 +31,7 @@ export interface Texts {
   /** How it stands. */
   apart: string;
   takesPart: string;
+  noToken: string;
   paused: string;
   waits: string;
   over: string;
@@ -71,6 +72,7 @@ const ENGLISH: Texts = {
   instead: "{0}, before {1}",
   apart: "You do not take part: nothing leaves this device.",
   takesPart: "You take part. Only blurred reports leave this device.",
+  noToken: "You take part. This device has no token yet: nothing leaves it.",
   paused: "Paused: nothing leaves this device.",
   waits: "The terms have changed: nothing leaves this device.",
   over: "All that you agreed to is spent: nothing more leaves this device.",
@@ -108,6 +110,7 @@ const ENGLISH: Texts = {
     factors: "Numbers for each item",
     mostItems: "Items, at most",
     training: "Name of the training",
+    accounts: "Each device needs an account",
     trial: "A trial, with invented people",
   },
 };
@@ -138,6 +141,7 @@ const GERMAN: Texts = {
   instead: "{0}, bisher {1}",
   apart: "Keine Teilnahme: Von diesem Gerät geht nichts hinaus.",
   takesPart: "Teilnahme läuft. Nur verrauschte Berichte verlassen dieses Gerät.",
+  noToken: "Teilnahme läuft. Dieses Gerät hat noch kein Token: Nichts geht hinaus.",
   paused: "Pausiert: Von diesem Gerät geht nichts hinaus.",
   waits: "Die Bedingungen haben sich geändert: Von diesem Gerät geht nichts hinaus.",
   over: "Alles Vereinbarte ist verbraucht: Von diesem Gerät geht nichts mehr hinaus.",
@@ -175,6 +179,7 @@ const GERMAN: Texts = {
     factors: "Zahlen je Artikel",
     mostItems: "Artikel, höchstens",
     training: "Name des Trainings",
+    accounts: "Jedes Gerät braucht ein Konto",
     trial: "Ein Versuch, mit erfundenen Personen",
   },
 };

@@ -62,6 +62,13 @@ test("one client for a page, once it is said where", async (t) => {
   assert.equal(opened.length, 1);
 });
 
+test("an account is handed on to the client", async (t) => {
+  const { page, opened } = pageOf(t);
+  const account = {} as NonNullable<ClientOptions["account"]>;
+  page.start({ ...START, account });
+  assert.equal((opened[0] as ClientOptions).account, account);
+});
+
 test("who is asked, and what is shown else", async (t) => {
   const kept = new Map<string, string>();
   const { page, hear } = pageOf(t, [], kept);
@@ -86,6 +93,10 @@ test("who is asked, and what is shown else", async (t) => {
   assert.equal(shown({ terms: some, epochs: 2, remaining: 4 }), "takesPart");
   assert.equal(shown({ terms: some, epochs: 2, remaining: 3.9 }), "over");
   assert.equal(shown({ terms: some, epochs: 3, remaining: 9 }), "over");
+  const noToken = { outcome: "no token" } as News["synced"];
+  assert.equal(shown({ terms, synced: noToken }), "noToken");
+  assert.equal(shown({ terms, synced: noToken, paused: true }), "paused");
+  assert.equal(shown({ terms: some, synced: noToken, epochs: 3, remaining: 9 }), "over");
   assert.equal(shown({ terms, asked: OTHER }), "asking");
   assert.equal(shown({ terms, asked: OTHER, paused: true }), "paused");
   page.refuse(OTHER);

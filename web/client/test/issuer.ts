@@ -1,0 +1,71 @@
+/** The proxy's side of tokens, and the product's backend: a key for each epoch, one token for each account. */
+
+import { EvaluationRequest, generatePublicKey, Oprf, VOPRFServer } from "@cloudflare/voprf-ts";
+import { CryptoNoble } from "@cloudflare/voprf-ts/crypto-noble";
+import { type Account, account } from "../src/accounts.js";
+import { concat, toHex, utf8 } from "../src/encoding.js";
+import type { Virtual } from "./virtual.js";
+import { type Answer, type Changes, reply } from "./world.js";
+
+const SUITE = Oprf.Suite.RISTRETTO255_SHA512;
+
+export class Issuer {
+  /** Of each request, in order: epoch, account and element. */
+  readonly asked: { epoch: number; who: string; element: string }[] = [];
+  readonly #given = new Map<string, string>();
+
+  /** Of a manifest with accounts. */
+  fields(epoch: number): Changes {
+    const [token_key, next_token_key] = [epoch, epoch + 1].map((each) => toHex(this.key(each)));
+    return { token_key, next_token_key, terms: { accounts: true } };
+  }
+
+  key(epoch: number): Uint8Array {
+    return generatePublicKey(SUITE, secret(epoch), CryptoNoble);
+  }
+
+  /** For `World.answer`. */
+  answer: Answer = async (response, call, body) => {
+    if ((call as string) !== "tokens") return false;
+    const epoch = new DataView(body.buffer, body.byteOffset).getUint32(4, true);
+    const [who, element] = [toHex(body.subarray(8, 40)), toHex(body.subarray(112))];
+    this.asked.push({ epoch, who, element });
+    const name = `${epoch} ${who}`;
+    const before = this.#given.get(name) ?? element;
+    this.#given.set(name, before);
+    if (before !== element) return reply(response, 409);
+    return reply(response, 200, await this.evaluated(epoch, body.subarray(112)));
+  };
+
+  async evaluated(epoch: number, element: Uint8Array): Promise<Uint8Array> {
+    const server = new VOPRFServer(SUITE, secret(epoch), CryptoNoble);
+    const read = concat([Uint8Array.of(0, 1), element]);
+    const request = EvaluationRequest.deserialize(SUITE, read, CryptoNoble);
+    const { evaluated, proof } = await server.blindEvaluate(request);
+    return concat([proof?.serialize() ?? element, evaluated[0]?.serialize() ?? element]);
+  }
+
+  /** Whether a batch has a token of this epoch. */
+  redeems(epoch: number, batch: Uint8Array): Promise<boolean> {
+    const input = concat([utf8("sottovoce token 2\0"), batch.subarray(40, 56)]);
+    const server = new VOPRFServer(SUITE, secret(epoch), CryptoNoble);
+    return server.verifyFinalize(input, batch.subarray(56, 120));
+  }
+}
+
+function secret(epoch: number): Uint8Array {
+  return Uint8Array.of(epoch, 1, ...new Array(30).fill(0));
+}
+
+/** On a page of this virtual time, whose thread is busy for so long before it does anything. */
+export function accountOf(who: number, virtual: Virtual, busy = () => 0): Account {
+  const own = account(async () => new Uint8Array(104).fill(who));
+  const slowly =
+    <Given extends unknown[], Result>(work: (...given: Given) => Promise<Result>) =>
+    (...given: Given) =>
+      virtual.run(async () => {
+        if (busy() > 0) await virtual.sleep(busy());
+        return work(...given);
+      });
+  return { request: slowly(own.request), finalize: slowly(own.finalize) };
+}
