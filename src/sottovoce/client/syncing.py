@@ -158,10 +158,7 @@ SENTENCES: dict[Outcome, str] = {
         "sent, recommending works."
     ),
     "not open": "Epoch {epoch} takes no reports at this time; nothing was sent.",
-    "no token": (
-        "This device has no token for epoch {epoch}: each account has one, fetched in the epoch "
-        "before, if it takes part; nothing was sent."
-    ),
+    "no token": "This device has no token for epoch {epoch}; nothing was sent.",
     "sitting out": "This device sits out epoch {epoch}, as its own coin decided; nothing was sent.",
     "missed": "Epoch {epoch} began before it was this device's turn to send; nothing was sent.",
     "paused": "Reporting is paused; nothing was sent.",

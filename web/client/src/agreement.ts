@@ -109,10 +109,8 @@ const SENTENCES = {
     "reported in this epoch again.",
   "not accepted": "The terms have not been accepted yet; nothing was sent, recommending works.",
   "not open": "Epoch {epoch} takes no reports at this time; nothing was sent.",
-  "no token":
-    "This device has no token for epoch {epoch}: each account has one, fetched in the epoch " +
-    "before, if it takes part; nothing was sent.",
-  "next visit": "This visit has asked for a token: the batch of epoch {epoch} was not sent in it.",
+  "no token": "This device has no token for epoch {epoch}; nothing was sent.",
+  "next visit": "This visit has asked for a token; nothing was sent.",
   "sitting out": "This device sits out epoch {epoch}, as its own coin decided; nothing was sent.",
   missed: "Epoch {epoch} came before it was this device's turn to send; nothing was sent.",
   paused: "Reporting is paused; nothing was sent.",

@@ -51,16 +51,12 @@ export async function openShelf(data: Uint8Array, trusted: Uint8Array): Promise<
  * clock was wrong when it was signed, and for long none could come after it.
  */
 export function checkShelf(known: Shelf | null, { published, hash }: Shelf): void {
-  if (published > Date.now() / 1000 + 86_400) {
+  const isOld =
+    known &&
+    (published < known.published || (published === known.published && hash !== known.hash));
+  if (isOld || published > Date.now() / 1000 + 86_400) {
     throw new UntrustedError(
-      "this shelf is of more than a day ahead; is the clock of this device right?",
-    );
-  }
-  if (known === null) return;
-  if (published < known.published || (published === known.published && hash !== known.hash)) {
-    throw new UntrustedError(
-      `this shelf is of second ${published}, but one of ${known.published} was seen already; ` +
-        "somebody serves old ones. Nothing is sent",
+      `shelf of second ${published}: older than one seen, or of a wrong clock`,
     );
   }
 }
