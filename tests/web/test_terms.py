@@ -46,6 +46,7 @@ def test_worse_terms_need_a_yes(visitor: Visitor, system: System) -> None:
     system.front.lies = {
         MANIFEST: instead(system.signed_with(**changes)),
         "/v2/batches": refuse(202),  # the real proxy has another manifest
+        "/v2/batches/": refuse(204),
     }
     visitor.says(
         "#alert",
