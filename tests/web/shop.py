@@ -144,10 +144,11 @@ class Customer(Visitor):
         return self.at("sottovoce-list [part=link]").all_inner_texts()
 
     def sent(self, batches: int) -> None:
-        """So many batches in all."""
+        """So many batches in all; a page that left before it heard the answer sends one again."""
 
         def count() -> int:
-            return sum(each.method == "POST" and each.status > 0 for each in self.front.heard)
+            heard = [each for each in self.front.heard if each.method == "POST" and each.status > 0]
+            return len({each.body for each in heard})
 
         self.until(lambda: count() == batches, f"{batches} batches")
 
