@@ -59,8 +59,10 @@ def test_a_session_gets_what_a_proxy_believes_and_others_get_nothing(
 
 def test_files_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "sessions").write_text("alone\n")
-    with pytest.raises(SettingsError):
-        read_sessions(tmp_path / "sessions")
+    (tmp_path / "binary").write_bytes(b"\xff\xfe")
+    for name in ("sessions", "binary", "missing"):
+        with pytest.raises(SettingsError):
+            read_sessions(tmp_path / name)
     for text in ("", "{}", json.dumps({"service": "", "signing_key": "zz", "secret": ""})):
         (tmp_path / "attest.json").write_text(text)
         with pytest.raises(SettingsError):

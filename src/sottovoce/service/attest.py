@@ -8,7 +8,6 @@ import hmac
 import json
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from http import HTTPStatus
@@ -117,12 +116,14 @@ def build_attester(
 
 def read_sessions(path: Path) -> dict[str, str]:
     """Lines of a session's token and its account; only hashes of the tokens stay in memory."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: must be text in UTF-8: {reason(error)}") from error
     found = {}
-    with suppress(UnicodeDecodeError):
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-            session, _, account = line.strip().partition(" ")
-            if session and not account:
-                raise SettingsError(f"{path}, line {number}: must be a session and its account")
-            found[sha256(session.encode()).hexdigest()] = account.strip()
-        return found
-    raise SettingsError(f"{path}: must be text in UTF-8")
+    for number, line in enumerate(lines, start=1):
+        session, _, account = line.strip().partition(" ")
+        if session and not account:
+            raise SettingsError(f"{path}, line {number}: must be a session and its account")
+        found[sha256(session.encode()).hexdigest()] = account.strip()
+    return found
