@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sottovoce.simulation.federated import FederatedMF
 
 __all__ = ["FederatedMF", "__version__"]
-__version__ = "1.0.0"
+__version__ = "1.1.0"
 _EXTRAS = {"FederatedMF": "sim", "client": "client", "data": "sim"}
 _PUBLIC = (*_EXTRAS, "errors", "privacy", "training")
 
