@@ -1,0 +1,130 @@
+"""Somebody who follows a page: every block of code, in order, in a folder of its own."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.processes import free_port, read_until
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+BLOCK = re.compile(r"```(sh|python)\n(.*?)```", re.DOTALL)
+PRELUDE = f"""\
+python3() {{ "{sys.executable}" "$@"; }}
+sottovoce() {{
+  code=0
+  "{sys.executable}" -m sottovoce "$@" || code=$?
+  if [ "${{2-}}" = status ] && [ $code = 1 ]; then return 0; fi  # says that something waits
+  return $code
+}}
+set -eu
+"""
+PORTS = ("8080", "8081", "8090", "8091", "8000")
+
+
+class Follower:
+    """Types one block after the other; ports are free ones, and epochs short."""
+
+    def __init__(self, page: str, folder: Path):
+        self._blocks: list[tuple[str, str]] = BLOCK.findall(
+            (DOCS / page).read_text(encoding="utf-8")
+        )
+        self._folder = folder
+        self._put = {port: str(free_port()) for port in PORTS}
+        self._put["--epoch-seconds 20"] = "--epoch-seconds 1"
+        self._running: list[subprocess.Popen[str]] = []
+
+    def know(self, **values: str) -> None:
+        """What stands for a word that a person is asked to replace."""
+        self._put |= values
+
+    def port(self, shown: str) -> str:
+        return self._put[shown]
+
+    def install(self) -> None:
+        """The first block, which has everything; the tests run in what it makes."""
+        assert self._taken("sh").startswith("pip install '.[all]'")
+
+    def next(self, without: str = "") -> str:
+        """Run the next block, but for lines that begin so; all that it printed."""
+        code = self._taken("sh")
+        lines = [line for line in code.splitlines() if not without or not line.startswith(without)]
+        done = subprocess.run(
+            self._bash("\n".join(lines)),
+            cwd=self._folder,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
+        return done.stdout + done.stderr
+
+    def next_python(self) -> dict[str, object]:
+        names: dict[str, object] = {}
+        exec(compile(self._taken("python"), "tutorial", "exec"), names)
+        return names
+
+    def start(self, until: str = "its operator alone") -> str:
+        """Run the next block, which goes on; all that it said until this."""
+        process = subprocess.Popen(
+            self._bash(self._taken("sh")),
+            cwd=self._folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        self._running.append(process)
+        assert process.stdout is not None
+        return read_until(until, process.stdout).string
+
+    def stop(self, which: int) -> None:
+        """As Ctrl-C does."""
+        process = self._running[which]
+        os.killpg(process.pid, signal.SIGINT)
+        process.wait(timeout=60)
+        assert process.stdout is not None
+        process.stdout.close()
+
+    def end(self) -> None:
+        for which, process in enumerate(self._running):
+            if process.poll() is None:
+                self.stop(which)
+            elif process.stdout is not None:
+                process.stdout.close()
+
+    @property
+    def left(self) -> int:
+        return len(self._blocks)
+
+    def _bash(self, code: str) -> list[str]:
+        return ["bash", "-c", PRELUDE + code]
+
+    def _taken(self, language: str) -> str:
+        found, code = self._blocks.pop(0)
+        assert found == language, code
+        for shown, value in self._put.items():
+            code = re.sub(rf"(?<!\w){re.escape(shown)}(?!\w)", value, code)
+        return code
+
+
+@pytest.fixture
+def follow(tmp_path: Path) -> Iterator[Callable[[str], Follower]]:
+    """Somebody who follows a tutorial, and leaves nothing running."""
+    followers = []
+
+    def begin(page: str) -> Follower:
+        followers.append(Follower(page, tmp_path))
+        return followers[-1]
+
+    yield begin
+    for each in followers:
+        each.end()
