@@ -26,6 +26,16 @@ class Shopper:
         self._page = browser.new_context().new_page()
         self._page.goto(url)
 
+    def log_in(self, name: str) -> None:
+        """In a shop that believes any name."""
+        self._page.fill("input", name)
+        self._page.keyboard.press("Tab")
+
+    def come_back(self, seconds: float) -> None:
+        """Stay for a while, then load the page again."""
+        self._page.wait_for_timeout(1000 * seconds)
+        self._page.reload()
+
     def question(self) -> list[str]:
         """The sentences that ask, once they are there."""
         self._page.locator("sottovoce-consent [part=consent]").wait_for()

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,10 +26,12 @@ from sottovoce.server import Keys
 from sottovoce.service.toml import read_settings
 from tests.cli.test_sandbox import DATA, made
 from tests.lacking import leave_out
+from tests.nightly.shopper import Shopper, shopper
 from tests.processes import PATIENCE, free_port, read_until, wait_until
 from tests.server import postgres
 from tests.test_deploy import COMPOSE, CONTAINERFILE, WATCH, read_yaml
 
+__all__ = ["shopper"]
 CLIENTS, EPOCHS = 20, 2
 
 
@@ -321,3 +323,26 @@ def test_one_init_and_up(tmp_path: Path) -> None:
         assert sync_one(place, api, PATIENCE).outcome == "sent"
         with Client.open(place) as device:
             assert len(device.recommend(10)) == 10
+
+
+@pytest.mark.slow
+def test_in_the_toy_shop_any_name_has_an_account(
+    tmp_path: Path, shopper: Callable[[str], Shopper]
+) -> None:
+    """A browser fetches a token in one visit and spends it in a later one; nobody else is there."""
+    options = ("--epoch-seconds", 40, "--least-clients", 1, "--people", 2000, "--budget", 50)
+    with running(tmp_path / "here", "--accounts", "--port", free_port(), *options) as (_, said):
+        (address,) = re.findall(r"logs in: (\S+)", said)
+        visitor = shopper(address)
+        visitor.log_in("ann")
+        visitor.press("yes")
+        config = ("--config", str(tmp_path / "here" / "server" / "server.toml"))
+
+        def has_counted() -> bool:
+            visitor.come_back(seconds=10)
+            done = subprocess.run(
+                command("server", "status", *config), capture_output=True, text=True, check=False
+            )
+            return re.search(r"counted 1 report\b", done.stdout) is not None
+
+        assert any(has_counted() for _ in range(20))

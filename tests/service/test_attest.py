@@ -93,3 +93,10 @@ def test_the_backends_of_the_guide(attester: Attester, tmp_path: Path) -> None:
     (tmp_path / "attest.mjs").write_text(f"{code}\n{consts}\nprocess.stdout.write(attest('ann'));")
     run = subprocess.run([program, "attest.mjs"], cwd=tmp_path, capture_output=True, check=True)
     assert check(attester, run.stdout, Attestation.decode(run.stdout).expiry - 300) == expected
+
+
+def test_the_page_of_a_toy_shop_is_shown_where_there_is_one(attester: Attester) -> None:
+    with_page = build_attester(attester, None, page="<h1>A toy shop</h1>")
+    answer = anyio.run(lambda: ask(with_page, "GET", "/"))
+    assert (answer.status, answer.body) == (200, b"<h1>A toy shop</h1>")
+    assert anyio.run(lambda: ask(build_attester(attester, None), "GET", "/")).status == 404

@@ -9,7 +9,7 @@ import uvicorn
 from sottovoce.cli.options import HostOption, group, optional
 from sottovoce.errors import ProtocolError, SettingsError
 from sottovoce.protocol.strict import hexadecimal
-from sottovoce.service.attest import PATH, Attester, build_attester, read_sessions
+from sottovoce.service.attest import PATH, Attester, build_attester, read_sessions, read_text
 from sottovoce.service.logs import begin_log
 
 app = group(
@@ -59,8 +59,11 @@ def run(
     origin: Annotated[
         list[str] | None, optional("Site whose pages may ask; may be repeated.", "none")
     ] = None,
+    page: Annotated[
+        Path | None, optional("HTML file to show at /: a shop to try accounts with.", "none")
+    ] = None,
     host: HostOption = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on.")] = 8090,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on.")] = 8070,
 ) -> None:
     """Answer whoever shows a session with an attestation, until Ctrl-C.
 
@@ -72,7 +75,8 @@ def run(
     """
     begin_log(as_json=False)
     known = None if sessions is None else read_sessions(sessions)
-    served = build_attester(Attester.read(file), known, tuple(origin or ()))
+    shop = None if page is None else read_text(page)
+    served = build_attester(Attester.read(file), known, tuple(origin or ()), page=shop)
     if known is None:
         typer.echo("Every name is believed: this is a toy.", err=True)
     typer.echo(f"Attesting at http://{host}:{port}{PATH}", err=True)

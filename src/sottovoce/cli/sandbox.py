@@ -57,6 +57,7 @@ from sottovoce.sandbox.system import (
     new_folder,
     running_system,
     watch,
+    write_shop,
     write_statement,
 )
 from sottovoce.server.setup import items_of
@@ -106,8 +107,8 @@ def up(
         bool,
         typer.Option(
             "--accounts",
-            help="Reports need an account; each sends one batch in an epoch. A toy backend gives "
-            "an account to anybody who says a name.",
+            help="Reports need an account; each sends one batch in an epoch. Any name logs in "
+            "to a toy shop, whose address is printed.",
         ),
     ] = False,
     service: dict[str, Any],
@@ -201,7 +202,7 @@ def up(
                 port=port or PORT,
                 data=source,
                 people=found,
-                proxy={("", "origins"): origin} if origin else {},
+                origins=tuple(origin or ()),
             ).make(folder)
         output.note(f"Planned: {output.settings_in_words(chosen)}.")
     with exclusive_lock(folder / LOCK, "is running already; stop that `sottovoce up` first"):
@@ -210,8 +211,11 @@ def up(
                 f"{folder} is set up already: run it again without options, edit its settings, or "
                 "name a new folder"
             )
+        system = LiveSystem.read(folder)
         write_statement(folder)
-        _run_up(folder, LiveSystem.read(folder), stop)
+        if system.shop:
+            write_shop(folder, system)
+        _run_up(folder, system, stop)
 
 
 def _run_up(folder: Path, system: LiveSystem, stop: StopSignal) -> None:
@@ -228,8 +232,11 @@ def _run_up(folder: Path, system: LiveSystem, stop: StopSignal) -> None:
 
 def _embedding(system: LiveSystem, limit: str) -> Iterator[str]:
     """What a page of the named sites needs; nothing where there are none."""
-    if system.origins:
-        yield f"In a page of {' or '.join(system.origins)} (examples/shop.html):"
+    sites = [each for each in system.origins if each != system.shop]
+    if sites and system.shop:
+        yield f"In a page of {' or '.join(sites)}: what the toy shop's page has."
+    elif sites:
+        yield f"In a page of {' or '.join(sites)} (examples/shop.html):"
         yield f"  {script_tag(system.proxy)}"
         yield (
             f'  <sottovoce-consent proxy="{system.proxy}" key="{system.key.hex()}" '
@@ -239,9 +246,7 @@ def _embedding(system: LiveSystem, limit: str) -> Iterator[str]:
 
 
 def _print_addresses(folder: Path, system: LiveSystem) -> None:
-    training, key = system.training, system.key.hex()
-    assert training is not None, "a folder's training is known"
-    limit = training.epsilon * training.reports * training.most_turns
+    key, limit = system.key.hex(), system.limit
     histories = "" if system.data else " --data HISTORIES.csv"  # a shop's catalogue has no people
     for line in (
         f"Proxy, for clients and browsers: {system.proxy}",
@@ -253,7 +258,7 @@ def _print_addresses(folder: Path, system: LiveSystem) -> None:
         f"  sottovoce swarm --up {folder} --clients {system.least_clients}{histories}",
         *_embedding(system, f"{limit:g}"),
         f"An epoch waits for reports of {output.people(system.least_clients)}.",
-        *([f"Accounts, for anybody who says a name: {system.attest}"] if system.attest else ()),
+        *([f"A toy shop, where any name logs in: {system.shop}"] if system.shop else ()),
         *([f"{TRIAL} {COMPANIONS} of them report in every epoch."] if system.trial else ()),
         "Ctrl-C stops both.",
     ):

@@ -106,7 +106,7 @@ class DemoPlan:
             data=f"{SYNTHETIC}:N={SAMPLE},M={self.films},seed={self.seed}",
             people=self.sample,
             hold=0,
-            proxy={("page", "notice"): NOTICE},
+            notice=NOTICE,
         ).make(folder)
 
 

@@ -13,7 +13,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from html import escape
+from importlib.resources import files
 from pathlib import Path
 from typing import IO, Self
 from urllib.parse import urlsplit
@@ -83,8 +85,19 @@ class LiveSystem:
     """Sites whose pages may use it."""
     trial: bool = False
     """Whether most people are invented."""
-    attest: str = ""
-    """Where anybody is given an account, for toys; empty: nobody needs one."""
+    shop: str = ""
+    """A toy shop, in which any name has an account; empty: nobody needs one."""
+
+    @property
+    def attest(self) -> str:
+        """Where its backend attests accounts; empty: nobody needs one."""
+        return self.shop and self.shop + ATTEST_PATH
+
+    @property
+    def limit(self) -> float:
+        """What a device spends in a training."""
+        assert self.training is not None, "a folder's training is known"
+        return self.training.epsilon * self.training.reports * self.training.most_turns
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -105,7 +118,7 @@ class LiveSystem:
             _url(proxy.watch),
             proxy.origins,
             server.terms.trial,
-            about.get("attest", ""),
+            about["shop"],
         )
 
 
@@ -269,7 +282,9 @@ BEAT_SECONDS = 0.5
 """Between two looks of either service: epochs go on at once."""
 KEEP_MODELS = 61
 """The page's curve looks back over sixty epochs."""
-PANEL, ATTEST = "panel.json", "attest.json"
+PANEL, ATTEST, SHOP = "panel.json", "attest.json", "shop.html"
+ARTICLES = 12
+"""Of the catalogue, on the page of the toy shop."""
 ONE_OPERATOR = "Proxy and server are at one operator here, so only the local guarantee holds"
 
 
@@ -292,8 +307,10 @@ class Sandbox:
     """Whether devices tell their owners that most people are invented."""
     accounts: bool = False
     """Whether reports need an account; a toy backend gives anybody one."""
-    proxy: Mapping[tuple[str, str], object] = field(default_factory=dict)
-    """Further settings of the proxy."""
+    origins: tuple[str, ...] = ()
+    """Sites whose pages may use the proxy."""
+    notice: str | None = None
+    """What the page says above everything else."""
 
     def make(self, folder: Path) -> None:
         """What `server init` and `proxy init` do, made aside and put in place when it is whole."""
@@ -302,13 +319,12 @@ class Sandbox:
             held = {path.name for path in folder.iterdir()} if folder.exists() else set()
             if held and ABOUT not in held:  # else it is what an interrupted first start left
                 raise SettingsError(f"{folder}: {min(held)} is in there; name an empty folder")
-            about = {"data": self.data}
-            if self.accounts:
-                about["attest"] = f"http://{HOST}:{free_port(self.port + 4)}{ATTEST_PATH}"
+            shop = f"http://{HOST}:{free_port(self.port + 4)}" if self.accounts else ""
+            about = {"data": self.data, "shop": shop}
             write_atomically(folder / ABOUT, json.dumps(about).encode())
             shutil.rmtree(unfinished, ignore_errors=True)
             unfinished.mkdir(mode=0o700)
-            self._make_both(unfinished)
+            self._make_both(unfinished, shop)
             # The proxy last: without its settings nothing counts as made.
             for name in ("server", "proxy"):
                 shutil.rmtree(folder / name, ignore_errors=True)
@@ -317,7 +333,7 @@ class Sandbox:
             raise SettingsError(f"{folder}: cannot be set up: {reason(error)}") from error
         shutil.rmtree(unfinished, ignore_errors=True)
 
-    def _make_both(self, folder: Path) -> None:
+    def _make_both(self, folder: Path, shop: str) -> None:
         server = free_port(self.port + 1)
         watch_server = free_port(server + 1)
         watch_proxy = free_port(watch_server + 1)
@@ -355,11 +371,12 @@ class Sandbox:
             ("", "poll_seconds"): BEAT_SECONDS,
             ("", "keep_models"): KEEP_MODELS,
             ("", "accounts_key"): attester and attester.verification_key,
+            ("", "origins"): [*self.origins, *([shop] if shop else [])] or None,
             ("page", "serve"): True,
             ("page", "panel"): panel and PANEL,
-            ("page", "notice"): TRIAL if self.trial else None,
+            ("page", "notice"): TRIAL if self.trial else self.notice,
         }
-        set_values(proxy_toml(folder), {**values, **self.proxy})
+        set_values(proxy_toml(folder), values)
         write_statement(folder)
 
 
@@ -370,6 +387,25 @@ def write_statement(folder: Path) -> None:
     terms = Terms.of(bytes(TRAINING), server.training, server.terms, items)
     statement = " ".join([*terms.in_short((), terms.epochs), f"{ONE_OPERATOR}."])
     set_values(proxy_toml(folder), {("page", "statement"): statement})
+
+
+def write_shop(folder: Path, system: LiveSystem) -> None:
+    """The page of a toy shop: a log-in by any name, some articles and the widget."""
+    server = ServerSettings.read(server_toml(folder))
+    articles = (
+        f'<button value="{escape(item.id)}">{escape(item.title)}</button>'
+        for item in read_catalogue(server.catalogue).items[:ARTICLES]
+    )
+    text = (files(__package__) / SHOP).read_text(encoding="utf-8")
+    for place, value in {
+        "ARTICLES": "\n".join(articles),
+        "PROXY": system.proxy,
+        "KEY": system.key.hex(),
+        "LIMIT": f"{system.limit:g}",
+        "EPOCH": f"{server.epoch_seconds}",
+    }.items():
+        text = text.replace(place, value)
+    write_atomically(folder / "server" / SHOP, text.encode())
 
 
 def free_port(first: int) -> int:
@@ -414,11 +450,11 @@ def running_system(
             (name, ["run", "--config", str(path)])
             for name, path in (("server", server_toml(folder)), ("proxy", proxy_toml(folder)))
         ]
-        if system.attest:
-            port = str(urlsplit(system.attest).port)
+        if system.shop:
+            port = str(urlsplit(system.shop).port)
             pages = [f"--origin={each}" for each in (system.proxy, *system.origins)]
-            file = str(folder / "server" / ATTEST)
-            commands.append(("attest", ["run", file, "--port", port, *pages]))
+            file, shop = (str(folder / "server" / name) for name in (ATTEST, SHOP))
+            commands.append(("attest", ["run", file, "--page", shop, "--port", port, *pages]))
         children = [
             stack.enter_context(running(name, [name, *more], quiet=quiet))
             for name, more in commands

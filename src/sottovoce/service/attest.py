@@ -20,7 +20,7 @@ from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from sottovoce.errors import SettingsError, reason
@@ -84,10 +84,11 @@ def build_attester(
     sessions: Mapping[str, str] | None,
     origins: tuple[str, ...] = (),
     clock: Callable[[], float] = time.time,
+    page: str | None = None,
 ) -> Starlette:
     """`POST /attest` with `Authorization: Bearer SESSION`; None: every name is believed, for toys.
 
-    A product asks its own session instead.
+    A product asks its own session instead. `page` is the HTML of a shop to try it with, at `/`.
     """
 
     def account_of(session: str) -> str | None:
@@ -101,8 +102,12 @@ def build_attester(
         made = attester.attest(account, clock())
         return Response(made, media_type=BYTES, headers={"Cache-Control": "no-store"})
 
+    async def show(_: Request) -> Response:
+        return HTMLResponse(page)
+
+    shop = [] if page is None else [Route("/", show)]
     return Starlette(
-        routes=[Route(PATH, attest, methods=["POST"])],
+        routes=[Route(PATH, attest, methods=["POST"]), *shop],
         middleware=[
             Middleware(
                 CORSMiddleware,
@@ -116,14 +121,17 @@ def build_attester(
 
 def read_sessions(path: Path) -> dict[str, str]:
     """Lines of a session's token and its account; only hashes of the tokens stay in memory."""
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: must be text in UTF-8: {reason(error)}") from error
     found = {}
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
         session, _, account = line.strip().partition(" ")
         if session and not account:
             raise SettingsError(f"{path}, line {number}: must be a session and its account")
         found[sha256(session.encode()).hexdigest()] = account.strip()
     return found
+
+
+def read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: must be text in UTF-8: {reason(error)}") from error
