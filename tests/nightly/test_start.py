@@ -62,7 +62,8 @@ def test_data_formats(follow: Callable[[str], Follower]) -> None:
     assert re.search(r"interactions +│ 6 ", person.next())
     person.next()
     shown = person.next()
-    assert "3 users" in shown
+    assert re.search(r"shards +│ 2 ", shown)
+    assert "recommend with: 2 of kind" in shown
     assert person.left == 0
 
 
