@@ -40,9 +40,8 @@ ELSEWHERE = {
     "docs/": "",
 }
 """Places outside of this folder, from the root, that the site has as pages."""
-shutil.copytree(
-    HERE.parent / "lab/docs", HERE / "lab", dirs_exist_ok=True
-)  # Sphinx reads one folder
+shutil.rmtree(HERE / "lab", ignore_errors=True)
+shutil.copytree(HERE.parent / "lab/docs", HERE / "lab")  # Sphinx reads one folder
 
 
 def link_to_pages(_app: Sphinx, _page: str, content: list[str]) -> None:

@@ -59,6 +59,19 @@ def test_every_command_is_documented() -> None:
         assert f"sottovoce {name}" in text, name
 
 
+def test_the_readme_s_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every block, in one session."""
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall("```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    names: dict[str, object] = {}
+    for code in blocks:
+        exec(compile(code, "README.md", "exec"), names)
+    assert len(names["items"]) > 0  # type: ignore[arg-type]
+    assert "for the whole training" in capsys.readouterr().out
+
+
 def test_links_between_pages_lead_somewhere() -> None:
     for page in PAGES:
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):

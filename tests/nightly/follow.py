@@ -39,6 +39,7 @@ class Follower:
         self._put = {port: str(free_port()) for port in PORTS}
         self._put["--epoch-seconds 20"] = "--epoch-seconds 1"
         self._running: list[subprocess.Popen[str]] = []
+        self._names: dict[str, object] = {}
 
     def know(self, **values: str) -> None:
         """What stands for a word that a person is asked to replace."""
@@ -67,9 +68,9 @@ class Follower:
         return done.stdout + done.stderr
 
     def next_python(self) -> dict[str, object]:
-        names: dict[str, object] = {}
-        exec(compile(self._taken("python"), "tutorial", "exec"), names)
-        return names
+        """Run the next block in the session of those before; all names of this session."""
+        exec(compile(self._taken("python"), "page", "exec"), self._names)
+        return self._names
 
     def start(self, until: str = "its operator alone") -> str:
         """Run the next block, which goes on; all that it said until this."""
@@ -118,7 +119,7 @@ class Follower:
 
 @pytest.fixture
 def follow(tmp_path: Path) -> Iterator[Callable[[str], Follower]]:
-    """Somebody who follows a tutorial, and leaves nothing running."""
+    """Somebody who follows a page, and leaves nothing running."""
     followers = []
 
     def begin(page: str) -> Follower:

@@ -15,44 +15,55 @@ __all__ = ["follow"]
 NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 
 
-def test_the_readme_s_python(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = re.findall("```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    names: dict[str, object] = {}
-    exec(compile(code, "README.md", "exec"), names)
-    assert len(names["items"]) == 10  # type: ignore[arg-type]
-    assert "50 for the whole training" in capsys.readouterr().out
-
-
 @pytest.mark.slow
-def test_the_researcher_s(follow: Callable[[str], Follower], tmp_path: Path) -> None:
-    person = follow("tutorials/researcher.md")
+def test_start(
+    follow: Callable[[str], Follower],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    person = follow("start.md")
     person.install()
-    assert "67,020" in person.next()
-    assert "by itself it protects nobody" in " ".join(person.next().split())
-    planned = person.next()
-    assert "epsilon 8.334, reports 1 in each of 6 epochs" in planned
+    few = person.next()
+    assert "566 users x 1,286 items, 67,020 interactions" in few
+    assert "epsilon 10, reports 5 in each of 1 epoch" in few
+    assert hit_ratios(few) == ["0.484", "0.365", "0.599", "0.428"]
+    assert hit_ratios(person.next())[:2] == ["0.655", "0.585"]
     assert (tmp_path / "curve.png").stat().st_size > 10_000
-    assert (tmp_path / "run.json").exists()
-    assert "50,000" in person.next()
-    assert "The planner takes" in person.next()
     assert len(person.next_python()["items"]) == 5  # type: ignore[arg-type]
+    assert "50 for the whole training" in capsys.readouterr().out
+    assert "HR@10 says nothing here" in person.next()
+    assert person.next_python()["sales"].n_items == 3  # type: ignore[attr-defined]
+    person.next_python()
+    sampled, whole = capsys.readouterr().out.splitlines()[-1].split()
+    assert (sampled[:5], whole[:5]) == ("0.484", "0.134")
+    assert hit_ratios(person.next())[:3] == ["0.597", "0.465", "0.477"]
+    assert "The planner takes" in person.next()
     assert "SMOKE RUN" in person.next()
     assert (tmp_path / "paper-report" / "report.html").exists()
+    assert "The page: http" in person.start("Ctrl-C stops all of it")
+    person.stop(0)
+    person.start()
+    assert "200 live clients" in person.next()
     assert person.left == 0
+
+
+def hit_ratios(shown: str) -> list[str]:
+    """HR@10 of the columns of a table, as rounded on the page."""
+    (row,) = re.findall(r"│ HR@10 +│(.*)", shown)
+    return [f"{float(cell):.3f}" for cell in re.findall(r"[\d.]+", row)]
 
 
 @pytest.mark.slow
 def test_data_formats(follow: Callable[[str], Follower]) -> None:
-    person = follow("data.md")
+    person = follow("reference/data.md")
     assert "bundled" in person.next()
-    assert re.search(r"interactions +│ 6 ", person.next())
-    assert person.next_python()["data"].n_items == 3  # type: ignore[attr-defined]
     assert re.search(r"interactions +│ 6 ", person.next())
     person.next()
     shown = person.next()
     assert re.search(r"shards +│ 2 ", shown)
-    assert re.search(r"tags +│ kind 4, price 4 ", shown)
-    assert "566 users" in person.next()
+    assert "recommend with: 2 of kind" in shown
     assert person.left == 0
 
 
