@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,7 @@ TEXTS = (ROOT / "web" / "widget" / "src" / "texts.ts").read_text(encoding="utf-8
 
 @pytest.mark.slow
 def test_the_guide_for_products(
-    follow: Callable[[str], Follower], tmp_path: Path, shopper: Callable[[str], Shopper]
+    follow: Callable[[str], Follower], shopper: Callable[[str], Shopper]
 ) -> None:
     """In an empty folder, with a browser on another origin; trials are as long as they are."""
     person = follow(PAGE)
