@@ -18,7 +18,8 @@ from sottovoce.cli.app import app
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")]
 PAGES += sorted(
-    {*ROOT.glob("docs/**/*.md"), *ROOT.glob("lab/docs/*.md")} - set(ROOT.glob("docs/lab/*"))
+    {*ROOT.glob("docs/**/*.md"), *ROOT.glob("lab/docs/*.md"), *ROOT.glob("web/*/README.md")}
+    - set(ROOT.glob("docs/lab/*"))
 )
 COMMAND = re.compile(r"^\s*(?:\$ )?sottovoce ((?:.*\\\n)*.*)$", re.MULTILINE)
 

@@ -15,7 +15,7 @@ from sottovoce.service.attest import Attester, build_attester, read_sessions
 from tests.asgi import ask
 from tests.lacking import leave_out
 
-GUIDE = (Path(__file__).parents[2] / "docs" / "tutorials" / "product.md").read_text()
+GUIDE = (Path(__file__).parents[2] / "docs" / "products.md").read_text()
 SERVICE = "ab" * 32
 NOW = 1_800_000_000.0
 
