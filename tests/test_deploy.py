@@ -172,6 +172,6 @@ def test_dashboards_show_what_is_measured(
             assert check_expression(target["expr"], service, metrics) > 0
             shown |= set(re.findall(r"sottovoce_\w+", target["expr"]))
     # What an operator is told to watch can be seen.
-    said = (DEPLOY.parent / "docs" / "operations.md").read_text()
+    said = (DEPLOY.parent / "docs" / "operators.md").read_text()
     told = set(re.findall(rf"sottovoce_{service}_\w+", said))
     assert told <= shown | {"sottovoce_server_epoch"}

@@ -22,7 +22,7 @@ HISTORIES = {"ann": ["film-1", "film-7"], "ben": ["film-2"]}
 
 
 def restore(backup: Path, database: Path) -> None:
-    """What docs/operations.md says: the log of the lost database does not belong to the copy."""
+    """What docs/operators.md says: the log of the lost database does not belong to the copy."""
     for name in (database.name, f"{database.name}-wal", f"{database.name}-shm"):
         (database.parent / name).unlink(missing_ok=True)
     backup.rename(database)

@@ -61,6 +61,7 @@ class Follower:
             cwd=self._folder,
             capture_output=True,
             text=True,
+            input="y\n" * 9,  # to whatever is asked
             timeout=300,
             check=False,
         )

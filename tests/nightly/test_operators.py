@@ -1,35 +1,80 @@
-"""The guide for operators does what it says."""
+"""The guide for operators does what it says: every command of it, to one running system."""
 
 import re
+import tomllib
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
+import httpx
 import pytest
 
+from sottovoce.protocol import Catalogue
+from sottovoce.protocol.model import Panel
+from sottovoce.proxy import ProxySettings
 from sottovoce.sandbox.system import set_values
-from tests.nightly.follow import Follower, follow
+from sottovoce.server import ServerSettings
+from tests.nightly.follow import DOCS, Follower, follow
+from tests.processes import wait_until
 
 __all__ = ["follow"]
+PAGE = "operators.md"
 
 
 @pytest.mark.slow
-def test_the_operator_s(follow: Callable[[str], Follower], tmp_path: Path) -> None:
-    person = follow("tutorials/operator.md")
+def test_the_guide(
+    follow: Callable[[str], Follower], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    person = follow(PAGE)
+
+    def until(measured: str) -> None:
+        metrics = f"http://127.0.0.1:{person.port('8091')}/metrics"
+        what = re.compile(f"^sottovoce_server_{measured}$", re.MULTILINE)
+        wait_until(lambda: what.search(httpx.get(metrics).text), measured)
+
     person.install()
     person.next()
-    assert re.fullmatch("[0-9a-f]{64}\n", (tmp_path / "key.txt").read_text())
-    set_values(tmp_path / "my-server" / "server.toml", {("", "heartbeat"): 0.5})
+    assert re.fullmatch("[0-9a-f]{64}\n", Path("key.txt").read_text())
+    set_values(Path("my-server/server.toml"), {("", "heartbeat"): 0.5})
     person.start()
     assert "Settings written" in person.next()
-    set_values(tmp_path / "my-proxy" / "proxy.toml", {("", "poll_seconds"): 0.5})
+    set_values(Path("my-proxy/proxy.toml"), {("", "poll_seconds"): 0.5})
     person.start()
-    person.next()
-    assert (tmp_path / "monday.sqlite").exists()
     assert "20 live clients" in person.next()
     stands = person.next()
     assert "Epoch 2 of training 1 is open" in stands
     assert "ready" in stands
+
     person.stop(0)
-    assert "Epoch 2 of training" in person.next()
-    assert "The next epoch has the number 3." in person.start()
+    person.next()
+    person.start()
+    until("refused_proxies 1.0")
+    said = person.next()
+    assert "`sottovoce server go-beyond" in said
+    assert "The next epoch has the number 3." in said
+    until("epoch 3.0")
+    until(r"overdue_seconds [1-9].*")
+    assert "Epoch 3 is closed" in person.next()
+    until("epoch 4.0")
+    assert "Training 1 goes on" in person.next()
+    assert person.next().count("The catalogue is the same") == 2
+    assert "holds the new key" in person.next()
+
+    (name,) = re.findall("terms --accept ([0-9a-f]{64})", person.next())
+    person.know(NAME=name)
+    assert "sent" in person.next().lower()
+    person.next()
+    items = Catalogue.decode(Path("films.json").read_bytes()).items
+    rows = [f"{number % 3},{item.id}\n" for number, item in enumerate(items[:12])]
+    Path("people.csv").write_text("user,item\n" + "".join(rows))
+    person.next_python()
+    assert len(Panel.decode(Path("panel.json").read_bytes()).people) == 3
     assert person.left == 0
+
+
+def test_settings_that_are_shown_exist() -> None:
+    blocks = re.findall("```toml\n(.*?)```", (DOCS / PAGE).read_text(encoding="utf-8"), re.DOTALL)
+    known = {each.name for each in (*fields(ServerSettings), *fields(ProxySettings))}
+    assert {name for block in blocks for name in tomllib.loads(block)} <= known

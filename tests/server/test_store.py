@@ -221,7 +221,7 @@ def test_nothing_is_overwritten_and_nothing_half_is_left(tmp_path: Path, filled:
 def test_the_same_for_postgresql(
     tmp_path: Path, make_world: MakeWorld, postgres_server: str, postgres_url: str
 ) -> None:
-    """With `pg_dump` as docs/operations.md has it, and put back into an empty schema."""
+    """With `pg_dump` as docs/operators.md has it, and put back into an empty schema."""
     programs = next((each for each in postgres.programs() if (each / "pg_dump").exists()), None)
     if programs is None:
         leave_out("pg_dump and pg_restore")

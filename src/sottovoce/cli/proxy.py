@@ -166,7 +166,7 @@ def lines(found: ProxyStatus, settings: ProxySettings) -> Iterator[str]:
     if not found.panel_fits:
         yield (
             "The page's panel is of another catalogue than this epoch: whoever opens the page now "
-            "sees no curve. Make one for this catalogue (docs/operations.md)."
+            "sees no curve. Make one for this catalogue (docs/operators.md)."
         )
     yield (
         f"{found.free / 1e9:,.1f} GB are free in {settings.folder}; mixing this epoch takes about "

@@ -252,7 +252,7 @@ def _print_addresses(folder: Path, system: LiveSystem) -> None:
         f"Proxy, for clients and browsers: {system.proxy}",
         f"Server, for the proxy: {system.server}",
         f"Verification key: {key}",
-        f"{ONE_OPERATOR} (docs/operations.md).",
+        f"{ONE_OPERATOR} (docs/operators.md).",
         "Try next, in another terminal:",
         f"  sottovoce client init --proxy {system.proxy} --key {key} --limit {limit:g}",
         f"  sottovoce swarm --up {folder} --clients {system.least_clients}{histories}",

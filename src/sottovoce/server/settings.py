@@ -174,7 +174,7 @@ port = {port}
 # With this, who connects must show a certificate that one of these authorities signed, on top of
 # the proxy's secret.
 # client_authority = "proxies.pem"
-# How much of the server one connection, and one address, may use (docs/operations.md).
+# How much of the server one connection, and one address, may use (docs/operators.md).
 {caps}
 # Where you watch the server: /healthz, /readyz and /metrics. Never open it to the public.
 [watch]

@@ -99,9 +99,9 @@ def test_a_model_of_another_size() -> None:
 def test_the_documented_way_to_a_panel_for_another_catalogue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """docs/operations.md: the same people, whatever has become of the items."""
-    text = (Path(__file__).parents[3] / "docs" / "operations.md").read_text()
-    code = text.partition("### The panel and the catalogue")[2].split("```python\n")[1]
+    """docs/operators.md: the same people, whatever has become of the items."""
+    text = (Path(__file__).parents[3] / "docs" / "operators.md").read_text()
+    code = text.partition("### The panel")[2].split("```python\n")[1]
     monkeypatch.chdir(tmp_path)
     Path("people.csv").write_text("user,item\n" + "".join(f"u{n % 3},{n}\n" for n in range(12)))
     ids = ["new", *(str(number) for number in reversed(range(1, 12)))]  # without 0

@@ -1,0 +1,19 @@
+"""The examples give what they say."""
+
+import runpy
+
+import pytest
+
+from tests.test_docs import ROOT
+
+
+def test_the_example_runs() -> None:
+    titles = runpy.run_path(str(ROOT / "examples" / "recommend.py"))["main"]()
+    assert len(titles) == 5
+
+
+def test_the_grid_of_the_example_finds_that_privacy_costs() -> None:
+    pytest.importorskip("sklearn")
+    found = runpy.run_path(str(ROOT / "examples" / "grid.py"))["main"]()
+    assert list(found) == [10, 40, 80, 200, 800, 1600]
+    assert found[1600] > 2 * found[10] > 0
