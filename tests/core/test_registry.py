@@ -56,11 +56,18 @@ def test_it_trains_once_it_is_registered(tmp_path: Path) -> None:
 
 def test_the_manifest_carries_it_and_wrong_options_are_refused() -> None:
     register(Whisper)
-    one = manifest(mechanism="whisper", parameters={"depth": 3}, loud_fraction=0.5)
+    one, beyond = (
+        manifest(
+            mechanism="whisper",
+            parameters={"directions_seed": 7, "depth": depth},
+            loud_fraction=0.5,
+        )
+        for depth in (3, 11)
+    )
     assert Manifest.decode(one.encode()).build() == one.build()
     assert isinstance(one.build(), Whisper)
     with pytest.raises(ProtocolError, match="depth"):
-        manifest(mechanism="whisper", parameters={"depth": 11}, loud_fraction=0.5).build()
+        beyond.build()
     for wrong in ({"depth": 11}, {"depth": 0.5}, {"block": 4}):
         with pytest.raises(SettingsError):
             FederatedMF(mechanism="whisper", options=wrong)
