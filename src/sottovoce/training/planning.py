@@ -1,7 +1,7 @@
 """Budget in, settings out: eps, k, T, turns, F, alpha and the mechanism's options.
 
 All from public numbers. The rules were fitted on splits of five data sets that no result is
-reported for; docs/mechanisms.md says which. They know the trade: for a local budget few reports
+reported for; docs/reference/model.md says which. They know the trade: for a local budget few reports
 that say much each, for a central one more of them that say less, for both as many dummies as hide
 the few; and as many factors as all reports together can fill. Whatever is given explicitly stays as
 it is.

@@ -1,5 +1,5 @@
 /**
- * Which mechanisms there are, and how one makes the reports of a person: docs/mechanisms.md. A further one
+ * Which mechanisms there are, and how one makes the reports of a person: docs/reference/model.md. A further one
  * is a file beside this and a name in this list.
  *
  * A report names a public direction in the space of gradients and a sign. Each is epsilon-LDP by
