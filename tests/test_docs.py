@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import typer
-from sphinx.ext.napoleon import GoogleDocstring, NumpyDocstring
+from sphinx.ext.napoleon.docstring import GoogleDocstring, NumpyDocstring
 from sphinx.pycode import ModuleAnalyzer
 
 import sottovoce
@@ -142,10 +142,8 @@ def described(found: Any, *, fields: bool) -> set[str]:
     names = {"self", "cls"}
     if found is Settings:
         names |= set(all_settings())  # in a table of their own
-    made = found.__init__ if isinstance(found, type) else None
-    for text in (inspect.getdoc(found), inspect.getdoc(made)):
-        read = NumpyDocstring(str(GoogleDocstring(text or "")))
-        names |= set(re.findall(r":param \\?\**(\w+):", str(read)))
+    read = NumpyDocstring(str(GoogleDocstring(inspect.getdoc(found) or "")))
+    names |= set(re.findall(r":param (\w+):", str(read)))
     for kind in found.__mro__[:-1] if fields else ():
         about = ModuleAnalyzer.for_module(kind.__module__).find_attr_docs()
         names |= {name for owner, name in about if owner == kind.__name__}
