@@ -1,19 +1,24 @@
 """Documentation that can be wrong is tested: commands, options, names, examples."""
 
 import importlib
+import inspect
 import json
 import pkgutil
 import re
 import shlex
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+from sphinx.ext.napoleon.docstring import GoogleDocstring, NumpyDocstring
+from sphinx.pycode import ModuleAnalyzer
 
 import sottovoce
 from sottovoce.cli.app import app
+from sottovoce.training import Settings, all_settings
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")]
@@ -119,6 +124,63 @@ def test_what_examples_use_is_in_the_reference() -> None:
         for module, names in re.findall(r"from (sottovoce\S*) import ([\w, ]+)", file.read_text()):
             for name in names.split(", "):
                 assert f"{module}.{name}" in listed, f"{file.name}: {module}.{name}"
+
+
+LISTED = re.compile(r"^\.\. auto(class|function|module):: (\S+)\n((?:   :.*\n)*)", re.MULTILINE)
+
+
+def in_the_reference() -> Iterator[tuple[str, Any, bool]]:
+    """What the Python reference shows: its name, itself, and whether its fields are shown."""
+    page = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+    for kind, name, options in LISTED.findall(page):
+        module, _, last = name.rpartition(".")
+        found = getattr(importlib.import_module(module), last)
+        (members,) = re.findall(r":members:(.*)", options) or ["none"]
+        inside = [] if kind == "function" else vars(found).items()
+        if kind != "module":
+            yield name, found, members == ""
+        for member, value in inside:
+            method = getattr(value, "__func__", value)
+            is_ours = getattr(method, "__module__", "") == (
+                name if kind == "module" else found.__module__
+            )
+            is_shown = member[0] != "_" and (
+                members == "" or member in members.replace(",", " ").split()
+            )
+            if is_ours and is_shown and (inspect.isfunction(method) or "__init__" in vars(method)):
+                yield f"{name}.{member}", method, False
+
+
+def described(found: Any, *, fields: bool) -> set[str]:
+    """Parameters that Sphinx finds in the docstring, or in those of the fields of a class."""
+    names = {"self", "cls"}
+    if found is Settings:
+        names |= set(all_settings())  # in a table of their own
+    read = NumpyDocstring(str(GoogleDocstring(inspect.getdoc(found) or "")))
+    names |= set(re.findall(r":param (\w+):", str(read)))
+    for kind in found.__mro__[:-1] if fields else ():
+        about = ModuleAnalyzer.for_module(kind.__module__).find_attr_docs()
+        names |= {name for owner, name in about if owner == kind.__name__}
+    return names
+
+
+def test_every_parameter_in_the_reference_is_described() -> None:
+    missing = {
+        name: set(inspect.signature(found).parameters) - described(found, fields=fields)
+        for name, found, fields in in_the_reference()
+    }
+    assert {name: each for name, each in missing.items() if each} == {}
+
+
+def test_every_option_of_a_command_has_its_help() -> None:
+    def without(command: Any, path: str) -> Iterator[str]:
+        for parameter in command.params:
+            if not parameter.help and parameter.name != "help":
+                yield f"{path} {parameter.name}"
+        for name in command.list_commands(None) if hasattr(command, "list_commands") else ():
+            yield from without(command.get_command(None, name), f"{path} {name}")
+
+    assert list(without(typer.main.get_command(app), "sottovoce")) == []
 
 
 def test_numbers_of_the_version_agree() -> None:

@@ -18,6 +18,7 @@
     │   └── FullError      because the epoch has as much as it takes
     ├── RefusedError       another party understood and said no: a retry is no use
     │   ├── ClosedError    because the epoch is over
+    │   ├── SpentError     because the account's token or the batch was there before
     │   ├── UnknownProxyError because they know no proxy with this secret
     │   ├── WrongEpochError because it belongs to another epoch or manifest
     │   └── NotFoundError  because there is no such epoch or file
@@ -52,7 +53,13 @@ class DataWarning(UserWarning):
 
 
 class DataError(SottovoceError, ValueError):
-    """An input is not what it must be; names the file and the line where there is one."""
+    """An input is not what it must be; names the file and the line where there is one.
+
+    Args:
+        message: What is wrong and what to do.
+        path: The file.
+        line: The line in it, counted from 1.
+    """
 
     def __init__(self, message: str, *, path: Path | str | None = None, line: int | None = None):
         where = (
@@ -96,12 +103,16 @@ class ConflictError(UntrustedError):
 
 
 class UnavailableError(SottovoceError):
-    """Another party cannot be reached now, or is busy: retry later."""
+    """Another party cannot be reached now, or is busy: retry later.
+
+    Args:
+        message: What is wrong.
+        retry_after: Seconds that they asked to be left alone for; None if they did not say.
+    """
 
     def __init__(self, message: str, retry_after: float | None = None):
         super().__init__(message)
         self.retry_after = retry_after
-        """Seconds that they asked to be left alone for; None if they did not say."""
 
 
 class TlsError(UnavailableError):
@@ -153,5 +164,9 @@ class MissingExtraError(SottovoceError, ImportError):
 
 
 def reason(error: Exception) -> str:
-    """Why it failed: what the operating system says, without its number and the file's name."""
+    """Why it failed: what the operating system says, without its number and the file's name.
+
+    Args:
+        error: What was caught.
+    """
     return getattr(error, "strerror", None) or str(error)

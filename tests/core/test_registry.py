@@ -1,20 +1,17 @@
 """A mechanism of one's own: `whisper`, registered, trains and is refused what it cannot do."""
 
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass, make_dataclass
-from math import tanh
+from dataclasses import make_dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from sottovoce import FederatedMF
-from sottovoce.core import MECHANISMS, Histories, Loudest, Mechanism, coin, register
-from sottovoce.core.mechanism import COIN, DIRECTION, ROUNDING, SignMechanism, pack, sign_densities
-from sottovoce.core.model import gradients, residuals
-from sottovoce.errors import SettingsError
+from sottovoce.core import MECHANISMS, Loudest, Mechanism, register
+from sottovoce.errors import ProtocolError, SettingsError
 from sottovoce.protocol import Manifest
 from sottovoce.settings import setting
 from sottovoce.simulation import build_engine
@@ -22,39 +19,17 @@ from sottovoce.training import Settings, all_settings
 from tests.people import random_people
 from tests.protocol.examples import manifest
 
-Float32 = NDArray[np.float32]
+
+def whisper_of_the_page() -> Any:
+    """As docs/extending.md has it, but not registered yet."""
+    page = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
+    (source,) = re.findall("cat > whisper.py <<'END'\n(.*?)\nEND\n", page, re.DOTALL)
+    names: dict[str, Any] = {"__name__": "whisper"}
+    exec(compile(source.replace("@register\n", ""), "extending.md", "exec"), names)
+    return names["Whisper"]
 
 
-@dataclass(frozen=True)
-class Whisper(SignMechanism):
-    """The sign of one uniformly drawn entry of the gradient, through the coin."""
-
-    softness: int = setting(0, "of no use at all", least=0, most=9)
-    name: ClassVar[str] = "whisper"
-
-    @property
-    def n_directions(self) -> int:
-        return self.shape.n_items * self.shape.factors
-
-    def _signs(self, V: Float32, X: Float32, histories: Histories) -> Float32:
-        g = gradients(residuals(V, X, histories, alpha=self.shape.alpha), X)
-        return np.sign(g).reshape(len(X), self.n_directions)
-
-    def reports(
-        self, V: Float32, X: Float32, histories: Histories, words: NDArray[np.uint64]
-    ) -> NDArray[np.uint32]:
-        draws = words[:, :-1]
-        index = coin.multiply_high(draws[..., DIRECTION], self.n_directions)
-        sign = np.take_along_axis(self._signs(V, X, histories), index, axis=1)
-        plus = np.where(sign == 0, draws[..., ROUNDING] >> np.uint64(63) == 1, sign > 0)
-        return pack(index, plus ^ (draws[..., COIN] < np.uint64(self.flip_below)))
-
-    def estimate(self, sums: NDArray[np.integer], n_reports: int) -> NDArray[np.float64]:
-        mean = sums.astype(np.float64) / (max(n_reports, 1) * tanh(self.epsilon / 2))
-        return mean.reshape(self.shape.n_items, self.shape.factors)
-
-    def densities(self, V: Float32, X: Float32, histories: Histories) -> Float32:
-        return sign_densities(np.float32(tanh(self.epsilon / 2)) * self._signs(V, X, histories))
+Whisper = whisper_of_the_page()
 
 
 @pytest.fixture(autouse=True)
@@ -69,22 +44,31 @@ def test_it_trains_once_it_is_registered(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"mechanism.*whisper"):
         FederatedMF(mechanism="whisper")
     assert register(Whisper) is register(Whisper) is Whisper
-    given: Any = {"mechanism": "whisper", "options": {"softness": 3}, "engine": "reference"}
+    given: Any = {"mechanism": "whisper", "options": {"depth": 3}, "engine": "reference"}
     model = FederatedMF(2, 1, **given).fit(random_people(20, 9, 1))
     model.save(tmp_path / "model")
     loaded = FederatedMF.load(tmp_path / "model")
-    assert loaded.settings.options == {"softness": 3}
+    assert loaded.settings.options == {"depth": 3}
     again = FederatedMF.from_items(loaded.item_factors, loaded.settings)
-    assert again.options == {"softness": 3}
+    assert again.options == {"depth": 3}
     assert np.array_equal(again.item_factors, model.item_factors)
 
 
 def test_the_manifest_carries_it_and_wrong_options_are_refused() -> None:
     register(Whisper)
-    one = manifest(mechanism="whisper", parameters={"softness": 3}, loud_fraction=0.5)
+    one, beyond = (
+        manifest(
+            mechanism="whisper",
+            parameters={"directions_seed": 7, "depth": depth},
+            loud_fraction=0.5,
+        )
+        for depth in (3, 11)
+    )
     assert Manifest.decode(one.encode()).build() == one.build()
     assert isinstance(one.build(), Whisper)
-    for wrong in ({"softness": 10}, {"softness": 0.5}, {"block": 4}):
+    with pytest.raises(ProtocolError, match="depth"):
+        beyond.build()
+    for wrong in ({"depth": 11}, {"depth": 0.5}, {"block": 4}):
         with pytest.raises(SettingsError):
             FederatedMF(mechanism="whisper", options=wrong)
     with pytest.raises(SettingsError, match="whisper"):  # no kernel for it

@@ -26,7 +26,7 @@ from sottovoce.core import MECHANISMS, Histories, initial_items, sum_signs, user
 from sottovoce.core.coordinate import Coordinate
 from sottovoce.data import Interactions
 from sottovoce.errors import DivergedError, SettingsError
-from sottovoce.simulation import Engine, Simulation, build_engine
+from sottovoce.simulation import Engine, Simulation, build_engine, register_engine
 from sottovoce.simulation import engines as registry
 from sottovoce.simulation.cuda import card
 from sottovoce.simulation.engines import AUTO, ENGINES, engine_options, is_for_the_reference
@@ -342,6 +342,21 @@ def test_a_mechanism_without_a_kernel_is_refused(monkeypatch: pytest.MonkeyPatch
         with pytest.raises(SettingsError, match="unheard"):
             build_engine(engine, random_people(3, 5), plan)
     assert build_engine("reference", random_people(3, 5), plan).name == "reference"
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        ("cpu", "sottovoce.simulation.reference"),
+        (AUTO, "sottovoce.simulation.cpu"),
+        ("tpu", "json"),
+    ],
+)
+def test_what_is_no_engine_of_ones_own_is_refused(name: str, module: str) -> None:
+    """One that is: tests/nightly/test_extending.py."""
+    with pytest.raises(SettingsError, match=module if name == "tpu" else name):
+        register_engine(name, module)
+    assert "tpu" not in ENGINES
 
 
 def test_a_name_that_falls_back_to_another_engine_fails_this_suite(

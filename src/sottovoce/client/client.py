@@ -130,6 +130,7 @@ class Outlook:
     """What terms come to for a device, after all that its ledger has charged."""
 
     promise: Promise
+    """For all turns that are left under them, whatever the limit."""
     turns_left: int
     """In how many epochs it may still take part under them."""
     within_limit: int
@@ -141,7 +142,15 @@ class Outlook:
 
 
 class Client:
-    """A folder, opened. Close it, or use it in a `with`."""
+    """A folder, opened by `create` or `open`. Close it, or use it in a `with`.
+
+    Args:
+        folder: Where everything is kept.
+        store: The database in it.
+        clock: The time of day, in seconds since 1970.
+        monotonic: A clock that is never set back, in seconds.
+        entropy: Random bytes, as `os.urandom` gives them.
+    """
 
     def __init__(
         self,
@@ -151,7 +160,6 @@ class Client:
         monotonic: Callable[[], float],
         entropy: Entropy,
     ):
-        """For `create` and `open`."""
         self._folder = folder
         self._store = store
         self._clock = clock
@@ -172,10 +180,19 @@ class Client:
         monotonic: Callable[[], float] = time.monotonic,
         entropy: Entropy = os.urandom,
     ) -> Self:
-        """Begin a client in a folder of its own; `limit` is the epsilon of a lifetime, locally.
+        """Begin a client in a folder of its own.
 
         Nothing counts as spent yet: begin one only on a device that never reported, or for what its
         earlier client had left. Nothing is reported before terms were accepted (`accept`).
+
+        Args:
+            folder: Where everything is kept: made if it is missing, else empty.
+            proxy_url: The address of the proxy.
+            verification_key: The 32 bytes that the server's signature is checked with.
+            limit: The local epsilon that the device may spend in its lifetime.
+            clock: The time of day, in seconds since 1970; another one only for tests.
+            monotonic: A clock that is never set back; another one only for tests.
+            entropy: Random bytes for turns and moments; another source only for tests.
         """
         if len(verification_key) != 32:
             raise SettingsError(f"verification_key must have 32 bytes, not {len(verification_key)}")
@@ -196,7 +213,14 @@ class Client:
         monotonic: Callable[[], float] = time.monotonic,
         entropy: Entropy = os.urandom,
     ) -> Self:
-        """The client in this folder, which `create` made; close it when done."""
+        """The client in a folder; close it when done.
+
+        Args:
+            folder: What `create` made.
+            clock: As of `create`.
+            monotonic: As of `create`.
+            entropy: As of `create`.
+        """
         return cls(folder, ClientStore.open(folder), clock, monotonic, entropy)
 
     @property
@@ -210,14 +234,23 @@ class Client:
         Items of one call count as touched at the same moment, later than those of earlier calls.
         What was recorded last counts most when recommending; no report knows the order. A history
         has at most `MOST_TOUCHED` (100,000) items: beyond that the earliest are dropped.
+
+        Args:
+            ids: Items, by their ids in the catalogue. An id that it does not know is kept, since a
+                later catalogue may know it.
         """
         return self._store.history.add([checked_items(ids)])
 
     def record_csv(self, path: Path, column: str = "item", time: str | None = None) -> int:
         """Remember one column of a CSV file, all of it or nothing; how many were new.
 
-        With the column that says when (numbers or ISO dates), items are put in that order; the
-        times themselves are not kept. Beyond 100,000 items in all the earliest are dropped.
+        Beyond 100,000 items in all the earliest are dropped.
+
+        Args:
+            path: The file: UTF-8, with the names of its columns in the first line.
+            column: The column of the items' ids.
+            time: The column that says when (numbers or ISO dates). Items are put in that order; the
+                times themselves are not kept. None: all were touched at the same moment.
         """
         return self._store.history.add(read_items(path, column, time))
 
@@ -226,6 +259,9 @@ class Client:
 
         No batch is made of it any more. One that is being made or waits to be sent still leaves:
         nobody else can tell that something was removed.
+
+        Args:
+            ids: Items, by their ids in the catalogue.
         """
         return self._store.history.remove(checked_items(ids))
 
@@ -239,11 +275,19 @@ class Client:
         return self._model().catalogue.items
 
     def asked(self, api: ProxyApi) -> Terms:
-        """The terms that the server asks for now, to show to the owner; changes nothing."""
+        """The terms that the server asks for now, to show to the owner; changes nothing.
+
+        Args:
+            api: The proxy, as `HttpProxy`.
+        """
         return asked_terms(self._store, api)
 
     def accept(self, terms: Terms) -> None:
-        """The owner was shown exactly these terms and said yes; no worse ones hold from now on."""
+        """Keep that the owner said yes; no worse terms hold from now on.
+
+        Args:
+            terms: Exactly what the owner was shown.
+        """
         with _locked(self._folder):
             self._store.accept(terms)
 
@@ -258,16 +302,22 @@ class Client:
     ) -> Synced:
         """Fetch what the server published and take part in the epoch, at most once.
 
-        It begins at the next whole `PACE` of 10 seconds. When it sends is drawn at random, within
-        `jitter` seconds; it sleeps until then. Stopped meanwhile, it goes on at the next sync. 0
-        does all of it at once, which shows when the device woke up: for tests and demos. After an
-        `UnavailableError` do it again later: a batch that was made is kept and sent again byte for
-        byte, when the proxy wants it. Where reports need an account, `attest` asks the product's
-        backend for an attestation, and a sync that sends nothing fetches the next epoch's token.
+        It begins at the next whole `PACE` of 10 seconds, and sends at a moment drawn at random.
+        Stopped meanwhile, it continues at the next sync. After an `UnavailableError` call it again
+        later: a batch that was made is kept and sent again byte for byte, when the proxy wants it.
+        Where reports need an account, a sync that sends nothing fetches the next epoch's token.
 
         Others see when it asks and sends. So call it by the clock, in a process of its own, and
         never at a moment that depends on the history, such as when a list is ready: see
         docs/reference/python.md.
+
+        Args:
+            api: The proxy, as `HttpProxy`.
+            words: The random words of the reports; another source only for tests.
+            sleep: Waits for so many seconds; another one only for tests.
+            jitter: Within how many seconds the moment is drawn. 0 does everything at once, which
+                shows when the device woke up: for tests and demos.
+            attest: Asks the product's backend for an attestation, where reports need an account.
         """
         if not 0 <= jitter <= JITTER:  # a NaN is not
             raise SettingsError(
@@ -297,6 +347,10 @@ class Client:
 
         A withdrawn item is on no list after this, and a new one may be. Call it by the clock, like
         `sync`; also while a `sync` elsewhere waits for its moment. It begins at a whole `PACE` too.
+
+        Args:
+            api: The proxy, as `HttpProxy`.
+            sleep: Waits for so many seconds; another one only for tests.
         """
         sleep(-self._clock() % PACE)
         # Not waited for: its end could show how long a batch took. A sync fetches the same.
@@ -304,17 +358,29 @@ class Client:
             refresh(self._store, api, self._store.trusted, self._clock())
 
     def recommend(self, n: int = 10) -> list[Recommendation]:
-        """The n best items that the owner has not touched; asks nobody."""
+        """The best items that the owner has not touched; asks nobody.
+
+        Args:
+            n: How many, at most.
+        """
         if n < 1:
             raise SettingsError(f"at least one item must be asked for, not {n}")
         return recommendations(self._model(), self._store.history.touched(), n)
 
     def pause(self, on: bool = True) -> None:  # noqa: FBT001, FBT002 - its name says what it is
-        """From now on nothing leaves, not even a batch that waits; `pause(on=False)` goes on."""
+        """From now on nothing leaves, not even a batch that waits.
+
+        Args:
+            on: False ends the pause.
+        """
         self._store.pause(on=on)
 
     def set_limit(self, limit: float) -> None:
-        """Another lifetime limit, on the ledger's record; what was spent stays spent."""
+        """Another lifetime limit, on the ledger's record; what was spent stays spent.
+
+        Args:
+            limit: The local epsilon that the device may spend in its lifetime.
+        """
         with _locked(self._folder):
             self._store.set_limit(limit)
 
@@ -346,7 +412,11 @@ class Client:
         )
 
     def outlook(self, terms: Terms) -> Outlook:
-        """What these terms promise this device and how far its limit goes; asks nobody."""
+        """What terms promise this device and how far its limit goes; asks nobody.
+
+        Args:
+            terms: As `asked` gives them.
+        """
         ledger = self._store.ledger()
         charges, within = ledger.charges, terms.turns_within(ledger)
         whole, limited = terms.promise(charges), terms.promise(charges, turns=within)

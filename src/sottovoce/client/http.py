@@ -42,7 +42,12 @@ OCTETS = {"Content-Type": "application/octet-stream"}
 
 
 class HttpProxy(HttpSource):
-    """A proxy at its address, over HTTP; what it answers is checked by whoever asks."""
+    """A proxy at its address, over HTTP; the caller checks what it answers.
+
+    Args:
+        http: An open `httpx.Client`.
+        url: The address, `https://`, or `http://` on this machine.
+    """
 
     _who = "the proxy"
     _closes_with_epoch = True

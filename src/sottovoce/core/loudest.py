@@ -11,7 +11,7 @@ gamma makes their ratio e^eps, so the probabilities of a report under any two hi
 most that factor. That is the whole proof.
 
 b, the size of a block, and L are its two options. The functions below say which are best; they were
-fitted on sets of histories and on splits that no result is reported for (docs/mechanisms.md).
+fitted on sets of histories and on splits that no result is reported for (docs/reference/model.md).
 """
 
 from bisect import bisect_left

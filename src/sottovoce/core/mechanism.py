@@ -28,7 +28,7 @@ from sottovoce.core.bounds import MOST_ALPHA, check_shape
 from sottovoce.core.model import Histories
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import SIGN, Reporting
-from sottovoce.settings import Setting, stated
+from sottovoce.settings import Setting, check, stated
 
 Float32 = NDArray[np.float32]
 UInt32 = NDArray[np.uint32]
@@ -82,6 +82,7 @@ class Mechanism(ABC):
 
     def __post_init__(self) -> None:
         coin.checked_epsilon(self.epsilon)
+        check(self)
         check_directions(self.n_directions)
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Which mechanisms there are. A further one is a file beside this and a name in this list."""
+"""Which mechanisms there are. docs/extending.md shows how to add one."""
 
 import re
 from typing import TypeVar
@@ -25,6 +25,9 @@ def register(kind: Kind) -> Kind:
     """Make a mechanism of your own known in this process; a decorator, if you like.
 
     It runs on the reference engine. That it is eps-LDP is for its author to prove.
+
+    Args:
+        kind: The class, a subclass of `Mechanism` with a name that no other has.
     """
     given: object = kind  # whatever it is declared to be
     if not (isinstance(given, type) and issubclass(given, Mechanism)):

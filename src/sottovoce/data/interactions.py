@@ -54,10 +54,13 @@ class Interactions:
     """
 
     name: str
+    """Of the data set, for summaries."""
     histories: Histories
+    """Who touched what, by number."""
     user_ids: NDArray[Any]
     """The ids as the source has them: int64 where they are integers, else Python objects."""
     item_ids: NDArray[Any]
+    """The same of items."""
     timestamps: Times = None
     """Seconds (or any ascending number) for each entry of `histories.indices`."""
     titles: NDArray[np.object_] | None = None
@@ -101,7 +104,13 @@ class Interactions:
 
     @classmethod
     def from_lists(cls, name: str, lists: list[list[int]], n_items: int) -> Self:
-        """Small data written by hand; ids are the numbers themselves."""
+        """Small data written by hand; ids are the numbers themselves.
+
+        Args:
+            name: Of the data set.
+            lists: The numbers of each person's items.
+            n_items: How many items there are.
+        """
         histories = Histories.from_lists(lists, n_items)
         return cls(name, histories, np.arange(histories.n_users), np.arange(n_items))
 
@@ -116,7 +125,11 @@ class Interactions:
         ]
 
     def with_described(self, items: Described) -> Self:
-        """With these titles and tags; an item that is not among them has none."""
+        """The same with other titles and tags.
+
+        Args:
+            items: Title and tags by the id as text; an item that is not among them has none.
+        """
         rows = [items.get(str(item), ("", {})) for item in self.item_ids.tolist()]
         titles, tags = ([row[place] for row in rows] for place in (0, 1))
         kept = object_array(tags) if any(tags) else None
@@ -145,10 +158,13 @@ class Interactions:
         return dict(Counter(kind for traits in items for kind in traits))
 
     def filter(self, min_interactions: int) -> Self:
-        """Only users and items with at least `min_interactions` ("at least 60" in the paper).
+        """Only users and items with enough interactions.
 
         Repeated until every user and every item that is left has enough *in what is left*, so the
         number asked for holds in the result. The paper does not say whether it does so.
+
+        Args:
+            min_interactions: How many are enough; the paper has 60.
         """
         if min_interactions < 0:
             raise SettingsError(f"min_interactions must not be negative, found {min_interactions}")
@@ -159,10 +175,15 @@ class Interactions:
     def subset(self, *, users: int | None = None, items: int | None = None, seed: int = 0) -> Self:
         """Uniformly random items, then uniformly random users among those who can be tested.
 
-        A user with fewer than 2 of the chosen items cannot be split into training and test, so
-        only the others are drawn from; None means all of them. Both are the first ones of one
-        shuffle for each seed: more users with the same seed (and items) are a superset, so sizes
-        can be compared. Drawn items stay in the catalogue even if no drawn user touched them.
+        Both are the first ones of one shuffle for each seed: more users with the same seed (and
+        items) are a superset, so sizes can be compared. Drawn items stay in the catalogue even if
+        no drawn user touched them.
+
+        Args:
+            users: How many, of those with at least 2 of the chosen items, since others cannot be
+                split into training and test; None: all of these.
+            items: How many; None: all.
+            seed: Of the shuffles.
         """
         histories = self.histories
         kept_items = np.ones(histories.n_items, bool)
@@ -177,7 +198,12 @@ class Interactions:
         return self._keep(kept_users, kept_items)
 
     def select(self, users: NDArray[np.integer] | None, items: NDArray[np.integer] | None) -> Self:
-        """Only these users and items, by number, in their present order; None keeps all."""
+        """Only some users and items, in their present order.
+
+        Args:
+            users: Their numbers; None: all.
+            items: Their numbers; None: all.
+        """
         return self._keep(
             _mask(users, self.histories.n_users, "user"),
             _mask(items, self.histories.n_items, "item"),

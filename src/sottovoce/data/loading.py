@@ -41,13 +41,16 @@ a .npz matrix saved by scipy.sparse.save_npz"""
 
 
 def load(source: Any, columns: Columns = None, items: Path | None = None) -> Interactions:
-    """The data set of that name, at that path or in that table, with titles and tags of `items`.
+    """A data set by its name, its path, or from a table in memory.
 
-    A string that is a name of the catalogue, or `synthetic`, means that name (write `./ml-1m`
-    for a folder that happens to be called so). A table in memory is a DataFrame of any library
-    (pandas, polars, pyarrow), a mapping of columns or a pair `(users, items)`; a matrix, sparse or
-    dense, has people as rows and items as columns. `columns` says which column of a table is the
-    `user`, the `item`, the `rating` and the `timestamp`, where their names do not say it.
+    Args:
+        source: A string that is a name of the catalogue, or `synthetic`, means that name (write
+            `./ml-1m` for a folder of that name); any other string is a path. A table in memory is a
+            DataFrame of any library (pandas, polars, pyarrow), a mapping of columns or a pair
+            `(users, items)`; a matrix, sparse or dense, has people as rows and items as columns.
+        columns: Which column of a table is the `user`, the `item`, the `rating` and the
+            `timestamp`, where their names do not say it.
+        items: A file with titles and tags of the items: a catalogue, or a table.
 
     >>> load("ml-latest-small").histories.n_users
     610

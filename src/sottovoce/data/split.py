@@ -55,8 +55,12 @@ class Split:
 def leave_one_out(data: Interactions, rule: SplitRule = "random", seed: int = 0) -> Split:
     """Take one item out of every history that has at least two.
 
-    `random` takes any of them with equal probability, `latest` the one with the largest
-    timestamp (among equally late ones any, with equal probability). `date` is `first_after`.
+    Args:
+        data: What to split.
+        rule: `random` takes any item with equal probability, `latest` the one with the largest
+            timestamp (among equally late ones any, with equal probability). `date` takes the first
+            after one date that is the same for everybody (`first_after`).
+        seed: Of what is drawn.
     """
     if rule not in SPLIT_RULES:
         raise SettingsError(f"the split must be one of {', '.join(SPLIT_RULES)}, found {rule!r}")

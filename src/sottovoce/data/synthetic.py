@@ -65,6 +65,11 @@ class _Tastes:
 def synthetic_people(n_users: int = _PEOPLE, n_items: int = _FILMS, seed: int = 0) -> Interactions:
     """Invented viewers of the most popular films of the bundled MovieLens data.
 
+    Args:
+        n_users: How many people.
+        n_items: How many films.
+        seed: Of everything that is drawn.
+
     >>> people = synthetic_people(n_users=100, n_items=200, seed=1)
     >>> people.histories.n_users, people.histories.n_items
     (100, 200)

@@ -33,7 +33,9 @@ class Figures:
     """The budget of one span."""
 
     span: str
+    """`report`, `epoch` or `training`."""
     reports: int
+    """How many of one person are in it."""
     pure: float
     """Local, by pure composition (delta 0)."""
     local: float
@@ -49,7 +51,9 @@ class Account:
     """Everything that is promised about one way of reporting."""
 
     event: Reporting
+    """What each person does in a training."""
     delta: float
+    """Of the figures that are not pure."""
     people: int | None
     """In the smallest epoch; None where that is not known."""
     spans: tuple[Figures, ...]
@@ -147,7 +151,14 @@ NOT_PROMISED = (
 
 
 def account(event: Reporting, people: int | None = None, delta: float = DELTA) -> Account:
-    """Account for a report, an epoch and a training; `people` are those of the smallest epoch."""
+    """Account for a report, an epoch and a training.
+
+    Args:
+        event: What each person does in a training, as `Settings.event` gives it.
+        people: How many take part in the smallest epoch; None: not known, so there is no central
+            figure.
+        delta: The chance with which a figure that is not pure may fail.
+    """
     checked_delta(delta)
 
     def hidden(each: Reporting, among: int) -> float | None:
@@ -217,12 +228,16 @@ class Promise:
     clients: int
     """The crowd that the terms enforce, the device itself included."""
     delta: float
+    """The chance with which the central figures may fail."""
 
     def in_short(self, reports: int) -> list[str]:
         """What leaves, how much that can tell, how to stop: what anybody is asked, in any client.
 
-        `reports` are those that may still leave. A guess none of whose answers is likelier than 50%
-        before is right with a chance of at most (e^epsilon + delta) / (e^epsilon + 1) after.
+        A guess none of whose answers is likelier than 50% before is right with a chance of at most
+        (e^epsilon + delta) / (e^epsilon + 1) after.
+
+        Args:
+            reports: How many may still leave.
         """
         some = f"at most {_count(reports, 'report')}, blurred by chance,"
         leaves = f"{some} {'goes' if reports == 1 else 'go'} through a proxy to a server"
@@ -281,7 +296,13 @@ def _in_100(epsilon: float, delta: float = 0.0) -> str:
 def promise(
     left: Reporting | None, clients: int, charges: Sequence[Charge] = (), delta: float = DELTA
 ) -> Promise:
-    """For all that was charged and for what is `left` under the terms, if anything is.
+    """For all that was charged, and for what may still leave under the terms.
+
+    Args:
+        left: What may still leave; None: nothing.
+        clients: The crowd that the terms enforce, the device itself included.
+        charges: What the ledger has charged, in all trainings.
+        delta: The chance with which the central figures may fail.
 
     >>> from sottovoce.privacy import Reporting
     >>> promise(Reporting(5.0, 1, 2, 0.0318), clients=50_000).local

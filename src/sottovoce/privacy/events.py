@@ -30,9 +30,13 @@ class Reporting:
     """
 
     epsilon: float
+    """Of one report."""
     reports: int
+    """Of one person in one epoch (k)."""
     epochs: int
+    """In which one person takes part."""
     loud_fraction: float = SIGN
+    """rho: the share of signed directions that a history makes loud."""
     dummies: int = 0
     """D: uniform reports that an honest proxy adds to each epoch."""
 

@@ -34,8 +34,12 @@ def local_epsilon(event: Reporting, delta: float) -> float:
     """The least total epsilon that holds with this delta, for reports that are linked.
 
     Beyond `is_counted` not the least, but one that holds.
+
+    Args:
+        event: What each person does in a training.
+        delta: The chance with which it may fail.
     """
-    from scipy import optimize  # slow to import: only whoever accounts should wait for it
+    from scipy import optimize  # slow to import: only accounting should wait for it
 
     checked_delta(delta)
     if not is_counted(event):

@@ -60,9 +60,13 @@ def gaussian_mu(event: Reporting, clients: int) -> float:
 def central_epsilon(event: Reporting, people: int, delta: float) -> float:
     """The least epsilon that holds with this delta after the shuffle; never more than local.
 
-    `people` are those who report in each epoch, the person included; who works with the server
-    hides nobody and is not counted: with 1 only the dummies hide. Beyond `is_composed` not the
-    least, but one that holds.
+    Beyond `is_composed` not the least, but one that holds.
+
+    Args:
+        event: What each person does in a training.
+        people: How many report in each epoch, the person included. Those who work with the server
+            hide nobody and are not counted: with 1 only the dummies hide.
+        delta: The chance with which it may fail.
     """
     checked_delta(delta)
     if not 1 <= people <= MOST:

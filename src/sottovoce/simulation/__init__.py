@@ -1,6 +1,6 @@
 """Everybody's devices on one machine: engines behind one interface, and what is built on them."""
 
-from sottovoce.simulation.engines import build_engine
+from sottovoce.simulation.engines import build_engine, register_engine
 from sottovoce.simulation.federated import FederatedMF
 from sottovoce.simulation.interface import Engine
 from sottovoce.simulation.run import Run, Simulation, simulate
@@ -11,5 +11,6 @@ __all__ = [
     "Run",
     "Simulation",
     "build_engine",
+    "register_engine",
     "simulate",
 ]

@@ -1,4 +1,4 @@
-"""Which engines there are. A further one is a folder beside this file and a line in this list.
+"""Which engines there are: docs/extending.md shows how to add one.
 
 An engine's folder is a package with two names: `Options`, a frozen dataclass with stated fields,
 and `build(parts, settings, options)`, which makes the engine over these people. It imports what it
@@ -7,6 +7,7 @@ reference for small work, which waits for no compiler, else `cpu`.
 """
 
 from collections.abc import Mapping
+from dataclasses import is_dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -42,6 +43,25 @@ def engine_package(name: str) -> ModuleType:
     if name not in list(ENGINES):  # a list: what is asked for may be anything
         raise SettingsError(f"no engine {name!r:.80}; there are {', '.join((AUTO, *ENGINES))}")
     return import_module(ENGINES[name])
+
+
+def register_engine(name: str, module: str) -> None:
+    """Make an engine of your own known in this process.
+
+    Args:
+        name: What `build_engine` and `FederatedMF(engine=...)` call it.
+        module: The module that has its `Options` and its `build`. A module that registers itself
+            gives its `__name__`, at its end.
+    """
+    if name == AUTO or ENGINES.get(name, module) != module:
+        raise SettingsError(f"there is an engine {name!r} already: choose another name")
+    found = import_module(module)
+    if not (is_dataclass(getattr(found, "Options", None)) and hasattr(found, "build")):
+        raise SettingsError(
+            f"the module {module} must have Options, a dataclass, and build(parts, settings, "
+            "options) to be an engine"
+        )
+    ENGINES[name] = module
 
 
 def engine_options() -> dict[str, dict[str, Setting]]:

@@ -126,18 +126,23 @@ class FederatedMF(Parameters):
     ) -> Self:
         """Train on who touched what; a rating above 0 is an interaction, any other counts as none.
 
-        `user_items` is a matrix of N people x M items, sparse or dense, of which all is known by
-        number. Or it is a table with ids: a DataFrame of any library with columns for user and item
-        (their names are recognised as in files, else `sottovoce.data.load` takes `columns`), a
-        mapping of such columns, a pair `(users, items)`, or what `load` gives. Then the model calls
-        items by these ids (`item_ids` has their order), here and in every other method.
-
-        Training does not look at `item_features`: recommending does. `test` has what was left out
-        of the same people: then there are metrics after every epoch, as of `evaluate`.
-        `callback(epoch, seconds, metrics)` is called after every epoch. With a `checkpoint` the
-        state is written to this file after every epoch, and a training that finds one there goes
-        on to the same model as if it had never stopped; the callback hears of its epochs again,
-        but not of metrics that are of another `test`, unless it is the last epoch.
+        Args:
+            user_items: A matrix of N people x M items, sparse or dense, which are known by number.
+                Or a table with ids: a DataFrame of any library with columns for user and item
+                (their names are recognised as in files, else `sottovoce.data.load` takes
+                `columns`), a mapping of such columns, a pair `(users, items)`, or what `load`
+                gives. Then the model calls items by these ids (`item_ids` has their order), here
+                and in every other method.
+            item_features: Tags of the items, for recommending; training does not look at them. A
+                `Catalogue`, a list with a mapping for each item, or a sparse matrix, items x tags.
+            test: What was left out of the same people, in a form that `user_items` can have. Then
+                there are metrics after every epoch, as of `evaluate`.
+            show_progress: Whether a bar shows the epochs.
+            callback: Called after every epoch as `callback(epoch, seconds, metrics)`.
+            checkpoint: A file to which the state is written after every epoch. A training that
+                finds one there continues to the same model as if it had never stopped. The
+                callback is called for its epochs again; where `test` is another, without metrics,
+                but for the last epoch.
         """
         histories, users, labels = rows_from(user_items, None)
         if not (histories.n_users and histories.n_items):
@@ -205,6 +210,9 @@ class FederatedMF(Parameters):
         """Each person's vector, solved here and now as a device would.
 
         In the order of the rows of a matrix, or of the ids of a table, ascending.
+
+        Args:
+            user_items: Their histories, in a form that `fit` takes.
         """
         V, (histories, *_) = self.item_factors, rows_from(user_items, self._items)
         return user_vectors(
@@ -225,18 +233,23 @@ class FederatedMF(Parameters):
     ) -> tuple[Ids, Float32]:
         """The N best items and their scores, best first; 2-D where `userid` is an array.
 
-        The model keeps nobody's history, so `user_items` has it. In a table, `userid` is looked up:
-        somebody who is not in it is an error. A matrix holds the rows of these users alone, in the
-        order of `userid`, which only names them, as in `implicit`: a row that is given is answered,
-        whoever it is of. The same holds for a table of one person's items, without users.
+        Somebody without a history is shown what is popular, as far as the model knows. Where fewer
+        than N items are left, the list ends with item -1 (None, where ids are text) and score -inf.
 
-        Somebody without a history is shown what is popular, as far as the model knows. `items` are
-        the only ones to rank (by default all), `filter_items` are left out. Where fewer than N
-        items are left, the list ends with item -1 (None, where ids are text) and score -inf.
-
-        `item_features` takes the place of those that `fit` was given. `times` has, where
-        `user_items` has an interaction, when it was (any number; a later one is larger): then what
-        came last counts most. The timestamps of a table are not looked at.
+        Args:
+            userid: One user or several.
+            user_items: Their histories, since the model keeps none. In a table `userid` is looked
+                up: somebody who is not in it is an error. A matrix has the rows of these users
+                alone, in the order of `userid`, which only names them, as in `implicit`. The same
+                holds for a table of one person's items, without users.
+            N: How many items.
+            filter_already_liked_items: Whether items of the person's history are left out.
+            filter_items: Further items to leave out.
+            items: The only items to rank; by default all.
+            item_features: Take the place of those that `fit` was given.
+            times: A matrix that has, where `user_items` has an interaction, when it was: any
+                number, a later one is larger. Then what came last counts most. The timestamps of a
+                table are not looked at.
         """
         histories, n = self._rows(userid, user_items), at_least_one("N", N)
         allowed = _left_to_rank(self._items, items, filter_items)
@@ -267,6 +280,14 @@ class FederatedMF(Parameters):
         """The score of an item, and what speaks for it most, as a device gives its reasons.
 
         A reason is an own item or a `Tag`, with its share of all that speaks for the item.
+
+        Args:
+            userid: The user.
+            user_items: Their history, as `recommend` takes it.
+            itemid: The item.
+            N: How many reasons, at most.
+            item_features: Take the place of those that `fit` was given.
+            times: When each interaction was, as `recommend` takes it.
         """
         histories, most = self._rows(userid, user_items), at_least_one("N", N)
         ids = self._items.numbers(itemid, "itemid")
@@ -294,11 +315,17 @@ class FederatedMF(Parameters):
     ) -> dict[str, float]:
         """HR, NDCG, MRR, recall and coverage at 10 of lists made from `user_items`.
 
-        `test` has what was left out of the same people: the same rows, or in a table the same ids.
-        It is ranked against `negatives` items that each never touched, drawn by the seed as in
-        `sottovoce simulate`: 99, as in every table here. None ranks against all, as real lists do;
-        then numbers are much lower. The result says against how many, in the mean over people, as
-        its `negatives`. Coverage is always of lists of all items.
+        The result also has `negatives`: against how many items each was ranked, in the mean over
+        people. Coverage is always of lists of all items.
+
+        Args:
+            user_items: The histories, in a form that `fit` takes.
+            test: What was left out of the same people: the same rows, or in a table the same ids.
+            negatives: How many items that the person never touched it is ranked against. They are
+                drawn by the seed as in `sottovoce simulate`. None ranks against all, as real lists
+                do; then numbers are much lower.
+            item_features: Take the place of those that `fit` was given.
+            times: When each interaction was, as `recommend` takes it.
         """
         histories, users, _ = rows_from(user_items, self._items)
         hidden = hidden_from(test, self._items, histories, users)
@@ -317,9 +344,15 @@ class FederatedMF(Parameters):
         filter_items: ArrayLike | None = None,
         items: ArrayLike | None = None,
     ) -> tuple[Ids, Float32]:
-        """Items whose vectors point the same way (cosine), the item itself first.
+        """Items whose vectors point the same way (cosine), the item itself first, with scores.
 
-        2-D where `itemid` is an array. `items` and `filter_items` as in `recommend`.
+        2-D where `itemid` is an array.
+
+        Args:
+            itemid: One item or several.
+            N: How many items.
+            filter_items: Items to leave out.
+            items: The only items to rank; by default all.
         """
         V = self.item_factors
         ids, n = self._items.numbers(itemid, "itemid"), at_least_one("N", N)
@@ -357,17 +390,23 @@ class FederatedMF(Parameters):
         return model_of(self.item_factors, self.settings)(self._tags_from(item_features))
 
     def privacy(self, clients: int | None = None, delta: float = DELTA) -> Account:
-        """What training costs each person; `clients` take part in an epoch.
+        """What training costs each person.
 
-        By default those of the smallest epoch of `fit`.
-
-        Without a crowd, of a model that was loaded, there is no central figure.
+        Args:
+            clients: How many people take part in an epoch; by default as many as in the smallest
+                epoch of `fit`. A model that was loaded knows none: without `clients` there is no
+                central figure.
+            delta: The delta of the central figures, and of the tighter local one.
         """
         people = self._crowd if clients is None else at_least_one("clients", clients)
         return account(self.settings.event(len(self.item_factors)), people, delta)
 
     def save(self, path: str | Path) -> None:
-        """One safetensors file: item matrix and tags; in its header settings, parameters, ids."""
+        """Write the model: item matrix and tags; in the header settings, parameters and ids.
+
+        Args:
+            path: The safetensors file. An existing one is replaced.
+        """
         V, arrays = self.item_factors, dict[str, NDArray[Any]]()
         extra: dict[str, Any] = {"parameters": plain(self.get_params())}
         assert self._state is not None
@@ -383,7 +422,12 @@ class FederatedMF(Parameters):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """What `save` wrote, engine, tags and ids included; or a checkpoint, which has no ids."""
+        """Read a model.
+
+        Args:
+            path: What `save` wrote, engine, tags and ids included; or a checkpoint, which has no
+                ids.
+        """
         saved = read_model(Path(path))
         parameters = saved.extra.get("parameters", {})
         try:
@@ -409,7 +453,15 @@ class FederatedMF(Parameters):
         tags: Tags | None = None,
         item_ids: Ids | None = None,
     ) -> Self:
-        """A model around an item matrix that was trained elsewhere."""
+        """A model around an item matrix that was trained elsewhere.
+
+        Args:
+            V: The item matrix, M x F, float32.
+            settings: What it was trained with.
+            epochs_done: In how many epochs; None: in all of the settings.
+            tags: What is known of the items; None: nothing.
+            item_ids: What the rows are called; None: their numbers.
+        """
         if item_ids is not None and len(item_ids) != len(V):
             raise DataError(f"item_ids must be {len(V)}, one for each row, not {len(item_ids)}")
         named, options = settings.as_dict(), dict(settings.options)

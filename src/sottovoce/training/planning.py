@@ -1,10 +1,9 @@
 """Budget in, settings out: eps, k, T, turns, F, alpha and the mechanism's options.
 
-All from public numbers. The rules were fitted on splits of five data sets that no result is
-reported for; docs/mechanisms.md says which. They know the trade: for a local budget few reports
-that say much each, for a central one more of them that say less, for both as many dummies as hide
-the few; and as many factors as all reports together can fill. Whatever is given explicitly stays as
-it is.
+All from public numbers. docs/reference/model.md has the rules and says what they were fitted on, on
+splits that no result is reported for. They know the trade: for a local budget few reports that say
+much each, for a central one more of them that say less, for both as many dummies as hide the few;
+and as many factors as all reports together can fill. What is given explicitly stays as it is.
 """
 
 from __future__ import annotations
@@ -101,7 +100,13 @@ MOST_LOCAL, MOST_CENTRAL = 1e6, 100.0
 
 @dataclass(frozen=True)
 class Budget:
-    """What a person's part in a training may cost, in one of the two views or in both."""
+    """What a person's part in a training may cost, in one of the two views or in both.
+
+    Args:
+        local: T k eps, with nobody to trust; None: any.
+        central: Epsilon after an honest shuffle of everybody's reports, at `delta`; None: any.
+        delta: The chance with which the central figure may fail.
+    """
 
     local: float | None = None
     """T k eps, with nobody to trust."""
@@ -121,7 +126,12 @@ class Budget:
 
     @classmethod
     def of(cls, local: float | None, central: float | None) -> Budget | None:
-        """None where neither is named."""
+        """A budget; None where neither is named.
+
+        Args:
+            local: As of the class.
+            central: As of the class.
+        """
         return None if local is None and central is None else cls(local, central)
 
     def filled_from(self, other: Budget) -> Budget:
@@ -201,10 +211,17 @@ def planned(
     budget: Budget | None = None,
     **given: Any,
 ) -> Settings:
-    """The settings for so many people and items; what is given, and not None, stays as it is.
+    """The settings for so many people and items.
 
-    `history` is about how many items a typical person has touched; by default what
-    `sottovoce.core.loudest.usual_history` says.
+    Args:
+        people: How many take part in the training, in any of its epochs.
+        items: How many the catalogue has.
+        history: About how many items a typical person has touched; by default 2% of the catalogue,
+            within 10 to 200.
+        preset: What to start from: `loudest`, `coordinate`, `paper`, `strong` or `crowd`.
+        budget: What each person may spend; None: the preset's own, or none.
+        given: Settings by name, options of the mechanism included. What is given, and not None,
+            stays as it is; the rest is planned around it.
 
     >>> few = planned(75_040, 9_781, budget=Budget(local=50))
     >>> few.epsilon, few.reports, few.turns, few.epochs, few.factors
@@ -248,11 +265,16 @@ def unplanned(preset: str, given: Mapping[str, Any]) -> Settings:
 
 
 def planned_without_end(people: int, items: int, **given: Any) -> Settings:
-    """The same for a training that goes on: with the usual half-life, unless one is given.
+    """The same for a training without an end: with the usual half-life, unless one is given.
 
     Planned twice: how many epochs there are decides on the half-life, and that on the factors.
     Where so few people report that what is remembered teaches one factor, the training ends: it
     would get worse with every epoch.
+
+    Args:
+        people: As of `planned`.
+        items: As of `planned`.
+        given: All other arguments of `planned`.
     """
     first = planned(people, items, **given)
     if first.half_life:

@@ -29,7 +29,13 @@ from sottovoce.training.counts import least_of
 
 @dataclass(frozen=True)
 class Settings:
-    """One training. `Settings.preset(name)` gives a preset's values."""
+    """One training. `Settings.preset(name)` gives a preset's values.
+
+    The fields are those of the table of settings in docs/reference/model.md, and one more:
+
+    Args:
+        options: The mechanism's, by name; what is not given is its default.
+    """
 
     mechanism: str = setting("loudest", "how devices report")
     epsilon: float = setting(2.5, "epsilon of one report", least=LEAST_EPSILON, most=MAX_EPSILON)
@@ -116,7 +122,9 @@ class Settings:
     def preset(cls, preset: str, /, **changes: Any) -> Self:
         """A mechanism's usual settings, or the paper's, with some values changed.
 
-        The mechanism's options included; None changes nothing.
+        Args:
+            preset: `paper`, or the name of a mechanism.
+            changes: Other values by name, options of the mechanism included; None changes nothing.
 
         >>> Settings.preset("paper").steps
         20
@@ -221,13 +229,21 @@ class Settings:
         return self.learning_rate * (self.reports if self.rate_grows_with_reports else 1)
 
     def build(self, n_items: int) -> Mechanism:
-        """The mechanism, for a catalogue of so many items."""
+        """The mechanism.
+
+        Args:
+            n_items: How many the catalogue has.
+        """
         shape = Shape(n_items, self.factors, self.alpha)
         kind = mechanism_named(self.mechanism)
         return kind.build(shape, self.epsilon, self.seed, self.options)
 
     def event(self, n_items: int) -> Reporting:
-        """What a training does to each person, for the accountant."""
+        """What a training does to each person, for the accountant.
+
+        Args:
+            n_items: How many the catalogue has.
+        """
         return self.build(n_items).event(self.reports, self.most_turns, self.dummies)
 
 

@@ -36,7 +36,12 @@ def hits(ranks: Ranks, cutoff: int) -> Float64:
 
 
 def hit_ratio(ranks: Ranks, cutoff: int) -> float:
-    """The share of test items among the first `cutoff`."""
+    """The share of test items among the first ones.
+
+    Args:
+        ranks: Where test items rank; ties count by their expectation under a fair coin.
+        cutoff: How many are the first.
+    """
     return mean_of(hits(ranks, cutoff))
 
 

@@ -81,11 +81,16 @@ class Candidates:
 
 
 def sample_candidates(split: Split, negatives: int, seed: int, first: int = 0) -> Candidates:
-    """`negatives` distinct items that each user never touched, uniformly; 0 for all.
+    """Distinct items that each user never touched, drawn uniformly, to rank the test item against.
 
-    A user with fewer untouched items meets all of those. Each has a random stream of their own,
-    keyed by the seed and their number (from `first` on), so the same split and seed give the same
-    candidates on any machine, and to a part of the people.
+    Each user has a random stream of their own, keyed by the seed and their number. So the same
+    split and seed give the same candidates on any machine, and to a part of the people.
+
+    Args:
+        split: What was left out of whose history.
+        negatives: How many items; a user with fewer untouched ones meets all of those. 0: all.
+        seed: Of what is drawn.
+        first: The number of the first user.
     """
     if negatives < 0:
         raise SettingsError(f"negatives must not be negative, got {negatives}")
@@ -158,7 +163,13 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def rank_factors(X: Float32, V: Float32, candidates: Candidates) -> Ranks:
-    """Where each person's test item ranks under scores `x . v`: X is N x F, V is M x F."""
+    """Where each person's test item ranks under scores `x . v`.
+
+    Args:
+        X: User vectors, N x F.
+        V: The item matrix, M x F.
+        candidates: What each test item is ranked against.
+    """
     split, items = candidates.split, candidates.items
     if candidates.full:
         ranks = rank_hidden(X, V, split.not_competing, split.left_out)

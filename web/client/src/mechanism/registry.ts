@@ -1,6 +1,6 @@
 /**
- * Which mechanisms there are, and how one makes the reports of a person: docs/mechanisms.md. A further one
- * is a file beside this and a name in this list.
+ * Which mechanisms there are, and how one makes the reports of a person: docs/reference/model.md.
+ * docs/extending.md shows how to add one.
  *
  * A report names a public direction in the space of gradients and a sign. Each is epsilon-LDP by
  * itself, whatever the history behind it. Randomness is an input: the same words give the same
