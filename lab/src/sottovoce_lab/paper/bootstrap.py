@@ -28,7 +28,7 @@ def means_of(values: Mapping[str, NDArray[np.float64]]) -> dict[str, list[float]
     draws, out = stream(SEED, "drawn"), np.empty((RESAMPLES, table.shape[1]))
     for row in out:
         times = np.bincount(draws.integers(0, people, people), minlength=people)
-        row[:] = times @ table / people
+        row[:] = times.astype(np.float64) @ table / people
     return {
         name: np.round(column, DIGITS).tolist() for name, column in zip(values, out.T, strict=True)
     }

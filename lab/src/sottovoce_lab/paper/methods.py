@@ -254,7 +254,7 @@ def _baseline(cell: Cell, train: Histories, context: CellContext) -> Any:
         fit = baselines.MatrixFactorization.fit if cell.method == "mf" else baselines.factorized
         return fit(train, **named, seed=cell.seed, engine=context.engine, **context.engine_options)
     if cell.method == "ease":
-        return baselines.EASE.fit(train, **named)
+        return baselines.EASE.fit(train, **named, engine=context.engine)
     if cell.method == "fcf":
         return baselines.Federated.fit(train, cell.settings, threads=threads)
     if cell.method == "dp-als":
@@ -293,8 +293,7 @@ def _catalogue(cell: Cell, context: CellContext) -> dict[str, Any]:
         scorer = _baseline(cell, split.train, context)
         return measure_catalogue(*models.rank_several_ways(scorer, tests))
     model = _published(cell, split.train, context)
-    X = model.vectors(split.train)
-    result = measure_catalogue(*(rank_factors(X, model.V, each) for each in tests))
+    result = measure_catalogue(*model.ranks(tests))
     for way, known in prepared.known(cell.known).items():
         wide = model.with_tags(known.tags)
         X = wide_vectors(wide, split.train, known.weights)
