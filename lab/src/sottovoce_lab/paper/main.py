@@ -220,13 +220,13 @@ def _tuned(scale: Scale, split: SplitRule) -> Iterator[Row]:
 
 GRIDS: dict[Method, dict[str, tuple[float, ...]]] = {
     "mf": {
-        "factors": (16, 32, 64, 96, 128, 152),
+        "factors": (16, 32, 64, 96, 128, 144),
         "regularization": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0),
         "alpha": (1.0, 3.0, 10.0, 30.0, 100.0),
     },
     "ease": {"ridge": (62.5, 125.0, 250.0, 500.0, 1_000.0, 2_000.0, 4_000.0, 8_000.0)},
 }
-"""More factors than 152 do not fit the memory of a card's processor."""
+"""Many more factors than 144 do not fit the memory of a card's processor."""
 STARTS: dict[Method, Setting] = {
     "mf": {"factors": 64, "regularization": 10.0, "alpha": 10.0},
     "ease": {"ridge": 500.0},
