@@ -1,6 +1,6 @@
 """What baselines share: ranks, vectors that devices solve, and the two that learn nothing."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self, runtime_checkable
 
@@ -69,17 +69,23 @@ def _rank_some(model: SomeScorer, candidates: Candidates) -> Ranks:
 
 def rank_scores(model: Scorer, candidates: Candidates) -> Ranks:
     """Ranks under any model's scores, a block of users at a time."""
-    split = candidates.split
-    better, ties = np.zeros((2, split.train.n_users), np.int64)
+    return rank_several_ways(model, [candidates])[0]
+
+
+def rank_several_ways(model: Scorer, tests: Sequence[Candidates]) -> list[Ranks]:
+    """The same of several tests of one split: everything is scored once."""
+    split = tests[0].split
+    better, ties = np.zeros((2, len(tests), split.train.n_users), np.int64)
     everybody = np.flatnonzero(split.test >= 0)
     for first in range(0, len(everybody), AT_ONCE):
         users = everybody[first : first + AT_ONCE]
         scores = model.scores(users)
         own = scores[np.arange(len(users)), split.test[users]][:, None]
-        competes = _competes(candidates, users)
-        better[users] = ((scores > own) & competes).sum(axis=1)
-        ties[users] = ((scores == own) & competes).sum(axis=1)
-    return tested(candidates, better, ties)
+        for number, candidates in enumerate(tests):
+            competes = _competes(candidates, users)
+            better[number, users] = ((scores > own) & competes).sum(axis=1)
+            ties[number, users] = ((scores == own) & competes).sum(axis=1)
+    return [tested(*each) for each in zip(tests, better, ties, strict=True)]
 
 
 def _competes(candidates: Candidates, users: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -18,12 +18,13 @@ from sottovoce.simulation.files import fingerprint
 from sottovoce.storage.files import write_atomically
 from sottovoce.training import Settings
 
-Measured = Literal["left-out", "late", "people"]
+Measured = Literal["left-out", "catalogue", "late", "people"]
 Way = Literal["tags", "time", "both"]
 Trained = Literal["paper", "paper-alpha", "loudest"]
 Method = Literal[
     "paper", "paper-alpha", "loudest", "random", "popularity", "private-popularity",
-    "named-counts", "named-als", "mf", "fcf", "dplcf", "dp-als", "cost", "liars", "attacker",
+    "named-counts", "named-als", "mf", "ease", "fcf", "dplcf", "dp-als", "cost", "liars",
+    "attacker",
 ]  # fmt: skip
 TRAINED: tuple[Trained, ...] = get_args(Trained)
 """The paper's system as it describes it, the same with our alpha, and ours."""
@@ -32,7 +33,7 @@ OURS: tuple[Trained, ...] = ("loudest",)
 COMPARED: tuple[Trained, ...] = ("paper", "loudest")
 """What figures and tables of many cells have; another alpha is a row of Table 5."""
 METHODS: tuple[Method, ...] = get_args(Method)
-VERSION = 6
+VERSION = 7
 """To be raised when a method changes so that old results no longer stand for it."""
 Value = float | int | bool | str
 
@@ -67,7 +68,8 @@ class Cell:
     known: tuple[Way, ...] = ()
     """What devices know for free, with which it is tested as well."""
     measured: Measured = "left-out"
-    """Where the item ranks that was left out; what people get who come late; or who gets what."""
+    """Where the item ranks that was left out, among a few or in the whole catalogue as well; what
+    people get who come late; or who gets what."""
     resample: int | None = None
     """People who are made out of those of the data and report in their place."""
 

@@ -45,6 +45,8 @@ def _made(cell: Cell, people: int, items: int, one_vector: float) -> float:
         return 50.0 * people * float(named["reports"])
     if method == "dplcf":
         return (60 + 0.006 * people) * items**2
+    if method == "ease":
+        return 0.02 * people * items**2 + 0.1 * items**3
     if method in ("mf", "named-als", "dp-als"):
         steps = float(named["steps"] if method == "dp-als" else named["iterations"])
         return steps * (2 * people * one_vector + 0.5 * items * _factors(cell) ** 3)

@@ -17,21 +17,21 @@ from numpy.typing import NDArray
 from sottovoce.core import Histories
 from sottovoce.data import Interactions, leave_one_out
 from sottovoce.privacy import Reporting, central_epsilon
-from sottovoce.privacy.account import DELTA
 from sottovoce.simulation import Simulation, build_engine, simulate
 from sottovoce.simulation.engines import engine_options
-from sottovoce.simulation.evaluation.metrics import summary
+from sottovoce.simulation.evaluation.metrics import gains, hits, mean_of, summary
 from sottovoce.simulation.evaluation.ranking import (
     Candidates,
     Ranks,
     rank_factors,
     sample_candidates,
 )
-from sottovoce.simulation.evaluation.side_information import SideInformation
+from sottovoce.simulation.evaluation.side_information import SideInformation, wide_vectors
 from sottovoce.simulation.run import popularity_ranks
 from sottovoce.simulation.training import begin
 from sottovoce.simulation.training import train as learn
 from sottovoce.training import Settings
+from sottovoce_lab.paper.bootstrap import means_of
 from sottovoce_lab.paper.cells import TRAINED, Cell, Measured, Method, Way
 from sottovoce_lab.paper.people import (
     Published,
@@ -44,6 +44,7 @@ from sottovoce_lab.paper.people import (
     measure_people,
 )
 from sottovoce_lab.paper.published import count_bytes
+from sottovoce_lab.paper.scale import delta_of
 
 Float32 = NDArray[np.float32]
 
@@ -86,6 +87,11 @@ class Prepared:
         """Each way that is asked for and that the data has."""
         known: dict[Way, SideInformation | None] = {way: getattr(self, f"_{way}") for way in ways}
         return {way: each for way, each in known.items() if each is not None}
+
+    @cached_property
+    def catalogue(self) -> Candidates:
+        """The same people's test, against all that they never touched."""
+        return sample_candidates(self.candidates.split, 0, self.candidates.split.seed)
 
     @cached_property
     def _tags(self) -> SideInformation | None:
@@ -205,7 +211,7 @@ def _budget_of(settings: Settings, items: int, people: int) -> dict[str, float |
 
 
 def _spent(event: Reporting, people: int) -> dict[str, float | None]:
-    central = central_epsilon(event, people, DELTA) if people > 1 else None
+    central = central_epsilon(event, people, delta_of(people)) if people > 1 else None
     return {"local": event.pure, "central": central}
 
 
@@ -247,6 +253,8 @@ def _baseline(cell: Cell, train: Histories, context: CellContext) -> Any:
     if cell.method in ("mf", "named-als"):
         fit = baselines.MatrixFactorization.fit if cell.method == "mf" else baselines.factorized
         return fit(train, **named, seed=cell.seed, engine=context.engine, **context.engine_options)
+    if cell.method == "ease":
+        return baselines.EASE.fit(train, **named, engine=context.engine)
     if cell.method == "fcf":
         return baselines.Federated.fit(train, cell.settings, threads=threads)
     if cell.method == "dp-als":
@@ -272,6 +280,41 @@ def _known_ranks(
     return None
 
 
+def _catalogue(cell: Cell, context: CellContext) -> dict[str, Any]:
+    """Among the sampled items and in the whole catalogue, with what a bootstrap over people needs.
+
+    Everybody's vectors, or scores, are computed once for both.
+    """
+    prepared = context.prepared(cell)
+    split, tests = prepared.candidates.split, (prepared.candidates, prepared.catalogue)
+    if cell.method == "ease":
+        from sottovoce_lab.baselines import models
+
+        scorer = _baseline(cell, split.train, context)
+        return measure_catalogue(*models.rank_several_ways(scorer, tests))
+    model = _published(cell, split.train, context)
+    result = measure_catalogue(*model.ranks(tests))
+    for way, known in prepared.known(cell.known).items():
+        wide = model.with_tags(known.tags)
+        X = wide_vectors(wide, split.train, known.weights)
+        W = wide.rows(np.arange(len(wide.V))).astype(np.float32)
+        found = measure_catalogue(*(rank_factors(X, W, each) for each in tests))
+        result.setdefault("known", {})[way] = found["final"]
+        result["draws"] |= {f"{way} {name}": means for name, means in found["draws"].items()}
+    return {**result, **_lifetime_budget(cell, context)}
+
+
+def measure_catalogue(sampled: Ranks, full: Ranks) -> dict[str, Any]:
+    """Means over people, and the same in every draw of people."""
+    values = {
+        "hr@10": hits(sampled, 10),
+        "hr@10 all": hits(full, 10),
+        "ndcg@100 all": gains(full, 100),
+    }
+    final = {name: mean_of(each) for name, each in values.items()}
+    return {"final": final, "draws": means_of(values)}
+
+
 def _late(cell: Cell, context: CellContext) -> dict[str, Any]:
     """People who never reported use what the others made."""
     late = hold_people(context.data, how_many_late(context.data.n_users), cell.seed)
@@ -289,8 +332,9 @@ def _people(cell: Cell, context: CellContext) -> dict[str, Any]:
 
 def _published(cell: Cell, train: Histories, context: CellContext) -> Published:
     """What a method makes of these histories, for methods that have an item matrix."""
-    if cell.method == "popularity":
-        return PublishedCounts.of(train)
+    if cell.method in ("popularity", "random"):
+        counts = PublishedCounts.of(train)
+        return counts if cell.method == "popularity" else replace(counts, V=0 * counts.V)
     V = context.shared.model(cell, lambda: _items(cell, train, context))
     solving = _solving(cell, V)
     if cell.method not in (*TRAINED, "mf", "named-als"):
@@ -335,6 +379,7 @@ def _lifetime_budget(cell: Cell, context: CellContext) -> dict[str, Any]:
 
 
 MEASURED: dict[Measured, Compute] = {
+    "catalogue": _catalogue,
     "late": _late,
     "people": _people,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -34,6 +34,7 @@ from sottovoce.simulation.evaluation.ranking import (
     who_is_tested,
 )
 from sottovoce.simulation.evaluation.side_information import wide_vectors
+from sottovoce.simulation.people import LeftOut, Part, Parts, People, Whole
 from sottovoce.training import Budget
 from sottovoce_lab.baselines.models import device_vectors
 from sottovoce_lab.paper.cells import Cell, Way
@@ -74,6 +75,11 @@ class Published(ABC):
     def with_tags(self, tags: Tags) -> WideModel:
         """As devices use it that know tags."""
 
+    def ranks(self, tests: Sequence[Candidates]) -> list[Ranks]:
+        """In several tests of one split."""
+        X = self.vectors(tests[0].split.train)
+        return [rank_factors(X, self.V, each) for each in tests]
+
 
 @dataclass(frozen=True, eq=False)
 class PublishedFactors(Published):
@@ -91,13 +97,21 @@ class PublishedFactors(Published):
 
 @dataclass(frozen=True, eq=False)
 class PublishedTraining(PublishedFactors):
-    """Of ours: an engine solves the same vectors to the bit, and sooner."""
+    """Of ours: an engine solves the same vectors to the bit and ranks by them, and sooner."""
 
-    engine: Callable[[Histories], Engine]
+    engine: Callable[[Histories | Parts], Engine]
 
     def vectors(self, histories: Histories) -> Float32:
         with self.engine(histories) as engine:
             return engine.user_vectors(self.V)
+
+    def ranks(self, tests: Sequence[Candidates]) -> list[Ranks]:
+        found = []
+        for each in tests:
+            people = Whole(Part(People(each.split.train), LeftOut.of(each)))
+            with self.engine(people) as engine:
+                found.append(engine.ranks(self.V))
+        return found
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,6 +14,7 @@ from sottovoce_lab.paper.estimate import Estimate
 from sottovoce_lab.paper.law import LawChecked
 from sottovoce_lab.paper.liars import LiarsShown
 from sottovoce_lab.paper.lying import lie
+from sottovoce_lab.paper.main import Main, Tuned
 from sottovoce_lab.paper.methods import HOW, MEASURED, CellContext, Compute, Shared, compared
 from sottovoce_lab.paper.people import LatePeople, SideInformationWorth, WhoPays
 from sottovoce_lab.paper.published import Cost, Figure2, Figure3, Table4, Table5
@@ -92,6 +93,8 @@ class Runner:
 EXPERIMENTS: dict[str, type[Experiment]] = {
     each.name: each
     for each in (
+        Main,
+        Tuned,
         Figure2,
         Figure3,
         Table4,
@@ -116,11 +119,12 @@ def compute(
     methods: Collection[str],
     watch: Watch,
 ) -> int:
-    """Everything that is missing, in two stages."""
+    """Everything that is missing, stage after stage, until none asks for more."""
     chosen = [each(scale, runner.store) for each in experiments]
     done = _stage([cell for each in chosen for cell in each.cells()], runner, methods, watch)
-    later = [cell for each in chosen for cell in each.then()]
-    return done + _stage(later, runner, methods, watch)
+    while more := _stage([cell for each in chosen for cell in each.then()], runner, methods, watch):
+        done += more
+    return done
 
 
 def _stage(

@@ -145,7 +145,7 @@ class Experiment(ABC):
         """All that it needs."""
 
     def then(self) -> list[Cell]:
-        """Cells that are only known once the others are."""
+        """Cells that are only known once the others are; asked again until nothing is new."""
         return []
 
     @abstractmethod

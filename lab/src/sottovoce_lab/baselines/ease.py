@@ -1,0 +1,62 @@
+"""EASE (Steck 2019): a linear model of items on items in closed form, not private.
+
+With the histories X, the ridge l and `P = (X^T X + l I)^-1` the weights are `B = I - P / diag(P)`,
+column by column, which is 0 on the diagonal: no item speaks for itself. Scores are `X B`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce.core import Histories
+from sottovoce.errors import SettingsError
+from sottovoce_lab.baselines.models import blocks_of
+
+MOST_ITEMS = 20_000
+"""The matrices are dense: at this size one has 3.2 GB, and three are held."""
+
+
+@dataclass(frozen=True, eq=False)
+class EASE:
+    B: Any
+    """M x M, where the engine computes."""
+    train: Histories
+    arrays: Any
+    """NumPy, or CuPy."""
+
+    @classmethod
+    def fit(cls, train: Histories, *, ridge: float, engine: str = "cpu") -> EASE:
+        """`ridge` is added to each item's count; `cuda` computes on a graphics card."""
+        if train.n_items > MOST_ITEMS:
+            raise SettingsError(
+                f"ease needs a dense matrix of items by items: {train.n_items:,} items are too "
+                f"many, at most {MOST_ITEMS:,}"
+            )
+        if not ridge > 0:
+            raise SettingsError(f"ridge must be above 0, got {ridge}")
+        xp: Any = import_module("cupy" if engine == "cuda" else "numpy")
+        counts = xp.zeros((train.n_items, train.n_items), xp.float32)
+        for some in blocks_of(train):  # whole numbers below 2^24: exact
+            dense = xp.asarray(_dense(some))
+            counts += dense.T @ dense
+        system = counts.astype(xp.float64)
+        system[xp.arange(train.n_items), xp.arange(train.n_items)] += ridge
+        inverse = xp.linalg.inv(system)
+        B = (-inverse / xp.diag(inverse)).astype(xp.float32)
+        xp.fill_diagonal(B, 0)
+        return cls(B, train, xp)
+
+    def scores(self, users: NDArray[np.int64]) -> NDArray[np.float32]:
+        found = self.arrays.asarray(_dense(self.train.take(users))) @ self.B
+        return np.asarray(found if self.arrays is np else self.arrays.asnumpy(found))
+
+
+def _dense(histories: Histories) -> NDArray[np.float32]:
+    out = np.zeros((histories.n_users, histories.n_items), np.float32)
+    out[histories.users_of_entries(), histories.indices] = 1
+    return out
