@@ -222,9 +222,9 @@ GRIDS: dict[Method, dict[str, tuple[float, ...]]] = {
     "mf": {
         "factors": (16, 32, 64, 96, 128, 144),
         "regularization": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0),
-        "alpha": (1.0, 3.0, 10.0, 30.0, 100.0),
+        "alpha": (0.3, 1.0, 3.0, 10.0, 30.0, 100.0),
     },
-    "ease": {"ridge": (62.5, 125.0, 250.0, 500.0, 1_000.0, 2_000.0, 4_000.0, 8_000.0)},
+    "ease": {"ridge": tuple(62.5 * 2**n for n in range(10))},
 }
 """Many more factors than 144 do not fit the memory of a card's processor."""
 STARTS: dict[Method, Setting] = {
