@@ -123,6 +123,31 @@ def test_liars_send_k_reports_each_that_add_up_to_what_they_want(name: str) -> N
     assert len(np.unique(blind)) > 0.3 * min(blind.size, 2 * len(sums))
 
 
+def test_liars_take_the_slices_that_chance_gives_them() -> None:
+    with build_engine("cpu", PEOPLE, SETTINGS["loudest"], threads=1) as engine:
+        system = Reporters(engine, PEOPLE.n_users, LIARS, "none", slices=4)
+        epoch, n = system.open(system.first(), 0), engine.mechanism.n_directions
+        wanted = np.zeros((PEOPLE.n_items, system.settings.factors))
+        wanted[7] = 1e6
+        sums = epoch.ask([wanted])
+        index = epoch.lies(sums).ravel() >> 1
+    target = set(system.part[sums != 0].tolist())
+    assert len(target) == 1, "one item is in one slice"
+    assert epoch.dealt.sum() == system.budget
+    assert np.abs(sums).sum() == pytest.approx(epoch.dealt[target.pop()])
+    assert np.array_equal(np.bincount(system.part[index], minlength=4), epoch.dealt)
+    assert index.max() < n
+
+
+def test_liars_have_no_more_turns_than_others() -> None:
+    settings = SETTINGS["loudest"].changed(lifetime=2)
+    with build_engine("cpu", PEOPLE, settings, threads=1) as engine:
+        system = Reporters(engine, PEOPLE.n_users, LIARS, "none")
+        assert (system.reporting, system.lying) == (100, 5)
+        epoch = system.open(system.first(), 0)
+        assert epoch.lies(np.zeros(engine.mechanism.n_directions)).shape == (5, settings.reports)
+
+
 def test_with_nobody_lying_fcf_is_fcf() -> None:
     fitted = Federated.fit(PEOPLE, SETTINGS["fcf"], threads=1)
     assert np.allclose(trained(system_of("fcf", PEOPLE, 0)), fitted.V, atol=1e-6)

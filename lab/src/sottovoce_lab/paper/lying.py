@@ -28,7 +28,7 @@ from sottovoce.data.streams import stream
 from sottovoce.simulation.engines import build_engine
 from sottovoce.simulation.evaluation.metrics import hit_ratio, summary
 from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, rank_factors
-from sottovoce.simulation.interface import Engine
+from sottovoce.simulation.interface import Engine, LocalEngine
 from sottovoce.training import Settings, first_items
 from sottovoce.training.counts import capped, most_of_one
 from sottovoce.training.items import (
@@ -43,6 +43,7 @@ from sottovoce_lab.baselines.federated import MeanGradient, mean_gradient
 from sottovoce_lab.baselines.models import blocks_of, normal_equations, outer_table
 from sottovoce_lab.paper.cells import Cell
 from sottovoce_lab.paper.methods import CellContext
+from sottovoce_lab.paper.slices import slice_of, sliced_reports
 
 Float32 = NDArray[np.float32]
 Ridge = Callable[[Float32], float]
@@ -316,8 +317,10 @@ class Reporters:
     honest: int
     """People of the engine."""
     liars: int
-    """Beside them, with reports of their choice."""
+    """In addition to them, with reports of their choice."""
     defence: Defence
+    slices: int = 1
+    """`sottovoce_lab.paper.slices`; 1: a report may name any direction."""
 
     @property
     def settings(self) -> Settings:
@@ -333,13 +336,38 @@ class Reporters:
         return ReportEpoch(self, V, epoch, known)
 
     @property
+    def reporting(self) -> int:
+        """Honest people who take part in an epoch, about."""
+        return round(self.honest * self.settings.share)
+
+    @property
+    def lying(self) -> int:
+        """Liars who take part in an epoch: they have no more turns than others."""
+        return max(round(self.liars * self.settings.share), min(self.liars, 1))
+
+    @property
     def n_reports(self) -> int:
-        return (self.honest + self.liars) * self.settings.reports
+        return (self.reporting + self.lying) * self.settings.reports
 
     @property
     def budget(self) -> int:
         """Reports of all liars in an epoch."""
-        return self.liars * self.settings.reports
+        return self.lying * self.settings.reports
+
+    @cached_property
+    def part(self) -> Int64:
+        """The slice of each direction."""
+        mechanism = self.engine.mechanism
+        if self.slices == 1:
+            return np.zeros(mechanism.n_directions, np.int64)
+        assert isinstance(mechanism, Loudest)
+        return slice_of(mechanism, self.slices)
+
+    def honest_reports(self, V: Float32, epoch: int) -> UInt32:
+        if self.slices == 1:
+            return self.engine.reports(V, epoch)
+        assert isinstance(self.engine, LocalEngine)
+        return sliced_reports(self.engine, V, epoch, self.slices)
 
     @cached_property
     def room(self) -> float:
@@ -348,7 +376,7 @@ class Reporters:
             return np.inf
         mechanism = self.engine.mechanism
         kinds = 2 * mechanism.n_directions
-        usual = self.honest * self.settings.reports / kinds
+        usual = self.reporting * self.settings.reports / kinds
         return max(most_of_one(self.n_reports, mechanism.event(1, 1), kinds) - usual, 0.0)
 
     @cached_property
@@ -381,15 +409,27 @@ class ReportEpoch:
         total = np.zeros(mechanism.n_directions)
         for change in wanted:
             estimate = -change / (settings.rate * settings.steps)
-            left = times * system.budget - float(np.abs(total).sum())
             sums = sums_for(mechanism, estimate, system.n_reports)
-            total += afforded(sums, left, np.maximum(times * system.room - np.abs(total), 0.0))
+            room = np.maximum(times * system.room - np.abs(total), 0.0)
+            for each, budget in enumerate(self.dealt.tolist()):
+                inside = system.part == each
+                left = budget + (times - 1) * system.budget / system.slices
+                left -= float(np.abs(total[inside]).sum())
+                total[inside] += afforded(sums[inside], left, room[inside])
         return total
+
+    @cached_property
+    def dealt(self) -> Int64:
+        """How many of the liars' reports chance has put into each slice."""
+        system, chance = self.system, stream(self.system.settings.seed, "dealt", self.epoch)
+        return np.bincount(
+            chance.integers(system.slices, size=system.budget), minlength=system.slices
+        )
 
     def ahead(self, sums: Float64, times: int = 1) -> Float32:
         """The next V, if honest people are like those who are known; in this epoch's basis."""
         system, settings = self.system, self.system.settings
-        share = system.honest / (system.honest + system.liars)
+        share = system.reporting / (system.reporting + system.lying)
         not_rounded = cast("Any", sums)
         lie = system.engine.mechanism.estimate(not_rounded, system.n_reports)
         estimate = share * self._expected + lie
@@ -415,7 +455,7 @@ class ReportEpoch:
         """The next V, as the server makes it under its defence."""
         system, done = self.system, self.epoch + 1
         mechanism, settings, defence = system.engine.mechanism, system.settings, system.defence
-        sent = system.engine.reports(self.V, self.epoch)
+        sent = system.honest_reports(self.V, self.epoch)
         if sums is not None and system.liars:
             sent = np.concatenate([sent, self.lies(sums)])
         if defence == "medians":
@@ -435,10 +475,14 @@ class ReportEpoch:
         system = self.system
         chance, n = stream(system.settings.seed, "lies", self.epoch), len(sums)
         counts = np.floor(np.abs(sums) + chance.random(n)).astype(np.int64)
-        chosen = np.repeat(pack(np.arange(n), sums > 0), counts)[: system.budget]
-        blind = chance.integers(0, 2 * n, system.budget - len(chosen)).astype(np.uint32)
-        dealt = chance.permutation(np.concatenate([chosen, blind]))
-        return dealt.reshape(system.liars, system.settings.reports)
+        parts = []
+        for each, budget in enumerate(self.dealt.tolist()):
+            inside = np.flatnonzero(system.part == each)
+            chosen = np.repeat(pack(inside, sums[inside] > 0), counts[inside])[:budget]
+            blind = chance.integers(0, 2 * len(inside), budget - len(chosen))
+            parts += [chosen, pack(inside[blind >> 1], blind % 2 == 1)]
+        sent = chance.permutation(np.concatenate(parts))
+        return sent.reshape(system.lying, system.settings.reports)
 
     def _mean(self, sent: UInt32) -> Float64:
         mechanism = self.system.engine.mechanism
