@@ -13,7 +13,7 @@ call = calling(app)
 SMALL = ["plan", "--people", "200", "--items", "60", "--history", "6"]
 
 
-@pytest.mark.parametrize("central", [[], ["--central-budget", "1"]])
+@pytest.mark.parametrize("central", [[], ["--central-budget", "1", "--accounts"]])
 def test_what_was_tried_is_what_is_set_up(tmp_path: Path, central: list[str]) -> None:
     """The command that it prints plans the same training."""
     out, shop, folder = tmp_path / "plan.json", tmp_path / "shop.csv", tmp_path / "server"
@@ -24,6 +24,7 @@ def test_what_was_tried_is_what_is_set_up(tmp_path: Path, central: list[str]) ->
     assert content["privacy"]["spans"][-1]["pure"] <= 20
     assert len(content["hr@10_by_epoch"]) == content["settings"]["epochs"]
     assert bool(content["settings"]["dummies"]) == bool(central)
+    assert ("times in 100 for one account, or" in " ".join(shown.split())) == bool(central)
     shop.write_text("item,title\n" + "".join(f"{n},Item {n}\n" for n in range(60)))
     line = next(each for each in shown.splitlines() if "server init" in each)
     command = shlex.split(line.partition(": sottovoce ")[2])
@@ -31,6 +32,7 @@ def test_what_was_tried_is_what_is_set_up(tmp_path: Path, central: list[str]) ->
     made = ServerSettings.read(folder / "server.toml")
     assert made.training.as_dict() == content["settings"]
     assert made.terms.least_clients == content["least_clients"]
+    assert made.terms.accounts == bool(central)
     assert made.epoch_seconds == 7 * 86_400
 
 

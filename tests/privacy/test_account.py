@@ -4,8 +4,8 @@
 charged before, and a limit go in. The epsilons of everything come out, `local` exactly, `central`
 and `alone` to a relative 1e-9 (sums and elementary functions may round differently); the turns that
 are left, how many of them the limit allows; in words, what a person is asked within that limit, and
-the figures behind it. The file changes only when the
-promise does. To write it anew: `python -m tests.privacy.test_account`.
+the figures behind it. The file changes only when the promise does.
+To write it anew: `python -m tests.privacy.test_account`.
 """
 
 import json
@@ -15,7 +15,7 @@ from dataclasses import replace
 from fractions import Fraction
 from math import exp
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given, settings
@@ -175,8 +175,13 @@ def test_no_charge_makes_a_promise_smaller(before: list[Charge], another: Charge
     assert Fraction(right.local) >= 10 + sum(each.cost for each in [*before, another])
 
 
-def asked(event: Reporting, clients: int, charges: Sequence[Charge] = ()) -> list[str]:
-    return promise(event, clients, charges).in_short(event.total)
+Unit = Literal["account", "device"] | None
+
+
+def asked(
+    event: Reporting, clients: int, charges: Sequence[Charge] = (), unit: Unit = None
+) -> list[str]:
+    return promise(event, clients, charges, unit=unit).in_short(event.total)
 
 
 def test_what_a_person_is_asked() -> None:
@@ -200,6 +205,30 @@ def test_what_a_person_is_asked() -> None:
     assert "no more reports leave" in promise(None, 100, [charge()]).in_short(0)[0]
 
 
+def test_with_accounts_the_promise_is_for_one_account() -> None:
+    """As far as an honest proxy counts, and where no device keeps back what another may send."""
+    numbers = {"epsilon": 5.0, "reports": 1, "epochs": 2, "loud_fraction": 0.0318, "dummies": 0}
+    plain = terms(**numbers, least_clients=50_000)
+    with_accounts = replace(plain, accounts=True)
+    assert with_accounts.promise() == replace(plain.promise(), unit="account")
+    assert with_accounts.in_short([], 2)[1] == (
+        "A 50:50 guess about it is then right at most 61 times in 100 for one account, or 99.996 "
+        "for one device if others are fake or the proxy cheats."
+    )
+    assert with_accounts.in_short([], 1)[1] == (
+        "A 50:50 guess about it is then right at most 58 times in 100 for one device, or 99.4 if "
+        "others are fake or the proxy cheats."
+    )
+    assert replace(with_accounts, least_clients=1).in_short([], 2)[1] == (
+        "A 50:50 guess about it is then right at most 99.996 times in 100 for one account, or "
+        "99.996 for one device if the proxy cheats."
+    )
+    (_, linked), (_, mixed), (_, meaning) = with_accounts.promise().in_figures()
+    assert linked == plain.promise().in_figures()[0][1]
+    assert "as many honest accounts report" in mixed
+    assert "for one account, whose devices share its reports" in meaning
+
+
 def test_a_limit_stops_what_is_said_to_leave() -> None:
     asked = terms(epsilon=2.5, reports=1, epochs=20, least_clients=1, dummies=0)
     assert asked.promise().in_short(20)[1].startswith("This protects nobody")
@@ -216,13 +245,15 @@ def grade(text: str) -> float:
     return 0.39 * length + 11.8 * syllables / len(words) - 15.59
 
 
-@pytest.mark.parametrize("epochs", [1, 2, 20, 200])
+@pytest.mark.parametrize("unit", [None, "account"])
+@pytest.mark.parametrize("epochs", [1, 20, 200])
 @pytest.mark.parametrize(("epsilon", "reports"), [(10, 1), (5, 1), (0.5, 4), (2.5, 100), (12, 1)])
 @pytest.mark.parametrize(("clients", "dummies"), [(1, 0), (100, 0), (50_000, 0), (20, 20_000)])
 def test_somebody_of_fourteen_can_read_it(
-    epsilon: float, reports: int, epochs: int, clients: int, dummies: int
+    epsilon: float, reports: int, epochs: int, clients: int, dummies: int, unit: Unit
 ) -> None:
-    said = asked(Reporting(epsilon, reports, epochs, 0.03, dummies * reports), clients)
+    event = Reporting(epsilon, reports, epochs, 0.03, dummies * reports)
+    said = asked(event, clients, unit=unit)
     assert len(said) == 3
     assert len(" ".join(said).split()) <= 60
     assert grade(" ".join(said)) <= 8
@@ -298,14 +329,16 @@ LOUD: Numbers = (5.0, 0.0318, 1, 2, 1_000, 1e-6)
 DEAR: Numbers = (10.0, 0.0318, 1, 2, 1_000, 1e-6)
 
 
-def case_of(numbers: Numbers, limit: float, charges: list[dict[str, Any]]) -> dict[str, Any]:
+def case_of(
+    numbers: Numbers, limit: float, charges: list[dict[str, Any]], accounts: bool
+) -> dict[str, Any]:
     given = dict(zip(NAMES, (*numbers, 0), strict=False))
-    return {**given, "limit": limit, "charges": charges}
+    return {**given, "accounts": accounts, "limit": limit, "charges": charges}
 
 
 def charged(times: int, training: str = "other", numbers: Numbers = LOUD) -> dict[str, Any]:
     """A training whose epochs were charged so often."""
-    kind = {name: case_of(numbers, 0, [])[name] for name in KIND}
+    kind = {name: case_of(numbers, 0, [], False)[name] for name in KIND}
     return {"training": training, **kind, "times": times}
 
 
@@ -338,11 +371,24 @@ AFTER: list[tuple[Numbers, float, list[dict[str, Any]]]] = [
     # More kinds than are composed.
     (LOUD, 1e3, [charged(3, "other", (1 + n / 8, 0.1, 2, 9, 5_000, 1e-6)) for n in range(10)]),
 ]
-CASES = [*((numbers, LIMIT, []) for numbers in ALONE), *AFTER]
+WITH_ACCOUNTS: list[tuple[Numbers, float, list[dict[str, Any]]]] = [
+    # All turns; a part of them by the device's limit, and none; nobody to hide among, or dummies.
+    *((LOUD, limit, []) for limit in (LIMIT, 5.0, 1.0)),
+    (LOUD, LIMIT, [charged(2, "own")]),
+    (LOUD, LIMIT, [charged(1, "own"), charged(2)]),
+    ((5.0, 0.0318, 1, 2, 1, 1e-6), LIMIT, []),
+    ((10.0, 0.0011, 1, 1, 20, 1e-6, 75_040), LIMIT, []),
+    ((2.5, 0.5, 100, 20, 100, 1e-6), 1e4, []),
+]
+CASES = [
+    *((numbers, LIMIT, [], False) for numbers in ALONE),
+    *((*case, False) for case in AFTER),
+    *((*case, True) for case in WITH_ACCOUNTS),
+]
 
 
 def made(given: dict[str, Any]) -> dict[str, Any]:
-    named = ("epsilon", "loud_fraction", "reports", "epochs", "dummies")
+    named = ("epsilon", "loud_fraction", "reports", "epochs", "dummies", "accounts")
     fields = {name: given[name] for name in named}
     asked = terms(**fields, least_clients=given["clients"])
     ledger, trainings = Ledger(1e300), {"own": asked.training}

@@ -14,12 +14,21 @@ from sottovoce.protocol.contact import ENOUGH, NONE, SHORT, Contact
 from sottovoce.server import Keys
 from sottovoce.server.administration import begin_training, go_beyond
 from sottovoce.server.keys import rotate_keys
+from sottovoce.server.settings import ProxyAccess
 from sottovoce.server.status import ServerStatus
 from sottovoce.server.transaction import ALIVE
 from sottovoce.service.run import Running
 from sottovoce.training import Participation
 from tests.server.changes import change_catalogue, with_added
 from tests.server.world import ITEMS, KEYS, TRAINING, MakeWorld, World
+
+
+def test_with_accounts_it_says_whom_the_promise_is_for(make_world: MakeWorld, url: str) -> None:
+    for accounts in (False, True):
+        terms = Participation(least_clients=1, accounts=accounts)
+        world = make_world(url, terms=terms, proxies={"one": ProxyAccess("ab" * 32)})
+        world.server.prepare()
+        assert ("what devices promise is for one account" in look(world)[0]) == accounts
 
 
 def test_what_it_says_of_an_epoch_and_of_what_comes_next(world: World) -> None:

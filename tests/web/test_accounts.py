@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from fractions import Fraction
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sottovoce.protocol.tokens import Attestation
 from tests.server.world import KEYS
 from tests.web import chromium
-from tests.web.shop import Customer, Shop, running_shop
+from tests.web.shop import EXAMPLE, Customer, Shop, running_shop
 from tests.web.system import System, running
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def posted(system: System) -> list[tuple[str, int]]:
 def test_a_token_is_fetched_in_one_visit_and_spent_in_another(
     browser: Browser, system: System, shop: Shop, trap: Trap
 ) -> None:
+    """And the question is about what one account sends, in the words of the other client."""
     with ExitStack() as opened:
         ann, stranger = (
             Customer(
@@ -79,7 +81,11 @@ def test_a_token_is_fetched_in_one_visit_and_spent_in_another(
             for _ in range(2)
         )
         visit(ann, system, None)
-        ann.question()
+        terms = system.signed().manifest.terms
+        limit = re.search('limit="(.*?)"', EXAMPLE.read_text(encoding="utf-8"))
+        assert limit is not None
+        turns = int(Fraction(limit[1]) // terms.cost)
+        assert ann.question() == terms.in_short([], turns)
         ann.press("yes")
         ann.looks_again()
         assert posted(system) == []

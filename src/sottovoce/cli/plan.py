@@ -28,7 +28,8 @@ NEARLY = 0.9
 
 ACCOUNTS = (
     "With accounts: whoever reports in a week has logged in during the week before; reports begin "
-    "with the second week. Several devices of a person count as one."
+    "with the second week. Every epsilon is for one account: its devices share its turns, if the "
+    "proxy counts honestly."
 )
 
 
@@ -70,7 +71,7 @@ def plan(
         told = f"{shop.tastes} tastes, focus {shop.focus:g}: HR@10 {shop.lists[-1]:.3f}"
         output.note(f"  {told}, popularity {shop.popularity:.3f} ({after})")
 
-    found = outlook(Public(people, items, history), wanted, seed, on_shop)
+    found = outlook(Public(people, items, history), wanted, seed, on_shop, accounts=accounts)
     for line in (_verdict(found), _promised(found), _device(found), _time(found)):
         output.say(line)
     if accounts:

@@ -46,7 +46,7 @@ def privacy(
     history: HistoryOption = None,
     delta: Annotated[
         float,
-        typer.Option(help="Of the figures that have one (docs/privacy.md).", hidden=True),
+        typer.Option(help="Of the figures that have one: below one in the number of people."),
     ] = DELTA,
 ) -> None:
     """Say what reporting costs in epsilon, in numbers and words.

@@ -541,7 +541,7 @@ def lines(found: ServerStatus, settings: ServerSettings) -> Iterator[str]:
         tail = f"dropped: {', '.join(dropped)}" if dropped else "none were dropped"
         yield f"Epoch {epoch.epoch} counted {output.counted(epoch.reports, 'report')}; {tail}."
     yield _learning(found)
-    yield from _trial(found)
+    yield from _people(found)
     yield from _catalogue(found)
     yield from _keys(found)
     yield from (_heard(name, said, found.now) for name, said in found.heard.items())
@@ -610,8 +610,12 @@ def _heard(name: str, said: Heard | None, now: float) -> str:
     return f"Proxy {name} was heard last at {output.moment(said.heard, now)}, with {at}."
 
 
-def _trial(found: ServerStatus) -> Iterator[str]:
-    if found.chosen.training.terms.trial:
+def _people(found: ServerStatus) -> Iterator[str]:
+    """Who takes part, where that changes what is promised."""
+    terms = found.chosen.training.terms
+    if terms.accounts:
+        yield "A batch needs an account: what devices promise is for one account, not one device."
+    if terms.trial:
         yield TRIAL
 
 

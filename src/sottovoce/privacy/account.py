@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from fractions import Fraction
 from math import ceil, exp, log10
-from typing import Any
+from typing import Any, Literal
 
 from sottovoce.privacy.bound import Group, central_bound
 from sottovoce.privacy.events import Reporting, checked_delta
@@ -157,7 +157,7 @@ def account(event: Reporting, people: int | None = None, delta: float = DELTA) -
         event: What each person does in a training, as `Settings.event` gives it.
         people: How many take part in the smallest epoch; None: not known, so there is no central
             figure.
-        delta: The chance with which a figure that is not pure may fail.
+        delta: What probabilities may differ by, beyond the factor e^epsilon of a figure that is not pure.
     """
     checked_delta(delta)
 
@@ -228,7 +228,12 @@ class Promise:
     clients: int
     """The crowd that the terms enforce, the device itself included."""
     delta: float
-    """The chance with which the central figures may fail."""
+    """Of the central figures."""
+    unit: Literal["account", "device"] | None = None
+    """Whom the figures are for, where the terms need accounts; None: one device, and they do not.
+
+    One account shares the turns of the terms among its devices, but each of them has its own limit.
+    """
 
     def in_short(self, reports: int) -> list[str]:
         """What leaves, how much that can tell, how to stop: what anybody is asked, in any client.
@@ -252,12 +257,16 @@ class Promise:
         hidden = self.alone if by_dummies else self.central
         if hidden > WEAK_CENTRAL_ABOVE:
             return "This protects nobody: from what leaves, your history may be worked out."
-        sure = _in_100(hidden, self.delta if hidden < self.local else 0.0)
+        is_hidden = hidden < self.local
+        sure = _in_100(hidden, self.delta if is_hidden else 0.0)
         guess = f"A 50:50 guess about it is then right at most {sure} times in 100"
-        if hidden >= self.local:
+        guess += f" for one {self.unit}" if self.unit else ""
+        # A proxy that cheats may let an account send more: a device counts its own.
+        device = " for one device" if self.unit == "account" else ""
+        if not is_hidden and not device:
             return f"{guess}."
-        fakes = "" if by_dummies else "others are fake or "
-        return f"{guess}, or {_in_100(self.local)} if {fakes}the proxy cheats."
+        fakes = "others are fake or " if is_hidden and not by_dummies else ""
+        return f"{guess}, or {_in_100(self.local)}{device} if {fakes}the proxy cheats."
 
     def in_figures(self) -> list[tuple[str, str]]:
         """The numbers behind these words, each with what it rests on."""
@@ -267,20 +276,23 @@ class Promise:
             fake = "adds its dummies, even if all other devices are fake"
             hidden.append(f"{_plain(self.alone, 3)} if {honest} {fake}")
         if self.central < min(self.local, self.alone):
-            crowd = "as many honest devices report in every epoch as its terms asked for"
+            who = "accounts" if self.unit else "devices"
+            crowd = f"as many honest {who} report in every epoch as its terms asked for"
             crowd += f" (now {self.clients:,})"
             hidden.append(f"{_plain(self.central, 3)} if {'also' if hidden else honest} {crowd}")
         chance = f". Up to a chance of one in {_plain(1 / self.delta, 6, ROUND_FLOOR)}"
         return [
             ("epsilon, linked", f"{linked}, whatever happens"),
             ("epsilon, mixed", "; ".join(hidden) + chance if hidden else "the same"),
-            ("what epsilon is", MEANING),
+            ("what epsilon is", f"{MEANING}. {OF_ACCOUNT if self.unit else OF_DEVICE}"),
         ]
 
 
-MEANING = (
-    "any conclusion is at most exp(epsilon) times as likely as with another history. That is for "
-    "one device: several of one person add up"
+MEANING = "any conclusion is at most exp(epsilon) times as likely as with another history"
+OF_DEVICE = "That is for one device: several of one person add up"
+OF_ACCOUNT = (
+    "That is for one account, whose devices share its reports of this training, if the proxy "
+    "counts honestly; otherwise for one device. Several of one person add up"
 )
 
 
@@ -294,7 +306,11 @@ def _in_100(epsilon: float, delta: float = 0.0) -> str:
 
 
 def promise(
-    left: Reporting | None, clients: int, charges: Sequence[Charge] = (), delta: float = DELTA
+    left: Reporting | None,
+    clients: int,
+    charges: Sequence[Charge] = (),
+    delta: float = DELTA,
+    unit: Literal["account", "device"] | None = None,
 ) -> Promise:
     """For all that was charged, and for what may still leave under the terms.
 
@@ -302,7 +318,8 @@ def promise(
         left: What may still leave; None: nothing.
         clients: The crowd that the terms enforce, the device itself included.
         charges: What the ledger has charged, in all trainings.
-        delta: The chance with which the central figures may fail.
+        delta: Of the central figures.
+        unit: Whom it is for, where the terms need accounts.
 
     >>> from sottovoce.privacy import Reporting
     >>> promise(Reporting(5.0, 1, 2, 0.0318), clients=50_000).local
@@ -319,7 +336,7 @@ def promise(
     bounds = (central_bound(_groups(each), delta) for each in (parts, alone))
     # What differs by rounding alone is the same: it would name dummies where there are none.
     central, by_dummies = (each if each < local * (1 - ROUNDING) else local for each in bounds)
-    return Promise(local, central, by_dummies, clients, delta)
+    return Promise(local, central, by_dummies, clients, delta, unit)
 
 
 def _groups(parts: Iterable[Group]) -> list[Group]:

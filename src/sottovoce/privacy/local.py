@@ -37,7 +37,7 @@ def local_epsilon(event: Reporting, delta: float) -> float:
 
     Args:
         event: What each person does in a training.
-        delta: The chance with which it may fail.
+        delta: What probabilities may differ by, beyond the factor e^epsilon.
     """
     from scipy import optimize  # slow to import: only accounting should wait for it
 

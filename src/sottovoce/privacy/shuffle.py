@@ -66,7 +66,7 @@ def central_epsilon(event: Reporting, people: int, delta: float) -> float:
         event: What each person does in a training.
         people: How many report in each epoch, the person included. Those who work with the server
             hide nobody and are not counted: with 1 only the dummies hide.
-        delta: The chance with which it may fail.
+        delta: What probabilities may differ by, beyond the factor e^epsilon.
     """
     checked_delta(delta)
     if not 1 <= people <= MOST:

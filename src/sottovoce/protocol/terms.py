@@ -10,7 +10,7 @@ from fractions import Fraction
 from hashlib import sha256
 from json import dumps
 from operator import gt, lt, ne
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from sottovoce.characters import counted
 from sottovoce.core import MECHANISMS
@@ -121,9 +121,12 @@ class Terms:
         self, charges: Sequence[Charge] = (), delta: float = DELTA, turns: int | None = None
     ) -> Promise:
         """For all that the device has reported and may still report: in `turns`, or all left."""
-        turns = self.turns_left(charges) if turns is None else turns
+        all_turns = self.turns_left(charges)
+        turns = all_turns if turns is None else turns
         left = replace(self.event, epochs=turns) if turns else None
-        return promise(left, self.least_clients, charges, delta)
+        # Each device has a limit of its own: what it keeps back, another of the account may send.
+        unit: Literal["account", "device"] = "account" if turns == all_turns else "device"
+        return promise(left, self.least_clients, charges, delta, unit if self.accounts else None)
 
     def in_short(self, charges: Sequence[Charge], turns: int) -> list[str]:
         """What an owner is asked, if they take part in `turns` more epochs."""

@@ -76,6 +76,8 @@ class ShopOutlook:
     simulated: int
     """People of each invented shop: all, or as many as time allows, for whom it was planned."""
     shops: list[Tried]
+    accounts: bool = False
+    """Whether reports need accounts: then the promise is for one of them."""
 
     @property
     def least_clients(self) -> int:
@@ -98,7 +100,7 @@ class ShopOutlook:
     @cached_property
     def promise(self) -> Promise:
         """As a device tells it to its owner."""
-        asked = Participation(least_clients=self.least_clients)
+        asked = Participation(least_clients=self.least_clients, accounts=self.accounts)
         return Terms.of(bytes(16), self.settings, asked, self.about.items).promise()
 
     @property
@@ -150,6 +152,8 @@ def outlook(
     seed: int = 0,
     on_shop: Callable[[Tried], None] = lambda _: None,
     most_seconds: float = MOST_SECONDS,
+    *,
+    accounts: bool = False,
 ) -> ShopOutlook:
     """Plan for a shop with so many people a week, and try the plan in invented shops.
 
@@ -170,7 +174,7 @@ def outlook(
     for number, (tastes, focus) in enumerate(KINDS):
         shops.append(try_shop(some, replace(tried, seed=seed + number), tastes, focus))
         on_shop(shops[-1])
-    return ShopOutlook(about, budget, settings, some.people, shops)
+    return ShopOutlook(about, budget, settings, some.people, shops, accounts)
 
 
 def _plan(about: Public, budget: Budget, seed: int) -> Settings:

@@ -105,7 +105,7 @@ class Budget:
     Args:
         local: T k eps, with nobody to trust; None: any.
         central: Epsilon after an honest shuffle of everybody's reports, at `delta`; None: any.
-        delta: The chance with which the central figure may fail.
+        delta: What probabilities may differ by, beyond the factor e^epsilon.
     """
 
     local: float | None = None

@@ -13,6 +13,7 @@ import { type SottovoceError, TermsError } from "./errors.js";
 import type { Standing, TouchedItem } from "./history.js";
 import type { Seen } from "./network.js";
 import type { OpenOptions } from "./options.js";
+import type { Short } from "./promise.js";
 import type { Recommendation } from "./recommending.js";
 import type { PastRelease } from "./release.js";
 import type { Terms } from "./terms.js";
@@ -135,6 +136,11 @@ export class Client {
   /** Everything that there is, in the order of the model's rows. */
   catalogue(): Promise<readonly Item[]> {
     return this.history("catalogue");
+  }
+
+  /** The figures of `shortOf`, for this device and its limit: worked out by a worker. */
+  short(terms: Terms): Promise<Short> {
+    return this.history("short", terms);
   }
 
   /**

@@ -13,7 +13,7 @@ import { type Budget, budgetOf, type Charge } from "./ledger.js";
 import { asksForReports, type Manifest } from "./manifest.js";
 import { checkedItems, systemTimer, type Timer } from "./options.js";
 import { type EpochState, type LeftDevice, Outbox } from "./outbox.js";
-import { type Offer, offerOf } from "./promise.js";
+import { type Offer, offerOf, type Short, shortOf } from "./promise.js";
 import { popular, type Recommendation, recommendations } from "./recommending.js";
 import { Reading, type Release } from "./release.js";
 import { listedCatalogue } from "./shelf.js";
@@ -111,6 +111,12 @@ export class History {
       batches: await outbox.counts(),
       lastBatch: await outbox.lastBatch(),
     };
+  }
+
+  /** What the owner is asked who would accept these terms, as far as the limit goes. */
+  async short(terms: Terms): Promise<Short> {
+    const { limit } = await this.#store.settings();
+    return shortOf(terms, await this.#outbox.charges(), limit);
   }
 
   /** A promise takes some tenths of a second: worked out once for the same terms and charges. */

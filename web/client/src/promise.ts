@@ -23,6 +23,8 @@ export interface Promised {
   /** The crowd that the terms enforce. */
   readonly clients: number;
   readonly delta: number;
+  /** Whether the turns under these terms are those of an account, and not of one device. */
+  readonly accounts: boolean;
 }
 
 const DELTA = 1e-6;
@@ -33,9 +35,11 @@ const WEAK_ABOVE = 10;
 const LEAST_DOUBT = 1e-4;
 /** Of an epsilon, in a sentence. */
 const DIGITS = 3;
-const MEANING =
-  "any conclusion is at most exp(epsilon) times as likely as with another history. That is for one " +
-  "device: several of one person add up";
+const MEANING = "any conclusion is at most exp(epsilon) times as likely as with another history";
+const OF_DEVICE = "That is for one device: several of one person add up";
+const OF_ACCOUNT =
+  "That is for one account, whose devices share its reports of this training, if the proxy counts " +
+  "honestly; otherwise for one device. Several of one person add up";
 
 /** For all that was charged, `charges` of `Client.status`, and what may follow under these terms. */
 export function promiseOf(
@@ -44,7 +48,7 @@ export function promiseOf(
   delta = DELTA,
   turns = turnsLeft(terms, charges),
 ): Promised {
-  const { epsilon, reports, loudFraction, leastClients: clients, dummies } = terms;
+  const { epsilon, reports, loudFraction, leastClients: clients, dummies, accounts } = terms;
   const local = roundedUp(spent(charges) + amount(epsilon, reports) * BigInt(turns));
   const parts = [
     ...(turns > 0 ? [{ epsilon, loudFraction, clients, dummies, reports, turns }] : []),
@@ -60,7 +64,7 @@ export function promiseOf(
     return found < local * (1 - ROUNDING) ? found : local;
   };
   const alone = bounded(parts.map((part) => ({ ...part, clients: 1 })));
-  return { local, central: bounded(parts), alone, clients, delta };
+  return { local, central: bounded(parts), alone, clients, delta, accounts };
 }
 
 /**
@@ -98,6 +102,12 @@ export interface Guess {
   readonly linked: string | null;
   /** Whether others who are fake are enough for that. */
   readonly byFakes: boolean;
+  /**
+   * Whom `sure` is for, where the terms need accounts; null: one device, and they do not. What the limit of
+   * one device keeps back another of the account may send, and a proxy that cheats may let it send more:
+   * `linked` is for one device in any case.
+   */
+  readonly unit: "account" | "device" | null;
 }
 
 /**
@@ -110,17 +120,26 @@ export function shortOf(
   limit: number,
   delta = DELTA,
 ): Short {
-  const epochs = epochsWithin(limit, spent(charges), terms, turnsLeft(terms, charges));
-  const guess = guessOf(promiseOf(terms, charges, delta, epochs));
+  const all = turnsLeft(terms, charges);
+  const epochs = epochsWithin(limit, spent(charges), terms, all);
+  const guess = guessOf(promiseOf(terms, charges, delta, epochs), epochs < all);
   return { trial: terms.trial, reports: epochs * terms.reports, guess };
 }
 
-function guessOf({ local, central, alone, delta }: Promised): Guess | null {
+function guessOf(promised: Promised, isLimited = false): Guess | null {
+  const { local, central, alone, delta, accounts } = promised;
   const byDummies = alone < local && alone <= WEAK_ABOVE;
   const hidden = byDummies ? alone : central;
   if (hidden > WEAK_ABOVE) return null;
-  const sure = inHundred(hidden, hidden < local ? delta : 0);
-  return { sure, linked: hidden < local ? inHundred(local) : null, byFakes: !byDummies };
+  const isHidden = hidden < local;
+  const unit = accounts ? (isLimited ? "device" : "account") : null;
+  const linked = isHidden || unit === "account" ? inHundred(local) : null;
+  return {
+    sure: inHundred(hidden, isHidden ? delta : 0),
+    linked,
+    byFakes: isHidden && !byDummies,
+    unit,
+  };
 }
 
 /**
@@ -154,10 +173,12 @@ export function telling(promised: Promised): string {
 function told(guess: Guess | null): string {
   if (guess === null)
     return "This protects nobody: from what leaves, your history may be worked out.";
-  const { sure, linked, byFakes } = guess;
-  const right = `A 50:50 guess about it is then right at most ${sure} times in 100`;
+  const { sure, linked, byFakes, unit } = guess;
+  const whose = unit ? ` for one ${unit}` : "";
+  const right = `A 50:50 guess about it is then right at most ${sure} times in 100${whose}`;
   if (linked === null) return `${right}.`;
-  return `${right}, or ${linked} if ${byFakes ? "others are fake or " : ""}the proxy cheats.`;
+  const device = unit === "account" ? " for one device" : "";
+  return `${right}, or ${linked}${device} if ${byFakes ? "others are fake or " : ""}the proxy cheats.`;
 }
 
 /** How often a guess is right that would be so 50 times in 100, or "always"; never rounded down. */
@@ -169,10 +190,12 @@ export function inHundred(epsilon: number, delta = 0): string {
 }
 
 /** The numbers behind these words, by name, each with what it rests on. */
-export function inFigures({ local, central, alone, clients, delta }: Promised): [string, string][] {
+export function inFigures(promised: Promised): [string, string][] {
+  const { local, central, alone, clients, delta, accounts } = promised;
   const honest = "the proxy mixes honestly, does not work with the server and";
   const now = `(now ${clients.toLocaleString("en")})`;
-  const crowd = `as many honest devices report in every epoch as its terms asked for ${now}`;
+  const who = accounts ? "accounts" : "devices";
+  const crowd = `as many honest ${who} report in every epoch as its terms asked for ${now}`;
   const fake = "adds its dummies, even if all other devices are fake";
   const hidden = [
     alone < local && `${plain(alone)} if ${honest} ${fake}`,
@@ -184,7 +207,7 @@ export function inFigures({ local, central, alone, clients, delta }: Promised): 
   return [
     ["epsilon, linked", `${linked}, whatever happens`],
     ["epsilon, mixed", hidden.length > 0 ? `${hidden.join("; ")}. ${chance}` : "the same"],
-    ["what epsilon is", MEANING],
+    ["what epsilon is", `${MEANING}. ${accounts ? OF_ACCOUNT : OF_DEVICE}`],
   ];
 }
 

@@ -98,6 +98,7 @@ function historyCalls() {
     popular: (n: number) => history().popular(n),
     catalogue: () => history().catalogue(),
     standing: (asked: Terms | null) => history().standing(asked),
+    short: (terms: Terms) => history().short(terms),
   };
 }
 

@@ -100,8 +100,8 @@ test("what no ledger can hold is refused before it is decided on", () => {
 
 type Case = (typeof promises)[number];
 
-function termsIn({ epsilon, loud_fraction, reports, epochs, clients, dummies }: Case) {
-  const asked = { epsilon, loudFraction: loud_fraction, reports, epochs };
+function termsIn({ epsilon, loud_fraction, reports, epochs, clients, dummies, accounts }: Case) {
+  const asked = { epsilon, loudFraction: loud_fraction, reports, epochs, accounts };
   return { ...TERMS, ...asked, leastClients: clients, dummies };
 }
 

@@ -231,6 +231,7 @@ export class Tab {
     this.#compute(() => this.history.recommend(n, byTagsAlone));
   popular = (n = 10) => this.#compute(() => this.history.popular(n));
   catalogue = () => this.#compute(() => this.history.catalogue());
+  short = (terms: Terms) => this.#compute(() => this.history.short(terms));
 
   // And on the network's.
   accept = (terms: Terms) => this.#choose((network) => network.accept(terms));

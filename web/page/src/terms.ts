@@ -58,14 +58,18 @@ export const WHEN =
 
 /** Among what a report is mixed. */
 export function crowdSentence(
-  { leastClients, dummies }: Pick<Offer["terms"], "leastClients" | "dummies">,
+  {
+    leastClients,
+    dummies,
+    accounts,
+  }: Pick<Offer["terms"], "leastClients" | "dummies" | "accounts">,
   { alone, local }: Pick<Offer["figures"], "alone" | "local">,
 ): string {
   const hide = alone < local ? ", which hide yours even if all others are fake" : "";
   const own = dummies > 0 ? ` It adds ${reportsText(dummies)} of nobody${hide}.` : "";
   if (leastClients === 1)
     return `No other person for certain: the proxy also passes on what came from one device alone.${own}`;
-  return `The proxy passes reports on mixed, and only if at least ${amountText(leastClients)} devices took part.${own}`;
+  return `The proxy passes reports on mixed, and only if at least ${amountText(leastClients)} ${accounts ? "accounts" : "devices"} took part.${own}`;
 }
 
 function holdSentence({ hold }: Offer["terms"]): string {

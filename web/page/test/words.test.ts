@@ -65,19 +65,19 @@ test("the statement says what protects and what does not, from the terms and the
   assert.match(statement, /as its terms asked for \(now 300\)\. Up to a chance of one/u);
   assert.match(statement, /has spent 7\.52\./u);
   assert.match(statement, /several of one person add up/u);
+  const own = { leastClients: 1, accounts: false };
   const [open, hidden] = [
     { alone: 10, local: 10 },
     { alone: 1, local: 10 },
   ];
-  assert.match(
-    crowdSentence({ leastClients: 1, dummies: 0 }, open),
-    /^No other person for certain/u,
-  );
-  assert.match(crowdSentence({ leastClients: 1, dummies: 1 }, open), /1 report of nobody\.$/u);
-  assert.match(
-    crowdSentence({ leastClients: 1, dummies: 4321 }, hidden),
-    /nobody, which hide yours/u,
-  );
+  assert.match(crowdSentence({ ...own, dummies: 0 }, open), /^No other person for certain/u);
+  assert.match(crowdSentence({ ...own, dummies: 1 }, open), /1 report of nobody\.$/u);
+  assert.match(crowdSentence({ ...own, dummies: 4321 }, hidden), /nobody, which hide yours/u);
+  const asked = { ...terms, reports: 1, epochs: 1, accounts: true };
+  const whole = statementOf(offerOf(asked, []), 0).join(" ");
+  assert.match(whole, /in 100 for one account, or .* for one device if/u);
+  assert.match(whole, /at least 300 accounts took part/u);
+  assert.match(whole, /That is for one account, whose devices share its reports/u);
 });
 
 test("after an earlier training the promise counts that one too", () => {

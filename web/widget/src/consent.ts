@@ -3,7 +3,7 @@
  * buttons to pause, to go on and to forget.
  */
 
-import { type News, type Offer, type Short, shortOf } from "sottovoce-client";
+import type { News, Offer, Short } from "sottovoce-client";
 import { button, h } from "./dom.js";
 import type { Opened, Standing } from "./page.js";
 import { Piece, page } from "./piece.js";
@@ -25,7 +25,7 @@ export class Consent extends Piece {
     this.#shown = shown;
     const content =
       news !== null && offer !== null && standing === "asking"
-        ? this.#question(news, offer, await shortFor(news, offer), words)
+        ? this.#question(news, offer, await page.short(offer), words)
         : this.#choices(standing, words);
     const hadFocus = this.root.activeElement !== null;
     this.root.replaceChildren(...content);
@@ -50,7 +50,7 @@ export class Consent extends Piece {
           "details",
           { part: "details" },
           h("summary", {}, texts.details),
-          h("p", {}, texts.meaning),
+          h("p", {}, offer.terms.accounts ? texts.meaningOfAccount : texts.meaning),
           h("dl", {}, ...rows.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)])),
         ),
         h(
@@ -98,10 +98,4 @@ export class Consent extends Piece {
     this.#opened = what;
     await this.refresh();
   }
-}
-
-/** Worked out when somebody is asked, and not before: it takes a moment. */
-async function shortFor({ charges, limit }: News, { terms }: Offer): Promise<Short> {
-  await new Promise((done) => setTimeout(done)); // the page shows first what it has
-  return shortOf(terms, charges, limit);
 }

@@ -9,6 +9,7 @@ import {
   type News,
   type Offer,
   type Recommendation,
+  type Short,
   StoreError,
 } from "sottovoce-client";
 import { type Texts, type Words, wordsIn } from "./texts.js";
@@ -33,7 +34,10 @@ export interface Options {
 }
 
 /** What is used of a client. */
-export type Used = Pick<Client, "record" | "touched" | "recommend" | "accept" | "pause" | "forget">;
+export type Used = Pick<
+  Client,
+  "record" | "touched" | "recommend" | "accept" | "pause" | "forget" | "short"
+>;
 /** What a visitor opened by a button. */
 export type Opened = "asking" | "forgetting" | null;
 /** What there is to show: a question, or the text of this name. */
@@ -127,6 +131,11 @@ export class Page extends EventTarget {
     const isSpent = epochs >= terms.epochs || remaining < terms.epsilon * terms.reports;
     if (isSpent) return "over";
     return synced?.outcome === "no token" ? "noToken" : "takesPart";
+  }
+
+  /** Worked out when somebody is asked, and not before: it takes a moment. */
+  async short({ terms }: Offer): Promise<Short> {
+    return (await this.#client).short(terms);
   }
 
   async accept({ terms }: Offer): Promise<void> {

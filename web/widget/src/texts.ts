@@ -19,8 +19,9 @@ export interface Texts {
   /** What leaves, how much that can tell, how to stop; before that, if it is a trial. */
   short: (short: Short) => readonly string[];
   details: string;
-  /** What epsilon is. */
+  /** What epsilon is; the same where the terms need accounts. */
   meaning: string;
+  meaningOfAccount: string;
   yes: string;
   /** To changed terms. */
   agree: string;
@@ -65,6 +66,8 @@ const ENGLISH: Texts = {
   details: "Details",
   meaning:
     "Any conclusion is at most exp(epsilon) times as likely as with another history. That is for one device: several of one person add up.",
+  meaningOfAccount:
+    "Any conclusion is at most exp(epsilon) times as likely as with another history. That is for one account, whose devices share its reports of this training, if the proxy counts honestly; otherwise for one device. Several of one person add up.",
   yes: "Take part",
   agree: "Agree",
   no: "Not now",
@@ -133,6 +136,8 @@ const GERMAN: Texts = {
   details: "Einzelheiten",
   meaning:
     "Jeder Schluss ist höchstens exp(Epsilon)-mal so wahrscheinlich wie bei einem anderen Verlauf. Das gilt für ein Gerät: Mehrere einer Person summieren sich.",
+  meaningOfAccount:
+    "Jeder Schluss ist höchstens exp(Epsilon)-mal so wahrscheinlich wie bei einem anderen Verlauf. Das gilt für ein Konto, dessen Geräte sich seine Berichte dieses Trainings teilen, wenn der Proxy ehrlich zählt; sonst für ein Gerät. Mehrere einer Person summieren sich.",
   yes: "Mitmachen",
   agree: "Zustimmen",
   no: "Jetzt nicht",
@@ -190,12 +195,16 @@ function leaving(reports: number): string {
   return `höchstens ${number(reports, "de")} durch Zufall ${some} über einen Proxy an einen Server`;
 }
 
-function linked({ linked, byFakes }: NonNullable<Short["guess"]>): string {
-  if (linked === null) return "";
+function linked({ linked, byFakes, unit }: NonNullable<Short["guess"]>): string {
+  const isAccount = unit === "account";
+  const whose = unit ? ` für ein ${isAccount ? "Konto" : "Gerät"}` : "";
+  if (linked === null) return whose;
+  const device = isAccount ? " für ein Gerät" : "";
+  const often = linked === "always" ? "immer" : `in ${comma(linked)}`;
   const cause = byFakes
     ? "andere Geräte gefälscht sind oder der Proxy betrügt"
     : "der Proxy betrügt";
-  return `, oder ${linked === "always" ? "immer" : `in ${comma(linked)}`}, wenn ${cause}`;
+  return `${whose}, oder ${often}${device}, wenn ${cause}`;
 }
 
 function comma(digits: string): string {

@@ -14,6 +14,7 @@ const NEWS = {
   ...{ offer: OFFER, asked: null, terms: null, paused: false, synced: null, error: null },
   ...{ manifest: {}, charges: [], limit: 1, worse: [] },
 } as unknown as News;
+const SHORT = { trial: false, reports: 1, guess: null };
 const START = { proxy: "https://proxy.example", key: "ab", limit: 5 };
 
 /** A page whose client does nothing, and what is asked of it. */
@@ -35,6 +36,7 @@ function pageOf(t: TestContext, known: readonly string[] = [], kept = new Map<st
     accept: (terms) => note("accept", terms),
     pause: (on) => note("pause", on),
     forget: () => note("forget"),
+    short: async () => SHORT,
   };
   t.mock.method(console, "warn", (text: string) => said.push(text));
   t.mock.method(console, "error", (text: string) => said.push(text));

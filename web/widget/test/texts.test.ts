@@ -31,6 +31,9 @@ const OFFERS: [Offer, number][] = [
   [{ epsilon: 0.5, reports: 12, epochs: 1, leastClients: 100_000 }, 1e6],
   [{ epsilon: 0.5, reports: 14, epochs: 1, leastClients: 1, trial: true }, 1e6],
   [{ epsilon: 4, reports: 500, epochs: 100 }, 1e6],
+  [{ epsilon: 0.5, reports: 12, epochs: 2, leastClients: 100_000, accounts: true }, 1e6],
+  [{ epsilon: 0.5, reports: 12, epochs: 2, leastClients: 100_000, accounts: true }, 6],
+  [{ epsilon: 0.5, reports: 12, epochs: 1, leastClients: 1, dummies: 0, accounts: true }, 1e6],
   [{}, 0],
 ].map(([changes, limit]) => [
   offerOf({ ...TERMS, ...(changes as Partial<Terms>) }, []),
@@ -51,6 +54,8 @@ test("both languages state the same numbers", () => {
       const other = german[at] ?? "";
       assert.deepEqual(numbers(one, "en"), numbers(other, "de"), `${one} / ${other}`);
       assert.equal(one.includes("always"), other.includes("immer"));
+      assert.equal(one.includes("for one account"), other.includes("für ein Konto"));
+      assert.equal(one.includes("for one device"), other.includes("für ein Gerät"));
     });
     const rows = [rowsOf(offer, limit, ENGLISH, "en"), rowsOf(offer, limit, GERMAN, "de")];
     assert.deepEqual(
