@@ -79,7 +79,7 @@ test("the statement says what protects and what does not, from the terms and the
   );
   assert.match(
     crowdSentence({ leastClients: 1, dummies: 4321 }, hidden),
-    /nobody, which hide yours/u,
+    /at random, which hide yours/u,
   );
 });
 
