@@ -29,7 +29,7 @@ ODD = {
     r"of nobody": "that belong to no person",
     r"as (good|much) as (none|nothing)": "none",
     r"held against": "compared with",
-    r"(is|are|was|were|be) (said|told|believed|heard of)": "say who does it",
+    r"(is|are|was|were|be) (said|believed|heard of)": "say who does it",
     r"as \w+ (has|have) it": "name the rule",
     r"in vain": "for nothing",
     r"anew": "again",
