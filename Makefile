@@ -10,7 +10,7 @@ MODULES := web/node_modules/.package-lock.json
 NODE_20 := node -e 'process.exit(Number(process.versions.node.split(".")[0] < 20))' 2>/dev/null
 WEB := $(if $(shell $(NODE_20) && command -v npm),$(MODULES))
 
-# Hundreds of processes import the same sources: whoever is the first compiles them for all.
+# Hundreds of processes import the same sources: the first one compiles them for all.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo web test test-lab coverage nightly part lint lint-style lint-types lint-web kernels bytecode format docs bench release clean
@@ -18,12 +18,12 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make demo    server, proxy, invented people who report live, and a page to take part in"
 	@echo "make web     build the page from web/ into the package (needs Node 20 or later)"
-	@echo "make test    all tests but those of the night: six minutes on two cores; says what it left out for want of Node, Chromium, g++ or PostgreSQL"
+	@echo "make test    all tests but those of the night: six minutes on two cores; says what it left out without Node, Chromium, g++ or PostgreSQL"
 	@echo "make nightly whole systems, kills, other browsers, guides and releases, the laboratory, and planted bugs: hours"
 	@echo "make part    a fifth of the night's tests and the laboratory's, another one each day"
 	@echo "make test-lab  the tests of the laboratory (lab/)"
 	@echo "make coverage  all tests but the laboratory's, and which lines none of them runs"
-	@echo "make lint    ruff, mypy --strict, import-linter; tsc and Biome too where Node is"
+	@echo "make lint    ruff, mypy --strict, import-linter, prose (which only prints); tsc and Biome too where Node is"
 	@echo "make format  let ruff rewrite the sources"
 	@echo "make docs    the documentation as a site under build/docs; a link that leads nowhere is an error"
 	@echo "make bench   a short side-by-side timing on synthetic people"
@@ -92,6 +92,7 @@ lint-style: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/python -m tests.prose
 
 lint-web: $(WEB)
 	$(if $(WEB),npm --prefix web run check,@echo "no Node 20 here: web/ was not checked")

@@ -19,12 +19,12 @@ COMMANDS = {
     ),
     "bench": (
         "sottovoce_lab.cli.bench",
-        "Time one epoch of the same people on every engine, beside one ALS iteration of implicit.",
+        "Time one epoch of the same people on every engine, and one ALS iteration of implicit.",
         _NEEDS,
     ),
     "paper": (
         "sottovoce_lab.cli.paper",
-        "Run the paper's figures and tables again, with its numbers beside ours.",
+        "Run the paper's figures and tables again, with its numbers next to ours.",
         _NEEDS,
     ),
 }

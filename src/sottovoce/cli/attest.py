@@ -65,7 +65,7 @@ def run(
     host: HostOption = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on.")] = 8070,
 ) -> None:
-    """Answer whoever shows a session with an attestation, until Ctrl-C.
+    """Give an attestation to those who show a session, until Ctrl-C.
 
     Devices ask with `POST /attest` and `Authorization: Bearer SESSION`.
 

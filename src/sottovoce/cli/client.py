@@ -505,7 +505,7 @@ def _lines(found: Status, to_see_them: str) -> Iterator[tuple[str, str]]:
             f"{accepted.mechanism}, {reports} of epsilon {_number(accepted.epsilon)} an epoch, "
             f"{found.epochs} of {output.counted(accepted.epochs, 'epoch')} so far, mixed with "
             f"those of at least {output.counted(accepted.least_clients, 'device')} and "
-            f"{output.counted(accepted.dummies, 'report')} of nobody"
+            f"{output.counted(accepted.dummies, 'random report')}"
         )
         yield "terms", agreed
     if found.asked is not None:

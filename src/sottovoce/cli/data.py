@@ -66,9 +66,10 @@ def info(
 ) -> None:
     """Describe a data set, or list those that can be used by name.
 
-    A path may be: a MovieLens archive as published, zipped or unpacked; the folder of the Netflix
-    Prize; a .csv, .tsv (also .gz) or .parquet file with the columns user and item, and perhaps
-    rating and timestamp; a folder of such .parquet files, or of shards; a .npz matrix of scipy.
+    A path may be a MovieLens archive as published (zipped or unpacked) or the folder of the Netflix
+    Prize. It may be a .csv, .tsv (also .gz) or .parquet file with the columns user and item, and
+    perhaps rating and timestamp. It may also be a folder of such .parquet files or of shards, or a
+    .npz matrix of scipy.
 
     \b
     Examples:

@@ -27,7 +27,7 @@ NEARLY = 0.9
 
 
 ACCOUNTS = (
-    "With accounts: whoever reports in a week has logged in during the week before; reports begin "
+    "With accounts: people who report in a week have logged in the week before; reports begin "
     "with the second week. Every epsilon is for one account: its devices share its turns, if the "
     "proxy counts honestly."
 )

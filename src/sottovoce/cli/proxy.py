@@ -165,8 +165,8 @@ def lines(found: ProxyStatus, settings: ProxySettings) -> Iterator[str]:
             yield f"And for tokens of their accounts: {script_tag(name=ACCOUNTS)}"
     if not found.panel_fits:
         yield (
-            "The page's panel is of another catalogue than this epoch: whoever opens the page now "
-            "sees no curve. Make one for this catalogue (docs/operators.md)."
+            "The page's panel is of another catalogue than this epoch: visitors "
+            "see no curve now. Make one for this catalogue (docs/operators.md)."
         )
     yield (
         f"{found.free / 1e9:,.1f} GB are free in {settings.folder}; mixing this epoch takes about "

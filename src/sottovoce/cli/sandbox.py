@@ -99,8 +99,8 @@ def up(
         bool,
         typer.Option(
             "--trial",
-            help=f"Try it alone: {COMPANIONS} invented people report beside you in every epoch of "
-            f"{TRIAL_DEFAULTS['epoch_seconds']} seconds. Whoever takes part is told.",
+            help=f"Try it alone: {COMPANIONS} invented people report with you in every epoch of "
+            f"{TRIAL_DEFAULTS['epoch_seconds']} seconds. All who take part can see that.",
         ),
     ] = False,
     accounts: Annotated[
@@ -355,7 +355,7 @@ def _print_demo(address: str, plan: DemoPlan) -> None:
     )
     typer.echo(
         f"Privacy: one report of epsilon {training.epsilon:g} in a lifetime, yours too. Mixed with "
-        f"{training.dummies:,} reports of nobody, it is {central} for what a server sees that does "
+        f"{training.dummies:,} random reports, it is {central} for what a server sees that does "
         f"not work together with the proxy. {ONE_OPERATOR}."
     )
     typer.echo(

@@ -142,7 +142,7 @@ def init(
     database: Annotated[
         str,
         typer.Option(
-            help="URL of the database, SQLite or PostgreSQL, as SQLAlchemy has it.", hidden=True
+            help="URL of the database, SQLite or PostgreSQL, in SQLAlchemy's form.", hidden=True
         ),
     ] = ServerSettings.database,
     host: HostOption = Listen.host,

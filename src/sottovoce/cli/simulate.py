@@ -118,7 +118,7 @@ def simulate(
 
     Prints quality and privacy cost. HR@10 is the share of people whose left-out item is among the
     ten best of those it is ranked against. Devices also use tags and the order of a history, which
-    costs no report; the model alone is shown beside. With a budget the planner chooses all settings
+    costs no report; the model alone is shown too. With a budget the planner chooses all settings
     that you do not give. The defaults shown are those of `loudest` without a budget.
 
     \b

@@ -466,7 +466,7 @@ def _postponed(batch: UnsentBatch, seconds: float) -> UnavailableError:
     """It concerns this batch alone: what is published may be fetched at any time."""
     return UnavailableError(
         f"the proxy asked to be sent the batch of epoch {batch.epoch} again in {ceil(seconds)} "
-        "seconds, not before; its cost is charged already, and it is kept here until then or until "
-        "its epoch is over",
+        "seconds, not before. Its cost is charged already. It is kept here until then or until its "
+        "epoch is over",
         seconds,
     )

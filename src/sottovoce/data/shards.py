@@ -104,7 +104,7 @@ class Shards:
                 Loaded(**index["loaded"]) if index["loaded"] else None,
             )
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-            said = f"not whole shards: {error!r}; make them anew with `sottovoce data shard`"
+            said = f"not whole shards: {error!r}; make them again with `sottovoce data shard`"
             raise DataError(said, path=folder) from error
 
     @property
@@ -140,7 +140,7 @@ class Shards:
         with reading(path):
             content = path.read_bytes()
         if hashlib.sha256(content).hexdigest() != shard.digest:
-            said = f"not the shard of {INDEX}; make them anew with `sottovoce data shard`"
+            said = f"not the shard of {INDEX}; make them again with `sottovoce data shard`"
             raise DataError(said, path=path)
         frame = pl.read_parquet(io.BytesIO(content))
         columns = {name: frame[name].to_numpy(writable=True) for name in frame.columns}

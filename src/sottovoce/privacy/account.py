@@ -280,7 +280,7 @@ class Promise:
             crowd = f"as many honest {who} report in every epoch as its terms asked for"
             crowd += f" (now {self.clients:,})"
             hidden.append(f"{_plain(self.central, 3)} if {'also' if hidden else honest} {crowd}")
-        chance = f". Up to a chance of one in {_plain(1 / self.delta, 6, ROUND_FLOOR)}"
+        chance = f". Plus a chance of one in {_plain(1 / self.delta, 6, ROUND_FLOOR)}"
         return [
             ("epsilon, linked", f"{linked}, whatever happens"),
             ("epsilon, mixed", "; ".join(hidden) + chance if hidden else "the same"),

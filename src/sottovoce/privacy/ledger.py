@@ -174,7 +174,7 @@ class Ledger:
         if earlier.what != charge:
             raise LedgerError(
                 f"purpose {charge.purpose.hex()} was charged for {earlier.what}, now for {charge}; "
-                "a batch that was randomised anew needs a purpose of its own"
+                "a batch that was randomised again needs a purpose of its own"
             )
         return earlier
 

@@ -57,7 +57,7 @@ class Terms:
     hold: int
     """Seconds that an epoch waits for `least_clients` after it closes, before it is discarded."""
     dummies: int
-    """D: uniform reports of nobody that every proxy mixes into each epoch."""
+    """D: uniform random reports that every proxy mixes into each epoch."""
     factors: int
     """F: the number of columns of the item matrix."""
     most_items: int
@@ -91,7 +91,7 @@ class Terms:
             ("epochs", often),
             (
                 "dummies",
-                f"mixed with {counted(self.dummies, 'report')} of nobody, which the proxy draws",
+                f"mixed with {counted(self.dummies, 'random report')}, which the proxy draws",
             ),
             (
                 "crowd",
@@ -229,7 +229,7 @@ RULES = (
         _another_crowd,
     ),
     Rule("hold", "an epoch would wait for its crowd for {1} seconds, not {0}", lt),
-    Rule("dummies", "the proxy would mix in {1} reports of nobody, not {0}", gt),
+    Rule("dummies", "the proxy would mix in {1} random reports, not {0}", gt),
     Rule("factors", "the model would have {1} factors, not {0}", lt),
     Rule("most_items", "the model could have {1} items, not {0}", lt),
     Rule("accounts", "reports would need an account, or would no longer need one"),

@@ -170,8 +170,8 @@ def close_epoch(
         if now < epoch.closes:
             left = timedelta(seconds=ceil(epoch.closes - now))
             raise SettingsError(
-                f"epoch {epoch.epoch} takes reports for {left} more (h:mm:ss), as devices were "
-                "told: wait until then"
+                f"epoch {epoch.epoch} takes reports for {left} more (h:mm:ss), as its "
+                "manifest says: wait until then"
             )
         if not dry_run:
             transaction.close(epoch.epoch, now)

@@ -30,8 +30,8 @@ UserItems: TypeAlias = "Matrix | Histories | Interactions | ArrayLike | Mapping[
 """Dense arrays and the DataFrames of any library are among `ArrayLike`."""
 ItemFeatures: TypeAlias = "Matrix | Catalogue | Sequence[Mapping[str, Any]]"
 KINDS = (
-    "a matrix (sparse or dense), a DataFrame with columns user and item, a pair (users, items), or "
-    "what sottovoce.data.load gives; of one person also a table {'item': [...]}"
+    "a matrix, a DataFrame with columns user and item, a pair (users, items) or from "
+    "sottovoce.data.load; of one person also a table {'item': [...]}"
 )
 
 
@@ -169,7 +169,7 @@ def _dense(given: Any, name: str) -> Matrix:
     except ValueError as error:
         raise DataError(f"{name} must be {KINDS}: {error}") from error
     if array.ndim != 2 or array.dtype.kind not in "biuf" or np.ndim(given) == 0:
-        raise DataError(f"{name} must be {KINDS}, got {type(given).__name__} of {array.dtype}")
+        raise DataError(f"{name} is {type(given).__name__} of {array.dtype}: it must be {KINDS}")
     return sparse.csr_array(array)
 
 

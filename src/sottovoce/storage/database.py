@@ -23,8 +23,8 @@ _ADVICE = {
     "SQLITE_READONLY": _WRITABLE,
     "SQLITE_CANTOPEN": _WRITABLE,
     "SQLITE_BUSY": "another program holds it: wait until it is done, or end that program",
-    "SQLITE_CORRUPT": "the file is damaged: restore it, or move it away and begin anew",
-    "SQLITE_NOTADB": "this is not a database: restore it, or move it away and begin anew",
+    "SQLITE_CORRUPT": "the file is damaged: restore it, or move it away and begin with a new one",
+    "SQLITE_NOTADB": "this is not a database: restore it, or move it away and begin with a new one",
     "SQLITE_IOERR": "make sure of the disk",
 }
 _LOST = ("SQLITE_CORRUPT", "SQLITE_NOTADB")

@@ -61,7 +61,7 @@ class Settings:
     )
     dummies: int = setting(
         0,
-        "uniform reports of nobody that the proxy mixes into every epoch (D): they hide a person "
+        "uniform random reports that the proxy mixes into every epoch (D): they hide a person "
         "where others do not",
         least=0,
         most=MOST_DUMMIES,

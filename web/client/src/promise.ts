@@ -202,7 +202,7 @@ export function inFigures(promised: Promised): [string, string][] {
     central < Math.min(local, alone) &&
       `${plain(central)} if ${alone < local ? "also" : honest} ${crowd}`,
   ].filter((each) => each !== false);
-  const chance = `Up to a chance of one in ${plain(1 / delta, 6, 0)}`;
+  const chance = `Plus a chance of one in ${plain(1 / delta, 6, 0)}`;
   const linked = `${plain(local)}, for all that this device has reported and may report`;
   return [
     ["epsilon, linked", `${linked}, whatever happens`],

@@ -455,8 +455,8 @@ function checkPatience(batch: BatchRow, now: number): void {
 function postponed(batch: BatchRow, seconds: number): PostponedError {
   return new PostponedError(
     `the proxy asked to be sent the batch of epoch ${batch.epoch} again in ${Math.ceil(seconds)} ` +
-      "seconds, not before; its cost is charged already, and it is kept here until then or until " +
-      "its epoch is over",
+      "seconds, not before. Its cost is charged already. It is kept here until then or until its " +
+      "epoch is over",
     seconds,
   );
 }

@@ -35,7 +35,7 @@ export interface Terms {
   readonly leastClients: number;
   /** Seconds that an epoch waits for `leastClients` after it closes, before it is discarded. */
   readonly hold: number;
-  /** D: uniform reports of nobody that every proxy mixes into each epoch. */
+  /** D: uniform random reports that every proxy mixes into each epoch. */
   readonly dummies: number;
   /** F: the number of columns of the item matrix. */
   readonly factors: number;
@@ -205,7 +205,7 @@ export const RULES: Readonly<Record<keyof Terms, Rule>> = {
   },
   dummies: {
     isWorse: (accepted, asked) => asked.dummies < accepted.dummies,
-    sentence: "the proxy would mix in {1} reports of nobody, not {0}",
+    sentence: "the proxy would mix in {1} random reports, not {0}",
   },
   factors: {
     isWorse: atMost("factors"),

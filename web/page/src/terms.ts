@@ -66,7 +66,7 @@ export function crowdSentence(
   { alone, local }: Pick<Offer["figures"], "alone" | "local">,
 ): string {
   const hide = alone < local ? ", which hide yours even if all others are fake" : "";
-  const own = dummies > 0 ? ` It adds ${reportsText(dummies)} of nobody${hide}.` : "";
+  const own = dummies > 0 ? ` It adds ${reportsText(dummies)} drawn at random${hide}.` : "";
   if (leastClients === 1)
     return `No other person for certain: the proxy also passes on what came from one device alone.${own}`;
   return `The proxy passes reports on mixed, and only if at least ${amountText(leastClients)} ${accounts ? "accounts" : "devices"} took part.${own}`;

@@ -71,8 +71,8 @@ test("the statement says what protects and what does not, from the terms and the
     { alone: 1, local: 10 },
   ];
   assert.match(crowdSentence({ ...own, dummies: 0 }, open), /^No other person for certain/u);
-  assert.match(crowdSentence({ ...own, dummies: 1 }, open), /1 report of nobody\.$/u);
-  assert.match(crowdSentence({ ...own, dummies: 4321 }, hidden), /nobody, which hide yours/u);
+  assert.match(crowdSentence({ ...own, dummies: 1 }, open), /1 report drawn at random\.$/u);
+  assert.match(crowdSentence({ ...own, dummies: 4321 }, hidden), /at random, which hide yours/u);
   const asked = { ...terms, reports: 1, epochs: 1, accounts: true };
   const whole = statementOf(offerOf(asked, []), 0).join(" ");
   assert.match(whole, /in 100 for one account, or .* for one device if/u);
@@ -103,7 +103,7 @@ test("every term is told, in words or in the table", () => {
   const numbers = termsInNumbers(offer).map((each) => each.join(": "));
   for (const part of [
     ...["4 reports in an epoch", "it tells a direction", "at most 20 epochs, ever"],
-    ...["about 75 of 100", "at least 321 devices", "9,876 reports of nobody"],
+    ...["about 75 of 100", "at least 321 devices", "9,876 reports drawn at random"],
     ...["waits up to 7 days longer", "Some seconds into a visit"],
   ]) {
     assert.ok(words.includes(part), part);

@@ -77,7 +77,7 @@ def bench(
         ),
     ] = False,
 ) -> None:
-    """Time one epoch of the same people on every engine, beside one ALS iteration of implicit.
+    """Time one epoch of the same people on every engine, and one ALS iteration of implicit.
 
     First all engines (cpu, streamed, ray, cuda, reference) must give the same sums, to the bit;
     otherwise nothing is timed. Then they take turns, in an order that rotates. Shown are the median
@@ -116,7 +116,7 @@ def live(
     processes: Annotated[
         int,
         typer.Option(
-            help="Processes that open reports, measured beside one; 0 means one for each core.",
+            help="Processes that open reports, compared with one; 0 means one for each core.",
             min=0,
         ),
     ] = 0,

@@ -34,7 +34,7 @@ from sottovoce_lab.paper import (
 
 app = group(
     "paper",
-    "Run the paper's figures and tables again, with its numbers beside ours.",
+    "Run the paper's figures and tables again, with its numbers next to ours.",
     "paper fig2 --quick --out results",
 )
 QUICK_DATA = "synthetic:N=400,M=150,seed=0"

@@ -23,7 +23,7 @@ PREFIX = 8
 @dataclass(frozen=True)
 class LiveBenchPlan:
     repeats: int = setting(5, "rounds", least=1)
-    processes: int = setting(0, "beside 1; 0: as many as there are cores")
+    processes: int = setting(0, "compared with 1; 0: as many as there are cores")
     chunk: int = setting(MAX_CHUNK_REPORTS, "reports in a chunk", least=1, most=MAX_CHUNK_REPORTS)
     batches: int = setting(
         10_000, "in an epoch at the proxy; the server's epoch has as many reports", least=1
