@@ -157,7 +157,8 @@ def account(event: Reporting, people: int | None = None, delta: float = DELTA) -
         event: What each person does in a training, as `Settings.event` gives it.
         people: How many take part in the smallest epoch; None: not known, so there is no central
             figure.
-        delta: What probabilities may differ by, beyond the factor e^epsilon of a figure that is not pure.
+        delta: What probabilities may differ by, beyond the factor e^epsilon, in a figure that is
+            not pure.
     """
     checked_delta(delta)
 

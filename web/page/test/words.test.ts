@@ -62,7 +62,7 @@ test("the statement says what protects and what does not, from the terms and the
   assert.match(statement, /^Your history stays here\. (A 50:50 guess|This protects nobody)/u);
   assert.match(statement, /at least 300 devices/u);
   assert.match(statement, /Epsilon, linked: 500, .* whatever happens\./u);
-  assert.match(statement, /as its terms asked for \(now 300\)\. Up to a chance of one/u);
+  assert.match(statement, /as its terms asked for \(now 300\)\. Plus a chance of one/u);
   assert.match(statement, /has spent 7\.52\./u);
   assert.match(statement, /several of one person add up/u);
   const own = { leastClients: 1, accounts: false };
