@@ -46,7 +46,8 @@ CONSENT = (
 )
 """Where the words of a consent are written."""
 NO_PROSE = re.compile(
-    r"^ *```.*?^ *```|<!--.*?-->|\$\$.*?\$\$|(?<=\n\n)(    [^\n]*\n+)+", re.DOTALL | re.MULTILINE
+    r"^ *```.*?^ *```|<!--.*?-->|<picture>.*?</picture>|\$\$.*?\$\$|(?<=\n\n)(    [^\n]*\n+)+",
+    re.DOTALL | re.MULTILINE,
 )
 """Code and formulas."""
 SPAN = re.compile(r"`[^`]*`|\{[^{}]*\}|\$[^$]+\$|https?://\S+")
