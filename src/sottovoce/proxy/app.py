@@ -150,6 +150,7 @@ class Api:
         self._proxy = proxy
         self._limit = limit
         self.writer = GroupCommit(proxy.intake.keep)
+        self._origins = settings.origins
         self._issuer = GroupCommit(proxy.accounts.issue)
         self._asking = RateLimit(replace(settings.rate, per_epoch=0), clock)
         self._heartbeat = Heartbeat(proxy.tick, settings.poll_seconds, proxy.troubles)
@@ -175,6 +176,7 @@ class Api:
         return serve(request, signed.encode(), signed.hash.hex(), BRIEFLY)
 
     async def tokens(self, request: Request) -> Response:
+        check_sender(request.scope, self._origins)
         self._proxy.intake.check_barred()
         _check_wait(self._asking.wait(_address(request.scope), 0))
         body = await read_body(request.scope, request.receive, REQUEST)
