@@ -134,6 +134,8 @@ export class Syncing {
   #answered = 0;
   /** What this visit has sent. Never both: whoever sees both would know whose batch it was. */
   #said: "batch" | "request" | null = null;
+  /** For which epoch it has asked. A later one's token would be lost, too, in a page that stays open. */
+  #asked = 0;
 
   constructor(private readonly tools: Tools) {}
 
@@ -203,7 +205,8 @@ export class Syncing {
   async #wanted({ signed: { manifest }, at, untaken }: Fetched): Promise<Token | null> {
     const { account, outbox, entropy, jitter } = this.tools;
     const { epoch, terms } = manifest;
-    const isAble = account && this.#said !== "batch" && at.clock < endOf(manifest);
+    const isFirst = this.#said === null || this.#asked === epoch + 1;
+    const isAble = account && isFirst && at.clock < endOf(manifest);
     if (!isAble || untaken instanceof UnavailableError) return null; // it gives no tokens either
     if (!mayAsk(await outbox.standing(epoch), manifest, at.clock)) return null;
     const token = await outbox.token(epoch + 1, (charges) =>
@@ -227,6 +230,7 @@ export class Syncing {
     await this.#sleepUntil(at.now + ASK_LEAD);
     if (request === null || this.#stops !== stops) return;
     this.#said = "request";
+    this.#asked = epoch;
     const begun = monotonic();
     const answer = await proxy.token(request);
     if (answer !== null && monotonic() - begun > MOST_PATIENCE) return;

@@ -86,7 +86,8 @@ test("a token is asked for in one epoch and spent in the next, in visits of thei
     tab.show();
     await browser.virtual.pass(VISIT);
   });
-  assert.deepEqual([first.outcome, first.posted], ["next visit", ["tokens", "tokens"]]);
+  // Only one: a page that stays open sends no batch, and would use up its account's turns.
+  assert.deepEqual([first.outcome, first.posted], ["next visit", ["tokens"]]);
   for (const epoch of [2, 3, 4]) {
     const sends = await visit(browser);
     assert.deepEqual([sends.outcome, sends.posted], ["sent", ["batches"]]);
@@ -98,7 +99,7 @@ test("a token is asked for in one epoch and spent in the next, in visits of thei
     assert.deepEqual([soon.outcome, soon.posted], ["already sent", []]);
     await browser.virtual.pass(HOUR);
     const asks = await visit(browser);
-    assert.deepEqual([asks.outcome, asks.posted], ["already sent", epoch === 2 ? [] : ["tokens"]]);
+    assert.deepEqual([asks.outcome, asks.posted], ["already sent", ["tokens"]]);
     await service.turn();
   }
   const { tokens, charges } = await stored(browser);
