@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sottovoce.client import Client, Synced
-from sottovoce.errors import RefusedError, UnavailableError
+from sottovoce.client import Client, HttpProxy, Synced
+from sottovoce.errors import RefusedError, StoreError, UnavailableError
+from sottovoce.protocol import SignedManifest
 from sottovoce.protocol.tokens import Attestation, Token, TokenRequest, blinded
 from sottovoce.proxy.accounts import Accounts
 from sottovoce.training import Participation, Settings
-from tests.live.stack import HOLD, PROXY_URL, Stack, running
+from tests.live.stack import HOLD, PROXY_URL, Heard, Stack, running
 
 BACKEND = Ed25519PrivateKey.generate()
 REPORTS = 2
@@ -38,7 +39,7 @@ def attesting(stack: Stack, account: str) -> Callable[[], bytes]:
     """The product's backend, for whoever is logged in as this account."""
 
     def attest() -> bytes:
-        service, expiry = stack.world.keys.verification_key, int(stack.world.now) + 60
+        service, expiry = stack.world.keys.verification_key, int(stack.world.now) + 300
         return Attestation.make(
             BACKEND, service, sha256(account.encode()).digest(), expiry
         ).encode()
@@ -90,6 +91,113 @@ def test_an_account_has_no_more_tokens_than_turns(folder: Path) -> None:
             tokens.append(taken(stack, "ann", bytes([turn] * 16)))
             stack.turn(crowd=turn == 0)
         assert [token is not None for token in tokens] == [True, True, False, False]
+
+
+def test_whoever_could_not_report_has_the_turn_again(folder: Path) -> None:
+    """With one turn in a lifetime, two accounts that came first would never be part of a crowd."""
+    training = Settings.preset("loudest", reports=REPORTS, epochs=4, factors=2, lifetime=1)
+    terms = Participation(least_clients=3, hold=HOLD, accounts=True)
+    with accounts(folder, training=training, terms=terms) as stack:
+        names = ("anna", "otto", "ruth")
+        first = [taken(stack, name, name.encode() * 4) for name in names[:2]]
+        assert None not in first
+        assert taken(stack, "anna", b"again" + bytes(11)) is None, "one for each epoch all the same"
+        stack.turn()
+        proxy = stack.gates["east"].proxy
+        proxy.accounts.follow(stack.gates["east"].signed())  # as after a restart: given back once
+        tokens = [taken(stack, name, name.upper().encode() * 4) for name in names]
+        stack.turn()
+        found = [spend(stack, token, seed) for seed, token in enumerate(tokens) if token]
+        assert found == [202] * 3
+        assert [taken(stack, name, name[::-1].encode() * 4) for name in names] == [None] * 3
+
+
+def test_a_disk_that_fails_between_two_epochs_costs_none_of_them(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The manifest is on the disk then, and its keys are not."""
+    with accounts(folder) as stack:
+        gate, client = stack.gates["east"], stack.client("phone", ["film-1"])
+        sync(stack, client, "ann")
+        follow, failures = gate.proxy.accounts.follow, [StoreError("the disk is full")]
+
+        def failing(signed: SignedManifest) -> None:
+            if failures and signed.manifest.epoch == 3:
+                raise failures.pop()
+            follow(signed)
+
+        monkeypatch.setattr(gate.proxy.accounts, "follow", failing)
+        with pytest.raises(StoreError):
+            stack.turn()
+        stack.hand_in()
+        assert sync(stack, client, "ann").outcome == "sent"
+        assert sync(stack, client, "ann").outcome == "already sent"
+        stack.turn()
+        assert sync(stack, client, "ann").outcome == "sent"
+
+
+def asked(stack: Stack, client: Client, api: HttpProxy | None = None, **more: Any) -> list[str]:
+    """The last words of the paths that one sync asks for."""
+    gate = stack.gates["east"]
+    before = len(gate.ear.heard)
+    client.sync(api or gate.api(), attest=attesting(stack, "ann"), **more)
+    return [heard.path.rpartition("/")[2] for heard in gate.ear.heard[before:]]
+
+
+@pytest.mark.parametrize("answer", ["taken", "refused"])
+def test_no_sync_sends_what_was_left_over_and_asks_for_a_token(folder: Path, answer: str) -> None:
+    """A proxy that lets a batch wait, and then shows the next epoch, would know whose it was."""
+    with accounts(folder) as stack:
+        gate, client = stack.gates["east"], stack.client("phone", ["film-1"])
+        sync(stack, client, "ann")
+        stack.turn()
+        gate.ear.lie = lambda request: b"" if request.path == "/v2/batches" else None
+        with pytest.raises(RefusedError):  # 200 is not accepted
+            sync(stack, client, "ann")
+
+        class Late(HttpProxy):
+            def send(self, batch: bytes) -> None:
+                if answer == "refused":
+                    stack.turn(crowd=False)
+                super().send(batch)
+                stack.turn()
+
+        gate.ear.lie = lambda _: None
+        late = Late(gate.http, PROXY_URL)
+        found = asked(stack, client, late, jitter=0)
+        assert "batches" in found
+        assert "tokens" not in found
+        assert stack.world.signed().manifest.epoch == 4
+        assert "tokens" in asked(stack, client, jitter=0)
+
+
+def test_nothing_is_asked_for_after_a_pause(folder: Path) -> None:
+    with accounts(folder) as stack:
+        client = stack.client("phone", ["film-1"])
+
+        def paused(seconds: float) -> None:
+            stack.world.now += seconds
+            client.pause()
+
+        assert "tokens" not in asked(stack, client, jitter=100, sleep=paused)
+        client.pause(on=False)
+        assert "tokens" in asked(stack, client, jitter=0)
+
+
+def test_a_token_that_a_proxy_kept_back_is_not_used(folder: Path) -> None:
+    """Spent when all others are, it would show whose batch it is."""
+    with accounts(folder) as stack:
+        gate, client = stack.gates["east"], stack.client("phone", ["film-1"])
+
+        def slow(request: Heard) -> None:
+            stack.world.now += 61 * (request.path == "/v2/tokens")
+
+        gate.ear.lie = slow
+        with pytest.raises(UnavailableError, match="could be recognised"):
+            sync(stack, client, "ann")
+        gate.ear.lie = lambda _: None
+        stack.turn()
+        assert sync(stack, client, "ann").outcome == "no token"
 
 
 def taken(stack: Stack, account: str, name: bytes, epoch: int | None = None) -> Token | None:

@@ -72,6 +72,22 @@ def test_a_key_is_for_one_epoch_whatever_a_server_names(tmp_path: Path) -> None:
         assert is_barred(accounts)
 
 
+def test_a_refused_request_costs_no_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches wait for the same lock, and one account can ask as often as it likes."""
+    with opened(tmp_path) as accounts:
+        accounts.follow(named(1, None, None))
+        accounts.follow(named(2, None, accounts.announced))
+        element = blinded(bytes(16))[0]
+        assert isinstance(accounts.issue([request(3, element)])[0], bytes)
+        evaluated: list[bytes] = []
+        monkeypatch.setattr(Issuer, "evaluate", lambda _, given: evaluated.append(given))
+        others = [request(3, blinded(bytes([turn] * 16))[0]) for turn in range(9)]
+        assert all(isinstance(each, RefusedError) for each in accounts.issue(others))
+        assert evaluated == []
+
+
 def test_a_power_cut_while_tokens_are_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

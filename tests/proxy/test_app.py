@@ -58,6 +58,21 @@ def asks(world: World) -> str:
     return f"/v2/batches/{world.now.hash.hex()}"
 
 
+def test_an_address_asks_for_few_tokens_at_once(make_world: MakeWorld) -> None:
+    """Whatever it sends, and beside its batches: each costs the proxy as much as some of these."""
+    world = make_world(least_clients=5, rate=Rate(batches_per_minute=60, burst=2, per_epoch=2))
+
+    async def work(app: Starlette) -> list[int]:
+        found = [await ask(app, "POST", "/v2/tokens", body=b"any") for _ in range(3)]
+        clock.now += 1
+        found.append(await ask(app, "POST", "/v2/tokens", body=b"any"))
+        found.append(await post(app, world.people.batch(world.now).encode()))
+        return [answer.status for answer in found]
+
+    clock = Clock(0.0)
+    assert within(world, work, clock) == [400, 400, 429, 400, 202]
+
+
 def test_whoever_asks_hears_what_a_batch_would(make_world: MakeWorld) -> None:
     """And it counts as nothing: not for the address, not in the metrics, not on the disk."""
     rate = Rate(batches_per_minute=60, burst=1, per_epoch=2)

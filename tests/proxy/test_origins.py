@@ -203,6 +203,8 @@ def test_visitors_of_a_site_are_not_made_its_crowd(
     data = open_world.people.batch(open_world.now).encode()
     answer = post(open_world, data, *headers, ("content-type", "text/plain"))
     assert answer.status == status
+    asks = within(open_world, lambda app: ask(app, "POST", "/v2/tokens", headers=headers))
+    assert asks.status == {202: 400}.get(status, status), "nor do they use up what an address may"
     if status == 403:
         assert told(answer) == {}
         assert metric(open_world, 'batches_refused_total{reason="http"}') == 1

@@ -63,7 +63,9 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     for name in ("sessions", "binary", "missing"):
         with pytest.raises(SettingsError):
             read_sessions(tmp_path / name)
-    for text in ("", "{}", json.dumps({"service": "", "signing_key": "zz", "secret": ""})):
+    whole = dict.fromkeys(("service", "signing_key", "secret"), "00" * 32)
+    short = [json.dumps({**whole, name: wrong}) for name in whole for wrong in ("", "00")]
+    for text in ("", "{}", *short, json.dumps({**whole, "secret": "zz" * 32})):
         (tmp_path / "attest.json").write_text(text)
         with pytest.raises(SettingsError):
             Attester.read(tmp_path / "attest.json")

@@ -11,6 +11,7 @@ from sottovoce.client.reporting import Words, make_batch
 from sottovoce.client.store import ClientStore, Kept, Trusted, UnsentBatch
 from sottovoce.client.timing import (
     MOST_LEAD,
+    MOST_PATIENCE,
     PACE,
     READY,
     Entropy,
@@ -241,7 +242,9 @@ class Syncing:
         taken = self._take_part(release)
         if isinstance(taken, float):
             return Early(taken, release.signed.hash, lost)
-        asks_in = self._time_to_token(release.manifest, taken)
+        # Not in a sync that has sent: whoever sees both would know whose batch it was.
+        has_sent = left_over is not None or taken in ("sent", "too late")
+        asks_in = None if has_sent else self._time_to_token(release.manifest)
         if asks_in is not None:
             return Early(self.monotonic() + asks_in, release.signed.hash, lost, taken)
         return self._result(epoch, taken, lost)
@@ -259,7 +262,8 @@ class Syncing:
         if release.signed.hash != early.manifest_hash:
             return self._result(manifest.epoch, "missed", early.lost)
         if early.outcome is not None:
-            self._fetch_token(manifest)
+            if self._wants_token(manifest):  # its owner may have paused meanwhile
+                self._fetch_token(manifest)
             return self._result(manifest.epoch, early.outcome, early.lost)
         outcome = self._refusal(manifest) or self._report(release)
         return self._result(manifest.epoch, outcome, early.lost)
@@ -318,27 +322,28 @@ class Syncing:
     def _token(self, manifest: Manifest) -> Token | None:
         return self.store.token(manifest.epoch, manifest.token_key)
 
-    def _time_to_token(self, manifest: Manifest, outcome: Outcome) -> float | None:
-        """Seconds until a token for the next epoch is asked for; None: not in this sync.
-
-        Not in one that has sent: whoever sees both would know whose batch it was. From public data,
-        the ledger and the coins, as everything that can be seen.
-        """
-        store, terms, epoch = self.store, manifest.terms, manifest.epoch + 1
-        if self.attest is None or not terms.accounts or manifest.next_token_key is None:
-            return None
-        may = store.terms is not None and not store.paused and self._spent(terms) is None
-        if not may or outcome in ("sent", "too late") or store.waiting() is not None:
-            return None
-        if store.wants_token(epoch) is None:
-            turns = terms.turns_left(store.ledger().charges)
-            takes_part = uniform(self.entropy) < token_chance(manifest, turns)
-            store.want_token(epoch, takes_part=takes_part)
-        if not store.wants_token(epoch) or store.token(epoch, manifest.next_token_key) is not None:
+    def _time_to_token(self, manifest: Manifest) -> float | None:
+        """Seconds until a token for the next epoch is asked for; None: not in this sync."""
+        if not self._wants_token(manifest):
             return None
         now = self.clock()
         asks_in = token_moment(manifest, now, self.jitter, self.entropy) - now
         return asks_in if now + asks_in < manifest.ends else None
+
+    def _wants_token(self, manifest: Manifest) -> bool:
+        """From public data, the ledger and the coins, as everything that can be seen."""
+        store, terms, epoch = self.store, manifest.terms, manifest.epoch + 1
+        if self.attest is None or not terms.accounts or manifest.next_token_key is None:
+            return False
+        may = store.terms is not None and not store.paused and self._spent(terms) is None
+        if not may or store.waiting() is not None:
+            return False
+        wanted = store.wants_token(epoch)
+        if wanted is None:
+            turns = terms.turns_left(store.ledger().charges)
+            wanted = uniform(self.entropy) < token_chance(manifest, turns)
+            store.want_token(epoch, takes_part=wanted)
+        return wanted and store.token(epoch, manifest.next_token_key) is None
 
     def _fetch_token(self, manifest: Manifest) -> None:
         """Ask in the account's name for the next epoch's token; without luck, sit that one out."""
@@ -348,10 +353,18 @@ class Syncing:
         element, finalize = blinded(self.entropy(ID))
         attestation = Attestation.decode(self.attest())
         request = TokenRequest(epoch, attestation, element).encode()
+        begun = self.monotonic()
         try:
-            self.store.keep_token(epoch, key, finalize(self.api.token(request), key))
+            answer = self.api.token(request)
         except SpentError:  # another device of this account was first
             self.store.want_token(epoch, takes_part=False)
+            return
+        if self.monotonic() - begun > MOST_PATIENCE:
+            raise UnavailableError(
+                f"the proxy took more than {MOST_PATIENCE:g} seconds to answer for a token; it is "
+                "not used, since its batch could be recognised; try again later"
+            )
+        self.store.keep_token(epoch, key, finalize(answer, key))
 
     def _plan(self, manifest: Manifest) -> EpochPlan:
         """Drawn once for each epoch, and kept: a restart gives no second toss."""

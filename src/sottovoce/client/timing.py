@@ -24,6 +24,9 @@ long the application took for what it did before, such as recommending."""
 READY = 5.0
 """Seconds before a moment at which a sync takes its lock and reads what it needs: nothing but the
 network lies between the moment and the request."""
+MOST_PATIENCE = 60.0
+"""Seconds from asking for a token to its answer. A proxy that could keep one back until all others
+are spent would know whose batch comes last."""
 _UNIT = 2.0**-53
 
 

@@ -3,6 +3,7 @@
 The key of an epoch's tokens is drawn here and announced to the server, which names it in a manifest
 for the epoch after: all devices see the same one. When that epoch is over the key is forgotten.
 That a token was spent is known by its batch, which has the token's id.
+Tokens of an epoch that can have no crowd take no turn.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ ANOTHER = "this account has had its token of epoch {epoch}, or all of its tokens
 class Accounts:
     def __init__(self, store: ProxyStore, settings: ProxySettings, clock: Callable[[], float]):
         self._store = store
+        self._settings = settings
         self._attester = settings.attester
         self._service = settings.key
         self._clock = clock
@@ -45,6 +47,8 @@ class Accounts:
             if None not in tables.token_keys().values():
                 tables.add_token_key(new_seed())
             issuers = {epoch: Issuer(seed) for seed, epoch in tables.token_keys().items()}
+            if tables.issued(manifest.epoch) < self._settings.least_for(manifest.terms):
+                tables.give_back(manifest.epoch)  # nobody can spend them
             self._most = tables.issued(manifest.epoch)
         self._issuers, self._manifest = issuers, manifest
         self.problem = self._problem(manifest)
@@ -108,13 +112,13 @@ class Accounts:
             raise RefusedError(f"no tokens for epoch {request.epoch} are given any more")
         training, whose = manifest.terms.training, request.attestation.pseudonym
         turns, epoch, blinded = tables.account(training, whose)
-        answer = issuer.evaluate(request.blinded)
-        if epoch == request.epoch and blinded == request.blinded:
-            return answer
-        if epoch >= request.epoch or turns >= manifest.terms.epochs:
+        is_known = epoch == request.epoch and blinded == request.blinded
+        if not is_known and (epoch >= request.epoch or turns >= manifest.terms.epochs):
             raise RefusedError(ANOTHER.format(epoch=request.epoch))
-        tables.set_account(training, whose, turns + 1, request.epoch, request.blinded)
-        tables.add_issued(request.epoch)
+        answer = issuer.evaluate(request.blinded)  # first: what is no element takes no turn
+        if not is_known:
+            tables.set_account(training, whose, turns + 1, request.epoch, request.blinded)
+            tables.add_issued(request.epoch)
         return answer
 
     def redeem(self, batch: Batch) -> None:

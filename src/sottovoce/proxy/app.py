@@ -7,6 +7,7 @@ limit, and refusals are counted, not logged, because whatever keeps a log adds t
 import time
 from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from http import HTTPStatus
 from math import ceil
 
@@ -102,7 +103,7 @@ def _check_wait(seconds: float) -> None:
     if seconds:
         raise HTTPException(
             HTTPStatus.TOO_MANY_REQUESTS,
-            "too many batches from one address",
+            "too many requests from one address",
             {"Retry-After": str(ceil(seconds))},
         )
 
@@ -113,7 +114,7 @@ def build_app(
     """The application; its lifespan runs the writer and the heartbeat."""
     limit, page = RateLimit(settings.rate, clock), settings.page
     has_accounts = settings.attester is not None
-    api = Api(proxy, settings, limit)
+    api = Api(proxy, settings, limit, clock)
     app = Starlette(
         routes=[
             Route(routes.MANIFEST, api.manifest),
@@ -139,11 +140,19 @@ def build_app(
 
 
 class Api:
-    def __init__(self, proxy: Proxy, settings: ProxySettings, limit: RateLimit):
+    def __init__(
+        self,
+        proxy: Proxy,
+        settings: ProxySettings,
+        limit: RateLimit,
+        clock: Callable[[], float],
+    ):
         self._proxy = proxy
         self._limit = limit
         self.writer = GroupCommit(proxy.intake.keep)
+        self._origins = settings.origins
         self._issuer = GroupCommit(proxy.accounts.issue)
+        self._asking = RateLimit(replace(settings.rate, per_epoch=0), clock)
         self._heartbeat = Heartbeat(proxy.tick, settings.poll_seconds, proxy.troubles)
         proxy.metrics.watch(
             beat_failures=lambda: self._heartbeat.failures,
@@ -167,7 +176,9 @@ class Api:
         return serve(request, signed.encode(), signed.hash.hex(), BRIEFLY)
 
     async def tokens(self, request: Request) -> Response:
+        check_sender(request.scope, self._origins)
         self._proxy.intake.check_barred()
+        _check_wait(self._asking.wait(_address(request.scope), 0))
         body = await read_body(request.scope, request.receive, REQUEST)
         answer = await self._issuer.write(self._proxy.accounts.check(body))
         return Response(answer, media_type=BYTES, headers={"Cache-Control": "no-store"})

@@ -77,7 +77,7 @@ def _is_usual(host: str) -> bool:
 
 
 def check_sender(scope: Scope, allowed: Collection[str]) -> None:
-    """Refuse a batch that a page of some other site had its visitor's browser send.
+    """Refuse what a page of some other site had its visitor's browser send.
 
     Such a site could make a crowd out of its visitors' addresses. Browsers name the page's origin
     with every POST, and say whether it is the proxy's own; programs name none.
@@ -85,7 +85,7 @@ def check_sender(scope: Scope, allowed: Collection[str]) -> None:
     origin, site = header(scope, b"origin"), header(scope, b"sec-fetch-site")
     is_page = origin is not None or site in _OTHER_SITE
     if is_page and origin not in allowed and not _is_own(origin, site, header(scope, b"host")):
-        raise HTTPException(HTTPStatus.FORBIDDEN, "pages of this origin may not send batches here")
+        raise HTTPException(HTTPStatus.FORBIDDEN, "pages of this origin may send nothing here")
 
 
 def _is_own(origin: str | None, site: str | None, host: str | None) -> bool:

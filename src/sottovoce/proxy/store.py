@@ -238,6 +238,14 @@ class Tables:
         row = self._db.execute("SELECT issued FROM token_keys WHERE epoch = ?", (epoch,)).fetchone()
         return 0 if row is None else int(row[0])
 
+    def give_back(self, epoch: int) -> None:
+        """The turns of all tokens of this epoch, which has none from now on."""
+        self._db.execute("UPDATE token_keys SET issued = 0 WHERE epoch = ?", (epoch,))
+        self._db.execute(
+            "UPDATE accounts SET turns = turns - 1, epoch = 0, blinded = x'' WHERE epoch = ?",
+            (epoch,),
+        )
+
     def forget_token_keys(self, before: int) -> None:
         """Of epochs before this one."""
         self._db.execute("DELETE FROM token_keys WHERE epoch < ?", (before,))

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import shutil
 import signal
 import socket
@@ -396,16 +397,17 @@ def write_shop(folder: Path, system: LiveSystem) -> None:
         f'<button value="{escape(item.id)}">{escape(item.title)}</button>'
         for item in read_catalogue(server.catalogue).items[:ARTICLES]
     )
-    text = (files(__package__) / SHOP).read_text(encoding="utf-8")
-    for place, value in {
+    values = {
         "ARTICLES": "\n".join(articles),
         "PROXY": system.proxy,
         "KEY": system.key.hex(),
         "LIMIT": f"{system.limit:g}",
         "EPOCH": f"{server.epoch_seconds}",
-    }.items():
-        text = text.replace(place, value)
-    write_atomically(folder / "server" / SHOP, text.encode())
+    }
+    text = (files(__package__) / SHOP).read_text(encoding="utf-8")
+    # In one go: a title may have such a word.
+    filled = re.sub("|".join(values), lambda found: values[found[0]], text)
+    write_atomically(folder / "server" / SHOP, filled.encode())
 
 
 def free_port(first: int) -> int:

@@ -24,6 +24,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from sottovoce.errors import SettingsError, reason
+from sottovoce.protocol.signing import KEY
 from sottovoce.protocol.tokens import Attestation
 from sottovoce.service.http import BYTES
 from sottovoce.storage.files import write_new
@@ -50,7 +51,9 @@ class Attester:
     def read(cls, path: Path) -> Self:
         try:
             found = cls(**json.loads(path.read_text(encoding="utf-8")))
-            found.verification_key, found.attest("", 0.0)
+            for name, value in asdict(found).items():
+                if len(bytes.fromhex(value)) != KEY:
+                    raise ValueError(f"{name} must have {2 * KEY} hexadecimal digits")
         except (OSError, ValueError, TypeError) as error:
             raise SettingsError(
                 f"{path}: not from `sottovoce attest init`: {reason(error)}"

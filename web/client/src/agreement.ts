@@ -9,7 +9,7 @@ import { type Charge, isWithin } from "./ledger.js";
 import type { Manifest } from "./manifest.js";
 import type { EpochState } from "./outbox.js";
 import { brokenBy, readTerms, type Terms, writtenTerms } from "./terms.js";
-import { isTime, type Token } from "./timing.js";
+import { apart, isTime, type Token } from "./timing.js";
 
 /** Refuse whatever is worse. Whoever has not been asked yet has nothing that could be broken. */
 export function checkTerms(accepted: Terms | null, asked: Terms): void {
@@ -95,10 +95,14 @@ function isToken(token: Token | undefined, key: Uint8Array): boolean {
   return token?.key != null && token.wanted && token.answer !== null && equal(token.key, key);
 }
 
-/** Whether a device may have a token for the next epoch; the history is not in it. */
-export function mayAsk(standing: EpochState, manifest: Manifest): boolean {
+/**
+ * Whether a device may have a token for the next epoch; the history is not in it. Not soon after a batch:
+ * on many sites each click is a visit, and whoever sees both would know whose batch it was.
+ */
+export function mayAsk(standing: EpochState, manifest: Manifest, now: number): boolean {
   const refusal = unwillingness(standing, manifest) ?? spentness(standing, manifest);
-  return manifest.nextTokenKey !== null && refusal === null;
+  const isApart = Math.abs(now - standing.lastOver) >= apart(manifest);
+  return manifest.nextTokenKey !== null && refusal === null && isApart;
 }
 
 const SENTENCES = {

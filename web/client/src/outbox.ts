@@ -39,6 +39,8 @@ export interface EpochState {
   token: Token | undefined;
   /** A batch of any epoch that has neither arrived nor been given up; there is one at most. */
   waiting: BatchRow | undefined;
+  /** When the last batch of any epoch arrived or was given up (Unix seconds). */
+  lastOver: number;
 }
 
 /** The two ways in which a batch ends. */
@@ -156,14 +158,14 @@ export class Outbox {
   }
 
   /** It arrived or was given up: its bytes are of no use any more. What became of it in the end. */
-  finish(epoch: number, state: End): Promise<End> {
+  finish(epoch: number, state: End, now: number): Promise<End> {
     return this.database.write(["batches"], async (transaction) => {
       const row = await answer(transaction.objectStore("batches").get(epoch));
       if (row === undefined) {
         return state; // its owner has forgotten it in the meantime
       }
       const end = row.state === "sent" ? "sent" : state; // another tab may have had the better luck
-      transaction.objectStore("batches").put({ ...row, state: end, bytes: null });
+      transaction.objectStore("batches").put({ ...row, state: end, bytes: null, over: now });
       return end;
     });
   }
@@ -209,14 +211,16 @@ export class Outbox {
 }
 
 async function standingIn(transaction: Transaction, epoch: number): Promise<EpochState> {
-  const [settings, batch, charges, token, waiting] = await Promise.all([
+  const [settings, batches, charges, token] = await Promise.all([
     settingsIn(transaction),
-    answer(transaction.objectStore("batches").get(epoch)),
+    answer(transaction.objectStore("batches").getAll()),
     answer(transaction.objectStore("charges").getAll()),
     answer(transaction.objectStore("tokens").get(epoch)),
-    waitingIn(transaction),
   ]);
-  return { settings, batch, charges, token, waiting };
+  const batch = batches.find((each) => each.epoch === epoch);
+  const waiting = batches.find(({ state }) => state === "charged");
+  const lastOver = Math.max(0, ...batches.map(({ over }) => over ?? 0));
+  return { settings, batch, charges, token, waiting, lastOver };
 }
 
 function waitingIn(transaction: Transaction): Promise<BatchRow | undefined> {

@@ -85,6 +85,8 @@ export interface BatchRow {
   notBefore: number;
   /** The encoded batch, until it has arrived or was given up. */
   bytes: Uint8Array | null;
+  /** When that was (Unix seconds). */
+  over?: number;
 }
 
 /** The last batch in readable form, for its owner's eyes: the one row of `shown`. */

@@ -54,6 +54,7 @@ import {
   drawnToken,
   lead,
   MOST_LEAD,
+  MOST_PATIENCE,
   type Plan,
   STEP,
   type Token,
@@ -133,6 +134,8 @@ export class Syncing {
   #answered = 0;
   /** What this visit has sent. Never both: whoever sees both would know whose batch it was. */
   #said: "batch" | "request" | null = null;
+  /** For which epoch it has asked. A later one's token would be lost, too, in a page that stays open. */
+  #asked = 0;
 
   constructor(private readonly tools: Tools) {}
 
@@ -202,9 +205,10 @@ export class Syncing {
   async #wanted({ signed: { manifest }, at, untaken }: Fetched): Promise<Token | null> {
     const { account, outbox, entropy, jitter } = this.tools;
     const { epoch, terms } = manifest;
-    const isAble = account && this.#said !== "batch" && at.clock < endOf(manifest);
+    const isFirst = this.#said === null || this.#asked === epoch + 1;
+    const isAble = account && isFirst && at.clock < endOf(manifest);
     if (!isAble || untaken instanceof UnavailableError) return null; // it gives no tokens either
-    if (!mayAsk(await outbox.standing(epoch), manifest)) return null;
+    if (!mayAsk(await outbox.standing(epoch), manifest, at.clock)) return null;
     const token = await outbox.token(epoch + 1, (charges) =>
       drawnToken(manifest, turnsLeft(terms, charges), at.clock, jitter, entropy),
     );
@@ -213,7 +217,7 @@ export class Syncing {
 
   /** At its moment, whatever the page does meanwhile. The same again is answered again. */
   async #ask(token: Token, { at }: Fetched): Promise<void> {
-    const { outbox, proxy } = this.tools;
+    const { outbox, proxy, monotonic } = this.tools;
     const { epoch } = token;
     const stops = this.#stops;
     let request = null as Uint8Array | null;
@@ -226,7 +230,10 @@ export class Syncing {
     await this.#sleepUntil(at.now + ASK_LEAD);
     if (request === null || this.#stops !== stops) return;
     this.#said = "request";
+    this.#asked = epoch;
+    const begun = monotonic();
     const answer = await proxy.token(request);
+    if (answer !== null && monotonic() - begun > MOST_PATIENCE) return;
     // Without one another device of this account was first: this one sits that epoch out.
     const known = await outbox.learn(epoch, { answer, wanted: answer !== null });
     if (known !== undefined) this.#finish(known);
@@ -274,7 +281,8 @@ export class Syncing {
     if (newest <= epoch) {
       throw tried;
     }
-    return ENDS[await this.tools.outbox.finish(epoch, "dropped")];
+    const { outbox, clock } = this.tools;
+    return ENDS[await outbox.finish(epoch, "dropped", clock())];
   }
 
   /** At most one batch in an epoch, ever: `makeIt` where it may have one and has none. */
@@ -384,7 +392,7 @@ export class Syncing {
       return state === "sent" ? "already sent" : "too late";
     }
     if (clock() >= batch.ends) {
-      return ENDS[await outbox.finish(epoch, "dropped")];
+      return ENDS[await outbox.finish(epoch, "dropped", clock())];
     }
     if (settings.paused) {
       return "paused";
@@ -402,7 +410,7 @@ export class Syncing {
    * half second comes too late.
    */
   async #send(epoch: number, moment: number): Promise<Outcome> {
-    const { proxy, outbox, monotonic } = this.tools;
+    const { proxy, outbox, clock, monotonic } = this.tools;
     const stops = this.#stops;
     const batch = await this.#ready(epoch);
     if (typeof batch === "string") {
@@ -420,11 +428,11 @@ export class Syncing {
       });
     } catch (error) {
       if (error instanceof ClosedError) {
-        return ENDS[await outbox.finish(epoch, "dropped")];
+        return ENDS[await outbox.finish(epoch, "dropped", clock())];
       }
       throw await this.#postponed(batch, error);
     }
-    return ENDS[await outbox.finish(epoch, "sent")];
+    return ENDS[await outbox.finish(epoch, "sent", clock())];
   }
 
   /** `Retry-After` is kept with the batch, so that a reload or another tab obeys it as well. */

@@ -17,6 +17,11 @@ export const JITTER = 5;
 export const MOST_LEAD = 1_200;
 /** Seconds before a token is asked for, in which the page finds out whether somebody is logged in. */
 export const ASK_LEAD = 5;
+/**
+ * Seconds from asking for a token to an answer that is used. A proxy that could keep one back until all
+ * others are spent would know whose batch comes last.
+ */
+export const MOST_PATIENCE = 60;
 /** Random bytes that name a batch. */
 export const BATCH_ID = 16;
 
@@ -100,6 +105,11 @@ export function drawnToken(
   return { epoch, key, id, wanted, askAt, state: null, answer: null, output: null };
 }
 
+/** Seconds from the end of a batch to a request for a token, at least. */
+export function apart({ opens, closes }: Manifest): number {
+  return Math.min(3_600, (closes - opens) / 4);
+}
+
 /**
  * Seconds that making a batch takes at most, on a slow device: of public numbers alone. Five for a
  * history of `MOST_TOUCHED` items. Each item of the catalogue costs F^2 for the normal equations, and
@@ -150,7 +160,7 @@ export interface Looked {
 /** Seconds between two moments at which there can be a look. */
 export const TICK = 5;
 /** Seconds: no proxy keeps a device away for longer. */
-const MOST_PATIENCE = 86_400;
+const MOST_RETRY = 86_400;
 /** Seconds for what is read from the disk before a request; if it takes longer, two of them, and so on. */
 export const STEP = 0.5;
 /** Ticks between two looks of a page that nobody sees, and after many failures, at least. */
@@ -218,7 +228,7 @@ export class Schedule {
     this.#isLooking = true;
     this.#isWanted = false;
     const { isWell, retryAfter: asked } = await this.look();
-    const retryAfter = Math.min(asked, MOST_PATIENCE);
+    const retryAfter = Math.min(asked, MOST_RETRY);
     const since = this.timer.now() + retryAfter - (this.#first ?? 0);
     this.#least = retryAfter > 0 ? Math.ceil((since - ROUNDING) / TICK) : 0;
     this.#failures = isWell ? 0 : this.#failures + 1;
