@@ -14,6 +14,7 @@ const folder = process.cwd();
 const out = join(folder, "build", "test");
 const [, , only = ".test.ts"] = process.argv;
 const files = (await readdir(join(folder, "test"))).filter((name) => name.endsWith(only));
+if (files.length === 0) throw new Error(`no test/*${only}`);
 await rm(out, { recursive: true, force: true });
 await build({
   entryPoints: files.map((name) => join(folder, "test", name)),
