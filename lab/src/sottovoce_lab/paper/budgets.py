@@ -397,9 +397,9 @@ class Frontier(Experiment):
         users, _ = self.scale.public(largest(self.scale))
         chosen = (
             f"Settings were chosen on the subset and split of seed {CHOOSING}; these numbers are "
-            f"of other splits of another subset. Central: delta {delta_of(users):g}, everybody takes "
-            "part in every epoch; reports that name items have no central figure here and stand at "
-            "their local one."
+            f"of other splits of another subset. Central: delta {delta_of(users):g}, everybody "
+            "takes part in every epoch; reports that name items have no central figure here and "
+            "stand at their local one."
         )
         best_of, popular = (shown(self.reader.interval(each)) for each in self._not_private)
         notes = [chosen, f"Popularity {popular}, MF-NP {best_of}; neither is private."]
