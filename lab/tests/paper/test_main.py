@@ -90,7 +90,7 @@ def test_the_table_in_small(tmp_path: Path, people: Interactions) -> None:
         assert rows["random"][0].startswith("0.2")  # of 50 items nobody has 99 untouched ones
         assert rows["popularity"][1] == rows["popularity, tags"][1] == "-"
         assert set(rows["ours, budget 10"][:6]) == {"-"}
-        better = next(each for each in table.records if each["method"] == "EASE, tuned")
+        better = next(each for each in table.records if each["method"].startswith("EASE"))
         assert better["low"] <= better["apart"] <= better["high"]
     assert compute([Main], scale, Runner(people, store, 1), CHEAP, silent) == 0
 
@@ -113,7 +113,7 @@ def test_the_climb_ends_where_no_neighbour_is_better(
 ) -> None:
     """Of a made-up quality with one best setting inside the grid, and one on its edge."""
     scale, store = Scale.of(SMOKE), CellStore.start(tmp_path, SMOKE)
-    best = {"factors": 96, "regularization": 30.0, "alpha": 3.0, "ridge": 8000.0}
+    best = {"factors": 96, "regularization": 30.0, "alpha": 3.0, "ridge": 32_000.0}
 
     def quality(cell: Cell, _: CellContext) -> dict[str, Any]:
         named = {name: cell.named[name] for name in best if name in cell.named}
@@ -130,7 +130,7 @@ def test_the_climb_ends_where_no_neighbour_is_better(
     chosen = {each["method"]: each for each in table.records if each["best"]}
     assert chosen["mf"]["factors"] == 96
     assert not chosen["mf"]["edge"]
-    assert chosen["ease"]["ridge"] == 8000.0
+    assert chosen["ease"]["ridge"] == 32_000.0
     assert chosen["ease"]["edge"]
     assert "at the grid's edge" in table.rows[-1][-1]
     tried = [each for each in table.records if each["method"] == "mf"]
@@ -142,10 +142,14 @@ def test_the_climb_ends_where_no_neighbour_is_better(
 
 
 def test_what_is_used_is_inside_the_grids() -> None:
+    """But for factors, where more do not fit a card's processor: the report says so."""
+    most, fewer = GRIDS["mf"]["factors"][-1], GRIDS["mf"]["factors"][-2]
     for method, start in STARTS.items():
         assert not on_edge(method, start)
     for metric in main.TUNED_FOR:
-        assert not on_edge("mf", ALS[metric])
+        setting = ALS[metric]
+        within = {**setting, "factors": fewer} if setting["factors"] == most else setting
+        assert not on_edge("mf", within)
         assert not on_edge("ease", {"ridge": EASE_RIDGE[metric]})
 
 

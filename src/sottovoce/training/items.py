@@ -15,7 +15,7 @@ ROW_LIMIT = 1.0
 """Of a live server, unless its operator says otherwise."""
 USUAL, MANY = 0.75, 20
 """How `usual_way` counts, by seeds from 1000 on: medians, or fewer epochs, cost small crowds up to
-0.15 of HR@10, and longer ways let liars pass (lab/docs/frontier.md)."""
+0.15 of HR@10, and longer ways let liars pass (lab/docs/report.md)."""
 
 
 def first_items(settings: Settings, n_items: int) -> NDArray[np.float32]:

@@ -211,7 +211,7 @@ class Settings:
         """The same without an end.
 
         A half-life of 0.7 T would remember as many epochs, but tastes move, and a shorter memory is
-        worth its noise: chosen on the Netflix days, seed 1000 (lab/docs/results.md).
+        worth its noise: chosen on the Netflix days, seed 1000 (lab/docs/report.md).
         """
         return replace(self, half_life=float(max(round(0.2 * self.epochs), 1)))
 

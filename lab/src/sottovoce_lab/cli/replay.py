@@ -161,7 +161,8 @@ def replay(
         **training,
         seed=seed,
     )
-    settings = settings if settings.half_life else settings.endless()
+    if "half_life" not in training and not settings.half_life:
+        settings = settings.endless()
     name = engine.pop("engine", "cpu")
     wanted = ReplayPlan(settings, **plan, tags=tags, time=time, engine=name, engine_options=engine)
     found = replay_seeds(people, periods, switch_at, wanted, seeds)

@@ -17,6 +17,7 @@ from sottovoce_lab.paper.scale import (
     NAMED_EPSILON,
     Family,
     Scale,
+    delta_of,
     drawn_with,
 )
 from sottovoce_lab.paper.tables import (
@@ -179,7 +180,7 @@ NOTES: Mapping[View, str] = {
         "history and factorised. Nothing is trusted."
     ),
     "central": (
-        "Central: a history is replaced, delta 1e-6. For ours an honest proxy shuffles everybody's "
+        "Central: a history is replaced. For ours an honest proxy shuffles everybody's "
         "reports. DP-ALS (Chien et al. 2021): one party holds everybody's history, so nothing is "
         "promised against it; beside it the same noise where somebody is added or removed."
     ),
@@ -298,6 +299,8 @@ class Equal(Experiment):
         added = ("DP-ALS, added or removed",) if view == "central" else ()
         headings = (f"{view} budget", "loudest: eps, k, epochs (of)", *_colours(view), *added)
         notes = [NOTES[view], f"Not private: {against}."]
+        if view == "central":
+            notes.append(f"Delta: {delta_of(self.scale.everybody):g}.")
         return Table(
             f"{self.name}-{view}", f"{self.title}, {view}: HR@10", headings, rows, records, notes
         )
@@ -391,11 +394,12 @@ class Frontier(Experiment):
                 (name, *(f"{value:g}" for value in about.values()), *spent, shown(interval))
             )
         headings = ("method", "eps", "k", "T", "F", "alpha", "local", "central", "HR@10")
+        users, _ = self.scale.public(largest(self.scale))
         chosen = (
             f"Settings were chosen on the subset and split of seed {CHOOSING}; these numbers are "
-            "of other splits of another subset. Central: delta 1e-6, everybody takes part in every "
-            "epoch; reports that name items have no central figure here and stand at their local "
-            "one."
+            f"of other splits of another subset. Central: delta {delta_of(users):g}, everybody "
+            "takes part in every epoch; reports that name items have no central figure here and "
+            "stand at their local one."
         )
         best_of, popular = (shown(self.reader.interval(each)) for each in self._not_private)
         notes = [chosen, f"Popularity {popular}, MF-NP {best_of}; neither is private."]

@@ -211,7 +211,7 @@ class About:
 
 
 def known_as(about: About) -> str:
-    """The data's name for people; the Netflix file of lab/docs/results.md is known by its shape."""
+    """The data's name for people; the Netflix file of lab/docs/report.md is known by its shape."""
     if (about.users, about.items, about.interactions) == (75_040, 9_781, 23_323_394):
         return "Netflix Prize subset"
     return about.name

@@ -207,11 +207,11 @@ def _simulated(cell: Cell, context: CellContext) -> dict[str, Any]:
 
 def _budget_of(settings: Settings, items: int, people: int) -> dict[str, float | None]:
     """Lifetime, alone and in the crowd of an epoch: where people take turns, not everybody."""
-    return _spent(settings.event(items), settings.crowd(people))
+    return _spent(settings.event(items), settings.crowd(people), people)
 
 
-def _spent(event: Reporting, people: int) -> dict[str, float | None]:
-    central = central_epsilon(event, people, delta_of(people)) if people > 1 else None
+def _spent(event: Reporting, crowd: int, people: int) -> dict[str, float | None]:
+    central = central_epsilon(event, crowd, delta_of(people)) if crowd > 1 else None
     return {"local": event.pure, "central": central}
 
 
@@ -223,7 +223,8 @@ def _fixed_budget(cell: Cell, context: CellContext) -> dict[str, Any]:
     named = cell.named
     if cell.method == "private-popularity":
         # Its report is a sign through the coin, as the accountant knows it.
-        spent = _spent(Reporting(named["epsilon"], named["reports"], 1), context.data.n_users)
+        people = context.data.n_users
+        spent = _spent(Reporting(named["epsilon"], named["reports"], 1), people, people)
     elif cell.method in ("named-counts", "named-als"):
         spent = {"local": named["epsilon"] * named["reports"], "central": None}
     elif cell.method == "dplcf":

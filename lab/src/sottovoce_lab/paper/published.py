@@ -31,7 +31,7 @@ from sottovoce.protocol.terms import TRAINING
 from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce.training import Participation, Settings, first_items
 from sottovoce_lab.paper.cells import COMPARED, THEIRS, TRAINED, Cell, Size, Trained
-from sottovoce_lab.paper.scale import EPSILON, FEW_FACTORS, Family, Scale, knowing
+from sottovoce_lab.paper.scale import EPSILON, FEW_FACTORS, Family, Scale, delta_of, knowing
 from sottovoce_lab.paper.tables import (
     COLOURS,
     NAMES,
@@ -477,8 +477,8 @@ class Table5(Experiment):
         users, items = self.scale.everybody, self.scale.about.items
         budgets = (
             "Budgets are of one person, for the whole training. Local: reports can be traced to "
-            f"them. Central: {users:,} people are shuffled by an honest proxy, delta 1e-6; given "
-            "where this project has the analysis."
+            f"them. Central: an honest proxy shuffles {users:,} people, delta {delta_of(users):g}; "
+            "given where this project has the analysis."
         )
         dplcf = (
             f"DPLCF randomises each of {items:,} items, so its budget is that many times its "
