@@ -41,8 +41,8 @@ a share of delta may be spent on the largest losses as if these revealed everyth
 are rare but reveal much. Each of `SPENT` is tried, in equal parts for all groups, and the best one
 counts.
 
-A group with nobody to hide among, and all beyond the `MOST_GROUPS` that cost most, count at their pure
-epsilon: their losses never exceed it, so it is added to the epsilon of the others at the same
+A group with nobody to hide among, and all beyond the `MOST_GROUPS` that cost most, count at their
+pure epsilon: their losses never exceed it, so it is added to the epsilon of the others at the same
 delta.
 """
 

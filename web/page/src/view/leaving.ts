@@ -5,7 +5,7 @@
 import { type Amount, epochsWithin, type LeftDevice, type Told } from "sottovoce-client";
 import { type Acting, button, type Child, h, say, section, show, type View } from "../dom.js";
 import type { State } from "../session.js";
-import { amountText, atMostText, LIMIT_SENTENCE, epochsText, hex } from "../words.js";
+import { amountText, atMostText, epochsText, hex, LIMIT_SENTENCE } from "../words.js";
 import { asked, askForConsent, type Counted, limitField, type Question } from "./consent.js";
 
 /** What the section can do, and when. */
