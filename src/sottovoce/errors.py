@@ -8,7 +8,7 @@
     ├── DivergedError      the item matrix has left the range that devices accept
     ├── CheckpointError    a checkpoint or model file is damaged or belongs to another run
     ├── LedgerError        the record of spent budget cannot be trusted: nothing may be reported
-    │   └── BudgetExceededError  a charge would go beyond the lifetime limit
+    │   └── BudgetExceededError  a charge would go beyond the limit
     ├── ProtocolError      bytes are not what docs/protocol.md says they must be
     │   └── UntrustedError a signature, a hash, an epoch or the terms do not hold: nothing is sent
     │       └── ConflictError what is signed does not go with what was signed before
@@ -87,7 +87,7 @@ class LedgerError(SottovoceError):
 
 
 class BudgetExceededError(LedgerError):
-    """A charge would go beyond the lifetime limit: reporting stops, recommending goes on."""
+    """A charge would go beyond the limit: reporting stops, recommending goes on."""
 
 
 class ProtocolError(SottovoceError, ValueError):

@@ -312,7 +312,7 @@ def test_the_page_quotes_these_vectors() -> None:
     mechanism: Any = signed().manifest.build()
     known = FILE.read_text() + str(mechanism.blanket_below)
     quoted = re.findall(r"\b[0-9a-f]{16,}\b", page)
-    assert len(quoted) > 20
+    assert len(quoted) > 8
     assert [run for run in quoted if run not in known] == []
 
 

@@ -91,7 +91,7 @@ def init(
     limit: Annotated[float, typer.Option(help=LIMIT)],
     folder: Folder = None,
 ) -> None:
-    """Set up a client: its proxy, the key it trusts, its lifetime limit.
+    """Set up a client: its proxy, the key it trusts, its limit.
 
     The limit is the sum of the epsilons of all reports. It bounds what anybody can learn from all
     that ever leaves this device, even if proxy and server work together. At the limit the client
@@ -382,7 +382,7 @@ def change(
     ] = None,
     folder: Folder = None,
 ) -> None:
-    """Pause or resume reporting, or change the lifetime limit.
+    """Pause or resume reporting, or change the limit.
 
     While it is paused, this device still fetches models and recommends. What was spent stays spent
     under any limit; the ledger records the change.
@@ -397,7 +397,7 @@ def change(
     with opened(folder) as client:
         if limit is not None:
             client.set_limit(limit)
-            typer.echo(f"The lifetime limit is now epsilon {_number(limit)}.")
+            typer.echo(f"The limit is now epsilon {_number(limit)}.")
         if pause is not None:
             client.pause(on=pause)
             typer.echo(

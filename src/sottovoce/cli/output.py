@@ -28,7 +28,7 @@ results = Console(highlight=False)
 
 
 class CountBar(Progress):
-    """Live bars over things that are counted; the field `state` of a task is shown beside it."""
+    """Live bars over things that are counted; the field `state` of a task is shown next to it."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -52,7 +52,7 @@ def say(line: str) -> None:
 
 
 def note(line: str) -> None:
-    """The same beside the results."""
+    """The same next to the results."""
     messages.print(plain(line), soft_wrap=True)
 
 

@@ -23,7 +23,7 @@ from sottovoce.training.planning import Public
 
 WEEK = 7 * 86_400
 NEARLY = 0.9
-"""As good as popularity, but for what privacy costs."""
+"""As good as popularity, except for what privacy costs."""
 
 
 ACCOUNTS = (

@@ -271,7 +271,7 @@ def _draw(figure: Any, data: Interactions | Shards, runs: list[Run]) -> None:
 
 
 def as_json(data: Interactions | Shards, runs: list[Run]) -> dict[str, Any]:
-    """With several seeds the means, and every run beside them."""
+    """With several seeds the means, and every run next to them."""
     plan = runs[0].plan
 
     def means(what: str) -> dict[str, float]:

@@ -32,7 +32,7 @@ the history, and nothing that is computed from the history can fail (`sottovoce.
   the process and was seen by nobody, so making another batch spends nothing twice.
 - A crash later: the same bytes are there, charged, and are sent again; the proxy knows them by
   their id. Nothing is randomised again.
-- A batch beyond the lifetime limit is neither made nor stored nor charged nor sent.
+- A batch beyond the limit is neither made nor stored nor charged nor sent.
 - Forgetting deletes the batch, not its charge, so the epoch is not reported in again. It waits for
   no sync: a batch that is just being made of what was forgotten is thrown away unseen.
 - A ledger with a record that was changed or is missing is refused: nothing is reported,

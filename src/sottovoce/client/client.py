@@ -106,7 +106,7 @@ class Status:
     """In how many epochs of its training the device took part; None if the ledger is damaged."""
     paused: bool
     spent: float | None
-    """Of the lifetime budget; None if the ledger is damaged."""
+    """Of the limit; None if the ledger is damaged."""
     remaining: float | None
     limit: float | None
     problem: str | None
@@ -134,7 +134,7 @@ class Outlook:
     turns_left: int
     """In how many epochs it may still take part under them."""
     within_limit: int
-    """In how many of these the lifetime limit lets it."""
+    """In how many of these the limit lets it."""
     at_limit: float
     """What is spent then, whatever happens; rounded up."""
     short: list[str]
@@ -189,7 +189,7 @@ class Client:
             folder: Where everything is kept: made if it is missing, else empty.
             proxy_url: The address of the proxy.
             verification_key: The 32 bytes that the server's signature is checked with.
-            limit: The local epsilon that the device may spend in its lifetime.
+            limit: The local epsilon that this device may ever spend.
             clock: The time of day, in seconds since 1970; another one only for tests.
             monotonic: A clock that is never set back; another one only for tests.
             entropy: Random bytes for turns and moments; another source only for tests.
@@ -376,10 +376,10 @@ class Client:
         self._store.pause(on=on)
 
     def set_limit(self, limit: float) -> None:
-        """Another lifetime limit, on the ledger's record; what was spent stays spent.
+        """Another limit, on the ledger's record; what was spent stays spent.
 
         Args:
-            limit: The local epsilon that the device may spend in its lifetime.
+            limit: The local epsilon that this device may ever spend.
         """
         with _locked(self._folder):
             self._store.set_limit(limit)

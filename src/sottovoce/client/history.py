@@ -1,4 +1,4 @@
-"""What the owner touched, in a file of its own: whoever writes it keeps no sync waiting.
+"""What the owner touched, in a file of its own: writing it keeps no sync waiting.
 
 A large import holds the write lock of its file for as long as it takes, which depends on the
 history. So a sync only ever reads this one, which waits for no writer, and writes another.

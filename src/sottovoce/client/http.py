@@ -98,7 +98,7 @@ def attesting(url: str, session: str) -> Callable[[], bytes]:
 
 
 class ProxyApi(PublishedSource, Protocol):
-    """All that a device ever asks of its proxy; but for the noise of a batch nothing says who."""
+    """All that a device ever asks of its proxy. Except the noise of a batch nothing says who."""
 
     def check_taken(self, manifest_hash: bytes) -> None:
         """Returns if a batch would be taken now; `ClosedError` when this epoch is over."""

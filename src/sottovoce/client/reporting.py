@@ -26,7 +26,7 @@ def make_batch(
     entropy: Entropy,
     token: Token | None = None,
 ) -> UnsentBatch:
-    """Exactly k sealed reports of whoever touched these rows; of nobody's history just as many.
+    """Exactly k sealed reports of a person who touched these rows; also of an empty history.
 
     To stay silent with nothing to say would be saying it. For the same reason nothing here can fail
     because of the rows: see `sottovoce.core.bounds`.

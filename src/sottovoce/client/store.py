@@ -271,7 +271,7 @@ class ClientStore:
             self._keep_files(manifest, shelf, files)
 
     def keep_shelf(self, manifest: Manifest, shelf: SignedShelf, files: dict[bytes, bytes]) -> None:
-        """A shelf and its catalogue beside the last manifest, while worse terms wait for a yes."""
+        """A shelf and its catalogue next to the last manifest, while worse terms wait for a yes."""
         with self._db.transaction():
             self._db.rows("UPDATE about SET shelf = ?", shelf.encode())
             self._keep_files(manifest, shelf, files)
@@ -336,7 +336,7 @@ class ClientStore:
         return read_ledger(self._db)
 
     def set_limit(self, limit: float) -> None:
-        """Another lifetime limit, on the record."""
+        """Another limit, on the record."""
         with self._db.transaction():
             entry = self.ledger().set_limit(limit)
             if entry is not None:

@@ -69,16 +69,16 @@ class TermsError(UntrustedError):
 
 
 def check_terms(accepted: Terms | None, asked: Terms) -> None:
-    """Refuse whatever is worse. Whoever has not been asked yet has nothing that could be broken."""
+    """Refuse whatever is worse. With an owner who was never asked nothing can be broken."""
     worse = [] if accepted is None else accepted.broken_by(asked)
     if worse:
         raise TermsError(worse, asked)
 
 
 def refresh(store: ClientStore, api: ProxyApi, trusted: Trusted, now: float) -> Release:
-    """What is current; an error means that none of it was stored, but for a question of terms.
+    """What is current; an error means that none of it was stored, except a question of terms.
 
-    `trusted` is read by whoever calls: nothing is read here before the first request.
+    `trusted` is read by the caller: nothing is read here before the first request.
     """
     signed = fetch_manifest(api, trusted.key, trusted.newest)
     try:
@@ -163,7 +163,7 @@ SENTENCES: dict[Outcome, str] = {
     "sitting out": "This device sits out epoch {epoch}, as its own coin decided; nothing was sent.",
     "missed": "Epoch {epoch} began before it was this device's turn to send; nothing was sent.",
     "paused": "Reporting is paused; nothing was sent.",
-    "limit reached": "The lifetime limit is reached: no more reports leave. Lists go on.",
+    "limit reached": "The limit is reached: no more reports leave. Lists go on.",
     "lifetime over": "All that was agreed to is spent: no more reports leave. Lists go on.",
     "too late": (
         "The batch of epoch {epoch} came too late: as far as this device knows it was not counted; "
@@ -182,7 +182,7 @@ class Synced:
     lost: int | None
     """An earlier epoch whose batch this sync had to give up, if there was one."""
     spent: float
-    """Of the lifetime budget so far; rounded up."""
+    """Of the limit so far; rounded up."""
     remaining: float
     """What is left of it; rounded down."""
     sentence: str
@@ -206,7 +206,7 @@ class Early:
 class Syncing:
     """Everything that one sync works with.
 
-    The caller holds the folder's lock, but for the pause between `begin` and `go_on`. The clock
+    The caller holds the folder's lock, except for the pause between `begin` and `go_on`. The clock
     says what may be done. The monotonic one measures how long to wait, from a moment that is fixed
     before the history is read: if the clock is set meanwhile, nothing shows how long computing
     took.
@@ -382,7 +382,7 @@ class Syncing:
         """Read the history, make the batch, charge for it; then send, one `lead` after this began.
 
         After the long pause that is the moment that was drawn. A sync after a restart knows it by
-        `send_at`. First the proxy is asked whether it would be taken: nobody pays in vain.
+        `send_at`. First the proxy is asked whether it would be taken: nobody pays for nothing.
         """
         manifest = release.manifest
         try:

@@ -68,7 +68,7 @@ def chance(manifest: Manifest, turns_left: int) -> float:
 def token_chance(manifest: Manifest, turns_left: int) -> float:
     """By which a device asks for a token for the epoch after this one: `chance`, one epoch ahead.
 
-    With accounts that is its coin: whoever has a token takes part.
+    With accounts that is its coin: a device that has a token takes part.
     """
     if not manifest.epochs_left:
         return manifest.terms.share

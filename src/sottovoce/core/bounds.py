@@ -4,7 +4,7 @@ A device that stopped on a value that is not finite would answer by its silence:
 chooses V, alpha and lambda could make exactly those fall silent who touched one item. So whatever
 depends on a history must have a result. Two rules are enough:
 
-1. What a server chooses is held against the bounds below, from public bytes alone, before any
+1. What a server chooses is compared with the bounds below, from public bytes alone, before any
    history is read.
 2. A user vector with an entry that is not finite or beyond `MOST_USER_ENTRY` becomes zero: then the
    gradient is zero and its reports are those of somebody without a history. `user_vectors` does it.

@@ -87,7 +87,7 @@ class Mechanism(ABC):
 
     @classmethod
     def options(cls) -> dict[str, Setting]:
-        """What the operator may set, beside the settings that every training has."""
+        """What the operator may set, besides the settings that every training has."""
         return stated(cls)
 
     @classmethod
@@ -147,7 +147,7 @@ class Mechanism(ABC):
     @property
     @abstractmethod
     def loud_fraction(self) -> float:
-        """rho, all that an accountant must know beside epsilon: see `sottovoce.privacy.events`.
+        """rho, all that an accountant must know besides epsilon: see `sottovoce.privacy.events`.
 
         What it must mean: whatever the history, every report is at least `gamma` and at most
         `gamma e^eps` times as likely as under a uniform draw, gamma = 1 / (1 + rho (e^eps - 1)).

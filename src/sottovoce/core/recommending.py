@@ -1,4 +1,4 @@
-"""The model as a device uses it to recommend: the item matrix beside the tags, and weights.
+"""The model as a device uses it to recommend: the item matrix next to the tags, and weights.
 
 `W = [V | D]`. A column of D is a tag: 0 for items without it, else the item's popularity as the
 model knows it, so that the best known horror film stands for "horror" more than any other. A user

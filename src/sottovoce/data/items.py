@@ -1,4 +1,4 @@
-"""What the items of a data set are called and tagged with, from a file beside it.
+"""What the items of a data set are called and tagged with, from a file next to it.
 
 Either a catalogue as the protocol has it, or a table: one column for the item, perhaps one called
 `title`; of the others those with numbers are numbers (year, price), those with text are labels,
@@ -86,7 +86,7 @@ def read_items(path: Path, columns: Columns = None, *, advice: str = "") -> Desc
     """By the suffix: `.json` is a catalogue, `.csv`, `.tsv` and `.parquet` are tables.
 
     `columns` names those of a table that are read: `{"item": "sku", "title": "name"}`. `advice`
-    says how to do that, to whoever is told that no column is the item.
+    says how to do that, where no column is the item.
     """
     if path.suffix == ".json":
         return _from_catalogue(path)
@@ -96,7 +96,7 @@ def read_items(path: Path, columns: Columns = None, *, advice: str = "") -> Desc
 
 
 def _from_catalogue(path: Path) -> Described:
-    # Here and not above: whoever simulates needs no cryptography.
+    # Here and not above: a simulation needs no cryptography.
     try:
         from sottovoce.protocol import Catalogue
     except ImportError as error:

@@ -190,7 +190,7 @@ class Shards:
 class ShardWriter:
     """Takes the parts of a data set in the order of their people.
 
-    They are written beside the folder, which is there when all of them are.
+    They are written next to the folder, which is there when all of them are.
     """
 
     def __init__(self, folder: Path):

@@ -37,11 +37,11 @@ class Split:
     times: Times = None
     """When each entry of `train` was touched, where the data knows."""
     all_but_test: Histories | None = None
-    """What they touch in all beside the test item, where that is more than `train`."""
+    """What they touch in all besides the test item, where that is more than `train`."""
 
     @property
     def not_competing(self) -> Histories:
-        """What each touches beside the test item: it is never ranked against these."""
+        """What each touches besides the test item: it is never ranked against these."""
         return self.train if self.all_but_test is None else self.all_but_test
 
     @property

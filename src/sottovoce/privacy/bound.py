@@ -1,4 +1,4 @@
-"""A light upper bound of the central epsilon, for whoever promises: a device, a page, any language.
+"""A light upper bound of the central epsilon, for promises: of a device, a page, any language.
 
 `shuffle.py` finds the central epsilon by composing loss distributions. This bound needs nothing but
 elementary functions, gives the same digits everywhere (`tests/vectors/promises.json`) and lies at
@@ -41,8 +41,8 @@ a share of delta may be spent on the largest losses as if these revealed everyth
 are rare but reveal much. Each of `SPENT` is tried, in equal parts for all groups, and the best one
 counts.
 
-A group with nobody to hide among, and all beyond the `MOST_GROUPS` dearest, count at their pure
-epsilon: their losses never exceed it, so it is added to the epsilon of the others at the same
+A group with nobody to hide among, and all beyond the `MOST_GROUPS` that cost most, count at their
+pure epsilon: their losses never exceed it, so it is added to the epsilon of the others at the same
 delta.
 """
 
@@ -65,7 +65,7 @@ SPENT = (0.0, 0.01, 0.05, 0.1, 0.4, 0.7)
 COARSENESS = 0.005
 """Sizes that differ by less than this share are taken together."""
 RATIO, POINTS = 1.025, 800
-"""Of the grid of losses: q, and how many points beside 0 and eps."""
+"""Of the grid of losses: q, and how many points besides 0 and eps."""
 ORDERS = 1 + 0.01 * 1.1 ** np.arange(270.0)
 MOST_GROUPS = 8
 """So many are composed: a server that changes its terms in every epoch keeps no device busy."""

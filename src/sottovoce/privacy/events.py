@@ -23,7 +23,7 @@ MOST = 10**30
 class Reporting:
     """One person's part in one training: `reports` of `epsilon` in each of `epochs`.
 
-    And what hides them whoever else takes part: reports of nobody, which the proxy mixes in.
+    And what hides them even if nobody else takes part: the dummies that the proxy mixes in.
 
     >>> Reporting(epsilon=2.5, reports=100, epochs=20).pure
     5000.0

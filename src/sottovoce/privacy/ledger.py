@@ -1,4 +1,4 @@
-"""The ledger's rules: what a device has spent of its lifetime budget, exactly.
+"""The ledger's rules: what a device has spent of its limit, exactly.
 
 A ledger is a sequence of records, only ever appended to: limits and charges. Record 1 is a limit; a
 later limit replaces it from there on. A charge costs `epsilon * reports`; sums are exact fractions
@@ -88,7 +88,7 @@ class Charge:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The lifetime limit from here on. Zero stops all reporting."""
+    """The limit from here on. Zero stops all reporting."""
 
     epsilon: float
 
@@ -136,7 +136,7 @@ class Ledger:
 
     @property
     def limit(self) -> float:
-        """The lifetime limit in force."""
+        """The limit in force."""
         return self._limit.epsilon
 
     @property
@@ -159,7 +159,7 @@ class Ledger:
         return [charge for charge in self.charges if charge.training == training]
 
     def allows(self, cost: Fraction) -> bool:
-        """Whether the lifetime limit leaves room for this."""
+        """Whether the limit leaves room for this."""
         return self.spent + cost <= Fraction(self.limit)
 
     def charge(self, charge: Charge) -> Entry:
@@ -179,7 +179,7 @@ class Ledger:
         return earlier
 
     def set_limit(self, limit: float) -> Entry | None:
-        """Raise or lower the lifetime limit, on the record; None if it is that already."""
+        """Raise or lower the limit, on the record; None if it is that already."""
         wanted = Limit(limit)
         return None if wanted == self._limit else self.add(wanted)
 
@@ -202,7 +202,7 @@ class Ledger:
         if excess > 0:
             raise BudgetExceededError(
                 f"epsilon {rounded_up(charge.cost)} on top of {rounded_up(self.spent)} spent must "
-                f"not exceed the lifetime limit of {self.limit}, and does by {rounded_up(excess)}; "
+                f"not exceed the limit of {self.limit}, and does by {rounded_up(excess)}; "
                 "nothing may be reported, recommending goes on"
             )
 

@@ -161,7 +161,7 @@ def hockey_stick(event: Reporting, honest: int, step: float) -> tuple[NDArray[np
 def blanket_sizes(event: Reporting, honest: int) -> list[tuple[int, float]]:
     """How many reports may be left, the victim's and dummies among them, and how likely each is.
 
-    Neighbouring sizes are taken together at the smallest of them: whoever sees fewer uniform
+    Neighbouring sizes are taken together at the smallest of them: anyone who sees fewer uniform
     reports could add some themselves.
     """
     blanket = _binomial(honest - 1, event.blanket)
@@ -202,7 +202,7 @@ def outcomes(event: Reporting, m: int) -> Iterator[tuple[Float64, Float64]]:
 
 
 def _log_poisson(counts: NDArray[np.int64], mean: float) -> Float64:
-    """`log(mean^c / c!)` of consecutive counts, but for a constant: 0 where it is largest.
+    """`log(mean^c / c!)` of consecutive counts, up to a constant: 0 where it is largest.
 
     Independent Poisson counts, given their sum, are multinomial.
     """

@@ -27,7 +27,7 @@ State = Literal["none", "open", "closed", "applied"]
 """Of the epoch that a proxy names; none: it has no epoch yet."""
 
 MAX_JSON = 4096
-"""Bytes of what either says to the other, beside files and chunks."""
+"""Bytes of what either says to the other, besides files and chunks."""
 NOTICED = 60.0
 """Seconds that two clocks may differ before somebody is told."""
 DAY = 86_400.0

@@ -27,7 +27,7 @@ CLOSED = "urn:sottovoce:closed"
 WRONG_EPOCH = "urn:sottovoce:wrong-epoch"
 """The `type` of a problem: a batch of an epoch that is not the present one."""
 LATER = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
-"""Statuses that, beside every 5xx, mean: retry later."""
+"""Statuses that mean, like every 5xx: retry later."""
 _LONGEST_WAIT = 9
 """Digits of `Retry-After`."""
 _LONGEST_LENGTH = 18
@@ -96,7 +96,7 @@ class HttpSource:
     _closes_with_epoch: ClassVar[bool] = False
     """Whether what is sent is of no use any more when they are at another epoch."""
     _trace: Callable[[str, Mapping[str, Any]], None] | None = None
-    """What httpx tells of each step, to whoever wants to hear it."""
+    """What httpx tells of each step, to a caller that wants it."""
 
     def __init__(self, http: httpx.Client, url: str):
         self._http = http
@@ -161,7 +161,7 @@ class HttpSource:
             ) from error
 
     def _refuse(self, response: httpx.Response) -> NoReturn:
-        """Say what the status means for whoever asked."""
+        """Say what the status means for the caller."""
         code = response.status_code
         told = f"{response.url}: {self._who} answered {code}{self._hints.get(code, '')}"
         wrong = code == HTTPStatus.CONFLICT and self._closes_with_epoch

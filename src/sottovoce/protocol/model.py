@@ -70,7 +70,7 @@ MAX_ROW = 2**31 - 1
 @dataclass(frozen=True)
 class Panellist:
     seen: tuple[int, ...]
-    """What they touched, but for one."""
+    """What they touched, except one."""
     left: int
     """That one: a good model ranks it high."""
     others: tuple[int, ...]

@@ -119,7 +119,7 @@ def verified(signed: SignedManifest, model: bytes, catalogue: bytes) -> Release:
     """The epoch of a verified manifest and these files: the one place that decides it for all.
 
     Nothing is used before all of it holds. `fetch_manifest` has looked at signature and order:
-    whoever could choose between two manifests of an epoch could tell their readers apart.
+    anyone who could choose between two manifests of an epoch could tell their readers apart.
     """
     manifest = signed.manifest
     if manifest.public_key is not None:

@@ -1,6 +1,6 @@
 """What the server signs: a manifest or a shelf, with the statements that lead to the signing key.
 
-Whoever hands it on (the proxy, a cache) can withhold it, but not change it.
+Those who hand it on (the proxy, a cache) can withhold it, but not change it.
 """
 
 import hashlib

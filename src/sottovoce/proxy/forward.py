@@ -98,7 +98,7 @@ def _confirm(store: ProxyStore, upstream: Upstream, flush: Flush) -> None:
 
 IS_IT_ONE = f". Is it a sottovoce server of protocol {VERSION}?"
 LONGEST = 60.0
-"""Seconds of a whole exchange, beside those for its bytes."""
+"""Seconds of a whole exchange, besides those for its bytes."""
 SLOWEST = 2**16
 """Bytes a second that a line must have."""
 

@@ -163,7 +163,7 @@ class Intake:
         return [None if isinstance(outcome, bool) else outcome for outcome in outcomes]
 
     def _most(self, gate: EpochGate) -> int:
-        """Batches that the epoch takes beside its dummies: they have all the same size."""
+        """Batches that the epoch takes besides its dummies: they have all the same size."""
         terms = gate.signed.manifest.terms
         room = self._most_bytes - SEALED * terms.dummies
         return min(self._most_batches, room // self.batch_size())

@@ -228,7 +228,7 @@ class Proxy:
             log.info("epoch %d: %s", signed.manifest.epoch, short_name(signed.hash))
 
     def _draw(self) -> None:
-        """The dummies that are due by now, if beside all of them there is room for a crowd."""
+        """The dummies that are due by now, if next to all of them there is room for a crowd."""
         signed = self._running()
         said = None if signed is None else self.intake.lacks_room
         self.troubles.tell("room", said, level=logging.ERROR)

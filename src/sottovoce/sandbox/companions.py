@@ -1,4 +1,4 @@
-"""Invented people who report beside somebody who tries a service out: `sottovoce up --trial`."""
+"""Invented people who report next to somebody who tries a service out: `sottovoce up --trial`."""
 
 import threading
 import time

@@ -91,7 +91,7 @@ class DemoPlan:
         """Server and proxy, not running yet.
 
         An epoch ends by the clock alone: a device knows whether it can still report, and nothing is
-        charged for nothing. The proxy's dummies hide whoever comes.
+        charged for nothing. The proxy's dummies hide everybody who comes.
         """
         items = (
             replace(item, tags={kind: tag for kind, tag in item.tags.items() if kind == TAG})

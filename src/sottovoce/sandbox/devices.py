@@ -52,7 +52,7 @@ class SyncResult:
     """As in `sottovoce.client.Synced`, or `unavailable`, or `failed`."""
     tries: int
     spent: float
-    """Of the lifetime budget, so far."""
+    """Of the limit, so far."""
     problem: str = ""
 
 

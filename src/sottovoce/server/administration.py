@@ -1,7 +1,7 @@
 """What an operator does to a service while it runs.
 
 Each is one transaction on the database that all workers share; none of them has to be restarted. It
-holds from the next epoch on, but for the end of the present one.
+holds from the next epoch on, except the end of the present one.
 """
 
 import logging

@@ -32,7 +32,7 @@ class Seen:
     """A set of keys that only grows: sorted runs, each at least twice as long as the next.
 
     Adding costs a merge now and then, looking up a binary search in a few runs: next to nothing
-    beside opening a report.
+    compared with opening a report.
     """
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class Counter:
             _note(transaction, proxy, chunk)
 
     def _catch_up(self, transaction: Transaction, epoch: int) -> None:
-        """Know the keys of all chunks that are counted, whoever counted them."""
+        """Know the keys of all chunks that are counted, by any process."""
         if epoch != self._epoch:
             self._epoch, self._counted, self._chunks, self._seen = epoch, 0, set(), Seen()
         row = transaction.epoch(epoch)

@@ -271,7 +271,7 @@ class Publisher:
 
 
 MOST_SKIPPED = 2**20
-"""More epochs than any backup is old: whoever names a later one would use up all numbers."""
+"""More epochs than any backup is old: anyone who names a later one would use up all numbers."""
 
 
 def most_skipped(transaction: Transaction) -> int:

@@ -102,7 +102,7 @@ class Keys:
     def replace(self, path: Path) -> None:
         """In the place of the file that is there, in one step; for its owner's eyes as well.
 
-        Whoever changes keys may be another user than the server, who must still be able to read it.
+        Another user than the server may change keys, and the server must still be able to read it.
         """
         try:
             before = path.stat()

@@ -145,7 +145,7 @@ class Server:
     def _heed_keys(self, service: Service) -> None:
         """Say at once, and once, that another key was chosen, or that their file is lost.
 
-        Others may still publish: whoever hears of it only when nobody can any more is late.
+        Others may still publish: a process that hears of it when nobody can any more is late.
         """
         said = lacking(self._keys, service, self._settings.keys)
         self.troubles.tell("keys", said, level=logging.ERROR)

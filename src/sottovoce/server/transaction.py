@@ -105,7 +105,7 @@ class Heard:
     """That it can make tokens with, for an epoch to come; empty: it makes none."""
 
     def others(self, process: str | None, now: float) -> list[str]:
-        """Processes that speak beside this one, and did so before it: two machines, one secret.
+        """Processes that speak besides this one, and did so before it: two machines, one secret.
 
         One that was heard no more since this one began has ended: that was a restart.
         """

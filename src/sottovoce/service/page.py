@@ -23,7 +23,7 @@ from sottovoce.settings import check
 
 INDEX, SERVICE_WORKER = "index.html", "sw.js"
 WIDGET = "widget.js"
-"""Lies beside the page and is no part of it: see `widget`."""
+"""Lies next to the page and is no part of it: see `widget`."""
 _TYPES = {
     "html": "text/html; charset=utf-8",
     "js": "text/javascript; charset=utf-8",

@@ -235,7 +235,7 @@ class Heartbeat:
 
 # What the operator may see of a service: on an address of its own, never on the public one.
 #
-# How many batches wait, say, would tell an outsider when a crowd is complete but for one.
+# How many batches wait, say, would tell an outsider when a crowd is complete except for one.
 
 HEALTH, READY, METRICS, STATE = "/healthz", "/readyz", "/metrics", "/state"
 _MOST_STATE = 65_536
@@ -244,7 +244,7 @@ _LATEST = 1e11
 
 @dataclass(frozen=True)
 class Running:
-    """What a process says of itself, beside what its folder or database tells."""
+    """What a process says of itself, besides what its folder or database tells."""
 
     since: float
     config: str = ""

@@ -120,7 +120,7 @@ def written(
 ) -> str:
     """The stated settings for a new file, each in a line with its help.
 
-    With their defaults but for `values`; as comments if they are `off`.
+    With their defaults except for `values`; as comments if they are `off`.
     """
     sign = "# " if off else ""
     return "".join(

@@ -142,7 +142,7 @@ class FederatedMF(Parameters):
             checkpoint: A file to which the state is written after every epoch. A training that
                 finds one there continues to the same model as if it had never stopped. The
                 callback is called for its epochs again; where `test` is another, without metrics,
-                but for the last epoch.
+                except the last epoch.
         """
         histories, users, labels = rows_from(user_items, None)
         if not (histories.n_users and histories.n_items):

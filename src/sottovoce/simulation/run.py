@@ -52,7 +52,7 @@ CUTOFF = max(CUTOFFS)
 LISTED = 10_000
 """People whose lists a simulation makes to see what they show: every item is scored for each."""
 _IDENTITY = ("tags", "time", "split", "negatives", "resample")
-"""What must be the same for a run to be continued, beside its data and its settings."""
+"""What must be the same for a run to be continued, besides its data and its settings."""
 
 
 def model_of(V: Float32, settings: Settings) -> Callable[[Tags], WideModel]:
@@ -129,7 +129,7 @@ def as_factors(
 
 @dataclass(frozen=True)
 class Simulation:
-    """What to run beside the training's own settings."""
+    """What to run besides the training's own settings."""
 
     settings: Settings
     split: SplitRule = "random"
@@ -171,7 +171,7 @@ class Run:
     epochs: list[dict[str, Any]]
     """`epoch`, `seconds`, `people` who took part and, where evaluated, the metrics."""
     final: dict[str, float]
-    """With whatever devices know beside the model."""
+    """With whatever devices know besides the model."""
     side_information: str
     """What that is: "28 tags and time"; empty if it is nothing."""
     without: dict[str, float]

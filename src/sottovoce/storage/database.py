@@ -230,7 +230,7 @@ def make_private(path: Path) -> None:
 class SameFile:
     """Whether a file is still the one that it was.
 
-    One that was removed or replaced is written on by whoever has it open, and ends with them.
+    One that was removed or replaced is written on by those who have it open, and ends with them.
     """
 
     def __init__(self, path: Path):

@@ -29,7 +29,7 @@ def write_atomically(path: Path, content: bytes, *, private: bool = False) -> No
     so is `/dev/stdout`, which may be redirected to a file.
     """
     if path == Path("/dev/stdout"):
-        if sys.stdout is None:  # closed by whoever started us
+        if sys.stdout is None:  # closed by the process that started us
             raise OSError("standard output is closed")
         sys.stdout.flush()
         sys.stdout.buffer.write(content)

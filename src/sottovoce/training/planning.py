@@ -359,7 +359,7 @@ def _local(settings: Settings, budget: Budget, about: Public, given: Mapping[str
 
 
 DECIDED = ("factors", "epsilon", "reports", "epochs", "lifetime", "half_life")
-"""Whoever names one of these wants more than what is popular."""
+"""An operator who names one of these wants more than what is popular."""
 
 
 def _is_faint(
@@ -385,7 +385,7 @@ def _of_what_is_popular(
 
 
 def _both(settings: Settings, budget: Budget, about: Public, given: Mapping[str, Any]) -> Settings:
-    """The number of reports that says most beside dummies that hide it, whoever else reports."""
+    """The number of reports that says most among dummies that hide it without other people."""
     best, said, fewest = None, 0.0, inf
     for reports in _best_reports(settings, budget, about.items, given):
         tried = _of_reports(reports, settings.changed(dummies=0), budget, about, given)

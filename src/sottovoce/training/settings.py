@@ -90,7 +90,7 @@ class Settings:
         # The paper averages over users where it should over reports.
         help="multiply the step by k, as the paper does",
     )
-    # So small that it is nothing beside the first estimate, which small blocks need most.
+    # So small that it is nothing next to the first estimate, which small blocks need most.
     initial_scale: float = setting(1e-7, "standard deviation of the first item matrix", above=0)
     head_start: float = setting(
         1.0,

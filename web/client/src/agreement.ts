@@ -118,7 +118,7 @@ const SENTENCES = {
   "sitting out": "This device sits out epoch {epoch}, as its own coin decided; nothing was sent.",
   missed: "Epoch {epoch} came before it was this device's turn to send; nothing was sent.",
   paused: "Reporting is paused; nothing was sent.",
-  "limit reached": "The lifetime limit is reached: no more reports leave. Lists go on.",
+  "limit reached": "The limit is reached: no more reports leave. Lists go on.",
   "lifetime over": "All that was agreed to is spent: no more reports leave. Lists go on.",
   "too late":
     "The batch of epoch {epoch} came too late: as far as this device knows it was not counted; " +

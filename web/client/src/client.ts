@@ -156,7 +156,7 @@ export class Client {
     return this.network("pause", on);
   }
 
-  /** Another lifetime limit; what was spent stays spent. */
+  /** Another limit; what was spent stays spent. */
   setLimit(limit: number): Promise<void> {
     return this.network("setLimit", limit);
   }

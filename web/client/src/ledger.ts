@@ -1,5 +1,5 @@
 /**
- * The ledger: what a lifetime budget is counted in, and its one rule. It is the `charges` of the database:
+ * The ledger: what a device has spent of its limit, and its one rule. It is the `charges` of the database:
  * one row for each batch, never changed and never deleted.
  *
  * Every finite float64 is a whole number of 2^-1074, so sums of `epsilon * reports` are exact here:
@@ -161,7 +161,7 @@ function units(value: number, what: string): Amount {
   return exponent === 0n ? fraction : ((1n << 52n) | fraction) << (exponent - 1n);
 }
 
-/** How much of a lifetime's budget is gone. */
+/** How much of the limit is gone. */
 export interface Budget {
   limit: number;
   /** Rounded up. */

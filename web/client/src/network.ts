@@ -77,7 +77,7 @@ export class Network {
     await this.store.choose({ paused: on });
   }
 
-  /** Another lifetime limit; what was spent stays spent. */
+  /** Another limit; what was spent stays spent. */
   async setLimit(limit: number): Promise<void> {
     await this.store.choose({ limit: checkedLimit(limit) });
   }

@@ -27,7 +27,7 @@ export interface OpenOptions {
   proxy: string;
   /** The server's verification key, 64 hexadecimal digits. Pinned at the first open. */
   key: string;
-  /** The epsilon of a lifetime; counts at the first open only, then `setLimit` does. */
+  /** The most epsilon that this device spends; counts at the first open only, then `setLimit` does. */
   limit: number;
   /** Whether reporting is off; counts at the first open only, then `pause` does. Default: false. */
   paused?: boolean;
@@ -105,7 +105,7 @@ export function checkedItems(ids: readonly string[]): string[] {
   return asSetting(() => ids.map((id) => text(id, MAX_TEXT, "item")));
 }
 
-/** The epsilon of a lifetime. Zero stops all reporting. */
+/** The most epsilon that this device spends. Zero stops all reporting. */
 export function checkedLimit(limit: number): number {
   if (!(Number.isFinite(limit) && limit >= 0)) {
     throw new SettingsError(`limit is ${limit}; it must be a finite number of at least 0`);

@@ -32,7 +32,7 @@ export interface Settings {
   trusted: string;
   /** The day of that first open, as YYYY-MM-DD. */
   since: string;
-  /** The epsilon of a lifetime, at most. */
+  /** The most epsilon that this device spends. */
   limit: number;
   /** Whether nothing is to leave. */
   paused: boolean;

@@ -67,7 +67,7 @@ export interface Synced {
   outcome: Outcome;
   /** An earlier epoch whose batch this sync had to give up, if there was one. */
   lost: number | null;
-  /** Of the lifetime budget so far; rounded up. */
+  /** Of the limit so far; rounded up. */
   spent: number;
   /** What is left of it; rounded down. */
   remaining: number;

@@ -65,7 +65,7 @@ export interface State {
   offer: Offer | null;
   /** Worse terms that wait for a yes. */
   asked: Offer | null;
-  /** Whether terms were ever accepted: until then the lifetime limit is 0. */
+  /** Whether terms were ever accepted: until then the limit is 0. */
   agreed: boolean;
   takingPart: boolean;
   /** In how many epochs of this training this device took part. */

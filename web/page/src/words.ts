@@ -53,11 +53,11 @@ export function oddsSentence({ truth, chance, random }: Odds): string {
     : `${beginning} a direction that fits you; blind chance would in ${shareText(chance)} of 100.`;
 }
 
-/** What a budget is, where somebody meets the word first. */
-export const BUDGET_SENTENCE =
+/** What a limit is, where somebody meets the word first. */
+export const LIMIT_SENTENCE =
   "Every report gives away a little about your films, and what has been given away adds up for ever. " +
-  "The budget is the most that this device may give away in its lifetime; it is counted in epsilon. " +
-  "When it is spent, reporting stops by itself.";
+  "The limit is the most that this device may give away; it is counted in epsilon. " +
+  "When it is reached, reporting stops by itself.";
 
 /** How sure somebody can be that you saw a film who took it for as likely as not. */
 export function surenessText(epsilon: number): string {

@@ -115,7 +115,7 @@ test("the limit stops reporting in the client's words, and a new one counts at o
   const { world, pass, session, look, state } = await begin(context);
   await session.agree(shown(state()), COST / 2);
   await look();
-  assert.match(state().line, /lifetime limit is reached/u);
+  assert.match(state().line, /limit is reached/u);
   assert.equal(world.received.length, 0);
   assert.equal(state().trouble, null);
   await session.setLimit(COST);

@@ -21,7 +21,7 @@ export interface Options {
   proxy: string;
   /** The server's verification key: 64 hexadecimal digits. */
   key: string;
-  /** The epsilon of a visitor's lifetime. */
+  /** The most epsilon that a visitor's device spends. */
   limit: number;
   /** Of a copy of `sottovoce-worker.js` on the page's own origin. Default: the one in this file. */
   worker?: string;

@@ -93,7 +93,7 @@ const ENGLISH: Texts = {
   empty: "There is nothing to recommend at present.",
   because: "Because of {0}",
   rows: {
-    limit: "Lifetime limit of this device, in epsilon",
+    limit: "Limit of this device, in epsilon",
     local: "Epsilon of all reports, whatever happens",
     alone: "Epsilon if the proxy is honest, even if all other devices are fake",
     central: "Epsilon if the proxy and as many other devices as are asked for are honest",
@@ -164,7 +164,7 @@ const GERMAN: Texts = {
   empty: "Zurzeit gibt es nichts zu empfehlen.",
   because: "Wegen {0}",
   rows: {
-    limit: "Obergrenze dieses Geräts auf Lebenszeit, in Epsilon",
+    limit: "Obergrenze dieses Geräts, in Epsilon",
     local: "Epsilon aller Berichte, was auch geschieht",
     alone: "Epsilon, wenn der Proxy ehrlich ist, selbst wenn alle anderen Geräte gefälscht sind",
     central: "Epsilon, wenn der Proxy und so viele andere Geräte wie verlangt ehrlich sind",

@@ -20,7 +20,7 @@ Float64 = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class SideInformation:
-    """What devices know beside the model, and use without telling anybody."""
+    """What devices know besides the model, and use without telling anybody."""
 
     tags: Tags
     weights: Float64 | None

@@ -13,7 +13,7 @@ import { epsilonFigure } from "./pictures.js";
 /** So many epochs are offered to begin with. */
 const DEFAULT_EPOCHS = 10;
 
-/** The lifetime limit that was chosen with a yes, else null. */
+/** The limit that was chosen with a yes, else null. */
 export async function askForConsent(offer: Offer, gone: Amount, ask: Ask): Promise<number | null> {
   const value = limitFor(Math.min(DEFAULT_EPOCHS, offer.turns), gone, offer.terms);
   const short = h("div", { id: "terms-short", class: "short", "aria-live": "polite" });
@@ -79,7 +79,7 @@ export async function askForNewTerms(
   { limit, gone }: Pick<State, "limit" | "gone">,
   ask: Ask,
 ): Promise<boolean> {
-  const meaning = `Your lifetime limit of ${limit}: ${meaningText(limit, gone, offer)}`;
+  const meaning = `Your limit of ${limit}: ${meaningText(limit, gone, offer)}`;
   return asked({
     id: "new-terms-dialog",
     title: "Accept the new terms?",
@@ -192,7 +192,7 @@ export function limitField({ id, value, gone, offer, tell }: LimitOptions) {
     element: h(
       "div",
       { class: "field" },
-      h("label", { for: id }, "Lifetime limit, in epsilon"),
+      h("label", { for: id }, "Limit of this device, in epsilon"),
       input,
       meaning,
     ),

@@ -5,7 +5,7 @@
 import { type Amount, epochsWithin, type LeftDevice, type Told } from "sottovoce-client";
 import { type Acting, button, type Child, h, say, section, show, type View } from "../dom.js";
 import type { State } from "../session.js";
-import { amountText, atMostText, BUDGET_SENTENCE, epochsText, hex } from "../words.js";
+import { amountText, atMostText, epochsText, hex, LIMIT_SENTENCE } from "../words.js";
 import { asked, askForConsent, type Counted, limitField, type Question } from "./consent.js";
 
 /** What the section can do, and when. */
@@ -97,19 +97,19 @@ function forgetting(): Question {
   };
 }
 
-/** What was spent of a lifetime's budget, and the limit, which can be changed behind a fold. */
+/** What was spent of the limit, which can be changed behind a fold. */
 function budgetView(options: Acting): View {
   const text = h("p", { id: "budget-text", class: "note" });
   const meter = h("div", {
     id: "budget",
     class: "meter",
     role: "meter",
-    "aria-label": "Budget spent",
+    "aria-label": "Spent of the limit",
     "aria-valuemin": 0,
   });
   const change = limitChange(options);
-  const meaning = h("p", { class: "note" }, BUDGET_SENTENCE);
-  const element = h("div", {}, h("h3", {}, "Budget"), meter, text, meaning, change.element);
+  const meaning = h("p", { class: "note" }, LIMIT_SENTENCE);
+  const element = h("div", {}, h("h3", {}, "Limit"), meter, text, meaning, change.element);
   return {
     element,
     update(state) {
@@ -157,7 +157,7 @@ function limitChange({ ask, announce }: Acting): View {
     await ask((session) => session.setLimit(limit));
     element.open = false;
     summary.focus();
-    announce(`The lifetime limit is ${atMostText(limit)} now.`);
+    announce(`The limit is ${atMostText(limit)} now.`);
   };
   let shown = "";
   return {
