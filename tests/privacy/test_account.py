@@ -47,6 +47,13 @@ def test_the_papers_setting_is_weak_without_a_crowd() -> None:
     assert account(Reporting(6.0, 250, 20), 50_000).weak
 
 
+def test_weak_begins_where_a_device_says_that_nobody_is_protected() -> None:
+    few = account(Reporting(10.0, 5, 1), 566)
+    assert few.weak
+    assert few.statement().count("weak") == 2
+    assert account(Reporting(10.0, 1, 1), 566).statement().count("weak") == 0
+
+
 def test_strong_keeps_its_promise() -> None:
     """Lifetime local <= 10 and central <= 1 at delta 1e-6 with 50,000 people."""
     strong = planned(50_000, 9781, preset="strong").event(9781)

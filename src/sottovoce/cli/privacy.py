@@ -82,6 +82,11 @@ def privacy(
     found = account(settings.event(items), in_an_epoch, delta)
     if wanted is not None:
         output.say(f"The planner takes {output.settings_in_words(settings)}.")
+    if clients is not None and in_an_epoch is not None and in_an_epoch < clients:
+        output.say(
+            f"Each of {clients:,} people takes part in {settings.turns} of {settings.epochs} "
+            f"epochs, drawn by their own device: an epoch has at least {in_an_epoch:,}."
+        )
     _print(settings.mechanism, found)
     content = {"settings": settings.as_dict(), **found.as_dict(), "statement": found.statement()}
     output.write_json(json, content)

@@ -55,6 +55,9 @@ class Split:
 def leave_one_out(data: Interactions, rule: SplitRule = "random", seed: int = 0) -> Split:
     """Take one item out of every history that has at least two.
 
+    `train` and `left_out` have no ids: their people and items are numbers, the places in
+    `data.user_ids` and `data.item_ids`, also for a model that is fitted to `train`.
+
     Args:
         data: What to split.
         rule: `random` takes any item with equal probability, `latest` the one with the largest

@@ -18,10 +18,8 @@ from sottovoce.privacy.ledger import Charge, rounded_up
 from sottovoce.privacy.local import is_counted, local_epsilon
 from sottovoce.privacy.shuffle import central_epsilon, is_composed
 
-WEAK_ABOVE = 100.0
-"""A lifetime local budget beyond this protects nobody by itself."""
-WEAK_CENTRAL_ABOVE = 10.0
-"""And a central one beyond this is nothing to stand on either."""
+WEAK_ABOVE = 10.0
+"""Beyond this an epsilon protects nobody, local or central: the rule of all clients."""
 LEAST_DOUBT = 1e-4
 """Times in 100: what is nearer to certainty is not told in digits."""
 DELTA = 1e-6
@@ -68,8 +66,7 @@ class Account:
     def weak(self) -> bool:
         """Whether there is nothing to stand on."""
         central = self.whole.central
-        nothing_central = central is None or central > WEAK_CENTRAL_ABOVE
-        return self.whole.pure > WEAK_ABOVE and nothing_central
+        return (self.whole.pure if central is None else central) > WEAK_ABOVE
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -138,8 +135,8 @@ class Account:
             if central < figures.alone:
                 text += f" If {crowd}: {hidden}"
         text += " This does not hold if proxy and server work together."
-        if central > WEAK_CENTRAL_ABOVE:
-            text += " That is weak too." if self.whole.pure > WEAK_ABOVE else " That is weak."
+        if central > WEAK_ABOVE:
+            text += f" A central epsilon of {shown(central)} is weak too."
         return text
 
 
@@ -186,7 +183,7 @@ def at_most(epsilon: float, delta: float = 0.0, digits: int = 3) -> str:
     at most e^0.428 (1.54) times as likely as with any other history, plus at most one in \
 1,000,000
     """
-    pictured = f" ({_plain(exp(epsilon), digits)})" if epsilon < WEAK_CENTRAL_ABOVE else ""
+    pictured = f" ({_plain(exp(epsilon), digits)})" if epsilon < WEAK_ABOVE else ""
     text = (
         f"at most e^{_plain(epsilon, digits)}{pictured} times as likely as with any other history"
     )
@@ -254,9 +251,9 @@ class Promise:
         ]
 
     def _telling(self) -> str:
-        by_dummies = self.alone < self.local and self.alone <= WEAK_CENTRAL_ABOVE
+        by_dummies = self.alone < self.local and self.alone <= WEAK_ABOVE
         hidden = self.alone if by_dummies else self.central
-        if hidden > WEAK_CENTRAL_ABOVE:
+        if hidden > WEAK_ABOVE:
             return "This protects nobody: from what leaves, your history may be worked out."
         is_hidden = hidden < self.local
         sure = _in_100(hidden, self.delta if is_hidden else 0.0)

@@ -372,9 +372,10 @@ class FederatedMF(Parameters):
         if known is not None:
             histories = histories.take(known.numbers(users, "userid"))
         if histories.n_users != len(users):
+            rows = "user_items.take([row])" if histories is user_items else "user_items[userid]"
             raise DataError(
                 f"user_items must hold one row for each user: {len(users)} users, "
-                f"{histories.n_users} rows (pass user_items[userid])"
+                f"{histories.n_users} rows (pass {rows})"
             )
         if not len(users):
             raise DataError("userid must name somebody to recommend to")

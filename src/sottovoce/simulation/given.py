@@ -74,7 +74,11 @@ class Labels:
         places = self.places(data.item_ids)[data.histories.indices]
         if (places < 0).any():
             lost = f"{(places < 0).sum():,} of {len(places):,} interactions"
-            tell(f"{name}: {lost} are with items that the model does not know, and do not count")
+            known = ""
+            if np.array_equal(self.ids, np.arange(len(self))):
+                known = f" (it knows items by number, from 0 to {len(self) - 1}, as after a matrix)"
+            what = f"items that the model does not know{known}, and do not count"
+            tell(f"{name}: {lost} are with {what}")
         kept = marked(data.histories, places >= 0)
         return Histories.from_arrays(kept.indptr, places[places >= 0], len(self))
 
