@@ -112,6 +112,18 @@ def test_a_crowd_that_does_not_come(tmp_path: Path) -> None:
     assert ["than 3, which terms and least_clients" in each for each in problems] == [True]
 
 
+def test_an_epoch_without_reports(tmp_path: Path) -> None:
+    """With accounts it may be the first one, which only gives tokens."""
+    for accounts, why in (
+        (False, ": the training is finished."),
+        (True, ": nobody has a token for it, or the training is finished."),
+    ):
+        terms = replace(signed().manifest.terms, accounts=accounts)
+        world = World(tmp_path / str(accounts), signed(public_key=None, terms=terms))
+        world.proxy.tick()
+        assert f"(1 s ago){why}" in look(world)[0]
+
+
 def test_a_full_disk(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sottovoce.proxy.status.LEAST_FREE", 1 << 62)
     assert "MB are free on the disk" in look(world)[1][0]

@@ -73,7 +73,7 @@ def test_what_an_epoch_waits_for(world: World) -> None:
     world.now = world.signed().manifest.closes
     said, problems = look(world)
     assert "waits for a crowd of 2 people: no proxy has one." in said
-    assert "It has heard nothing from east, west." in said
+    assert "It has heard nothing of this epoch from east, west." in said
     assert problems == []  # they still have time
     _, problems = look(world, after=61)
     assert problems == ["proxies that have not said what they hold: east, west"]

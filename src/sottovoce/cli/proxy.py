@@ -180,7 +180,8 @@ def _epoch(found: ProxyStatus, signed: SignedManifest) -> Iterator[str]:
     name = f"Epoch {manifest.epoch} of training {manifest.terms.training.hex()}"
     since, until = output.moment(manifest.opens, now), output.moment(manifest.closes, now)
     if manifest.public_key is None:
-        yield f"{name} asks for no reports, since {since}: the training is finished."
+        none = "nobody has a token for it, or " * manifest.terms.accounts
+        yield f"{name} asks for no reports, since {since}: {none}the training is finished."
         return
     if found.is_over:
         yield f"{name} is over here; the next one comes from the server."

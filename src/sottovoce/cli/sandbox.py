@@ -48,6 +48,7 @@ from sottovoce.sandbox.system import (
     ONE_OPERATOR,
     PANEL,
     PORT,
+    SHOP,
     LiveSystem,
     Sandbox,
     StopSignal,
@@ -230,11 +231,11 @@ def _run_up(folder: Path, system: LiveSystem, stop: StopSignal) -> None:
     output.note("Stopped.")
 
 
-def _embedding(system: LiveSystem, limit: str) -> Iterator[str]:
+def _embedding(folder: Path, system: LiveSystem, limit: str) -> Iterator[str]:
     """What a page of the named sites needs; nothing where there are none."""
     sites = [each for each in system.origins if each != system.shop]
     if sites and system.shop:
-        yield f"In a page of {' or '.join(sites)}: what the toy shop's page has."
+        yield f"In a page of {' or '.join(sites)}: what {folder / 'server' / SHOP} has."
     elif sites:
         yield f"In a page of {' or '.join(sites)} (examples/shop.html):"
         yield f"  {script_tag(system.proxy)}"
@@ -256,11 +257,11 @@ def _print_addresses(folder: Path, system: LiveSystem) -> None:
         "Try next, in another terminal:",
         f"  sottovoce client init --proxy {system.proxy} --key {key} --limit {limit:g}",
         f"  sottovoce swarm --up {folder} --clients {system.least_clients}{histories}",
-        *_embedding(system, f"{limit:g}"),
+        *_embedding(folder, system, f"{limit:g}"),
         f"An epoch waits for reports of {output.people(system.least_clients)}.",
         *([f"A toy shop, where any name logs in: {system.shop}"] if system.shop else ()),
         *([f"{TRIAL} {COMPANIONS} of them report in every epoch."] if system.trial else ()),
-        "Ctrl-C stops both.",
+        "Ctrl-C stops all of it.",
     ):
         typer.echo(line)
 

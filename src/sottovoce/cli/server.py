@@ -585,7 +585,7 @@ def _open(waiting: EpochWait, least: int, now: float) -> Iterator[str]:
     elif not waiting.has_crowd:
         yield f"It waits for a crowd of {output.people(least)}: no proxy has one."
     if waiting.silent:
-        yield f"It has heard nothing from {', '.join(waiting.silent)}."
+        yield f"It has heard nothing of this epoch from {', '.join(waiting.silent)}."
     if waiting.is_over:
         yield "It waits for nothing: a worker closes it with its next beat."
     else:

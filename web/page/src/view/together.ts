@@ -159,7 +159,7 @@ function curveParts(curve: Curve, open: boolean): Node[] {
 
 function measured(people: number): string {
   return (
-    `Of each of ${amountText(people)} public test people, one film that they saw was hidden among 99 ` +
+    `Of each of ${amountText(people)} test people, one film that they saw was hidden among 99 ` +
     "others. The curve says for how many of 100 people the model has it among its first ten; blind " +
     "chance would for ten. Researchers call this HR@10, the hit ratio at ten. Worked out on this " +
     "device, from the signed models."
