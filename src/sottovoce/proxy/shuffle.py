@@ -10,7 +10,7 @@ that, the shuffles give the order with probability 1 / (n_1! ... n_B!). The prod
 on the order. Summed over all sizes it still does not: all N! orders are equally likely, and knowing
 the sizes changes nothing. QED.
 
-Randomness is an argument: `os.urandom` in earnest.
+Randomness is an argument: `os.urandom` in the service.
 """
 
 import logging

@@ -47,9 +47,9 @@ SAMPLE = 2000
 """Of the people: what is popular among them is popular."""
 NOTICE = (
     "This is a demo. Everybody else who reports is invented, and so are the people that the model "
-    "is tested on; the films are real. Your report is protected as in earnest, but for two things: "
-    "proxy and server are on one machine, so whoever runs it could put what both know together, "
-    "and the page sends after seconds, not at a random moment."
+    "is tested on; the films are real. Your report is protected as in a real service, except that "
+    "proxy and server are on one machine, so its owner could put together what both know, and that "
+    "the page sends after seconds, not at a random moment."
 )
 TAG = "genre"
 """The kind of tags that films keep. Which years people like is left to be learnt."""
