@@ -7,7 +7,7 @@ import pytest
 from starlette.exceptions import HTTPException
 
 from sottovoce.cli.proxy import lines
-from sottovoce.errors import StoreError, UnknownProxyError
+from sottovoce.errors import SettingsError, StoreError, UnknownProxyError
 from sottovoce.protocol.model import Panel, Panellist
 from sottovoce.proxy.status import ProxyStatus
 from sottovoce.proxy.store import looking
@@ -110,6 +110,16 @@ def test_a_crowd_that_does_not_come(tmp_path: Path) -> None:
     said, problems = look(world)
     assert "It is discarded at" in said
     assert ["than 3, which terms and least_clients" in each for each in problems] == [True]
+    assert "rate.per_epoch" not in problems[0]
+    rate = replace(world.settings.rate, per_epoch=2)
+    world.settings = replace(world.settings, rate=rate)
+    assert "more than 2 come from one address (rate.per_epoch)?" in look(world)[1][0]
+
+
+def test_a_key_that_is_not_the_one_of_the_manifest_in_the_folder(world: World) -> None:
+    world.settings = replace(world.settings, verification_key="ab" * 32)
+    with pytest.raises(SettingsError, match="leave the server's first key there"):
+        look(world)
 
 
 def test_an_epoch_without_reports(tmp_path: Path) -> None:

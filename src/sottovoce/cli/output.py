@@ -116,10 +116,10 @@ def say_status(lines: Iterable[str], content: dict[str, Any], json_file: Path | 
     say("All is well.")
 
 
-def process(since: float, last: str | None, now: float) -> str:
+def process(what: str, since: float, last: str | None, now: float) -> str:
     """Of a service: since when it runs, and what it complained of last."""
     said = "It has complained of nothing" if last is None else f"Its last complaint: {last}"
-    return f"It runs since {moment(since, now)}. {sentence(said)}"
+    return f"{what} runs since {moment(since, now)}. {sentence(said)}"
 
 
 def when(seconds: float) -> str:

@@ -156,7 +156,7 @@ def lines(found: ProxyStatus, settings: ProxySettings) -> Iterator[str]:
     if found.server.epoch is not None:
         yield f"The server answers at {settings.server}, with epoch {found.server.epoch}."
     if isinstance(found.running, Running):
-        yield output.process(found.running.since, found.running.last, found.now)
+        yield output.process("This proxy", found.running.since, found.running.last, found.now)
         yield from map(sentence, found.running.notes)
     if settings.origins:
         pages = ", ".join(settings.origins)

@@ -546,7 +546,7 @@ def lines(found: ServerStatus, settings: ServerSettings) -> Iterator[str]:
     yield from _keys(found)
     yield from (_heard(name, said, found.now) for name, said in found.heard.items())
     if isinstance(found.running, Running):
-        yield output.process(found.running.since, found.running.last, found.now)
+        yield output.process("This server", found.running.since, found.running.last, found.now)
     if found.disk.free is not None:
         yield f"{found.disk.free / 1e9:,.1f} GB are free where the database lies."
     if found.epoch is not None and found.chosen.training.number != found.epoch.training:

@@ -90,6 +90,8 @@ class HttpSource:
     _trust: ClassVar[str] = "is the address right, and this device's clock?"
     """What to look at when its certificate, or ours, does not hold."""
     _later: ClassVar[str] = "try again later"
+    _untold: ClassVar[str] = ""
+    """What may be wrong where TLS goes well and no answer comes."""
     """What is done, or to do, when it cannot be reached."""
     _quotes: ClassVar[bool] = False
     """Whether messages repeat the reason that they give: only what an operator reads."""
@@ -154,8 +156,11 @@ class HttpSource:
                     )
                 raise TlsError(f"{request.url}: {what}") from error
             is_cut = isinstance(error, httpx.RemoteProtocolError | httpx.ReadError)
-            if request.url.scheme == "http" and is_cut:
-                why += ": does it speak TLS, so that the address begins with https?"
+            if is_cut:
+                why += {
+                    "http": ": does it speak TLS, so that the address begins with https?",
+                    "https": self._untold,
+                }.get(request.url.scheme, "")
             raise UnavailableError(
                 f"{request.url}: {self._who} cannot be reached ({why}); {self._later}"
             ) from error

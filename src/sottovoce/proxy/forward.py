@@ -131,6 +131,7 @@ class HttpUpstream(HttpSource):
     _trust = "tls.authority names who signed its certificate, tls.certificate is our own"
     _refusals: ClassVar = {401: UnknownProxyError}
     _later = "a running proxy asks again within a minute"
+    _untold = ": does it want a certificate of an authority that it knows (tls.certificate)?"
     _hints: ClassVar = {
         401: ": it does not know this proxy's secret; put the right one into the file of "
         "`secret_file`, and restart this proxy",
@@ -214,6 +215,17 @@ def connect(settings: ProxySettings) -> tuple[httpx.Client, HttpUpstream]:
         raise SettingsError(f"{settings.secret_file}: must hold one line of text, the secret")
     http = httpx.Client(verify=context, timeout=30.0, trust_env=False)
     return http, HttpUpstream(http, settings.server, secret)
+
+
+def own_manifest(raw: bytes, key: bytes) -> SignedManifest:
+    """What was taken when it was received: if it is not believed now, the setting has changed."""
+    try:
+        return SignedManifest.open(raw, key)
+    except UntrustedError as error:
+        raise SettingsError(
+            "verification_key does not lead to the key that signed the manifest in this "
+            "proxy's folder: leave the server's first key there, also when it was replaced"
+        ) from error
 
 
 # The mirror: clients ask the proxy alone, so it holds the server's manifests and files for them.
@@ -351,7 +363,7 @@ class Mirror:
             raw = tables.latest_manifest()
             if raw is None:
                 return None
-            signed = self._opened(raw)
+            signed = own_manifest(raw, self._key)
             manifest = signed.manifest
             model = tables.file("model", manifest.model)
             catalogue = tables.file("catalogue", manifest.catalogue)
@@ -368,12 +380,3 @@ class Mirror:
             catalogue = tables.file("catalogue", signed.shelf.catalogue)
         assert catalogue is not None, "a shelf's catalogue is never pruned"
         return MirroredShelf.of(signed, catalogue)
-
-    def _opened(self, raw: bytes) -> SignedManifest:
-        try:
-            return SignedManifest.open(raw, self._key)
-        except UntrustedError as error:
-            raise SettingsError(
-                "verification_key does not lead to the key that signed the manifest in this "
-                "proxy's folder: leave the server's first key there, also when it was replaced"
-            ) from error

@@ -24,7 +24,7 @@ from sottovoce.errors import (
 )
 from sottovoce.protocol import SEALED, SignedManifest, fetch_manifest
 from sottovoce.protocol.contact import Contact, apart, borne
-from sottovoce.proxy.forward import IS_IT_ONE, Upstream
+from sottovoce.proxy.forward import IS_IT_ONE, Upstream, own_manifest
 from sottovoce.proxy.settings import ProxySettings
 from sottovoce.proxy.store import Flush, looking
 from sottovoce.service.listen import TurnedAway, expiring
@@ -72,6 +72,8 @@ class ProxyStatus:
     """Epochs that are mixed, and that the server has not confirmed."""
     expiring: tuple[str, ...] = ()
     """Certificates that must be renewed."""
+    per_address: int = 0
+    """Devices of one address that may send in an epoch; 0: all."""
     panel_fits: bool = True
     """Whether the page's panel, if there is one, is of the catalogue that clients are shown."""
 
@@ -81,7 +83,7 @@ class ProxyStatus:
     ) -> Self:
         with looking(settings.folder) as tables:
             raw = tables.latest_manifest()
-            signed = None if raw is None else SignedManifest.open(raw, settings.key)
+            signed = None if raw is None else own_manifest(raw, settings.key)
             is_over = signed is not None and tables.is_flushed(signed.manifest.epoch)
             batches, unsettled = tables.count_batches(), tuple(tables.unsettled())
         free = shutil.disk_usage(settings.folder).free
@@ -90,7 +92,10 @@ class ProxyStatus:
         least = settings.least_clients if terms is None else settings.least_for(terms)
         fits = signed is None or _fits(settings.page, signed)
         old = tuple(expiring(settings.certificates, now))
-        return cls(now, free, running, seen, signed, is_over, batches, least, unsettled, old, fits)
+        each = settings.rate.per_epoch
+        return cls(
+            now, free, running, seen, signed, is_over, batches, least, unsettled, old, each, fits
+        )
 
     @property
     def needed(self) -> int:
@@ -117,6 +122,7 @@ class ProxyStatus:
         manifest, server = signed.manifest, self.server.epoch or signed.manifest.epoch
         epoch, asks = manifest.epoch, manifest.public_key is not None and not self.is_over
         too_few, length = self.batches < self.least, manifest.closes - manifest.opens
+        many = f", or do more than {self.per_address:,} come from one address (rate.per_epoch)"
         causes = {
             f"the server is at epoch {server}, and this proxy is at {epoch}: does it run?": (
                 server > epoch and self.now > (self.server.opens or 0) + PATIENCE
@@ -125,7 +131,8 @@ class ProxyStatus:
                 asks and self.now > manifest.ends + PATIENCE
             ),
             f"epoch {epoch} has waited for its crowd for longer than it was open: do fewer people "
-            f"come than {self.least:,}, which terms and least_clients ask for?": (
+            f"come than {self.least:,}, which terms and least_clients ask for"
+            f"{many * (self.per_address > 0)}?": (
                 asks and too_few and not graver and self.now > manifest.closes + length
             ),
         }

@@ -179,7 +179,8 @@ def _start_worker(url: str) -> None:
     """In a new process."""
     global _api
     begin_worker()
-    _api = SharedDownloads(HttpProxy(httpx.Client(trust_env=False), url))
+    http = httpx.Client(verify=httpx.create_ssl_context(), trust_env=False)
+    _api = SharedDownloads(HttpProxy(http, url))
 
 
 def _results(found: Iterator[T]) -> Iterator[T]:

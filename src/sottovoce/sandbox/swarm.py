@@ -126,7 +126,7 @@ class SwarmResult:
 
 def run_swarm(data: Interactions, plan: SwarmPlan, watch: SwarmProgress) -> SwarmResult:
     """Make the clients, drive them through the epochs, say how good the model got."""
-    with httpx.Client(trust_env=False) as http:
+    with httpx.Client(verify=httpx.create_ssl_context(), trust_env=False) as http:
         reader = PublicReader(HttpProxy(http, plan.proxy), plan.key)
         first = reader.manifest()
         if first.manifest.public_key is None and first.manifest.next_token_key is None:

@@ -232,13 +232,15 @@ def _check_known(keys: Keys, service: Service) -> None:
 def lacking(keys: Keys, service: Service, path: Path) -> str | None:
     """What a worker with these keys must tell its operator: of a newer one, or of their file."""
     try:
-        Keys.read(path)  # or they end with this process
+        in_file = Keys.read(path)  # or they end with this process
     except SettingsError as error:
         return str(error)
     try:
         check_may_sign(keys, service)
         check_newest(keys, service)
     except SettingsError as error:
+        if in_file.succeeds(service.newest_key):
+            return "the signing key was changed, and the keys file has the new one: restart"
         return f"the signing key was changed: copy the newest keys file here, and restart ({error})"
     return None
 
