@@ -194,7 +194,7 @@ def test_a_demo_from_its_start_to_ctrl_c(temporary: Path) -> None:
 def check_page(http: httpx.Client) -> bytes:
     index = http.get("/")
     assert "default-src 'none'" in index.headers["content-security-policy"]
-    assert "at most e^10 times" in index.text
+    assert "A 50:50 guess about it is then right at most" in index.text
     panel = Panel.decode(http.get("/page/panel.json").content)
     found = re.search('name="sottovoce-key" content="([0-9a-f]{64})"', index.text)
     assert found is not None
