@@ -686,7 +686,7 @@ FAULTS = [
         BEYOND, "server", BARRED, loses=1),
     Fault("backup of the server, of an earlier epoch: half counted", half_counted, beyond,
         "go-beyond 4`", "go-beyond 4`", "server", BARRED, loses=1),
-    Fault("backup of the server, and the proxy anew", both_set_back, beyond_devices, PAST,
+    Fault("backup of the server, and a new proxy", both_set_back, beyond_devices, PAST,
         metric="applied_reports 0.0", loses=1),
     Fault("go-beyond one too low", too_low, beyond, BEYOND, BEYOND, "server", BARRED, loses=1),
     Fault("copy of the proxy, of this epoch", proxy_restored("proxy-3"), nothing, takes=True,

@@ -255,7 +255,7 @@ test("the proxy is not sent a batch before the time that it named, not after a r
   world.answer = toBatches(429, "", { "retry-after": "90" });
   await assert.rejects((await world.client()).sync(AT_ONCE), {
     name: "PostponedError",
-    message: /its cost is charged already/,
+    message: /Its cost is charged already/,
     retryAfter: 90,
   });
   world.requests.length = 0;
