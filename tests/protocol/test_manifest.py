@@ -244,3 +244,15 @@ def test_the_server_cannot_sign_what_no_device_could_work_with() -> None:
         SignedManifest.make(without_loud, signing_key())
     with pytest.raises(ValueError, match="JSON"):
         SignedManifest.make(manifest(alpha=float("nan")), signing_key())
+
+
+def test_among_dummies_no_direction_less_is_loud_than_the_terms_say() -> None:
+    """Of many directions a few less are a small part, and still too few."""
+
+    def of_loud(loud: int) -> Manifest:
+        parameters = {"directions_seed": 7, "block": 4, "loud": loud}
+        return manifest(items=400, most_items=400, parameters=parameters, loud_fraction=100 / 1600)
+
+    SignedManifest.make(of_loud(100), signing_key())
+    with pytest.raises(ProtocolError):
+        SignedManifest.make(of_loud(95), signing_key())
