@@ -16,7 +16,9 @@ def main() -> dict[float, float]:
     model, found = FederatedMF(epochs=10, seed=1000), {}
     for each in ParameterGrid({"epsilon": [1.0, 4.0, 8.0], "reports": [1, 20]}):
         trained = clone(model).set_params(**each).fit(split.train)
-        found[trained.privacy().whole.pure] = trained.evaluate(split.train, split.left_out)["hr@10"]
+        found[trained.privacy().training.pure] = trained.evaluate(split.train, split.left_out)[
+            "hr@10"
+        ]
     return dict(sorted(found.items()))
 
 

@@ -1,10 +1,13 @@
 """Programs that die at any step: before or after a commit, a cleaning, a call."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 
+from sottovoce.proxy import epoch_files
+from sottovoce.proxy.epoch_files import ReportFile, delete_file
 from sottovoce.server import ServerStore
 from sottovoce.storage.database import Database
 
@@ -36,22 +39,53 @@ class MortalDatabase(Database):
     """Dies before a commit or a cleaning, or right after it."""
 
     life = Life()
+    lives: ClassVar[dict[Path, Life]] = {}
+    """Lives of the files in these folders, instead of the one above."""
+
+    @classmethod
+    def step(cls, folder: Path, name: str) -> None:
+        """Take one step of the life of a folder."""
+        cls.lives.get(folder, cls.life).step(name)
 
     def commit(self) -> None:
-        self.life.step("before a commit")
+        self.step(self.path.parent, "before a commit")
         super().commit()
-        self.life.step("after a commit")
+        self.step(self.path.parent, "after a commit")
 
     def empty_log(self) -> None:
-        self.life.step("before a cleaning")
+        self.step(self.path.parent, "before a cleaning")
         super().empty_log()
-        self.life.step("after a cleaning")
+        self.step(self.path.parent, "after a cleaning")
+
+
+class MortalReportFile(ReportFile):
+    """Dies before its content is written, in the middle of it, or right after it."""
+
+    def write(self, runs: Iterable[bytes]) -> None:
+        MortalDatabase.step(self.path.parent, "before writing")
+        super().write(self._interrupted(runs))
+        MortalDatabase.step(self.path.parent, "after writing")
+
+    def _interrupted(self, runs: Iterable[bytes]) -> Iterable[bytes]:
+        for run in runs:
+            yield run[: len(run) // 2]
+            MortalDatabase.step(self.path.parent, "while writing")
+            yield run[len(run) // 2 :]
+
+
+def delete_file_or_die(path: Path) -> None:
+    """Delete a file, and die before or after it."""
+    MortalDatabase.step(path.parent, "before a deletion")
+    delete_file(path)
+    MortalDatabase.step(path.parent, "after a deletion")
 
 
 def make_mortal(patch: pytest.MonkeyPatch) -> None:
-    """The databases of clients and proxies, from now on."""
-    for module in ("client.store", "client.history", "proxy.store"):
+    """The files of clients and proxies, from now on."""
+    for module in ("client.store", "client.history", "proxy.store", "proxy.epoch_files"):
         patch.setattr(f"sottovoce.{module}.Database", MortalDatabase)
+    patch.setattr(epoch_files, "ReportFile", MortalReportFile)
+    patch.setattr(epoch_files, "delete_file", delete_file_or_die)
 
 
 def make_server_mortal(store: ServerStore, step: Callable[[object], None]) -> None:

@@ -7,11 +7,11 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from sottovoce.core import MECHANISMS, initial_items
+from sottovoce.core import MECHANISMS, draw_initial_items
 from sottovoce.simulation import build_engine
 from sottovoce.simulation.engines import ENGINES, engine_package, has_kernel
 from sottovoce.training import Settings
-from tests.core.compiled_loud import listed
+from tests.core.compiled_loud import list_loud
 from tests.people import random_people
 
 
@@ -38,9 +38,9 @@ COMPILED = [name for name in MECHANISMS if computes("cpu", name)]
 def main() -> None:
     for mechanism in COMPILED:
         engine = build_engine("cpu", random_people(3, 5), Settings(mechanism=mechanism, factors=2))
-        engine.user_vectors(initial_items(5, 2, 0.1, 0))
-        engine.reports(initial_items(5, 2, 0.1, 0), 0)
-    listed(np.ones(3, np.float32), np.ones(2, np.float32), 1, 0)
+        engine.user_vectors(draw_initial_items(5, 2, 0.1, 0))
+        engine.reports(draw_initial_items(5, 2, 0.1, 0), 0)
+    list_loud(np.ones(3, np.float32), np.ones(2, np.float32), 1, 0)
 
 
 if __name__ == "__main__":

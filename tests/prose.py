@@ -16,7 +16,7 @@ from typing import Any
 from typer.main import get_command
 
 from sottovoce.cli.app import app
-from tests.test_errors import CONSTANTS, ROOT, TREES, messages, texts
+from tests.test_errors import CONSTANTS, ROOT, TREES, find_messages, list_texts
 
 MOST = 30
 """Words of a sentence."""
@@ -39,8 +39,9 @@ ODD = {
 """Words that an engineer stumbles over, and what is plain."""
 PAGES = ("*.md", "docs/**/*.md", "lab/*.md", "lab/docs/*.md", "web/*/README.md")
 CONSENT = (
-    *("src/sottovoce/privacy/account.py", "src/sottovoce/protocol/terms.py"),
-    *("src/sottovoce/client/syncing.py", "web/client/src/promise.ts", "web/client/src/terms.ts"),
+    *("src/sottovoce/privacy/promises.py", "src/sottovoce/privacy/statement.py"),
+    *("src/sottovoce/protocol/terms.py", "src/sottovoce/client/syncing.py"),
+    *("web/client/src/promise.ts", "web/client/src/terms.ts"),
     *("web/client/src/agreement.ts", "web/widget/src/texts.ts", "web/page/src/terms.ts"),
     *("web/page/src/view/consent.ts", "web/page/src/words.ts"),
 )
@@ -82,7 +83,7 @@ def help_texts(command: Any, name: str = "sottovoce") -> Prose:
 
 def error_messages() -> Prose:
     for path, tree in TREES.items():
-        for line, _, text, _ in messages(tree, CONSTANTS):
+        for line, _, text, _ in find_messages(tree, CONSTANTS):
             yield from ((f"{path.relative_to(ROOT)}:{line}", each) for each in text.split("\n"))
 
 
@@ -95,7 +96,9 @@ def consent() -> Prose:
             docs = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
             for node in nodes:
                 if isinstance(node, ast.Constant | ast.JoinedStr) and id(node) not in docs:
-                    yield from ((f"{name}:{node.lineno}", text) for text in texts(node, CONSTANTS))
+                    yield from (
+                        (f"{name}:{node.lineno}", text) for text in list_texts(node, CONSTANTS)
+                    )
         else:
             source = re.sub(r"/\*.*?\*/|//[^\n]*", "", path.read_text(encoding="utf-8"), flags=re.S)
             joined = re.sub(r'"\s*\+\s*"', "", source)

@@ -1,26 +1,32 @@
+"""Control characters in texts for people."""
+
 import sys
 import unicodedata
 
 import pytest
 
-from sottovoce.characters import CONTROL, spaced, visible
+from sottovoce.characters import (
+    CONTROL_CHARACTERS,
+    escape_control_characters,
+    replace_control_characters,
+)
 from sottovoce.cli import output
 
 
 def test_control_characters_are_those_of_unicode() -> None:
-    every = map(chr, range(sys.maxunicode + 1))
-    wanted = {
-        each
-        for each in every
-        if unicodedata.category(each) in ("Cc", "Zl", "Zp")
-        or unicodedata.bidirectional(each)
+    characters = [chr(number) for number in range(sys.maxunicode + 1)]
+    expected = {
+        character
+        for character in characters
+        if unicodedata.category(character) in ("Cc", "Zl", "Zp")
+        or unicodedata.bidirectional(character)
         in ("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI")
     }
-    assert {each for each in map(chr, range(sys.maxunicode + 1)) if CONTROL.match(each)} == wanted
+    assert set(filter(CONTROL_CHARACTERS.match, characters)) == expected
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "escaped"),
     [
         ("\x1b]0;PWNED\x07\x1b[2J", "\\x1b]0;PWNED\\x07\\x1b[2J"),
         ("line1\nAccepted", "line1\\nAccepted"),
@@ -29,15 +35,15 @@ def test_control_characters_are_those_of_unicode() -> None:
         ("羅生門 (1950) 😀", "羅生門 (1950) 😀"),
     ],
 )
-def test_control_characters_are_made_visible(text: str, shown: str) -> None:
-    assert visible(text) == shown
+def test_control_characters_are_escaped(text: str, escaped: str) -> None:
+    assert escape_control_characters(text) == escaped
 
 
-def test_loaders_put_a_space_for_a_control_character() -> None:
-    assert spaced("Metro\tpolis\u202e\x85") == "Metro polis  "
+def test_control_characters_are_replaced_by_spaces() -> None:
+    assert replace_control_characters("Metro\tpolis\u202e\x85") == "Metro polis  "
 
 
-def test_the_command_line_shows_neither_markup_nor_commands() -> None:
-    with output.results.capture() as said:
+def test_command_line_escapes_markup_and_control_characters() -> None:
+    with output.results.capture() as printed:
         output.say("[red]x[/red]\x1b[2J\rover")
-    assert said.get() == "[red]x[/red]\\x1b[2J\\rover\n"
+    assert printed.get() == "[red]x[/red]\\x1b[2J\\rover\n"

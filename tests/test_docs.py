@@ -18,7 +18,7 @@ from sphinx.pycode import ModuleAnalyzer
 
 import sottovoce
 from sottovoce.cli.app import app
-from sottovoce.training import Settings, all_settings
+from sottovoce.training import Settings, list_settings
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")]
@@ -155,7 +155,7 @@ def described(found: Any, *, fields: bool) -> set[str]:
     """Parameters that Sphinx finds in the docstring, or in those of the fields of a class."""
     names = {"self", "cls"}
     if found is Settings:
-        names |= set(all_settings())  # in a table of their own
+        names |= set(list_settings())  # in a table of their own
     read = NumpyDocstring(str(GoogleDocstring(inspect.getdoc(found) or "")))
     names |= set(re.findall(r":param (\w+):", str(read)))
     for kind in found.__mro__[:-1] if fields else ():

@@ -1,13 +1,13 @@
-"""What the messages of errors say: read from the sources, so that no other test holds their words.
+"""The wording of error messages, which is checked in the sources so that no other test needs to.
 
-The rule: a message names what was wrong (a value, a file, a flag, a name, or the subject of a
-"must"), and what to do. That it does in one of three ways: it says what is right ("must be ...",
-"needs ...", "there are ..."), has a clause that begins with one of `VERBS`, or has a command or
-flag to type. A message that hands on what another error says needs no more: that one is ours and
-held to this rule, or says why the system or another package refused.
+A message must name what is wrong (a value, a file, a flag, a name, or the subject of a "must") and
+say what to do. There are three ways to do the latter: say what is right ("must be ...", "needs
+...", "there are ..."), have a clause that begins with one of `VERBS`, or have a command or flag to
+type. A message that quotes another error needs no more: that one is ours and follows this rule, or
+it says why the system or another package refused.
 
-Errors for machines are held to less, since their class says what to do: a `ProtocolError` names
-the field, the file or the value, an `UnavailableError` or a `RefusedError` says why.
+Errors for machines need less, since their class says what to do: a `ProtocolError` names the
+field, the file or the value, an `UnavailableError` or a `RefusedError` gives the cause.
 """
 
 import ast
@@ -19,42 +19,47 @@ from pathlib import Path
 from sottovoce import errors
 
 ROOT = Path(__file__).parents[1]
-FILES = sorted([*(ROOT / "src/sottovoce").rglob("*.py"), *(ROOT / "lab/src").rglob("*.py")])
-TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in FILES}
-OURS = {
+# The sources of both distributions, parsed.
+SOURCE_FILES = sorted([*(ROOT / "src/sottovoce").rglob("*.py"), *(ROOT / "lab/src").rglob("*.py")])
+TREES = {path: ast.parse(path.read_text(encoding="utf-8")) for path in SOURCE_FILES}
+# Our error classes by name.
+ERROR_CLASSES = {
     name: kind
     for name, kind in vars(errors).items()
     if isinstance(kind, type) and issubclass(kind, errors.SottovoceError)
 }
-OURS |= {  # those that are declared where they are raised
-    node.name: OURS[ast.unparse(base)]
+# Classes that are declared where they are raised count like their base.
+ERROR_CLASSES |= {
+    node.name: ERROR_CLASSES[ast.unparse(base)]
     for tree in TREES.values()
     for node in ast.walk(tree)
     if isinstance(node, ast.ClassDef)
     for base in node.bases
-    if ast.unparse(base) in OURS and node.name not in OURS
+    if ast.unparse(base) in ERROR_CLASSES and node.name not in ERROR_CLASSES
 }
-HELPERS = {"table.note": 2, "exclusive_lock": 1, "_fault": 2}
-"""Functions that are given a part of a message; which argument it is. They add the place."""
-TABLES = ("_ADVICE", "_CAUSES")
-"""Messages by what a database says."""
+# Functions that add the place to a message, and the number of the argument with the message.
+MESSAGE_HELPERS = {"table.add_problem": 2, "exclusive_lock": 1, "_locate_error": 2}
+# Dicts of messages by what a database says.
+MESSAGE_TABLES = ("_ADVICE_BY_ERROR", "_CAUSES")
 
+# Verbs that an instruction may begin with.
 VERBS = (
     "ask|begin|call|choose|give|install|leave|lower|make|name|restore|run|say|show|sync|"
     "try|use|wait|write"
 )
-RIGHT = re.compile(r"\b(must|needs?|at least|at most)\b|\bthere are \{")
-DEED = re.compile(rf"(^|[:;,.(] |\bor |\band )({VERBS})\b", re.IGNORECASE)
-TYPED = re.compile(r"`sottovoce |pip install |\W--[a-z]")
-HANDED_ON = re.compile(r"\{.*\b(error|reason|otherwise|taken|told|what)\b.*\}")
-NAMED = re.compile(r"\{|\w_\w|\w\(\)")
+SAYS_WHAT_IS_RIGHT = re.compile(r"\b(must|needs?|at least|at most)\b|\bthere are \{")
+SAYS_WHAT_TO_DO = re.compile(rf"(^|[:;,.(] |\bor |\band )({VERBS})\b", re.IGNORECASE)
+HAS_COMMAND = re.compile(r"`sottovoce |pip install |\W--[a-z]")
+QUOTES_AN_ERROR = re.compile(r"\{.*\b(error|reason|fallback|message|taken|told|what)\b.*\}")
+NAMES_SOMETHING = re.compile(r"\{|\w_\w|\w\(\)")
 
+# Expressions for texts, by the name that they are assigned to.
 Texts = dict[str, list[ast.expr]]
 
 
-def known(tree: ast.AST) -> Texts:
-    """The texts that names stand for."""
-    found: Texts = {}
+def find_texts(tree: ast.AST) -> Texts:
+    """Return the texts that are assigned to names."""
+    assigned: Texts = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
             pairs = [(node.targets[0], node.value)]
@@ -63,83 +68,92 @@ def known(tree: ast.AST) -> Texts:
             for name, text in pairs:
                 is_text = isinstance(text, ast.Constant | ast.JoinedStr | ast.BinOp | ast.IfExp)
                 if is_text and isinstance(name, ast.Name):
-                    found.setdefault(name.id, []).append(text)
-    return found
+                    assigned.setdefault(name.id, []).append(text)
+    return assigned
 
 
+# Texts of module constants.
 CONSTANTS = {
     name: values
     for tree in TREES.values()
-    for name, values in known(tree).items()
+    for name, values in find_texts(tree).items()
     if name.isupper()
 }
 
 
-def texts(node: ast.expr, names: Texts) -> list[str]:
-    """All that an expression may say, with {...} for what is known only when it runs."""
+def list_texts(node: ast.expr, names: Texts) -> list[str]:
+    """Return all values that a text may have, with {...} for what only a run decides."""
     match node:
         case ast.Constant(value=str(text)):
             return [text]
         case ast.Constant():
             return []
-        case ast.JoinedStr(values=parts):
-            return ["".join(each) for each in product(*(texts(part, CONSTANTS) for part in parts))]
+        case ast.JoinedStr(values=values):
+            return [
+                "".join(parts) for parts in product(*(list_texts(x, CONSTANTS) for x in values))
+            ]
         case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return [a + b for a, b in product(texts(left, names), texts(right, names))]
+            return [a + b for a, b in product(list_texts(left, names), list_texts(right, names))]
         case ast.IfExp(body=one, orelse=other):
-            return texts(one, names) + texts(other, names)
+            return list_texts(one, names) + list_texts(other, names)
         case ast.FormattedValue(value=value):
-            return texts(value, names) if isinstance(value, ast.Name) else shown(value)
+            return list_texts(value, names) if isinstance(value, ast.Name) else unparse(value)
         case ast.Name(id=name) if name in names:
-            return [text for value in names[name] for text in texts(value, CONSTANTS)]
-    return shown(node)
+            return [text for value in names[name] for text in list_texts(value, CONSTANTS)]
+    return unparse(node)
 
 
-def shown(node: ast.expr) -> list[str]:
+def unparse(node: ast.expr) -> list[str]:
     return [f"{{{ast.unparse(node)}}}"]
 
 
-def messages(node: ast.AST, names: Texts) -> Iterator[tuple[int, type, str, bool]]:
-    """Line, class, text, and whether a file is named beside it, of every message in a source."""
+def find_messages(node: ast.AST, names: Texts) -> Iterator[tuple[int, type, str, bool]]:
+    """Yield line, class and text of every message, and whether it has a file as an argument."""
     for child in ast.iter_child_nodes(node):
         function = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
-        yield from messages(child, CONSTANTS | known(child) if function else names)
-        if isinstance(child, ast.Assign) and ast.unparse(child.targets[0]) in TABLES:
+        yield from find_messages(child, CONSTANTS | find_texts(child) if function else names)
+        if isinstance(child, ast.Assign) and ast.unparse(child.targets[0]) in MESSAGE_TABLES:
             assert isinstance(child.value, ast.Dict)
-            for each in child.value.values:
-                yield from ((each.lineno, errors.StoreError, t, True) for t in texts(each, names))
+            for value in child.value.values:
+                for text in list_texts(value, names):
+                    yield value.lineno, errors.StoreError, text, True
         elif isinstance(child, ast.Call):
             name = ast.unparse(child.func)
-            if name in OURS:
-                placed = any(each.arg == "path" for each in child.keywords)
-                for text in texts(child.args[0], names):
-                    yield child.lineno, OURS[name], text, placed
-            elif name in HELPERS:
-                for text in texts(child.args[HELPERS[name]], names):
+            if name in ERROR_CLASSES:
+                has_path = any(keyword.arg == "path" for keyword in child.keywords)
+                for text in list_texts(child.args[0], names):
+                    yield child.lineno, ERROR_CLASSES[name], text, has_path
+            elif name in MESSAGE_HELPERS:
+                for text in list_texts(child.args[MESSAGE_HELPERS[name]], names):
                     yield child.lineno, errors.SottovoceError, text, True
 
 
-def lacking(kind: type, text: str, *, placed: bool) -> str:
-    """What a message does not say."""
-    names = placed or any(each.search(text) for each in (NAMED, TYPED, RIGHT))
+def find_omission(kind: type, text: str, *, has_path: bool) -> str:
+    """Return what a message does not say, or an empty string."""
+    naming = (NAMES_SOMETHING, HAS_COMMAND, SAYS_WHAT_IS_RIGHT)
+    names = has_path or any(pattern.search(text) for pattern in naming)
     if issubclass(kind, errors.ProtocolError):
         return "" if names or ": " in text else "what was wrong"
     if issubclass(kind, errors.UnavailableError | errors.RefusedError):
         return "" if text else "why"
     if not names:
         return "what was wrong"
-    told = (RIGHT, DEED, TYPED, HANDED_ON)
-    return "" if any(each.search(text) for each in told) else "what to do"
+    advising = (SAYS_WHAT_IS_RIGHT, SAYS_WHAT_TO_DO, HAS_COMMAND, QUOTES_AN_ERROR)
+    return "" if any(pattern.search(text) for pattern in advising) else "what to do"
 
 
-def test_every_message_says_what_was_wrong_and_what_to_do() -> None:
-    found = [(path, *each) for path, tree in TREES.items() for each in messages(tree, CONSTANTS)]
-    assert len(found) > 400
-    sources = "".join(path.read_text(encoding="utf-8") for path in FILES)
-    assert all(f"{name}(" in sources for name in HELPERS)
-    assert all(f"\n{name} = {{" in sources for name in TABLES)
+def test_every_message_says_what_is_wrong_and_what_to_do() -> None:
+    messages = [
+        (path, *message)
+        for path, tree in TREES.items()
+        for message in find_messages(tree, CONSTANTS)
+    ]
+    assert len(messages) > 400
+    sources = "".join(path.read_text(encoding="utf-8") for path in SOURCE_FILES)
+    assert all(f"{name}(" in sources for name in MESSAGE_HELPERS)
+    assert all(f"\n{name} = {{" in sources for name in MESSAGE_TABLES)
     assert [
-        f"{path.relative_to(ROOT)}:{line}: {text!r} lacks {lack}"
-        for path, line, kind, text, placed in found
-        if (lack := lacking(kind, text, placed=placed))
+        f"{path.relative_to(ROOT)}:{line}: {text!r} lacks {omission}"
+        for path, line, kind, text, has_path in messages
+        if (omission := find_omission(kind, text, has_path=has_path))
     ] == []

@@ -10,7 +10,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from sottovoce.cli.app import app as cli
 from sottovoce.cli.app import rows
-from sottovoce.training import all_settings
+from sottovoce.training import list_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ class SettingsTable(SphinxDirective):
     """The settings of a training: name, default, meaning."""
 
     def run(self) -> list[Node]:
-        stated = all_settings().values()
+        stated = list_settings().values()
         listed = [(f"`{each.name}`", f"`{each.default}`", each.help) for each in stated]
         return self.parse_text_to_nodes("\n".join(_table(("setting", "default", "what"), listed)))
 

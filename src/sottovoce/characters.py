@@ -1,37 +1,39 @@
-"""Words for people: characters that command a terminal instead of showing something, plurals."""
+"""Text helpers for messages: control characters, full stops and plurals."""
 
 import re
 
-# Category Cc, line and paragraph separators, bidirectional embeddings, overrides and isolates.
-CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-_UNSHOWABLE = re.compile(f"{CONTROL.pattern[:-1]}\ud800-\udfff]")
+# Control characters of Unicode: category Cc, line and paragraph separators, and bidirectional
+# embeddings, overrides and isolates. A terminal may obey them instead of showing them.
+CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+# The same and lone surrogates, which cannot be encoded as UTF-8.
+_UNPRINTABLE_CHARACTERS = re.compile(f"{CONTROL_CHARACTERS.pattern[:-1]}\ud800-\udfff]")
 
 
-def spaced(text: str) -> str:
-    """With a space for each control character."""
-    return CONTROL.sub(" ", text)
+def replace_control_characters(text: str) -> str:
+    """Replace each control character by a space."""
+    return CONTROL_CHARACTERS.sub(" ", text)
 
 
-def visible(text: str) -> str:
-    r"""With each control character as Python writes it.
+def escape_control_characters(text: str) -> str:
+    r"""Replace each control character by its escape sequence in Python.
 
-    >>> print(visible("\x1b[31mred"))
+    >>> print(escape_control_characters("\x1b[31mred"))
     \x1b[31mred
     """
-    return _UNSHOWABLE.sub(lambda found: ascii(found[0])[1:-1], text)
+    return _UNPRINTABLE_CHARACTERS.sub(lambda match: ascii(match[0])[1:-1], text)
 
 
-def sentence(text: str) -> str:
-    """With its full stop, unless it is a question."""
+def ensure_full_stop(text: str) -> str:
+    """Append a full stop, unless the text ends in one or in a question mark."""
     return text if text.endswith(("?", ".")) else f"{text}."
 
 
-def named(character: str) -> str:
-    """By its number."""
+def format_code_point(character: str) -> str:
+    """Format a character as its Unicode number, such as U+202E."""
     return f"U+{ord(character):04X}"
 
 
-def counted(number: float, what: str) -> str:
-    """With the plural where it is due."""
-    said = f"{number:,.0f}" if float(number).is_integer() else f"{number:g}"
-    return f"{said} {what}{'s' * (number != 1)}"
+def pluralize(number: float, noun: str) -> str:
+    """Format a number and a noun, which gets an "s" unless the number is 1."""
+    digits = f"{number:,.0f}" if float(number).is_integer() else f"{number:g}"
+    return f"{digits} {noun}{'s' * (number != 1)}"

@@ -1,71 +1,72 @@
-"""Every error that sottovoce raises on purpose.
+"""All errors that sottovoce raises on purpose.
 
     SottovoceError
-    ├── SettingsError      a setting has a value that cannot work
-    │   └── UnknownParameterError  there is no parameter of this name
-    ├── DataError          an input file or matrix is not what it must be
-    │   └── FetchError     a download failed or does not match its checksum
-    ├── DivergedError      the item matrix has left the range that devices accept
-    ├── CheckpointError    a checkpoint or model file is damaged or belongs to another run
-    ├── LedgerError        the record of spent budget cannot be trusted: nothing may be reported
-    │   └── BudgetExceededError  a charge would go beyond the limit
-    ├── ProtocolError      bytes are not what docs/protocol.md says they must be
-    │   └── UntrustedError a signature, a hash, an epoch or the terms do not hold: nothing is sent
-    │       └── ConflictError what is signed does not go with what was signed before
-    ├── UnavailableError   another party cannot be reached now, or is busy: retry later
-    │   ├── TlsError       because no connection to them can be trusted
-    │   ├── TooEarlyError  because the epoch is still open
-    │   └── FullError      because the epoch has as much as it takes
-    ├── RefusedError       another party understood and said no: a retry is no use
-    │   ├── ClosedError    because the epoch is over
-    │   ├── SpentError     because the account's token or the batch was there before
-    │   ├── UnknownProxyError because they know no proxy with this secret
-    │   ├── WrongEpochError because it belongs to another epoch or manifest
-    │   └── NotFoundError  because there is no such epoch or file
-    ├── StoreError         a database cannot be read or written (full, read-only, too new)
-    │   └── LostError      because it is damaged or gone: what was in it may never be counted
-    └── MissingExtraError  an optional dependency is not installed
+    ├── SettingsError             a setting has an invalid value
+    │   └── UnknownParameterError there is no parameter of this name
+    ├── DataError                 an input file or matrix is invalid
+    │   └── FetchError            a download failed or does not match its checksum
+    ├── DivergedError             the item matrix has left the range that devices accept
+    ├── CheckpointError           a checkpoint or model file is damaged or belongs to another run
+    ├── LedgerError               the ledger cannot be trusted: nothing may be reported
+    │   └── BudgetExceededError   a charge would exceed the limit
+    ├── ProtocolError             bytes violate docs/protocol.md
+    │   └── UntrustedError        a signature, hash, epoch or the terms are invalid: make no batch
+    │       └── ConflictError     signed content contradicts what was signed before
+    ├── UnavailableError          another party is unreachable or busy: retry later
+    │   ├── TlsError              no connection to it can be trusted
+    │   ├── TooEarlyError         the epoch is still open
+    │   └── FullError             the epoch accepts no more
+    ├── RefusedError              another party refused: do not retry
+    │   ├── ClosedError           the epoch is over
+    │   ├── SpentError            the account's token or the batch id was used before
+    │   ├── UnknownProxyError     no proxy has this secret
+    │   ├── WrongEpochError       the request belongs to another epoch or manifest
+    │   └── NotFoundError         there is no such epoch or file
+    ├── StoreError                a database cannot be read or written (full, read-only, too new)
+    │   └── LostError             it is damaged or gone: its contents may never be counted
+    └── MissingExtraError         an optional dependency is not installed
 
-What goes on all the same is told by a `DataWarning`.
+A `DataWarning` reports a problem that stops nothing.
 
-Each message names what was wrong (a value, a file, a flag) and what to do: what must be, a clause
-that begins with a verb, or a command to type. Of those for machines the class says what to do:
-`ProtocolError`, `UnavailableError`, `RefusedError`. tests/test_errors.py reads them all.
+Each message says what is wrong (a value, a file, a flag) and what to do: what is expected, a clause
+that begins with a verb, or a command to type. Messages of `ProtocolError`, `UnavailableError` and
+`RefusedError` are for machines: there the class says what to do. tests/test_errors.py checks all
+messages.
 """
 
 from pathlib import Path
 
 
 class SottovoceError(Exception):
-    """The root: catch this to catch everything of ours."""
+    """The base class: catch it to catch all errors of this package."""
 
 
 class SettingsError(SottovoceError, ValueError):
-    """A setting has a value that cannot work."""
+    """A setting has an invalid value."""
 
 
 class UnknownParameterError(SettingsError, TypeError):
-    """There is no parameter of this name; says which is nearest."""
+    """There is no parameter of this name; the message suggests the most similar one."""
 
 
 class DataWarning(UserWarning):
-    """Some of an input does not count; says how much, and why."""
+    """Some of an input is ignored; the message says how much, and why."""
 
 
 class DataError(SottovoceError, ValueError):
-    """An input is not what it must be; names the file and the line where there is one.
+    """An input is invalid; the message begins with the file and the line, if they are known.
 
     Args:
         message: What is wrong and what to do.
         path: The file.
-        line: The line in it, counted from 1.
+        line: The line in the file, counted from 1.
     """
 
     def __init__(self, message: str, *, path: Path | str | None = None, line: int | None = None):
-        where = (
-            "" if path is None else f"{path}" + ("" if line is None else f", line {line}") + ": "
-        )
-        super().__init__(where + message)
+        location = ""
+        if path is not None:
+            location = f"{path}: " if line is None else f"{path}, line {line}: "
+        super().__init__(location + message)
         self.path = path
         self.line = line
 
@@ -83,31 +84,31 @@ class CheckpointError(SottovoceError):
 
 
 class LedgerError(SottovoceError):
-    """The record of spent budget cannot be trusted: nothing may be reported."""
+    """The ledger cannot be trusted: nothing may be reported."""
 
 
 class BudgetExceededError(LedgerError):
-    """A charge would go beyond the limit: reporting stops, recommending goes on."""
+    """A charge would exceed the limit: reporting stops, recommending continues."""
 
 
 class ProtocolError(SottovoceError, ValueError):
-    """Bytes are not what docs/protocol.md says they must be."""
+    """Bytes violate docs/protocol.md."""
 
 
 class UntrustedError(ProtocolError):
-    """A signature, a hash, an epoch or the terms do not hold: nothing is sent."""
+    """A signature, a hash, an epoch or the terms are invalid: no batch is made."""
 
 
 class ConflictError(UntrustedError):
-    """What is signed does not go with what was signed before: an earlier epoch, or another one."""
+    """Signed content contradicts what was signed before, such as an older epoch or a second one."""
 
 
 class UnavailableError(SottovoceError):
-    """Another party cannot be reached now, or is busy: retry later.
+    """Another party is unreachable or busy: retry later.
 
     Args:
         message: What is wrong.
-        retry_after: Seconds that they asked to be left alone for; None if they did not say.
+        retry_after: Seconds to wait as the other party demands, or None if it does not say.
     """
 
     def __init__(self, message: str, retry_after: float | None = None):
@@ -116,39 +117,39 @@ class UnavailableError(SottovoceError):
 
 
 class TlsError(UnavailableError):
-    """They answer, and no connection can be trusted: somebody must look at the certificates."""
+    """The other party answers, but TLS fails: an operator must check the certificates."""
 
 
 class TooEarlyError(UnavailableError):
-    """The epoch is still open: what belongs to it cannot be handed in yet."""
+    """The epoch is still open: its chunks cannot be handed over yet."""
 
 
 class FullError(UnavailableError):
-    """The epoch has as much as it takes: come again when there is a next one."""
+    """The epoch accepts no more: retry in the next one."""
 
 
 class RefusedError(SottovoceError):
-    """Another party understood and said no: a retry is no use."""
+    """Another party understood the request and refused it: do not retry."""
 
 
 class ClosedError(RefusedError):
-    """The epoch is over: what belongs to it can no longer be handed in."""
+    """The epoch is over: nothing that belongs to it is accepted any more."""
 
 
 class SpentError(RefusedError):
-    """An account has had its token, or a batch with this id is there already."""
+    """The account has had its token, or a batch with this id is there already."""
 
 
 class UnknownProxyError(RefusedError):
-    """They know no proxy with this secret."""
+    """The server knows no proxy with this secret."""
 
 
 class WrongEpochError(RefusedError):
-    """It belongs to another epoch, or to another manifest, than the present one."""
+    """The request belongs to another epoch or manifest than the current one."""
 
 
 class NotFoundError(RefusedError):
-    """There is no such epoch."""
+    """There is no such epoch or file."""
 
 
 class StoreError(SottovoceError):
@@ -156,17 +157,17 @@ class StoreError(SottovoceError):
 
 
 class LostError(StoreError):
-    """A database is damaged or gone: what was in it may never be counted."""
+    """A database is damaged or gone: its contents may never be counted."""
 
 
 class MissingExtraError(SottovoceError, ImportError):
-    """An optional dependency is not installed; says which extra brings it."""
+    """An optional dependency is not installed; the message names the extra that has it."""
 
 
-def reason(error: Exception) -> str:
-    """Why it failed: what the operating system says, without its number and the file's name.
+def get_reason(error: Exception) -> str:
+    """Return the operating system's message, without the error number and the file's name.
 
     Args:
-        error: What was caught.
+        error: The caught error. If it has no such message, its whole text is returned.
     """
     return getattr(error, "strerror", None) or str(error)

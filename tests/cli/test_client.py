@@ -131,11 +131,11 @@ def test_what_is_asked_is_short_and_numbers_are_details(device: Device) -> None:
     short, whole = device("terms").stdout, device("terms", "--details").stdout
     asked = device.proxy.signed.manifest.terms
     within = int(25 / COST)
-    lines = asked.promise(turns=within).in_short(within * asked.reports)
+    lines = asked.promise(turns=within).summarize(within * asked.reports)
     assert short.splitlines()[:3] == whole.splitlines()[:3] == lines
     assert asked.training.hex() not in short
     assert all(
-        f" {label} " in whole for label, _ in [*asked.in_words(), *asked.promise().in_figures()]
+        f" {label} " in whole for label, _ in [*asked.describe(), *asked.promise().list_figures()]
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -18,7 +19,7 @@ from sottovoce.cli.proxy import app
 from sottovoce.errors import SettingsError, StoreError
 from sottovoce.protocol import routes
 from sottovoce.protocol.contact import Reply
-from sottovoce.proxy import ProxySettings, ProxyStore
+from sottovoce.proxy import ProxySettings
 from sottovoce.service.toml import read_settings
 from tests.loopback import LoopbackServer, reply
 from tests.processes import calling, read_until
@@ -36,6 +37,7 @@ NOBODY = "http://127.0.0.1:9"
 def init(folder: Path, *more: object, server: str = NOBODY, key: str = KEY) -> str:
     secret = folder.parent / "given.secret"
     secret.write_text("s3cret\n")
+    secret.chmod(0o600)
     return run("init", folder, "--server", server, "--key", key, "--secret-file", secret, *more)
 
 
@@ -98,7 +100,7 @@ def test_init_asks_the_server(
             reply(manifest, signed().encode())(handler, body)
         else:
             assert handler.headers["Authorization"] == "Bearer s3cret"
-            reply(secret, Reply("none", time.time()).encode())(handler, body)
+            reply(secret, Reply("none", time.time(), "00" * 8).encode())(handler, body)
 
     with LoopbackServer() as server:
         server.answer = answer
@@ -178,9 +180,14 @@ def test_the_exit_codes_of_a_status(tmp_path: Path) -> None:
     written = tmp_path / "status.json"
     init(tmp_path / "proxy")
     asked = ("status", "--config", tmp_path / "proxy" / "proxy.toml", "--json", written)
-    with pytest.raises(StoreError):  # exit code 2
+    shutil.rmtree(tmp_path / "proxy" / "data")
+    with pytest.raises(StoreError, match="create-database"):  # exit code 2
         run(*asked)
-    ProxyStore.open(tmp_path / "proxy" / "data").close()
+    with pytest.raises(StoreError, match="create-database"):
+        run("run", *asked[1:3])
+    run("create-database", *asked[1:3])
+    with pytest.raises(StoreError, match="data"):
+        run("create-database", *asked[1:3])
     with pytest.raises(SystemExit) as ended:
         run(*asked)
     assert ended.value.code == 1

@@ -8,7 +8,7 @@ import pytest
 from sottovoce.cli.app import app
 from sottovoce.cli.sandbox import LOCK
 from sottovoce.errors import SettingsError, StoreError
-from sottovoce.protocol.terms import TRIAL
+from sottovoce.protocol.terms import TRIAL_SENTENCE
 from sottovoce.proxy import ProxySettings
 from sottovoce.sandbox.companions import COMPANIONS
 from sottovoce.sandbox.system import LiveSystem, proxy_toml, server_toml, set_values
@@ -91,8 +91,8 @@ def test_a_trial_says_so_wherever_it_is_shown(
     assert system.trial
     assert system.least_clients < COMPANIONS, "an epoch ends also without the one who tries it"
     assert server.training.share == 1, "nobody sits out"
-    assert page.notice == TRIAL
-    assert page.statement.startswith(TRIAL)
+    assert page.notice == TRIAL_SENTENCE
+    assert page.statement.startswith(TRIAL_SENTENCE)
 
 
 def test_a_later_start_takes_no_options_and_follows_the_settings(

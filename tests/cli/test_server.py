@@ -19,7 +19,7 @@ from sottovoce.errors import SettingsError
 from sottovoce.protocol import Catalogue, Chunk, Item, SignedManifest
 from sottovoce.protocol.contact import Contact, Reply
 from sottovoce.server import InProcess, Keys, Server, ServerSettings, ServerStore
-from sottovoce.training import Budget, planned
+from sottovoce.training import Budget, plan_training
 from tests.processes import calling, free_port, read_until, wait_until
 from tests.server.changes import present
 
@@ -29,7 +29,7 @@ call = calling(app)
 @pytest.fixture
 def catalogue(tmp_path: Path) -> Path:
     path = tmp_path / "films.json"
-    path.write_bytes(Catalogue.of(Item(f"f{n}", f"Film {n}") for n in range(12)).raw)
+    path.write_bytes(Catalogue.from_items(Item(f"f{n}", f"Film {n}") for n in range(12)).raw)
     return path
 
 
@@ -74,7 +74,7 @@ def test_init_writes_what_the_planner_says(tmp_path: Path, catalogue: Path) -> N
     folder = tmp_path / "s"
     call("init", folder, "--catalogue", catalogue, "--budget", "50", "--people", "20000")
     training = ServerSettings.read(folder / "server.toml").training
-    assert training == planned(20_000, 12, budget=Budget(local=50), half_life=4.0)
+    assert training == plan_training(20_000, 12, budget=Budget(local=50), half_life=4.0)
     text = (folder / "server.toml").read_text()
     assert f"\nreports = {training.reports}  # " in text
     assert "\n# learning_rate = " in text
@@ -154,6 +154,16 @@ def test_the_exit_codes_of_a_status(config: Path, tmp_path: Path) -> None:
     with pytest.raises(SettingsError):  # exit code 2
         call(*asked)
     assert not (config.parent / "server.sqlite").exists()
+
+
+@pytest.mark.parametrize(
+    "command", [("run",), ("status",), ("go-beyond", "1"), ("training", "begin", "--yes")]
+)
+def test_a_misspelt_database_is_refused(config: Path, command: tuple[str, ...]) -> None:
+    config.write_text(config.read_text().replace("server.sqlite", "sever.sqlite"))
+    with pytest.raises(SettingsError, match=str(config.parent / "sever.sqlite")):
+        call(*command, "--config", config)
+    assert not (config.parent / "sever.sqlite").exists()
 
 
 def test_a_backup(config: Path, tmp_path: Path) -> None:

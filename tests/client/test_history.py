@@ -1,9 +1,11 @@
 """What was touched: its order, how it is removed and forgotten, and that nothing of it is left."""
 
+import random
 import sqlite3
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 import numpy as np
@@ -29,7 +31,7 @@ from tests.client.world import (
 def test_the_earliest_moments_make_way(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of one moment, those that come last by name."""
     client.forget()
-    monkeypatch.setattr("sottovoce.client.history.MOST_TOUCHED", 3)
+    monkeypatch.setattr("sottovoce.client.history.MAX_HISTORY_ITEMS", 3)
     assert client.record(["c", "a"]) == 2
     assert client.record(["b"]) == 1
     assert client.record(["d"]) == 1
@@ -78,6 +80,23 @@ def test_no_byte_of_it_is_left_in_any_file(client: Client, proxy: FakeProxy, fol
     assert b"a-very-private" not in raw(folder)
     client.close()
     assert b"a-very-private" not in raw(folder)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_no_page_has_an_old_copy_of_a_removed_item(client: Client, folder: Path, seed: int) -> None:
+    """Names are added in random order: SQLite moves rows to other pages, and leaves copies."""
+    source, names = random.Random(seed), list[str]()
+    for _ in range(8):
+        lengths = source.choices(range(10, 41), k=250)
+        names += ("".join(source.choices(ascii_lowercase, k=length)) for length in lengths)
+        client.record(names[-250:])
+    removed = source.sample(names, 1000)
+    assert client.remove(removed) == 1000
+    left = raw(folder)
+    assert not [name for name in removed if name[-10:].encode() in left]
+    client.forget()
+    left = raw(folder)
+    assert not [name for name in names if name[-10:].encode() in left]
 
 
 def test_it_is_as_if_it_had_never_been_recorded(world: World, tmp_path: Path) -> None:
@@ -187,18 +206,30 @@ def test_a_batch_that_waits_for_its_moment_does_not_leave(
     assert client.status().batches == {}
 
 
+def pause_in(world: World, folder: Path) -> None:
+    with world.open(folder) as other:
+        other.pause()
+
+
+@pytest.mark.parametrize("stop", [forget_in, pause_in])
 def test_a_request_that_is_under_way_is_waited_for(
-    client: Client, proxy: FakeProxy, world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
+    client: Client,
+    proxy: FakeProxy,
+    world: World,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stop: Callable[[World, Path], None],
 ) -> None:
-    """Otherwise a batch could leave after forgetting has said that all is gone."""
+    """Otherwise a batch could leave after its owner was told that none does."""
     looking, order = threading.Event(), list[str]()
     sending = ClientStore.sending
 
-    def forget() -> None:
-        forget_in(world, folder)
-        order.append("forgotten")
+    def stop_it() -> None:
+        stop(world, folder)
+        looking.set()  # also where nothing is waited for
+        order.append("stopped")
 
-    thread = threading.Thread(target=forget)
+    thread = threading.Thread(target=stop_it)
 
     def under_way(call: str) -> None:
         if call == "send":
@@ -215,8 +246,30 @@ def test_a_request_that_is_under_way_is_waited_for(
     proxy.before = under_way
     client.sync(proxy)
     thread.join()
-    assert order == ["sent", "forgotten"]
-    assert client.status().batches == {}
+    assert order == ["sent", "stopped"]
+    assert client.status().batches == ({} if stop is forget_in else {"sent": 1})
+
+
+@pytest.mark.parametrize("stop", [forget_in, pause_in])
+def test_no_batch_leaves_after_the_last_moment_to_stop_it(
+    client: Client,
+    proxy: FakeProxy,
+    world: World,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stop: Callable[[World, Path], None],
+) -> None:
+    """The owner stops it just before the lock is taken that a batch is sent under."""
+    sending = ClientStore.sending
+
+    def stop_first(store: ClientStore) -> object:
+        monkeypatch.setattr(ClientStore, "sending", sending)
+        stop(world, folder)
+        return sending(store)
+
+    monkeypatch.setattr(ClientStore, "sending", stop_first)
+    assert client.sync(proxy).outcome in ("paused", "already charged")
+    assert proxy.received == []
 
 
 def test_forgetting_leaves_no_trace_of_an_item(

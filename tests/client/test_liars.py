@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sottovoce.client import Client, TermsError
 from sottovoce.errors import UntrustedError
 from sottovoce.protocol import KeyStatement, SignedManifest, encode_items
-from tests.client.world import COST, DAY, FakeProxy, World, charges
+from tests.client.world import COST, DAY, FakeProxy, World, charges, pause_once_made
 
 
 def other_model(world: World) -> SignedManifest:
@@ -54,6 +54,20 @@ def told(client: Client, proxy: FakeProxy, world: World) -> Client:
     assert client.sync(proxy).outcome == "not open"
     world.now = 3.5 * DAY
     return client
+
+
+def test_a_batch_under_accepted_terms_leaves_while_a_question_waits(
+    client: Client, proxy: FakeProxy, world: World, folder: Path
+) -> None:
+    """It is paid for. So the error must not say that nothing was sent."""
+    client.sync(proxy, sleep=pause_once_made(client), jitter=60)
+    client.pause(on=False)
+    proxy.publish(world.signed(2, epochs=21))
+    with pytest.raises(TermsError) as caught:
+        client.sync(proxy)
+    assert len(proxy.received) == len(charges(folder)) == 1
+    assert client.status().asked is not None
+    assert "nothing" not in str(caught.value).lower()
 
 
 @pytest.mark.parametrize("lie", LIES)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sottovoce.client import Client
 from sottovoce.client.recommending import Personal, recommendations
 from sottovoce.client.store import ClientStore
-from sottovoce.core.recommending import recency
+from sottovoce.core.recommending import weigh_history
 from sottovoce.errors import SettingsError, StoreError
 from sottovoce.protocol import Catalogue, Item, Release, SignedManifest, encode_items
 from tests.client.world import FACTORS, ITEMS, FakeProxy, World, item
@@ -59,7 +59,7 @@ TOUCHED = st.dictionaries(st.integers(0, ITEMS - 1).map(item), st.integers(1, 9)
 TAGGED = Release(
     RELEASE.signed,
     RELEASE.V,
-    Catalogue.of(
+    Catalogue.from_items(
         Item(
             item(number),
             f"Title {number}",
@@ -73,7 +73,7 @@ TAGGED = Release(
 @given(TOUCHED.filter(bool), st.integers(0, ITEMS - 1))
 def test_what_items_and_tags_say_adds_up_to_the_score(touched: dict[str, int], row: int) -> None:
     personal = Personal.of(TAGGED, touched)
-    own, tags = personal.parts(row)
+    own, tags = personal.split_score(row)
     assert (len(own), len(tags)) == (len(touched), len(TAGGED.catalogue.tags.names))
     assert own.sum() + tags.sum() == pytest.approx(personal.scores()[row], rel=1e-9, abs=1e-12)
 
@@ -85,7 +85,7 @@ def test_a_list_is_made_from_the_latest_thousand() -> None:
     release = Release(
         RELEASE.signed,
         rng.standard_normal((many, FACTORS)).astype(np.float32),
-        Catalogue.of(Item(str(number), "A film") for number in range(many)),
+        Catalogue.from_items(Item(str(number), "A film") for number in range(many)),
     )
     touched = {str(number): number // 2 for number in range(1, many - 2)}
     latest = {str(number): number // 2 for number in range(many - 1_002, many - 2)}
@@ -231,7 +231,7 @@ def questions() -> list[dict[str, Any]]:
 
 
 def asked(question: dict[str, Any]) -> tuple[Release, dict[str, int]]:
-    catalogue = Catalogue.of(
+    catalogue = Catalogue.from_items(
         Item(
             each["id"],
             each["title"],
@@ -259,7 +259,7 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
         "tags": [[tag.kind, tag.name] for tag in release.catalogue.tags.names],
         "popularity": personal.model.popularity.tolist(),
         "weights": dict(
-            zip(known, recency(np.array([*known.values()], int)).tolist(), strict=True)
+            zip(known, weigh_history(np.array([*known.values()], int)).tolist(), strict=True)
         ),
         "scores": personal.scores().tolist(),
         "best": [

@@ -10,7 +10,7 @@ import pytest
 
 from sottovoce.client.reporting import make_batch
 from sottovoce.client.timing import lead
-from sottovoce.core import MECHANISMS, Histories, bounds, os_words, user_vectors
+from sottovoce.core import MECHANISMS, Histories, bounds, draw_os_words, solve_user_vectors
 from sottovoce.protocol import (
     Release,
     encode_items,
@@ -24,7 +24,7 @@ AT = slice(40, 56)
 def batch(entropy: Callable[[int], bytes], rows: list[int]) -> bytes:
     world = World()
     release = Release(world.signed(1), world.items(1), world.catalogue)
-    return make_batch(release, rows, 20.0, os_words, entropy).batch
+    return make_batch(release, rows, 20.0, draw_os_words, entropy).batch
 
 
 @pytest.mark.parametrize("rows", [[], [1, 4]])
@@ -46,7 +46,7 @@ def test_exactly_16_bytes_are_asked_for_and_stand_in_the_batch(rows: list[int]) 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 @pytest.mark.parametrize("touched", [[], [1], [1, 2, 3]])
-@pytest.mark.parametrize("size", [bounds.LEAST_ENTRY, bounds.MOST_ENTRY])
+@pytest.mark.parametrize("size", [bounds.MIN_ITEM_ENTRY, bounds.MAX_ITEM_ENTRY])
 def test_numbers_that_raise_elsewhere_silence_nobody(
     tmp_path: Path, mechanism: str, touched: list[int], size: float
 ) -> None:
@@ -54,9 +54,9 @@ def test_numbers_that_raise_elsewhere_silence_nobody(
     built = Settings.preset(mechanism, factors=FACTORS).build(ITEMS)
     world = World(
         mechanism=mechanism,
-        parameters=built.published(),
+        parameters=built.public_parameters(),
         loud_fraction=built.loud_fraction,
-        regularization=bounds.MOST_RIDGE,
+        regularization=bounds.MAX_RIDGE,
     )
     V = np.full((ITEMS, FACTORS), size, np.float32)
     proxy = FakeProxy(world)
@@ -68,7 +68,7 @@ def test_numbers_that_raise_elsewhere_silence_nobody(
         assert client.recommend(3)
 
 
-@pytest.mark.parametrize(("n_items", "factors"), [(1_000_000, 1), (8, bounds.MOST_FACTORS)])
+@pytest.mark.parametrize(("n_items", "factors"), [(1_000_000, 1), (8, bounds.MAX_FACTORS)])
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_the_longest_history_is_ready_in_time(
     tmp_path: Path, mechanism: str, n_items: int, factors: int
@@ -79,12 +79,12 @@ def test_the_longest_history_is_ready_in_time(
     V = np.random.default_rng(1).standard_normal((n_items, factors)).astype(np.float32)
     numbers = {item(number): number for number in range(n_items)}
     with World().create(tmp_path) as client:
-        client.record(item(number) for number in range(bounds.MOST_TOUCHED + 1))
+        client.record(item(number) for number in range(bounds.MAX_HISTORY_ITEMS + 1))
         begun = time.process_time()  # whatever else this machine is busy with
         touched = client._store.history.items()
     rows = [numbers[each] for each in touched if each in numbers]
     own = Histories.from_lists([rows], n_items)
-    x = user_vectors(V, own, alpha=one.alpha, regularization=one.regularization)
-    built.reports(V, x, own, os_words(1, 1))
+    x = solve_user_vectors(V, own, alpha=one.alpha, regularization=one.regularization)
+    built.reports(V, x, own, draw_os_words(1, 1))
     assert time.process_time() - begun < lead(one)
-    assert len(touched) == bounds.MOST_TOUCHED
+    assert len(touched) == bounds.MAX_HISTORY_ITEMS

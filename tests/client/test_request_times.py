@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from sottovoce.client import Client
 from sottovoce.client.history import History
 from sottovoce.client.timing import PACE, lead
-from sottovoce.core.bounds import MOST_TOUCHED
+from sottovoce.core.bounds import MAX_HISTORY_ITEMS
 from sottovoce.errors import SottovoceError, UnavailableError
 from sottovoce.protocol.tokens import Attestation
 from sottovoce.storage.database import exclusive_lock
@@ -253,7 +253,7 @@ def test_nothing_that_a_history_takes_shows_in_the_time_of_a_request(
     """A clock that is set back moves no request: what ends a wait may be the end of computing."""
     # The longest history takes seconds to record: where nothing happens, and where it is written.
     longest = scenario in (nothing_happens, a_large_record_is_under_way)
-    people = [*PEOPLE, *[Person(items=MOST_TOUCHED)] * longest]
+    people = [*PEOPLE, *[Person(items=MAX_HISTORY_ITEMS)] * longest]
     lives = [
         lived_by(person, scenario, tmp_path / str(number), monkeypatch)
         for number, person in enumerate(people)

@@ -20,7 +20,7 @@ def lay_out(proxy: FakeProxy, published: int, *items: Item) -> Catalogue:
     """All items but `GONE`, and these."""
     world = proxy.world
     left = [each for each in world.catalogue.items if each.id != GONE]
-    shelf = Catalogue.of([*left, *items])
+    shelf = Catalogue.from_items([*left, *items])
     world.add(shelf.raw)
     proxy.shelved = world.shelf(published, shelf.hash).encode()
     return shelf
@@ -99,7 +99,7 @@ def stranger(world: World) -> bytes:
 
 def larger(world: World) -> bytes:
     most = world.terms().most_items
-    many = Catalogue.of(Item(f"x{number}", "X") for number in range(most + 1))
+    many = Catalogue.from_items(Item(f"x{number}", "X") for number in range(most + 1))
     return world.shelf(LATER + 1, world.add(many.raw)).encode()
 
 
@@ -172,7 +172,7 @@ def test_whoever_refuses_a_larger_catalogue_sees_no_withdrawn_item_either(
         with pytest.raises(TermsError):
             client.look(proxy, sleep=lambda _: None)
         assert listed(client) == before - {GONE}
-    others = Catalogue.of(Item(f"other {number}", "Other") for number in range(most + 1))
+    others = Catalogue.from_items(Item(f"other {number}", "Other") for number in range(most + 1))
     proxy.shelved = world.shelf(2 * DAY + 1, world.add(others.raw)).encode()
     with pytest.raises(TermsError):
         client.look(proxy, sleep=lambda _: None)
@@ -187,7 +187,7 @@ def test_a_shelf_that_is_kept_back_does_not_bring_back_what_a_manifest_has_not(
 ) -> None:
     kept_back = proxy.shelved
     looked(client, proxy)
-    world.catalogue = Catalogue.of(
+    world.catalogue = Catalogue.from_items(
         Item("other", each.title, each.tags) if each.id == GONE else each
         for each in world.catalogue.items
     )

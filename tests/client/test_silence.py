@@ -23,12 +23,12 @@ from sottovoce.training import Settings
 from tests.client.world import DAY, ITEMS, FakeProxy, World, charges, item
 
 FACTORS = 2
-sizes = st.sampled_from([0.0, bounds.LEAST_ENTRY, 1e-9, 0.3, 1e3, bounds.MOST_ENTRY])
+sizes = st.sampled_from([0.0, bounds.MIN_ITEM_ENTRY, 1e-9, 0.3, 1e3, bounds.MAX_ITEM_ENTRY])
 entries = st.tuples(sizes, st.sampled_from([1.0, -1.0])).map(lambda pair: pair[0] * pair[1])
 
 models = st.one_of(
     st.lists(st.tuples(entries, entries), min_size=1, max_size=7),
-    st.floats(bounds.LEAST_ENTRY, bounds.MOST_ENTRY, width=32).map(lambda v: [(v, v)]),
+    st.floats(bounds.MIN_ITEM_ENTRY, bounds.MAX_ITEM_ENTRY, width=32).map(lambda v: [(v, v)]),
 )
 """Rows, repeated to fill the catalogue: singular ones, lopsided ones, zeros."""
 
@@ -37,17 +37,17 @@ models = st.one_of(
 def hostile(draw: st.DrawFn) -> dict[str, Any]:
     """A manifest that every device must accept, as bad as a server can make it."""
     mechanism = draw(st.sampled_from(list(MECHANISMS)))
-    alpha = draw(st.sampled_from([0.0, 0.1, 7.0, bounds.MOST_ALPHA]))
+    alpha = draw(st.sampled_from([0.0, 0.1, 7.0, bounds.MAX_ALPHA]))
     built = Settings.preset(mechanism, factors=FACTORS, alpha=alpha).build(ITEMS)
     return {
         "mechanism": mechanism,
-        "parameters": built.published(),
+        "parameters": built.public_parameters(),
         "loud_fraction": built.loud_fraction,
         "epsilon": draw(st.sampled_from([1e-6, 2.5, 40.0])),
         "reports": draw(st.sampled_from([1, 7])),
         "factors": FACTORS,
         "alpha": alpha,
-        "regularization": draw(st.sampled_from([bounds.LEAST_RIDGE, 1e-6, bounds.MOST_RIDGE])),
+        "regularization": draw(st.sampled_from([bounds.MIN_RIDGE, 1e-6, bounds.MAX_RIDGE])),
         "share": draw(st.sampled_from([0.01, 0.5, 1.0])),
         "epochs": draw(st.integers(1, 3)),
         "epochs_left": draw(st.sampled_from([0, 1, 4, 2**53 - 1])),
@@ -157,7 +157,7 @@ LOUD: dict[str, Any] = {"epsilon": 40.0, "reports": 30}
 
 
 def catalogue_of(tags: Sequence[dict[str, Any]]) -> Catalogue:
-    return Catalogue.of(
+    return Catalogue.from_items(
         Item(item(number), f"Title {number}", tags[number % len(tags)]) for number in range(ITEMS)
     )
 

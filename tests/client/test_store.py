@@ -13,6 +13,7 @@ from sottovoce.client import Client
 from sottovoce.client.store import UnsentBatch, append_entry
 from sottovoce.errors import BudgetExceededError, LedgerError, SettingsError, StoreError
 from sottovoce.privacy import Charge, Ledger, Limit
+from sottovoce.protocol.tokens import Token
 from tests.client.world import (
     COST,
     DAY,
@@ -185,7 +186,7 @@ def test_at_the_limit_reporting_stops_until_there_is_another(
         for _ in range(2):
             client.set_limit(2 * COST)  # on the record once
         assert client.sync(proxy).outcome == "sent"
-        kept = [entry.what for entry in client._store.ledger().entries]
+        kept = [entry.content for entry in client._store.ledger().entries]
         assert kept[::2] == [Limit(COST + 1), Limit(2 * COST)]
         before = table(folder)
         late = waiting(epoch=9, epsilon=1.0)  # the limit was lowered while it was made
@@ -278,3 +279,13 @@ def test_a_reader_sees_one_moment(client: Client, world: World, folder: Path) ->
         store._db.rows = interrupted  # type: ignore[method-assign]
         assert other.status().problem is None
     assert limit[0] > 101
+
+
+def test_a_token_is_only_for_the_key_that_it_was_made_with(client: Client) -> None:
+    """With another key the proxy would refuse the batch after it was paid for."""
+    token = Token(bytes(range(16)), bytes(range(64)))
+    client._store.want_token(2, takes_part=True)
+    client._store.keep_token(2, sha(b"its key"), token)
+    assert client._store.token(2, sha(b"its key")) == token
+    assert client._store.token(2, sha(b"another key")) is None
+    assert client._store.token(3, sha(b"its key")) is None

@@ -11,7 +11,7 @@ import pytest
 
 from sottovoce.client import Client
 from sottovoce.client.timing import READY, lead
-from sottovoce.core import Histories, os_words, user_vectors
+from sottovoce.core import Histories, draw_os_words, solve_user_vectors
 from sottovoce.errors import (
     ClosedError,
     RefusedError,
@@ -68,7 +68,7 @@ def test_a_batch_opens_to_exactly_the_reports_of_its_words(
     )
     own = Histories.from_lists([[3, 7, 20]], ITEMS)
     V = world.items(1)
-    x = user_vectors(V, own, alpha=manifest.alpha, regularization=manifest.regularization)
+    x = solve_user_vectors(V, own, alpha=manifest.alpha, regularization=manifest.regularization)
     expected = mechanism.reports(V, x, own, words(1, REPORTS))[0]
     assert opened.undecodable == 0
     assert opened.reports.tolist() == expected.tolist()
@@ -226,7 +226,7 @@ def test_words_and_entropy_come_from_the_operating_system_by_default(
     client: Client, proxy: FakeProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usual = inspect.signature(Client.sync).parameters
-    assert (usual["words"].default, usual["jitter"].default) == (os_words, 3_600)
+    assert (usual["words"].default, usual["jitter"].default) == (draw_os_words, 3_600)
     for method in (Client.open, Client.create):
         assert inspect.signature(method).parameters["entropy"].default is os.urandom
     asked: list[int] = []

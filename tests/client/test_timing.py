@@ -31,13 +31,13 @@ from sottovoce.client.timing import (
 from sottovoce.core import MECHANISMS
 from sottovoce.privacy import Charge
 from sottovoce.protocol import Manifest, Terms
-from sottovoce.protocol.terms import RULES
+from sottovoce.protocol.terms import TERM_RULES
 from tests.cases import one_a_line
 from tests.client.world import (
     World,
 )
 from tests.protocol.examples import manifest, terms
-from tests.protocol.test_terms import BETTER, WORSE
+from tests.protocol.test_terms import BETTER_VALUES, WORSE_VALUES
 
 FILE = Path(__file__).parents[1] / "vectors" / "plans.json"
 OPENS, CLOSES, HOLD = 1_800_000_000, 1_800_086_400, 604_800
@@ -47,17 +47,19 @@ WORDS = ["0000000000000000", "8000000000000000", "bfffffffffffffff", "c000000000
 def comparisons() -> list[dict[str, Any]]:
     """Terms that were accepted, terms that are asked for, and what of them is worse."""
     asked = [
-        replace(terms(), **{name: value}) for name, values in WORSE.items() for value in values
+        replace(terms(), **{name: value})
+        for name, values in WORSE_VALUES.items()
+        for value in values
     ]
-    asked += [replace(terms(), **{name: vs[0]}) for name, vs in BETTER.items()]
+    asked += [replace(terms(), **{name: vs[0]}) for name, vs in BETTER_VALUES.items()]
     asked += [terms(mechanism="coordinate", parameters={}), terms()]
-    worst = {name: values[0] for name, values in WORSE.items() if name != "parameters"}
+    worst = {name: values[0] for name, values in WORSE_VALUES.items() if name != "parameters"}
     asked.append(terms(**{**worst, "parameters": {}}))
     known = [each for each in asked if _can_be_read(each)]
     return [
         {
             "asked": each.as_dict(),
-            "worse": [rule.field for rule in RULES if rule.is_worse(terms(), each)],
+            "worse": [rule.field for rule in TERM_RULES if rule.is_worse(terms(), each)],
         }
         for each in known
     ]

@@ -24,9 +24,9 @@ from sottovoce.protocol import (
     SignedManifest,
     SignedShelf,
     Terms,
+    derive_public_key,
     encode_items,
-    new_epoch_key,
-    public_key_of,
+    generate_epoch_key,
 )
 from sottovoce.protocol.tokens import Issuer, TokenRequest
 from sottovoce.training import Participation, Settings
@@ -68,8 +68,8 @@ class World:
     def __init__(self, **changes: Any):
         self.signing_key = Ed25519PrivateKey.generate()
         self.verification_key = self.signing_key.public_key().public_bytes_raw()
-        self.epoch_keys = {epoch: new_epoch_key() for epoch in range(1, 9)}
-        self.catalogue = Catalogue.of(
+        self.epoch_keys = {epoch: generate_epoch_key() for epoch in range(1, 9)}
+        self.catalogue = Catalogue.from_items(
             Item(item(number), f"Title {number}", {"genre": ("x" * 100,)})
             for number in range(ITEMS)
         )
@@ -88,7 +88,7 @@ class World:
         return sha(content)
 
     def terms(self, **changes: Any) -> Terms:
-        return replace(Terms.of(bytes(range(16)), TRAINING, ASKED, ITEMS), **changes)
+        return replace(Terms.from_settings(bytes(range(16)), TRAINING, ASKED, ITEMS), **changes)
 
     def manifest(self, epoch: int, **changes: Any) -> Manifest:
         """With changes of the manifest or of its terms: no name is in both."""
@@ -103,7 +103,7 @@ class World:
             regularization=TRAINING.regularization,
             model=self.add(encode_items(self.items(epoch))),
             catalogue=self.catalogue.hash,
-            public_key=public_key_of(self.epoch_keys[epoch]),
+            public_key=derive_public_key(self.epoch_keys[epoch]),
             token_key=issuer(epoch).public_key if accounts else None,
             next_token_key=issuer(epoch + 1).public_key if accounts else None,
             opens=epoch * DAY,

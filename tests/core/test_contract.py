@@ -1,4 +1,4 @@
-"""What every mechanism must do: one suite for all of them."""
+"""The contract suite of mechanisms."""
 
 import numpy as np
 import pytest
@@ -11,12 +11,13 @@ from sottovoce.core import (
     Mechanism,
     Shape,
     bounds,
-    initial_items,
+    draw_initial_items,
+    solve_user_vectors,
     sum_signs,
-    user_vectors,
 )
-from sottovoce.core.coin import LEAST_EPSILON, MAX_EPSILON
+from sottovoce.core.coin import MAX_EPSILON, MIN_EPSILON
 from sottovoce.core.coordinate import Coordinate
+from sottovoce.core.model import compute_gradients, compute_residuals
 from sottovoce.errors import SettingsError
 from sottovoce.training import Settings
 from tests.people import histories, random_people
@@ -31,42 +32,42 @@ def build(
     *,
     example: bool = False,
 ) -> Mechanism:
-    """With the options that it chooses itself, or with those of its example."""
+    """Build a mechanism with its default options, or with those of its example."""
     options = MECHANISMS[name].example if example else {}
     plan = Settings.preset(name, factors=factors, epsilon=epsilon, alpha=alpha, **options)
     return plan.build(n_items)
 
 
-def os_words(n_users: int, reports: int, seed: int = 0) -> np.ndarray:
+def draw_words(n_users: int, reports: int, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng(seed)
     return rng.integers(0, 2**64, (n_users, reports + 1, 4), dtype=np.uint64)
 
 
-def vectors(V: np.ndarray, h: Histories) -> np.ndarray:
-    return user_vectors(V, h, alpha=1.0, regularization=1e-6)
+def solve_vectors(V: np.ndarray, h: Histories) -> np.ndarray:
+    return solve_user_vectors(V, h, alpha=1.0, regularization=1e-6)
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
 @given(
     items=st.integers(1, 5000),
     factors=st.integers(1, 9),
-    epsilon=st.floats(LEAST_EPSILON, MAX_EPSILON),
+    epsilon=st.floats(MIN_EPSILON, MAX_EPSILON),
     example=st.booleans(),
 )
-def test_a_manifest_says_everything(
+def test_manifest_describes_the_mechanism_completely(
     name: str, items: int, factors: int, epsilon: float, example: bool
 ) -> None:
-    """In whole numbers; and it stays at the epsilon that people agree to."""
-    made = build(name, items, factors, epsilon, example=example)
-    public = made.published()
+    # All parameters are whole numbers, and epsilon is exact.
+    mechanism = build(name, items, factors, epsilon, example=example)
+    public = mechanism.public_parameters()
     assert all(type(value) is int and value >= 0 for value in public.values())
-    read = MECHANISMS[name].from_manifest(made.shape, epsilon, public)
-    assert read == made
-    assert read.epsilon == made.event(1, 1).epsilon == epsilon
-    assert made.gain > 0
-    grown = made.for_items(2 * items)
+    read = MECHANISMS[name].from_manifest(mechanism.shape, epsilon, public)
+    assert read == mechanism
+    assert read.epsilon == mechanism.event(1, 1).epsilon == epsilon
+    assert mechanism.gain > 0
+    grown = mechanism.for_items(2 * items)
     one_more = grown.loud_fraction + 0.5 / grown.n_directions
-    assert grown.loud_fraction <= made.loud_fraction < one_more
+    assert grown.loud_fraction <= mechanism.loud_fraction < one_more
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
@@ -78,13 +79,13 @@ def test_a_manifest_says_everything(
     example=st.booleans(),
 )
 @settings(max_examples=40)
-def test_any_history_gives_k_reports_within_range(
+def test_any_history_makes_k_reports_in_range(
     name: str, h: Histories, factors: int, k: int, seed: int, example: bool
 ) -> None:
-    """Empty histories, full ones, M that is no power of two, F = 1."""
+    """Histories may be empty or full; M need not be a power of two, and F may be 1."""
     mechanism = build(name, h.n_items, factors, example=example)
-    V = initial_items(h.n_items, factors, 0.3, seed)
-    reports = mechanism.reports(V, vectors(V, h), h, os_words(h.n_users, k, seed))
+    V = draw_initial_items(h.n_items, factors, 0.3, seed)
+    reports = mechanism.reports(V, solve_vectors(V, h), h, draw_words(h.n_users, k, seed))
     assert reports.shape == (h.n_users, k)
     assert reports.dtype == np.uint32
     assert (reports >> 1 < mechanism.n_directions).all()
@@ -95,48 +96,48 @@ def test_any_history_gives_k_reports_within_range(
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_a_batch_is_its_users_one_by_one(name: str) -> None:
-    """A live client is a batch of one. A batch may be empty: nobody's turn."""
+def test_batch_equals_its_users_one_by_one(name: str) -> None:
+    # A live client is a batch of one. A batch may be empty, if nobody takes part.
     h = random_people(12, 30, seed=1)
     mechanism = build(name, 30)
-    V = initial_items(30, 3, 0.3, 0)
-    words = os_words(12, 7)
-    together = mechanism.reports(V, vectors(V, h), h, words)
+    V = draw_initial_items(30, 3, 0.3, 0)
+    words = draw_words(12, 7)
+    together = mechanism.reports(V, solve_vectors(V, h), h, words)
     for user in range(12):
-        alone = h.take(np.array([user]))
-        single = mechanism.reports(V, vectors(V, alone), alone, words[user : user + 1])
+        one = h.take(np.array([user]))
+        single = mechanism.reports(V, solve_vectors(V, one), one, words[user : user + 1])
         assert np.array_equal(single[0], together[user])
-    nobody = h.take(np.array([], np.int64))
-    assert mechanism.reports(V, vectors(V, nobody), nobody, words[:0]).shape == (0, 7)
+    empty = h.take(np.array([], np.int64))
+    assert mechanism.reports(V, solve_vectors(V, empty), empty, words[:0]).shape == (0, 7)
 
 
-sizes = st.sampled_from([0.0, bounds.LEAST_ENTRY, 1e-9, 1.0, 1e3, bounds.MOST_ENTRY])
+sizes = st.sampled_from([0.0, bounds.MIN_ITEM_ENTRY, 1e-9, 1.0, 1e3, bounds.MAX_ITEM_ENTRY])
 entries = st.tuples(sizes, st.sampled_from([1.0, -1.0])).map(lambda pair: pair[0] * pair[1])
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
 @given(
     rows=st.lists(st.tuples(entries, entries, entries), min_size=8, max_size=8),
-    alpha=st.sampled_from([0.0, 0.1, 40.0, bounds.MOST_ALPHA]),
-    ridge=st.sampled_from([bounds.LEAST_RIDGE, 1e-6, bounds.MOST_RIDGE]),
+    alpha=st.sampled_from([0.0, 0.1, 40.0, bounds.MAX_ALPHA]),
+    ridge=st.sampled_from([bounds.MIN_RIDGE, 1e-6, bounds.MAX_RIDGE]),
     seed=st.integers(0, 99),
 )
 @settings(max_examples=60)
-def test_whatever_a_server_may_publish_everybody_can_report(
+def test_reports_are_possible_for_all_models_within_bounds(
     name: str, rows: list[tuple[float, ...]], alpha: float, ridge: float, seed: int
 ) -> None:
-    """Every history, in float arithmetic that would say so if a value were not finite."""
+    """Overflow and invalid operations raise, so no value may become infinite or NaN."""
     h, V = random_people(6, 8, seed=seed), np.array(rows, np.float32)
     mechanism = build(name, 8, alpha=alpha)
     with np.errstate(over="raise", invalid="raise"):
-        X = user_vectors(V, h, alpha=alpha, regularization=ridge)
-        reports = mechanism.reports(V, X, h, os_words(6, 50))
+        X = solve_user_vectors(V, h, alpha=alpha, regularization=ridge)
+        reports = mechanism.reports(V, X, h, draw_words(6, 50))
     assert np.isfinite(X).all()
     assert (reports >> 1 < mechanism.n_directions).all()
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_the_estimate_is_linear_in_the_sums_and_zero_without_reports(name: str) -> None:
+def test_estimate_is_linear_and_zero_without_reports(name: str) -> None:
     mechanism = build(name, 9)
     sums = np.random.default_rng(0).integers(-5, 6, mechanism.n_directions)
     once, twice = mechanism.estimate(sums, 100), mechanism.estimate(2 * sums, 100)
@@ -152,28 +153,28 @@ def test_the_estimate_is_linear_in_the_sums_and_zero_without_reports(name: str) 
     example=st.booleans(),
 )
 @settings(max_examples=25)
-def test_densities_keep_what_the_accountant_is_told(
+def test_densities_are_within_the_bounds_of_the_event(
     name: str, h: Histories, epsilon: float, seed: int, example: bool
 ) -> None:
-    """Between gamma and gamma e^eps, and 1 in the mean: all that the proofs ask of a report."""
+    """They are between gamma and gamma e^eps, with mean 1: the proofs need nothing else."""
     mechanism = build(name, h.n_items, 2, epsilon, example=example)
-    V = initial_items(h.n_items, 2, 0.3, seed)
-    density = mechanism.densities(V, vectors(V, h), h).astype(np.float64)
+    V = draw_initial_items(h.n_items, 2, 0.3, seed)
+    density = mechanism.densities(V, solve_vectors(V, h), h).astype(np.float64)
     gamma = mechanism.event(1, 1).blanket
     assert density.shape == (h.n_users, 2 * mechanism.n_directions)
-    rounding = 1e-6  # of float32
+    rounding = 1e-6  # of float32 densities
     assert (density >= gamma - rounding).all()
     assert (density <= gamma * np.exp(epsilon) * (1 + rounding)).all()
     assert density.mean(axis=1) == pytest.approx(np.ones(h.n_users), rel=1e-5)
 
 
-def test_a_report_from_another_model_is_refused() -> None:
+def test_report_beyond_the_directions_is_rejected() -> None:
     sum_signs(np.array([19], np.uint32), 10)
     with pytest.raises(SettingsError, match=r"\b9\b"):
         sum_signs(np.array([20], np.uint32), 10)
 
 
-def test_impossible_shapes_and_too_many_directions_are_refused() -> None:
+def test_invalid_shapes_and_too_many_directions_are_rejected() -> None:
     class Endless(Coordinate):
         n_directions = 2**31 + 1
 
@@ -185,15 +186,12 @@ def test_impossible_shapes_and_too_many_directions_are_refused() -> None:
 
 
 @pytest.mark.parametrize("name", MECHANISMS)
-def test_many_people_point_down_the_gradient(name: str) -> None:
-    """The estimate correlates with the true mean gradient: it would be useless otherwise."""
-    from sottovoce.core.model import gradients, residuals
-
+def test_estimate_correlates_with_the_gradient(name: str) -> None:
     h = random_people(400, 16, seed=4, most=8)
-    V = initial_items(16, 2, 0.3, 1)
-    X = vectors(V, h)
+    V = draw_initial_items(16, 2, 0.3, 1)
+    X = solve_vectors(V, h)
     mechanism = build(name, 16, factors=2, epsilon=3.0)
-    reports = mechanism.reports(V, X, h, os_words(400, 200))
+    reports = mechanism.reports(V, X, h, draw_words(400, 200))
     estimate = mechanism.estimate(sum_signs(reports, mechanism.n_directions), reports.size)
-    true = gradients(residuals(V, X, h, alpha=1.0), X).mean(axis=0)
+    true = compute_gradients(compute_residuals(V, X, h, alpha=1.0), X).mean(axis=0)
     assert np.corrcoef(estimate.ravel(), true.ravel())[0, 1] > 0.8

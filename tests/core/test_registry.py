@@ -1,4 +1,4 @@
-"""A mechanism of one's own: `whisper`, registered, trains and is refused what it cannot do."""
+"""The registry: `whisper`, the example of docs/extending.md, and invalid mechanisms."""
 
 import re
 from collections.abc import Iterator
@@ -15,13 +15,13 @@ from sottovoce.errors import ProtocolError, SettingsError
 from sottovoce.protocol import Manifest
 from sottovoce.settings import setting
 from sottovoce.simulation import build_engine
-from sottovoce.training import Settings, all_settings
+from sottovoce.training import Settings, list_settings
 from tests.people import random_people
 from tests.protocol.examples import manifest
 
 
-def whisper_of_the_page() -> Any:
-    """As docs/extending.md has it, but not registered yet."""
+def compile_whisper() -> Any:
+    """Compile the class in docs/extending.md without registering it."""
     page = (Path(__file__).parents[2] / "docs" / "extending.md").read_text(encoding="utf-8")
     (source,) = re.findall("cat > whisper.py <<'END'\n(.*?)\nEND\n", page, re.DOTALL)
     names: dict[str, Any] = {"__name__": "whisper"}
@@ -29,23 +29,23 @@ def whisper_of_the_page() -> Any:
     return names["Whisper"]
 
 
-Whisper = whisper_of_the_page()
+Whisper = compile_whisper()
 
 
 @pytest.fixture(autouse=True)
-def unregistered_again() -> Iterator[None]:
+def restore_registry() -> Iterator[None]:
     before = dict(MECHANISMS)
     yield
     MECHANISMS.clear()
     MECHANISMS.update(before)
 
 
-def test_it_trains_once_it_is_registered(tmp_path: Path) -> None:
+def test_registered_mechanism_trains(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"mechanism.*whisper"):
         FederatedMF(mechanism="whisper")
     assert register(Whisper) is register(Whisper) is Whisper
-    given: Any = {"mechanism": "whisper", "options": {"depth": 3}, "engine": "reference"}
-    model = FederatedMF(2, 1, **given).fit(random_people(20, 9, 1))
+    options: Any = {"mechanism": "whisper", "options": {"depth": 3}, "engine": "reference"}
+    model = FederatedMF(2, 1, **options).fit(random_people(20, 9, 1))
     model.save(tmp_path / "model")
     loaded = FederatedMF.load(tmp_path / "model")
     assert loaded.settings.options == {"depth": 3}
@@ -54,7 +54,7 @@ def test_it_trains_once_it_is_registered(tmp_path: Path) -> None:
     assert np.array_equal(again.item_factors, model.item_factors)
 
 
-def test_the_manifest_carries_it_and_wrong_options_are_refused() -> None:
+def test_manifest_carries_the_mechanism_and_wrong_options_are_rejected() -> None:
     register(Whisper)
     one, beyond = (
         manifest(
@@ -71,7 +71,7 @@ def test_the_manifest_carries_it_and_wrong_options_are_refused() -> None:
     for wrong in ({"depth": 11}, {"depth": 0.5}, {"block": 4}):
         with pytest.raises(SettingsError):
             FederatedMF(mechanism="whisper", options=wrong)
-    with pytest.raises(SettingsError, match="whisper"):  # no kernel for it
+    with pytest.raises(SettingsError, match="whisper"):  # it has no kernel
         FederatedMF(2, 1, mechanism="whisper", engine="cpu").fit(random_people(20, 9, 1))
     many = build_engine(
         "auto", random_people(20, 9, 1), Settings(mechanism="whisper"), resample=10**8
@@ -79,31 +79,31 @@ def test_the_manifest_carries_it_and_wrong_options_are_refused() -> None:
     assert many.name == "reference"
 
 
-def whisper(*fields: Any, **content: Any) -> Any:
-    """One like it, with these fields."""
+def make_whisper(*fields: Any, **content: Any) -> Any:
+    """Make a subclass of `Whisper` with further fields."""
     return make_dataclass("Other", fields, bases=(Whisper,), frozen=True, namespace=content)
 
 
 @pytest.mark.parametrize(
-    ("kind", "named"),
+    ("kind", "message"),
     [
         ("loudest", "'loudest'"),
         (dict, "dict"),
         (Mechanism, "densities, estimate"),
-        (whisper(name="Very loud!"), "Very loud!"),
-        (whisper(name="loudest"), "'loudest'"),
-        (whisper(("softer", float, setting(0.5, "")), name="murmur"), "softer"),
+        (make_whisper(name="Very loud!"), "Very loud!"),
+        (make_whisper(name="loudest"), "'loudest'"),
+        (make_whisper(("softer", float, setting(0.5, "")), name="murmur"), "softer"),
     ],
 )
-def test_what_is_no_mechanism_is_refused(kind: Any, named: str) -> None:
-    with pytest.raises(SettingsError, match=named):
+def test_invalid_mechanism_is_rejected(kind: Any, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
         register(kind)
     assert MECHANISMS["loudest"] is Loudest
 
 
-def test_an_option_called_like_a_setting_is_refused() -> None:
-    register(whisper(("epochs", int, setting(0, "")), name="murmur"))
+def test_option_named_like_a_setting_is_rejected() -> None:
+    register(make_whisper(("epochs", int, setting(0, "")), name="murmur"))
     with pytest.raises(SettingsError, match=r"'murmur'.*epochs"):
-        all_settings()
+        list_settings()
     with pytest.raises(SettingsError, match=r"'murmur'.*epochs"):
         Settings.preset("murmur", epsilon=1.0)

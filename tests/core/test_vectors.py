@@ -1,9 +1,9 @@
-"""`tests/vectors`: what every implementation, in any language, must reproduce.
+"""Test vectors that every implementation, in any language, must reproduce.
 
-`mechanisms.json`: words and item matrices go in, user vectors and reports come out, bit for bit.
+`mechanisms.json`: words and item matrices with the user vectors and reports, to the bit.
 `thresholds.json`: the integers that every coin compares with: `flip` is the threshold of a sign,
-`uniform` that of `loudest` with so many loud directions out of twice so many. The files change only
-when the protocol does. To add a mechanism's cases: `python -m tests.core.test_vectors`.
+`uniform` has cases of `loudest`: loud directions, directions without signs, and the threshold. The
+files change only when the protocol does. `python -m tests.core.test_vectors` adds missing cases.
 """
 
 import json
@@ -14,14 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sottovoce.core import MECHANISMS, Histories, Shape, initial_items, user_vectors
-from sottovoce.core.coin import WORD, flip_threshold
+from sottovoce.core import MECHANISMS, Histories, Shape, draw_initial_items, solve_user_vectors
+from sottovoce.core.coin import WORD_RANGE, compute_flip_threshold
 from sottovoce.core.loudest import Loudest
 from sottovoce.training import Settings
 from tests.people import random_people
 
-FILE = Path(__file__).parents[1] / "vectors" / "mechanisms.json"
-SHAPES = {
+MECHANISMS_FILE = Path(__file__).parents[1] / "vectors" / "mechanisms.json"
+# Items, factors, alpha (0.1 is not exact in float32) and epsilon, which decides the blocks. Equal
+# items make many directions tie. The equations of the last one are singular.
+MODEL_SHAPES = {
     "small": (5, 1, 1.5, 2.5),
     "some items": (150, 3, 0.1, 2.5),
     "many items and factors": (300, 12, 7.3, 5.0),
@@ -31,30 +33,28 @@ SHAPES = {
     "all items alike": (20, 2, 0.1, 3.0),
     "no solution": (6, 2, 0.1, 2.5),
 }
-"""Items, factors, alpha (0.1 is not exact in float32) and epsilon, which decides the blocks. Items
-that are alike make many directions tie. The last one's equations are singular."""
-CASES = [(name, shape) for name in MECHANISMS for shape in SHAPES]
+ALL_CASES = [(name, shape) for name in MECHANISMS for shape in MODEL_SHAPES]
 
 
-def compute(case: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+def compute_case(case: dict[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     h = Histories.from_lists(case["histories"], case["items"])
     V = np.array([float.fromhex(v) for v in case["item_matrix"]], np.float32)
     V = V.reshape(case["items"], case["factors"])
     words = np.array([int(w, 16) for w in case["words"]], np.uint64)
     words = words.reshape(h.n_users, case["k"] + 1, 4)
-    X = user_vectors(V, h, alpha=case["alpha"], regularization=case["regularization"])
+    X = solve_user_vectors(V, h, alpha=case["alpha"], regularization=case["regularization"])
     shape = Shape(case["items"], case["factors"], case["alpha"])
     kind = MECHANISMS[case["mechanism"]]
     mechanism = kind.from_manifest(shape, case["epsilon"], case["parameters"])
     return X, mechanism.reports(V, X, h, words)
 
 
-def make(name: str, shape: str) -> dict[str, Any]:
-    """Without the answers; every parameter that a manifest carries is there."""
-    n_items, factors, alpha, epsilon = SHAPES[shape]
+def make_case(name: str, shape: str) -> dict[str, Any]:
+    """Make a case without the answers, with every parameter that a manifest carries."""
+    n_items, factors, alpha, epsilon = MODEL_SHAPES[shape]
     h = random_people(4, n_items, seed=n_items)
     words = np.random.default_rng(7).integers(0, 2**64, 4 * 9 * 4, dtype=np.uint64)
-    V = initial_items(n_items, factors, 0.25, 7)
+    V = draw_initial_items(n_items, factors, 0.25, 7)
     if shape == "all items alike":
         V = np.full((n_items, factors), 0.25, np.float32)
     if shape == "no solution":
@@ -63,7 +63,7 @@ def make(name: str, shape: str) -> dict[str, Any]:
     return {
         "label": f"{name}, {shape}",
         "mechanism": name,
-        "parameters": plan.build(n_items).published(),
+        "parameters": plan.build(n_items).public_parameters(),
         "epsilon": plan.epsilon,
         "k": 8,
         "factors": factors,
@@ -76,8 +76,8 @@ def make(name: str, shape: str) -> dict[str, Any]:
     }
 
 
-def answers(case: dict[str, Any]) -> dict[str, Any]:
-    X, reports = compute(case)
+def compute_answers(case: dict[str, Any]) -> dict[str, Any]:
+    X, reports = compute_case(case)
     return {
         "user_vectors": [float(x).hex() for x in X.ravel()],
         "reports": reports.tolist(),
@@ -85,30 +85,31 @@ def answers(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_every_mechanism_has_its_vectors() -> None:
-    known = [case["label"] for case in json.loads(FILE.read_text())]
-    wanted = [f"{name}, {shape}" for name, shape in CASES]
-    assert known == wanted, "write the new ones: python -m tests.core.test_vectors"
+    labels = [case["label"] for case in json.loads(MECHANISMS_FILE.read_text())]
+    expected = [f"{name}, {shape}" for name, shape in ALL_CASES]
+    assert labels == expected, "add the missing cases: python -m tests.core.test_vectors"
 
 
-@pytest.mark.parametrize("number", range(len(CASES)))
-def test_vectors(number: int) -> None:
-    case = json.loads(FILE.read_text())[number]
-    assert answers(case) == {name: case[name] for name in ("user_vectors", "reports")}
+@pytest.mark.parametrize("number", range(len(ALL_CASES)))
+def test_mechanism_vectors(number: int) -> None:
+    case = json.loads(MECHANISMS_FILE.read_text())[number]
+    assert compute_answers(case) == {name: case[name] for name in ("user_vectors", "reports")}
 
 
 def main() -> None:
-    """Cases that are there stay: a manifest's parameters hold, whatever would be chosen today."""
-    known = {case["label"]: case for case in json.loads(FILE.read_text())}
-    made = [make(*case) for case in CASES]
-    cases = [known.get(case["label"], {**case, **answers(case)}) for case in made]
-    FILE.write_text("[\n" + ",\n".join(json.dumps(case) for case in cases) + "\n]\n")
-    lines = ",\n".join(json.dumps(thresholds(epsilon)) for epsilon in EPSILONS)
-    THRESHOLDS.write_text("[\n" + lines + "\n]\n")
+    """Add missing cases to the files."""
+    # Present cases stay, because their parameters may differ from what would be chosen today.
+    present = {case["label"]: case for case in json.loads(MECHANISMS_FILE.read_text())}
+    cases = [make_case(name, shape) for name, shape in ALL_CASES]
+    cases = [present.get(case["label"], {**case, **compute_answers(case)}) for case in cases]
+    MECHANISMS_FILE.write_text("[\n" + ",\n".join(json.dumps(case) for case in cases) + "\n]\n")
+    lines = ",\n".join(json.dumps(compute_thresholds(epsilon)) for epsilon in ALL_EPSILONS)
+    THRESHOLDS_FILE.write_text("[\n" + lines + "\n]\n")
 
 
-THRESHOLDS = Path(__file__).parents[1] / "vectors" / "thresholds.json"
-PLAIN = [1e-6, 0.1, 0.5, 1.0, 2.5, 5.0, 6.0, 10.0, 39.9, 40.0]
-AWKWARD = [
+THRESHOLDS_FILE = Path(__file__).parents[1] / "vectors" / "thresholds.json"
+ROUND_EPSILONS = [1e-6, 0.1, 0.5, 1.0, 2.5, 5.0, 6.0, 10.0, 39.9, 40.0]
+INEXACT_EPSILONS = [
     math.nextafter(1e-6, 1),
     0.1 + 0.2,
     math.log(2),
@@ -121,9 +122,16 @@ AWKWARD = [
     22.180709777918249,
     math.nextafter(40.0, 0),
 ]
-NEAR = [math.log(WORD / flipped - 1) for flipped in (79, 1_000, 1_000_003, 2**40 + 1)]
-EPSILONS = [*PLAIN, *AWKWARD, *(math.nextafter(near, to) for near in NEAR for to in (0, 40)), *NEAR]
-"""Near: on both sides of where a threshold goes from one integer to the next."""
+# On both sides of these, a threshold is rounded to different integers.
+EDGE_EPSILONS = [
+    math.log(WORD_RANGE / flipped - 1) for flipped in (79, 1_000, 1_000_003, 2**40 + 1)
+]
+ALL_EPSILONS = [
+    *ROUND_EPSILONS,
+    *INEXACT_EPSILONS,
+    *(math.nextafter(near, to) for near in EDGE_EPSILONS for to in (0, 40)),
+    *EDGE_EPSILONS,
+]
 LOUD_SHAPES = [
     (1, 1),
     (1, 8),
@@ -136,20 +144,22 @@ LOUD_SHAPES = [
 ]
 
 
-def thresholds(epsilon: float) -> dict[str, Any]:
+def compute_thresholds(epsilon: float) -> dict[str, Any]:
     uniform = [
         [loud, n, Loudest(Shape(n, 1, 1.0), epsilon, 0, 1, loud).blanket_below]
         for loud, n in LOUD_SHAPES
     ]
     return {
         "epsilon": epsilon,
-        "flip": f"{flip_threshold(epsilon):x}",
+        "flip": f"{compute_flip_threshold(epsilon):x}",
         "uniform": [[loud, n, f"{below:x}"] for loud, n, below in uniform],
     }
 
 
-def test_thresholds() -> None:
-    assert json.loads(THRESHOLDS.read_text()) == [thresholds(epsilon) for epsilon in EPSILONS]
+def test_threshold_vectors() -> None:
+    assert json.loads(THRESHOLDS_FILE.read_text()) == [
+        compute_thresholds(epsilon) for epsilon in ALL_EPSILONS
+    ]
 
 
 if __name__ == "__main__":

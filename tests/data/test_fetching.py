@@ -1,4 +1,4 @@
-"""Downloads from a real server on the loopback: verified, or nothing is there."""
+"""Downloads from a real server on the loopback: the archive is verified, or there is no file."""
 
 import hashlib
 import io
@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from sottovoce.data import CATALOGUE
+from sottovoce.data import DATA_SETS
 from sottovoce.data.fetching import fetch
 from sottovoce.errors import DataError, FetchError
 from tests.loopback import LoopbackServer
 
 
-def archive() -> bytes:
+def make_archive() -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as writer:
         writer.writestr("ml-x/ratings.dat", "1::1::5::6\n" * 20_000)
@@ -27,15 +27,15 @@ def archive() -> bytes:
 
 @dataclass
 class Site:
-    """What the server has and how it behaves; each test sets what it needs."""
+    """Contents and behaviour of the server."""
 
-    body: bytes = field(default_factory=archive)
+    body: bytes = field(default_factory=make_archive)
     md5: bytes | None = None
     md5_status: int = 404
-    says_length: bool = True
+    sends_length: bool = True
     drops_after: int | None = None
-    """Closes the connection after so many bytes of a body."""
-    asked: int = 0
+    """Number of bytes of a body after which the connection is closed."""
+    n_requests: int = 0
     url: str = ""
 
     def answer(self, handler: BaseHTTPRequestHandler, _body: bytes) -> None:
@@ -43,12 +43,12 @@ class Site:
         if name.endswith(".md5"):
             content, status = self.md5, 200 if self.md5 is not None else self.md5_status
         else:
-            self.asked += 1
+            self.n_requests += 1
             content, status = self.body, 200 if name in ("ml-20m.zip", "ml-1m.zip") else 404
         content = content if status == 200 and content is not None else b""
         handler.send_response(status)
         handler.close_connection = True
-        if self.says_length:
+        if self.sends_length:
             handler.send_header("Content-Length", str(len(content)))
         handler.end_headers()
         handler.wfile.write(content[: self.drops_after])
@@ -63,103 +63,109 @@ def site() -> Iterator[Site]:
         yield site
 
 
-def get(site: Site, cache: Path, name: str = "ml-20m") -> str:
-    return fetch(name, cache, accept_licence=True, base_url=site.url).verified
+def fetch_from(site: Site, cache: Path, name: str = "ml-20m") -> str:
+    return fetch(name, cache, accept_licence=True, base_url=site.url).verification
 
 
-def whole(site: Site, cache: Path) -> bool:
-    """The archive is there, and nothing else."""
+def has_only_archive(site: Site, cache: Path) -> bool:
     same = (cache / "ml-20m.zip").read_bytes() == site.body
     return same and [file.name for file in cache.iterdir()] == ["ml-20m.zip"]
 
 
-def nothing(cache: Path) -> bool:
+def is_empty(cache: Path) -> bool:
     return not list(cache.iterdir())
 
 
-@pytest.mark.parametrize("says_length", [True, False])
-def test_a_plain_download_with_progress(site: Site, tmp_path: Path, says_length: bool) -> None:
-    site.says_length = says_length
-    seen: list[tuple[int, int | None]] = []
-    cache = tmp_path / "made" / "here"
-    got = fetch(
+@pytest.mark.parametrize("sends_length", [True, False])
+def test_download_reports_progress_and_happens_only_once(
+    site: Site, tmp_path: Path, sends_length: bool
+) -> None:
+    site.sends_length = sends_length
+    progress: list[tuple[int, int | None]] = []
+    cache = tmp_path / "new" / "cache"
+    result = fetch(
         "ml-20m",
         cache,
-        lambda *told: seen.append(told),
+        lambda *sizes: progress.append(sizes),
         accept_licence=True,
         base_url=site.url + "/",
     )
-    assert got.path == cache / "ml-20m.zip"
-    assert whole(site, cache)
-    if says_length:
-        assert seen[-1] == (len(site.body), len(site.body))
-        assert seen == sorted(seen)
-    get(site, cache)
-    assert site.asked == 1, "what is there is not fetched again"
+    assert result.path == cache / "ml-20m.zip"
+    assert has_only_archive(site, cache)
+    # Without a length the total is not known.
+    if sends_length:
+        assert progress[-1] == (len(site.body), len(site.body))
+        assert progress == sorted(progress)
+    # The second call finds the archive in the cache.
+    fetch_from(site, cache)
+    assert site.n_requests == 1
 
 
-def test_an_interrupted_download_leaves_nothing_and_begins_again(
-    site: Site, tmp_path: Path
-) -> None:
+def test_interrupted_download_leaves_nothing_and_starts_again(site: Site, tmp_path: Path) -> None:
     def interrupt(_done: int, _total: int | None) -> None:
         raise KeyboardInterrupt
 
+    # First the connection breaks, then the user interrupts.
     site.drops_after = 1000
     with pytest.raises(FetchError):
-        get(site, tmp_path)
-    assert nothing(tmp_path)
+        fetch_from(site, tmp_path)
+    assert is_empty(tmp_path)
     site.drops_after = None
     with pytest.raises(KeyboardInterrupt):
         fetch("ml-20m", tmp_path, interrupt, accept_licence=True, base_url=site.url)
-    assert nothing(tmp_path)
-    get(site, tmp_path)
-    assert whole(site, tmp_path)
+    assert is_empty(tmp_path)
+    fetch_from(site, tmp_path)
+    assert has_only_archive(site, tmp_path)
 
 
+# As md5sum, BSD md5 and bare.
 @pytest.mark.parametrize("form", ["{}  ml-20m.zip\n", "MD5 (ml-20m.zip) = {}\n", "{}"])
-def test_the_publishers_checksum(site: Site, tmp_path: Path, form: str) -> None:
+def test_checksum_of_the_publisher_is_verified(site: Site, tmp_path: Path, form: str) -> None:
     site.md5 = form.format(hashlib.md5(site.body).hexdigest().upper()).encode()
-    assert "MD5" in get(site, tmp_path)
-    assert whole(site, tmp_path)
+    assert "MD5" in fetch_from(site, tmp_path)
+    assert has_only_archive(site, tmp_path)
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
         {"md5": b"0" * 32}, {"md5": b"<html>"}, {"md5_status": 500},
-        {"body": b"<html>sorry</html>"}, {"body": archive()[:-8]},
-        {"body": archive()[:200] + b"?" + archive()[201:]}, {"url": "http://127.0.0.1:1"},
+        {"body": b"<html>sorry</html>"}, {"body": make_archive()[:-8]},
+        {"body": make_archive()[:200] + b"?" + make_archive()[201:]}, {"url": "http://127.0.0.1:1"},
         {"url": "file:///etc"},
     ],
     ids=[
-        "another md5", "no md5", "no answer", "no archive", "cut", "one byte", "nobody", "a file",
+        "other md5", "no md5", "md5 fails", "no archive", "cut", "one byte", "no server", "file",
     ],
 )  # fmt: skip
-def test_what_cannot_be_verified_is_not_kept(
-    site: Site, tmp_path: Path, wrong: dict[str, Any]
-) -> None:
+def test_unverified_archive_is_deleted(site: Site, tmp_path: Path, wrong: dict[str, Any]) -> None:
     for name, value in wrong.items():
         setattr(site, name, value)
     with pytest.raises(FetchError):
-        get(site, tmp_path)
-    assert nothing(tmp_path)
+        fetch_from(site, tmp_path)
+    assert is_empty(tmp_path)
 
 
-def test_the_pinned_checksum(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("ml-1m", "ml-25m"):  # another checksum; not there
+def test_pinned_checksum_is_verified(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("ml-1m", "ml-25m"):  # another checksum; no such file
         with pytest.raises(FetchError):
-            get(site, tmp_path, name)
-    assert nothing(tmp_path)
-    pinned = replace(CATALOGUE["ml-1m"], sha256=hashlib.sha256(site.body).hexdigest())
-    monkeypatch.setitem(CATALOGUE, "ml-1m", pinned)
-    assert "SHA-256" in get(site, tmp_path, "ml-1m")
+            fetch_from(site, tmp_path, name)
+    assert is_empty(tmp_path)
+    pinned = replace(DATA_SETS["ml-1m"], sha256=hashlib.sha256(site.body).hexdigest())
+    monkeypatch.setitem(DATA_SETS, "ml-1m", pinned)
+    assert "SHA-256" in fetch_from(site, tmp_path, "ml-1m")
 
 
-def test_terms_come_first_and_some_names_allow_no_fetching(site: Site, tmp_path: Path) -> None:
-    with pytest.raises(FetchError, match=re.escape(CATALOGUE["ml-20m"].licence)):
+def test_terms_must_be_accepted_and_some_data_sets_cannot_be_fetched(
+    site: Site, tmp_path: Path
+) -> None:
+    with pytest.raises(FetchError, match=re.escape(DATA_SETS["ml-20m"].licence)):
         fetch("ml-20m", tmp_path, base_url=site.url)
-    assert site.asked == 0
-    assert fetch("ml-latest-small", tmp_path).path == CATALOGUE["ml-latest-small"].bundled
+    assert site.n_requests == 0
+    # A bundled data set needs no consent and no network.
+    assert fetch("ml-latest-small", tmp_path).path == DATA_SETS["ml-latest-small"].bundled
     with pytest.raises(FetchError):
         fetch("netflix", tmp_path, accept_licence=True)
     with pytest.raises(DataError):

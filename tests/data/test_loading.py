@@ -1,27 +1,27 @@
-"""By name or by path."""
+"""Loading data sets by name or by path."""
 
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from sottovoce.data import CATALOGUE, load
+from sottovoce.data import DATA_SETS, load
 from sottovoce.errors import DataError
 
 
-def test_the_bundled_data_as_its_readme_says() -> None:
+def test_bundled_data_is_what_its_readme_describes() -> None:
     data = load("ml-latest-small")
     histories = data.histories
     assert (histories.n_users, histories.n_items, histories.n_interactions) == (610, 9724, 100836)
     assert data.name == "ml-latest-small"
     assert data.titles is not None
     assert "Misérables, Les (1995)" in data.titles
-    bundled = CATALOGUE["ml-latest-small"].bundled
+    bundled = DATA_SETS["ml-latest-small"].bundled
     assert bundled is not None
     assert "redistribute" in (bundled / "README.txt").read_text()
 
 
-def test_a_name_is_what_was_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_name_loads_the_fetched_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SOTTOVOCE_CACHE", str(tmp_path))
     with pytest.raises(DataError):
         load("ml-20m")
@@ -32,7 +32,7 @@ def test_a_name_is_what_was_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("name", ["x.xlsx", "x", "x.zip", "folder", "nothing"])
-def test_what_is_not_understood(tmp_path: Path, name: str) -> None:
+def test_unknown_format_is_refused(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     if name == "folder":
         path.mkdir()

@@ -144,10 +144,15 @@ class KillableProxy(Part):
         self.start()
 
     def start(self) -> None:
+        MortalDatabase.lives[self.folder] = self.countdown
         self.store = self._opened.enter_context(ProxyStore.open(self.folder))
-        assert isinstance(self.store._writer, MortalDatabase)
-        self.store._writer.life = self.countdown
-        self.proxy = Proxy(self.store, *self._rest, clock=self._clock, entropy=self._entropy)
+        self.proxy = Proxy(
+            self.store,
+            *self._rest,
+            clock=self._clock,
+            monotonic=self._clock,
+            entropy=self._entropy,
+        )
 
 
 def charged_epochs(folder: Path) -> list[int]:

@@ -51,7 +51,7 @@ class Templates:
     def __init__(self, folder: Path):
         self._folder = folder
         items = (Item(f"film-{number}", "A film") for number in range(ITEMS))
-        (folder / "catalogue.json").write_bytes(Catalogue.of(items).raw)
+        (folder / "catalogue.json").write_bytes(Catalogue.from_items(items).raw)
         self.settings = make_settings(folder, "sqlite://", training=TRAINING, epoch_seconds=EPOCH)
         self.server = cache(self._server)
         self.client = cache(self._client)
@@ -69,13 +69,13 @@ class Templates:
         folder = self._folder / f"server-{least}-{dummies}"
         folder.mkdir()
         url = f"sqlite:///{folder / 'server.sqlite'}"
-        world = World(replace(self.asking(least, dummies), database=url), now=BEGIN)
+        world = World.begin(replace(self.asking(least, dummies), database=url), now=BEGIN)
         world.server.tick()
         world.close()
         return folder
 
     def _proxy(self) -> Path:
-        ProxyStore.open(self._folder / "proxy").close()
+        ProxyStore.create(self._folder / "proxy")
         return self._folder / "proxy"
 
     def _client(self, least: int, dummies: int) -> Path:
@@ -114,7 +114,7 @@ class Run:
         self._folder = templates.scratch / str(seed)
         self.least = least = rng.choice((1, 1, 2, 3))
         self.dummies = dummies = (0, 3)[seed % 2]
-        self.patient = rng.random() < 0.85
+        self.patient = rng.random() < 0.7
         self._settings = replace(
             templates.asking(least, dummies),
             grace_seconds=GRACE if self.patient else SHORT_GRACE,
@@ -275,7 +275,7 @@ class Run:
         if self.rng.random() < 0.7:
             self.start_countdown()
         self.now = max(self.now, self._latest().closes)
-        if self.rng.random() < 0.5:  # proxies dawdle: an impatient server goes on without them
+        if self.rng.random() < 0.9:  # proxies dawdle: an impatient server goes on without them
             self._beat_proxies()
             self._attempt("close", lambda: self.server.server.tick())
             self.now += SHORT_GRACE

@@ -22,6 +22,7 @@ from sottovoce.protocol import Batch, SignedManifest, decode_items, seal_reports
 from sottovoce.proxy import HttpUpstream, Proxy, Rate
 from sottovoce.server import ProxyAccess
 from sottovoce.training import Participation
+from tests.proxy.world import open_store
 from tests.proxy.world import settings as proxy_settings
 from tests.server.world import ITEMS, SECRETS, World, make_settings
 
@@ -138,7 +139,9 @@ class Stack:
         self.ahead = {"server": 0.0, "device": 0.0, **dict.fromkeys(names, 0.0)}
         """By how many seconds a clock goes wrong."""
         now = changes.pop("now", 1_000.0)
-        self.world = World(make_settings(folder, url, proxies=known, **changes), now=now)
+        settings = make_settings(folder, url, proxies=known, **changes)
+        is_new = not (folder / "server.sqlite").exists()
+        self.world = (World.begin if is_new else World)(settings, now=now)
         self.world.server._clock = lambda: self.clock("server")
         opened.callback(self.world.close)
         self.beat = by_hand(self.world.server)
@@ -219,9 +222,10 @@ class Stack:
             rate=Rate(batches_per_minute=0, per_epoch=0),
             accounts_key=accounts_key,
         )
-        store = self._opened.enter_context(proxies.ProxyStore.open(folder))
+        store = self._opened.enter_context(open_store(folder))
         upstream = HttpUpstream(self.http, SERVER_URL, SECRETS[name])
-        proxy = Proxy(store, upstream, settings, clock=partial(self.clock, name))
+        clock = partial(self.clock, name)
+        proxy = Proxy(store, upstream, settings, clock=clock, monotonic=clock)
         beat = by_hand(proxy)
         app = proxies.build_app(proxy, settings)
         ear, http = self._served(app, source)

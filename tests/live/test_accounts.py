@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sottovoce.client import Client, HttpProxy, Synced
 from sottovoce.errors import RefusedError, StoreError, UnavailableError
 from sottovoce.protocol import SignedManifest
-from sottovoce.protocol.tokens import Attestation, Token, TokenRequest, blinded
+from sottovoce.protocol.tokens import Attestation, Token, TokenRequest, blind_token
 from sottovoce.proxy.accounts import Accounts
 from sottovoce.training import Participation, Settings
 from tests.live.stack import HOLD, PROXY_URL, Heard, Stack, running
@@ -204,7 +204,7 @@ def taken(stack: Stack, account: str, name: bytes, epoch: int | None = None) -> 
     """A token for the next epoch, as a device gets it; None: refused."""
     gate, manifest = stack.gates["east"], stack.gates["east"].signed().manifest
     epoch = manifest.epoch + 1 if epoch is None else epoch
-    element, finalize = blinded(name)
+    element, finalize = blind_token(name)
     attestation = Attestation.decode(attesting(stack, account)())
     try:
         answer = gate.api().token(TokenRequest(epoch, attestation, element).encode())
@@ -278,7 +278,7 @@ def test_what_is_not_attested_gets_no_token(folder: Path) -> None:
     with accounts(folder) as stack:
         gate, now = stack.gates["east"], int(stack.world.now)
         service, stranger = stack.world.keys.verification_key, Ed25519PrivateKey.generate()
-        element, _ = blinded(bytes(16))
+        element, _ = blind_token(bytes(16))
 
         def status(key: Ed25519PrivateKey, whom: bytes, expiry: int) -> int:
             made = Attestation.make(key, whom, bytes(32), expiry)
@@ -298,7 +298,7 @@ def test_what_is_not_attested_gets_no_token(folder: Path) -> None:
 def test_the_same_element_is_answered_again_also_after_a_restart(folder: Path) -> None:
     with accounts(folder) as stack:
         gate, manifest = stack.gates["east"], stack.gates["east"].signed().manifest
-        element, finalize = blinded(bytes(16))
+        element, finalize = blind_token(bytes(16))
         key = manifest.next_token_key
         assert key is not None
 

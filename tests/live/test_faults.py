@@ -11,7 +11,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,13 @@ import uvicorn
 from sqlalchemy import event, make_url
 
 from sottovoce.client import Client
-from sottovoce.errors import ProtocolError, RefusedError, SottovoceError, UnavailableError
+from sottovoce.errors import (
+    ProtocolError,
+    RefusedError,
+    SottovoceError,
+    StoreError,
+    UnavailableError,
+)
 from sottovoce.protocol import SignedManifest
 from sottovoce.proxy.status import ProxyStatus
 from sottovoce.proxy.store import NAME
@@ -191,15 +197,21 @@ class System(Stack):
 
     def copy_proxy(self, name: str) -> None:
         """Which nobody should do."""
-        with (
-            closing(sqlite3.connect(self.folder / "east" / NAME)) as ours,
-            closing(sqlite3.connect(self.folder / name)) as copy,
-        ):
-            ours.backup(copy)
+        copy = self.folder / name
+        copy.mkdir()
+        for path in (self.folder / "east").glob("*.bin"):
+            shutil.copy(path, copy)
+        for path in (self.folder / "east").glob("*.sqlite3"):
+            with (
+                closing(sqlite3.connect(path)) as ours,
+                closing(sqlite3.connect(copy / path.name)) as theirs,
+            ):
+                ours.backup(theirs)
 
     def restore_proxy(self, copy: str) -> None:
         self.stop_proxy()
-        put_back(self.folder / copy, self.folder / "east" / NAME)
+        shutil.rmtree(self.folder / "east")
+        shutil.copytree(self.folder / copy, self.folder / "east")
         self.restart_proxy()
 
     # What operators see
@@ -336,6 +348,8 @@ class Fault:
     loses: int = 0
     """Of those who reported in the epoch before the fault was known."""
     set_up: str = ""
+    lasts: str = ""
+    """What the server's status says after the repair, until the epoch is applied."""
 
 
 def clock(who: str, by: float) -> Do:
@@ -379,12 +393,15 @@ def beyond(system: System) -> None:
 
 def proxy_full(system: System) -> None:
     store: Any = system.east.store
-    writer, free = store._writer, store.free_bytes
-    writer.rows(f"PRAGMA max_page_count = {writer.row('PRAGMA page_count')[0]}")
+    databases, free = (store._writer, store._files.batches._database), store.free_bytes
+    for database in databases:
+        database.rows(f"PRAGMA max_page_count = {database.row('PRAGMA page_count')[0]}")
     store.free_bytes = lambda: 0
 
     def mend() -> None:
-        writer.rows("PRAGMA max_page_count = 1000000")
+        for database in databases:
+            with suppress(StoreError):  # its epoch is over, and it is closed
+                database.rows("PRAGMA max_page_count = 1000000")
         store.free_bytes = free
 
     system.undo = mend
@@ -414,10 +431,17 @@ def server_full(system: System) -> None:
 
 def locked(path: str) -> Do:
     def make(system: System) -> None:
-        system.east.store._writer.rows("PRAGMA busy_timeout = 20")
-        other = sqlite3.connect(system.folder / path, isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        system.undo = other.close
+        store, opened = system.east.store, ExitStack()
+        assert store._files.batches is not None
+        paths = [system.folder / path]
+        if path != "server.sqlite":
+            paths.append(store._files.batches.path)
+        for database in (store._writer, store._files.batches._database):
+            database.rows("PRAGMA busy_timeout = 20")
+        for each in paths:
+            other = opened.enter_context(closing(sqlite3.connect(each, isolation_level=None)))
+            other.execute("BEGIN IMMEDIATE")
+        system.undo = opened.close
         if path != "server.sqlite":  # somebody has met it
             data = system.random_batch(system.east, 1).encode()
             assert system.east.post(data) == 503
@@ -431,9 +455,13 @@ def server_damaged(system: System) -> None:
 
 
 def proxy_damaged(system: System) -> None:
-    system.east.store.scrub()
+    store = system.east.store
+    assert store._files.batches is not None
+    databases = (store._writer, store._reader, store._files.batches._database)
+    for database in databases:
+        database.empty_log()
     damage(system.folder / "east" / NAME)
-    for database in (system.east.store._writer, system.east.store._reader):
+    for database in databases:
         database.rows("PRAGMA shrink_memory")
 
 
@@ -447,7 +475,7 @@ def server_gone(system: System) -> None:
 
 def proxy_anew(system: System) -> None:
     system.stop_proxy()
-    remove(system.folder / "east" / NAME)
+    shutil.rmtree(system.folder / "east")
     system.restart_proxy()
 
 
@@ -657,7 +685,7 @@ FAULTS = [
     Fault("proxy's disk full", proxy_full, undo, proxy="full; make room", ready="server",
         metric=BARRED),
     Fault("proxy's disk full for longer than the epoch", proxy_full_for_long, undo,
-        "nothing was heard", "full; make room", "server", BARRED, loses=1),
+        proxy="full; make room", ready="server", metric=BARRED, loses=1),
     Fault("server's disk full", server_full, undo, "disk is full: make room", "answered 503",
         "east", FAILS, takes=True),
     Fault("proxy's database locked", locked(f"east/{NAME}"), undo, proxy="another program holds it",
@@ -665,11 +693,11 @@ FAULTS = [
     Fault("server's database locked", locked("server.sqlite"), undo, "another program holds",
         "answered 503", "east", FAILS, takes=True),
     Fault("proxy's database damaged", proxy_damaged, proxy_anew, proxy="begin with a new one",
-        ready="server", metric=BARRED, loses=1),
+        ready="server", metric=BARRED, loses=1, lasts="another database"),
     Fault("server's database damaged or gone: damaged", server_damaged, restored("server-3"),
         "restore a backup", "restore a backup", "", BARRED, loses=1),
     Fault("proxy's database gone", proxy_gone, proxy_anew, proxy="no such database", ready="server",
-        metric=BARRED, loses=1),
+        metric=BARRED, loses=1, lasts="another database"),
     Fault("server's database damaged or gone: gone", server_gone, restored("server-3"),
         "no such database", "damaged or gone", "", BARRED, loses=1),
     Fault("PostgreSQL away", postgres_away, undo, "make sure that it runs", "answered 503", "east",
@@ -780,11 +808,13 @@ def test_a_fault(
         caplog.clear()
         fault.mend(system)
         system.settle()
-        assert system.well == ([], [], "server east")
+        check_says(fault.lasts, system.well[0])
+        assert system.well[1:] == ([], "server east")
         for part, texts in told:  # a process that was restarted has nothing to mend
             assert part not in system.parts or not texts or "mended after" in caplog.text
         assert system.round() in (len(DEVICES), len(DEVICES) - fault.loses)
         assert system.round() == len(DEVICES)
+        assert system.well == ([], [], "server east")
 
 
 def test_operators_read_the_same_tables() -> None:

@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 from scipy.stats import chisquare
 
 from sottovoce.client import Client
-from sottovoce.core import MECHANISMS, Histories, count_reports, sums_of
+from sottovoce.core import MECHANISMS, Histories, count_reports, sum_counts
 from sottovoce.simulation import build_engine
 from sottovoce.simulation.people import report_words
 from sottovoce.simulation.training import begin, train
-from sottovoce.training import Settings, next_items
-from sottovoce.training.items import ROW_LIMIT
+from sottovoce.training import Settings, compute_next_items
+from sottovoce.training.items import DEFAULT_ROW_LIMIT
 from tests.kernels import COMPILED
 from tests.live.stack import Stack, running
 from tests.people import random_people
@@ -66,8 +66,10 @@ def test_a_live_epoch_of_few_people_and_many_dummies(folder: Path) -> None:
     assert (simulated.sum(), others.sum(), others.min() >= 0) == (100, DUMMIES, True)
     assert chisquare(others).pvalue > 1e-6
     assert (row.state, row.reports, row.undecodable, row.capped) == ("applied", 100, 0, 0)
-    assert np.array_equal(sums, sums_of(counted))
-    expected = next_items(V, sums, 100, 1, plan, engine.mechanism, row_limit=ROW_LIMIT)
+    assert np.array_equal(sums, sum_counts(counted))
+    expected = compute_next_items(
+        V, sums, 100, 1, plan, engine.mechanism, row_limit=DEFAULT_ROW_LIMIT
+    )
     assert np.array_equal(model, expected)
 
 
@@ -76,7 +78,7 @@ def test_a_live_epoch_of_few_people_and_many_dummies(folder: Path) -> None:
     ("mechanism", "epochs", "proxies", "row_limit"),
     [
         ("loudest", 3, ("east",), 0.0),
-        ("loudest", 2, ("east", "west"), ROW_LIMIT),
+        ("loudest", 2, ("east", "west"), DEFAULT_ROW_LIMIT),
         *((name, 2, ("east",), 0.05) for name in MECHANISMS if name != "loudest"),
     ],
 )

@@ -1,17 +1,20 @@
 """Backups put back: of the server, after which all go on; of a proxy, after which nothing counts
 twice. A restored process is a new one over old files, as an operator would have it."""
 
+import shutil
 import sqlite3
 from contextlib import closing, suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from sottovoce.client import Client
-from sottovoce.core import sums_of
+from sottovoce.core import sum_counts
 from sottovoce.errors import RefusedError, UnavailableError
+from sottovoce.protocol import Chunk
 from sottovoce.server.store import back_up
 from sottovoce.training import Settings
 from tests.live.stack import Stack, running
@@ -19,6 +22,12 @@ from tests.live.stack import Stack, running
 REPORTS = 5
 TRAINING = Settings.preset("loudest", reports=REPORTS, epochs=9, factors=2, half_life=9.0)
 HISTORIES = {"ann": ["film-1", "film-7"], "ben": ["film-2"]}
+
+
+def restore_folder(backup: Path, folder: Path) -> None:
+    """Put the copy of a proxy's folder in the place of the folder."""
+    shutil.rmtree(folder)
+    shutil.copytree(backup, folder)
 
 
 def restore(backup: Path, database: Path) -> None:
@@ -87,16 +96,21 @@ def send(stack: Stack, name: str, seeds: range) -> NDArray[np.int64]:
     for seed, reports in zip(seeds, given, strict=True):
         assert gate.post(stack.batch(gate, reports, seed.to_bytes(16, "big")).encode()) == 202
     counts = np.bincount(np.concatenate(given), minlength=2 * stack.world.n_directions())
-    return sums_of(counts.astype(np.int64))
+    return sum_counts(counts.astype(np.int64))
 
 
 def copied(stack: Stack, name: str, to: Path) -> Path:
     """A backup of a proxy that runs, which nobody should make."""
-    with (
-        closing(sqlite3.connect(stack.folder / name / "proxy.sqlite3")) as ours,
-        closing(sqlite3.connect(to)) as copy,
-    ):
-        ours.backup(copy)
+    to.mkdir()
+    for path in (stack.folder / name).iterdir():
+        if path.suffix == ".sqlite3":
+            with (
+                closing(sqlite3.connect(path)) as ours,
+                closing(sqlite3.connect(to / path.name)) as copy,
+            ):
+                ours.backup(copy)
+        elif path.suffix == ".bin":
+            shutil.copy(path, to)
     return to
 
 
@@ -115,13 +129,13 @@ def test_a_proxys_folder_put_back_counts_nothing_twice(tmp_path: Path, mixed: bo
         east = stack.gates["east"]
         if mixed:
             east.proxy._tell_server()
-            first.unlink()
-            second.unlink()
+            shutil.rmtree(first)
+            shutil.rmtree(second)
             copied(stack, "east", first)
             copied(stack, "east", second)
         east.beat()  # it hands in all of it; west has not, so the epoch stays closed
         assert stack.world.state(1) == "closed"
-    restore(first, tmp_path / "east" / "proxy.sqlite3")
+    restore_folder(first, tmp_path / "east")
     with running(tmp_path, "east", "west", **changes) as stack:
         stack.world.now = closes
         before = stack.world.counts(1)
@@ -134,7 +148,7 @@ def test_a_proxys_folder_put_back_counts_nothing_twice(tmp_path: Path, mixed: bo
         stack.gates["west"].beat()
         stack.beat()
         assert stack.world.sums(1).tolist() == expected.tolist()
-    restore(second, tmp_path / "east" / "proxy.sqlite3")
+    restore_folder(second, tmp_path / "east")
     with running(tmp_path, "east", "west", **changes) as stack:
         stack.world.now = closes
         stack.hand_in()
@@ -143,3 +157,39 @@ def test_a_proxys_folder_put_back_counts_nothing_twice(tmp_path: Path, mixed: bo
         more = send(stack, "east", range(6, 9))
         stack.turn()
         assert stack.world.sums(2).tolist() == more.tolist()
+
+
+def test_a_proxys_folder_put_back_in_the_middle_of_the_hand_in_loses_nothing(
+    tmp_path: Path,
+) -> None:
+    """With dummies, of which the server must know that all have come."""
+    training = TRAINING.copy_with(dummies=6)
+    changes = {"training": training, "least_clients": 2, "chunk_reports": 4}
+    people = range(3)
+    with running(tmp_path, "east", **changes) as stack:
+        send(stack, "east", people)
+        backup = copied(stack, "east", tmp_path / "backup")
+        stack.world.now = closes = stack.world.signed().manifest.closes
+        stack.gates["east"].beat()
+        stack.beat()
+        upstream: Any = stack.gates["east"].proxy._upstream
+        put_chunk, n_left = upstream.put_chunk, iter(range(2))
+
+        def put_two_chunks(chunk: Chunk) -> None:
+            if next(n_left, None) is None:
+                raise UnavailableError("the line is cut")
+            put_chunk(chunk)
+
+        upstream.put_chunk = put_two_chunks
+        with suppress(UnavailableError):
+            stack.gates["east"].beat()
+        assert stack.world.counts(1)[0] == 2
+    restore_folder(backup, tmp_path / "east")
+    with running(tmp_path, "east", **changes) as stack:
+        stack.world.now = closes
+        stack.hand_in()
+        (epoch, *_) = stack.world.server.epochs()
+        assert epoch.crowdless == 0
+        n_people = len(people) * REPORTS
+        # Those behind the model: all but the dummies that the terms ask for.
+        assert n_people <= epoch.reports <= n_people + 6

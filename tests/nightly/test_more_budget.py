@@ -12,7 +12,8 @@ import pytest
 
 from sottovoce import FederatedMF
 from sottovoce.core import Histories
-from sottovoce.core.recommending import counts_model, no_tags
+from sottovoce.core.recommending import build_popularity_model
+from sottovoce.core.tags import make_empty_tags
 from sottovoce.data import Interactions, leave_one_out
 from sottovoce.data.shops import shop
 from sottovoce.simulation.run import quality
@@ -38,7 +39,7 @@ def hit_ratios(people: Histories, seed: int) -> tuple[list[float], list[float]]:
         model = FederatedMF(budget=budget, seed=seed).fit(split.train)
         ours.append(model.evaluate(split.train, left_out, negatives=None)["hr@10"])
         named = named_items(split.train, budget, np.random.default_rng(seed))
-        popular = counts_model(named, people.n_users, no_tags(people.n_items))
+        popular = build_popularity_model(named, people.n_users, make_empty_tags(people.n_items))
         counted.append(quality(popular, split.train, left_out, None)["hr@10"])
     return ours, counted
 

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from sottovoce.protocol import Catalogue
-from sottovoce.protocol.model import Panel
+from sottovoce.protocol.panel import Panel
 from sottovoce.proxy import ProxySettings
 from sottovoce.sandbox.system import set_values
 from sottovoce.server import ServerSettings

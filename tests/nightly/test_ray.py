@@ -20,7 +20,7 @@ from sottovoce.errors import DataError, DivergedError, SettingsError
 from sottovoce.simulation import Simulation, build_engine, simulate
 from sottovoce.simulation.engines import ENGINES
 from sottovoce.simulation.people import LeaveOut, Part, People, Stored, Whole
-from sottovoce.training import Settings, first_items
+from sottovoce.training import Settings, make_first_items
 from tests.kernels import COMPILED
 from tests.lacking import leave_out
 from tests.people import random_people
@@ -43,7 +43,7 @@ except ImportError:
 pytestmark = pytest.mark.slow
 PEOPLE = random_people(300, 60, seed=9, most=40)
 PLAN = Settings.preset("loudest", factors=3, reports=4, seed=5)
-V = first_items(PLAN, 60)
+V = make_first_items(PLAN, 60)
 
 
 @pytest.fixture(scope="module")

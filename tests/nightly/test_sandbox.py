@@ -18,7 +18,7 @@ import pytest
 
 from sottovoce.client import Client, HttpProxy
 from sottovoce.protocol import SignedManifest
-from sottovoce.protocol.model import Panel
+from sottovoce.protocol.panel import Panel
 from sottovoce.proxy import ProxySettings
 from sottovoce.sandbox.devices import sync_one
 from sottovoce.sandbox.system import proxy_toml

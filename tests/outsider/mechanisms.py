@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import MECHANISMS, WORDS_PER_DRAW, Histories, Mechanism, Shape, user_vectors
+from sottovoce.core import (
+    MECHANISMS,
+    WORDS_PER_DRAW,
+    Histories,
+    Mechanism,
+    Shape,
+    solve_user_vectors,
+)
 from sottovoce.errors import SettingsError
 from tests.outsider.strict import LAST, Refused, keyed, need, ranged
 
@@ -45,7 +52,7 @@ def make_reports(
 ) -> list[int]:
     histories = Histories.from_lists([sorted(set(touched))], len(model))
     solving = {name: fields[name] for name in ("alpha", "regularization")}
-    X = user_vectors(model, histories, **solving)
+    X = solve_user_vectors(model, histories, **solving)
     draws = np.array(words, np.uint64).reshape(1, -1, WORDS_PER_DRAW)
     made = build(terms, len(model), fields["alpha"]).reports(model, X, histories, draws)
     return [int(report) for report in made[0]]

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sottovoce.core import MECHANISMS, Histories, sum_signs, user_vectors
+from sottovoce.core import MECHANISMS, Histories, solve_user_vectors, sum_signs
 from sottovoce.protocol import Manifest
 from sottovoce.training import Participation, Settings
 from tests.live.conftest import quick_folder
@@ -115,7 +115,7 @@ def reported(stack: Stack, manifest: Manifest, sent: list[Person]) -> NDArray[np
     """Sums of what the package would report for these people, from the same words."""
     mechanism, V = manifest.build(), stack.model()
     own = Histories.from_lists([person.rows for person in sent], ITEMS)
-    x = user_vectors(V, own, alpha=manifest.alpha, regularization=manifest.regularization)
+    x = solve_user_vectors(V, own, alpha=manifest.alpha, regularization=manifest.regularization)
     words = np.concatenate([person.words() for person in sent])
     return sum_signs(mechanism.reports(V, x, own, words), mechanism.n_directions)
 

@@ -1,6 +1,6 @@
-"""Exact deltas of the pair that docs/privacy.md proves to be the worst: sums of 60 digits.
+"""Exact deltas of the worst pair of histories (docs/privacy.md), as sums with 60 digits.
 
-Nothing is cut, grouped or put onto a grid: a stated delta below one of these is a broken promise.
+Nothing is cut, grouped or rounded to a grid: a smaller stated delta would be a broken promise.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 Args = ParamSpec("Args")
 Result = TypeVar("Result")
+# The probabilities of an outcome under the one history and under the other.
 Pair = tuple[Decimal, Decimal]
-"""How likely an outcome is under the one history, and under the other."""
 
 
 def precisely(function: Callable[Args, Result]) -> Callable[Args, Result]:
@@ -42,8 +42,12 @@ def exact_blanket(event: Reporting) -> Decimal:
     return 1 / (1 + Decimal(event.loud_fraction) * (Decimal(event.epsilon).exp() - 1))
 
 
+def exact_dummy_share(event: Reporting) -> Decimal:
+    return Decimal(9) / 10 + exact_blanket(event) / 10
+
+
 def _outcomes(event: Reporting, m: int) -> Iterator[Pair]:
-    """m reports are left, a in the one loud set and b in the other."""
+    """Yield the outcomes with m reports left, a in one loud set and b in the other."""
     rho, gamma = Decimal(event.loud_fraction), exact_blanket(event)
     odds = Decimal(event.epsilon).exp() - 1
     for a in range(m + 1):
@@ -55,11 +59,12 @@ def _outcomes(event: Reporting, m: int) -> Iterator[Pair]:
 
 @precisely
 def one_round(event: Reporting, clients: int) -> list[Pair]:
-    """Every outcome of one round, those of the same loss together."""
+    """Return all outcomes of one round, grouped by their loss."""
     by_loss: dict[Decimal, Pair] = {}
-    for others in range(clients):
+    for others, dummies in product(range(clients), range(event.cover + 1)):
         weight = binomial(clients - 1, exact_blanket(event), others)
-        for p, q in _outcomes(event, others + event.cover + 1):
+        weight *= binomial(event.cover, exact_dummy_share(event), dummies)
+        for p, q in _outcomes(event, others + dummies + 1):
             loss = round(p / q, 40)
             before = by_loss.get(loss, (Decimal(0), Decimal(0)))
             by_loss[loss] = (before[0] + weight * p, before[1] + weight * q)
@@ -68,9 +73,9 @@ def one_round(event: Reporting, clients: int) -> list[Pair]:
 
 @precisely
 def composed(rounds: list[Pair], times: int) -> list[Pair]:
-    """Every sequence of so many rounds, in any order of them."""
+    """Compose a round with itself this many times."""
     out: Counter[tuple[int, ...]] = Counter(
-        tuple(sorted(each)) for each in product(range(len(rounds)), repeat=times)
+        tuple(sorted(item)) for item in product(range(len(rounds)), repeat=times)
     )
     pairs = []
     for sequence, ways in out.items():
@@ -83,7 +88,7 @@ def composed(rounds: list[Pair], times: int) -> list[Pair]:
 
 @precisely
 def both(one: list[Pair], other: list[Pair]) -> list[Pair]:
-    """Every outcome of the one, then of the other."""
+    """Compose two different rounds."""
     return [(p * r, q * s) for (p, q), (r, s) in product(one, other)]
 
 

@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce.errors import BudgetExceededError, LedgerError, SettingsError
-from sottovoce.privacy import Charge, Entry, Ledger, Limit, rounded_down, rounded_up
+from sottovoce.privacy import Charge, Entry, Ledger, Limit, round_down, round_up
 from tests.cases import one_a_line
 
 
@@ -34,20 +34,23 @@ def batch(name: object, epsilon: float = 2.5, reports: int = 4) -> Charge:
     return Charge(bytes(16), 7, purpose(name), "loudest", epsilon, reports, 0.1, 9, 0)
 
 
-AMOUNTS = st.sampled_from([0.1, 0.5, 1.0, 2.5, 1 / 3, 5e-324, 1e-9])
-STEPS = st.lists(
-    st.tuples(AMOUNTS, st.integers(1, 9)) | st.floats(0, 60) | st.integers(0, 5), max_size=25
+EPS_VALUES = st.sampled_from([0.1, 0.5, 1.0, 2.5, 1 / 3, 5e-324, 1e-9])
+STEP_LISTS = st.lists(
+    st.tuples(EPS_VALUES, st.integers(1, 9)) | st.floats(0, 60) | st.integers(0, 5),
+    max_size=25,
 )
 
 
-@given(st.floats(0, 30), STEPS)
-def test_against_a_list(first: float, steps: list[tuple[float, int] | float | int]) -> None:
-    """A tuple charges, a float sets the limit, an int repeats an earlier charge."""
+@given(st.floats(0, 30), STEP_LISTS)
+def test_ledger_equals_a_list_model(
+    first: float, steps: list[tuple[float, int] | float | int]
+) -> None:
+    """Compare with a list: tuples charge, floats set the limit, ints repeat an earlier charge."""
     ledger, charges, limit = Ledger(first), list[Charge](), first
     for place, step in enumerate(steps):
         if isinstance(step, tuple):
             charge = batch(place, *step)
-            if sum((each.cost for each in [*charges, charge]), Fraction(0)) <= Fraction(limit):
+            if sum((item.cost for item in [*charges, charge]), Fraction(0)) <= Fraction(limit):
                 ledger.charge(charge)
                 charges.append(charge)
             else:
@@ -57,23 +60,25 @@ def test_against_a_list(first: float, steps: list[tuple[float, int] | float | in
             ledger.set_limit(step)
             limit = step
         elif step < len(charges):
-            assert ledger.charge(charges[step]).what == charges[step]
+            assert ledger.charge(charges[step]).content == charges[step]
             with pytest.raises(LedgerError):
                 ledger.add(charges[step])
-        assert [e.what for e in ledger.entries if isinstance(e.what, Charge)] == charges
+        assert [e.content for e in ledger.entries if isinstance(e.content, Charge)] == charges
         assert ledger.limit == limit
-        assert ledger.spent == sum((each.cost for each in charges), Fraction(0))
+        assert ledger.spent == sum((item.cost for item in charges), Fraction(0))
         assert ledger.remaining == max(Fraction(limit) - ledger.spent, Fraction(0))
     assert [entry.record for entry in ledger.entries] == [*range(1, len(ledger.entries) + 1)]
     for one, following in pairwise(ledger.entries):
         assert following.previous == one.hash
-    assert ledger.head == ledger.entries[-1].hash == sha256(ledger.entries[-1].hashed).hexdigest()
+    assert (
+        ledger.head == ledger.entries[-1].hash == sha256(ledger.entries[-1].hash_input).hexdigest()
+    )
 
 
 @given(st.fractions(min_value=0), st.integers(0, 1100))
-def test_rounding_never_flatters(amount: Fraction, shift: int) -> None:
+def test_rounding_is_never_optimistic(amount: Fraction, shift: int) -> None:
     exact = amount / 2**shift
-    up, down = rounded_up(exact), rounded_down(exact)
+    up, down = round_up(exact), round_down(exact)
     assert down <= exact <= up
     assert up == 0 or math.nextafter(up, -math.inf) < exact
     assert math.nextafter(down, math.inf) > exact
@@ -105,25 +110,26 @@ def test_rounding_never_flatters(amount: Fraction, shift: int) -> None:
         lambda: Limit(-1),
     ],
 )
-def test_what_cannot_be_a_charge_is_refused(make: Callable[[], object]) -> None:
+def test_invalid_charges_are_refused(make: Callable[[], object]) -> None:
     with pytest.raises(SettingsError):
         make()
 
 
-def test_whole_numbers_and_floats_of_any_make_are_recorded_as_ours() -> None:
+def test_numbers_of_numpy_are_recorded_as_python_numbers() -> None:
     charge = Charge(bytearray(16), True, bytearray(32), "loudest", 5, True, 0.5, True, False)  # type: ignore[arg-type]
-    assert b'"epoch":1,' in Entry(2, charge, "0" * 64).hashed
+    assert b'"epoch":1,' in Entry(2, charge, "0" * 64).hash_input
     assert (
         b'"epsilon":5.0,"reports":1,"loud_fraction":0.5,"clients":1,"dummies":0}'
-        in Entry(2, charge, "0" * 64).hashed
+        in Entry(2, charge, "0" * 64).hash_input
     )
-    assert b'"limit":0.0,' in Entry(2, Limit(-0.0), "0" * 64).hashed
+    assert b'"limit":0.0,' in Entry(2, Limit(-0.0), "0" * 64).hash_input
 
 
-FILE = Path(__file__).parents[1] / "vectors" / "ledger.json"
-UNITS = 1074
-"""Every finite float64, and so every amount, is a whole number of 2^-1074."""
-LARGEST, LEAST = sys.float_info.max, 5e-324
+VECTOR_FILE = Path(__file__).parents[1] / "vectors" / "ledger.json"
+# Every finite float64, and so every amount, is a whole number of 2^-1074.
+FRACTION_BITS = 1074
+MAX_FLOAT = sys.float_info.max
+MIN_FLOAT = 5e-324
 Step = dict[str, Any]
 
 
@@ -143,9 +149,9 @@ def numbered(count: int, epsilon: float, reports: int = 1) -> list[Step]:
     return [charge(number, epsilon, reports, epoch=number + 1) for number in range(count)]
 
 
-SEQUENCES: dict[str, list[Step]] = {
+STEP_SEQUENCES: dict[str, list[Step]] = {
     "a few epochs": [limit(50.0), *numbered(4, 2.5, 4), *numbered(6, 2.5, 4)],
-    "the limit exactly reached": [limit(10.0), *numbered(3, 2.5, 2), charge("x", LEAST)],
+    "the limit exactly reached": [limit(10.0), *numbered(3, 2.5, 2), charge("x", MIN_FLOAT)],
     "the limit reached by one batch": [limit(250.0), charge(0, 2.5, 100), charge(1, 2.5, 100)],
     "ten times 0.1 is more than 1": [limit(1.0), *numbered(11, 0.1)],
     "ten times 0.1 fits just above 1": [limit(1.0000000000000002), *numbered(11, 0.1)],
@@ -173,25 +179,44 @@ SEQUENCES: dict[str, list[Step]] = {
     ],
     "refused, then again": [limit(1.0), charge(0, 2.5), charge(0, 2.5), limit(3.0), charge(0, 2.5)],
     "not alike beyond the limit": [limit(2.5), charge(0, 2.5), charge(0, 40.0, 10_000)],
-    "a limit of nothing": [limit(0.0), charge(0, LEAST), limit(LEAST), charge(0, LEAST)],
+    "a limit of nothing": [
+        limit(0.0),
+        charge(0, MIN_FLOAT),
+        limit(MIN_FLOAT),
+        charge(0, MIN_FLOAT),
+    ],
     "raised": [limit(2.5), *numbered(2, 2.5), limit(5.0), *numbered(3, 2.5)],
     "lowered below what is spent": [
         limit(10.0),
         *numbered(3, 2.5),
         limit(5.0),
         charge(0, 2.5),
-        charge("x", LEAST),
+        charge("x", MIN_FLOAT),
         limit(7.5),
-        charge("x", LEAST),
+        charge("x", MIN_FLOAT),
         limit(7.500000000000001),
-        charge("x", LEAST),
+        charge("x", MIN_FLOAT),
     ],
-    "huge": [limit(LARGEST), charge(0, LARGEST), charge(1, LEAST), charge(0, LARGEST)],
-    "beyond every float": [limit(LARGEST), charge(0, LARGEST, 2), charge(1, 1e308, 2**53 - 1)],
-    "tiny": [limit(1e-323), charge(0, LEAST), charge(1, LEAST), charge(2, LEAST)],
+    "huge": [
+        limit(MAX_FLOAT),
+        charge(0, MAX_FLOAT),
+        charge(1, MIN_FLOAT),
+        charge(0, MAX_FLOAT),
+    ],
+    "beyond every float": [
+        limit(MAX_FLOAT),
+        charge(0, MAX_FLOAT, 2),
+        charge(1, 1e308, 2**53 - 1),
+    ],
+    "tiny": [
+        limit(1e-323),
+        charge(0, MIN_FLOAT),
+        charge(1, MIN_FLOAT),
+        charge(2, MIN_FLOAT),
+    ],
     "tiny beside huge": [
         limit(1e300),
-        charge(0, LEAST, 2**53 - 1),
+        charge(0, MIN_FLOAT, 2**53 - 1),
         charge(1, 1e300),
         charge(2, 1.0),
     ],
@@ -214,7 +239,7 @@ SEQUENCES: dict[str, list[Step]] = {
 
 
 def decision(ledger: Ledger, what: Charge) -> str:
-    """What becomes of a charge."""
+    """Charge, and return the decision."""
     before = len(ledger.entries)
     try:
         ledger.charge(what)
@@ -226,17 +251,17 @@ def decision(ledger: Ledger, what: Charge) -> str:
 
 
 def account(ledger: Ledger) -> dict[str, Any]:
-    """Where the ledger stands: exactly, and as it is shown."""
-    units = ledger.spent * Fraction(2) ** UNITS
+    """Return the state of the ledger: exact, and rounded as it is displayed."""
+    units = ledger.spent * Fraction(2) ** FRACTION_BITS
     assert units.denominator == 1
     return {
         "spent": f"{units.numerator:x}",
-        "shown": [rounded_up(ledger.spent), rounded_down(ledger.remaining)],
+        "shown": [round_up(ledger.spent), round_down(ledger.remaining)],
     }
 
 
 def played(steps: list[Step]) -> list[Step]:
-    """The steps, each with its answer."""
+    """Return the steps, each with its result."""
     ledger = Ledger(steps[0]["limit"])
     return [{**step, **_done(ledger, step), **account(ledger)} for step in steps]
 
@@ -247,36 +272,36 @@ def _done(ledger: Ledger, step: Step) -> dict[str, str]:
         return {}
     fields = step["charge"]
     named = {name: bytes.fromhex(fields[name]) for name in ("training", "purpose")}
-    found = decision(ledger, Charge(**{**fields, **named}))
+    result = decision(ledger, Charge(**{**fields, **named}))
     # The bytes that are hashed, for whoever keeps the chain too.
-    return {"decision": found} | (
-        {"hashed": ledger.entries[-1].hashed.decode()} if found == "charged" else {}
+    return {"decision": result} | (
+        {"hashed": ledger.entries[-1].hash_input.decode()} if result == "charged" else {}
     )
 
 
 def asked(steps: list[Step]) -> list[Step]:
-    """Without the answers."""
+    """Return the steps without their results."""
     return [{key: step[key] for key in ("limit", "charge") if key in step} for step in steps]
 
 
 def stored() -> list[dict[str, Any]]:
-    content: list[dict[str, Any]] = json.loads(FILE.read_text())
+    content: list[dict[str, Any]] = json.loads(VECTOR_FILE.read_text())
     return content
 
 
-def test_the_file_has_these_sequences() -> None:
-    assert {one["label"]: asked(one["steps"]) for one in stored()} == SEQUENCES
+def test_vector_file_has_all_sequences() -> None:
+    assert {one["label"]: asked(one["steps"]) for one in stored()} == STEP_SEQUENCES
 
 
-@pytest.mark.parametrize("label", SEQUENCES)
-def test_the_ledger_decides_as_the_file_says(label: str) -> None:
+@pytest.mark.parametrize("label", STEP_SEQUENCES)
+def test_ledger_decisions_equal_the_vectors(label: str) -> None:
     [case] = [one for one in stored() if one["label"] == label]
     assert played(asked(case["steps"])) == case["steps"]
 
 
 def write() -> None:
-    cases = [{"label": label, "steps": played(steps)} for label, steps in SEQUENCES.items()]
-    FILE.write_text(one_a_line(cases) + "\n")
+    cases = [{"label": label, "steps": played(steps)} for label, steps in STEP_SEQUENCES.items()]
+    VECTOR_FILE.write_text(one_a_line(cases) + "\n")
 
 
 if __name__ == "__main__":

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce.errors import SettingsError
-from sottovoce.privacy import SIGN, Reporting, local, local_epsilon
+from sottovoce.privacy import COIN_RHO, Reporting, local, local_epsilon
 from tests.privacy.exact import Pair, binomial, delta_of, exact_blanket, precisely
 
-REFERENCE = [
+REFERENCE_CASES = [
     ((0.5, 50, 20), 500.0, 193.50, 206.1),
     ((2.5, 100, 20), 5000.0, 4504.87, 4549.7),
     ((2.5, 250, 20), 12500.0, 11032.0, 11105.0),
@@ -20,7 +20,7 @@ REFERENCE = [
 ]
 
 
-@pytest.mark.parametrize(("case", "pure", "at_6", "at_8"), REFERENCE)
+@pytest.mark.parametrize(("case", "pure", "at_6", "at_8"), REFERENCE_CASES)
 def test_reference_values(
     case: tuple[float, int, int], pure: float, at_6: float, at_8: float
 ) -> None:
@@ -35,7 +35,7 @@ def local_delta(event: Reporting, epsilon: float) -> float:
 
 
 def by_hand(event: Reporting, epsilon: float) -> float:
-    """Every sequence of outcomes: loud for the one history, for the other, for neither."""
+    """Sum over all sequences of outcomes: loud for one history, for the other, for neither."""
     gamma, rho = event.blanket, event.loud_fraction
     loud, other = gamma * rho * exp(event.epsilon), gamma * rho
     one = [(loud, other), (other, loud), (1 - loud - other, 1 - loud - other)]
@@ -49,17 +49,17 @@ def by_hand(event: Reporting, epsilon: float) -> float:
 @given(
     st.floats(0.1, 4),
     st.integers(1, 6),
-    st.sampled_from([0.05, 0.2, 0.4, SIGN]),
+    st.sampled_from([0.05, 0.2, 0.4, COIN_RHO]),
     st.floats(0, 8),
 )
-def test_delta_is_the_sum_over_all_outcomes(
+def test_delta_equals_the_sum_over_all_outcomes(
     epsilon: float, reports: int, rho: float, at: float
 ) -> None:
     event = Reporting(epsilon, reports, 1, rho)
     assert local_delta(event, at) == pytest.approx(by_hand(event, at), abs=1e-11)
 
 
-@given(st.floats(0.1, 5), st.integers(1, 200), st.sampled_from([0.1, SIGN]))
+@given(st.floats(0.1, 5), st.integers(1, 200), st.sampled_from([0.1, COIN_RHO]))
 def test_epsilon_and_delta_are_inverse(epsilon: float, reports: int, rho: float) -> None:
     event = Reporting(epsilon, reports, 1, rho)
     total = local_epsilon(event, 1e-5)
@@ -85,8 +85,8 @@ def test_nonsense_is_refused(field: dict[str, float], value: float) -> None:
 
 
 @pytest.mark.parametrize(("epsilon", "reports"), [(0.5, 200), (2.5, 40)])
-def test_an_independent_accountant_agrees(epsilon: float, reports: int) -> None:
-    """dp-accounting's randomised response, composed explicitly."""
+def test_local_epsilon_agrees_with_dp_accounting(epsilon: float, reports: int) -> None:
+    """Compare with randomised response of dp-accounting."""
     from dp_accounting.pld import privacy_loss_distribution
 
     flips = 2 / (1 + exp(epsilon))  # it replaces the bit by a uniform one this often
@@ -97,34 +97,43 @@ def test_an_independent_accountant_agrees(epsilon: float, reports: int) -> None:
     assert local_epsilon(Reporting(epsilon, reports, 1), 1e-6) == pytest.approx(theirs, rel=2e-3)
 
 
-@pytest.mark.parametrize("rho", [0.058, SIGN])
+@pytest.mark.parametrize("rho", [0.058, COIN_RHO])
 @pytest.mark.parametrize(("reports", "within"), [(20, 1.05), (2_000, 1.02), (20_000, 1.01)])
-def test_the_bound_of_very_many_reports_is_close_and_never_below(
+def test_bound_of_many_reports_is_slightly_above_the_exact_epsilon(
     rho: float, reports: int, within: float
 ) -> None:
     event = Reporting(2.5, reports, 1, rho)
     exact = local_epsilon(event, 1e-6)
-    assert local.surely_lost(event, 1e-6) <= exact <= local._bound(event, 1e-6) <= within * exact
+    assert (
+        local.lower_bound_epsilon(event, 1e-6)
+        <= exact
+        <= local._bound(event, 1e-6)
+        <= within * exact
+    )
 
 
-@pytest.mark.parametrize("rho", [0.058, SIGN])
+@pytest.mark.parametrize("rho", [0.058, COIN_RHO])
 @pytest.mark.parametrize("trainings", [10**6, 10**20])
-def test_very_many_reports_are_bounded(rho: float, trainings: int) -> None:
+def test_many_reports_have_a_bound(rho: float, trainings: int) -> None:
     event = Reporting(2.5, 100, 20 * trainings, rho)
-    assert not local.is_counted(event)
-    assert local.surely_lost(event, 1e-6) <= local_epsilon(event, 1e-6) < event.pure
+    assert not local.is_enumerated(event)
+    assert local.lower_bound_epsilon(event, 1e-6) <= local_epsilon(event, 1e-6) < event.pure
 
 
-ROUNDING = Decimal("1e-9")
-LINKED = Reporting(1.0, 120, 1, 0.05)
-"""Most reports lose nothing, so that nearly all of the possible numbers of steps are left out."""
+ROUNDING_ERROR = Decimal("1e-9")
+# Most reports lose nothing, so that nearly all of the possible numbers of steps are left out.
+LINKED_120 = Reporting(1.0, 120, 1, 0.05)
 
 
 @precisely
 def exact_linked(epsilon: float) -> Decimal:
-    """Multinomial: `up` reports lose +1, `down` of them -1, the others nothing."""
-    rho, gamma, n = Decimal(LINKED.loud_fraction), exact_blanket(LINKED), LINKED.total
-    loud, other = gamma * rho * Decimal(LINKED.epsilon).exp(), gamma * rho
+    """Sum over the multinomial: `up` reports have a loss of +1, `down` of -1, the others 0."""
+    rho, gamma, n = (
+        Decimal(LINKED_120.loud_fraction),
+        exact_blanket(LINKED_120),
+        LINKED_120.total,
+    )
+    loud, other = gamma * rho * Decimal(LINKED_120.epsilon).exp(), gamma * rho
     pairs: list[Pair] = []
     for moved in range(n + 1):
         ways = binomial(n, loud + other, moved)
@@ -135,13 +144,13 @@ def exact_linked(epsilon: float) -> Decimal:
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 3.5, 10.5, 20.5, 30.5, 50.5])
-def test_linked_reports_are_never_promised_too_much(epsilon: float) -> None:
+def test_epsilon_of_linked_reports_is_never_too_small(epsilon: float) -> None:
     delta = exact_linked(epsilon)
-    found = Decimal(local_delta(LINKED, epsilon))
-    assert delta * (1 - ROUNDING) <= found <= delta * (1 + ROUNDING) + Decimal("1e-15")
+    result = Decimal(local_delta(LINKED_120, epsilon))
+    assert delta * (1 - ROUNDING_ERROR) <= result <= delta * (1 + ROUNDING_ERROR) + Decimal("1e-15")
 
 
 @pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-9])
-def test_a_linked_figure_is_never_too_small(delta: float) -> None:
-    found = local_epsilon(LINKED, delta)
-    assert exact_linked(found) <= Decimal(delta) <= exact_linked(found * (1 - 1e-6))
+def test_delta_at_the_local_epsilon_is_never_too_large(delta: float) -> None:
+    result = local_epsilon(LINKED_120, delta)
+    assert exact_linked(result) <= Decimal(delta) <= exact_linked(result * (1 - 1e-6))

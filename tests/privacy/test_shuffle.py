@@ -15,11 +15,23 @@ import pytest
 from scipy import stats
 
 from sottovoce.errors import SettingsError
-from sottovoce.privacy import SIGN, Reporting, central_epsilon, gaussian_mu, local_epsilon, shuffle
-from sottovoce.privacy.shuffle import TAIL, _ends, hockey_stick, is_composed
+from sottovoce.privacy import (
+    COIN_RHO,
+    Reporting,
+    central_epsilon,
+    gaussian_mu,
+    local_epsilon,
+    shuffle,
+)
+from sottovoce.privacy.shuffle import (
+    TAIL_PROBABILITY,
+    _cut_tails,
+    compute_hockey_stick,
+    is_composed,
+)
 from tests.privacy.exact import binomial, composed, delta_of, exact_blanket, one_round, precisely
 
-REFERENCE = [
+REFERENCE_CASES = [
     # (eps, k, T, n): an epoch at 1e-6 and 1e-8, a training at 1e-6 and 1e-8, mu
     ((0.5, 50, 20, 10_000), (0.149, 0.188), (0.738, 0.906), 0.17826),
     ((2.5, 100, 20, 50_000), (0.811, 0.994), (4.18, 4.96), 0.87113),
@@ -28,7 +40,7 @@ REFERENCE = [
 ]
 
 
-@pytest.mark.parametrize(("case", "epoch", "training", "mu"), REFERENCE)
+@pytest.mark.parametrize(("case", "epoch", "training", "mu"), REFERENCE_CASES)
 def test_reference_values_of_the_coin(
     case: tuple[float, int, int, int],
     epoch: tuple[float, float],
@@ -44,28 +56,28 @@ def test_reference_values_of_the_coin(
 
 
 def test_reference_value_of_loudest() -> None:
-    found = central_epsilon(Reporting(5.0, 1, 2, 0.0318), 75_040, 1e-6)
-    assert found == pytest.approx(0.32, rel=0.02)
+    result = central_epsilon(Reporting(5.0, 1, 2, 0.0318), 75_040, 1e-6)
+    assert result == pytest.approx(0.32, rel=0.02)
 
 
-DUMMIES = [
+DUMMY_CASES = [
     # (eps, rho, T, n, D): a person in an epoch with so many others and dummies, at 1e-6
     *((10.0, 0.0011, 1, 75_040, dummies) for dummies in (18_760, 75_040, 300_160)),
     (10.0, 0.0011, 1, 100, 18_760),
     *((10.0, 0.0011, 1, 1, dummies) for dummies in (18_760, 75_040, 300_160)),
     (5.0, 0.0075, 2, 100, 75_040),
 ]
-STATED = [1.41, 0.62, 0.292, 1.59, 1.59, 0.635, 0.294, 0.166]
+STATED_EPSILONS = [1.504, 0.656, 0.308, 1.74, 1.74, 0.672, 0.309, 0.171]
 
 
-@pytest.mark.parametrize(("case", "stated"), list(zip(DUMMIES, STATED, strict=True)))
-def test_dummies_hide_as_an_independent_computation_says(
+@pytest.mark.parametrize(("case", "stated"), list(zip(DUMMY_CASES, STATED_EPSILONS, strict=True)))
+def test_dummies_agree_with_an_independent_computation(
     case: tuple[float, float, int, int, int], stated: float
 ) -> None:
     epsilon, rho, rounds, people, dummies = case
-    found = central_epsilon(Reporting(epsilon, 1, rounds, rho, dummies), people, 1e-6)
-    assert found == pytest.approx(stated, rel=0.01)
-    below, above = fourier_deltas(*case, (1.01 * found, 0.99 * found))
+    result = central_epsilon(Reporting(epsilon, 1, rounds, rho, dummies), people, 1e-6)
+    assert result == pytest.approx(stated, rel=0.01)
+    below, above = fourier_deltas(*case, (1.01 * result, 0.99 * result))
     assert below < 1e-6 < above
 
 
@@ -77,17 +89,21 @@ def fourier_deltas(
     dummies: int,
     epsilons: tuple[float, ...],
 ) -> list[float]:
-    """Of the same pair of laws: losses of every outcome on a fine grid, convolved by FFT."""
+    """Compute deltas of the same pair of distributions by FFT convolution on a fine grid."""
     gamma, odds = 1 / (1 + rho * np.expm1(epsilon)), np.expm1(epsilon)
-    others, finest, size = stats.binom(people - 1, gamma), 1e-4, 2**18
+    finest, size = 1e-4, 2**18
     pmf = np.zeros(size)
-    low, high = others.ppf([1e-12, 1 - 1e-12]).astype(int) if people > 1 else (0, 0)
-    for uniform in range(low, high + 1, max((high - low) // 40, 1)):
-        m = uniform + dummies + 1
+    (first, people_pmf), (least, dummies_pmf) = (
+        likely_counts(people - 1, gamma),
+        likely_counts(dummies, 0.9 + 0.1 * gamma),
+    )
+    uniform_pmf = np.convolve(people_pmf, dummies_pmf)
+    for place in range(0, len(uniform_pmf), max(len(uniform_pmf) // 40, 1)):
+        m = first + least + place + 1
         counts = np.arange(*stats.binom(m, rho).ppf([1e-14, 1 - 1e-14]).astype(int))
         a, b = counts[:, None], counts[None, :]
         chance = stats.binom(m, rho).pmf(b) * stats.binom(m - b, rho / (1 - rho)).pmf(a)
-        chance = chance * gamma * (1 + odds * a / m) * others.pmf(uniform)
+        chance = chance * gamma * (1 + odds * a / m) * uniform_pmf[place]
         loss = np.log((m + odds * a) / (m + odds * b))
         places = np.rint(loss / finest).astype(int) + size // 2
         pmf += np.bincount(places.ravel(), chance.ravel(), minlength=size)
@@ -97,15 +113,22 @@ def fourier_deltas(
     return [float(np.sum(pmf * np.maximum(1 - np.exp(at - losses), 0))) for at in epsilons]
 
 
-def test_so_many_dummies_are_counted_as_can_be() -> None:
-    """They are shared out among a person's reports; a huge number hides no worse than a smaller."""
+def likely_counts(n: int, p: float) -> tuple[int, np.ndarray]:
+    """Return the first likely count, and the probabilities from there on."""
+    counts = stats.binom(n, p)
+    first, last = counts.ppf([1e-12, 1 - 1e-12]).astype(int) if n else (0, 0)
+    return int(first), counts.pmf(np.arange(first, last + 1))
+
+
+def test_dummies_are_divided_among_reports() -> None:
+    """Divide dummies among a person's reports; more dummies never hide worse."""
     assert Reporting(2.5, 4, 1, 0.05, 11).cover == 2
     one, few, many = (
-        central_epsilon(Reporting(2.5, 4, 1, 0.05, each), 1, 1e-6) for each in (3, 4, 10**9)
+        central_epsilon(Reporting(2.5, 4, 1, 0.05, item), 1, 1e-6) for item in (3, 4, 10**9)
     )
     assert one == local_epsilon(Reporting(2.5, 4, 1, 0.05), 1e-6) >= few > many
-    found = [central_epsilon(Reporting(2.5, 1, 1, 0.3, 10**n), 1, 1e-6) for n in (6, 8, 12, 23)]
-    assert found == sorted(found, reverse=True)
+    result = [central_epsilon(Reporting(2.5, 1, 1, 0.3, 10**n), 1, 1e-6) for n in (6, 8, 12, 23)]
+    assert result == sorted(result, reverse=True)
     assert not is_composed(Reporting(2.5, 1, 1, 0.3, 10**12), 1)
 
 
@@ -113,7 +136,7 @@ Histogram = tuple[int, ...]
 
 
 def shuffled(others: list[np.ndarray], victim: np.ndarray, directions: int) -> Counter[Histogram]:
-    """The exact distribution of the histogram that the server sees of one round."""
+    """Return the exact distribution of the histogram that the server sees in one round."""
     out: Counter[Histogram] = Counter()
     out[(0,) * directions] = 1
     for person in [*others, victim]:
@@ -147,10 +170,8 @@ def brute_delta(
 
 @pytest.mark.parametrize("epsilon", [0.7, 2.0])
 @pytest.mark.parametrize(("honest", "dummies"), [(2, 0), (3, 0), (4, 0), (1, 1), (1, 3), (2, 2)])
-def test_no_population_is_worse_than_the_accountant_says(
-    epsilon: float, honest: int, dummies: int
-) -> None:
-    """Every pair of loud sets, overlapping ones too, and every choice of the others' sets.
+def test_no_population_exceeds_the_stated_delta(epsilon: float, honest: int, dummies: int) -> None:
+    """Try every pair of loud sets, overlapping ones too, with random sets of the others.
 
     Four signed directions: one loud (rho 1/4), or two (rho 1/2: the coin on two indices).
     """
@@ -158,7 +179,7 @@ def test_no_population_is_worse_than_the_accountant_says(
         sets = list(combinations(range(4), size))
         event = Reporting(epsilon, 1, 1, size / 4, dummies)
         step = epsilon / 16
-        edges, deltas = hockey_stick(event, honest, step)
+        edges, deltas = compute_hockey_stick(event, honest, step)
         rng = np.random.default_rng(0)
         for first, second in product(sets, sets):
             others = [sets[i] for i in rng.integers(0, len(sets), honest - 1)]
@@ -168,14 +189,11 @@ def test_no_population_is_worse_than_the_accountant_says(
 
 
 @pytest.mark.parametrize("dummies", [0, 2])
-@pytest.mark.parametrize("rho", [0.25, SIGN])
-def test_the_worst_case_is_reached_when_the_others_give_everything_away(
-    rho: float, dummies: int
-) -> None:
-    """Others whose own loud set is apart from both: what the proof gives away is then visible.
+@pytest.mark.parametrize("rho", [0.25, COIN_RHO])
+def test_worst_case_is_reached_if_the_others_are_known(rho: float, dummies: int) -> None:
+    """Compare with brute force if the other person's loud set is disjoint from both.
 
-    With one other person the bound is what brute force finds, but for their non-uniform report
-    being known: condition on that by hand.
+    The proof reveals reports that are not uniform. The brute force conditions on that.
     """
     epsilon, at = 1.5, 0.5
     event = Reporting(epsilon, 1, 1, rho, dummies)
@@ -184,36 +202,39 @@ def test_the_worst_case_is_reached_when_the_others_give_everything_away(
     other = (2,) if rho == 0.25 else (2, 3)
     uniform = np.full(directions, 1 / directions)
     exact = 0.0
-    for blankets, weight in ((0, 1 - event.blanket), (1, event.blanket)):
-        hiding = [uniform] * (blankets + dummies)
+    people = ((0, 1 - event.blanket), (1, event.blanket))
+    stored = stats.binom(dummies, 0.9 + 0.1 * event.blanket).pmf(np.arange(dummies + 1))
+    for (blankets, chance), (counted, share) in product(people, enumerate(stored)):
+        weight = chance * share
+        hiding = [uniform] * (blankets + counted)
         first = shuffled(hiding, report_law(loud, event, directions), directions)
         second = shuffled(hiding, report_law(other, event, directions), directions)
         exact += weight * sum(max(0.0, p - exp(at) * second[c]) for c, p in first.items())
     step = at / 50
-    edges, deltas = hockey_stick(event, 2, step)
+    edges, deltas = compute_hockey_stick(event, 2, step)
     assert deltas[np.flatnonzero(edges == 50)[0]] == pytest.approx(exact, rel=1e-9)
 
 
 @pytest.mark.parametrize(
     "event", [Reporting(2.5, 100, 20, 0.058), Reporting(12.0, 1, 1, 0.01), Reporting(5.0, 1, 2)]
 )
-def test_no_crowd_makes_it_worse_than_local(event: Reporting) -> None:
+def test_central_epsilon_never_exceeds_local(event: Reporting) -> None:
     local = local_epsilon(event, 1e-6)
     assert local < event.pure
     assert central_epsilon(event, 1, 1e-6) == local
     assert all(central_epsilon(event, n, 1e-6) <= local for n in (2, 3, 10, 100, 1_000))
 
 
-@pytest.mark.parametrize("rho", [0.058, SIGN])
-def test_a_huge_crowd_hides_no_worse_than_a_smaller_one(rho: float) -> None:
+@pytest.mark.parametrize("rho", [0.058, COIN_RHO])
+def test_larger_crowd_never_hides_worse(rho: float) -> None:
     event = Reporting(2.5, 1, 1, rho)
-    found = [central_epsilon(event, 10**n, 1e-6) for n in (5, 6, 9, 12, 23)]
-    assert found == sorted(found, reverse=True)
+    result = [central_epsilon(event, 10**n, 1e-6) for n in (5, 6, 9, 12, 23)]
+    assert result == sorted(result, reverse=True)
     assert is_composed(event, 10**6)
     assert not is_composed(event, 10**12)
 
 
-def test_very_many_reports_are_bounded() -> None:
+def test_many_reports_have_a_bound() -> None:
     event = Reporting(2.5, 10**9, 10**11, 0.058)
     few, many = 2, 50_000
     assert not is_composed(event, many)
@@ -221,49 +242,51 @@ def test_very_many_reports_are_bounded() -> None:
     assert central_epsilon(event, few, 1e-6) <= local_epsilon(event, 1e-6) < event.pure
 
 
-def test_it_tends_to_the_gaussian() -> None:
-    """With many people and reports the exact figure is that of mu, within 2%."""
-    from sottovoce.privacy import mu_within
+def test_central_epsilon_approaches_the_gaussian() -> None:
+    """Compare with mu for many people and reports, within 2%."""
+    from sottovoce.privacy import max_gaussian_mu
 
     event = Reporting(1.0, 500, 10, 0.345)
-    found = central_epsilon(event, 100_000, 1e-6)
-    assert mu_within(found, 1e-6) == pytest.approx(gaussian_mu(event, 100_000), rel=0.02)
+    result = central_epsilon(event, 100_000, 1e-6)
+    assert max_gaussian_mu(result, 1e-6) == pytest.approx(gaussian_mu(event, 100_000), rel=0.02)
 
 
-@pytest.mark.parametrize("rho", [SIGN, 0.1, 1e-6])
+@pytest.mark.parametrize("rho", [COIN_RHO, 0.1, 1e-6])
 @pytest.mark.parametrize("epsilon", [28.0, 32.0, 40.0])
-def test_a_large_epsilon_is_accounted_for_without_a_warning(epsilon: float, rho: float) -> None:
-    """Hardly anybody reports at random then, and quantiles of so rare a count do not converge."""
+def test_large_epsilon_gives_no_warning(epsilon: float, rho: float) -> None:
+    """Try epsilons at which random reports are too rare for scipy's quantiles to converge."""
     for people in (10, 1_000, 1_000_000):
-        found = central_epsilon(Reporting(epsilon, 1, 1, rho), people, 1e-6)
-        assert 0 < found <= epsilon
+        result = central_epsilon(Reporting(epsilon, 1, 1, rho), people, 1e-6)
+        assert 0 < result <= epsilon
 
 
-def test_counts_that_are_rare_are_looked_at() -> None:
-    """scipy's quantile says 0 here, where one in 3e8 is more."""
+def test_rare_counts_are_within_the_cut() -> None:
+    """Use a case where scipy's quantile is 0, but one count in 3e8 is larger."""
     n, p = 10**9, 3e-18
-    assert _ends(n, p) == (0, 1)
-    assert stats.binom(n, p).sf(0) > TAIL > stats.binom(n, p).sf(1)
-    assert _ends(n, 0.5) == (int(stats.binom(n, 0.5).ppf(TAIL)), int(stats.binom(n, 0.5).isf(TAIL)))
+    assert _cut_tails(n, p) == (0, 1)
+    assert stats.binom(n, p).sf(0) > TAIL_PROBABILITY > stats.binom(n, p).sf(1)
+    fair = stats.binom(n, 0.5)
+    ends = int(fair.ppf(TAIL_PROBABILITY)), int(fair.isf(TAIL_PROBABILITY))
+    assert _cut_tails(n, 0.5) == ends
 
 
-COIN = Reporting(log(3), 1, 1)
-CLIENTS = 1_201
-"""About 600 of them uniform: sizes of the blanket are grouped by threes."""
-STEP = 0.01
-FAR = 0.55
-"""Beyond every loss that is looked at: what is left are the ends that are not."""
-ROUNDING = Decimal("1e-9")
+COIN_EVENT = Reporting(log(3), 1, 1)
+# About 600 of them are uniform, so that sizes of the blanket are grouped by threes.
+COIN_CLIENTS = 1_201
+GRID_STEP = 0.01
+# Larger than every loss that is enumerated: only the tails remain.
+BEYOND_LOSSES = 0.55
+MAX_ERROR = Decimal("1e-9")
 
 
 @precisely
 def exact_coin(epsilons: list[float]) -> list[Decimal]:
-    """Of one round of `COIN`, but for sizes with a chance below 1e-25: never too much."""
-    gamma, odds = exact_blanket(COIN), Decimal(COIN.epsilon).exp() - 1
+    """Return a lower bound of the deltas of one round of `COIN_EVENT`; without rare sizes."""
+    gamma, odds = exact_blanket(COIN_EVENT), Decimal(COIN_EVENT.epsilon).exp() - 1
     grown = [Decimal(epsilon).exp() for epsilon in epsilons]
     out = [Decimal(0)] * len(epsilons)
-    for others in range(CLIENTS):
-        weight = binomial(CLIENTS - 1, gamma, others)
+    for others in range(COIN_CLIENTS):
+        weight = binomial(COIN_CLIENTS - 1, gamma, others)
         if weight < Decimal("1e-25"):
             continue
         m, ways = others + 1, Decimal(2) ** -(others + 1)
@@ -277,59 +300,59 @@ def exact_coin(epsilons: list[float]) -> list[Decimal]:
 
 @pytest.fixture(scope="module")
 def exact() -> dict[float, Decimal]:
-    epsilons = [0.05, 0.1, 0.2, 0.3, FAR]
+    epsilons = [0.05, 0.1, 0.2, 0.3, BEYOND_LOSSES]
     return dict(zip(epsilons, exact_coin(epsilons), strict=True))
 
 
 def stated(epsilon: float) -> Decimal:
-    edges, deltas = shuffle.hockey_stick(COIN, CLIENTS, STEP)
-    return Decimal(float(deltas[np.flatnonzero(edges == round(epsilon / STEP))[0]]))
+    edges, deltas = shuffle.compute_hockey_stick(COIN_EVENT, COIN_CLIENTS, GRID_STEP)
+    return Decimal(float(deltas[np.flatnonzero(edges == round(epsilon / GRID_STEP))[0]]))
 
 
-def test_grouped_sizes_never_promise_too_much(exact: dict[float, Decimal]) -> None:
+def test_stated_delta_with_grouped_sizes_is_never_too_small(exact: dict[float, Decimal]) -> None:
     for epsilon, delta in exact.items():
         assert (
-            delta * (1 - ROUNDING) <= stated(epsilon) <= delta * Decimal("1.1") + Decimal("1e-15")
+            delta * (1 - MAX_ERROR) <= stated(epsilon) <= delta * Decimal("1.1") + Decimal("1e-15")
         )
 
 
-def test_the_figure_itself_never_promises_too_much(exact: dict[float, Decimal]) -> None:
+def test_central_epsilon_is_never_too_small(exact: dict[float, Decimal]) -> None:
     for epsilon in (0.05, 0.1, 0.2):
-        found = central_epsilon(COIN, CLIENTS, float(exact[epsilon]))
-        assert epsilon <= found <= 1.02 * epsilon
+        result = central_epsilon(COIN_EVENT, COIN_CLIENTS, float(exact[epsilon]))
+        assert epsilon <= result <= 1.02 * epsilon
 
 
+# Honest people, reports of each person, dummies. With five dummies for two reports each has two.
 SMALL_CROWDS = [(2, 1, 0), (2, 3, 0), (3, 2, 0), (6, 1, 0), (1, 1, 4), (1, 2, 5), (3, 2, 2)]
-"""Honest people, reports of each, dummies: of five for two reports each has two."""
 
 
-@pytest.mark.parametrize("rho", [0.1, 0.25, SIGN])
+@pytest.mark.parametrize("rho", [0.1, 0.25, COIN_RHO])
 @pytest.mark.parametrize(("clients", "reports", "dummies"), SMALL_CROWDS)
-def test_small_crowds_are_never_promised_too_much(
+def test_central_epsilon_of_small_crowds_is_never_too_small(
     rho: float, clients: int, reports: int, dummies: int
 ) -> None:
     event = Reporting(1.5, reports, 1, rho, dummies)
     outcomes = composed(one_round(event, clients), reports)
     for delta in (1e-3, 1e-2, 0.05):
-        found = central_epsilon(event, clients, delta)
-        assert delta_of(outcomes, found) <= Decimal(delta) * (1 + ROUNDING)
-        assert found == event.pure or delta_of(outcomes, 0.93 * found) > Decimal(delta)
+        result = central_epsilon(event, clients, delta)
+        assert delta_of(outcomes, result) <= Decimal(delta) * (1 + MAX_ERROR)
+        assert result == event.pure or delta_of(outcomes, 0.93 * result) > Decimal(delta)
 
 
 def test_what_cannot_be_is_refused() -> None:
     refused: list[Callable[[], object]] = [
-        *(partial(central_epsilon, COIN, people, 1e-6) for people in (0, 10**400)),
+        *(partial(central_epsilon, COIN_EVENT, people, 1e-6) for people in (0, 10**400)),
         partial(Reporting, 1.0, 10**200, 10**200),
-        *(partial(central_epsilon, COIN, 10, delta) for delta in (0.0, 1.0, -1.0)),
+        *(partial(central_epsilon, COIN_EVENT, 10, delta) for delta in (0.0, 1.0, -1.0)),
     ]
     for bad in refused:
         with pytest.raises(SettingsError):
             bad()
 
 
-def test_among_dummies_fewer_loud_directions_hide_less() -> None:
-    """So rho is a term of which less is no better, unlike in a crowd alone."""
-    stated, actual = (Reporting(10.0, 1, 1, loud / 136_934, 18_573) for loud in (302, 75))
+def test_fewer_loud_directions_hide_worse_among_dummies() -> None:
+    """Check why terms fix rho: a smaller one is better in a crowd, and worse among dummies."""
+    stated, actual = (Reporting(10.0, 1, 1, loud / 136_934, 20_628) for loud in (302, 75))
     assert central_epsilon(stated, 1, 1e-6) < 1.01
     assert central_epsilon(actual, 1, 1e-6) > 2.8
     stated, actual = (replace(event, dummies=0, epsilon=3.0) for event in (stated, actual))

@@ -1,4 +1,4 @@
-"""Small valid things of every kind, and ways to damage them."""
+"""Small valid examples of every kind of message, and ways to damage them."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -10,15 +10,17 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import strategies as st
 
 from sottovoce.core import MECHANISMS, Shape
-from sottovoce.core.coin import LEAST_EPSILON, MAX_EPSILON
+from sottovoce.core.coin import MAX_EPSILON, MIN_EPSILON
 from sottovoce.errors import ProtocolError
-from sottovoce.protocol import Catalogue, Item, Manifest, Terms, public_key_of, strict
+from sottovoce.protocol import Catalogue, Item, Manifest, Terms, derive_public_key, strict
 
 SIGNING_SEED = bytes(range(32))
+# Seed of the key that the first key names.
 NEXT_SEED = bytes(range(64, 96))
-"""Of the key that the first one names."""
 EPOCH_KEY = bytes(range(32, 64))
 
+# Points of small order on Curve25519, two of them with the top bit, which X25519 ignores: the
+# shared secret would be zero for everybody.
 SMALL_ORDER = [
     "0000000000000000000000000000000000000000000000000000000000000000",
     "0100000000000000000000000000000000000000000000000000000000000000",
@@ -30,8 +32,6 @@ SMALL_ORDER = [
     "0000000000000000000000000000000000000000000000000000000000000080",
     "0100000000000000000000000000000000000000000000000000000000000080",
 ]
-"""Points of small order on Curve25519, two of them with the top bit, which X25519 ignores: the
-shared secret would be zero for everybody."""
 
 
 def signing_key(seed: bytes = SIGNING_SEED) -> Ed25519PrivateKey:
@@ -60,8 +60,8 @@ def terms(**changes: Any) -> Terms:
 
 
 def manifest(**changes: Any) -> Manifest:
-    """With changes of the manifest or of its terms: no name is in both."""
-    asked = {each.name for each in fields(Terms)} & set(changes)
+    """Return a manifest with changed fields of its own or of its terms; no name is in both."""
+    asked = {item.name for item in fields(Terms)} & set(changes)
     plain = Manifest(
         epoch=3,
         terms=terms(**{name: changes.pop(name) for name in asked}),
@@ -70,7 +70,7 @@ def manifest(**changes: Any) -> Manifest:
         regularization=1e-6,
         model=bytes(32),
         catalogue=bytes(32),
-        public_key=public_key_of(EPOCH_KEY),
+        public_key=derive_public_key(EPOCH_KEY),
         token_key=None,
         next_token_key=None,
         opens=1_800_000_000,
@@ -82,20 +82,20 @@ def manifest(**changes: Any) -> Manifest:
 
 
 def as_json(tags: Mapping[str, Any]) -> dict[str, Any]:
-    """Tags as a file has them."""
+    """Return tags in the form of the JSON file."""
     return {kind: list(of) if isinstance(of, tuple) else of for kind, of in tags.items()}
 
 
 def catalogue() -> Catalogue:
     titles = ["Metropolis", "Nosferatu", "Le voyage dans la lune", "Häxan", "羅生門"]
-    return Catalogue.of(
+    return Catalogue.from_items(
         Item(f"film-{number}", title, {"genre": ("silent",), "year": 1927} if number < 4 else {})
         for number, title in enumerate(titles)
     )
 
 
 def changed(raw: bytes, **values: Any) -> bytes:
-    """A JSON object with some values replaced, also in its terms; `...` takes a key away."""
+    """Replace values of a JSON object, also in its terms; `...` removes a key."""
 
     def applied(content: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in (content | changes).items() if value is not ...}
@@ -108,18 +108,18 @@ def changed(raw: bytes, **values: Any) -> bytes:
 
 
 def base_mode_vectors() -> list[dict[str, bytes]]:
-    """RFC 9180's, of the protocol's suite (0x0020, 0x0001, 0x0001), with their first message."""
+    """Return the vectors of RFC 9180 for our suite (0x0020, 0x0001, 0x0001): first messages."""
     with cryptography_vectors.open_vector_file("HPKE/test-vectors.json", "r") as file:
         vectors = json.load(file)
     wanted = {"mode": 0, "kem_id": 0x20, "kdf_id": 1, "aead_id": 1}
-    found = [v | v["encryptions"][0] for v in vectors if wanted.items() <= v.items()]
-    assert found
-    texts = [{k: v for k, v in vector.items() if isinstance(v, str)} for vector in found]
+    result = [v | v["encryptions"][0] for v in vectors if wanted.items() <= v.items()]
+    assert result
+    texts = [{k: v for k, v in vector.items() if isinstance(v, str)} for vector in result]
     return [{name: bytes.fromhex(text) for name, text in vector.items()} for vector in texts]
 
 
 def refuses(decode: Callable[[bytes], object], raw: bytes) -> bool:
-    """Whether it is a `ProtocolError`; any other error passes through and fails the test."""
+    """Tell whether decoding raises a `ProtocolError`; other errors are not caught."""
     try:
         decode(raw)
     except ProtocolError as error:
@@ -132,7 +132,7 @@ def refuses(decode: Callable[[bytes], object], raw: bytes) -> bool:
 
 
 def damaged(raw: bytes) -> st.SearchStrategy[bytes]:
-    """Bits flipped, cut, extended, a piece repeated."""
+    """Damage bytes: flip a bit, cut, extend, or repeat a piece."""
     places = st.integers(0, len(raw) - 1)
     return st.one_of(
         st.builds(
@@ -148,7 +148,7 @@ def damaged(raw: bytes) -> st.SearchStrategy[bytes]:
 
 
 def nested(depth: int) -> str:
-    """JSON that is a list in a list in a list."""
+    """Return JSON with this many lists inside each other."""
     return "[" * depth + "]" * depth
 
 
@@ -170,8 +170,11 @@ json_values = st.recursive(
 
 @st.composite
 def parameters(draw: st.DrawFn, mechanism: str, items: int, factors: int) -> dict[str, int]:
-    """Those that the terms carry for a mechanism: chosen at some epsilon, or its example."""
+    """Draw the parameters of a mechanism: chosen at some epsilon, or an example."""
     kind, shape = MECHANISMS[mechanism], Shape(items, factors, 1.0)
     options = {} if draw(st.booleans()) else kind.example
-    epsilon, seed = draw(st.floats(LEAST_EPSILON, MAX_EPSILON)), draw(st.integers(0, strict.MOST))
-    return kind.build(shape, epsilon, seed, options).published()
+    epsilon, seed = (
+        draw(st.floats(MIN_EPSILON, MAX_EPSILON)),
+        draw(st.integers(0, strict.MAX_INTEGER)),
+    )
+    return kind.build(shape, epsilon, seed, options).public_parameters()

@@ -10,7 +10,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sottovoce.protocol import Batch, Chunk, KeyStatement
-from sottovoce.protocol.signing import STATEMENT, Signed
+from sottovoce.protocol.signing import STATEMENT_BYTES, Signed
 from sottovoce.protocol.tokens import TokenRequest
 from tests.protocol.examples import NEXT_SEED, SMALL_ORDER, changed, nested, signing_key
 
@@ -18,7 +18,7 @@ Labelled = dict[str, bytes]
 
 
 def of_json(raw: bytes) -> Labelled:
-    """What is wrong with any JSON object of the protocol."""
+    """Return malformed variants that every JSON object of the protocol has."""
     return {
         "empty": b"",
         "cut": raw[:-1],
@@ -79,7 +79,7 @@ MANIFEST_VALUES: dict[str, dict[str, Any]] = {
     "missing epochs left": {"epochs_left": ...},
     "negative reports behind": {"reports_behind": -1},
 }
-OWN = {"directions_seed": 7, "block": 4, "loud": 6}
+OWN_SET = {"directions_seed": 7, "block": 4, "loud": 6}
 TERMS_VALUES: dict[str, dict[str, Any]] = {
     "training too short": {"training": "ab" * 15},
     "training in capitals": {"training": "AB" * 16},
@@ -88,29 +88,32 @@ TERMS_VALUES: dict[str, dict[str, Any]] = {
     "parameters of another mechanism": {"mechanism": "coordinate"},
     "missing block": {"parameters": {"directions_seed": 7, "loud": 6}},
     "missing loud": {"parameters": {"directions_seed": 7, "block": 4}},
-    "one parameter more": {"parameters": {**OWN, "more": 1}},
-    "seed 2^53": {"parameters": {**OWN, "directions_seed": 2**53}},
-    "negative seed": {"parameters": {**OWN, "directions_seed": -1}},
-    "block 0": {"parameters": {**OWN, "block": 0}},
-    "block 3": {"parameters": {**OWN, "block": 3}},
-    "block 12": {"parameters": {**OWN, "block": 12}},
-    "block 2048": {"parameters": {**OWN, "block": 2048}},
-    "block 2^32": {"parameters": {**OWN, "block": 2**32}},
-    "negative block": {"parameters": {**OWN, "block": -4}},
-    "block true": {"parameters": {**OWN, "block": True}},
-    "block as text": {"parameters": {**OWN, "block": "4"}},
-    "loud 0": {"parameters": {**OWN, "loud": 0}},
-    "loud true": {"parameters": {**OWN, "loud": True}},
-    "more loud directions than half": {"parameters": {**OWN, "loud": 17}, "loud_fraction": 0.5},
-    "fewer loud directions than the fraction": {"parameters": {**OWN, "loud": 5}},
+    "one parameter more": {"parameters": {**OWN_SET, "more": 1}},
+    "seed 2^53": {"parameters": {**OWN_SET, "directions_seed": 2**53}},
+    "negative seed": {"parameters": {**OWN_SET, "directions_seed": -1}},
+    "block 0": {"parameters": {**OWN_SET, "block": 0}},
+    "block 3": {"parameters": {**OWN_SET, "block": 3}},
+    "block 12": {"parameters": {**OWN_SET, "block": 12}},
+    "block 2048": {"parameters": {**OWN_SET, "block": 2048}},
+    "block 2^32": {"parameters": {**OWN_SET, "block": 2**32}},
+    "negative block": {"parameters": {**OWN_SET, "block": -4}},
+    "block true": {"parameters": {**OWN_SET, "block": True}},
+    "block as text": {"parameters": {**OWN_SET, "block": "4"}},
+    "loud 0": {"parameters": {**OWN_SET, "loud": 0}},
+    "loud true": {"parameters": {**OWN_SET, "loud": True}},
+    "more loud directions than half": {
+        "parameters": {**OWN_SET, "loud": 17},
+        "loud_fraction": 0.5,
+    },
+    "fewer loud directions than the fraction": {"parameters": {**OWN_SET, "loud": 5}},
     "a large part of few loud directions missing": {
-        "parameters": {**OWN, "loud": 1},
+        "parameters": {**OWN_SET, "loud": 1},
         "loud_fraction": 1.9 / 32,
     },
-    "more loud directions than the fraction": {"parameters": {**OWN, "loud": 7}},
+    "more loud directions than the fraction": {"parameters": {**OWN_SET, "loud": 7}},
     "loud directions 1% above the fraction": {"loud_fraction": 0.1875 / 1.01},
     "loud directions a bit above the fraction": {"loud_fraction": 0.18749999999999997},
-    "a block with which they are more than the fraction": {"parameters": {**OWN, "block": 1}},
+    "a block with which they are more than the fraction": {"parameters": {**OWN_SET, "block": 1}},
     "epsilon 0": {"epsilon": 0},
     "epsilon 1e-7": {"epsilon": 1e-7},
     "epsilon 41": {"epsilon": 41},
@@ -172,14 +175,14 @@ def shelves(raw: bytes) -> Labelled:
         "no catalogue": {"catalogue": ...},
         "a key more": {"more": 1},
     }
-    made = {label: changed(raw, **change) for label, change in values.items()}
-    return of_json(raw) | made | {"longer than 1024 bytes": raw + b" " * (1_025 - len(raw))}
+    created = {label: changed(raw, **change) for label, change in values.items()}
+    return of_json(raw) | created | {"longer than 1024 bytes": raw + b" " * (1_025 - len(raw))}
 
 
 def signed_by(signed: Signed, broken: bytes) -> Labelled:
-    """`signed` has one key statement: from the signing key to the next one. `broken` is no such."""
+    """Return malformed variants of a signed file with one key statement; `broken` is no content."""
     data, raw, magic, label = signed.encode(), signed.raw, signed.magic, signed.label
-    before, signature = data[: 5 + STATEMENT], 5 + STATEMENT
+    before, signature = data[: 5 + STATEMENT_BYTES], 5 + STATEMENT_BYTES
     key, old, other = signing_key(NEXT_SEED), signing_key(), signing_key(bytes(32))
     named = key.public_key().public_bytes_raw()
     elsewhere = KeyStatement.make(old, other.public_key().public_bytes_raw())
@@ -211,7 +214,8 @@ def signed_by(signed: Signed, broken: bytes) -> Labelled:
         "without its statement": by(key, raw, magic + b"\x00"),
         "signed by the old key": by(old, raw),
         "signed by another key": by(other, raw),
-        "longer than it may be": data + b" " * (69 + 96 * 32 + signed.most + 1 - len(data)),
+        "longer than it may be": data
+        + b" " * (69 + 96 * 32 + signed.max_content_bytes + 1 - len(data)),
         "first bit of the signature": flipped(signature),
         "last bit of the signature": flipped(signature + 63, 0x80),
         "a bit of what is signed": flipped(signature + 80),
@@ -224,10 +228,10 @@ def signed_by(signed: Signed, broken: bytes) -> Labelled:
     }
 
 
-CONTROLS = (
+# The ends of each range, and those that do most harm.
+CONTROL_CHARACTERS = (
     0x00, 0x0A, 0x1B, 0x1F, 0x7F, 0x9B, 0x9F, 0x2028, 0x2029, 0x202A, 0x202E, 0x2066, 0x2069,
 )  # fmt: skip
-"""The ends of each range, and those that do most harm."""
 
 
 def _with(character: str) -> dict[str, dict[str, Any]]:
@@ -259,7 +263,7 @@ def catalogues(raw: bytes) -> Labelled:
         "half of a surrogate pair": [one | {"title": "\ud83d"}],
         **{
             f"U+{point:04X} in the {place}": [one | content]
-            for point in CONTROLS
+            for point in CONTROL_CHARACTERS
             for place, content in _with(chr(point)).items()
         },
         "tags as text": [one | {"tags": "silent"}],
@@ -389,7 +393,7 @@ def chunks(chunk: Chunk) -> Labelled:
 
 
 def sealed_reports(one: bytes, out_of_range: bytes) -> Labelled:
-    """Each is counted as undecodable, and the reports beside it are not disturbed."""
+    """Return sealed reports that count as undecodable and do not affect their neighbours."""
     return {
         "zeros": bytes(52),
         "a bit of enc": bytes([one[0] ^ 1]) + one[1:],
@@ -402,5 +406,5 @@ def sealed_reports(one: bytes, out_of_range: bytes) -> Labelled:
 
 
 def public_keys() -> Labelled:
-    """Nothing may be sealed to these."""
+    """Return public keys to which nothing may be sealed."""
     return {f"of small order, {n}": bytes.fromhex(key) for n, key in enumerate(SMALL_ORDER)}

@@ -1,4 +1,4 @@
-"""Batches and chunks: any bytes are one or refused, and a batch's size tells nothing."""
+"""Batches and chunks: malformed bytes are refused, and the size of a batch reveals nothing."""
 
 import hashlib
 
@@ -12,14 +12,15 @@ from sottovoce.protocol import (
     Batch,
     Chunk,
     batch_size,
-    public_key_of,
+    derive_public_key,
     seal_reports,
 )
 from tests.protocol.examples import EPOCH_KEY, refuses
 
-HASH, ID = bytes(range(32)), bytes(range(16))
-REPORTS = 2
-sealed = st.binary(min_size=52 * REPORTS, max_size=52 * REPORTS)
+HASH_32 = bytes(range(32))
+ID_16 = bytes(range(16))
+REPORTS_PER_BATCH = 2
+sealed = st.binary(min_size=52 * REPORTS_PER_BATCH, max_size=52 * REPORTS_PER_BATCH)
 
 
 @given(
@@ -28,33 +29,36 @@ sealed = st.binary(min_size=52 * REPORTS, max_size=52 * REPORTS)
     st.binary(min_size=16, max_size=16),
     sealed,
 )
-def test_a_batch_is_read_as_it_was_written(
-    epoch: int, digest: bytes, name: bytes, rest: bytes
-) -> None:
+def test_batch_round_trip(epoch: int, digest: bytes, name: bytes, rest: bytes) -> None:
     batch = Batch(epoch, digest, name, rest)
-    assert Batch.decode(batch.encode(), REPORTS) == batch
-    assert Batch.decode(batch.encode(), REPORTS).encode() == batch.encode()
+    assert Batch.decode(batch.encode(), REPORTS_PER_BATCH) == batch
+    assert Batch.decode(batch.encode(), REPORTS_PER_BATCH).encode() == batch.encode()
 
 
 @given(st.lists(st.lists(st.integers(0, 2**32 - 1), min_size=3, max_size=3), min_size=2))
-def test_the_size_of_a_batch_depends_on_k_alone(contents: list[list[int]]) -> None:
-    """Whatever somebody touched, and however much: an onlooker sees the same number of bytes."""
-    public = public_key_of(EPOCH_KEY)
+def test_batch_size_depends_on_k_only(contents: list[list[int]]) -> None:
+    """Check that the size does not depend on what a person touched."""
+    public = derive_public_key(EPOCH_KEY)
     sizes = {
-        len(Batch(1, HASH, ID, seal_reports(np.array(c, np.uint32), public, HASH)).encode())
+        len(
+            Batch(
+                1,
+                HASH_32,
+                ID_16,
+                seal_reports(np.array(c, np.uint32), public, HASH_32),
+            ).encode()
+        )
         for c in contents
     }
     assert sizes == {batch_size(3)} == {56 + 52 * 3}
 
 
 def header(count: int) -> bytes:
-    return b"SVC2" + bytes([3, 0, 0, 0]) + HASH + count.to_bytes(4, "little")
+    return b"SVC2" + bytes([3, 0, 0, 0]) + HASH_32 + count.to_bytes(4, "little")
 
 
 @given(st.integers(0, 2**32 - 1), st.binary(min_size=32, max_size=32), st.integers(1, 9), st.data())
-def test_a_chunk_is_read_as_it_was_written(
-    epoch: int, digest: bytes, n: int, data: st.DataObject
-) -> None:
+def test_chunk_round_trip(epoch: int, digest: bytes, n: int, data: st.DataObject) -> None:
     chunk = Chunk(epoch, digest, data.draw(st.binary(min_size=52 * n, max_size=52 * n)))
     read = Chunk.decode(chunk.encode())
     assert read == chunk
@@ -66,7 +70,7 @@ def test_a_chunk_is_read_as_it_was_written(
     ("count", "size"),
     [(0, 0), (1, 53), (MAX_CHUNK_REPORTS + 1, 52 * (MAX_CHUNK_REPORTS + 1))],
 )
-def test_a_count_that_is_not_the_content_is_refused(count: int, size: int) -> None:
+def test_chunk_with_wrong_count_is_refused(count: int, size: int) -> None:
     assert refuses(Chunk.decode, header(count) + bytes(size))
     largest = Chunk.decode(header(MAX_CHUNK_REPORTS) + bytes(52 * MAX_CHUNK_REPORTS))
     assert largest.reports == MAX_CHUNK_REPORTS

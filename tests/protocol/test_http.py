@@ -1,7 +1,4 @@
-"""HTTP as clients and proxies speak it: what a request carries, what an answer means, what is read.
-
-Over real sockets, for the device's side and the proxy's side alike.
-"""
+"""Requests of clients and proxies over real sockets: their content, answers, and size limits."""
 
 import gzip
 import json
@@ -24,7 +21,7 @@ from sottovoce.errors import (
     UnknownProxyError,
 )
 from sottovoce.protocol import SignedManifest, SignedShelf, routes
-from sottovoce.protocol.catalogue import MAX_CATALOGUE
+from sottovoce.protocol.catalogue import MAX_CATALOGUE_BYTES
 from sottovoce.protocol.http import HttpSource
 from sottovoce.proxy import HttpUpstream
 from tests.loopback import LoopbackServer, careless_http, reply
@@ -44,8 +41,8 @@ def server() -> Iterator[LoopbackServer]:
 
 @pytest.fixture(params=[HttpProxy, as_proxy], ids=["device", "proxy"])
 def connect(request: pytest.FixtureRequest) -> Connect:
-    made: Connect = request.param
-    return made
+    created: Connect = request.param
+    return created
 
 
 @pytest.fixture
@@ -73,16 +70,16 @@ def test_paths_and_what_every_request_carries(server: LoopbackServer, source: Ht
     ]
 
 
-CAPPED: dict[int, Callable[[HttpSource], bytes]] = {
-    SignedManifest.most_bytes(): lambda source: source.manifest(),
-    SignedShelf.most_bytes(): lambda source: source.shelf(),
+LIMITED_READS: dict[int, Callable[[HttpSource], bytes]] = {
+    SignedManifest.max_bytes(): lambda source: source.manifest(),
+    SignedShelf.max_bytes(): lambda source: source.shelf(),
     1000: lambda source: source.model(bytes(32), 1000),
-    MAX_CATALOGUE: lambda source: source.catalogue(bytes(32)),
+    MAX_CATALOGUE_BYTES: lambda source: source.catalogue(bytes(32)),
 }
 
 
-@pytest.mark.parametrize("most", CAPPED)
-def test_an_announced_length_beyond_the_limit_is_not_read(
+@pytest.mark.parametrize("most", LIMITED_READS)
+def test_announced_length_beyond_the_limit_is_not_read(
     server: LoopbackServer, source: HttpSource, most: int
 ) -> None:
     def announce(handler: BaseHTTPRequestHandler, _: bytes) -> None:
@@ -92,11 +89,11 @@ def test_an_announced_length_beyond_the_limit_is_not_read(
 
     server.answer = announce
     with pytest.raises(ProtocolError, match=rf"\b{most}\b"):
-        CAPPED[most](source)
+        LIMITED_READS[most](source)
 
 
 @pytest.mark.parametrize("length", [None, "12", "9" * 5000, "many"])
-def test_a_body_without_end_is_given_up(
+def test_endless_body_is_abandoned(
     server: LoopbackServer, source: HttpSource, length: str | None
 ) -> None:
     written = 0
@@ -120,9 +117,7 @@ def test_a_body_without_end_is_given_up(
     assert written < 200_000_000
 
 
-def test_a_body_that_ends_early_can_be_had_later(
-    server: LoopbackServer, source: HttpSource
-) -> None:
+def test_truncated_body_is_unavailable(server: LoopbackServer, source: HttpSource) -> None:
     def cut(handler: BaseHTTPRequestHandler, _: bytes) -> None:
         handler.send_response(200)
         handler.send_header("Content-Length", "100")
@@ -134,17 +129,17 @@ def test_a_body_that_ends_early_can_be_had_later(
         source.manifest()
 
 
-def test_nothing_is_unpacked(server: LoopbackServer, source: HttpSource) -> None:
+def test_compressed_bodies_are_not_decoded(server: LoopbackServer, source: HttpSource) -> None:
     packed = gzip.compress(bytes(1_000_000))
     server.answer = reply(200, packed, Content_Encoding="gzip")
     assert source.model(bytes(32), 5000) == packed
 
 
 WRONG_EPOCH = json.dumps({"type": "urn:sottovoce:wrong-epoch", "status": 409}).encode()
-REDIRECTS = (301, 302, 303, 307, 308)
+REDIRECT_STATUSES = (301, 302, 303, 307, 308)
 
-ANSWERS = [
-    *((status, b"", RefusedError) for status in REDIRECTS),
+ANSWER_CASES = [
+    *((status, b"", RefusedError) for status in REDIRECT_STATUSES),
     *((status, b"", RefusedError) for status in (204, 206, 304, 400, 401, 404, 413)),
     *((409, body, RefusedError) for body in (b'{"type": "about:blank"}', b"[]", b"\xff")),
     *((409, body, RefusedError) for body in (b"[" * 10_000, bytes(20_000))),
@@ -154,11 +149,11 @@ ANSWERS = [
 ]
 
 
-@pytest.mark.parametrize(("status", "body", "error"), ANSWERS)
-def test_what_an_answer_means(
+@pytest.mark.parametrize(("status", "body", "error"), ANSWER_CASES)
+def test_status_of_an_answer_becomes_an_error(
     server: LoopbackServer, source: HttpSource, status: int, body: bytes, error: type[Exception]
 ) -> None:
-    """No redirect is followed."""
+    """Check the error of each status; redirects are not followed."""
     server.answer = reply(status, body, Location="/elsewhere")
     if body == WRONG_EPOCH and not isinstance(source, HttpProxy):
         error = RefusedError  # a proxy's chunks may still be taken, a device's batch will not
@@ -172,7 +167,7 @@ def test_what_an_answer_means(
     assert len(server.requests) == 1
 
 
-def test_nobody_there_and_whoever_says_nothing_is_unavailable(connect: Connect) -> None:
+def test_unreachable_or_silent_peer_is_unavailable(connect: Connect) -> None:
     patience = {"connect": 10.0, "read": 30.0, "write": 30.0, "pool": 30.0}
 
     def silent(request: httpx.Request) -> httpx.Response:
@@ -189,23 +184,23 @@ def test_nobody_there_and_whoever_says_nothing_is_unavailable(connect: Connect) 
 # Paths are written once: in `routes`, and in the documentation.
 
 
-ROOT = Path(__file__).parents[2]
+REPOSITORY_ROOT = Path(__file__).parents[2]
 
-TEMPLATES = {
+PATH_TEMPLATES = {
     value
     for name, value in vars(routes).items()
-    if name.isupper() and value.startswith(routes.ROOT) and value != routes.ROOT
+    if name.isupper() and value.startswith(routes.API_ROOT) and value != routes.API_ROOT
 }
 
 
-def test_no_other_source_writes_a_path() -> None:
+def test_only_routes_contains_paths() -> None:
     package = Path(sottovoce.__file__).parent
     sources = set(package.rglob("*.py")) - {Path(routes.__file__)}
     assert len(sources) > 100
     assert [path for path in sources if "/v2/" in path.read_text()] == []
 
 
-def test_the_documentation_has_every_path_and_no_other() -> None:
-    text = (ROOT / "docs" / "protocol.md").read_text()
+def test_documentation_has_exactly_these_paths() -> None:
+    text = (REPOSITORY_ROOT / "docs" / "protocol.md").read_text()
     written = [path.replace("{hash}", "{sha256}") for path in re.findall(r"/v2/[\w{}/]+", text)]
-    assert sorted(written) == sorted(TEMPLATES), "each once"
+    assert sorted(written) == sorted(PATH_TEMPLATES), "each once"

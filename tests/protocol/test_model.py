@@ -10,20 +10,20 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from safetensors.numpy import load, save
 
-from sottovoce.core.bounds import LEAST_ENTRY, MOST_ENTRY
+from sottovoce.core.bounds import MAX_ITEM_ENTRY, MIN_ITEM_ENTRY
 from sottovoce.protocol import decode_items, encode_items, model_size
-from sottovoce.protocol.model import MAX_ROW, Panel, Panellist
+from sottovoce.protocol.panel import MAX_ROW, Panel, Panellist
 from tests.protocol.examples import damaged, refuses
 
 V = np.array([[0.5, -1.25], [3.0, 1e-18], [0.0, -0.0]], np.float32)
-FILE = encode_items(V)
+MODEL_FILE = encode_items(V)
 
 matrices = hnp.arrays(
     np.float32,
     hnp.array_shapes(min_dims=2, max_dims=2, max_side=9),
     elements=st.just(0.0)
-    | st.floats(LEAST_ENTRY, MOST_ENTRY, width=32)
-    | st.floats(-MOST_ENTRY, -LEAST_ENTRY, width=32),
+    | st.floats(MIN_ITEM_ENTRY, MAX_ITEM_ENTRY, width=32)
+    | st.floats(-MAX_ITEM_ENTRY, -MIN_ITEM_ENTRY, width=32),
 )
 
 
@@ -32,7 +32,7 @@ def decode(data: bytes) -> np.ndarray:
 
 
 @given(matrices)
-def test_what_is_written_is_read_bit_for_bit(matrix: np.ndarray) -> None:
+def test_matrix_round_trip_is_exact(matrix: np.ndarray) -> None:
     data = encode_items(matrix)
     assert len(data) <= model_size(*matrix.shape)
     read = decode_items(data, *matrix.shape)
@@ -51,7 +51,7 @@ def test_safetensors_reads_ours_and_we_read_theirs(matrix: np.ndarray) -> None:
         assert decode_items(data, *matrix.shape).tobytes() == matrix.tobytes()
 
 
-@given(st.binary(max_size=200) | damaged(FILE))
+@given(st.binary(max_size=200) | damaged(MODEL_FILE))
 def test_any_bytes_are_the_matrix_or_refused(data: bytes) -> None:
     refuses(decode, data)
 
@@ -59,16 +59,16 @@ def test_any_bytes_are_the_matrix_or_refused(data: bytes) -> None:
 # The panel's file: read strictly, written back the same.
 
 
-PANEL = Panel(bytes(range(32)), (Panellist((0, 4), 2, (1, 3)), Panellist((), MAX_ROW, (0,))))
+SMALL_PANEL = Panel(bytes(range(32)), (Panellist((0, 4), 2, (1, 3)), Panellist((), MAX_ROW, (0,))))
 
 
-def test_a_panel_survives_its_file() -> None:
-    assert Panel.decode(PANEL.encode()) == PANEL
-    counted = replace(PANEL, touched=(0, 7, 0))
+def test_panel_round_trip() -> None:
+    assert Panel.decode(SMALL_PANEL.encode()) == SMALL_PANEL
+    counted = replace(SMALL_PANEL, touched=(0, 7, 0))
     assert Panel.decode(counted.encode()) == counted
 
 
-PERSON: dict[str, object] = {"seen": [], "left": 1, "others": [2]}
+PERSON_FIELDS: dict[str, object] = {"seen": [], "left": 1, "others": [2]}
 
 
 @pytest.mark.parametrize(
@@ -79,16 +79,16 @@ PERSON: dict[str, object] = {"seen": [], "left": 1, "others": [2]}
         {"people": {}},
         {"people": []},
         {"people": [7]},
-        {"people": [PERSON | {"others": 2}]},
-        {"people": [PERSON | {"others": []}]},
-        {"people": [PERSON | {"seen": [1]}]},
-        {"people": [PERSON | {"others": [MAX_ROW + 1]}]},
-        {"people": [PERSON | {"left": True}]},
-        {"people": [PERSON | {"name": "she"}]},
+        {"people": [PERSON_FIELDS | {"others": 2}]},
+        {"people": [PERSON_FIELDS | {"others": []}]},
+        {"people": [PERSON_FIELDS | {"seen": [1]}]},
+        {"people": [PERSON_FIELDS | {"others": [MAX_ROW + 1]}]},
+        {"people": [PERSON_FIELDS | {"left": True}]},
+        {"people": [PERSON_FIELDS | {"name": "she"}]},
         *({"touched": touched} for touched in (1, [-1], [0.5])),
         {"more": 1},
     ],
 )
-def test_what_is_no_panel(change: dict[str, object]) -> None:
-    content = {**json.loads(PANEL.encode()), **change}
+def test_invalid_panels_are_refused(change: dict[str, object]) -> None:
+    content = {**json.loads(SMALL_PANEL.encode()), **change}
     assert refuses(Panel.decode, json.dumps(content).encode())

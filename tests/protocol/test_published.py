@@ -1,4 +1,4 @@
-"""Every single tampering with what is published is refused, by client, proxy and reader alike."""
+"""Every change of published files is refused by client, proxy and reader."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,37 +14,37 @@ from hypothesis import strategies as st
 
 from sottovoce.errors import ProtocolError, UntrustedError
 from sottovoce.protocol import Catalogue, Item, SignedManifest, encode_items, model_size
-from sottovoce.proxy import ProxyStore
 from sottovoce.proxy.forward import Mirror
 from sottovoce.sandbox.devices import PublicReader
 from tests.client.world import DAY, FACTORS, ITEMS, FakeProxy, World, item
 from tests.protocol.examples import damaged
+from tests.proxy.world import open_store
 from tests.proxy.world import settings as proxy_settings
 
-WORLD = World()
+TEST_WORLD = World()
 
 
 class Party(NamedTuple):
-    """Somebody who reads what is published."""
+    """A party that reads what is published."""
 
     refresh: Callable[[], object]
     accepted: Callable[[], object]
-    """What they go by, and show to others."""
+    """Return what the party uses and serves."""
     close: Callable[[], object] = lambda: None
 
 
 def client(world: World, source: FakeProxy, folder: Path) -> Party:
-    made = world.create(folder)
-    made.pause(on=True)
-    store = made._store
-    shown = lambda: (store.newest, store.signed_manifest(), made.recommend(ITEMS))  # noqa: E731
-    return Party(lambda: made.sync(source), shown, made.close)
+    created = world.create(folder)
+    created.pause(on=True)
+    store = created._store
+    shown = lambda: (store.newest, store.signed_manifest(), created.recommend(ITEMS))  # noqa: E731
+    return Party(lambda: created.sync(source), shown, created.close)
 
 
 def proxy(world: World, source: FakeProxy, folder: Path) -> Party:
-    store = ProxyStore.open(folder)
-    known = proxy_settings(folder, verification_key=world.verification_key.hex())
-    mirror = Mirror(store, source, known, lambda: 1e9)  # late enough for all of them
+    store = open_store(folder)
+    expected = proxy_settings(folder, verification_key=world.verification_key.hex())
+    mirror = Mirror(store, source, expected, lambda: 1e9)  # late enough for all of them
 
     def refresh() -> None:
         newer = mirror.newer()
@@ -55,14 +55,14 @@ def proxy(world: World, source: FakeProxy, folder: Path) -> Party:
 
 
 def reader(world: World, source: FakeProxy, _: Path) -> Party:
-    held = [PublicReader(source, world.verification_key)]
+    stored = [PublicReader(source, world.verification_key)]
 
     def refresh() -> None:
-        attempt = copy(held[0])  # a manifest whose files fail is not remembered
+        attempt = copy(stored[0])  # a manifest whose files fail is not remembered
         attempt.release(attempt.manifest())
-        held[0] = attempt
+        stored[0] = attempt
 
-    return Party(refresh, lambda: (held[0]._newest, held[0]._files))
+    return Party(refresh, lambda: (stored[0]._newest, stored[0]._files))
 
 
 class Scene:
@@ -78,7 +78,7 @@ class Scene:
 
     @contextmanager
     def refused(self, error: type[ProtocolError], match: str) -> Iterator[None]:
-        """What is published in the block is refused each time it is met, and changes nothing."""
+        """Check that what the block publishes is refused each time and changes nothing."""
         before, files = self.party.accepted(), dict(self.world.files)
         yield
         for _ in range(2):
@@ -91,20 +91,20 @@ class Scene:
 
 @pytest.fixture(params=[client, proxy, reader], scope="module")
 def scene(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    made = Scene(request.param, tmp_path_factory.mktemp("party") / "own")
-    yield made
-    made.party.refresh()  # after all that was refused, the honest epoch is accepted
-    made.party.close()
+    created = Scene(request.param, tmp_path_factory.mktemp("party") / "own")
+    yield created
+    created.party.refresh()  # after all that was refused, the honest epoch is accepted
+    created.party.close()
 
 
 def model_with(value: float) -> bytes:
-    V = WORLD.items(3)
+    V = TEST_WORLD.items(3)
     V[4, 1] = value
     return encode_items(V)
 
 
 def names(n: int) -> bytes:
-    return Catalogue.of(Item(item(number), "t") for number in range(n)).raw
+    return Catalogue.from_items(Item(item(number), "t") for number in range(n)).raw
 
 
 def a_strangers(world: World) -> SignedManifest:
@@ -115,8 +115,9 @@ def signing(kind: str, content: bytes) -> Callable[[World], SignedManifest]:
     return lambda world: world.signed(3, **{kind: world.add(content)})
 
 
-U, P = UntrustedError, ProtocolError
-LIES: dict[str, tuple[type[ProtocolError], str, Callable[[World], SignedManifest]]] = {
+U = UntrustedError
+P = ProtocolError
+BAD_RELEASES: dict[str, tuple[type[ProtocolError], str, Callable[[World], SignedManifest]]] = {
     "another key": (U, "signed manifest", a_strangers),
     "older": (U, r"\b1\b.*\b2\b", lambda w: w.signed(1)),
     "second": (U, r"\b2\b", lambda w: w.signed(2, reports_behind=1)),
@@ -132,16 +133,16 @@ LIES: dict[str, tuple[type[ProtocolError], str, Callable[[World], SignedManifest
 }
 
 
-@pytest.mark.parametrize("lie", LIES)
-def test_a_lie(scene: Scene, lie: str) -> None:
-    error, match, told = LIES[lie]
+@pytest.mark.parametrize("lie", BAD_RELEASES)
+def test_tampering_is_refused(scene: Scene, lie: str) -> None:
+    error, match, content = BAD_RELEASES[lie]
     with scene.refused(error, match):
-        scene.source.publish(told(scene.world))
+        scene.source.publish(content(scene.world))
 
 
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
-def test_any_damage_to_the_manifest(scene: Scene, data: st.DataObject) -> None:
+def test_damaged_manifest_is_refused(scene: Scene, data: st.DataObject) -> None:
     bad = data.draw(damaged(scene.source.data))
     assume(bad != scene.source.data)
     with scene.refused(ProtocolError, "signed manifest"):
@@ -151,7 +152,7 @@ def test_any_damage_to_the_manifest(scene: Scene, data: st.DataObject) -> None:
 @pytest.mark.parametrize("kind", ["model", "catalogue"])
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
-def test_any_damage_to_a_file(scene: Scene, kind: str, data: st.DataObject) -> None:
+def test_damaged_file_is_refused(scene: Scene, kind: str, data: st.DataObject) -> None:
     fresh = scene.world.add(scene.world.catalogue.raw + b" ")  # the same names, not held yet
     signed = scene.world.signed(3, catalogue=fresh)
     sha256 = getattr(signed.manifest, kind)
@@ -162,10 +163,10 @@ def test_any_damage_to_a_file(scene: Scene, kind: str, data: st.DataObject) -> N
         scene.world.files[sha256] = bad
 
 
-def test_a_model_is_read_up_to_the_size_that_the_manifest_allows(
+def test_model_is_limited_to_the_size_in_the_manifest(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Here: what is asked for. That no more is read: test_http."""
+    """Check the size that is requested; `test_http.py` checks that no more is read."""
 
     def too_long(_: bytes, most: int) -> bytes:
         raise ProtocolError(f"longer than {most}")
@@ -176,7 +177,7 @@ def test_a_model_is_read_up_to_the_size_that_the_manifest_allows(
 
 
 @pytest.mark.parametrize("make", [client, proxy, reader])
-def test_what_holds_is_accepted(
+def test_valid_release_is_accepted(
     make: Callable[[World, FakeProxy, Path], Party], tmp_path: Path
 ) -> None:
     scene = Scene(make, tmp_path / "own")

@@ -1,4 +1,4 @@
-"""Terms that are accepted are the most that is ever asked for."""
+"""Accepted terms are an upper bound of what a server may ask for later."""
 
 from dataclasses import fields, replace
 from typing import Any
@@ -7,10 +7,10 @@ import pytest
 
 from sottovoce.core import MECHANISMS
 from sottovoce.protocol import Terms
-from sottovoce.protocol.terms import MOST_GROWTH, RULES
+from sottovoce.protocol.terms import MAX_CROWD_GROWTH, TERM_RULES
 from tests.protocol.examples import terms
 
-WORSE: dict[str, list[Any]] = {
+WORSE_VALUES: dict[str, list[Any]] = {
     "training": [bytes(16)],
     "mechanism": ["coordinate"],
     "parameters": [
@@ -22,7 +22,7 @@ WORSE: dict[str, list[Any]] = {
     "reports": [5, 10_000],
     "epochs": [21, 2**53 - 1],
     "share": [0.7500000000000001, 1.0],
-    "least_clients": [1, 49, 50 * MOST_GROWTH + 1, 10**7],
+    "least_clients": [1, 49, 50 * MAX_CROWD_GROWTH + 1, 10**7],
     "hold": [604_801],
     "dummies": [0, 4],
     "factors": [3],
@@ -31,7 +31,7 @@ WORSE: dict[str, list[Any]] = {
     "trial": [True],
 }
 
-BETTER: dict[str, list[Any]] = {
+BETTER_VALUES: dict[str, list[Any]] = {
     "parameters": [
         {"directions_seed": 8, "block": 4, "loud": 6},
         {"directions_seed": 7, "block": 4, "loud": 2},
@@ -40,31 +40,31 @@ BETTER: dict[str, list[Any]] = {
     "reports": [1, 3],
     "epochs": [1, 19],
     "share": [0.1],
-    "least_clients": [51, 50 * MOST_GROWTH],
+    "least_clients": [51, 50 * MAX_CROWD_GROWTH],
     "hold": [0],
     "dummies": [6, 10**7],
     "factors": [1],
     "most_items": [7],
 }
 
-NAMES = [field.name for field in fields(Terms)]
+FIELD_NAMES = [field.name for field in fields(Terms)]
 
 
 def test_every_field_has_exactly_one_rule() -> None:
-    assert [rule.field for rule in RULES] == NAMES
-    assert list(WORSE) == NAMES
+    assert [rule.field for rule in TERM_RULES] == FIELD_NAMES
+    assert list(WORSE_VALUES) == FIELD_NAMES
 
 
-@pytest.mark.parametrize(("name", "value"), [(n, v) for n, vs in WORSE.items() for v in vs])
-def test_one_worse_field_is_enough_whatever_else_got_better(name: str, value: Any) -> None:
-    better = {other: values[0] for other, values in BETTER.items() if other != name}
+@pytest.mark.parametrize(("name", "value"), [(n, v) for n, vs in WORSE_VALUES.items() for v in vs])
+def test_one_worse_field_is_a_violation(name: str, value: Any) -> None:
+    better = {other: values[0] for other, values in BETTER_VALUES.items() if other != name}
     for asked in (terms(), terms(**better)):
-        assert len(terms().broken_by(replace(asked, **{name: value}))) == 1
+        assert len(terms().list_worse_terms(replace(asked, **{name: value}))) == 1
 
 
-@pytest.mark.parametrize(("name", "value"), [(n, v) for n, vs in BETTER.items() for v in vs])
-def test_better_needs_no_consent(name: str, value: Any) -> None:
-    assert terms().broken_by(replace(terms(), **{name: value})) == []
+@pytest.mark.parametrize(("name", "value"), [(n, v) for n, vs in BETTER_VALUES.items() for v in vs])
+def test_better_terms_need_no_consent(name: str, value: Any) -> None:
+    assert terms().list_worse_terms(replace(terms(), **{name: value})) == []
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

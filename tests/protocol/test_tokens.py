@@ -10,19 +10,22 @@ from voprf import ristretto
 
 from sottovoce.errors import ProtocolError, RefusedError, UntrustedError
 from sottovoce.protocol.tokens import (
-    BLINDED,
-    EVALUATED,
-    MOST_AHEAD,
-    OUTPUT,
-    REQUEST,
+    BLINDED_BYTES,
+    EVALUATED_BYTES,
+    MAX_ATTESTATION_SECONDS,
+    OUTPUT_BYTES,
+    REQUEST_BYTES,
     Attestation,
     Issuer,
     TokenRequest,
-    blinded,
+    blind_token,
 )
 
-BACKEND, SERVICE, NOW = Ed25519PrivateKey.generate(), bytes(range(32)), 1_800_000_000
-RFC = [
+BACKEND_KEY = Ed25519PrivateKey.generate()
+SERVICE_KEY = bytes(range(32))
+NOW = 1_800_000_000
+# RFC 9497, A.1.2 (ristretto255-SHA512, VOPRF): input, blinded element, evaluation, output.
+RFC_VECTORS = [
     (
         "00",
         "863f330cc1a1259ed5a5998a23acfd37fb4351a793a5b3c090b642ddc439b945",
@@ -42,28 +45,31 @@ RFC = [
         ),
     ),
 ]
-"""RFC 9497, A.1.2 (ristretto255-SHA512, VOPRF): input, blinded element, evaluation, output."""
 
 
-def test_the_library_gives_what_the_rfc_has() -> None:
+def test_library_reproduces_the_rfc_vectors() -> None:
     server = ristretto.Evaluator.from_seed(b"\xa3" * 32, b"test key")
     public = "c803e2cc6b05fc15064549b5920659ca4a77b2cca6f04f6b357009335476ad4e"
     assert server.public_key.serialize().hex() == public
-    for given_input, element, evaluated, output in RFC:
+    for given_input, element, evaluated, output in RFC_VECTORS:
         asked = ristretto.BlindedInput.deserialize(bytes.fromhex(element))
-        assert server.evaluate(asked).serialize()[-BLINDED:].hex() == evaluated
+        assert server.evaluate(asked).serialize()[-BLINDED_BYTES:].hex() == evaluated
         assert server.evaluate_known_input(bytes.fromhex(given_input)).hex() == output
         client, own = ristretto.Client.blind(bytes.fromhex(given_input))
         assert own.serialize().hex() != element, "blinded anew each time"
         assert client.finalize(server.evaluate(own), server.public_key).hex() == output
 
 
-def test_a_token_is_good_for_the_key_and_the_id_that_it_was_made_for() -> None:
+def test_token_is_valid_for_its_key_and_id_only() -> None:
     issuer, other = Issuer(b"1" * 32), Issuer(b"2" * 32)
-    element, finalize = blinded(b"a" * 16)
+    element, finalize = blind_token(b"a" * 16)
     answer = issuer.evaluate(element)
     token = finalize(answer, issuer.public_key)
-    assert (len(element), len(answer), len(token.output)) == (BLINDED, EVALUATED, OUTPUT)
+    assert (len(element), len(answer), len(token.output)) == (
+        BLINDED_BYTES,
+        EVALUATED_BYTES,
+        OUTPUT_BYTES,
+    )
     issuer.check(token)
     changed = bytes([token.output[0] ^ 1]) + token.output[1:]
     for bad in (replace(token, id=b"b" * 16), replace(token, output=changed)):
@@ -71,7 +77,13 @@ def test_a_token_is_good_for_the_key_and_the_id_that_it_was_made_for() -> None:
             issuer.check(bad)
     with pytest.raises(RefusedError):
         other.check(token)
-    lies = [other.evaluate(element), answer[:-1], answer[:-1] + b"\xff", bytes(EVALUATED), b""]
+    lies = [
+        other.evaluate(element),
+        answer[:-1],
+        answer[:-1] + b"\xff",
+        bytes(EVALUATED_BYTES),
+        b"",
+    ]
     for lie in lies:
         with pytest.raises(UntrustedError):
             finalize(lie, issuer.public_key)
@@ -79,30 +91,30 @@ def test_a_token_is_good_for_the_key_and_the_id_that_it_was_made_for() -> None:
         finalize(answer, bytes(32))
 
 
-@given(some.binary(max_size=REQUEST + 1))
+@given(some.binary(max_size=REQUEST_BYTES + 1))
 def test_any_bytes_are_a_request_or_refused(data: bytes) -> None:
     for read in (TokenRequest.decode, Attestation.decode, Issuer(bytes(32)).evaluate):
         try:
-            found = read(data)
+            result = read(data)
         except ProtocolError:
             continue
-        assert isinstance(found, bytes) or found.encode() == data
+        assert isinstance(result, bytes) or result.encode() == data
 
 
-def test_an_attestation_holds_for_one_service_and_a_short_time() -> None:
-    made = Attestation.make(BACKEND, SERVICE, b"p" * 32, NOW + 60)
-    key = BACKEND.public_key().public_bytes_raw()
-    assert Attestation.decode(made.encode()) == made
-    made.check(key, SERVICE, NOW)
+def test_attestation_is_for_one_service_and_a_short_time() -> None:
+    created = Attestation.make(BACKEND_KEY, SERVICE_KEY, b"p" * 32, NOW + 60)
+    key = BACKEND_KEY.public_key().public_bytes_raw()
+    assert Attestation.decode(created.encode()) == created
+    created.check(key, SERVICE_KEY, NOW)
     stranger = Ed25519PrivateKey.generate()
     wrong = [
-        (made, key, SERVICE, NOW + 60),
-        (made, key, SERVICE, NOW + 60 - MOST_AHEAD - 1),
-        (made, key, bytes(32), NOW),
-        (made, stranger.public_key().public_bytes_raw(), SERVICE, NOW),
-        (replace(made, pseudonym=b"q" * 32), key, SERVICE, NOW),
-        (replace(made, expiry=NOW + 61), key, SERVICE, NOW),
-        (Attestation.make(stranger, SERVICE, b"p" * 32, NOW + 60), key, SERVICE, NOW),
+        (created, key, SERVICE_KEY, NOW + 60),
+        (created, key, SERVICE_KEY, NOW + 60 - MAX_ATTESTATION_SECONDS - 1),
+        (created, key, bytes(32), NOW),
+        (created, stranger.public_key().public_bytes_raw(), SERVICE_KEY, NOW),
+        (replace(created, pseudonym=b"q" * 32), key, SERVICE_KEY, NOW),
+        (replace(created, expiry=NOW + 61), key, SERVICE_KEY, NOW),
+        (Attestation.make(stranger, SERVICE_KEY, b"p" * 32, NOW + 60), key, SERVICE_KEY, NOW),
     ]
     for attestation, by, service, now in wrong:
         with pytest.raises(UntrustedError):

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sottovoce.core import Histories, sum_signs, user_vectors
+from sottovoce.core import Histories, solve_user_vectors, sum_signs
 from sottovoce.protocol import (
     Batch,
     Catalogue,
@@ -30,13 +30,19 @@ from sottovoce.protocol import (
     SignedShelf,
     batch_size,
     decode_items,
+    derive_public_key,
     encode_items,
     open_reports,
-    public_key_of,
     seal_reports,
 )
-from sottovoce.protocol.sealing import INFO
-from sottovoce.protocol.tokens import TOKEN_INPUT, Attestation, Issuer, TokenRequest, blinded
+from sottovoce.protocol.sealing import HPKE_INFO_PREFIX
+from sottovoce.protocol.tokens import (
+    TOKEN_INPUT_PREFIX,
+    Attestation,
+    Issuer,
+    TokenRequest,
+    blind_token,
+)
 from tests.cases import one_a_line
 from tests.protocol import malformed, wellformed
 from tests.protocol.examples import (
@@ -51,25 +57,27 @@ from tests.protocol.examples import (
     signing_key,
 )
 
-FILE = Path(__file__).parents[1] / "vectors" / "protocol.json"
+VECTOR_FILE = Path(__file__).parents[1] / "vectors" / "protocol.json"
 
 V = np.array(
     [[0.5, -0.25], [0.125, 0.75], [-0.5, 0.0625], [0.1, 0.2], [0.0, -1.0]], dtype=np.float32
 )
 
-HISTORY = [1, 3]
-WORDS = np.random.default_rng(6).integers(0, 2**64, (1, 5, 4), dtype=np.uint64)
+TOUCHED_ROWS = [1, 3]
+RANDOM_WORDS = np.random.default_rng(6).integers(0, 2**64, (1, 5, 4), dtype=np.uint64)
 BATCH_ID = bytes(range(200, 216))
-SHUFFLED = [2, 0, 3, 1]
-TOKEN_SEED, BACKEND_SEED = bytes(range(1, 33)), bytes(range(100, 132))
-PSEUDONYM, EXPIRY = bytes(range(50, 82)), 1_800_000_000
-ELEMENT = bytes.fromhex("863f330cc1a1259ed5a5998a23acfd37fb4351a793a5b3c090b642ddc439b945")
-"""Any blinded one: of RFC 9497, A.1.2."""
+SHUFFLED_ORDER = [2, 0, 3, 1]
+TOKEN_SEED = bytes(range(1, 33))
+BACKEND_SEED = bytes(range(100, 132))
+PSEUDONYM_32 = bytes(range(50, 82))
+EXPIRY_TIME = 1_800_000_000
+# Any blinded element: this one is from RFC 9497, A.1.2.
+BLINDED_ELEMENT = bytes.fromhex("863f330cc1a1259ed5a5998a23acfd37fb4351a793a5b3c090b642ddc439b945")
 
 
 @cache
 def signed() -> SignedManifest:
-    """By the key that the first one has named."""
+    """Sign the manifest with the key that the first key has named."""
     model = sha256(encode_items(V)).digest()
     one = manifest(model=model, catalogue=catalogue().hash)
     key = signing_key(NEXT_SEED)
@@ -79,23 +87,23 @@ def signed() -> SignedManifest:
 
 @cache
 def shelf() -> SignedShelf:
-    """As the manifest."""
+    """Sign the shelf like the manifest."""
     one = Shelf(signed().manifest.opens + 60, catalogue().hash)
     return SignedShelf.make(one, signing_key(NEXT_SEED), signed().statements)
 
 
 def history_reports() -> np.ndarray:
-    """What the person with this history says with these words."""
+    """Return the reports of this history for these random words."""
     one = signed().manifest
-    h = Histories.from_lists([HISTORY], one.items)
-    X = user_vectors(V, h, alpha=one.alpha, regularization=one.regularization)
-    return one.build().reports(V, X, h, WORDS).ravel()
+    h = Histories.from_lists([TOUCHED_ROWS], one.items)
+    X = solve_user_vectors(V, h, alpha=one.alpha, regularization=one.regularization)
+    return one.build().reports(V, X, h, RANDOM_WORDS).ravel()
 
 
 def seal_once() -> dict[str, Any]:
-    """The part that cannot be made twice."""
+    """Seal the reports: the part of the file that differs in every run."""
     beyond = np.array([2 * signed().manifest.build().n_directions], np.uint32)
-    public, name = public_key_of(EPOCH_KEY), signed().hash
+    public, name = derive_public_key(EPOCH_KEY), signed().hash
     sealed = seal_reports(history_reports(), public, name)
     return {
         "sealed": [sealed[at : at + 52].hex() for at in range(0, len(sealed), 52)],
@@ -104,23 +112,23 @@ def seal_once() -> dict[str, Any]:
 
 
 def token() -> dict[str, Any]:
-    """What is the same in every run: a blinded element and a proof are not."""
+    """Return the part of a token that is the same in every run."""
     issuer, asked = Issuer(TOKEN_SEED), request()
-    element, finalize = blinded(BATCH_ID)
-    made = finalize(issuer.evaluate(element), issuer.public_key)
+    element, finalize = blind_token(BATCH_ID)
+    created = finalize(issuer.evaluate(element), issuer.public_key)
     return {
         "key": TOKEN_SEED.hex(),
         "public_key": issuer.public_key.hex(),
-        "input": (TOKEN_INPUT + BATCH_ID).hex(),
-        "output": made.output.hex(),
+        "input": (TOKEN_INPUT_PREFIX + BATCH_ID).hex(),
+        "output": created.output.hex(),
         "attestation": {
             "signing_key": BACKEND_SEED.hex(),
             "verification_key": signing_key(BACKEND_SEED).public_key().public_bytes_raw().hex(),
-            "pseudonym": PSEUDONYM.hex(),
-            "expiry": EXPIRY,
+            "pseudonym": PSEUDONYM_32.hex(),
+            "expiry": EXPIRY_TIME,
             "bytes": asked.attestation.encode().hex(),
         },
-        "element": ELEMENT.hex(),
+        "element": BLINDED_ELEMENT.hex(),
         "epoch": asked.epoch,
         "request": asked.encode().hex(),
     }
@@ -128,8 +136,8 @@ def token() -> dict[str, Any]:
 
 def request() -> TokenRequest:
     service = signing_key().public_key().public_bytes_raw()
-    attestation = Attestation.make(signing_key(BACKEND_SEED), service, PSEUDONYM, EXPIRY)
-    return TokenRequest(signed().manifest.epoch + 1, attestation, ELEMENT)
+    attestation = Attestation.make(signing_key(BACKEND_SEED), service, PSEUDONYM_32, EXPIRY_TIME)
+    return TokenRequest(signed().manifest.epoch + 1, attestation, BLINDED_ELEMENT)
 
 
 def hexed(cases: dict[str, bytes]) -> list[dict[str, str]]:
@@ -137,12 +145,12 @@ def hexed(cases: dict[str, bytes]) -> list[dict[str, str]]:
 
 
 def make(frozen: dict[str, Any]) -> dict[str, Any]:
-    """The whole file, from the sealed reports."""
+    """Return the whole file, given the sealed reports."""
     one, name = signed().manifest, signed().hash
     sealed = [bytes.fromhex(report) for report in frozen["sealed"]]
     batch = Batch(one.epoch, name, BATCH_ID, b"".join(sealed))
     spending = replace(batch, output=bytes.fromhex(token()["output"]))
-    chunk = Chunk(one.epoch, name, b"".join(sealed[number] for number in SHUFFLED))
+    chunk = Chunk(one.epoch, name, b"".join(sealed[number] for number in SHUFFLED_ORDER))
     finished = SignedManifest.make(manifest(public_key=None, epochs_left=0), signing_key())
     reports = history_reports()
     return {
@@ -176,16 +184,16 @@ def make(frozen: dict[str, Any]) -> dict[str, Any]:
             "sha256": catalogue().hash.hex(),
         },
         "reports": {
-            "history": HISTORY,
-            "words": [f"{int(word):016x}" for word in WORDS.ravel()],
+            "history": TOUCHED_ROWS,
+            "words": [f"{int(word):016x}" for word in RANDOM_WORDS.ravel()],
             "values": reports.tolist(),
             "bytes": reports.astype("<u4").tobytes().hex(),
             "sums": sum_signs(reports, one.build().n_directions).tolist(),
         },
         "sealing": {
             "private_key": EPOCH_KEY.hex(),
-            "public_key": public_key_of(EPOCH_KEY).hex(),
-            "info": (INFO + name).hex(),
+            "public_key": derive_public_key(EPOCH_KEY).hex(),
+            "info": (HPKE_INFO_PREFIX + name).hex(),
             **frozen,
         },
         "batch": {
@@ -195,7 +203,7 @@ def make(frozen: dict[str, Any]) -> dict[str, Any]:
         },
         "token": token(),
         "batch_with_token": {"bytes": spending.encode().hex()},
-        "chunk": {"order": SHUFFLED, "bytes": chunk.encode().hex(), "name": chunk.name},
+        "chunk": {"order": SHUFFLED_ORDER, "bytes": chunk.encode().hex(), "name": chunk.name},
         "accepted": {
             "manifest": hexed(wellformed.manifests(signed().raw)),
             "signed_manifest": wellformed.signed_manifests(),
@@ -227,7 +235,7 @@ def frozen_in(vectors: dict[str, Any]) -> dict[str, Any]:
 
 @cache
 def stored() -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(FILE.read_text())
+    content: dict[str, Any] = json.loads(VECTOR_FILE.read_text())
     return content
 
 
@@ -238,23 +246,23 @@ def of(*path: str) -> bytes:
     return bytes.fromhex(value)
 
 
-def test_everything_but_the_sealed_reports_is_made_again_to_the_byte() -> None:
+def test_vectors_are_reproduced_except_sealed_reports() -> None:
     assert make(frozen_in(stored())) == stored()
 
 
-def test_sealed_reports_open_to_the_reports_that_the_words_make() -> None:
+def test_sealed_reports_of_the_vectors_open() -> None:
     case = stored()["sealing"]
     sealed = b"".join(map(bytes.fromhex, case["sealed"]))
     directions = stored()["manifest"]["directions"]
-    found = open_reports(sealed, of("sealing", "private_key"), of("manifest", "hash"), directions)
-    assert found.undecodable == 0
-    assert found.reports.tolist() == stored()["reports"]["values"] == history_reports().tolist()
-    assert found.reports.astype("<u4").tobytes() == of("reports", "bytes")
-    assert sum_signs(found.reports, directions).tolist() == stored()["reports"]["sums"]
-    assert public_key_of(of("sealing", "private_key")) == of("sealing", "public_key")
+    result = open_reports(sealed, of("sealing", "private_key"), of("manifest", "hash"), directions)
+    assert result.undecodable == 0
+    assert result.reports.tolist() == stored()["reports"]["values"] == history_reports().tolist()
+    assert result.reports.astype("<u4").tobytes() == of("reports", "bytes")
+    assert sum_signs(result.reports, directions).tolist() == stored()["reports"]["sums"]
+    assert derive_public_key(of("sealing", "private_key")) == of("sealing", "public_key")
 
 
-DECODERS: dict[str, Callable[[bytes], object]] = {
+DECODERS_BY_KIND: dict[str, Callable[[bytes], object]] = {
     "manifest": Manifest.decode,
     "signed_manifest": lambda data: SignedManifest.open(data, of("verification_key")),
     "shelf": Shelf.decode,
@@ -270,64 +278,64 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
 
 
 @pytest.mark.parametrize("kind", ["manifest", "catalogue", "model"])
-def test_what_is_well_formed_is_taken(kind: str) -> None:
+def test_well_formed_bytes_are_accepted(kind: str) -> None:
     cases = stored()["accepted"][kind]
     assert cases
     for case in cases:
-        assert not refuses(DECODERS[kind], bytes.fromhex(case["bytes"])), case["label"]
+        assert not refuses(DECODERS_BY_KIND[kind], bytes.fromhex(case["bytes"])), case["label"]
 
 
-def test_the_shelf_is_signed_by_the_key_that_the_pinned_one_leads_to() -> None:
+def test_shelf_is_signed_by_a_successor_of_the_pinned_key() -> None:
     opened = SignedShelf.open(of("shelf", "signed"), of("verification_key"))
     assert (opened.key, opened.hash) == (signed().key, of("shelf", "hash"))
     assert opened.shelf.catalogue == of("catalogue", "sha256")
 
 
-def test_key_statements_lead_from_a_trusted_key_to_the_last() -> None:
+def test_key_statements_lead_to_the_last_key() -> None:
     for case in stored()["accepted"]["signed_manifest"]:
         trusted = bytes.fromhex(case["trusted"])
         opened = SignedManifest.open(bytes.fromhex(case["bytes"]), trusted)
         assert opened.key.hex() == case["then"], case["label"]
 
 
-@pytest.mark.parametrize("kind", DECODERS)
-def test_what_is_malformed_is_refused(kind: str) -> None:
+@pytest.mark.parametrize("kind", DECODERS_BY_KIND)
+def test_malformed_bytes_are_refused(kind: str) -> None:
     cases = stored()["refused"][kind]
     assert cases
     for case in cases:
-        assert refuses(DECODERS[kind], bytes.fromhex(case["bytes"])), case["label"]
+        assert refuses(DECODERS_BY_KIND[kind], bytes.fromhex(case["bytes"])), case["label"]
 
 
-def test_what_cannot_be_opened_is_counted() -> None:
+def test_unopened_reports_are_counted() -> None:
     good, key, name = bytes.fromhex(stored()["sealing"]["sealed"][0]), EPOCH_KEY, signed().hash
     for case in stored()["refused"]["sealed"]:
-        found = open_reports(bytes.fromhex(case["bytes"]) + good, key, name, 16)
-        assert found.reports.tolist() == stored()["reports"]["values"][:1], case["label"]
-        assert found.undecodable == 1, case["label"]
+        result = open_reports(bytes.fromhex(case["bytes"]) + good, key, name, 16)
+        assert result.reports.tolist() == stored()["reports"]["values"][:1], case["label"]
+        assert result.undecodable == 1, case["label"]
 
 
-def test_the_page_quotes_these_vectors() -> None:
-    """Whatever looks like bytes in docs/protocol.md is in the file."""
+def test_documentation_quotes_these_vectors() -> None:
+    """Check that all bytes in docs/protocol.md are in the file."""
     page = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text()
     mechanism: Any = signed().manifest.build()
-    known = FILE.read_text() + str(mechanism.blanket_below)
+    expected = VECTOR_FILE.read_text() + str(mechanism.blanket_below)
     quoted = re.findall(r"\b[0-9a-f]{16,}\b", page)
     assert len(quoted) > 8
-    assert [run for run in quoted if run not in known] == []
+    assert [run for run in quoted if run not in expected] == []
 
 
 def kept() -> dict[str, Any]:
-    """The sealed reports of the present file, as long as they are still those of its manifest."""
-    if not FILE.exists():
+    """Return the sealed reports of the current file if they still belong to its manifest."""
+    if not VECTOR_FILE.exists():
         return seal_once()
-    frozen = frozen_in(json.loads(FILE.read_text()))
+    frozen = frozen_in(json.loads(VECTOR_FILE.read_text()))
     sealed = b"".join(map(bytes.fromhex, frozen["sealed"]))
-    found = open_reports(sealed, EPOCH_KEY, signed().hash, 16)
-    return frozen if found.reports.tolist() == history_reports().tolist() else seal_once()
+    result = open_reports(sealed, EPOCH_KEY, signed().hash, 16)
+    return frozen if result.reports.tolist() == history_reports().tolist() else seal_once()
 
 
 def main() -> None:
-    FILE.write_text(one_a_line(make(kept())) + "\n")
+    VECTOR_FILE.write_text(one_a_line(make(kept())) + "\n")
 
 
 if __name__ == "__main__":

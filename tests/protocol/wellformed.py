@@ -1,4 +1,4 @@
-"""Bytes that every implementation must take, with a label each: a reader can be too strict too."""
+"""Labelled bytes that every implementation must accept: a reader can be too strict."""
 
 import json
 from itertools import pairwise
@@ -10,16 +10,18 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sottovoce.protocol import KeyStatement, SignedManifest, encode_items
 from tests.protocol.examples import manifest
 
-SIGNERS = [Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in range(1, 35)]
-KEYS = [each.public_key().public_bytes_raw() for each in SIGNERS]
+SIGNER_KEYS = [Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32) for n in range(1, 35)]
+PUBLIC_KEYS = [item.public_key().public_bytes_raw() for item in SIGNER_KEYS]
 
 
 def signed_manifests() -> list[dict[str, str]]:
-    """From the key that a reader trusts to the one that it trusts afterwards."""
+    """Return signed manifests, each with the key trusted before and the key trusted after it."""
 
     def chain(*keys: int) -> bytes:
-        named = tuple(KeyStatement.make(SIGNERS[old], KEYS[new]) for old, new in pairwise(keys))
-        return SignedManifest.make(manifest(), SIGNERS[keys[-1]], named).encode()
+        named = tuple(
+            KeyStatement.make(SIGNER_KEYS[old], PUBLIC_KEYS[new]) for old, new in pairwise(keys)
+        )
+        return SignedManifest.make(manifest(), SIGNER_KEYS[keys[-1]], named).encode()
 
     cases = {
         "no statement": (chain(0), 0, 0),
@@ -30,7 +32,12 @@ def signed_manifests() -> list[dict[str, str]]:
         "32 statements": (chain(*range(33)), 0, 32),
     }
     return [
-        {"label": label, "bytes": data.hex(), "trusted": KEYS[old].hex(), "then": KEYS[new].hex()}
+        {
+            "label": label,
+            "bytes": data.hex(),
+            "trusted": PUBLIC_KEYS[old].hex(),
+            "then": PUBLIC_KEYS[new].hex(),
+        }
         for label, (data, old, new) in cases.items()
     ]
 

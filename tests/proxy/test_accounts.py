@@ -11,11 +11,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sottovoce.errors import RefusedError
 from sottovoce.protocol import SignedManifest
-from sottovoce.protocol.tokens import Attestation, Issuer, TokenRequest, blinded
-from sottovoce.proxy import ProxyStore
+from sottovoce.protocol.tokens import Attestation, Issuer, TokenRequest, blind_token
 from sottovoce.proxy.accounts import Accounts
 from tests.crash import Life, MortalDatabase, PowerCut, make_mortal
-from tests.proxy.world import KEY, manifest, settings
+from tests.proxy.world import KEY, manifest, open_store, settings
 
 BACKEND = Ed25519PrivateKey.generate()
 NOW = 1_000.0
@@ -33,7 +32,7 @@ def named(epoch: int, token: bytes | None, following: bytes | None) -> SignedMan
 @contextmanager
 def opened(folder: Path) -> Iterator[Accounts]:
     key = BACKEND.public_key().public_bytes_raw().hex()
-    with ProxyStore.open(folder) as store:
+    with open_store(folder) as store:
         yield Accounts(store, settings(folder, accounts_key=key), lambda: NOW)
 
 
@@ -56,7 +55,7 @@ def test_a_key_is_for_one_epoch_whatever_a_server_names(tmp_path: Path) -> None:
         accounts.follow(named(2, None, first))
         second = accounts.announced
         assert second not in (None, first), "named once, it is announced no more"
-        element, _ = blinded(bytes(16))
+        element, _ = blind_token(bytes(16))
         assert accounts.check(request(3, element).encode()).epoch == 3
         accounts.follow(named(3, None, first))
         with pytest.raises(RefusedError):  # of the third epoch: with it an account would have two
@@ -79,11 +78,11 @@ def test_a_refused_request_costs_no_evaluation(
     with opened(tmp_path) as accounts:
         accounts.follow(named(1, None, None))
         accounts.follow(named(2, None, accounts.announced))
-        element = blinded(bytes(16))[0]
+        element = blind_token(bytes(16))[0]
         assert isinstance(accounts.issue([request(3, element)])[0], bytes)
         evaluated: list[bytes] = []
         monkeypatch.setattr(Issuer, "evaluate", lambda _, given: evaluated.append(given))
-        others = [request(3, blinded(bytes([turn] * 16))[0]) for turn in range(9)]
+        others = [request(3, blind_token(bytes([turn] * 16))[0]) for turn in range(9)]
         assert all(isinstance(each, RefusedError) for each in accounts.issue(others))
         assert evaluated == []
 
@@ -99,7 +98,7 @@ def test_a_power_cut_while_tokens_are_given(
             accounts.follow(named(1, None, None))
             accounts.follow(named(2, None, accounts.announced))
             shown = accounts._issuers[3].public_key
-        element, finalize = blinded(bytes(16))
+        element, finalize = blind_token(bytes(16))
         answered = False
         with suppress(PowerCut), opened(folder) as accounts:
             accounts.follow(named(2, None, shown))
@@ -111,7 +110,7 @@ def test_a_power_cut_while_tokens_are_given(
             (again,) = accounts.issue([request(3, element)])
             assert isinstance(again, bytes)
             accounts._issuers[3].check(finalize(again, shown))
-            (other,) = accounts.issue([request(3, blinded(bytes(16))[0])])
+            (other,) = accounts.issue([request(3, blind_token(bytes(16))[0])])
             assert isinstance(other, RefusedError)
             with accounts._store.read() as tables:
                 assert tables.issued(3) == 1

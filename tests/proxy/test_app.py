@@ -189,7 +189,7 @@ def test_a_catalogue_is_compressed_for_those_who_accept_it(world: World) -> None
     answer = get(world, path, accept_encoding="gzip")
     assert gzip.decompress(answer.body) == CATALOGUE.raw
     assert get(world, path).headers["vary"] == answer.headers["vary"] == "Accept-Encoding"
-    other = Catalogue.of(Item(f"film-{number}", "Another film") for number in range(ITEMS))
+    other = Catalogue.from_items(Item(f"film-{number}", "Another film") for number in range(ITEMS))
     world.server.files[other.hash] = other.raw
     world.server.go_on(signed(2, catalogue=other.hash))
     world.server.shelved = shelved(OPENS + 1, other.hash)

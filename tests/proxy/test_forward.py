@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sottovoce.errors import SettingsError, UnavailableError
 from sottovoce.protocol import (
-    SEALED,
+    SEALED_BYTES,
     Catalogue,
     Chunk,
     Item,
@@ -27,8 +27,9 @@ from sottovoce.protocol import (
     SignedManifest,
     SignedShelf,
 )
-from sottovoce.protocol.contact import DAY, Contact
+from sottovoce.protocol.contact import DAY_SECONDS, Contact
 from sottovoce.proxy import HttpUpstream, Upstream, connect, forward
+from sottovoce.storage.files import write_new
 from tests.proxy.world import (
     CATALOGUE,
     CLOSES,
@@ -57,7 +58,7 @@ def tell(world: World, lie: str) -> None:
     world.server.files[told.manifest.model] = model
 
 
-OTHER = Catalogue.of(Item(f"film-{number}", "Another film") for number in range(2))
+OTHER = Catalogue.from_items(Item(f"film-{number}", "Another film") for number in range(2))
 
 
 def test_a_newer_shelf_is_shown_with_the_next_beat_and_the_one_before_is_still_served(
@@ -103,7 +104,7 @@ def test_a_shelf_that_does_not_hold_is_not_shown(world: World, lie: SignedShelf)
 
 def test_a_shelf_of_a_time_when_clocks_were_wrong_is_replaced(world: World) -> None:
     """Of server and proxy, and then the server's database was restored."""
-    opened, world.clock.now = world.clock.now, OPENS + 400 * DAY
+    opened, world.clock.now = world.clock.now, OPENS + 400 * DAY_SECONDS
     world.server.files[OTHER.hash] = OTHER.raw
     world.server.shelved = shelved(int(world.clock.now), OTHER.hash)
     newer = world.proxy.mirror.newer_shelf()
@@ -187,7 +188,7 @@ def test_old_models_are_pruned_and_what_is_known_is_not_fetched_again(
     assert world.proxy.mirror.catalogue(CATALOGUE.hash) == CATALOGUE.raw
 
 
-CHUNK = Chunk(7, bytes(32), bytes(SEALED))
+CHUNK = Chunk(7, bytes(32), bytes(SEALED_BYTES))
 
 SECRET = "a very secret thing"
 
@@ -218,7 +219,7 @@ CALLS: dict[str, Callable[[Upstream], object]] = {
 
 
 def test_what_is_told_and_with_which_secret() -> None:
-    wire = Wire(answering(b'{"state":"open","time":12.0}'))
+    wire = Wire(answering(b'{"state":"open","time":12.0,"database":"0123456789abcdef"}'))
     for call in CALLS.values():
         call(wire.upstream)
     zeros = "00" * 32
@@ -229,7 +230,7 @@ def test_what_is_told_and_with_which_secret() -> None:
     ]
     told = [request.content for request in wire.asked]
     said = {"epoch": 7, "manifest": zeros, "crowd": "short", "time": 12.5, "process": None}
-    said["token_key"] = None
+    said |= {"token_key": None, "database": None, "server_database": None}
     assert json.loads(told[0]) == said
     assert told[1] == CHUNK.encode()
     assert json.loads(told[2]) == {"manifest": zeros, "chunks": 2, "reports": 40}
@@ -259,7 +260,7 @@ def test_a_server_that_drips_is_left(monkeypatch: pytest.MonkeyPatch, more: byte
 @pytest.mark.parametrize("server", ["https://server.example", "http://server.example"])
 def test_connect(tmp_path: Path, caplog: pytest.LogCaptureFixture, server: str) -> None:
     """Without encryption it is said. With certificates: `tests/service/test_tls.py`."""
-    (tmp_path / "secret").write_text(f"{SECRET}\n")
+    write_new(tmp_path / "secret", f"{SECRET}\n".encode())
     http, upstream = connect(settings(tmp_path, server=server))
     assert isinstance(upstream, HttpUpstream)
     assert upstream._secret == {"Authorization": f"Bearer {SECRET}"}
@@ -271,6 +272,17 @@ def test_connect(tmp_path: Path, caplog: pytest.LogCaptureFixture, server: str) 
 @pytest.mark.parametrize("content", [None, b"", b" \n", b"two\nlines", b"\xff\xfe"])
 def test_a_secret_that_is_none(tmp_path: Path, content: bytes | None) -> None:
     if content is not None:
-        (tmp_path / "secret").write_bytes(content)
+        write_new(tmp_path / "secret", content)
     with pytest.raises(SettingsError, match=str(tmp_path / "secret")):
         connect(settings(tmp_path))
+
+
+def test_a_secret_that_others_may_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "secret"
+    write_new(path, SECRET.encode())
+    for mode in (0o644, 0o640, 0o604):
+        path.chmod(mode)
+        with pytest.raises(SettingsError, match=rf"{path}.*{mode:o}.*chmod 600"):
+            connect(settings(tmp_path))
+    path.chmod(0o400)
+    connect(settings(tmp_path))[0].close()

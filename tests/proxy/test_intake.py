@@ -1,8 +1,11 @@
 """What is taken, what is refused and with which error, and how much of it."""
 
 import asyncio
+import errno
+import os
 import threading
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +16,18 @@ from sottovoce.errors import (
     ClosedError,
     FullError,
     RefusedError,
+    StoreError,
     UnavailableError,
     WrongEpochError,
 )
-from sottovoce.protocol import SEALED, Batch, batch_size
+from sottovoce.protocol import SEALED_BYTES, Batch, batch_size
 from sottovoce.proxy import Rate
+from sottovoce.proxy.epoch_files import (
+    RESERVATION_STEP_BYTES,
+    SPARE_BYTES,
+    BatchTables,
+    estimate_stored_bytes,
+)
 from sottovoce.proxy.intake import GROUP, LATER, GroupCommit, RateLimit
 from tests.proxy.world import (
     CLOSES,
@@ -116,6 +126,68 @@ def test_a_batch_checked_before_the_close_is_refused_behind_it(world: World) -> 
     assert world.proxy.intake.waiting == 0
 
 
+def test_a_close_between_the_check_and_the_transaction_is_seen(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flush closes the intake and then waits for this transaction: a 202 now would be lost."""
+    batch = world.proxy.intake.check(world.people.batch(world.now).encode())
+    write_batches = world.store.write_batches
+
+    def close_first(n_reports: int = 0) -> AbstractContextManager[BatchTables]:
+        world.proxy.intake.close(world.now)
+        return write_batches(n_reports)
+
+    monkeypatch.setattr(world.store, "write_batches", close_first)
+    (outcome,) = world.proxy.intake.keep([batch])
+    assert isinstance(outcome, ClosedError)
+    assert not stored(world)
+
+
+def test_an_epoch_whose_crowd_does_not_fit_on_the_disk_takes_nothing(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither stored nor mixed could it be: that is known before anybody pays."""
+    world = make_world(signed(least_clients=1000, reports=100, dummies=7))
+    world.send(1)
+    needed = SPARE_BYTES + estimate_stored_bytes(999, 100, 7)
+    monkeypatch.setattr(world.store, "free_bytes", lambda: needed - 1)
+    world.proxy.tick()
+    with pytest.raises(UnavailableError):
+        world.send(1)
+    (problem,) = world.proxy.troubles.texts
+    assert "10.6 MB more" in problem
+    monkeypatch.setattr(world.store, "free_bytes", lambda: needed)
+    world.proxy.tick()
+    world.send(1)
+
+
+def test_the_room_for_mixing_is_reserved_before_a_batch_is_acknowledged(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a disk with room for the batches alone nothing is taken that could not be mixed."""
+    limit = 3 * RESERVATION_STEP_BYTES
+
+    def reserve(handle: int, _: int, size: int) -> None:
+        if size > limit:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        os.truncate(handle, size)
+
+    monkeypatch.setattr(os, "posix_fallocate", reserve)
+    world = make_world(signed(least_clients=1, reports=10_000))
+    per_step = RESERVATION_STEP_BYTES // (10_000 * SEALED_BYTES)
+    sent = world.send(3 * per_step)
+    with pytest.raises(StoreError, match="make room"):
+        world.send(100)
+    assert len(stored(world)) >= len(sent)
+    world.proxy.tick()
+    assert world.proxy.is_barred
+    with monkeypatch.context() as patch:  # whatever else needs room has none any more
+        patch.setattr(os, "posix_fallocate", lambda *_: 1 / 0)
+        waiting = world.proxy.intake.waiting
+        world.end_epoch()
+    assert len(world.server.reports(1)) == waiting * 10_000
+
+
 def test_one_bad_batch_does_not_spoil_its_group(world: World) -> None:
     (first,) = world.send(1)
     good = world.people.batches(world.now, 3)
@@ -134,8 +206,8 @@ def test_one_bad_batch_does_not_spoil_its_group(world: World) -> None:
     [
         ({"most_batches": 3}, 0),
         ({"most_bytes": 4 * batch_size(4) - 1}, 0),
-        ({"most_bytes": 3 * batch_size(4) + 7 * SEALED}, 7),
-        ({"most_bytes": 4 * batch_size(4) + 7 * SEALED - 1}, 7),
+        ({"most_bytes": 3 * batch_size(4) + 7 * SEALED_BYTES}, 7),
+        ({"most_bytes": 4 * batch_size(4) + 7 * SEALED_BYTES - 1}, 7),
     ],
 )
 def test_an_epoch_takes_so_many_and_no_more(
@@ -371,5 +443,4 @@ def test_what_waits_at_the_end_is_stored(world: World) -> None:
         return task
 
     run(world.proxy.intake.keep, work)
-    with world.store.read() as tables:
-        assert tables.count_batches() == 50
+    assert len(stored(world)) == 50

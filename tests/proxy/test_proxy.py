@@ -13,21 +13,28 @@ import pytest
 from sottovoce.errors import (
     ClosedError,
     RefusedError,
+    StoreError,
     UnavailableError,
     WrongEpochError,
 )
-from sottovoce.protocol import SEALED, batch_size
-from sottovoce.proxy import ProxyStore, shuffle
+from sottovoce.protocol import SEALED_BYTES, batch_size
+from sottovoce.protocol.contact import DAY_SECONDS, MONTH_SECONDS
+from sottovoce.proxy import ProxyStore
+from sottovoce.proxy import dummies as dummies_module
 from sottovoce.proxy.forward import MirroredEpoch
+from sottovoce.proxy.store import NAME, Tables
+from sottovoce.storage.database import Database
 from tests.crash import FOREVER, Life, MortalDatabase, PowerCut, make_mortal
 from tests.proxy.world import (
     CLOSES,
     ENDS,
     HOLD,
     OPENS,
+    Clock,
     MakeWorld,
     World,
     all_reports,
+    count_batches,
     dummies,
     metric,
     opened,
@@ -109,13 +116,11 @@ def test_an_epoch_ends_by_the_proxys_own_clock_without_a_server(world: World) ->
     world.clock.now = ENDS - 1
     with pytest.raises(UnavailableError):
         world.proxy.tick()
-    with world.store.read() as tables:
-        assert tables.count_batches() == 3
+    assert count_batches(world) == 3
     world.clock.now = ENDS
     with pytest.raises(UnavailableError):
         world.proxy.tick()
-    with world.store.read() as tables:
-        assert tables.count_batches() == 0  # shuffled already: nobody waits for the server
+    assert count_batches(world) == 0  # shuffled already: nobody waits for the server
     world.server.reachable = True
     world.end_epoch()
     assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
@@ -218,7 +223,7 @@ def test_no_dummies_are_drawn_for_an_epoch_that_the_server_has_left(
     world = make_world(signed(dummies=DUMMIES))
     world.clock.now = CLOSES
     world.server.go_on(signed(2, opens=CLOSES, closes=ENDS))
-    monkeypatch.setattr("sottovoce.proxy.shuffle.seal_reports", None)
+    monkeypatch.setattr("sottovoce.proxy.dummies.seal_reports", None)
     world.proxy.tick()
     assert world.proxy.manifest() == world.now
 
@@ -233,7 +238,7 @@ def test_a_new_manifest_is_shown_only_after_the_flush(
 
     def watched(newer: MirroredEpoch) -> None:
         with world.store.read() as tables:
-            seen.append((tables.is_flushed(1), tables.count_batches()))
+            seen.append((tables.is_flushed(1), count_batches(world)))
         publish(newer)
 
     monkeypatch.setattr(world.proxy.mirror, "publish", watched)
@@ -379,7 +384,7 @@ def test_none_is_drawn_for_nobody(make_world: MakeWorld) -> None:
         world.send(people)
         world.clock.now = ENDS
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(shuffle, "seal_reports", lambda *_: 1 / 0)
+            patch.setattr(dummies_module, "seal_reports", lambda *_: 1 / 0)
             world.server.states[1] = "closed"
             world.proxy.tick()
         assert world.server.commits == {1: (0, 0)}
@@ -388,19 +393,269 @@ def test_none_is_drawn_for_nobody(make_world: MakeWorld) -> None:
 def test_a_server_that_asks_for_too_many_keeps_no_beat_and_fills_no_disk(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sottovoce.proxy.proxy.A_BEAT", 10)
+    monkeypatch.setattr("sottovoce.proxy.proxy.MAX_DUMMIES_PER_BEAT", 10)
     world = make_world(signed(dummies=10**7))
     for beats in range(1, 3):
         world.clock.now = CLOSES - 1
         world.proxy.tick()
         assert len(dummies(world)) == 10 * (beats + 1)
-    full = make_world(signed(dummies=100), most_bytes=SEALED * 100)
+    full = make_world(signed(dummies=100), most_bytes=SEALED_BYTES * 100)
     full.clock.now = CLOSES - 1
     full.proxy.tick()
     assert not dummies(full)
     (said,) = full.proxy.troubles.texts
-    assert f"most_bytes must be far above {SEALED * 100 + 3 * batch_size(4)}" in said
+    assert f"most_bytes must be far above {SEALED_BYTES * 100 + 3 * batch_size(4)}" in said
     assert full.proxy.is_barred, "nobody pays for what could not be kept"
+
+
+def test_a_server_set_back_hears_again_that_there_is_a_crowd(world: World) -> None:
+    """Otherwise it would wait for the hold: the epoch is open there, and over here."""
+    sent = world.send(3)
+    world.close_epoch()
+    beat_cut_off_at(world, "put_chunk")
+    world.server.states[1] = "open"
+    world.server.told.clear()
+    with pytest.raises(UnavailableError):
+        world.proxy.tick()
+    assert world.server.told == [(1, "enough")]
+    world.server.states[1] = "closed"
+    world.proxy.tick()
+    assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
+    world.server.states[1] = "open"
+    world.server.told.clear()
+    world.proxy.tick()
+    assert world.server.told == [(1, "never")], "all of it was handed in, and is deleted"
+
+
+def test_a_clock_that_was_not_compared_ends_no_epoch_for_a_month(world: World) -> None:
+    """After a restart without a server: the time may be wrong, and reports are paid for."""
+    sent = world.send(3)
+    world.server.reachable = False
+    world.reopen()
+    for now, n_waiting in ((ENDS + 1, 3), (ENDS + MONTH_SECONDS - 1, 3), (ENDS + MONTH_SECONDS, 0)):
+        world.clock.now = now
+        with pytest.raises(UnavailableError):
+            world.proxy.tick()
+        assert count_batches(world) == n_waiting
+    world.server.reachable = True
+    world.end_epoch()
+    assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
+
+
+def test_what_a_server_has_lost_is_sent_again(world: World) -> None:
+    """It refuses the commit, since it has other numbers: the next beat begins anew."""
+    sent = world.send(3)
+
+    def lose(call: str) -> None:
+        if call == "commit":
+            world.server.chunks.clear()
+            world.server.before = lambda _: None
+
+    world.server.before = lose
+    world.close_epoch()
+    with pytest.raises(RefusedError):
+        world.proxy.tick()
+    world.proxy.tick()
+    assert world.server.commits == {1: (3, 12)}
+    assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
+
+
+@pytest.mark.parametrize("dummies", [0, DUMMIES])
+def test_reports_are_lost_only_if_the_server_has_not_counted_them(
+    make_world: MakeWorld, dummies: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Applied before the commit: what arrived counts, but nothing among dummies."""
+    world = make_world(signed(dummies=dummies))
+    world.send(3)
+
+    def apply_first(call: str) -> None:
+        if call == "commit":
+            world.server.states[1] = "applied"
+
+    world.server.before = apply_first
+    world.end_epoch()
+    assert metric(world, "reports_lost_total") == (12 + dummies if dummies else 0)
+    assert metric(world, "reports_forwarded_total") == (0 if dummies else 12)
+    assert ("are lost" in caplog.text) is bool(dummies)
+
+
+@pytest.mark.parametrize("how", ["moved", "removed"])
+def test_a_folder_that_is_gone_loses_nothing_that_was_acknowledged(world: World, how: str) -> None:
+    """While the process lives it has its files: it takes nothing more, and hands in."""
+    sent = world.send(5)
+    if how == "moved":
+        world.folder.rename(world.folder.with_name("elsewhere"))
+    else:
+        shutil.rmtree(world.folder)
+    world.proxy.tick()
+    assert world.store.free_bytes() == 0
+    with pytest.raises(UnavailableError):
+        world.send(1)
+    world.end_epoch()
+    assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
+    assert world.server.commits == {1: (4, 20)}
+
+
+def test_an_epoch_that_cannot_be_mixed_is_overdue_and_loses_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent = world.send(3)
+    world.clock.now = CLOSES + 70
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store, "write_shuffled", broken_disk)
+        world.close_epoch()
+        for _ in range(2):
+            with pytest.raises(StoreError):
+                world.proxy.tick()
+    assert metric(world, "overdue_seconds") == 70
+    assert count_batches(world) == 3
+    world.proxy.tick()
+    assert metric(world, "overdue_seconds") == 0
+    assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
+
+
+def broken_disk(*_: object) -> None:
+    raise StoreError("the disk is full")
+
+
+def test_shuffled_reports_that_are_gone_do_not_hold_up_later_epochs(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.send(3)
+    world.close_epoch()
+    beat_cut_off_at(world, "put_chunk")
+    world.store.close()
+    (world.folder / "epoch-1-shuffled.bin").unlink()
+    world.reopen()
+    world.proxy.tick()
+    assert metric(world, "reports_lost_total") == 12
+    assert "12 reports are lost" in caplog.text
+    world.server.go_on(signed(2))
+    world.proxy.tick()
+    sent = world.send(3)
+    world.end_epoch()
+    assert sorted(world.server.reports(2)) == sorted(all_reports(sent))
+
+
+def test_batches_that_are_gone_after_a_restart_are_reported(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.send(3)
+    world.store.close()
+    for path in world.folder.glob("epoch-*"):
+        path.unlink()
+    world.reopen()
+    assert "epoch 1: its batches are not in this proxy's folder" in caplog.text
+
+
+def fill(database: Database) -> None:
+    """Let a database take no more, as on a full disk."""
+    (pages,) = database.row("PRAGMA page_count")
+    database.rows(f"PRAGMA max_page_count = {pages}")
+
+
+def test_dummies_that_a_full_disk_cannot_store_are_mixed_in_all_the_same(
+    make_world: MakeWorld,
+) -> None:
+    """Only the room for mixing is reserved, so nothing else may be needed at the end."""
+    world = make_world(signed(dummies=2_000))
+    sent = world.send(3)
+    assert world.store._files.batches is not None
+    fill(world.store._files.batches._database)
+    world.end_epoch()
+    arrived = world.server.reports(1)
+    assert set(all_reports(sent)) < set(arrived)
+    assert len(set(arrived)) == len(arrived) == 12 + 2_000
+    assert world.server.commits == {1: (403, 2_012)}
+
+
+def test_a_transaction_that_changes_nothing_does_not_show_that_a_disk_can_be_written(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Otherwise devices would be told to pay for what cannot be stored."""
+    assert world.store._files.batches is not None
+    fill(world.store._files.batches._database)
+    with pytest.raises(StoreError):
+        world.send(1_000)
+    for _ in range(2):
+        with pytest.raises(StoreError):
+            world.proxy.tick()
+        with world.store.write_batches():
+            pass
+        assert world.proxy.is_barred
+    assert "can be written again" not in caplog.text
+
+
+@pytest.mark.parametrize("dummies", [0, DUMMIES])
+def test_what_is_mixed_is_handed_in_while_the_database_cannot_be_written(
+    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, dummies: int
+) -> None:
+    """Once: what arrived is not sent again with every beat."""
+    world = make_world(signed(dummies=dummies))
+    sent, calls = world.send(3), list[str]()
+    world.close_epoch()
+    beat_cut_off_at(world, "put_chunk")
+    with monkeypatch.context() as patch:
+        for name in ("set_delivered", "settle"):
+            patch.setattr(Tables, name, broken_disk)
+        world.server.before = calls.append
+        for _ in range(3):
+            with pytest.raises(StoreError):
+                world.proxy.tick()
+    assert set(all_reports(sent)) <= set(world.server.reports(1))
+    assert world.server.commits == {1: (-(-(12 + dummies) // 5), 12 + dummies)}
+    assert calls.count("commit") == 1
+    world.proxy.tick()
+    assert metric(world, "reports_forwarded_total") == 12 + dummies
+    assert not list(world.folder.glob("epoch-*"))
+
+
+def test_a_clock_that_jumps_after_it_was_compared_ends_no_epoch(make_world: MakeWorld) -> None:
+    """The server is away at that beat, and by another clock no time has passed."""
+    world = make_world()
+    world.monotonic = Clock(0)
+    world.reopen()
+    world.proxy.tick()
+    world.send(2)
+    world.server.reachable = False
+    opened, world.clock.now = world.clock.now, ENDS + 2 * DAY_SECONDS
+    with pytest.raises(UnavailableError):
+        world.proxy.tick()
+    world.clock.now = opened
+    world.server.reachable = True
+    world.proxy.tick()
+    sent = world.send(1)
+    assert count_batches(world) == 3
+    world.clock.now = CLOSES
+    world.monotonic.now = CLOSES - opened
+    world.end_epoch()
+    assert set(all_reports(sent)) < set(world.server.reports(1))
+
+
+def test_an_older_database_beside_the_files_of_this_epoch_loses_none_of_them(
+    world: World, tmp_path: Path
+) -> None:
+    """Somebody has put back `proxy.sqlite3` alone, and the server is away at the first beat."""
+    world.store.close()
+    backup = shutil.copy(world.folder / NAME, tmp_path / "backup")
+    world.reopen()
+    world.proxy.tick()
+    world.send(3)
+    world.end_epoch()
+    world.server.go_on(signed(2))
+    world.proxy.tick()
+    sent = world.send(4)
+    world.store.close()
+    shutil.copy(backup, world.folder / NAME)
+    world.reopen()
+    world.server.reachable = False
+    with pytest.raises(UnavailableError):
+        world.proxy.tick()
+    world.server.reachable = True
+    world.proxy.tick()
+    assert world.proxy.intake.waiting == 4
+    world.end_epoch()
+    assert sorted(world.server.reports(2)) == sorted(all_reports(sent))
 
 
 class FragileWorld(World):
@@ -414,9 +669,8 @@ class FragileWorld(World):
 
     def _revive(self, folder: Path) -> None:
         self.store.close()
+        MortalDatabase.lives[folder] = self.life
         self.store = ProxyStore.open(folder)
-        assert isinstance(self.store._writer, MortalDatabase)
-        self.store._writer.life = self.life
         self.folder, self.proxy = folder, self._proxy()
 
     def insist(self, action: Callable[[], object]) -> None:
@@ -465,9 +719,9 @@ def live(folder: Path, steps: int = FOREVER) -> FragileWorld:
 def test_a_power_cut_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every acknowledged report arrives exactly once, and nothing stays on the disk."""
     make_mortal(monkeypatch)
-    monkeypatch.setattr("sottovoce.proxy.shuffle.DRAWN", 2)
+    monkeypatch.setattr("sottovoce.proxy.dummies.DUMMIES_AT_ONCE", 2)
     whole = live(tmp_path / "whole").life
-    assert {"before a commit", "after a cleaning", "put_chunk", "after commit"} <= whole.done
+    assert {"before a commit", "after a deletion", "put_chunk", "after commit"} <= whole.done
     for steps in range(FOREVER - whole.left):
         world = live(tmp_path / f"cut-{steps}", steps)
         assert world.lives == 2, steps

@@ -1,10 +1,8 @@
 """The permutation: every order equally likely; after the real flush who came with whom is gone."""
 
-import sqlite3
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from itertools import pairwise, permutations
 from pathlib import Path
 
@@ -14,9 +12,9 @@ from numpy.typing import NDArray
 from scipy.stats import chi2, chisquare
 
 import sottovoce.proxy.shuffle
-from sottovoce.protocol import SEALED
-from sottovoce.proxy.shuffle import BUCKET, cut, draw_dummies, permutation, shuffled, uniform
-from sottovoce.proxy.store import Tables
+from sottovoce.protocol import SEALED_BYTES
+from sottovoce.proxy.dummies import draw_dummies
+from sottovoce.proxy.shuffle import draw_below, draw_permutation, shuffle
 from tests.proxy.world import (
     Randomness,
     World,
@@ -32,42 +30,33 @@ from tests.proxy.world import (
 @pytest.mark.parametrize(
     ("name", "lazy"),
     [
-        ("permutation", lambda n, _: np.arange(n)),
-        ("uniform", lambda n, below, _: np.arange(n) % below),
+        ("draw_permutation", lambda n, _: np.arange(n)),
+        ("draw_below", lambda n, limit, _: np.arange(n) % limit),
     ],
 )
-def test_the_test_hears_what_is_not_mixed(
-    tables: Tables, monkeypatch: pytest.MonkeyPatch, name: str, lazy: Callable[..., object]
+def test_the_test_sees_what_is_not_mixed(
+    monkeypatch: pytest.MonkeyPatch, name: str, lazy: Callable[..., object]
 ) -> None:
     """A bucket that is not shuffled, reports that are not scattered."""
     monkeypatch.setattr(sottovoce.proxy.shuffle, name, lazy)
-    assert not is_uniform(orders(tables, bucket=2, group=100))
+    assert not is_uniform(orders(bucket=2))
 
 
 ALARM = 1e-7
 """False alarms of each test below, if the seeds were not fixed."""
 
 
-@pytest.fixture
-def tables() -> Iterator[Tables]:
-    db = sqlite3.connect(":memory:", isolation_level=None)
-    yield Tables(db)
-    db.close()
-
-
 def report(number: int) -> bytes:
-    return number.to_bytes(4, "little") * (SEALED // 4)
+    return number.to_bytes(4, "little") * (SEALED_BYTES // 4)
 
 
-def orders(
-    tables: Tables, *, bucket: int, group: int, rounds: int = 720
-) -> Counter[tuple[int, ...]]:
+def orders(*, bucket: int, rounds: int = 720) -> Counter[tuple[int, ...]]:
     """How often each order of four reports, in two batches, comes out."""
     draw = Randomness(7)
     batches = [report(0) + report(1), report(2) + report(3)]
     found: Counter[tuple[int, ...]] = Counter()
     for _ in range(rounds):
-        out = b"".join(shuffled(batches, 4, tables, draw, bucket=bucket, group=group))
+        out = b"".join(shuffle(lambda: batches, 4, draw, max_bucket_bytes=bucket * SEALED_BYTES))
         found[tuple(r[0] for r in reports_of(out))] += 1
     return found
 
@@ -80,20 +69,21 @@ def is_uniform(found: Counter[tuple[int, ...]]) -> bool:
     )
 
 
-@pytest.mark.parametrize(("bucket", "group"), [(4, 100), (2, 100), (1, 2), (2, 2), (3, 1)])
+@pytest.mark.parametrize("bucket", [1, 2, 3, 4])
+@pytest.mark.parametrize("at_once", [1, 100])
 def test_every_order_of_four_reports_is_equally_likely(
-    tables: Tables, bucket: int, group: int
+    monkeypatch: pytest.MonkeyPatch, bucket: int, at_once: int
 ) -> None:
-    assert is_uniform(orders(tables, bucket=bucket, group=group))
+    monkeypatch.setattr(sottovoce.proxy.shuffle, "REPORTS_AT_ONCE", at_once)
+    assert is_uniform(orders(bucket=bucket))
 
 
-def test_nothing_is_lost_or_doubled(tables: Tables) -> None:
+def test_nothing_is_lost_or_doubled() -> None:
     batches = [b"".join(report(100 * b + r) for r in range(10)) for b in range(37)]
-    runs = list(shuffled(batches, 370, tables, Randomness(), bucket=16, group=25))
+    runs = list(shuffle(lambda: batches, 370, Randomness(), max_bucket_bytes=16 * SEALED_BYTES))
     assert len(runs) == 24
     out = reports_of(b"".join(runs))
     assert sorted(out) == sorted(r for batch in batches for r in reports_of(batch))
-    assert not tables._db.execute("SELECT * FROM temp.sqlite_master").fetchall()
 
 
 def scripted(*words: int) -> tuple[list[int], object]:
@@ -110,24 +100,14 @@ def scripted(*words: int) -> tuple[list[int], object]:
 def test_a_word_that_would_favour_small_numbers_is_drawn_anew() -> None:
     asked, entropy = scripted(5, 2**64 - 1, 2**64 - 2, 2**64 - 1, 7)
     # 2^64 = 1 mod 3: the last word alone has no full set of remainders.
-    assert uniform(3, 3, entropy).tolist() == [2, 1, 2]  # type: ignore[arg-type]
+    assert draw_below(3, 3, entropy).tolist() == [2, 1, 2]  # type: ignore[arg-type]
     assert asked == [24, 8, 8]
     asked, entropy = scripted(2**64 - 1, 8)  # below a power of two nothing is wasted
-    assert uniform(2, 8, entropy).tolist() == [7, 0]  # type: ignore[arg-type]
+    assert draw_below(2, 8, entropy).tolist() == [7, 0]  # type: ignore[arg-type]
     assert asked == [16]
     asked, entropy = scripted(5, 9, 5, 3, 2, 1)  # equal keys of a permutation
-    assert permutation(3, entropy).tolist() == [2, 1, 0]  # type: ignore[arg-type]
+    assert draw_permutation(3, entropy).tolist() == [2, 1, 0]  # type: ignore[arg-type]
     assert asked == [24, 24]
-
-
-@pytest.mark.parametrize("size", [1, 3, 7, 100])
-def test_cut_changes_the_lengths_and_not_the_sequence(size: int) -> None:
-    runs = [b"".join(report(n) for n in range(a, b)) for a, b in [(0, 5), (5, 5), (5, 6), (6, 20)]]
-    pieces = list(cut(runs, size))
-    assert b"".join(pieces) == b"".join(runs)
-    assert {len(piece) for piece in pieces[:-1]} <= {SEALED * size}
-    assert 0 < len(pieces[-1]) <= SEALED * size
-    assert list(cut([], size)) == []
 
 
 # Dummies.
@@ -137,6 +117,7 @@ def test_cut_changes_the_lengths_and_not_the_sequence(size: int) -> None:
 def test_dummies_are_uniform_over_all_signed_directions(tmp_path: Path, preset: str) -> None:
     """Drawn in pieces, the last a part of one."""
     world = World(tmp_path, signed(preset=preset, dummies=2_600))
+    world.proxy.tick()
     draw_dummies(world.store, world.now, 2_600, Randomness(3))
     found = opened(dummies(world), world.now)
     world.store.close()
@@ -171,6 +152,8 @@ def test_dummies_cannot_be_told_from_peoples_reports_by_their_place(tmp_path: Pa
 # The real flush.
 
 PEOPLE, REPORTS, CHUNK = 300, 100, 7_000
+# Reports that a bucket holds here, about.
+BUCKET = 20_000
 
 Flushed = tuple[World, list[list[bytes]], bytes]
 
@@ -178,8 +161,10 @@ Order = NDArray[np.int64]
 
 
 @pytest.fixture(scope="module")
-def flushed(tmp_path_factory: pytest.TempPathFactory) -> Flushed:
+def flushed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flushed]:
     """Three hundred people, more reports than a bucket holds; the folder right after the flush."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(shuffle, "__kwdefaults__", {"max_bucket_bytes": BUCKET * SEALED_BYTES})
     world = World(tmp_path_factory.mktemp("flush"), signed(reports=REPORTS), chunk_reports=CHUNK)
     world.proxy.tick()
     batches = world.people.batches(world.now, PEOPLE)
@@ -194,7 +179,8 @@ def flushed(tmp_path_factory: pytest.TempPathFactory) -> Flushed:
     world.end_epoch()
     world.store.close()
     assert not any(batch.id in before[0] for batch in batches)
-    return world, [reports_of(batch.sealed) for batch in batches], before[0]
+    yield world, [reports_of(batch.sealed) for batch in batches], before[0]
+    patch.undo()
 
 
 # How an attacker at the server would pair reports, given whose each one is.
@@ -269,12 +255,12 @@ def test_right_after_the_flush_the_disk_has_forgotten_who_came_with_whom(flushed
     assert side_by_side <= 3
 
 
-def test_memory_does_not_grow_with_the_reports(tmp_path: Path) -> None:
-    with closing(sqlite3.connect(tmp_path / "a.db", isolation_level=None)) as db:
-        db.execute("PRAGMA temp_store = FILE")
-        batches = (bytes(1000 * SEALED) for _ in range(800))
-        tracemalloc.start()
-        assert sum(map(len, shuffled(batches, 800_000, Tables(db), Randomness()))) > 40e6
-        _, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
+def test_memory_does_not_grow_with_the_reports() -> None:
+    """But for two bytes a report: its bucket."""
+    batch = bytes(1000 * SEALED_BYTES)
+    tracemalloc.start()
+    runs = shuffle(lambda: [batch] * 800, 800_000, Randomness(), max_bucket_bytes=10**6)
+    assert sum(map(len, runs)) > 40e6
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
     assert peak < 25e6

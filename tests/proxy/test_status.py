@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 
 from sottovoce.cli.proxy import lines
 from sottovoce.errors import SettingsError, StoreError, UnknownProxyError
-from sottovoce.protocol.model import Panel, Panellist
+from sottovoce.protocol.panel import Panel, Panellist
 from sottovoce.proxy.status import ProxyStatus
 from sottovoce.proxy.store import looking
 from sottovoce.service.page import Page
@@ -150,7 +150,7 @@ def test_batches_refused_for_their_address(world: World) -> None:
 
 
 def test_a_folder_without_a_database(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="sottovoce proxy run"), looking(tmp_path):
+    with pytest.raises(StoreError, match="sottovoce proxy create-database"), looking(tmp_path):
         pass
     assert not list(tmp_path.iterdir())
 

@@ -1,57 +1,92 @@
 """The database: durable, private, one user, honest about what it cannot do."""
 
+import shutil
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from sottovoce.errors import SettingsError, StoreError, UnavailableError
 from sottovoce.proxy import ProxyStore
-from sottovoce.proxy.store import NAME, place_of
-from sottovoce.storage.database import _ADVICE
-from tests.proxy.world import World
+from sottovoce.proxy.epoch_files import batch_file_name, place_of
+from sottovoce.proxy.store import NAME, count_waiting
+from sottovoce.storage.database import _ADVICE_BY_ERROR, Database
+from tests.proxy.world import World, count_batches
 
 COLUMNS = {
-    "batches": ["place", "id", "sealed"],
-    "dummies": ["part", "sealed"],
+    "about": ["name", "server"],
     "manifests": ["epoch", "hash", "signed", "model", "catalogue"],
     "shelves": ["place", "signed", "catalogue"],
     "token_keys": ["seed", "epoch", "issued"],
     "accounts": ["training", "pseudonym", "turns", "epoch", "blinded"],
     "files": ["sha256", "content"],
-    "flushes": ["epoch", "manifest_hash", "chunks", "reports", "delivered", "settled"],
-    "chunks": ["epoch", "position", "sealed"],
+    "flushes": [
+        *("epoch", "manifest_hash", "chunk_reports", "reports", "dummies", "delivered"),
+        "settled",
+    ],
 }
+SUFFIXES = ("", "-wal", "-shm")
+BATCH_COLUMNS = {"batches": ["place", "id", "sealed"], "dummies": ["part", "sealed"]}
 """All that is ever written: whoever adds a column must come past here."""
 
 
 def test_what_is_written_and_nothing_else(world: World) -> None:
-    db = sqlite3.connect(world.folder / NAME)
-    names = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-    found = {n: [row[1] for row in db.execute(f"PRAGMA table_info({n})")] for n in names}
-    assert found == COLUMNS
     sent = world.send(5)
-    places = {place_of(batch) for batch in sent}
-    assert {place for (place,) in db.execute("SELECT rowid FROM batches")} == places
-    db.close()
+    for name, columns in ((NAME, COLUMNS), (batch_file_name(1), BATCH_COLUMNS)):
+        with closing(sqlite3.connect(world.folder / name)) as db:
+            tables = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+            found = {
+                table: [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
+                for (table,) in tables
+            }
+            assert found == columns
+            if name != NAME:
+                places = {place for (place,) in db.execute("SELECT rowid FROM batches")}
+                assert places == {place_of(batch) for batch in sent}
+    databases = [f"{name}{suffix}" for name in (NAME, batch_file_name(1)) for suffix in SUFFIXES]
+    present = {path.name for path in world.folder.iterdir()}
+    assert present == {*databases, "epoch-1-shuffled.bin", "proxy.lock"}
 
 
-def test_it_is_opened_as_all_are_with_pragmas_of_its_own_in_a_folder_of_its_own(
-    world: World,
+def test_only_its_owner_can_read_it(world: World) -> None:
+    """What else every database has: `tests/storage/test_database.py`."""
+    world.send(1)
+    for path in (world.folder, *world.folder.iterdir()):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+@pytest.mark.parametrize("how", ["no folder", "an empty folder"])
+def test_a_path_without_a_database_is_refused_and_nothing_is_created(
+    tmp_path: Path, how: str
 ) -> None:
-    """What every database has: `tests/storage/test_database.py`."""
-    for connection in (world.store._writer, world.store._reader):
-        found = [connection.row(f"PRAGMA {name}") for name in ("secure_delete", "auto_vacuum")]
-        assert found == [(1,), (2,)]
-        assert connection.row("PRAGMA temp_store") == (1,)
-    assert world.folder.stat().st_mode & 0o077 == 0
+    folder = tmp_path / "proxy"
+    if how == "an empty folder":
+        folder.mkdir()
+    with pytest.raises(StoreError, match="sottovoce proxy create-database"):
+        ProxyStore.open(folder)
+    assert not folder.exists() or not list(folder.iterdir())
+
+
+def test_a_database_is_created_once_and_has_a_name_of_its_own(tmp_path: Path) -> None:
+    names = set()
+    for number in range(2):
+        folder = tmp_path / f"proxy-{number}"
+        ProxyStore.create(folder)
+        with pytest.raises(StoreError, match=NAME):
+            ProxyStore.create(folder)
+        for _ in range(2):
+            with ProxyStore.open(folder) as store:
+                names.add(store.name)
+    assert len(names) == 2
 
 
 def test_who_reads_cannot_write(world: World) -> None:
     world.send(1)
     with pytest.raises(StoreError) as caught, world.store.read() as tables:
-        tables.delete_batches()
+        tables.settle(1)
     assert isinstance(caught.value.__cause__, sqlite3.Error)
     assert caught.value.__cause__.sqlite_errorname == "SQLITE_READONLY"
 
@@ -70,20 +105,30 @@ def test_an_epoch_under_another_key_is_not_served(world: World) -> None:
 
 
 def full(world: World) -> None:
-    (pages,) = world.store._writer.row("PRAGMA page_count")
-    world.store._writer.rows(f"PRAGMA max_page_count = {pages + 3}")
+    for database in databases(world):
+        (pages,) = database.row("PRAGMA page_count")
+        database.rows(f"PRAGMA max_page_count = {pages + 3}")
 
 
 def roomy(world: World) -> None:
-    world.store._writer.rows("PRAGMA max_page_count = 1000000")
+    for database in databases(world):
+        database.rows("PRAGMA max_page_count = 1000000")
 
 
 def read_only(world: World) -> None:
-    world.store._writer.rows("PRAGMA query_only = ON")
+    for database in databases(world):
+        database.rows("PRAGMA query_only = ON")
 
 
 def writable(world: World) -> None:
-    world.store._writer.rows("PRAGMA query_only = OFF")
+    for database in databases(world):
+        database.rows("PRAGMA query_only = OFF")
+
+
+def databases(world: World) -> list[Database]:
+    batches = world.store._files.batches
+    assert batches is not None
+    return [world.store._writer, batches._database]
 
 
 def send_for_ever(world: World) -> None:
@@ -93,7 +138,10 @@ def send_for_ever(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("spoil", "mend", "advice"),
-    [(full, roomy, _ADVICE["SQLITE_FULL"]), (read_only, writable, _ADVICE["SQLITE_READONLY"])],
+    [
+        (full, roomy, _ADVICE_BY_ERROR["SQLITE_FULL"]),
+        (read_only, writable, _ADVICE_BY_ERROR["SQLITE_READONLY"]),
+    ],
 )
 def test_a_disk_that_takes_nothing(
     world: World,
@@ -119,5 +167,31 @@ def test_a_disk_that_takes_nothing(
     world.proxy.check()
     assert "can be written again" in caplog.text
     world.send(2)
-    with world.store.read() as tables:
-        assert tables.count_batches() == world.proxy.intake.waiting
+    assert count_batches(world) == world.proxy.intake.waiting
+
+
+def test_a_file_that_is_no_proxys_database_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    """Empty, as after a kill while it was created, or of another program or version."""
+    (tmp_path / NAME).touch()
+    for _ in range(2):
+        with pytest.raises(StoreError, match="create-database"):
+            ProxyStore.open(tmp_path)
+
+
+def test_a_file_that_was_replaced_before_the_first_beat_is_noticed(world: World) -> None:
+    assert world.store.lost() is None
+    copy = world.folder / "copy"
+    for name in (batch_file_name(1), NAME):
+        path = world.folder / name
+        shutil.copy(path, copy)
+        copy.replace(path)
+        assert name in (world.store.lost() or "")
+
+
+@pytest.mark.parametrize("content", [None, b""])
+def test_counting_beside_a_proxy_that_deletes_or_begins_a_file_is_no_error(
+    tmp_path: Path, content: bytes | None
+) -> None:
+    if content is not None:
+        (tmp_path / batch_file_name(1)).write_bytes(content)
+    assert count_waiting(tmp_path, 1) == 0

@@ -24,30 +24,34 @@ from sottovoce.errors import (
     UnavailableError,
 )
 from sottovoce.protocol import (
-    SEALED,
+    SEALED_BYTES,
     Batch,
     Catalogue,
     Chunk,
     Item,
     Manifest,
-    Opened,
+    OpenedReports,
     Shelf,
     SignedManifest,
     SignedShelf,
     Terms,
+    derive_public_key,
     encode_items,
-    new_epoch_key,
+    generate_epoch_key,
     open_reports,
-    public_key_of,
 )
 from sottovoce.protocol.contact import Contact, Reply, State
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Rate, build_app
+from sottovoce.proxy.epoch_files import BatchTables
+from sottovoce.proxy.store import NAME
 from sottovoce.training import Participation, Settings
 from tests.asgi import Answer, ask
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 ITEMS, FACTORS = 3, 2
-CATALOGUE = Catalogue.of(Item(f"film-{number}", f"Film {number}") for number in range(ITEMS))
+CATALOGUE = Catalogue.from_items(
+    Item(f"film-{number}", f"Film {number}") for number in range(ITEMS)
+)
 OPENS, CLOSES, HOLD = 10_000, 20_000, 1_000
 ENDS = CLOSES + HOLD
 
@@ -59,10 +63,10 @@ def model_of(epoch: int) -> bytes:
 @cache
 def private_key(epoch: int) -> bytes:
     """Of the epoch of this number, in all worlds."""
-    return new_epoch_key()
+    return generate_epoch_key()
 
 
-def opened(sealed: Sequence[bytes], of: SignedManifest) -> Opened:
+def opened(sealed: Sequence[bytes], of: SignedManifest) -> OpenedReports:
     """As the server opens them."""
     n_directions = of.manifest.build().n_directions
     return open_reports(b"".join(sealed), private_key(of.manifest.epoch), of.hash, n_directions)
@@ -76,13 +80,13 @@ def manifest(epoch: int = 1, **changes: Any) -> Manifest:
     crowd = Participation(least_clients=changes.pop("least_clients", 3), hold=HOLD)
     plain = Manifest(
         epoch=epoch,
-        terms=Terms.of(bytes(16), training, crowd, ITEMS),
+        terms=Terms.from_settings(bytes(16), training, crowd, ITEMS),
         items=ITEMS,
         alpha=training.alpha,
         regularization=training.regularization,
         model=hashlib.sha256(model_of(epoch)).digest(),
         catalogue=CATALOGUE.hash,
-        public_key=public_key_of(private_key(epoch)),
+        public_key=derive_public_key(private_key(epoch)),
         token_key=None,
         next_token_key=None,
         opens=OPENS,
@@ -99,6 +103,13 @@ def signed(epoch: int = 1, **changes: object) -> SignedManifest:
 
 def shelved(published: int, catalogue: bytes) -> SignedShelf:
     return SignedShelf.make(Shelf(published, catalogue), KEY)
+
+
+def open_store(folder: Path) -> ProxyStore:
+    """Open the store of a folder, which is created if it is empty."""
+    if not (folder / NAME).exists():
+        ProxyStore.create(folder)
+    return ProxyStore.open(folder)
 
 
 def settings(folder: Path, **changes: object) -> ProxySettings:
@@ -141,7 +152,7 @@ class People:
         self.draw = Randomness(seed)
 
     def batch(self, of: SignedManifest, **changes: object) -> Batch:
-        sealed = self.draw(SEALED * of.manifest.terms.reports)
+        sealed = self.draw(SEALED_BYTES * of.manifest.terms.reports)
         plain = Batch(of.manifest.epoch, of.hash, self.draw(16), sealed)
         return replace(plain, **changes)  # type: ignore[arg-type]
 
@@ -207,7 +218,7 @@ class ServerInMemory:
         if contact.epoch and contact.epoch not in self.states:
             raise NotFoundError("no such epoch")
         state = self.states.get(contact.epoch, "none")
-        return Reply(state, contact.time - self.behind)
+        return Reply(state, contact.time - self.behind, "00" * 8)
 
     def put_chunk(self, chunk: Chunk) -> None:
         self._begin("put_chunk")
@@ -243,16 +254,21 @@ class World:
 
     def __init__(self, folder: Path, first: SignedManifest | None = None, **changes: object):
         self.folder = folder
-        self.clock = Clock()
+        self.clock = self.monotonic = Clock()
         self.people = People()
         self.server = ServerInMemory(first or signed())
         self.settings = settings(folder, **changes)
-        self.store = ProxyStore.open(folder)
+        self.store = open_store(folder)
         self.proxy = self._proxy()
 
     def _proxy(self) -> Proxy:
         return Proxy(
-            self.store, self.server, self.settings, clock=self.clock, entropy=Randomness(2)
+            self.store,
+            self.server,
+            self.settings,
+            clock=self.clock,
+            monotonic=self.monotonic,
+            entropy=Randomness(2),
         )
 
     @property
@@ -284,7 +300,7 @@ class World:
 
 
 def reports_of(sealed: bytes) -> list[bytes]:
-    return [sealed[at : at + SEALED] for at in range(0, len(sealed), SEALED)]
+    return [sealed[at : at + SEALED_BYTES] for at in range(0, len(sealed), SEALED_BYTES)]
 
 
 def all_reports(batches: list[Batch]) -> list[bytes]:
@@ -333,14 +349,34 @@ def within(
 
 
 def stored(world: World) -> list[bytes]:
-    with world.store.read() as tables:
-        return list(tables.batches())
+    """The reports of each batch that waits."""
+    if not is_waiting(world):
+        return []
+    with world.store.read_batches() as tables:
+        return reports_in(tables, "batches")
 
 
 def dummies(world: World) -> list[bytes]:
-    """Those that are drawn, one by one, in the order in which they were."""
-    with world.store.read() as tables:
-        return reports_of(b"".join(tables.dummies()))
+    """Those that are drawn, one by one, in the order in which they were; none after the epoch."""
+    if not is_waiting(world):
+        return []
+    with world.store.read_batches() as tables:
+        return reports_of(b"".join(reports_in(tables, "dummies")))
+
+
+def reports_in(tables: BatchTables, table: str) -> list[bytes]:
+    rows = tables.connection.execute(f"SELECT sealed FROM {table} ORDER BY rowid")
+    return [sealed for (sealed,) in rows]
+
+
+def is_waiting(world: World) -> bool:
+    """Whether there is a file of batches, which is deleted when its epoch is over."""
+    return any(world.folder.glob("epoch-*-batches.sqlite3"))
+
+
+def count_batches(world: World) -> int:
+    """How many batches wait."""
+    return len(stored(world))
 
 
 MakeWorld = Callable[..., World]

@@ -8,7 +8,7 @@ from sottovoce.sandbox.companions import TOUCHED, companions
 
 
 def catalogue(*kinds: str) -> Catalogue:
-    return Catalogue.of(
+    return Catalogue.from_items(
         Item(f"{number}", "Title", {"kind": (kind,)} if kind else {})
         for number, kind in enumerate(kinds)
     )

@@ -13,12 +13,12 @@ import pytest
 from sottovoce.client import TermsError
 from sottovoce.client.recommending import recommendations, wide_model
 from sottovoce.client.reporting import make_batch
-from sottovoce.core import os_words
+from sottovoce.core import draw_os_words
 from sottovoce.data import load, synthetic_people
-from sottovoce.data.synthetic import endless_people
+from sottovoce.data.synthetic import generate_people
 from sottovoce.errors import UnavailableError
 from sottovoce.protocol import Batch, Catalogue, Release, SignedManifest, Terms, open_reports
-from sottovoce.protocol.model import Panel, Panellist
+from sottovoce.protocol.panel import Panel, Panellist
 from sottovoce.sandbox.demo import AT_ONCE, SENDING, DemoPlan, Reporters, follow, take_part
 from sottovoce.sandbox.devices import PublicReader
 from sottovoce.sandbox.system import PANEL, Child, invented_panel, server_toml
@@ -163,8 +163,8 @@ def test_what_they_report_is_what_their_devices_would(monkeypatch: pytest.Monkey
     proxy = proxy_of(world)
     time.events = [finish_at(proxy, OPENS + LENGTH, 2)]
     rows, signed = [[1, 2], [3], []], proxy.signed
-    words = os_words(len(rows), REPORTS)
-    monkeypatch.setattr("sottovoce.sandbox.demo.os_words", lambda *_: words)
+    words = draw_os_words(len(rows), REPORTS)
+    monkeypatch.setattr("sottovoce.sandbox.demo.draw_os_words", lambda *_: words)
     sent = played(world, iter(rows), len(rows), time, proxy)
     release = Release(signed, world.items(1), world.catalogue)
     for number, (batch, own) in enumerate(zip(sent, rows, strict=True)):
@@ -183,13 +183,13 @@ def opened(batch: Batch, world: World, signed: SignedManifest) -> list[int]:
 def test_people_without_end_are_the_synthetic_ones_each_in_one_part() -> None:
     histories = synthetic_people(4 * 256, 60, 7).histories
     known = [histories[person].tolist() for person in range(4 * 256)]
-    parts = [endless_people(60, 7, part, 2) for part in (0, 1)]
+    parts = [generate_people(60, 7, part, 2) for part in (0, 1)]
     first, second = (list(itertools.islice(part, 2 * 256)) for part in parts)
     assert first[:256] + second[:256] + first[256:] + second[256:] == known
 
 
 def catalogue_of(source: str) -> Catalogue:
-    return Catalogue.of(items_of(load(source)))
+    return Catalogue.from_items(items_of(load(source)))
 
 
 def test_the_panel_is_of_other_people_than_those_who_report() -> None:
@@ -285,7 +285,7 @@ class Demo:
         manifest = replace(
             one.manifest,
             alpha=self.settings.alpha,
-            regularization=self.settings.user_ridge(V),
+            regularization=self.settings.compute_user_ridge(V),
             reports_behind=self.models[learnt].n_reports,
         )
         return Release(SignedManifest.make(manifest, signing_key()), V, self.catalogue)
@@ -332,7 +332,7 @@ def test_the_demo_protects_whoever_takes_part(tmp_path: Path) -> None:
     plan = DemoPlan()
     plan.make(tmp_path / "demo", free_port())
     server = ServerSettings.read(server_toml(tmp_path / "demo"))
-    terms = Terms.of(bytes(16), server.training, server.terms, plan.films)
+    terms = Terms.from_settings(bytes(16), server.training, server.terms, plan.films)
     promise = terms.promise()
     assert (terms.reports, terms.epochs, terms.share, terms.least_clients) == (1, 1, 1.0, 1)
     assert promise.local <= 10

@@ -9,7 +9,9 @@ from sottovoce.training import Settings
 
 def test_an_article_is_what_its_catalogue_says(tmp_path: Path) -> None:
     """Also where its name is a word that the page is filled in by, or markup."""
-    shop = Catalogue.of([Item("KEY-1", "PROXY & EPOCH"), Item('"><b>', "</button><script>")])
+    shop = Catalogue.from_items(
+        [Item("KEY-1", "PROXY & EPOCH"), Item('"><b>', "</button><script>")]
+    )
     training = Settings.preset("loudest", reports=1, epochs=2, factors=2)
     Sandbox(shop, training, 1, 60, 18_080, accounts=True).make(tmp_path / "here")
     system = LiveSystem("http://127.0.0.1:18080", bytes(32), training=training)

@@ -23,7 +23,7 @@ from tests.sandbox.test_demo import Time
 
 
 def catalogue_of(*ids: str) -> Catalogue:
-    return Catalogue.of(Item(name, "A film") for name in ids)
+    return Catalogue.from_items(Item(name, "A film") for name in ids)
 
 
 def test_people_are_numbered_by_the_catalogue() -> None:

@@ -23,15 +23,15 @@ def change_catalogue(
 
 
 def with_added(catalogue: Catalogue, items: Iterable[Item]) -> Catalogue:
-    return Catalogue.of([*catalogue.items, *items])
+    return Catalogue.from_items([*catalogue.items, *items])
 
 
 def with_titles(catalogue: Catalogue, titles: Mapping[str, str]) -> Catalogue:
-    return Catalogue.of(
+    return Catalogue.from_items(
         replace(item, title=titles.get(item.id, item.title)) for item in catalogue.items
     )
 
 
 def without(catalogue: Catalogue, ids: Iterable[str]) -> Catalogue:
     gone = set(ids)
-    return Catalogue.of(item for item in catalogue.items if item.id not in gone)
+    return Catalogue.from_items(item for item in catalogue.items if item.id not in gone)

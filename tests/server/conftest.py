@@ -70,7 +70,9 @@ def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
     made: list[World] = []
 
     def make(url: str, **changes: object) -> World:
-        made.append(World(make_settings(tmp_path, url, **changes)))
+        is_new = all(url != world.settings.database for world in made)
+        make_one = World.begin if is_new else World
+        made.append(make_one(make_settings(tmp_path, url, **changes)))
         return made[-1]
 
     yield make

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sottovoce.errors import RefusedError, SettingsError
-from sottovoce.protocol.contact import ENOUGH, SHORT, Contact
+from sottovoce.protocol.contact import CROWD_ENOUGH, CROWD_SHORT, Contact
 from sottovoce.server.administration import (
     begin_training,
     cancel_training,
@@ -56,7 +56,7 @@ def test_another_training_follows_the_present_epoch(world: World, anew: bool) ->
     assert after.epoch == before.manifest.epoch + 1
     assert after.terms.training == begun.terms.training != before.manifest.terms.training
     assert (after.terms.factors, after.terms.epsilon, after.epochs_left) == (3, 4.0, 5)
-    worse = before.manifest.terms.broken_by(after.terms)
+    worse = before.manifest.terms.list_worse_terms(after.terms)
     assert worse[0] == "reports would go to another training"
     assert after.reports_behind == (0 if anew else before.manifest.reports_behind)
     inherited = model(world, world.signed())
@@ -125,9 +125,9 @@ def test_an_epoch_that_waits_for_its_crowd_can_be_closed_and_never_before_its_ti
     with pytest.raises(SettingsError, match="0:01:01"):
         close_epoch(world.store, world.now)
     world.now = signed.manifest.closes
-    world.tell(signed, east=ENOUGH, west=SHORT)
+    world.tell(signed, east=CROWD_ENOUGH, west=CROWD_SHORT)
     assert world.state(1) == "open"
-    assert close_epoch(world.store, world.now) == (1, {"east": ENOUGH, "west": SHORT})
+    assert close_epoch(world.store, world.now) == (1, {"east": CROWD_ENOUGH, "west": CROWD_SHORT})
     assert world.state(1) == "closed"
     with pytest.raises(SettingsError, match="closed already"):
         close_epoch(world.store, world.now)

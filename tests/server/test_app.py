@@ -72,6 +72,8 @@ def contact_of(signed: SignedManifest, crowd: str | None) -> dict[str, object]:
         "time": 1_000.0,
         "process": None,
         "token_key": None,
+        "database": None,
+        "server_database": None,
     }
 
 
@@ -90,7 +92,9 @@ def test_an_epoch_over_http(web: Web) -> None:
     assert web.post("/v2/epochs/1/commit", commit_of(signed, 0, 0)).status == 425
     world.closed()
     told = web.post("/v2/contact", contact_of(signed, "short")).json()
-    assert told == {"state": "closed", "time": world.now}
+    with world.store.read() as transaction:
+        name = transaction.service().name
+    assert told == {"state": "closed", "time": world.now, "database": name}
     assert web.post("/v2/epochs/1/commit", commit_of(signed, 1, 20)).status == 409
     assert put().json() == {"counted": True}
     assert put().json() == {"counted": False}

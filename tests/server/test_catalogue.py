@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from sottovoce.errors import SettingsError
-from sottovoce.protocol import Catalogue, Item, SignedManifest, decode_items, moved_rows
+from sottovoce.protocol import Catalogue, Item, SignedManifest, decode_items, move_rows
 from sottovoce.server.administration import begin_training, update_catalogue
 from sottovoce.server.catalogue import Difference, updated
 from tests.server.changes import change_catalogue, present, with_added, with_titles, without
@@ -46,7 +46,7 @@ def test_a_catalogue_of_other_items_begins_like_a_first_one(
     """From zeros nobody's history says anything: an epoch would be paid for in vain."""
     world = make_world(sqlite_url)
     learn(world)
-    others = Catalogue.of(Item(f"other-{number}", "Other") for number in range(30))
+    others = Catalogue.from_items(Item(f"other-{number}", "Other") for number in range(30))
     update_catalogue(world.store, others, retire_many=True)
     if begun:
         begin_training(world.store, world.settings, anew=False)
@@ -141,12 +141,12 @@ def test_the_terms_that_devices_agreed_to_stay(make_world: MakeWorld, sqlite_url
     world.server.tick()
     agreed = world.signed().manifest.terms
     for size in (1, 2, 7, 19, 33, 40):
-        wanted = Catalogue.of(Item(f"film-{n}", f"Film {n}") for n in range(size))
+        wanted = Catalogue.from_items(Item(f"film-{n}", f"Film {n}") for n in range(size))
         update_catalogue(world.store, wanted, retire_many=True)
         world.apply(world.closed())
         manifest = world.signed().manifest
         assert manifest.items == size
-        assert agreed.broken_by(manifest.terms) == []
+        assert agreed.list_worse_terms(manifest.terms) == []
         assert manifest.build().loud_fraction <= agreed.loud_fraction
     with pytest.raises(SettingsError, match=r"\b41\b.*\b40\b"):
         change_catalogue(world.store, lambda known: with_added(known, NEW[:1]))
@@ -191,13 +191,15 @@ ids = st.lists(st.integers(0, 12), unique=True, min_size=1).map(
 @given(ids, ids, st.integers(0, 2))
 def test_rows_go_with_their_items(before: list[Item], wanted: list[Item], titles: int) -> None:
     """Whatever is added, retired or renamed, and in which order the file has it."""
-    known = Catalogue.of(before)
-    after = updated(known, Catalogue.of(replace(item, title=f"{titles}") for item in wanted))
+    known = Catalogue.from_items(before)
+    after = updated(
+        known, Catalogue.from_items(replace(item, title=f"{titles}") for item in wanted)
+    )
     assert {item.id for item in after.items} == {item.id for item in wanted}
     stay = [item.id for item in known.items if item.id in after.numbers]
     assert [item.id for item in after.items][: len(stay)] == stay
     V = np.array([[1 + int(item.id), -1] for item in known.items], np.float32)
-    moved = moved_rows(V, known.items, after.items)
+    moved = move_rows(V, known.items, after.items)
     for item, row in zip(after.items, moved, strict=True):
         expected = [1 + int(item.id), -1] if item.id in stay else [0, 0]
         assert row.tolist() == expected

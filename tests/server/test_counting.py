@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,17 +23,17 @@ from sottovoce.errors import (
     UnavailableError,
 )
 from sottovoce.protocol import (
-    SEALED,
+    SEALED_BYTES,
     Chunk,
-    Opened,
+    OpenedReports,
     SignedManifest,
-    new_epoch_key,
-    public_key_of,
+    derive_public_key,
+    generate_epoch_key,
     seal_reports,
 )
-from sottovoce.protocol.batch import CHUNK_HEADER as HEADER
+from sottovoce.protocol.batch import CHUNK_HEADER_BYTES as HEADER
 from sottovoce.server.counting import InProcess, Opener, Pool, Seen
-from sottovoce.training import Settings, presets
+from sottovoce.training import Settings, list_basic_presets
 from tests.server.world import MakeWorld, World, chunk_of, chunks_of, sealed
 
 
@@ -40,8 +41,10 @@ def test_a_chunk_counts_once_and_duplicates_once(world: World) -> None:
     signed = world.closed()
     reports = world.reports(60)
     data = sealed(reports, signed)
-    first = chunk_of(data[: 40 * SEALED] + data[: 10 * SEALED], signed)  # ten twice in one chunk
-    second = chunk_of(data[20 * SEALED :], signed)  # twenty again in another
+    first = chunk_of(
+        data[: 40 * SEALED_BYTES] + data[: 10 * SEALED_BYTES], signed
+    )  # ten twice in one chunk
+    second = chunk_of(data[20 * SEALED_BYTES :], signed)  # twenty again in another
     other_worker = world.another()
     assert world.send("east", first) is True
     assert world.send("east", first) is False
@@ -58,14 +61,16 @@ def test_what_does_not_open_is_counted_and_does_no_harm(world: World) -> None:
     signed = world.closed()
     reports = world.reports(10)
     good = sealed(reports, signed)
-    other_key = seal_reports(reports, public_key_of(new_epoch_key()), signed.hash)
+    other_key = seal_reports(reports, derive_public_key(generate_epoch_key()), signed.hash)
     assert signed.manifest.public_key is not None
     other_epoch = seal_reports(reports, signed.manifest.public_key, bytes(32))
     beyond = sealed(np.array([2 * world.n_directions()], np.uint32), signed)
     damaged = bytearray(sealed(reports[:1], signed))
     damaged[-1] ^= 1
-    noise = np.random.default_rng(0).bytes(5 * SEALED)
-    everything = other_key + good + other_epoch + bytes(damaged) + beyond + noise + bytes(SEALED)
+    noise = np.random.default_rng(0).bytes(5 * SEALED_BYTES)
+    everything = (
+        other_key + good + other_epoch + bytes(damaged) + beyond + noise + bytes(SEALED_BYTES)
+    )
     assert world.send("east", chunk_of(everything, signed)) is True
     assert world.counts(1) == (1, 10, 0, 28)
     assert np.array_equal(world.sums(1), sum_signs(reports, world.n_directions()))
@@ -134,7 +139,30 @@ def test_a_commit_must_name_what_was_received(world: World) -> None:
     world.commit("east", signed, chunks)  # the answer was lost: the same again is well
 
 
-@pytest.mark.parametrize("preset", presets())
+def test_a_proxy_that_commits_while_its_chunk_is_opened_adds_nothing(world: World) -> None:
+    signed = world.closed()
+    chunk = world.chunk(signed, 10)
+
+    class Slow(InProcess):
+        def open(self, *arguments: Any) -> OpenedReports:
+            world.commit("east", signed)
+            return super().open(*arguments)
+
+    world.server._opener = Slow()
+    with pytest.raises(RefusedError):
+        world.send("east", chunk)
+    assert world.counts(1) == (0, 0, 0, 0)
+
+
+def test_a_count_stays_at_the_largest_number_that_can_be_stored(world: World) -> None:
+    more = np.array([2**32 - 2, 5], np.int64)
+    with world.store.write() as transaction:
+        for _ in range(2):
+            transaction.add_counts(1, "east", more, world.now)
+        assert transaction.counts(1)["east"].tolist() == [2**32 - 1, 10]
+
+
+@pytest.mark.parametrize("preset", list_basic_presets())
 def test_every_mechanism_is_served(make_world: MakeWorld, sqlite_url: str, preset: str) -> None:
     world = make_world(sqlite_url, training=Settings.preset(preset))
     signed = world.closed()
@@ -158,7 +186,7 @@ def test_seen_is_a_set(parts: list[list[int]]) -> None:
 
 def overlapping(data: bytes, signed: SignedManifest) -> list[Chunk]:
     """Chunks that share a third of their reports with the next one."""
-    size, step = 30 * SEALED, 20 * SEALED
+    size, step = 30 * SEALED_BYTES, 20 * SEALED_BYTES
     starts = range(0, len(data) - size + 1, step)
     return [chunk_of(data[at : at + size], signed) for at in starts]
 
@@ -209,15 +237,15 @@ class Counted(InProcess):
 
     def open(
         self, sealed: bytes, private_key: bytes, manifest_hash: bytes, n_directions: int
-    ) -> Opened:
+    ) -> OpenedReports:
         if self.broken:
             raise UnavailableError("a process that opens reports ended: send it again")
-        self.opened += len(sealed) // SEALED
+        self.opened += len(sealed) // SEALED_BYTES
         return super().open(sealed, private_key, manifest_hash, n_directions)
 
 
 def shuffled(data: bytes, seed: int) -> bytes:
-    rows = np.frombuffer(data, np.uint8).reshape(-1, SEALED)
+    rows = np.frombuffer(data, np.uint8).reshape(-1, SEALED_BYTES)
     return np.random.default_rng(seed).permutation(rows).tobytes()
 
 
@@ -233,7 +261,7 @@ def test_repeats_are_opened_once_in_a_chunk_and_over_chunks(world: World, counte
     signed, other = world.closed(), world.another()
     other.server._opener = counted
     reports = world.reports(1)
-    garbage = bytes(range(1, 2 * SEALED + 1))
+    garbage = bytes(range(1, 2 * SEALED_BYTES + 1))
     data = (sealed(reports, signed) + garbage) * 1000
     for number, (worker, proxy) in enumerate(((world, "east"), (world, "west"), (other, "west"))):
         assert worker.send(proxy, chunk_of(shuffled(data, number), signed))
@@ -242,7 +270,9 @@ def test_repeats_are_opened_once_in_a_chunk_and_over_chunks(world: World, counte
     assert np.array_equal(world.sums(1), sum_signs(reports, world.n_directions()))
 
 
-@pytest.mark.parametrize("cap", [{"most_chunks": 3}, {"most_bytes": 4 * (HEADER + 5 * SEALED) - 1}])
+@pytest.mark.parametrize(
+    "cap", [{"most_chunks": 3}, {"most_bytes": 4 * (HEADER + 5 * SEALED_BYTES) - 1}]
+)
 def test_one_proxy_hands_in_so_much_of_an_epoch(world: World, cap: dict[str, int]) -> None:
     signed = world.closed()
     capped = world.another(**cap)
@@ -258,7 +288,7 @@ def test_one_proxy_hands_in_so_much_of_an_epoch(world: World, cap: dict[str, int
 
 HASH = b"\x07" * 32
 
-KEY = new_epoch_key()
+KEY = generate_epoch_key()
 
 
 @pytest.fixture(scope="module")
@@ -267,13 +297,13 @@ def pool() -> Iterator[Pool]:
     yield pool
     pool.close()
     with pytest.raises(UnavailableError):
-        pool.open(bytes(SEALED), KEY, HASH, 16)
+        pool.open(bytes(SEALED_BYTES), KEY, HASH, 16)
 
 
 @pytest.mark.parametrize("number", [1, 64, 65, 700])
 def test_a_pool_opens_as_one_process_does(pool: Pool, number: int) -> None:
     reports = np.random.default_rng(number).integers(0, 40, number).astype(np.uint32)
-    data = seal_reports(reports, public_key_of(KEY), HASH) + bytes(SEALED)
+    data = seal_reports(reports, derive_public_key(KEY), HASH) + bytes(SEALED_BYTES)
     openers: list[Opener] = [pool, InProcess()]
     found, expected = (opener.open(data, KEY, HASH, 16) for opener in openers)
     assert np.array_equal(found.reports, expected.reports)
@@ -284,7 +314,7 @@ def test_a_pool_opens_as_one_process_does(pool: Pool, number: int) -> None:
 @pytest.mark.parametrize(("how", "dies"), [(signal.SIGKILL, True), (signal.SIGINT, False)])
 def test_a_worker_that_dies_costs_one_answer(pool: Pool, how: signal.Signals, dies: bool) -> None:
     """Ctrl-C, which reaches all of them, is none of its business."""
-    data = seal_reports(np.arange(10, dtype=np.uint32), public_key_of(KEY), HASH)
+    data = seal_reports(np.arange(10, dtype=np.uint32), derive_public_key(KEY), HASH)
     pool.open(data, KEY, HASH, 16)
     assert pool._workers is not None
     for worker in list(pool._workers._processes):

@@ -10,18 +10,17 @@ import pytest
 from sottovoce.core import sum_signs
 from sottovoce.errors import (
     SettingsError,
-    StoreError,
     UnavailableError,
 )
 from sottovoce.protocol import (
-    SEALED,
+    SEALED_BYTES,
     decode_items,
     encode_items,
 )
-from sottovoce.protocol.contact import ENOUGH, NONE, SHORT
+from sottovoce.protocol.contact import CROWD_ENOUGH, CROWD_NONE, CROWD_SHORT, DAY_SECONDS, Contact
 from sottovoce.server.epochs import LONGEST, with_crowd
-from sottovoce.training import Participation, first_items, next_items
-from sottovoce.training.items import ROW_LIMIT
+from sottovoce.training import Participation, compute_next_items, make_first_items
+from sottovoce.training.items import DEFAULT_ROW_LIMIT
 from tests.protocol.examples import manifest
 from tests.server.world import (
     ITEMS,
@@ -38,14 +37,14 @@ CROWD = 3
 
 
 def noise(reports: int) -> bytes:
-    return os.urandom(SEALED * reports)
+    return os.urandom(SEALED_BYTES * reports)
 
 
 @pytest.mark.parametrize(
     ("east", "west", "counted", "crowdless"),
     [
         (lambda valid: valid[0] + valid[1] + valid[2], b"", 15, 0),
-        (lambda valid: valid[0] + valid[1] + valid[2][SEALED:] + noise(1), b"", 0, 14),
+        (lambda valid: valid[0] + valid[1] + valid[2][SEALED_BYTES:] + noise(1), b"", 0, 14),
         (lambda valid: valid[0] + noise(10), b"", 0, 5),
         (lambda valid: valid[0] * 3, b"", 0, 5),
         (lambda valid: valid[0] + valid[1] + valid[2], lambda valid: valid[3] + noise(10), 15, 5),
@@ -99,7 +98,7 @@ def test_a_proxy_counts_with_a_crowd_and_its_dummies(
     signed = world.closed()
     assert signed.manifest.terms.dummies == DUMMIES
     mechanism = signed.manifest.build()
-    V, sums = first_items(plan, ITEMS), np.zeros(mechanism.n_directions, np.int64)
+    V, sums = make_first_items(plan, ITEMS), np.zeros(mechanism.n_directions, np.int64)
     for seed, (proxy, number) in enumerate((("east", east), ("west", west))):
         reports = world.reports(number, seed)
         chunks = [chunk_of(sealed(reports, signed), signed)] if number else []
@@ -117,7 +116,7 @@ def test_a_proxy_counts_with_a_crowd_and_its_dummies(
     assert content is not None
     assert np.array_equal(world.sums(1), sums if counted else [])
     if counted:
-        V = next_items(V, sums, counted, 1, plan, mechanism, row_limit=ROW_LIMIT)
+        V = compute_next_items(V, sums, counted, 1, plan, mechanism, row_limit=DEFAULT_ROW_LIMIT)
     assert np.array_equal(decode_items(content, ITEMS, plan.factors), V)
 
 
@@ -171,8 +170,6 @@ def test_an_item_that_liars_push_is_held_back_by_default(
 
 
 def test_the_first_epoch_is_opened_with_the_first_model(world: World) -> None:
-    with pytest.raises(StoreError):
-        world.signed()
     world.server.prepare()
     with pytest.raises(UnavailableError):
         world.signed()
@@ -181,7 +178,7 @@ def test_the_first_epoch_is_opened_with_the_first_model(world: World) -> None:
     assert (manifest.epoch, manifest.opens, manifest.closes) == (1, 1000, 1100)
     assert (manifest.reports_behind, manifest.epochs_left) == (0, TRAINING.epochs)
     model = world.server.model(manifest.model)
-    assert model == encode_items(first_items(TRAINING, ITEMS))
+    assert model == encode_items(make_first_items(TRAINING, ITEMS))
     assert world.server.catalogue(manifest.catalogue) == world.settings.catalogue.read_bytes()
     assert world.server.catalogue(manifest.model) is None
     before = world.signed().encode()
@@ -193,7 +190,7 @@ def test_applying_is_the_papers_update_and_the_last_manifest_asks_for_nothing(
     world: World,
 ) -> None:
     plan = TRAINING
-    V = first_items(plan, ITEMS)
+    V = make_first_items(plan, ITEMS)
     for epoch in range(1, plan.epochs + 1):
         signed = world.closed()
         assert signed.manifest.epoch == epoch
@@ -203,17 +200,17 @@ def test_applying_is_the_papers_update_and_the_last_manifest_asks_for_nothing(
         world.apply(signed, chunk)
         mechanism = signed.manifest.build()
         sums = sum_signs(reports, mechanism.n_directions)
-        V = next_items(V, sums, 200, epoch, plan, mechanism, row_limit=ROW_LIMIT)
+        V = compute_next_items(V, sums, 200, epoch, plan, mechanism, row_limit=DEFAULT_ROW_LIMIT)
         manifest = world.signed().manifest
         assert manifest.reports_behind == 200
         content = world.server.model(manifest.model)
         assert content is not None
         assert np.array_equal(decode_items(content, ITEMS, plan.factors), V)
-        assert manifest.regularization == plan.user_ridge(V)
+        assert manifest.regularization == plan.compute_user_ridge(V)
         assert signed.manifest.regularization != manifest.regularization
     assert world.signed().manifest.public_key is None
     assert world.signed().manifest.epochs_left == 0
-    assert world.contact("east", world.signed(), ENOUGH) == "applied"
+    assert world.contact("east", world.signed(), CROWD_ENOUGH) == "applied"
     last = world.signed().encode()
     world.now += 10_000
     world.server.tick()
@@ -285,25 +282,30 @@ def test_an_epoch_closes_with_its_crowd_and_never_before_its_time(world: World) 
     world.server.tick()
     signed = world.signed()
     world.now = signed.manifest.closes - 1
-    world.tell(signed, east=ENOUGH, west=ENOUGH)
+    world.tell(signed, east=CROWD_ENOUGH, west=CROWD_ENOUGH)
     assert world.state(1) == "open"
     world.now += 1
-    for east, west in ((NONE, NONE), (SHORT, NONE), (ENOUGH, SHORT), (SHORT, ENOUGH)):
+    for east, west in (
+        (CROWD_NONE, CROWD_NONE),
+        (CROWD_SHORT, CROWD_NONE),
+        (CROWD_ENOUGH, CROWD_SHORT),
+        (CROWD_SHORT, CROWD_ENOUGH),
+    ):
         world.tell(signed, east=east, west=west)
         assert world.state(1) == "open", (east, west)
-    world.tell(signed, east=ENOUGH, west=NONE)
+    world.tell(signed, east=CROWD_ENOUGH, west=CROWD_NONE)
     assert world.state(1) == "closed"
-    assert world.contact("west", signed, SHORT) == "closed"
+    assert world.contact("west", signed, CROWD_SHORT) == "closed"
     world.now += world.settings.grace_seconds
     world.server.tick()
-    assert world.contact("east", signed, NONE) == "applied"
+    assert world.contact("east", signed, CROWD_NONE) == "applied"
 
 
 def test_an_epoch_waits_for_its_crowd_until_the_hold_is_over(world: World) -> None:
     world.server.tick()
     signed = world.signed()
     world.now = signed.manifest.ends - 1
-    world.tell(signed, east=SHORT, west=NONE)
+    world.tell(signed, east=CROWD_SHORT, west=CROWD_NONE)
     assert world.state(1) == "open"
     world.now += 1
     world.server.tick()
@@ -320,11 +322,25 @@ def test_a_proxy_that_says_nothing_is_waited_for_but_not_for_long(world: World) 
     world.server.tick()
     signed = world.signed()
     world.now = signed.manifest.closes + world.settings.grace_seconds - 1
-    world.tell(signed, east=ENOUGH)
+    world.tell(signed, east=CROWD_ENOUGH)
     assert world.state(1) == "open"
     world.now += 1
     world.server.tick()
     assert world.state(1) == "closed"
+
+
+@pytest.mark.parametrize(("wrong", "state"), [(("west",), "closed"), (("east", "west"), "open")])
+def test_only_the_clocks_of_all_proxies_together_contradict_the_servers(
+    world: World, wrong: tuple[str, ...], state: str
+) -> None:
+    world.server.tick()
+    signed = world.signed()
+    world.now = signed.manifest.closes
+    for proxy, crowd in (("east", CROWD_ENOUGH), ("west", CROWD_NONE)):
+        clock = world.now - 2 * DAY_SECONDS * (proxy in wrong)
+        world.server.contact(proxy, Contact(1, signed.hash, crowd, clock, None))
+    world.server.tick()
+    assert world.state(1) == state
 
 
 def test_a_proxy_that_was_removed_is_not_waited_for(world: World) -> None:
@@ -332,7 +348,7 @@ def test_a_proxy_that_was_removed_is_not_waited_for(world: World) -> None:
     world.server.tick()
     signed = world.signed()
     world.now = signed.manifest.closes
-    world.tell(signed, east=ENOUGH, west=SHORT)
+    world.tell(signed, east=CROWD_ENOUGH, west=CROWD_SHORT)
     assert world.state(1) == "open"
     without = {"east": world.settings.proxies["east"]}
     world.another(proxies=without).server.tick()

@@ -10,7 +10,7 @@ import pytest
 from sottovoce.cli.server import lines
 from sottovoce.errors import RefusedError
 from sottovoce.protocol import Item
-from sottovoce.protocol.contact import ENOUGH, NONE, SHORT, Contact
+from sottovoce.protocol.contact import CROWD_ENOUGH, CROWD_NONE, CROWD_SHORT, Contact
 from sottovoce.server import Keys
 from sottovoce.server.administration import begin_training, go_beyond
 from sottovoce.server.keys import rotate_keys
@@ -77,7 +77,7 @@ def test_what_an_epoch_waits_for(world: World) -> None:
     assert problems == []  # they still have time
     _, problems = look(world, after=61)
     assert problems == ["proxies that have not said what they hold: east, west"]
-    world.tell(world.signed(), east=SHORT, west=NONE)
+    world.tell(world.signed(), east=CROWD_SHORT, west=CROWD_NONE)
     said, problems = look(world)
     assert "waits for a crowd of 2 people at east." in said
     assert "closed at 1970-01-01 00:35:00Z (in 16 min 40 s) in any case" in said
@@ -148,6 +148,36 @@ def test_two_machines_with_one_secret_are_noticed(world: World) -> None:
     assert problems() == []
 
 
+def test_a_proxy_with_another_database_is_noticed(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What its old one acknowledged may wait there, until the epoch is applied."""
+    first, second = ("0123456789abcdef", "fedcba9876543210")
+
+    def speak(database: str | None) -> list[str]:
+        signed = world.signed()
+        said = Contact(signed.manifest.epoch, signed.hash, None, world.now, None, None, database)
+        world.server.contact("east", said)
+        world.server.tick()
+        return [each for each in look(world)[1] if first in each]
+
+    world.server.tick()
+    assert speak(None) == speak(first) == speak(None) == []
+    for _ in range(2):
+        (problem,) = speak(second)
+        assert second in problem
+    assert len([line for line in caplog.messages if second in line]) == 1
+    assert speak(first) == [], "its old folder is back"
+    assert speak(second) != []
+    assert speak(None) != [], "somebody only asks"
+    signed = world.closed()
+    world.apply(signed)
+    assert speak(second) == [], "the epoch is over"
+    world.closed()
+    world.commit("east", world.signed())
+    assert speak(first) == [], "nothing of the epoch waits in any database"
+
+
 def test_a_worker_that_does_nothing_is_noticed(world: World) -> None:
     """Nothing is in the way, and nobody goes on: five beats of five seconds are enough."""
     idle = (
@@ -157,7 +187,7 @@ def test_a_worker_that_does_nothing_is_noticed(world: World) -> None:
     world.server.tick()
     signed = world.signed()
     world.now = signed.manifest.closes
-    for proxy, crowd in (("east", ENOUGH), ("west", NONE)):
+    for proxy, crowd in (("east", CROWD_ENOUGH), ("west", CROWD_NONE)):
         world.contact(proxy, signed, crowd)
     assert look(world)[1] == []
     assert look(world, after=24)[1] == []

@@ -15,9 +15,9 @@ from sqlalchemy import Connection, event, inspect, make_url, text
 from sottovoce.core import sum_signs
 from sottovoce.errors import SettingsError, StoreError
 from sottovoce.protocol import Chunk, SignedManifest
-from sottovoce.protocol.contact import ENOUGH, NONE
+from sottovoce.protocol.contact import CROWD_ENOUGH, CROWD_NONE
 from sottovoce.server import ServerStore, build_app
-from sottovoce.server.schema import MIGRATIONS
+from sottovoce.server.schema import MIGRATIONS, epoch_keys
 from sottovoce.server.store import _CAUSES, back_up, database_url
 from tests.asgi import ask
 from tests.crash import Life, PowerCut, make_server_mortal
@@ -64,12 +64,15 @@ def test_migrations_run_once_and_keep_what_is_there(world: World) -> None:
 )
 def test_an_unknown_database_is_refused_and_left_alone(url: str, statements: list[str]) -> None:
     store = ServerStore(url)
+    if store._path is not None:
+        store._path.touch()
     with store._engine.begin() as connection:
         for statement in statements:
             connection.execute(text(statement))
     before = inspect(store._engine).get_table_names()
-    with pytest.raises(StoreError):
-        store.migrate()
+    for change in (store.create, store.migrate):
+        with pytest.raises((StoreError, SettingsError)):
+            change()
     assert inspect(store._engine).get_table_names() == before
     store.close()
 
@@ -120,8 +123,29 @@ def test_a_full_disk_counts_nothing_by_halves(
 def test_a_database_that_cannot_be_reached_is_a_store_error(url: str) -> None:
     store = ServerStore(url)
     with pytest.raises(StoreError, match="/nowhere/at/all"):
-        store.migrate()
+        store.create()
     store.close()
+
+
+def test_a_server_never_begins_with_an_empty_database(
+    make_world: MakeWorld, new_url: NewUrl
+) -> None:
+    """Of a misspelt path or name, or where no disk is mounted: its training would begin anew."""
+    world, empty = make_world(new_url()), new_url()
+    world.server.tick()
+    worker = world.another(database=empty)
+    path = worker.store._path
+    for begin in (worker.server.tick, worker.store.migrate):
+        with pytest.raises(SettingsError, match=r"/\w.*`sottovoce server init`"):
+            begin()
+    assert path is None or not path.exists()
+    if path is not None:
+        path.touch()
+        with pytest.raises(SettingsError, match=f"{path}.*`sottovoce server init`"):
+            worker.server.tick()
+    worker.store.create()
+    with pytest.raises(StoreError, match="`sottovoce server init`"):  # its power was cut
+        worker.server.tick()
 
 
 def test_urls(tmp_path: Path) -> None:
@@ -143,7 +167,7 @@ def journey(world: World, made: list[tuple[SignedManifest, list[Chunk]]]) -> Non
         made.append((signed, chunks_of(sealed(world.reports(40), signed), signed, 25)))
     signed, chunks = made[0]
     world.now = signed.manifest.closes
-    world.tell(signed, east=ENOUGH, west=NONE)
+    world.tell(signed, east=CROWD_ENOUGH, west=CROWD_NONE)
     if world.signed().manifest.epoch == 1:
         world.apply(signed, *chunks)
 
@@ -216,6 +240,29 @@ def test_nothing_is_overwritten_and_nothing_half_is_left(tmp_path: Path, filled:
     with pytest.raises(StoreError, match="epoch_keys"):
         back_up(f"sqlite:///{tmp_path / 'other.sqlite'}", tmp_path / "new")
     assert not list(tmp_path.glob("new*"))
+
+
+def test_postgresql_rewrites_the_table_of_keys(make_world: MakeWorld, postgres_url: str) -> None:
+    """A plain VACUUM leaves the bytes of deleted rows in the file."""
+    world, key = make_world(postgres_url), b"a key that is destroyed" * 2
+    world.server.tick()
+    numbers = range(100, 104)
+    with world.store.write() as transaction:
+        for number in numbers:
+            transaction._add(epoch_keys, epoch=number, wrapped=key)
+    with world.store.write() as transaction:
+        transaction._connection.execute(epoch_keys.delete().where(epoch_keys.c.epoch >= numbers[0]))
+
+    def has_key() -> bool:
+        with world.store.write() as transaction:
+            connection = transaction._connection
+            connection.exec_driver_sql("CHECKPOINT")
+            read = "SELECT pg_read_binary_file(pg_relation_filepath('epoch_keys'))"
+            return key in bytes(connection.exec_driver_sql(read).scalar_one())
+
+    assert has_key()
+    world.store.scrub()
+    assert not has_key()
 
 
 def test_the_same_for_postgresql(

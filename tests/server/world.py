@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import sums_of
-from sottovoce.protocol import SEALED, Catalogue, Chunk, Item, SignedManifest, seal_reports
-from sottovoce.protocol.contact import ENOUGH, NONE, Contact, Crowd, State
+from sottovoce.core import sum_counts
+from sottovoce.protocol import SEALED_BYTES, Catalogue, Chunk, Item, SignedManifest, seal_reports
+from sottovoce.protocol.contact import CROWD_ENOUGH, CROWD_NONE, Contact, Crowd, State
 from sottovoce.server import (
     InProcess,
     Keys,
@@ -23,6 +23,7 @@ from sottovoce.server import (
     ServerSettings,
     ServerStore,
 )
+from sottovoce.server.administration import begin_service
 from sottovoce.training import Participation, Settings
 from tests.asgi import Headers
 
@@ -37,7 +38,7 @@ def make_settings(folder: Path, url: str, **changes: Any) -> ServerSettings:
     catalogue = folder / "catalogue.json"
     if not catalogue.exists():
         items = (Item(f"film-{number}", f"Film {number}") for number in range(ITEMS))
-        catalogue.write_bytes(Catalogue.of(items).raw)
+        catalogue.write_bytes(Catalogue.from_items(items).raw)
     settings = ServerSettings(
         keys=folder / "keys.json",
         catalogue=catalogue,
@@ -72,6 +73,13 @@ class World:
             self.store, self.keys, self.settings, clock=lambda: self.now, opener=self.opener
         )
 
+    @classmethod
+    def begin(cls, settings: ServerSettings, **more: Any) -> World:
+        """Create the database, as `sottovoce server init` does; return its first worker."""
+        world = cls(settings, **more)
+        begin_service(world.store, settings, world.keys)
+        return world
+
     def another(self, **changes: Any) -> World:
         """A further worker; closed with this one."""
         settings = replace(self.settings, **changes)
@@ -94,7 +102,7 @@ class World:
         self.server.tick()
         signed = self.signed()
         self.now = signed.manifest.closes
-        self.tell(signed, east=ENOUGH, west=NONE)
+        self.tell(signed, east=CROWD_ENOUGH, west=CROWD_NONE)
         return signed
 
     def tell(self, signed: SignedManifest, **crowds: Crowd) -> None:
@@ -139,7 +147,7 @@ class World:
         """Of all that was counted so far, or, when it is applied, of what is in the model."""
         with self.store.read() as transaction:
             counts = list(transaction.counts(epoch).values())
-            return sums_of(np.sum(counts, axis=0)) if counts else transaction.sums(epoch)
+            return sum_counts(np.sum(counts, axis=0)) if counts else transaction.sums(epoch)
 
     def counts(self, epoch: int) -> tuple[int, int, int, int]:
         """Chunks, reports, duplicates, undecodable."""
@@ -161,7 +169,7 @@ def chunk_of(data: bytes, signed: SignedManifest) -> Chunk:
 
 def chunks_of(data: bytes, signed: SignedManifest, reports: int) -> list[Chunk]:
     """Cut into chunks of so many reports."""
-    size = SEALED * reports
+    size = SEALED_BYTES * reports
     return [chunk_of(data[at : at + size], signed) for at in range(0, len(data), size)]
 
 

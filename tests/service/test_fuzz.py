@@ -101,7 +101,7 @@ def test_no_request_breaks_a_proxy(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_no_request_breaks_a_server(tmp_path: Path) -> None:
     logging.getLogger("sottovoce").setLevel(logging.CRITICAL)
-    world = servers.World(servers.make_settings(tmp_path, f"sqlite:///{tmp_path / 'db'}"))
+    world = servers.World.begin(servers.make_settings(tmp_path, f"sqlite:///{tmp_path / 'db'}"))
     signed = world.closed()
     chunk = world.chunk(signed, 3)
     commit = {"manifest": signed.hash.hex(), "chunks": 1, "reports": 10**9}  # never right

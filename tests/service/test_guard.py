@@ -88,9 +88,14 @@ def request(path: str, *headers: str, method: str = "GET") -> bytes:
         (request("/hello", *[f"X-{n}: {'y' * 200}" for n in range(60)], "Connection: close"), 200),
         (request("/" + "a" * 20_000), 431),
         (b"\x16\x03\x01 TLS to a plain port\r\n\r\n", 400),
+        (b"GET /hello HTTP/1.1\r\nConnection: close\r\n\r\n", 400),
+        (request("/hello", "host: there"), 400),
+        (b"GET /hello HTTP/1.0\r\n\r\n", 200),
     ],
 )
-def test_a_header_that_is_too_large_is_answered(capped: Service, data: bytes, status: int) -> None:
+def test_a_header_that_cannot_be_served_is_answered(
+    capped: Service, data: bytes, status: int
+) -> None:
     assert status_of(capped, data) == status
 
 
@@ -178,7 +183,7 @@ def test_bodies_of_unknown_length(capped: Service) -> None:
     assert status_of(capped, begin + pieces + b"1\r\nx\r\n0\r\n\r\n") == 413
 
 
-GET = b"GET /hello HTTP/1.1\r\nConnection: close\r\n\r\n"
+GET = b"GET /hello HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"
 
 needs_proc = pytest.mark.skipif(not Path("/proc/self").exists(), reason="/proc is Linux's")
 
@@ -228,7 +233,7 @@ def test_an_answer_that_nobody_reads_is_dropped_and_one_that_is_read_slowly_is_n
     service = start("0", "0", "idle_seconds=0.5")
     unread, slow = service.connect(), service.connect()
     for each in (unread, slow):
-        each.sendall(b"GET /large HTTP/1.1\r\nConnection: close\r\n\r\n")
+        each.sendall(b"GET /large HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n")
     descriptors = Path(f"/proc/{service.process.pid}/fd")
     got, began = len(slow.recv(1)) * len(unread.recv(1)), time.monotonic()
     before = sum(1 for _ in descriptors.iterdir())

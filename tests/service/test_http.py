@@ -70,6 +70,7 @@ def post(*pieces: bytes, length: str | bytes | None = None) -> Answer:
 
 def is_problem(answer: Answer, status: int) -> dict[str, Any]:
     content: dict[str, Any] = answer.problem()
+    assert answer.headers["cache-control"] == "no-store"
     assert content["status"] == status
     assert content["title"] == HTTPStatus(status).phrase
     assert {*content} == {"type", "title", "status", "detail"}
@@ -193,6 +194,11 @@ def test_a_file_says_what_it_is_and_how_long_it_may_be_kept() -> None:
     head = fetch("/plain", method="HEAD")
     assert (head.status, head.body, head.headers) == (200, b"", answer.headers)
     assert fetch("/packed").headers["cache-control"] == "public, max-age=31536000, immutable"
+
+
+def test_a_file_that_may_come_is_not_kept_away_by_a_cache() -> None:
+    is_problem(fetch("/none"), 404)
+    is_problem(fetch("/no/route"), 404)
 
 
 @pytest.mark.parametrize("held", [TAG, f"W/{TAG}", f'"other", {TAG}', f'{TAG},"other"', "*"])

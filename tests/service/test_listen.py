@@ -86,6 +86,7 @@ def test_places_are_never_lost_and_addresses_never_kept(
     ("one", "other", "same"),
     [
         ("2001:db8:0:1::1", "2001:db8:0:1:ffff::2", True),
+        ("2001:db8:0:1::1", "2001:db8:0:ff::1", True),
         ("2001:db8:0:1::1", "2001:db8:0:101::1", False),
         ("fe80::1%eth0", "fe80::2%eth1", True),
         ("::ffff:192.0.2.1", "192.0.2.1", True),

@@ -11,7 +11,7 @@ import pytest
 from starlette.applications import Starlette
 
 from sottovoce.errors import SettingsError
-from sottovoce.protocol.model import Panel, Panellist
+from sottovoce.protocol.panel import Panel, Panellist
 from sottovoce.service.page import Page, in_package, page_routes, read_assets
 from tests.asgi import Answer, ask
 

@@ -1,7 +1,10 @@
 """Mutual TLS between proxy and server, for real: certificates, sockets, refusals."""
 
 import re
-from collections.abc import Iterator
+import socket
+import ssl
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -19,7 +22,8 @@ from sottovoce.errors import SettingsError, TlsError, UnavailableError
 from sottovoce.proxy import ProxySettings, connect
 from sottovoce.proxy.settings import Tls
 from sottovoce.service.listen import Listen, seconds_left
-from tests.service.program import Service
+from sottovoce.storage.files import write_new
+from tests.service.program import LIMIT, Service
 
 
 class Authority:
@@ -78,7 +82,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     authority.issue("server")
     authority.issue("proxy")
     Authority(folder, "stranger").issue("impostor")
-    (folder / "secret").write_text("known\n")
+    write_new(folder / "secret", b"known\n")
     return folder
 
 
@@ -119,6 +123,77 @@ def test_who_is_let_in(folder: Path, address: str) -> None:
             asked(folder, address, tls)
     with pytest.raises(TlsError, match="CERTIFICATE_VERIFY_FAILED"):
         asked(folder, address, Tls(folder / "stranger.pem"))
+
+
+def _get(
+    context: ssl.SSLContext, port: int, session: ssl.SSLSession | None = None
+) -> tuple[bool, ssl.SSLSession | None]:
+    """Send a request; return whether the session was resumed, and what resumes the next one."""
+    address = ("127.0.0.1", port)
+    with (
+        socket.create_connection(address, 30) as raw,
+        context.wrap_socket(raw, server_hostname=address[0], session=session) as line,
+    ):
+        line.sendall(b"GET /hello HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n")
+        answer = b""
+        while piece := line.recv(65_536):  # the tickets of TLS 1.3 come with the answer
+            answer += piece
+        assert answer.endswith(b"hello")
+        return bool(line.session_reused), line.session
+
+
+@pytest.fixture
+def context(folder: Path) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=folder / "authority.pem")
+    context.load_cert_chain(folder / "proxy.pem", folder / "proxy.key")
+    return context
+
+
+def test_no_session_links_two_connections(context: ssl.SSLContext, service: Service) -> None:
+    """A device that changes its address is not recognised by what it was given before."""
+    _, session = _get(context, service.port())
+    was_resumed, _ = _get(context, service.port(), session)
+    assert not was_resumed
+
+
+def test_tls_1_2_is_refused(context: ssl.SSLContext, service: Service) -> None:
+    """Its session ids link two connections, and Python cannot switch them off."""
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with pytest.raises(ssl.SSLError):
+        _get(context, service.port())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_memory_of_a_connection_is_bounded(
+    folder: Path, context: ssl.SSLContext, start: Callable[..., Service]
+) -> None:
+    """Also if it sends as much as is taken and never ends its request."""
+    connections = 200
+    files = {"certificate": folder / "server.pem", "private_key": folder / "server.key"}
+    caps = {"connections_per_address": 0, "header_seconds": LIMIT, "body_seconds": LIMIT}
+    service = start("0", "0", *(f"{name}={value}" for name, value in (files | caps).items()))
+    status = Path(f"/proc/{service.process.pid}/status")
+
+    def resident_kib() -> int:
+        for _ in range(5):  # the event loop has seen all that was sent before
+            _get(context, service.port())
+        return int(re.findall(r"VmRSS:\s+(\d+)", status.read_text())[0])
+
+    with ExitStack() as lines:
+        before = resident_kib()
+        silent = [lines.enter_context(service.connect()) for _ in range(connections)]
+        silent_kib = (resident_kib() - before) / connections
+        for each in silent:
+            line = lines.enter_context(context.wrap_socket(each, server_hostname="127.0.0.1"))
+            line.sendall(b"GET /slow HTTP/1.1\r\nHost: here\r\nContent-Length: 524288\r\n\r\n")
+            line.setblocking(False)
+            with suppress(ssl.SSLWantWriteError):
+                while line.send(bytes(2**14)):
+                    pass
+        full_kib = (resident_kib() - before) / connections
+    print(f"KiB of a TLS connection: silent {silent_kib:.0f}, full {full_kib:.0f}")
+    assert silent_kib < 128
+    assert full_kib < 256
 
 
 def test_who_speaks_no_tls_and_who_speaks_it_unasked(

@@ -22,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sottovoce import FederatedMF
-from sottovoce.core import MECHANISMS, Histories, initial_items, sum_signs, user_vectors
+from sottovoce.core import MECHANISMS, Histories, draw_initial_items, solve_user_vectors, sum_signs
 from sottovoce.core.coordinate import Coordinate
 from sottovoce.data import Interactions
 from sottovoce.errors import DivergedError, SettingsError
@@ -34,7 +34,13 @@ from sottovoce.simulation.evaluation import kernels
 from sottovoce.simulation.evaluation.ranking import rank_factors
 from sottovoce.simulation.interface import StreamedEngine
 from sottovoce.simulation.people import LeaveOut, Part, Parts, People, Whole, report_words
-from sottovoce.training import DEFAULT, Settings, first_items, next_items, planned
+from sottovoce.training import (
+    DEFAULT_PRESET,
+    Settings,
+    compute_next_items,
+    make_first_items,
+    plan_training,
+)
 from tests.kernels import computed, computes
 from tests.people import histories, random_people
 from tests.simulation.cuda.emulated import EmulatedCard, has_card
@@ -92,7 +98,7 @@ def in_three_parts(
 
 
 def reference(h: Histories, V: np.ndarray, plan: Settings, epoch: int) -> np.ndarray:
-    X = user_vectors(V, h, alpha=plan.alpha, regularization=plan.user_ridge(V))
+    X = solve_user_vectors(V, h, alpha=plan.alpha, regularization=plan.compute_user_ridge(V))
     words = report_words(plan.seed, epoch, np.arange(h.n_users), plan.reports)
     return plan.build(h.n_items).reports(V, X, h, words)
 
@@ -109,7 +115,7 @@ def test_reports_are_the_references(
     plan = Settings.preset(
         mechanism, factors=factors, reports=reports, alpha=1.7, ridge=0.3, seed=11
     )
-    V = initial_items(n_items, factors, 0.1, 3)
+    V = draw_initial_items(n_items, factors, 0.1, 3)
     simulated = make(engine, h, plan)
     expected = reference(h, V, plan, epoch=4)
     assert np.array_equal(simulated.reports(V, 4), expected)
@@ -126,7 +132,7 @@ def test_any_population_agrees(
     engine: str, mechanism: str, h: Histories, epsilon: float, seed: int
 ) -> None:
     plan = Settings.preset(mechanism, factors=2, reports=6, epsilon=epsilon, seed=seed)
-    V = initial_items(h.n_items, 2, 0.3, 1)
+    V = draw_initial_items(h.n_items, 2, 0.3, 1)
     simulated = make(engine, h, plan).reports(V, 0)
     assert np.array_equal(simulated, reference(h, V, plan, 0))
 
@@ -148,8 +154,8 @@ def test_ties_are_settled_as_the_reference_does(engine: str, mechanism: str, equ
 def test_user_vectors_are_the_references(engine: str, factors: int, ridge: float) -> None:
     h = random_people(200, 90, seed=1)
     plan = Settings(factors=factors, alpha=2.5, ridge=ridge)
-    V = initial_items(90, factors, 0.2, 5)
-    expected = user_vectors(V, h, alpha=2.5, regularization=plan.user_ridge(V))
+    V = draw_initial_items(90, factors, 0.2, 5)
+    expected = solve_user_vectors(V, h, alpha=2.5, regularization=plan.compute_user_ridge(V))
     assert np.array_equal(make(engine, h, plan).user_vectors(V), expected)
 
 
@@ -157,7 +163,7 @@ def test_user_vectors_are_the_references(engine: str, factors: int, ridge: float
 def test_shards_add_up_to_the_whole(engine: str, mechanism: str) -> None:
     h = random_people(300, 50, seed=9)
     plan = Settings.preset(mechanism, factors=3, reports=9)
-    V = initial_items(50, 3, 0.2, 5)
+    V = draw_initial_items(50, 3, 0.2, 5)
     whole = make(engine, h, plan)
     expected, sums = whole.reports(V, 2), whole.collect(V, 2).sums
     parts = [np.arange(0, 7), np.arange(7, 170), np.arange(170, 300)]
@@ -182,7 +188,7 @@ def test_epochs_in_which_people_take_turns_are_the_references(
         mechanism, factors=3, reports=2, epochs=5, lifetime=2, epsilon=0.5, rotate=rotate
     )
     engines = [make(name, h, plan, resample=resample) for name in (engine, "reference")]
-    V = first_items(plan, 40)
+    V = make_first_items(plan, 40)
     for epoch in range(3):
         found, expected = (each.reports(V, epoch) for each in engines)
         assert np.array_equal(found, expected)
@@ -205,18 +211,18 @@ def test_the_proxys_dummies_are_the_same_for_every_engine(
     monkeypatch.setattr("sottovoce.simulation.interface.sum_signs", counted)
     h = random_people(60, 40, seed=2, most=30)
     plain = Settings.preset(mechanism, factors=3, reports=2, epochs=9, lifetime=1)
-    plan, V = replace(plain, dummies=501), first_items(plain, 40)
+    plan, V = replace(plain, dummies=501), make_first_items(plain, 40)
     built, expecting = make(engine, h, plan), make("reference", h, plan)
     for epoch in (0, 1):
         found, sums = expecting.collect(V, epoch), expecting._dummies(epoch)
         assert not np.array_equal(sums, expecting._dummies(epoch + 1))
         assert np.array_equal(built.collect(V, epoch).sums, found.sums), "people's own"
         both, n = found.sums + sums, found.n_reports
-        expected = next_items(V, both, n, epoch + 1, plan, built.mechanism)
+        expected = compute_next_items(V, both, n, epoch + 1, plan, built.mechanism)
         moved, behind = built.learn(V, epoch)
         assert behind == n
         assert np.array_equal(moved, expected)
-        unmoved = next_items(V, found.sums, n, epoch + 1, plain, built.mechanism)
+        unmoved = compute_next_items(V, found.sums, n, epoch + 1, plain, built.mechanism)
         assert np.array_equal(make(engine, h, plain).learn(V, epoch)[0], unmoved)
         assert not np.array_equal(moved, unmoved)
     assert set(drawn) - {0} == {501}
@@ -225,7 +231,7 @@ def test_the_proxys_dummies_are_the_same_for_every_engine(
 @engines
 def test_an_epoch_of_nobody_has_no_dummies(engine: str) -> None:
     h, plan = random_people(1, 20, seed=2), Settings(factors=2, epochs=30, lifetime=1)
-    V = first_items(plan, 20)
+    V = make_first_items(plan, 20)
     plain, noisy = (make(engine, h, replace(plan, dummies=n)) for n in (0, 1000))
     empty = next(epoch for epoch in range(30) if not plain.collect(V, epoch).n_reports)
     assert np.array_equal(noisy.learn(V, empty)[0], plain.learn(V, empty)[0])
@@ -240,10 +246,12 @@ def test_ranks_are_those_of_the_user_vectors(engine: str, negatives: int) -> Non
     assert left_out is not None
     split, candidates = left_out.candidates.split, left_out.candidates
     plan = Settings(factors=2)
-    V = initial_items(20, 2, 0.2, 5)
+    V = draw_initial_items(20, 2, 0.2, 5)
     V[7:9] = V[3]  # some tie
     built = make(engine, people, plan)
-    X = user_vectors(V, split.train, alpha=plan.alpha, regularization=plan.user_ridge(V))
+    X = solve_user_vectors(
+        V, split.train, alpha=plan.alpha, regularization=plan.compute_user_ridge(V)
+    )
     expected = rank_factors(X, V, candidates)
     assert expected.ties.any()
     reports = built.reports(V, 0)
@@ -258,7 +266,7 @@ def test_ranks_are_those_of_the_user_vectors(engine: str, negatives: int) -> Non
 def test_an_engine_is_closed_by_its_block(engine: str) -> None:
     h = random_people(3, 5)
     with make(engine, h, Settings()) as opened:
-        assert opened.collect(initial_items(5, 5, 0.1, 0), 0).n_reports == 300
+        assert opened.collect(draw_initial_items(5, 5, 0.1, 0), 0).n_reports == 300
     opened.close()
 
 
@@ -269,7 +277,7 @@ def test_an_item_matrix_that_no_device_accepts_is_refused(
 ) -> None:
     h = random_people(40, 30, seed=1)
     plan = Settings.preset(mechanism, factors=2, reports=30)
-    V = initial_items(30, 2, 0.2, 5)
+    V = draw_initial_items(30, 2, 0.2, 5)
     V[4, 1] = bad
     simulated = make(engine, h, plan)
     with pytest.raises(DivergedError):
@@ -312,20 +320,20 @@ def test_an_item_matrix_of_another_shape_is_refused(engine: str, shape: tuple[in
 def test_an_update_that_leaves_the_bounds_is_an_error(engine: str) -> None:
     built = make(engine, random_people(30, 6), Settings(factors=2, learning_rate=1e9))
     with pytest.raises(DivergedError):
-        built.learn(initial_items(6, 2, 0.2, 1), 0)
+        built.learn(draw_initial_items(6, 2, 0.2, 1), 0)
 
 
 @engines
 def test_an_item_matrix_in_another_layout_gives_the_same_bits(engine: str) -> None:
     built = make(engine, random_people(30, 6), Settings(factors=2))
-    V = initial_items(6, 2, 0.2, 1)
+    V = draw_initial_items(6, 2, 0.2, 1)
     expected = built.reports(V, 0)
     layouts: list[Any] = [np.asfortranarray(V), V.astype(">f4"), V.astype(np.float64)]
     for other in layouts:
         assert np.array_equal(built.reports(other, 0), expected)
 
 
-@pytest.mark.parametrize("mechanism", ["paper", DEFAULT])
+@pytest.mark.parametrize("mechanism", ["paper", DEFAULT_PRESET])
 def test_every_engine_has_kernels_for_our_presets(mechanism: str) -> None:
     for engine in ENGINES:
         assert computes(engine, Settings.preset(mechanism).mechanism)
@@ -379,7 +387,7 @@ def test_a_name_that_falls_back_to_another_engine_fails_this_suite(
 def test_small_work_is_for_the_reference_and_larger_work_for_compiled_loops(
     people: int, items: int, preset: str, small: bool
 ) -> None:
-    plan = planned(people, items, preset=preset, epochs=6, reports=1, history=100)
+    plan = plan_training(people, items, preset=preset, epochs=6, reports=1, history=100)
     assert is_for_the_reference(people, items, plan) == small
 
 

@@ -11,11 +11,11 @@ from scipy import sparse
 import sottovoce
 from sottovoce import FederatedMF
 from sottovoce.core import Histories
-from sottovoce.core.recommending import Tag
+from sottovoce.core.tags import Tag
 from sottovoce.data import Interactions, leave_one_out, synthetic_people
 from sottovoce.errors import CheckpointError, DataError, DataWarning, SettingsError
 from sottovoce.simulation import Simulation, simulate
-from sottovoce.training import Budget, planned
+from sottovoce.training import Budget, plan_training
 from tests.people import random_people
 
 
@@ -108,7 +108,7 @@ def test_a_loaded_model_keeps_engine_and_tags(matrix: sparse.csr_matrix, tmp_pat
     assert loaded.threads == 1
     assert loaded.settings == model.settings
     assert loaded.privacy(clients=400) == model.privacy()
-    assert loaded.privacy().whole.central is None, "a file does not say how many there were"
+    assert loaded.privacy().training.central is None, "a file does not say how many there were"
     for row in (1, 2, 3):
         assert np.array_equal(loaded.recommend(row, matrix[row]), model.recommend(row, matrix[row]))
     other = FederatedMF(2, 1, reports=9, engine="reference", engine_options={"batch": 7})
@@ -125,11 +125,11 @@ def test_a_budget_plans_the_rest_when_people_and_items_are_known() -> None:
         _ = model.settings
     model.fit(h)
     typical = h.typical_length()
-    expected = planned(300, 40, history=typical, budget=Budget(local=8), factors=3)
+    expected = plan_training(300, 40, history=typical, budget=Budget(local=8), factors=3)
     assert model.settings == expected
-    assert model.privacy().whole.pure <= 8
+    assert model.privacy().training.pure <= 8
     hidden = FederatedMF(central_budget=2).fit(h)
-    central = hidden.privacy().whole.central
+    central = hidden.privacy().training.central
     assert central is not None
     assert central <= 2
 
@@ -140,7 +140,7 @@ def test_turns_are_hidden_among_the_smallest_epoch_of_all() -> None:
     assert crowd is not None
     assert 30 < crowd < 60
     alone = FederatedMF(2, 20, reports=1, lifetime=1).fit(random_people(30, 20, seed=2)).privacy()
-    assert alone.whole.central is None, "an epoch of one person hides nobody"
+    assert alone.training.central is None, "an epoch of one person hides nobody"
 
 
 DATA = synthetic_people(300, 80, seed=2)
@@ -218,7 +218,7 @@ def test_metrics_are_those_of_simulate_and_of_the_lists() -> None:
     assert found["mrr@10"] == pytest.approx((1 / (1 + places)).mean())
     assert found["ndcg@10"] == pytest.approx((1 / np.log2(2 + places)).mean())
     assert found["coverage@10"] == pytest.approx(len(np.unique(lists)) / 80)
-    settings = model.settings.changed(seed=1000)
+    settings = model.settings.copy_with(seed=1000)
     again = FederatedMF.from_items(model.item_factors, settings).fit(TRAIN)
     names = ("hr@10", "ndcg@10", "mrr@10", "coverage@10")
     for negatives in (None, 20):

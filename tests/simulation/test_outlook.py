@@ -8,19 +8,21 @@ import pytest
 
 import sottovoce.simulation.outlook as module
 from sottovoce.errors import SettingsError
-from sottovoce.privacy import account
+from sottovoce.privacy import make_privacy_report
 from sottovoce.simulation.outlook import ShopOutlook, Tried, outlook, try_shop
-from sottovoce.training import Budget, planned
-from sottovoce.training.planning import Public
+from sottovoce.training import Budget, plan_training
+from sottovoce.training.planning import PublicNumbers
 
-ABOUT = Public(people=300, items=60, history=6)
+ABOUT = PublicNumbers(people=300, items=60, history=6)
 
 
 def said(*curves: tuple[list[float], float], simulated: int = 300) -> ShopOutlook:
     """Of shops with these lists by epoch, and this popularity."""
     budget = Budget(local=10)
     shops = [Tried(3, 0.6, 0, lists, popularity, 0.01) for lists, popularity in curves]
-    return ShopOutlook(ABOUT, budget, planned(300, 60, history=6, budget=budget), simulated, shops)
+    return ShopOutlook(
+        ABOUT, budget, plan_training(300, 60, history=6, budget=budget), simulated, shops
+    )
 
 
 def test_the_verdict_is_of_every_shop_and_of_their_mean() -> None:
@@ -38,21 +40,23 @@ def test_the_verdict_is_of_every_shop_and_of_their_mean() -> None:
 
 @pytest.mark.parametrize("budget", [Budget(local=10), Budget(50), Budget(10, 1), Budget(central=5)])
 def test_what_is_promised_is_what_is_planned(budget: Budget) -> None:
-    settings = planned(20_000, 500, history=8, budget=budget)
-    found = ShopOutlook(Public(20_000, 500, 8), budget, settings, 20_000, [])
-    crowd = settings.crowd(20_000)
-    assert found.account.whole == account(settings.event(500), crowd).whole
+    settings = plan_training(20_000, 500, history=8, budget=budget)
+    found = ShopOutlook(PublicNumbers(20_000, 500, 8), budget, settings, 20_000, [])
+    crowd = settings.estimate_crowd(20_000)
+    assert found.privacy_report.training == make_privacy_report(settings.event(500), crowd).training
     assert found.promise.clients == found.least_clients == (1 if settings.dummies else crowd)
-    assert found.promise.local == pytest.approx(found.account.whole.pure)
+    assert found.promise.local == pytest.approx(found.privacy_report.training.pure)
     assert found.promise.local <= (budget.local or np.inf)
-    assert (found.account.whole.central or np.inf) <= (budget.central or np.inf)
+    assert (found.privacy_report.training.central or np.inf) <= (budget.central or np.inf)
     assert found.weeks == 1
 
 
 def test_an_epoch_waits_for_its_crowd() -> None:
     budget = Budget(local=10)
-    few = ShopOutlook(Public(40, 60, 6), budget, planned(40, 60, budget=budget), 40, [])
-    assert (few.weeks, few.least_clients, few.account.people) == (3, 100, 100)
+    few = ShopOutlook(
+        PublicNumbers(40, 60, 6), budget, plan_training(40, 60, budget=budget), 40, []
+    )
+    assert (few.weeks, few.least_clients, few.privacy_report.people) == (3, 100, 100)
 
 
 def test_the_seed_fixes_all_and_more_people_are_no_worse(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +83,7 @@ def test_what_would_take_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_one_person_says_nothing_about_what_was_left_out() -> None:
     alone = replace(ABOUT, people=1)
-    settings = planned(1, 60, history=6, budget=Budget(local=10))
+    settings = plan_training(1, 60, history=6, budget=Budget(local=10))
     found = try_shop(alone, settings, tastes=3, focus=0.8)
     assert found.popularity == pytest.approx(found.chance)
 
@@ -97,4 +101,4 @@ def test_what_cannot_be_planned_is_refused(
     people: int, items: int, history: float, budget: tuple[float | None, float | None]
 ) -> None:
     with pytest.raises(SettingsError):
-        outlook(Public(people, items, history), Budget(*budget))
+        outlook(PublicNumbers(people, items, history), Budget(*budget))

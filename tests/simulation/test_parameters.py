@@ -10,11 +10,12 @@ from scipy import sparse
 
 from sottovoce import FederatedMF
 from sottovoce.core import Histories
-from sottovoce.core.recommending import WideModel, no_tags, popularity_of, recency, tags_of
+from sottovoce.core.recommending import WideModel, estimate_popularity, weigh_history
+from sottovoce.core.tags import build_tags, make_empty_tags
 from sottovoce.data import synthetic_people
 from sottovoce.errors import DataError, SettingsError, UnknownParameterError
 from sottovoce.protocol import Catalogue, Item
-from sottovoce.settings import stated
+from sottovoce.settings import get_settings
 from sottovoce.simulation.given import times_of
 from sottovoce.training import Settings
 from tests.people import random_people
@@ -34,7 +35,7 @@ GIVEN: dict[str, Any] = {
 
 def test_every_setting_is_an_argument_of_its_type_and_every_argument_is_described() -> None:
     arguments = signature(FederatedMF).parameters
-    known = stated(Settings)
+    known = get_settings(Settings)
     assert set(known) < set(arguments)
     section = getdoc(FederatedMF).partition("\nParameters\n----------\n")[2]  # type: ignore[union-attr]
     described = re.findall(r"^(\w+) : .*\n    (\S.*)\.$", section, re.MULTILINE)
@@ -78,13 +79,13 @@ def test_scikit_learn_itself_clones_it() -> None:
 
 PEOPLE = synthetic_people(200, 60, seed=2)
 MATRIX = PEOPLE.histories.to_csr()
-FILMS = [dict(tags) for _, _, tags in PEOPLE.described()]
-CATALOGUE = Catalogue.of(Item(str(row), "A film", film) for row, film in enumerate(FILMS))
+FILMS = [dict(tags) for _, _, tags in PEOPLE.list_items()]
+CATALOGUE = Catalogue.from_items(Item(str(row), "A film", film) for row, film in enumerate(FILMS))
 FORMS: dict[str, Any] = {
     "catalogue": CATALOGUE,
     "mappings": FILMS,
-    "matrix": sparse.csr_matrix(tags_of(FILMS).table),
-    "array": sparse.coo_array(3 * tags_of(FILMS).table),
+    "matrix": sparse.csr_matrix(build_tags(FILMS).table),
+    "array": sparse.coo_array(3 * build_tags(FILMS).table),
 }
 
 
@@ -112,9 +113,11 @@ def model() -> FederatedMF:
 def expected_scores(model: FederatedMF, user: int, tags: Any, moments: Any = None) -> np.ndarray:
     """As a device has them, of the items that were not touched."""
     V, settings = model.item_factors, model.settings
-    wide = WideModel.of(V, tags, alpha=settings.alpha, regularization=settings.user_ridge(V))
+    wide = WideModel.from_model(
+        V, tags, alpha=settings.alpha, regularization=settings.compute_user_ridge(V)
+    )
     own = MATRIX[user].indices.tolist()
-    weights = np.ones(len(own)) if moments is None else recency(np.asarray(moments))
+    weights = np.ones(len(own)) if moments is None else weigh_history(np.asarray(moments))
     scores = wide.scores(wide.shares(own, weights).sum(axis=1))
     scores[own] = -np.inf
     return scores
@@ -127,7 +130,7 @@ def test_features_make_the_list_of_a_device_and_train_nothing(
     tagged = FederatedMF(factors=3, epochs=2, reports=20, seed=1)
     tagged.fit(MATRIX, item_features=FORMS[form])
     assert np.array_equal(tagged.item_factors, model.item_factors)
-    scores = expected_scores(model, 7, tags_of(FILMS))
+    scores = expected_scores(model, 7, build_tags(FILMS))
     items, best = tagged.recommend(7, MATRIX[7], N=10)
     assert best == pytest.approx(np.sort(scores)[::-1][:10], rel=1e-4)
     assert scores[items] == pytest.approx(best, rel=1e-4)
@@ -154,7 +157,7 @@ def times_for(user: int, moments: Any) -> sparse.csr_matrix:
 @pytest.mark.parametrize("tagged", [True, False])
 def test_lists_are_by_the_order_of_times(model: FederatedMF, tagged: bool) -> None:
     features = FILMS if tagged else None
-    tags = tags_of(FILMS) if tagged else no_tags(60)
+    tags = build_tags(FILMS) if tagged else make_empty_tags(60)
     moments = np.random.default_rng(1).permutation(MATRIX[7].nnz)
     lists = []
     for one in (moments, moments.max() - moments):
@@ -197,7 +200,7 @@ def test_times_are_read_at_the_entries_of_the_histories(model: FederatedMF) -> N
 @pytest.mark.parametrize("features", [None, FILMS])
 def test_who_has_no_history_is_shown_what_is_popular(model: FederatedMF, features: Any) -> None:
     empty = sparse.csr_matrix((1, 60))
-    popularity = popularity_of(model.item_factors.astype(np.float64))
+    popularity = estimate_popularity(model.item_factors.astype(np.float64))
     popular = np.argsort(-popularity, kind="stable")[:10].tolist()
     for times in (None, empty):
         items, best = model.recommend(0, empty, item_features=features, times=times)
@@ -211,7 +214,7 @@ def test_who_has_no_history_is_shown_what_is_popular(model: FederatedMF, feature
     ("wrong", "named"),
     [
         (FILMS[:-1], "59"), (sparse.csr_matrix((61, 4)), "61"),
-        (Catalogue.of([Item("a", "A film")]), r"\b1\b"),
+        (Catalogue.from_items([Item("a", "A film")]), r"\b1\b"),
         ([{"genre": "Horror"}] * 60, r"'genre'.* 0\b"),
         ([{"year": float("nan")}] * 60, r"'year'.* 0\b"),
         ([{"year": None}] * 60, r"'year'.* 0\b"), ([{"genre": [7]}] * 60, r"'genre'.* 0\b"),

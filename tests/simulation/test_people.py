@@ -17,7 +17,7 @@ from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce.simulation import Run, Simulation, build_engine, simulate
 from sottovoce.simulation.cpu.philox import begin_draws, fill_words
 from sottovoce.simulation.people import DROPPED, People, philox, report_words, take_part
-from sottovoce.training import Settings, first_items
+from sottovoce.training import Settings, make_first_items
 from tests.kernels import COMPILED
 from tests.people import random_people
 
@@ -50,7 +50,7 @@ def test_every_epoch_is_as_likely_and_people_are_independent(turns: int, epochs:
 def test_some_of_all_people_say_what_they_say_among_all(mechanism: str) -> None:
     h = random_people(80, 90, seed=4, most=60)
     plan = Settings.preset(mechanism, factors=3, reports=2, epsilon=3.0, seed=5)
-    V = first_items(plan, 90) * np.float32(1e5)
+    V = make_first_items(plan, 90) * np.float32(1e5)
     some = np.array([3, 8, 9, 50, 79])
     for name in ("cpu", "reference"):
         with build_engine(name, h, plan) as engine:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sottovoce.data import Interactions, Split, leave_one_out, synthetic_people
-from sottovoce.data.interactions import object_array
+from sottovoce.data.interactions import to_object_array
 from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce.simulation import FederatedMF, Run, Simulation, build_engine, simulate
 from sottovoce.simulation.evaluation.metrics import hit_ratio
@@ -68,7 +68,7 @@ def test_evaluation_can_be_left_to_the_end(few: Interactions) -> None:
     run = simulate(few, plan)
     assert [("hr@10" in record) for record in run.epochs] == [False, False, False, True]
     assert run.final == simulate(few, short_plan()).final
-    assert run.account.whole.pure == 4 * 40 * 2.5
+    assert run.privacy_report.training.pure == 4 * 40 * 2.5
     with pytest.raises(SettingsError):
         Simulation(Settings(), evaluate_every=-1)
 
@@ -142,8 +142,8 @@ def test_turns_and_resampled_people_are_said_and_accounted_for(few: Interactions
     crowds = [record["people"] for record in run.epochs]
     assert sum(crowds) == 2_000, "everybody once"
     assert run.crowd == min(crowds) > 400
-    assert run.account.whole.pure == 5.0
-    assert run.account.people == run.crowd
+    assert run.privacy_report.training.pure == 5.0
+    assert run.privacy_report.people == run.crowd
     assert "2,000 people" in run.about_people()
     assert not simulate(few, short_plan(epochs=1)).about_people()
 
@@ -152,7 +152,7 @@ def test_an_epoch_that_is_nobodys_is_survived(people: Interactions) -> None:
     settings = Settings(epochs=30, reports=1, factors=1, lifetime=1)
     run = simulate(people, Simulation(settings, resample=2, evaluate_every=0))
     assert run.crowd == 0
-    assert run.account.whole.central is None
+    assert run.privacy_report.training.central is None
     assert np.isfinite(run.V).all()
 
 
@@ -179,7 +179,7 @@ def test_training_knows_nothing_of_it(runs: dict[str, Run]) -> None:
     first = runs["nothing"]
     for run in runs.values():
         assert np.array_equal(run.V, first.V)
-        assert run.account == first.account
+        assert run.privacy_report == first.privacy_report
         assert run.without == first.final
         assert run.epochs[-1]["hr@10"] == run.final["hr@10"]
         assert run.popularity == first.popularity
@@ -229,7 +229,7 @@ def changed(people: Interactions) -> dict[str, Interactions]:
     times, indptr = people.timestamps, people.histories.indptr
     last = np.maximum.reduceat(times, indptr[:-1])[people.histories.users_of_entries()]
     return {
-        "tags": replace(people, tags=object_array(np.roll(people.tags, 1).tolist())),
+        "tags": replace(people, tags=to_object_array(np.roll(people.tags, 1).tolist())),
         "times": replace(people, timestamps=np.where(times == last, times, -times)),
     }
 

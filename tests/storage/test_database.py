@@ -1,4 +1,4 @@
-"""One way to open SQLite: private, durable, up to date, and plain words when it fails."""
+"""SQLite files: private, durable, migrated, and errors that say what to do."""
 
 import sqlite3
 import stat
@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from sottovoce.errors import StoreError
-from sottovoce.storage.database import _ADVICE, Database, exclusive_lock
+from sottovoce.storage.database import _ADVICE_BY_ERROR, Database, exclusive_lock
 
-FIRST = ("CREATE TABLE things (name TEXT PRIMARY KEY) STRICT",)
+STEP_1 = ("CREATE TABLE things (name TEXT PRIMARY KEY) STRICT",)
 
-SECOND = ("CREATE TABLE later (x)", "CREATE TABLE more (x)")
+STEP_2 = ("CREATE TABLE later (x)", "CREATE TABLE more (x)")
 
 
 @pytest.fixture
@@ -24,17 +24,17 @@ def path(tmp_path: Path) -> Path:
 
 
 def opened(path: Path, *migrations: tuple[str, ...]) -> Database:
-    return Database(path, migrations or (FIRST,))
+    return Database(path, migrations or (STEP_1,))
 
 
 def names(path: Path) -> list[str]:
-    """What another connection sees."""
+    """Return the names that another connection sees."""
     with closing(sqlite3.connect(path)) as other:
         return [name for (name,) in other.execute("SELECT name FROM things ORDER BY name")]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions")
-def test_every_file_is_its_owners_alone(path: Path) -> None:
+def test_only_the_owner_can_read_a_database(path: Path) -> None:
     with closing(opened(path)):
         modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in path.parent.iterdir()}
     assert modes == dict.fromkeys(("a.db", "a.db-shm", "a.db-wal"), 0o600)
@@ -44,7 +44,7 @@ def test_every_file_is_its_owners_alone(path: Path) -> None:
     ("pragma", "value"),
     [("journal_mode", "wal"), ("synchronous", 2), ("secure_delete", 1), ("trusted_schema", 0)],
 )
-def test_what_every_connection_is_told(path: Path, pragma: str, value: object) -> None:
+def test_every_connection_sets_the_pragmas(path: Path, pragma: str, value: object) -> None:
     with closing(opened(path)) as database:
         assert database.row(f"PRAGMA {pragma}") == (value,)
 
@@ -61,7 +61,7 @@ def add_and_fail(database: Database, error: type[BaseException]) -> None:
 
 
 @pytest.mark.parametrize("error", [StoreError, ValueError, KeyboardInterrupt])
-def test_an_error_takes_all_of_it_back(path: Path, error: type[BaseException]) -> None:
+def test_error_rolls_a_transaction_back(path: Path, error: type[BaseException]) -> None:
     with closing(opened(path)) as database:
         with pytest.raises(error, match="things" if error is StoreError else None):
             add_and_fail(database, error)
@@ -70,9 +70,12 @@ def test_an_error_takes_all_of_it_back(path: Path, error: type[BaseException]) -
         assert names(path) == ["c"]
 
 
-def test_a_writer_takes_its_lock_before_it_reads(path: Path) -> None:
-    """So that what it read still holds when it writes."""
-    with closing(opened(path)) as one, closing(Database(path, (FIRST,), wait=0.01)) as other:
+def test_transaction_locks_before_it_reads(path: Path) -> None:
+    """Check that nobody can write between its reading and its writing."""
+    with (
+        closing(opened(path)) as one,
+        closing(Database(path, (STEP_1,), wait=0.01)) as other,
+    ):
         with one.transaction():
             one.rows("SELECT * FROM things")
             with pytest.raises(StoreError), other.transaction():
@@ -84,26 +87,26 @@ def test_a_writer_takes_its_lock_before_it_reads(path: Path) -> None:
 # Versions.
 
 
-def test_an_older_file_is_brought_up_to_date_and_keeps_what_it_has(path: Path) -> None:
+def test_older_file_is_migrated_and_keeps_its_rows(path: Path) -> None:
     with closing(opened(path)) as database:
         database.rows("INSERT INTO things VALUES ('a')")
     for _ in range(2):
-        with closing(opened(path, FIRST, SECOND)) as database:
+        with closing(opened(path, STEP_1, STEP_2)) as database:
             assert (database.version, database.rows("SELECT * FROM more")) == (2, [])
     assert names(path) == ["a"]
 
 
-def test_a_migration_that_fails_leaves_the_file_as_it_was(path: Path) -> None:
+def test_failed_migration_changes_nothing(path: Path) -> None:
     opened(path).close()
     with pytest.raises(StoreError, match="nonsense"):
-        opened(path, FIRST, ("CREATE TABLE later (x)", "nonsense"))
+        opened(path, STEP_1, ("CREATE TABLE later (x)", "nonsense"))
     with closing(opened(path)) as database:
         assert database.version == 1
         assert database.rows("SELECT name FROM sqlite_schema WHERE name = 'later'") == []
 
 
 @pytest.mark.parametrize("version", [2, -1])
-def test_a_file_of_an_unknown_version_is_refused_and_left_alone(path: Path, version: int) -> None:
+def test_file_of_unknown_version_is_refused_unchanged(path: Path, version: int) -> None:
     with closing(sqlite3.connect(path)) as plain:
         plain.execute(f"PRAGMA user_version = {version}")
     before = path.read_bytes()
@@ -113,7 +116,7 @@ def test_a_file_of_an_unknown_version_is_refused_and_left_alone(path: Path, vers
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-def test_many_open_a_new_file_at_once(path: Path) -> None:
+def test_many_connections_open_a_new_file_at_once(path: Path) -> None:
     def work(_: int) -> int:
         with closing(opened(path)) as database:
             return database.version
@@ -137,11 +140,11 @@ def freeze(database: Database) -> None:
 
 
 @pytest.mark.parametrize(("work", "code"), [(fill, "SQLITE_FULL"), (freeze, "SQLITE_READONLY")])
-def test_advice_for_a_disk_that_takes_nothing(
+def test_error_advises_what_to_do_about_the_disk(
     path: Path, work: Callable[[Database], None], code: str
 ) -> None:
     with closing(opened(path)) as database:
-        with pytest.raises(StoreError, match=rf"a\.db.*; {_ADVICE[code]}$"):
+        with pytest.raises(StoreError, match=rf"a\.db.*; {_ADVICE_BY_ERROR[code]}$"):
             work(database)
         assert database.rows("SELECT count(*) FROM sqlite_schema") == [(2,)]
 
@@ -149,7 +152,7 @@ def test_advice_for_a_disk_that_takes_nothing(
 # What was deleted.
 
 
-def test_what_was_deleted_is_gone_from_the_disk(path: Path) -> None:
+def test_scrub_removes_deleted_data(path: Path) -> None:
     with closing(opened(path)) as database:
         database.rows("INSERT INTO things VALUES ('a secret')")
         database.rows("DELETE FROM things")
@@ -158,7 +161,7 @@ def test_what_was_deleted_is_gone_from_the_disk(path: Path) -> None:
         assert b"a secret" not in on_disk(path)
 
 
-def test_a_reader_in_the_way_of_that_is_named(path: Path) -> None:
+def test_scrub_fails_while_another_connection_reads(path: Path) -> None:
     with closing(opened(path)) as database, closing(sqlite3.connect(path)) as reader:
         database.rows("INSERT INTO things VALUES ('a')")
         reader.execute("BEGIN")
@@ -183,7 +186,7 @@ def is_free(path: Path) -> bool:
         return str(error) != f"{path.parent}: somebody is here"
 
 
-def test_it_is_held_for_the_block(path: Path) -> None:
+def test_lock_is_held_during_the_block(path: Path) -> None:
     with exclusive_lock(path, "taken"):
         assert not is_free(path)
         assert not is_free(path)  # having asked lets nothing go

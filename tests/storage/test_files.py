@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Files that are replaced in one step."""
 
 import os
 import socket
@@ -13,7 +13,7 @@ import pytest
 
 from sottovoce.storage.files import write_atomically, write_new
 
-WRITES = """
+WRITING_SCRIPT = """
 import sys
 from pathlib import Path
 from sottovoce.storage.files import write_atomically
@@ -35,7 +35,7 @@ def mode_of(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+def test_failed_write_keeps_the_old_file_only(tmp_path: Path) -> None:
     file = tmp_path / "result.json"
     write_atomically(file, b"old")
     with pytest.raises(TypeError):
@@ -46,7 +46,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> 
 
 @pytest.mark.usefixtures("_umask")
 @pytest.mark.parametrize(("private", "mode"), [(True, 0o600), (False, 0o640)])
-def test_only_private_files_are_for_their_owner_alone(
+def test_private_file_is_readable_by_its_owner_only(
     tmp_path: Path, private: bool, mode: int
 ) -> None:
     file = tmp_path / "result.json"
@@ -55,7 +55,22 @@ def test_only_private_files_are_for_their_owner_alone(
         assert mode_of(file) == mode
 
 
-def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
+@pytest.mark.skipif(os.name != "posix", reason="a folder can be synced only there")
+def test_folder_is_synced_after_replacing_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Check that the folder is synced once it contains the new file."""
+    file, synced = tmp_path / "result.json", list[tuple[int, bool]]()
+
+    def fsync(handle: int) -> None:
+        synced.append((os.fstat(handle).st_ino, file.exists()))
+
+    monkeypatch.setattr("os.fsync", fsync)
+    write_atomically(file, b"it")
+    assert synced == [(file.stat().st_ino, False), (tmp_path.stat().st_ino, True)]
+
+
+def test_link_is_kept_and_its_target_replaced(tmp_path: Path) -> None:
     target, link = tmp_path / "elsewhere" / "result.json", tmp_path / "link.json"
     target.parent.mkdir()
     link.symlink_to(Path("elsewhere") / "result.json")
@@ -66,7 +81,7 @@ def test_a_link_stays_and_its_target_is_replaced(tmp_path: Path) -> None:
     assert list(target.parent.iterdir()) == [target]
 
 
-def test_a_pipe_is_written_to(tmp_path: Path) -> None:
+def test_pipe_is_written_to(tmp_path: Path) -> None:
     pipe, read = tmp_path / "pipe", list[bytes]()
     os.mkfifo(pipe)
     reader = Thread(target=lambda: read.append(pipe.read_bytes()), daemon=True)
@@ -77,7 +92,7 @@ def test_a_pipe_is_written_to(tmp_path: Path) -> None:
     assert pipe.is_fifo()
 
 
-def test_folders_and_sockets_are_refused_and_stay(tmp_path: Path) -> None:
+def test_folders_and_sockets_are_refused(tmp_path: Path) -> None:
     folder, place = tmp_path / "folder", tmp_path / "socket"
     folder.mkdir()
     with pytest.raises(FileExistsError):
@@ -93,19 +108,17 @@ def test_folders_and_sockets_are_refused_and_stay(tmp_path: Path) -> None:
 @pytest.mark.parametrize("redirected", [False, True])
 def test_standard_output_keeps_its_order(tmp_path: Path, redirected: bool) -> None:
     file = tmp_path / "out.txt"
-    command = [sys.executable, "-c", WRITES, "/dev/stdout"]
+    command = [sys.executable, "-c", WRITING_SCRIPT, "/dev/stdout"]
     if redirected:
         with file.open("w") as out:
             subprocess.run(command, stdout=out, check=True)
-        said = file.read_text()
+        text = file.read_text()
     else:
-        said = subprocess.run(command, capture_output=True, check=True, text=True).stdout
-    assert said == "before\nwritten\nafter\n"
+        text = subprocess.run(command, capture_output=True, check=True, text=True).stdout
+    assert text == "before\nwritten\nafter\n"
 
 
-def test_a_new_file_that_cannot_be_written_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failed_new_file_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: int) -> None:
         raise OSError("no space left")
 

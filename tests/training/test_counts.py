@@ -1,4 +1,4 @@
-"""From reports to sums: the same as `sum_signs`, and no report more often than people send it."""
+"""Counts of reports, and the cap that an honest crowd never reaches."""
 
 from math import exp
 
@@ -6,88 +6,91 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sottovoce.core import MECHANISMS, Histories, count_reports, user_vectors
+from sottovoce.core import MECHANISMS, Histories, Mechanism, count_reports, solve_user_vectors
 from sottovoce.privacy import Reporting
 from sottovoce.simulation.people import report_words
-from sottovoce.training import Settings, first_items
-from sottovoce.training.counts import TAIL, capped, most_of_one
+from sottovoce.training import Settings, make_first_items
+from sottovoce.training.counts import TAIL_PROBABILITY, cap_counts, compute_max_count
 from tests.people import random_people
 
-ITEMS, FACTORS, PEOPLE, REPORTS = 30, 2, 400, 20
+N_ITEMS = 30
+N_FACTORS = 2
+N_PEOPLE = 400
+N_REPORTS = 20
 
 
 @pytest.mark.parametrize("n_reports", [0, 1, 2, 10, 1000, 10**6, 10**10])
 @pytest.mark.parametrize("rho", [0.5, 0.01])
 def test_the_cap_is_the_binomial_quantile(n_reports: int, rho: float) -> None:
-    """Exact: the least number that is exceeded by a chance of at most `TAIL`."""
     for epsilon in (0.1, 2.5, 10.0, 40.0):
         event = Reporting(epsilon, 1, 1, rho)
         for kinds in (2, 200, 2**21):
             likely = min(event.blanket * exp(epsilon) / kinds, 1.0)
-            found = most_of_one(n_reports, event, kinds)
-            assert found == stats.binom.isf(TAIL, n_reports, likely), (epsilon, kinds)
+            expected = stats.binom.isf(TAIL_PROBABILITY, n_reports, likely)
+            assert compute_max_count(n_reports, event, kinds) == expected, (epsilon, kinds)
 
 
-def reports_of(mechanism: str, people: Histories, epsilon: float) -> np.ndarray:
-    """A second epoch's, of people with a model that has learnt."""
+def build(name: str, **settings: float) -> Mechanism:
+    return Settings.preset(name, factors=N_FACTORS, **settings).build(N_ITEMS)
+
+
+def count_honest(name: str, people: Histories, epsilon: float) -> np.ndarray:
+    """Count the reports of people whose model is not the first one, which is nearly zero."""
     settings = Settings.preset(
-        mechanism, epsilon=epsilon, reports=REPORTS, factors=FACTORS, initial_scale=0.3
+        name, epsilon=epsilon, reports=N_REPORTS, factors=N_FACTORS, initial_scale=0.3
     )
-    V = first_items(settings, ITEMS)
-    x = user_vectors(V, people, alpha=settings.alpha, regularization=settings.regularization)
-    words = report_words(5, 0, np.arange(people.n_users), REPORTS)
-    return settings.build(ITEMS).reports(V, x, people, words)
+    V = make_first_items(settings, N_ITEMS)
+    X = solve_user_vectors(V, people, alpha=settings.alpha, regularization=settings.regularization)
+    words = report_words(5, 0, np.arange(people.n_users), N_REPORTS)
+    mechanism = settings.build(N_ITEMS)
+    return count_reports(mechanism.reports(V, X, people, words), mechanism.n_directions)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.5, 10.0])
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-@pytest.mark.parametrize("alike", [False, True])
-def test_an_honest_crowd_is_never_capped(mechanism: str, epsilon: float, alike: bool) -> None:
-    """Not even one of people who are all the same person.
-
-    By chance it would be in less than one of a million crowds: 256 kinds of reports at 1e-9.
-    """
-    people = random_people(PEOPLE, ITEMS, seed=3)
-    if alike:
-        people = Histories.from_lists([people[1].tolist()] * PEOPLE, ITEMS)
-    built = Settings.preset(mechanism, epsilon=epsilon, factors=FACTORS).build(ITEMS)
-    counts = count_reports(reports_of(mechanism, people, epsilon), built.n_directions)
-    assert counts.sum() == PEOPLE * REPORTS
-    assert np.array_equal(capped(counts, built.event(REPORTS, 1)), counts)
+@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("identical", [False, True])
+def test_an_honest_crowd_is_never_capped(name: str, epsilon: float, identical: bool) -> None:
+    # Chance caps less than one crowd in a million: 256 kinds of reports at 1e-9.
+    people = random_people(N_PEOPLE, N_ITEMS, seed=3)
+    if identical:
+        people = Histories.from_lists([people[1].tolist()] * N_PEOPLE, N_ITEMS)
+    counts = count_honest(name, people, epsilon)
+    assert counts.sum() == N_PEOPLE * N_REPORTS
+    event = build(name, epsilon=epsilon).event(N_REPORTS, 1)
+    assert np.array_equal(cap_counts(counts, event), counts)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_dummies_pass_where_people_are_few_and_a_flood_does_not(mechanism: str) -> None:
-    """Twenty people beside 20,000 dummies, of which chance cuts one in less than 1e6 crowds."""
-    built = Settings.preset(mechanism, factors=FACTORS).build(ITEMS)
-    event, kinds, dummies = built.event(REPORTS, 1), 2 * built.n_directions, 20_000
-    people = reports_of(mechanism, random_people(20, ITEMS, seed=3), built.epsilon)
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_dummies_are_not_capped_but_a_flood_among_them_is(name: str) -> None:
+    """Chance caps one of 20 people and 20,000 dummies in less than one of a million crowds."""
+    mechanism = build(name)
+    event, kinds, dummies = mechanism.event(N_REPORTS, 1), 2 * mechanism.n_directions, 20_000
+    by_people = count_honest(name, random_people(20, N_ITEMS, seed=3), mechanism.epsilon)
     drawn = np.random.default_rng(4).integers(kinds, size=dummies, dtype=np.uint32)
-    by_people = count_reports(people, built.n_directions)
-    counts = by_people + count_reports(drawn, built.n_directions)
-    assert counts.max() > most_of_one(by_people.sum(), event, kinds), (
-        "people alone do not explain it"
-    )
-    assert np.array_equal(capped(counts, event, dummies), counts)
+    counts = by_people + count_reports(drawn, mechanism.n_directions)
+    # People alone would not explain these counts.
+    assert counts.max() > compute_max_count(by_people.sum(), event, kinds)
+    assert np.array_equal(cap_counts(counts, event, dummies), counts)
     flooded = counts.copy()
-    flooded[7] += 20 * REPORTS
-    kept = capped(flooded, event, dummies)
-    assert kept[7] < capped(flooded, event)[7], "dummies make less room than as many people"
-    most = most_of_one(40 * REPORTS, event, kinds) + stats.binom.isf(TAIL, dummies, 1 / kinds)
-    assert counts[7] < kept[7] == most < flooded[7]
-    kept[7] = counts[7]
-    assert np.array_equal(kept, counts)
+    flooded[7] += 20 * N_REPORTS
+    capped = cap_counts(flooded, event, dummies)
+    assert capped[7] < cap_counts(flooded, event)[7], "dummies allow less than as many people"
+    by_chance = stats.binom.isf(TAIL_PROBABILITY, dummies, 1 / kinds)
+    cap = compute_max_count(40 * N_REPORTS, event, kinds) + by_chance
+    assert counts[7] < capped[7] == cap < flooded[7]
+    capped[7] = counts[7]
+    assert np.array_equal(capped, counts)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_a_flood_is_cut_to_the_cap_and_the_rest_is_left(mechanism: str) -> None:
-    built = Settings.preset(mechanism, factors=FACTORS).build(ITEMS)
-    people = random_people(PEOPLE, ITEMS, seed=3)
-    honest = count_reports(reports_of(mechanism, people, built.epsilon), built.n_directions)
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_flood_is_cut_to_the_cap_and_other_counts_stay(name: str) -> None:
+    mechanism = build(name)
+    honest = count_honest(name, random_people(N_PEOPLE, N_ITEMS, seed=3), mechanism.epsilon)
     flooded = honest.copy()
-    flooded[7] += PEOPLE * REPORTS
-    event = built.event(REPORTS, 1)
-    kept = capped(flooded, event)
-    assert kept[7] == most_of_one(2 * PEOPLE * REPORTS, event, len(flooded)) < 0.2 * flooded[7]
-    kept[7] = honest[7]
-    assert np.array_equal(kept, honest)
+    flooded[7] += N_PEOPLE * N_REPORTS
+    event = mechanism.event(N_REPORTS, 1)
+    capped = cap_counts(flooded, event)
+    cap = compute_max_count(2 * N_PEOPLE * N_REPORTS, event, len(flooded))
+    assert capped[7] == cap < 0.2 * flooded[7]
+    capped[7] = honest[7]
+    assert np.array_equal(capped, honest)

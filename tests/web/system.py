@@ -16,7 +16,7 @@ from sottovoce import proxy as proxies
 from sottovoce import server as servers
 from sottovoce.client.recommending import Recommendation, recommendations
 from sottovoce.client.reporting import make_batch
-from sottovoce.core import os_words
+from sottovoce.core import draw_os_words
 from sottovoce.data import synthetic_people
 from sottovoce.protocol import (
     Catalogue,
@@ -26,23 +26,25 @@ from sottovoce.protocol import (
     SignedManifest,
     SignedShelf,
     Terms,
+    derive_public_key,
     open_reports,
-    public_key_of,
-    verified,
+    verify_release,
 )
 from sottovoce.proxy import HttpUpstream, Proxy
 from sottovoce.sandbox.system import invented_panel
 from sottovoce.server import InProcess, Keys, Server, ServerSettings
+from sottovoce.server.administration import begin_service
 from sottovoce.server.setup import items_of
 from sottovoce.service.page import Page
 from sottovoce.training import Participation, Settings
 from tests.live.stack import by_hand
+from tests.proxy.world import open_store
 from tests.proxy.world import settings as proxy_settings
 from tests.server.world import KEYS, SECRETS, make_settings
 from tests.web.front import Front, served
 
 if TYPE_CHECKING:
-    from sottovoce.protocol.model import Panel
+    from sottovoce.protocol.panel import Panel
     from sottovoce.server.transaction import Epoch
 
 PROXY = "east"
@@ -93,6 +95,7 @@ class System:
         )
         self.store = servers.ServerStore(settings.database)
         opened.callback(self.store.close)
+        begin_service(self.store, settings, KEYS)
         self._start(KEYS, settings)
         self.server_url = opened.enter_context(served(servers.build_app(self.server, settings)))
         self.front = self._proxy(folder / "proxy", folder / "panel.json", origins)
@@ -113,10 +116,11 @@ class System:
             origins=origins,
             accounts_key=self._accounts_key,
         )
-        store = self._opened.enter_context(proxies.ProxyStore.open(folder))
+        store = self._opened.enter_context(open_store(folder))
         http = self._opened.enter_context(httpx.Client(trust_env=False))
         upstream = HttpUpstream(http, self.server_url, SECRETS[PROXY])
-        self.proxy = Proxy(store, upstream, settings, clock=self._clock)
+        clock = self._clock
+        self.proxy = Proxy(store, upstream, settings, clock=clock, monotonic=clock)
         self._beat_proxy = by_hand(self.proxy)
         front = Front(proxies.build_app(self.proxy, settings))
         front.url = self._opened.enter_context(served(front))
@@ -149,7 +153,7 @@ class System:
         assert model is not None
         catalogue = self.proxy.mirror.catalogue(signed.manifest.catalogue)
         assert catalogue is not None
-        return verified(signed, model, catalogue)
+        return verify_release(signed, model, catalogue)
 
     def cost(self) -> float:
         """Of one epoch."""
@@ -163,7 +167,7 @@ class System:
             release = self.release(self.signed())
             for films in self.people:
                 rows = release.rows_of(films)
-                made = make_batch(release, rows, 0.0, os_words, os.urandom)
+                made = make_batch(release, rows, 0.0, draw_os_words, os.urandom)
                 self.proxy.accept(made.batch)
         self._end(with_crowd=report)
         assert self.signed().manifest.epoch == epoch + 1
@@ -208,7 +212,7 @@ class System:
             wrapped = transaction.wrapped_key(epoch)
         assert wrapped is not None
         key = KEYS.unwrap(epoch, wrapped)
-        assert public_key_of(key) == self.signed().manifest.public_key
+        assert derive_public_key(key) == self.signed().manifest.public_key
         return key
 
     def opened(self, batch: bytes) -> list[int]:
@@ -260,7 +264,7 @@ def _histories(people: int, films: int) -> list[list[int]]:
 
 
 def _write_catalogue(folder: Path, people: int, films: int) -> Catalogue:
-    catalogue = Catalogue.of(items_of(synthetic_people(people, films, 0)))
+    catalogue = Catalogue.from_items(items_of(synthetic_people(people, films, 0)))
     (folder / "catalogue.json").write_bytes(catalogue.raw)
     return catalogue
 

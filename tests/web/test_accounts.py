@@ -85,7 +85,7 @@ def test_a_token_is_fetched_in_one_visit_and_spent_in_another(
         limit = re.search('limit="(.*?)"', EXAMPLE.read_text(encoding="utf-8"))
         assert limit is not None
         turns = int(Fraction(limit[1]) // terms.cost)
-        assert ann.question() == terms.in_short([], turns)
+        assert ann.question() == terms.summarize([], turns)
         ann.press("yes")
         ann.looks_again()
         assert posted(system) == []

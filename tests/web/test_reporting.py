@@ -68,7 +68,7 @@ def test_the_question_tells_the_signed_terms_and_no_means_no(
     visitor.open()
     visitor.at("#take-part").click()
     terms = system.signed().manifest.terms
-    whole = terms.promise(turns=10).in_short(10 * REPORTS)
+    whole = terms.promise(turns=10).summarize(10 * REPORTS)
     visitor.expect("#terms-short p").to_have_text(whole)
     visitor.expect("#terms-dialog .words").to_have_text(
         " ".join([*whole, "Details"]), use_inner_text=True
@@ -77,7 +77,7 @@ def test_the_question_tells_the_signed_terms_and_no_means_no(
     visitor.says("#terms-dialog", "20 reports in an epoch", "epsilon 2.5", "at least 3 devices")
     visitor.says("#terms-dialog", "20 × 2.5 = 50", "10 epochs")
     visitor.at("#terms-limit").fill("50")
-    visitor.expect("#terms-short p").to_have_text(terms.promise(turns=1).in_short(REPORTS))
+    visitor.expect("#terms-short p").to_have_text(terms.promise(turns=1).summarize(REPORTS))
     visitor.at("#terms-limit").fill("49.9")
     visitor.says("#terms-dialog", "Not enough for one epoch")
     visitor.at("#terms-limit").fill("0")

@@ -52,7 +52,7 @@ def test_worse_terms_need_a_yes(visitor: Visitor, system: System) -> None:
         "#alert",
         "The server wants other terms.",
         "not those that you accepted",
-        "Nothing was sent",
+        "No report is made",
     )
     unmoved(visitor, system, before, advice)
     visitor.at("#accept-terms").click()
@@ -73,6 +73,32 @@ def test_worse_terms_need_a_yes(visitor: Visitor, system: System) -> None:
         + asked.epsilon * asked.reports
     )
     assert visitor.spent() == paid
+
+
+def test_a_yes_counts_only_for_the_limit_whose_sentences_are_displayed(
+    visitor: Visitor, system: System
+) -> None:
+    visitor.open()
+    visitor.at("#take-part").click()
+    visitor.at("#terms-details summary").click()
+    before = visitor.at("#terms-short").inner_text()
+    limit = 4 * system.cost()
+    # In one step of the page: the sentences of the new limit cannot be there yet.
+    visitor.page.evaluate(
+        """(limit) => {
+          const field = document.querySelector("#terms-limit");
+          field.value = limit;
+          field.dispatchEvent(new Event("input"));
+          document.querySelector("#terms-dialog-yes").click();
+        }""",
+        str(limit),
+    )
+    visitor.expect("#terms-dialog").to_be_visible()
+    visitor.expect("#terms-short").not_to_have_text(before)
+    visitor.at("#terms-dialog-yes").click()
+    visitor.is_on()
+    (settings,) = visitor.stored("settings")["settings"]
+    assert settings["limit"] == limit
 
 
 # A proxy that lies is found out, and nothing is sent. All lies: web/client/test/liars.test.ts.

@@ -145,11 +145,11 @@ def test_pause_and_forget_by_keys_alone(enter: Enter, system: System) -> None:
     system.turn()
     customer.looks_again()
     press("Forget")
-    customer.state("Delete what this site remembers")
+    customer.state("Delete your history")
     press("Cancel")
     customer.state("Paused")
     press("Forget")
-    customer.state("Delete what this site remembers")
+    customer.state("Delete your history")
     press("Forget")
     customer.state("Paused")
     (stored,) = customer.page.evaluate(DUMP, None).values()
@@ -190,9 +190,9 @@ def test_changed_terms_are_asked_about_and_named(enter: Enter, system: System) -
     changes = customer.at("sottovoce-consent [part=changes] li").all_inner_texts()
     assert [each.partition(": ")[2] for each in changes] == ["21, before 20", "2, before 3"]
     customer.press("no")
-    customer.state("The terms have changed: nothing leaves")
+    customer.state("The terms have changed: no report")
     customer.looks_again()
-    customer.state("The terms have changed: nothing leaves")
+    customer.state("The terms have changed: no report")
     customer.sent(1)
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import Histories, Mechanism, os_words
-from sottovoce.core.coin import WORD
+from sottovoce.core import Histories, Mechanism, draw_os_words
+from sottovoce.core.coin import WORD_RANGE
 from sottovoce.training import Settings
 from sottovoce_lab.audit import Check, Client, examine, judge, live_client
 from sottovoce_lab.audit.clients import Maker, answer
@@ -48,7 +48,7 @@ def drawing(draw: Callable[[Settings, Mechanism, Sequence[int], int], Words]) ->
 def with_words(change: Callable[[Words, Settings], Words]) -> Maker:
     """The shipped client, but with something done to its random words."""
     return drawing(
-        lambda settings, _mechanism, _history, k: change(os_words(1, k).copy(), settings)
+        lambda settings, _mechanism, _history, k: change(draw_os_words(1, k).copy(), settings)
     )
 
 
@@ -60,7 +60,7 @@ def wrapped(wrap: Callable[[Client], Client]) -> Maker:
 def from_generator(generator: np.random.Generator) -> Maker:
     return drawing(
         lambda _settings, _mechanism, _history, k: generator.integers(
-            0, WORD, (1, k + 1, 4), dtype=np.uint64
+            0, WORD_RANGE, (1, k + 1, 4), dtype=np.uint64
         )
     )
 

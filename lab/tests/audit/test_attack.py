@@ -12,12 +12,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from sottovoce.core import MECHANISMS, Histories, user_vectors
+from sottovoce.core import MECHANISMS, Histories, solve_user_vectors
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce.errors import DataError, SettingsError
-from sottovoce.privacy import central_epsilon
-from sottovoce.privacy.account import DELTA
-from sottovoce.proxy.shuffle import uniform
+from sottovoce.privacy import DEFAULT_DELTA, central_epsilon
+from sottovoce.proxy.shuffle import draw_below
 from sottovoce.simulation.engines import build_engine
 from sottovoce.simulation.people import report_words
 from sottovoce.training import Settings
@@ -83,7 +82,7 @@ def test_densities_are_those_of_the_reports(mechanism: str) -> None:
     assert expected.shape == (3, 2 * built.n_directions)
     np.testing.assert_allclose(expected.mean(axis=1), 1, rtol=1e-5)
     np.testing.assert_allclose(expected[2], 1)  # no history, nothing to say
-    X = user_vectors(V, people, alpha=settings.alpha, regularization=settings.regularization)
+    X = solve_user_vectors(V, people, alpha=settings.alpha, regularization=settings.regularization)
     for user in range(2):
         alone = people.take(np.array([user]))
         words = report_words(1, user, np.array([0]), 100_000)
@@ -153,13 +152,15 @@ def area_among(dummies: int, settings: Settings) -> float:
     density = report_densities(mechanism, settings, V, both).astype(np.float64)
     truth = np.repeat([0, 1], WORLDS)
     people = both.take(truth)
-    X = user_vectors(V, people, alpha=settings.alpha, regularization=settings.user_ridge(V))
+    X = solve_user_vectors(
+        V, people, alpha=settings.alpha, regularization=settings.compute_user_ridge(V)
+    )
     words = report_words(dummies, 0, np.arange(len(truth)), 1)
     own = mechanism.reports(V, X, people, words)[:, 0]
     kinds, entropy = density.shape[1], Randomness(dummies)
     scores = np.empty(len(truth))
     for trial, report in enumerate(own):
-        counts = np.bincount(uniform(dummies, kinds, entropy), minlength=kinds)
+        counts = np.bincount(draw_below(dummies, kinds, entropy), minlength=kinds)
         counts[report] += 1
         scores[trial] = np.subtract(*np.log(density @ counts)[::-1])
     alike = np.zeros_like(truth)
@@ -175,14 +176,17 @@ def test_dummies_alone_hide_a_person_among_fakes_as_promised() -> None:
     dummies = next(
         number
         for number in range(1000, 100_000, 500)
-        if central_epsilon(replace(event, dummies=number), 1, DELTA) <= 1
+        if central_epsilon(replace(event, dummies=number), 1, DEFAULT_DELTA) <= 1
     )
     found = {number: area_among(number, settings) for number in (0, dummies // 1000, dummies)}
     hidden = replace(event, dummies=dummies)
     allowed = min(
-        largest_area(central_epsilon(hidden, 1, delta), delta) for delta in (DELTA, 0.01, 0.05, 0.1)
+        largest_area(central_epsilon(hidden, 1, delta), delta)
+        for delta in (DEFAULT_DELTA, 0.01, 0.05, 0.1)
     )
-    assert allowed < largest_area(1.0, DELTA) - CHANCE, "what holds at other deltas is sharper"
+    assert allowed < largest_area(1.0, DEFAULT_DELTA) - CHANCE, (
+        "what holds at other deltas is sharper"
+    )
     assert found[0] > 0.9 + CHANCE
     assert found[dummies // 1000] > allowed + CHANCE, "too few are seen through"
     assert found[dummies] < allowed + CHANCE
@@ -291,7 +295,9 @@ def test_compiled_densities_are_the_mechanism_s_own(people: Interactions, mechan
     V[7] = V[8]  # ties
     some = Histories.from_lists([[], *(list(people.histories[user]) for user in range(30))], 60)
     built = settings.build(60)
-    X = user_vectors(V, some, alpha=settings.alpha, regularization=settings.user_ridge(V))
+    X = solve_user_vectors(
+        V, some, alpha=settings.alpha, regularization=settings.compute_user_ridge(V)
+    )
     expected = built.densities(V, X, some)
     np.testing.assert_array_equal(report_densities(built, settings, V, some), expected)
 
@@ -307,7 +313,9 @@ def test_each_trial_is_a_person_with_the_history_of_its_world(
     for number, (place, is_true) in enumerate(zip(trials.victim, trials.is_true, strict=True)):
         world = targets.true if is_true else targets.other
         assert list(victims[number]) == list(world[int(place)])
-    X = user_vectors(V, victims, alpha=settings.alpha, regularization=settings.user_ridge(V))
+    X = solve_user_vectors(
+        V, victims, alpha=settings.alpha, regularization=settings.compute_user_ridge(V)
+    )
     words = report_words(settings.seed, 9, np.arange(len(trials.victim)), settings.reports)
     expected = settings.build(60).reports(V, X, victims, words)
     seen = build_engine("cpu", victims, settings, threads=1).reports(V, 9)
@@ -328,7 +336,7 @@ def test_scores_lie_around_zero_in_a_victim_s_turn_and_at_zero_else(
     people: Interactions, mechanism: str
 ) -> None:
     settings, histories = turns_of(mechanism, lifetime=1), people.histories
-    always = settings.changed(lifetime=EPOCHS)
+    always = settings.copy_with(lifetime=EPOCHS)
     targets = choose_targets(histories, VICTIMS, "history", np.random.default_rng(1))
     trials = all_trials(VICTIMS, CROWDS)
     engine = build_engine("cpu", histories, always, threads=1)
@@ -362,4 +370,4 @@ def test_turns_are_under_their_bounds_and_betray_less(people: Interactions) -> N
     assert often.linked.value > largest_area(once.epsilon) + ERRORS * seldom.linked.error
     assert seldom.linked.value > 0.5 + ERRORS * seldom.linked.error
     assert seldom.unlinked.value < seldom.bound + ERRORS * seldom.unlinked.error
-    assert seldom.bound == shuffled_bound(once.build(60), 1, 1, once.crowd(150))
+    assert seldom.bound == shuffled_bound(once.build(60), 1, 1, once.estimate_crowd(150))

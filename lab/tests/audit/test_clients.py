@@ -23,9 +23,16 @@ from lab.tests.audit.audited import (
     with_words,
     wrapped,
 )
-from sottovoce.core import MECHANISMS, Histories, Loudest, Mechanism, os_words, user_vectors
-from sottovoce.core.coin import WORD, flip_threshold
-from sottovoce.core.mechanism import COIN, DIRECTION
+from sottovoce.core import (
+    MECHANISMS,
+    Histories,
+    Loudest,
+    Mechanism,
+    draw_os_words,
+    solve_user_vectors,
+)
+from sottovoce.core.coin import WORD_RANGE, compute_flip_threshold
+from sottovoce.core.mechanism import COIN_WORD, DIRECTION_WORD
 from sottovoce.training import Settings
 from sottovoce_lab.audit import Client, examine, judge, live_client
 from sottovoce_lab.audit.clients import answer
@@ -77,10 +84,10 @@ def test_shipped_clients_pass_at_other_epsilons(monkeypatch: pytest.MonkeyPatch)
 
 def keeps_too_often(words: Words, settings: Settings) -> Words:
     """Keep probability x 1.02: words are mapped so that fewer of them flip."""
-    flip = flip_threshold(settings.epsilon)
-    fewer = flip - (WORD - flip) // 50
-    coin = words[..., COIN]
-    coin[(coin >= np.uint64(fewer)) & (coin < np.uint64(flip))] = np.uint64(WORD - 1)
+    flip = compute_flip_threshold(settings.epsilon)
+    fewer = flip - (WORD_RANGE - flip) // 50
+    coin = words[..., COIN_WORD]
+    coin[(coin >= np.uint64(fewer)) & (coin < np.uint64(flip))] = np.uint64(WORD_RANGE - 1)
     return words
 
 
@@ -95,7 +102,7 @@ def test_finds_a_blanket_a_tenth_too_small() -> None:
 
     def change(words: Words, settings: Settings) -> Words:
         lost = words[..., 3] % 10 == 0  # the unused word: independent of the coin
-        words[lost, COIN] = np.uint64(WORD - 1)
+        words[lost, COIN_WORD] = np.uint64(WORD_RANGE - 1)
         return words
 
     # epsilon is only 0.15 too large: it takes more reports than the other bugs
@@ -124,7 +131,7 @@ def test_finds_a_coin_shared_by_two_neighbours(mechanism: str) -> None:
     """Each report is fine by itself, and so is any number of single events."""
 
     def shared(words: Words, settings: Settings) -> Words:
-        words[:, 1:-1:2, COIN] = words[:, 0:-2:2, COIN]
+        words[:, 1:-1:2, COIN_WORD] = words[:, 0:-2:2, COIN_WORD]
         return words
 
     found = found_in(with_words(shared), Settings.preset(mechanism))
@@ -135,7 +142,7 @@ def test_finds_a_coin_shared_by_two_neighbours(mechanism: str) -> None:
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 def test_finds_a_direction_taken_from_the_coin(mechanism: str) -> None:
     def reused(words: Words, settings: Settings) -> Words:
-        words[..., DIRECTION] = words[..., COIN]
+        words[..., DIRECTION_WORD] = words[..., COIN_WORD]
         return words
 
     assert STATED in found_in(with_words(reused), Settings.preset(mechanism))
@@ -146,11 +153,11 @@ def test_finds_an_index_that_depends_on_the_history(mechanism: str) -> None:
     """Half of the reports are about the person's own item: the index alone tells."""
 
     def half_own(settings: Settings, mechanism: Mechanism, history: Sequence[int], k: int) -> Words:
-        words = os_words(1, k).copy()
+        words = draw_os_words(1, k).copy()
         about_own = words[..., 3] % 2 == 0
         own_item = history[0] if history else 0
-        own_index = WORD // mechanism.n_directions * own_item * settings.factors + 1
-        words[about_own, DIRECTION] = np.uint64(own_index)
+        own_index = WORD_RANGE // mechanism.n_directions * own_item * settings.factors + 1
+        words[about_own, DIRECTION_WORD] = np.uint64(own_index)
         return words
 
     assert STATED in found_in(drawing(half_own), Settings.preset(mechanism))
@@ -166,7 +173,7 @@ def test_finds_a_loud_set_whose_size_depends_on_the_history() -> None:
             own = Histories.from_lists([history], n_items)
             loud = 1 + sum(history) % 2
             sized = Loudest(shape, settings.epsilon, settings.seed, block=2, loud=loud)
-            return answer(sized, settings, V, own, os_words(1, k))
+            return answer(sized, settings, V, own, draw_os_words(1, k))
 
         return client
 
@@ -177,7 +184,7 @@ def test_finds_a_tie_that_always_breaks_the_same_way() -> None:
     """Somebody without a history then names the same directions for ever."""
 
     def no_offset(words: Words, settings: Settings) -> Words:
-        words[:, -1, DIRECTION] = 0
+        words[:, -1, DIRECTION_WORD] = 0
         return words
 
     assert SILENT in found_in(with_words(no_offset), Settings.preset("loudest"))
@@ -189,10 +196,10 @@ def test_finds_a_tie_rule_that_favours_the_history() -> None:
     def own_first(
         settings: Settings, mechanism: Mechanism, history: Sequence[int], k: int
     ) -> Words:
-        words, item = os_words(1, k).copy(), history[0] if history else 0
+        words, item = draw_os_words(1, k).copy(), history[0] if history else 0
         n_signed = 2 * mechanism.n_directions
         offset = (-2 * item * settings.factors) % n_signed
-        words[:, -1, DIRECTION] = np.uint64(offset * (WORD // n_signed) + 1)
+        words[:, -1, DIRECTION_WORD] = np.uint64(offset * (WORD_RANGE // n_signed) + 1)
         return words
 
     assert {ONE, SILENT} & found_in(drawing(own_first), Settings.preset("loudest"))
@@ -223,7 +230,7 @@ def test_finds_a_client_that_falls_silent_as_version_1_did(mechanism: str) -> No
         def client(V: NDArray[np.float32], history: Sequence[int], k: int) -> NDArray[Any]:
             own = Histories.from_lists([history], n_items)
             rules = {"alpha": settings.alpha, "regularization": settings.regularization}
-            if V.any() and history and not user_vectors(V, own, **rules).any():
+            if V.any() and history and not solve_user_vectors(V, own, **rules).any():
                 raise NotFiniteError
             return honest(V, history, k)
 

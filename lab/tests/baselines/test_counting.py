@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sottovoce.core import Histories, coin, sum_signs
-from sottovoce.core.walsh import hadamard_signs
+from sottovoce.core.walsh import compute_hadamard_signs
 from sottovoce.data import synthetic_people
 from sottovoce.errors import SettingsError
 from sottovoce_lab.baselines import NamedItems, Popularity, PrivatePopularity, factorized
@@ -69,7 +69,7 @@ def test_the_coin_turns_exactly_at_its_threshold() -> None:
 def test_shares_are_the_rows_of_a_hadamard_matrix() -> None:
     histories = Histories.from_lists([[0, 7, 299], [], list(range(300))], 300)
     how = RowReports(300, 1.0, directions_seed=1)
-    H = hadamard_signs(np.arange(512)[:, None], np.arange(300)[None, :])
+    H = compute_hadamard_signs(np.arange(512)[:, None], np.arange(300)[None, :])
     dense = histories.to_csr().toarray() * how.item_signs
     assert np.array_equal(how.shares(histories), dense @ H.T)
 
@@ -83,7 +83,7 @@ def test_the_mean_estimate_is_that_of_everybodys_signs() -> None:
     people = synthetic_people(n_users=400, n_items=40, seed=1).histories
     how = RowReports(40, 1.0, directions_seed=9)
     signs = np.sign(how.shares(people))
-    H = hadamard_signs(np.arange(40)[:, None], np.arange(how.rows)[None, :])
+    H = compute_hadamard_signs(np.arange(40)[:, None], np.arange(how.rows)[None, :])
     exact = (H @ signs.mean(axis=0)) * how.item_signs / how.rows * tanh(0.5) / how.gain
     reports = 2_000
     found = PrivatePopularity.fit(people, epsilon=1.0, reports=reports, seed=9).shares

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from lab.tests.baselines.blocks import two_blocks
-from sottovoce.core import Histories, initial_items, user_vectors
-from sottovoce.core.model import gradients, residuals
+from sottovoce.core import Histories, draw_initial_items, solve_user_vectors
+from sottovoce.core.model import compute_gradients, compute_residuals
 from sottovoce.data import synthetic_people
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import Federated, MatrixFactorization, models
@@ -45,7 +45,9 @@ def _row(fixed: np.ndarray, p: np.ndarray) -> np.ndarray:
 def test_users_are_solved_as_on_a_device() -> None:
     train = two_blocks()
     X, V = fit(train, 2, 3).factors()
-    assert np.array_equal(X, user_vectors(V, train, alpha=ALS_ALPHA, regularization=ALS_LAMBDA))
+    assert np.array_equal(
+        X, solve_user_vectors(V, train, alpha=ALS_ALPHA, regularization=ALS_LAMBDA)
+    )
 
 
 ALPHA, LAMBDA = 2.0, 0.05
@@ -77,17 +79,17 @@ def test_the_mean_gradient_is_the_mean_of_the_models(
     people: Histories, users_per_block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(models, "USERS_PER_BLOCK", users_per_block)
-    V = initial_items(40, 3, 0.5, 0)
-    X = user_vectors(V, people, alpha=ALPHA, regularization=LAMBDA)
-    each = gradients(residuals(V, X, people, alpha=ALPHA), X)
+    V = draw_initial_items(40, 3, 0.5, 0)
+    X = solve_user_vectors(V, people, alpha=ALPHA, regularization=LAMBDA)
+    each = compute_gradients(compute_residuals(V, X, people, alpha=ALPHA), X)
     found = mean_of(V, people).gradient
     assert found == pytest.approx(each.mean(axis=0, dtype=np.float64), abs=1e-6)
     assert np.abs(found).max() > 0.01
 
 
 def test_the_step_is_where_the_loss_is_least(people: Histories) -> None:
-    V = initial_items(40, 3, 0.5, 0)
-    X = user_vectors(V, people, alpha=ALPHA, regularization=LAMBDA)
+    V = draw_initial_items(40, 3, 0.5, 0)
+    X = solve_user_vectors(V, people, alpha=ALPHA, regularization=LAMBDA)
     mean = mean_of(V, people)
     downhill = mean.gradient + 2 * LAMBDA * V
     best = mean.best_step(V, LAMBDA)
@@ -104,15 +106,15 @@ def test_at_rest_there_is_no_step() -> None:
 def test_devices_are_solved_block_by_block_to_the_same_bits(
     people: Histories, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    V = initial_items(40, 3, 0.5, 0)
-    whole = user_vectors(V, people, alpha=ALPHA, regularization=LAMBDA)
+    V = draw_initial_items(40, 3, 0.5, 0)
+    whole = solve_user_vectors(V, people, alpha=ALPHA, regularization=LAMBDA)
     monkeypatch.setattr(models, "USERS_PER_BLOCK", 7)
     assert np.array_equal(device_vectors(V, people, alpha=ALPHA, regularization=LAMBDA), whole)
 
 
 def test_it_ends_where_alternating_least_squares_does(people: Histories) -> None:
     V = Federated.fit(people, Settings.preset("paper", factors=1, alpha=ALPHA, epochs=60)).V
-    X = user_vectors(V, people, alpha=ALPHA, regularization=1e-6)
+    X = solve_user_vectors(V, people, alpha=ALPHA, regularization=1e-6)
     P, x = people.to_csr().toarray(), X[:, 0].astype(np.float64)
     c = 1 + ALPHA * P
     best = (c * P * x[:, None]).sum(axis=0) / (c * (x * x)[:, None]).sum(axis=0)

@@ -42,7 +42,9 @@ def test_columns_hold_the_histories(people: Histories, n_users: int) -> None:
     assert int(np.bitwise_count(columns).sum()) == some.n_interactions
 
 
-@pytest.mark.parametrize("below", [0, 1 << 63, 3 << 61, (1 << 64) - 1, coin.flip_threshold(2.5)])
+@pytest.mark.parametrize(
+    "below", [0, 1 << 63, 3 << 61, (1 << 64) - 1, coin.compute_flip_threshold(2.5)]
+)
 def test_a_bit_is_what_comparing_its_word_would_give(below: int) -> None:
     """The random planes are the binary digits of one word for each lane, highest first."""
     words = stream(1, "test").bit_generator.random_raw((64, 3))
@@ -56,10 +58,10 @@ def test_a_bit_is_what_comparing_its_word_would_give(below: int) -> None:
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 2.5, 6.0])
 def test_flips_have_the_coins_frequency(epsilon: float) -> None:
     """Of 2 million; within 5.5 deviations, a false alarm of 4e-8."""
-    n_users, below = 20_000, coin.flip_threshold(epsilon)
+    n_users, below = 20_000, coin.compute_flip_threshold(epsilon)
     columns = np.zeros((100, -(-n_users // 64)), np.uint64)
     randomise(columns, n_users, below, seed=8)
-    q, n = below / coin.WORD, 100 * n_users
+    q, n = below / coin.WORD_RANGE, 100 * n_users
     assert abs(unpacked(columns, n_users).sum(dtype=np.int64) - n * q) < 5.5 * sqrt(n * q * (1 - q))
     assert np.bitwise_count(columns).sum() == unpacked(columns, n_users).sum(dtype=np.int64)
 
@@ -67,7 +69,7 @@ def test_flips_have_the_coins_frequency(epsilon: float) -> None:
 def test_items_and_seeds_have_flips_of_their_own() -> None:
     def flips(seed: int) -> np.ndarray:
         columns = np.zeros((3, 4), np.uint64)
-        randomise(columns, 256, coin.flip_threshold(0.5), seed)
+        randomise(columns, 256, coin.compute_flip_threshold(0.5), seed)
         return columns
 
     assert np.array_equal(flips(1), flips(1))
@@ -118,8 +120,8 @@ def test_the_bias_is_taken_out(people: Histories) -> None:
     few = people.take(np.arange(300))
     few = Histories.from_arrays(few.indptr, few.indices % 90, 90)
     dense = few.to_csr().toarray().astype(np.float64)
-    true, n, below, runs = dense.T @ dense, few.n_users, coin.flip_threshold(1.0), 400
-    debias = Debias(n, below / coin.WORD)
+    true, n, below, runs = dense.T @ dense, few.n_users, coin.compute_flip_threshold(1.0), 400
+    debias = Debias(n, below / coin.WORD_RANGE)
     pairs, singles = np.zeros((90, 90)), np.zeros(90)
     for seed in range(runs):
         columns = packed_columns(few)
@@ -140,8 +142,8 @@ def test_the_bias_is_taken_out(people: Histories) -> None:
 
 def test_a_pair_that_nobody_touched_has_the_stated_deviation() -> None:
     """Over 190 pairs x 30 seeds the sample deviation lies within 10%: over 7 of its own."""
-    n, below = 2_000, coin.flip_threshold(0.5)
-    debias, found = Debias(n, below / coin.WORD), []
+    n, below = 2_000, coin.compute_flip_threshold(0.5)
+    debias, found = Debias(n, below / coin.WORD_RANGE), []
     for seed in range(30):
         columns = np.zeros((20, 32), np.uint64)
         randomise(columns, n, below, seed)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sottovoce.core import Histories, user_vectors
+from sottovoce.core import Histories, solve_user_vectors
 from sottovoce.data import leave_one_out, synthetic_people
 from sottovoce.errors import DataError, SettingsError
 from sottovoce.privacy.gaussian import gaussian_delta, gaussian_epsilon
@@ -218,7 +218,7 @@ def test_the_vectors_are_those_of_devices(people: Histories) -> None:
     for alpha in (0.0, 1.0, 4.0):
         ours = Solver(V, alpha, 0.1)(people.to_csr().astype(np.float64))
         assert ours == pytest.approx(
-            user_vectors(V, people, alpha=alpha, regularization=0.1), abs=1e-5
+            solve_user_vectors(V, people, alpha=alpha, regularization=0.1), abs=1e-5
         )
 
 

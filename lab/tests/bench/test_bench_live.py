@@ -72,7 +72,7 @@ def test_what_an_epoch_costs() -> None:
     assert found.server_core_hours == pytest.approx(2.5)
     assert found.proxy_core_hours == pytest.approx(1 / 12)
     assert (found.up, found.down) == (5_256_000_000, 21_000_000_000)
-    assert (found.proxy_disk, found.server_disk) == (15_768_000_000, 800_000_000)
+    assert (found.proxy_disk, found.server_disk) == (11_590_000_000, 800_000_000)
 
 
 @PROC

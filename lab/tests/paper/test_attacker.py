@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from lab.tests.paper.helpers import WHOLE, cells_of
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce.privacy import central_epsilon
-from sottovoce.privacy.account import DELTA
-from sottovoce.training import all_presets
+from sottovoce.privacy.events import DEFAULT_DELTA
+from sottovoce.training import list_presets
 from sottovoce_lab.audit import AttackPlan, run_attack
 from sottovoce_lab.paper import QUICK, CellStore, Scale, Size, attacker
 from sottovoce_lab.paper.attacker import AttackerAgain
@@ -62,7 +62,7 @@ def test_every_preset_is_attacked_in_both_ways() -> None:
     assert {(cell.seed, cell.draw) for cell in cells} == {(0, 0), (1, 0)}
     assert len({cell.key for cell in cells}) == len(cells) == 2 * 2 * len(LABELS)
     named = ", ".join(LABELS).split(", ")
-    assert named == [*all_presets(), "budget 50"]
+    assert named == [*list_presets(), "budget 50"]
     takes_turns = [cell for cell in cells if cell.named["lifetime"]]
     assert len(takes_turns) == 4
 
@@ -85,13 +85,13 @@ def test_a_cell_is_an_attack_with_its_bounds(scale: Scale, people: Interactions)
         "linked error": point.linked.error,
         "unlinked error": point.unlinked.error,
     }
-    crowd = settings.crowd(people.n_users)
-    central = central_epsilon(settings.event(40), crowd, DELTA)
+    crowd = settings.estimate_crowd(people.n_users)
+    central = central_epsilon(settings.event(40), crowd, DEFAULT_DELTA)
     assert result["budget"] == {"local": 1.0, "central": central}
     bounds = result["bounds"]
     assert bounds["linked"] == attacker.largest_area(1.0)
     assert bounds["gaussian"] == point.bound
-    assert point.bound < bounds["unlinked"] < attacker.largest_area(central, DELTA)
+    assert point.bound < bounds["unlinked"] < attacker.largest_area(central, DEFAULT_DELTA)
 
 
 def test_what_is_under_the_bound_is_said_to_be(tmp_path: Path, scale: Scale) -> None:

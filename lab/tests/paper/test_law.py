@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from lab.tests.paper.helpers import WHOLE, cells_of
-from sottovoce.core.loudest import usual_gain
+from sottovoce.core.loudest import estimate_gain
 from sottovoce.data import synthetic_people
 from sottovoce.errors import DataError
-from sottovoce.privacy import central_epsilon
-from sottovoce.privacy.account import DELTA
+from sottovoce.privacy import DEFAULT_DELTA, central_epsilon
 from sottovoce_lab.paper import QUICK, About, CellStore, Scale
 from sottovoce_lab.paper.cells import Cell
 from sottovoce_lab.paper.law import Law, LawChecked, Measured
@@ -38,7 +37,7 @@ def truth(cell: Cell) -> float:
     """What it would be if the law held."""
     settings = cell.settings
     reports = people_of(cell) * settings.reports * settings.turns
-    z = reports * usual_gain(settings.epsilon, WHOLE.items) ** 2 / WHOLE.items
+    z = reports * estimate_gain(settings.epsilon, WHOLE.items) ** 2 / WHOLE.items
     return TRUE.quality(z, reports)
 
 
@@ -126,5 +125,5 @@ def test_who_takes_turns_hides_in_the_crowd_of_an_epoch() -> None:
     result = run_cell(cell, CellContext(people, 1))
     settings = cell.settings
     assert settings.turns < settings.epochs
-    crowd = settings.crowd(400)
-    assert result["budget"]["central"] == central_epsilon(settings.event(40), crowd, DELTA)
+    crowd = settings.estimate_crowd(400)
+    assert result["budget"]["central"] == central_epsilon(settings.event(40), crowd, DEFAULT_DELTA)

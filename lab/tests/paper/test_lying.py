@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from sottovoce.core import MECHANISMS, Histories, count_reports, sums_of, user_vectors
-from sottovoce.core.model import gradients, residuals
+from sottovoce.core import MECHANISMS, Histories, count_reports, solve_user_vectors, sum_counts
+from sottovoce.core.model import compute_gradients, compute_residuals
 from sottovoce.data import leave_one_out, synthetic_people
 from sottovoce.simulation.engines import build_engine
 from sottovoce.training import Settings
-from sottovoce.training.counts import most_of_one
+from sottovoce.training.counts import compute_max_count
 from sottovoce_lab.baselines import Federated
 from sottovoce_lab.paper.lying import (
     DEFENCES,
@@ -89,7 +89,7 @@ def test_adaptive_liars_stay_below_the_cap(name: str) -> None:
     assert isinstance(system, Reporters)
     mechanism, V = system.engine.mechanism, system.first()
     kinds = 2 * mechanism.n_directions
-    cap = most_of_one(system.n_reports, mechanism.event(1, 1), kinds)
+    cap = compute_max_count(system.n_reports, mechanism.event(1, 1), kinds)
     usual = PEOPLE.n_users * system.settings.reports / kinds
     assert 0 < system.room < cap
     item = targets(PEOPLE, 0)["cold"]
@@ -117,7 +117,7 @@ def test_liars_send_k_reports_each_that_add_up_to_what_they_want(name: str) -> N
     assert np.abs(sums).sum() == pytest.approx(system.budget)
     reports = epoch.lies(sums)
     assert reports.shape == (LIARS, system.settings.reports)
-    counted = sums_of(count_reports(reports, system.engine.mechanism.n_directions))
+    counted = sum_counts(count_reports(reports, system.engine.mechanism.n_directions))
     assert np.abs(counted - sums).sum() < 0.2 * system.budget
     blind = epoch.lies(np.zeros_like(sums))
     assert len(np.unique(blind)) > 0.3 * min(blind.size, 2 * len(sums))
@@ -140,7 +140,7 @@ def test_liars_take_the_slices_that_chance_gives_them() -> None:
 
 
 def test_liars_have_no_more_turns_than_others() -> None:
-    settings = SETTINGS["loudest"].changed(lifetime=2)
+    settings = SETTINGS["loudest"].copy_with(lifetime=2)
     with build_engine("cpu", PEOPLE, settings, threads=1) as engine:
         system = Reporters(engine, PEOPLE.n_users, LIARS, "none")
         assert (system.reporting, system.lying) == (100, 5)
@@ -158,8 +158,8 @@ def test_no_liar_of_fcf_sends_a_longer_gradient_than_honest_people() -> None:
     settings, wanted = system.settings, np.zeros_like(V, np.float64)
     wanted[3], away = 1e9, np.ones(V.shape)
     epoch = system.open(V, 0)
-    X = user_vectors(V, PEOPLE, alpha=settings.alpha, regularization=settings.regularization)
-    sent = gradients(residuals(V, X, PEOPLE, alpha=settings.alpha), X)
+    X = solve_user_vectors(V, PEOPLE, alpha=settings.alpha, regularization=settings.regularization)
+    sent = compute_gradients(compute_residuals(V, X, PEOPLE, alpha=settings.alpha), X)
     longest = np.linalg.norm(sent.reshape(len(X), -1), axis=1).max()
     assert np.linalg.norm(epoch.ask([wanted, away])) == pytest.approx(longest, rel=1e-4)
     assert np.linalg.norm(epoch.ask([away])) <= longest * (1 + 1e-4)
@@ -200,7 +200,7 @@ def lists_of_ten(V: np.ndarray, X: np.ndarray) -> Iterator[set[int]]:
 def test_exposure_is_the_share_of_lists_with_the_item() -> None:
     V = np.random.default_rng(2).normal(size=(PEOPLE.n_items, 3)).astype(np.float32)
     audience = Audience.of(9, SPLIT, 2.0, lambda _: 0.5)
-    X = user_vectors(V, PEOPLE, alpha=2.0, regularization=0.5)
+    X = solve_user_vectors(V, PEOPLE, alpha=2.0, regularization=0.5)
     assert np.allclose(solved(V, PEOPLE, 2.0, 0.5), X, atol=1e-5)
     may = [9 not in PEOPLE[user] and SPLIT.test[user] != 9 for user in range(PEOPLE.n_users)]
     has = [9 in shown for shown in lists_of_ten(V, X)]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
 from lab.tests.paper.helpers import SMOKE, cells_of
-from sottovoce.core import Histories, user_vectors
+from sottovoce.core import Histories, solve_user_vectors
 from sottovoce.data import Interactions, leave_one_out, synthetic_people
 from sottovoce.errors import DataError
 from sottovoce.simulation import Simulation, build_engine, simulate
@@ -139,7 +139,7 @@ def test_what_is_hidden_of_late_people_teaches_nobody(people: Interactions) -> N
     late = hold_people(people, 16, seed=1)
     V = MatrixFactorization.fit(late.others.histories, **FEW, seed=1, threads=1).V
     solving = {name: FEW[name] for name in ("alpha", "regularization")}
-    X = user_vectors(V, late.known, **solving)
+    X = solve_user_vectors(V, late.known, **solving)
     found = []
     for user in range(16):
         scores = V @ X[user]
@@ -157,7 +157,7 @@ def test_devices_solve_with_the_ridge_of_their_training(people: Interactions) ->
     with build_engine("reference", late.others.histories, settings) as engine:
         *_, last = train(settings, engine, begin(settings, people.n_items))
     V = last.V
-    model = PublishedFactors(V, settings.alpha, settings.user_ridge(V))
+    model = PublishedFactors(V, settings.alpha, settings.compute_user_ridge(V))
     assert measure_late(model, late)["final"] == measured_of(CELLS[2], people, "late")["final"]
 
 

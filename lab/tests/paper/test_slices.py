@@ -112,7 +112,7 @@ def test_the_simulation_draws_from_that_law() -> None:
         sent = sliced_reports(engine, V, 0, slices)
         mechanism = engine.mechanism
         assert isinstance(mechanism, Loudest)
-        a = mechanism.blocks.all_rows(V, engine.user_vectors(V), PEOPLE)
+        a = mechanism.blocks.compute_rows(V, engine.user_vectors(V), PEOPLE)
         agreement = -(a[:, :, None] * engine.user_vectors(V)[:, None, :]).reshape(len(a), -1)
     signed = np.stack([-agreement, agreement], axis=-1).reshape(len(a), -1)
     part = np.repeat(slice_of(mechanism, slices), 2)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from lab.tests.paper.helpers import SMOKE
 from sottovoce.data import synthetic_people
-from sottovoce.protocol import SEALED, Catalogue, Item, batch_size, encode_items
+from sottovoce.protocol import SEALED_BYTES, Catalogue, Item, batch_size, encode_items
 from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce_lab.paper import EXPERIMENTS, CellStore, Scale, published
 from sottovoce_lab.paper.published import count_bytes
@@ -47,13 +47,13 @@ def test_the_papers_numbers_are_the_papers() -> None:
 def test_bytes_are_those_of_the_encodings() -> None:
     people = synthetic_people(n_users=20, n_items=30, seed=0)
     counted = count_bytes(people, reports=7, factors=5)
-    assert counted["batch_sealed"] == batch_size(7) == 56 + 7 * SEALED
+    assert counted["batch_sealed"] == batch_size(7) == 56 + 7 * SEALED_BYTES
     assert counted["reports_unsealed"] == 28
     assert counted["model"] == len(encode_items(np.ones((30, 5), np.float32)))
     assert counted["model"] > 4 * 30 * 5
-    items = [Item(*each) for each in people.described()]
+    items = [Item(*each) for each in people.list_items()]
     assert any(item.tags for item in items)
-    assert counted["catalogue_once"] == len(Catalogue.of(items).raw)
+    assert counted["catalogue_once"] == len(Catalogue.from_items(items).raw)
     assert 64 < counted["manifest"] < 2000
 
 

@@ -9,10 +9,10 @@ import pytest
 from scipy import stats
 
 from lab.tests.replay.living import living_people
-from sottovoce.core import Histories, sum_signs, user_vectors
+from sottovoce.core import Histories, solve_user_vectors, sum_signs
 from sottovoce.errors import SettingsError
 from sottovoce.simulation.people import report_words
-from sottovoce.training import Settings, first_items, next_items
+from sottovoce.training import Settings, compute_next_items, make_first_items
 from sottovoce_lab.replay.replay import (
     ALONE,
     FROZEN,
@@ -64,7 +64,7 @@ def test_people_take_part_after_they_joined_and_within_a_lifetime(timeline: Time
 def by_hand(timeline: Timeline, settings: Settings, epochs: int) -> np.ndarray:
     """The reference alone, from lists of what each person had touched."""
     V, takes = (
-        first_items(settings, int(timeline.catalogue_sizes[0])),
+        make_first_items(settings, int(timeline.catalogue_sizes[0])),
         takes_part(timeline, settings),
     )
     for epoch in range(epochs):
@@ -78,11 +78,11 @@ def by_hand(timeline: Timeline, settings: Settings, epochs: int) -> np.ndarray:
         ]
         people, mechanism = Histories.from_lists(lists, n_items), settings.build(n_items)
         words = report_words(settings.seed, epoch, users, settings.reports)
-        ridge = settings.user_ridge(V)
-        X = user_vectors(V, people, alpha=settings.alpha, regularization=ridge)
+        ridge = settings.compute_user_ridge(V)
+        X = solve_user_vectors(V, people, alpha=settings.alpha, regularization=ridge)
         reports = mechanism.reports(V, X, people, words)
         sums = sum_signs(reports, mechanism.n_directions)
-        V = next_items(V, sums, reports.size, epoch + 1, settings, mechanism)
+        V = compute_next_items(V, sums, reports.size, epoch + 1, settings, mechanism)
     return V
 
 

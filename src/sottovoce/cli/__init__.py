@@ -4,7 +4,7 @@ import sys
 import warnings
 from collections.abc import Callable
 
-from sottovoce.characters import visible
+from sottovoce.characters import escape_control_characters
 from sottovoce.errors import MissingExtraError, SottovoceError
 
 
@@ -16,7 +16,7 @@ def main() -> None:
     except SottovoceError as error:
         from sottovoce.service.logs import pasted
 
-        said = "\n".join(map(visible, pasted(str(error)).split("\n")))
+        said = "\n".join(map(escape_control_characters, pasted(str(error)).split("\n")))
         print(f"sottovoce: {said}", file=sys.stderr)  # noqa: T201 - the edge of the program
         raise SystemExit(2) from error
 

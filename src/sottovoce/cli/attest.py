@@ -8,7 +8,7 @@ import uvicorn
 
 from sottovoce.cli.options import HostOption, group, optional
 from sottovoce.errors import ProtocolError, SettingsError
-from sottovoce.protocol.strict import hexadecimal
+from sottovoce.protocol.strict import parse_hex
 from sottovoce.service.attest import PATH, Attester, build_attester, read_sessions, read_text
 from sottovoce.service.logs import begin_log
 
@@ -36,7 +36,7 @@ def init(
       sottovoce attest init attest.json --key 3b6a27bc...29
     """
     try:
-        hexadecimal(key, what="--key")
+        parse_hex(key, what="--key")
     except ProtocolError as error:
         raise SettingsError(str(error)) from error
     attester = Attester.new(key)

@@ -18,11 +18,11 @@ import platformdirs
 import typer
 from rich.table import Table
 
-from sottovoce.characters import visible
+from sottovoce.characters import escape_control_characters
 from sottovoce.cli import output
 from sottovoce.cli.options import JsonFile, YesOption, group, optional
 from sottovoce.errors import SettingsError, StoreError
-from sottovoce.privacy.account import shown
+from sottovoce.privacy import format_epsilon
 
 if TYPE_CHECKING:
     from sottovoce.client import Client, HttpProxy, Outlook, Reason, Recommendation, Status, Terms
@@ -156,7 +156,7 @@ def record(
     if not found.items:
         typer.echo("There is no catalogue here yet: whether it has them shows after a sync.")
     elif unknown := [item for item in found.unknown if csv is not None or item in (items or [])]:
-        named = ", ".join(visible(item) for item in unknown[:MOST_NAMED])
+        named = ", ".join(escape_control_characters(item) for item in unknown[:MOST_NAMED])
         more = f" and {len(unknown) - MOST_NAMED:,} more" * (len(unknown) > MOST_NAMED)
         typer.echo(f"Not in the catalogue here: {named}{more}. Kept: a later one may have them.")
 
@@ -171,8 +171,9 @@ def forget(
     yes: YesOption = False,
     folder: Folder = None,
 ) -> None:
-    """Delete recorded items from this device, beyond recovery.
+    """Delete recorded items from all files of this client.
 
+    The disk may still have them where the files were, until it is written over: encrypt the disk.
     Reports that were sent cannot be taken back, and the ledger keeps what they cost. It names no
     item. A report that is ready still leaves, unless --all is given. To delete the ledger too,
     remove the client's folder.
@@ -235,11 +236,11 @@ def terms(
     if outlook is not None:
         typer.echo("\n".join(outlook.short))
     if details:
-        figures = [] if outlook is None else outlook.promise.in_figures()
-        output.results.print(output.pairs([*asked.in_words(), *figures]))
+        figures = [] if outlook is None else outlook.promise.list_figures()
+        output.results.print(output.pairs([*asked.describe(), *figures]))
     typer.echo(_affordable(asked, known, outlook))
     typer.echo(f"To stop: {typed('set --pause', folder)}")
-    if known.terms is not None and not known.terms.broken_by(asked):
+    if known.terms is not None and not known.terms.list_worse_terms(asked):
         typer.echo("You have accepted these terms, or ones that allow more.")
     else:
         typer.echo(
@@ -289,7 +290,7 @@ def sync(
         accepted = client.status().terms
     price = "" if accepted is None else f"; an epoch costs {_number(float(accepted.cost))}"
     spent, left = _number(synced.spent), _left(synced.remaining)
-    typer.echo(visible(synced.sentence))
+    typer.echo(escape_control_characters(synced.sentence))
     typer.echo(f"Spent so far: epsilon {spent}; left: {left}{price}.")
     output.write_json(json, asdict(synced), private=True)
 
@@ -306,7 +307,7 @@ def look(*, folder: Folder = None) -> None:
     """
     with connected(folder) as (client, api):
         client.look(api, sleep=_sleep)
-        items = output.counted(len(client.catalogue()), "item")
+        items = output.pluralize(len(client.catalogue()), "item")
         typer.echo(f"Epoch {client.status().epoch}; lists are made from {items}.")
 
 
@@ -367,7 +368,9 @@ def status(
     }
     if history:
         known = [(item, titles.get(item, "not in the catalogue here")) for item in touched]
-        output.results.print(output.pairs((visible(item), title) for item, title in known))
+        output.results.print(
+            output.pairs((escape_control_characters(item), title) for item, title in known)
+        )
         content["history"] = [{"id": item, "title": titles.get(item)} for item in touched]
     output.write_json(json, content, private=True)
 
@@ -418,7 +421,7 @@ def _sleep(seconds: float) -> None:
 
 def _number(epsilon: float | None) -> str:
     """Every epsilon of these commands."""
-    return "unknown" if epsilon is None else shown(epsilon, 6)
+    return "unknown" if epsilon is None else format_epsilon(epsilon, 6)
 
 
 def _left(epsilon: float | None) -> str:
@@ -434,7 +437,7 @@ def _affordable(asked: Terms, known: Status, outlook: Outlook | None) -> str:
     text = (
         f"{price} Your limit of {_number(known.limit)}, of which {_left(known.remaining)} is "
         f"left, allows {outlook.within_limit} of the "
-        f"{output.counted(outlook.turns_left, 'epoch')} left under these terms."
+        f"{output.pluralize(outlook.turns_left, 'epoch')} left under these terms."
     )
     if outlook.within_limit == outlook.turns_left:
         return text
@@ -488,8 +491,8 @@ def _about_list(known: Status, *, is_empty: bool) -> Iterator[str]:
     if known.is_young:
         yield (
             f"The model is young: its last step rests on "
-            f"{output.counted(known.reports_behind, 'report')}, for "
-            f"{output.counted(known.items, 'item')}."
+            f"{output.pluralize(known.reports_behind, 'report')}, for "
+            f"{output.pluralize(known.items, 'item')}."
         )
 
 
@@ -500,16 +503,16 @@ def _lines(found: Status, to_see_them: str) -> Iterator[tuple[str, str]]:
     if accepted is None:
         yield "terms", f"none accepted yet: {to_see_them}"
     else:
-        reports = output.counted(accepted.reports, "report")
+        reports = output.pluralize(accepted.reports, "report")
         agreed = (
             f"{accepted.mechanism}, {reports} of epsilon {_number(accepted.epsilon)} an epoch, "
-            f"{found.epochs} of {output.counted(accepted.epochs, 'epoch')} so far, mixed with "
-            f"those of at least {output.counted(accepted.least_clients, 'device')} and "
-            f"{output.counted(accepted.dummies, 'random report')}"
+            f"{found.epochs} of {output.pluralize(accepted.epochs, 'epoch')} so far, mixed with "
+            f"those of at least {output.pluralize(accepted.least_clients, 'device')} and "
+            f"{output.pluralize(accepted.dummies, 'random report')}"
         )
         yield "terms", agreed
     if found.asked is not None:
-        said = f"the server asks for other terms, and nothing is sent: {to_see_them}"
+        said = f"the server asks for other terms, and no batch is made: {to_see_them}"
         yield "a question waits", said
     yield "spent", found.problem or f"epsilon {_number(found.spent)} of {_number(found.limit)}"
     yield "reporting", "paused" if found.paused else "on"

@@ -16,10 +16,10 @@ from sottovoce.cli.options import (
     MinInteractions,
     group,
 )
-from sottovoce.data import CATALOGUE, load, parse_columns
-from sottovoce.data.fetching import BASE_URL, DataSet, Fetched, archive_path, entry
+from sottovoce.data import DATA_SETS, load, parse_columns
+from sottovoce.data.fetching import BASE_URL, DataSet, FetchResult, find_data_set, get_archive_path
 from sottovoce.data.fetching import fetch as fetch_archive
-from sottovoce.data.loading import ROWS, shard
+from sottovoce.data.loading import ROWS_PER_SHARD, shard
 
 app = group("data", "List, fetch, describe and shard data sets.", "data info ml-latest-small")
 
@@ -43,14 +43,14 @@ def fetch(
     Example:
       sottovoce data fetch ml-20m --yes
     """
-    wanted = entry(name)
-    if wanted.fetchable and not wanted.bundled and not archive_path(name).exists():
+    wanted = find_data_set(name)
+    if wanted.fetchable and not wanted.bundled and not get_archive_path(name).exists():
         output.note(f"{name}, about {wanted.megabytes:g} MB, from {mirror}")
         output.note(f"Terms: {wanted.licence}")
         command = f"sottovoce data fetch {name}"
         output.confirm("Do you accept these terms?", command, yes=yes)
     fetched = _with_progress(wanted, mirror)
-    output.note(f"{name}: {fetched.verified}")
+    output.note(f"{name}: {fetched.verification}")
     typer.echo(fetched.path)
 
 
@@ -99,7 +99,7 @@ def shard_(
         typer.Option(
             min=1, help="Approximate number of interactions in a shard, which must fit into memory."
         ),
-    ] = ROWS,
+    ] = ROWS_PER_SHARD,
 ) -> None:
     """Write a data set as shards: Parquet files with some of the people each.
 
@@ -120,7 +120,7 @@ def shard_(
             items=items,
             min_interactions=min_interactions,
             rows=rows,
-            watch=lambda what: status.update(output.plain(what)),
+            report_progress=lambda what: status.update(output.plain(what)),
         )
     _describe(shards.summary())
 
@@ -134,7 +134,7 @@ def _list() -> None:
     table = Table(title="Data sets", title_justify="left")
     for heading in ("name", "what", "where"):
         table.add_column(heading, overflow="fold")
-    for data_set in CATALOGUE.values():
+    for data_set in DATA_SETS.values():
         table.add_row(data_set.name, data_set.about, _where(data_set))
     table.add_row(
         "synthetic", "invented people over real films; synthetic:N=3000,M=1000,seed=0", "made here"
@@ -147,12 +147,12 @@ def _where(data_set: DataSet) -> str:
         return "bundled"
     if not data_set.fetchable:
         return "cannot be fetched: give the folder's path"
-    if archive_path(data_set.name).exists():
+    if get_archive_path(data_set.name).exists():
         return "fetched"
     return f"to fetch, {data_set.megabytes:g} MB"
 
 
-def _with_progress(wanted: DataSet, mirror: str) -> Fetched:
+def _with_progress(wanted: DataSet, mirror: str) -> FetchResult:
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     with Progress(*columns, TransferSpeedColumn(), console=output.messages, transient=True) as bar:
         task = bar.add_task(wanted.name, total=None)

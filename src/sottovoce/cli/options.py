@@ -13,7 +13,7 @@ import typer
 from sottovoce.cli.figures import figure_class
 from sottovoce.service.logs import OWN
 from sottovoce.settings import Setting
-from sottovoce.training import all_presets, all_settings
+from sottovoce.training import list_presets, list_settings
 
 Command = Callable[..., None]
 PICTURES = (".png", ".svg")
@@ -139,7 +139,7 @@ Seeds = Annotated[
         help="Number of runs, with seeds from --seed on; shows mean and 95% interval.",
     ),
 ]
-PRESETS = f"Training preset: {', '.join(all_presets())}."
+PRESETS = f"Training preset: {', '.join(list_presets())}."
 """Help text of `--preset`."""
 PresetOption = Annotated[str, typer.Option("--preset", help=PRESETS, hidden=True)]
 BudgetOption = Annotated[
@@ -172,7 +172,7 @@ def training_options(
     Those that are `planned` have no default of their own. If `often` is given, the others are
     shown by `--help-all` alone.
     """
-    known = all_settings()
+    known = list_settings()
     chosen = {name: known[name] for name in only or known if name not in without}
     defaults = dict.fromkeys(planned, "planned")
     return settings_options("training", chosen, defaults=defaults, often=often)
@@ -214,7 +214,7 @@ def settings_options(
     Help, type and range are those of the setting. The command gets a dictionary of those given.
     `defaults` says in words what holds otherwise, where that is not the setting's own default.
     """
-    said = {name: each.otherwise or str(each.default).lower() for name, each in settings.items()}
+    said = {name: each.none_meaning or str(each.default).lower() for name, each in settings.items()}
     said |= defaults or {}
     shown = set(settings if often is None else often)
     parameters = [
@@ -225,7 +225,7 @@ def settings_options(
         @wraps(command)
         def called(*positional: Any, **given: Any) -> None:
             values = {name: given.pop(name, None) for name in settings}
-            chosen = {n: settings[n].checked(v) for n, v in values.items() if v is not None}
+            chosen = {n: settings[n].check_value(v) for n, v in values.items() if v is not None}
             command(*positional, **given, **{into: chosen})
 
         signature = inspect.signature(command, eval_str=True)

@@ -15,10 +15,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column, Table
 
-from sottovoce.characters import counted as counted
-from sottovoce.characters import sentence, visible
-from sottovoce.errors import SettingsError, reason
-from sottovoce.privacy.account import shown
+from sottovoce.characters import ensure_full_stop, escape_control_characters
+from sottovoce.characters import pluralize as pluralize
+from sottovoce.errors import SettingsError, get_reason
+from sottovoce.privacy.statement import format_epsilon
 from sottovoce.service.logs import pasted
 from sottovoce.storage.files import write_atomically
 from sottovoce.training import Settings
@@ -43,7 +43,7 @@ class CountBar(Progress):
 
 def plain(text: str) -> str:
     """Text from outside, for rich: neither its markup nor a command to the terminal."""
-    return escape(visible(text))
+    return escape(escape_control_characters(text))
 
 
 def say(line: str) -> None:
@@ -72,11 +72,11 @@ def settings_in_words(training: Settings) -> str:
     """What is trained, given or planned."""
     options = "".join(f", {name} {value}" for name, value in training.options.items() if value)
     every = training.turns == training.epochs
-    epochs = ("" if every else f"{training.turns} of ") + counted(training.epochs, "epoch")
+    epochs = ("" if every else f"{training.turns} of ") + pluralize(training.epochs, "epoch")
     return (
-        f"{training.mechanism}: epsilon {shown(training.epsilon)}, reports {training.reports} in "
-        f"each of {epochs}, factors {training.factors}, alpha {training.alpha:.3g}, ridge "
-        f"{training.ridge:.3g}{options}"
+        f"{training.mechanism}: epsilon {format_epsilon(training.epsilon)}, reports "
+        f"{training.reports} in each of {epochs}, factors {training.factors}, alpha "
+        f"{training.alpha:.3g}, ridge {training.ridge:.3g}{options}"
         + (f"; the proxy adds {training.dummies:,} dummies an epoch" if training.dummies else "")
     )
 
@@ -110,7 +110,7 @@ def say_status(lines: Iterable[str], content: dict[str, Any], json_file: Path | 
     problems = [pasted(each) for each in content["problems"]]
     write_json(json_file, content | {"problems": problems})
     for problem in problems:
-        say(f"Needs attention: {sentence(problem)}")
+        say(f"Needs attention: {ensure_full_stop(problem)}")
     if problems:
         raise typer.Exit(1)
     say("All is well.")
@@ -119,7 +119,7 @@ def say_status(lines: Iterable[str], content: dict[str, Any], json_file: Path | 
 def process(what: str, since: float, last: str | None, now: float) -> str:
     """Of a service: since when it runs, and what it complained of last."""
     said = "It has complained of nothing" if last is None else f"Its last complaint: {last}"
-    return f"{what} runs since {moment(since, now)}. {sentence(said)}"
+    return f"{what} runs since {moment(since, now)}. {ensure_full_stop(said)}"
 
 
 def when(seconds: float) -> str:
@@ -164,4 +164,4 @@ def write_json(path: Path | None, content: dict[str, Any], *, private: bool = Fa
     try:
         write_atomically(path, written, private=private)
     except OSError as error:
-        raise SettingsError(f"--json {path}: cannot be written: {reason(error)}") from error
+        raise SettingsError(f"--json {path}: cannot be written: {get_reason(error)}") from error

@@ -16,10 +16,10 @@ from sottovoce.cli.options import (
     Seed,
 )
 from sottovoce.errors import SettingsError
-from sottovoce.privacy.account import shown
+from sottovoce.privacy import format_epsilon
 from sottovoce.simulation.outlook import KINDS, TESTED, Range, ShopOutlook, Tried, outlook
 from sottovoce.training import Budget
-from sottovoce.training.planning import Public
+from sottovoce.training.planning import PublicNumbers
 
 WEEK = 7 * 86_400
 NEARLY = 0.9
@@ -60,7 +60,7 @@ def plan(
       sottovoce plan --people 2000 --items 300 --history 12 --budget 50 --json plan.json
       sottovoce plan --people 200 --items 100 --budget 10 --central-budget 1
     """
-    wanted = Budget.of(budget, central_budget)
+    wanted = Budget.from_options(budget, central_budget)
     if wanted is None:
         raise SettingsError("name what a person's part may cost: --budget, such as --budget 10")
     began = time.monotonic()
@@ -71,7 +71,7 @@ def plan(
         told = f"{shop.tastes} tastes, focus {shop.focus:g}: HR@10 {shop.lists[-1]:.3f}"
         output.note(f"  {told}, popularity {shop.popularity:.3f} ({after})")
 
-    found = outlook(Public(people, items, history), wanted, seed, on_shop, accounts=accounts)
+    found = outlook(PublicNumbers(people, items, history), wanted, seed, on_shop, accounts=accounts)
     for line in (_verdict(found), _promised(found), _device(found), _time(found)):
         output.say(line)
     if accounts:
@@ -90,7 +90,7 @@ def _verdict(found: ShopOutlook) -> str:
         return f"No: lists are worse than popularity ({hr}); what people report says too little."
     if found.verdict == "no":
         return f"No: lists go by tags and popularity; what people report adds nothing ({hr})."
-    after = f"after {output.counted((found.better_after or 0) * found.weeks, 'week')}"
+    after = f"after {output.pluralize((found.better_after or 0) * found.weeks, 'week')}"
     if found.verdict == "yes":
         gain = f"in the end by {ours / popular - 1:.0%}"
         return f"Yes: lists are better than popularity {after}, {gain} ({hr})."
@@ -105,23 +105,25 @@ def _verdict(found: ShopOutlook) -> str:
 
 
 def _promised(found: ShopOutlook) -> str:
-    settings, figures = found.settings, found.account.whole
-    hidden, rests = figures.central, f"{found.account.people:,} people report in every epoch"
+    settings, figures = found.settings, found.privacy_report.training
+    hidden, rests = figures.central, f"{found.privacy_report.people:,} people report in every epoch"
     if figures.alone is not None:
         hidden, rests = figures.alone, f"adds {settings.dummies:,} dummies to every epoch"
     told = (
-        f"Each person sends {output.counted(settings.reports, 'report')} in {settings.turns} of "
-        f"{output.counted(settings.epochs, 'epoch')}. Local epsilon: {shown(figures.pure)} over a "
-        "lifetime, whatever happens."
+        f"Each person sends {output.pluralize(settings.reports, 'report')} in {settings.turns} of "
+        f"{output.pluralize(settings.epochs, 'epoch')}. Local epsilon: "
+        f"{format_epsilon(figures.pure)} over a lifetime, whatever happens."
     )
     if hidden is not None:
-        told += f" Central epsilon: {shown(hidden)} at delta {found.account.delta:g}"
+        told += (
+            f" Central epsilon: {format_epsilon(hidden)} at delta {found.privacy_report.delta:g}"
+        )
         told += f", if the proxy mixes honestly and {rests}."
     return told
 
 
 def _device(found: ShopOutlook) -> str:
-    said = found.promise.in_short(found.account.whole.reports)
+    said = found.promise.summarize(found.privacy_report.training.reports)
     return f"A device says: {' '.join(said)}"
 
 
@@ -130,12 +132,12 @@ def _time(found: ShopOutlook) -> str:
     settings, weeks, least = found.settings, found.weeks, found.least_clients
     part = found.about.people * settings.share
     told = f"About {part:,.0f} of {output.people(found.about.people)} a week take part in an epoch."
-    told += f" It takes {output.counted(weeks, 'week')}"
+    told += f" It takes {output.pluralize(weeks, 'week')}"
     if weeks > 1:
         told += f", until {least:,} different people have come (raise `hold` to that)"
     elif least > 1:
         told += f", longer if fewer than {least:,} come"
-    return f"{told}; the training takes {output.counted(weeks * settings.epochs, 'week')}."
+    return f"{told}; the training takes {output.pluralize(weeks * settings.epochs, 'week')}."
 
 
 def _setup(found: ShopOutlook) -> str:
@@ -181,7 +183,7 @@ def as_json(found: ShopOutlook) -> dict[str, Any]:
         "sentence": _verdict(found),
         "shop": asdict(found.about),
         "settings": found.settings.as_dict(),
-        "privacy": found.account.as_dict(),
+        "privacy": found.privacy_report.as_dict(),
         "least_clients": found.least_clients,
         "weeks_of_an_epoch": found.weeks,
         "better_after_epochs": found.better_after,

@@ -16,10 +16,11 @@ from sottovoce.cli.options import (
     training_options,
 )
 from sottovoce.errors import SettingsError
-from sottovoce.privacy import Account, account
-from sottovoce.privacy.account import DELTA, shown
-from sottovoce.training import DEFAULT, Budget, planned
-from sottovoce.training.planning import kept_budget
+from sottovoce.privacy import PrivacyReport, make_privacy_report
+from sottovoce.privacy.events import DEFAULT_DELTA
+from sottovoce.privacy.statement import format_epsilon
+from sottovoce.training import DEFAULT_PRESET, Budget, plan_training
+from sottovoce.training.budget import complete_budget
 
 USUAL_CLIENTS = 10_000
 """Whom settings are planned for where nobody says how many people there are."""
@@ -47,7 +48,7 @@ def privacy(
     delta: Annotated[
         float,
         typer.Option(help="Of the figures that have one: below one in the number of people."),
-    ] = DELTA,
+    ] = DEFAULT_DELTA,
 ) -> None:
     """Say what reporting costs in epsilon, in numbers and words.
 
@@ -62,24 +63,24 @@ def privacy(
       sottovoce privacy --central-budget 1 --clients 50000
       sottovoce privacy --budget 10 --central-budget 1 --clients 200 --items 500
     """
-    wanted = kept_budget(preset or DEFAULT, Budget.of(budget, central_budget))
+    wanted = complete_budget(preset or DEFAULT_PRESET, Budget.from_options(budget, central_budget))
     if clients is None and wanted is not None and wanted.local is None:
         raise SettingsError("this is planned for a number of people: give --clients PEOPLE")
-    settings = planned(
+    settings = plan_training(
         clients or USUAL_CLIENTS,
         items,
         history=history,
-        preset=preset or DEFAULT,
+        preset=preset or DEFAULT_PRESET,
         budget=None if wanted is None else replace(wanted, delta=delta),
         **training,
     )
-    in_an_epoch = None if clients is None else settings.crowd(clients)
+    in_an_epoch = None if clients is None else settings.estimate_crowd(clients)
     if in_an_epoch is not None and in_an_epoch < 2 and not settings.dummies:
         raise SettingsError(
             f"{clients} people who each take part in {settings.turns} of {settings.epochs} "
             "epochs are too few: an epoch may have a single person; raise --clients"
         )
-    found = account(settings.event(items), in_an_epoch, delta)
+    found = make_privacy_report(settings.event(items), in_an_epoch, delta)
     if wanted is not None:
         output.say(f"The planner takes {output.settings_in_words(settings)}.")
     if clients is not None and in_an_epoch is not None and in_an_epoch < clients:
@@ -92,7 +93,7 @@ def privacy(
     output.write_json(json, content)
 
 
-def _print(mechanism: str, found: Account) -> None:
+def _print(mechanism: str, found: PrivacyReport) -> None:
     views = ["local, pure", f"local, delta {found.delta:g}", f"central, delta {found.delta:g}"]
     if found.event.dummies:
         views.append("all others fake")
@@ -100,9 +101,10 @@ def _print(mechanism: str, found: Account) -> None:
     for figures in found.spans:
         none = "no crowd given" if found.people is None else "nobody to hide among"
         hidden = [
-            none if each is None else shown(each) for each in (figures.central, figures.alone)
+            none if each is None else format_epsilon(each)
+            for each in (figures.central, figures.alone)
         ]
-        local = (shown(figures.pure, 6), shown(figures.local, 6))
+        local = (format_epsilon(figures.pure, 6), format_epsilon(figures.local, 6))
         shown_views = [*local, *hidden][: len(views)]
         table.add_row(figures.span, f"{figures.reports:,}", *shown_views)
     output.results.print(table)

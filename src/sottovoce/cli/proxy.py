@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sottovoce.characters import sentence
+from sottovoce.characters import ensure_full_stop
 from sottovoce.cli import output
 from sottovoce.cli.options import HostOption, JsonFile, config_option, group, settings_options
 from sottovoce.protocol import SignedManifest
@@ -20,7 +20,7 @@ from sottovoce.service.run import Running, build_watch
 from sottovoce.service.run import run as serve
 from sottovoce.service.toml import read_settings
 from sottovoce.service.widget import ACCOUNTS, script_tag
-from sottovoce.settings import stated
+from sottovoce.settings import get_settings
 
 app = group(
     "proxy",
@@ -32,7 +32,7 @@ ConfigOption = Annotated[Path, config_option("proxy")]
 
 
 @app.command()
-@settings_options("crowd", {"least_clients": stated(ProxySettings)["least_clients"]})
+@settings_options("crowd", {"least_clients": get_settings(ProxySettings)["least_clients"]})
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder for the settings; created if missing.")],
     *,
@@ -103,6 +103,21 @@ def init(
 
 
 @app.command()
+def create_database(config: ConfigOption) -> None:
+    """Create an empty database for a proxy that has lost its own; `init` does it for a new proxy.
+
+    Nothing is overwritten. What the old database held is lost: move it back instead if you can.
+
+    \b
+    Example:
+      sottovoce proxy create-database --config my-proxy/proxy.toml
+    """
+    settings = read_settings(config, ProxySettings)
+    ProxyStore.create(settings.folder)
+    typer.echo(f"Empty database created in {settings.folder}.")
+
+
+@app.command()
 def run(config: ConfigOption) -> None:
     """Run a proxy until SIGTERM or Ctrl-C. Every batch that it has acknowledged is on disk.
 
@@ -150,14 +165,14 @@ def lines(found: ProxyStatus, settings: ProxySettings) -> Iterator[str]:
         yield from _epoch(found, found.signed)
     for each in found.unsettled:
         yield (
-            f"Not handed in yet: {output.counted(each.reports, 'report')} of epoch {each.epoch}; "
-            f"the server has {each.delivered:,} of {output.counted(each.chunks, 'chunk')}."
+            f"Not handed in yet: {output.pluralize(each.reports, 'report')} of epoch {each.epoch}; "
+            f"the server has {each.delivered:,} of {output.pluralize(each.chunks, 'chunk')}."
         )
     if found.server.epoch is not None:
         yield f"The server answers at {settings.server}, with epoch {found.server.epoch}."
     if isinstance(found.running, Running):
         yield output.process("This proxy", found.running.since, found.running.last, found.now)
-        yield from map(sentence, found.running.notes)
+        yield from map(ensure_full_stop, found.running.notes)
     if settings.origins:
         pages = ", ".join(settings.origins)
         yield f"The widget, for pages of {pages} (PROXY is your public address): {script_tag()}"
@@ -169,8 +184,8 @@ def lines(found: ProxyStatus, settings: ProxySettings) -> Iterator[str]:
             "see no curve now. Make one for this catalogue (docs/operators.md)."
         )
     yield (
-        f"{found.free / 1e9:,.1f} GB are free in {settings.folder}; mixing this epoch takes about "
-        f"{found.needed / 1e6:,.3g} MB."
+        f"{found.free / 1e9:,.1f} GB are free in {settings.folder}; this epoch takes up to "
+        f"{found.needed / 1e6:,.3g} MB more for its crowd."
     )
     yield "There is nothing to back up: a copy would keep what mixing is meant to destroy."
 
@@ -197,5 +212,5 @@ def _epoch(found: ProxyStatus, signed: SignedManifest) -> Iterator[str]:
         f"Dummies that are mixed in: {manifest.terms.dummies:,}."
     )
     if signed.statements:
-        times = output.counted(len(signed.statements), "time")
+        times = output.pluralize(len(signed.statements), "time")
         yield f"The server's key was replaced {times} since its first."

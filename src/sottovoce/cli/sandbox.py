@@ -26,10 +26,10 @@ from sottovoce.client import HttpProxy
 from sottovoce.data import load
 from sottovoce.data.synthetic import SYNTHETIC
 from sottovoce.errors import SettingsError
-from sottovoce.privacy.account import shown
+from sottovoce.privacy import format_epsilon
 from sottovoce.protocol import Catalogue, Terms
-from sottovoce.protocol.model import Panel
-from sottovoce.protocol.terms import TRAINING, TRIAL
+from sottovoce.protocol.panel import Panel
+from sottovoce.protocol.terms import TRAINING_ID_BYTES, TRIAL_SENTENCE
 from sottovoce.proxy.origins import check_origin
 from sottovoce.sandbox.companions import COMPANIONS, begin_companions
 from sottovoce.sandbox.companions import TRIAL as TRIAL_DEFAULTS
@@ -65,7 +65,7 @@ from sottovoce.server.setup import items_of
 from sottovoce.service.listen import Listen
 from sottovoce.service.widget import script_tag
 from sottovoce.storage.database import exclusive_lock
-from sottovoce.training import DEFAULT, Budget, Participation, planned, planned_without_end
+from sottovoce.training import DEFAULT_PRESET, Budget, Participation, plan_open_ended, plan_training
 
 LOCK = "up.lock"
 UP_DEFAULTS = {"epoch_seconds": 60, "least_clients": 100}
@@ -121,7 +121,7 @@ def up(
         list[str] | None,
         optional("Address of a site whose own pages may use the proxy. May be repeated.", "none"),
     ] = None,
-    preset: PresetOption = DEFAULT,
+    preset: PresetOption = DEFAULT_PRESET,
     training: dict[str, Any],
 ) -> None:
     """Run a server and a proxy on this machine until Ctrl-C.
@@ -154,7 +154,7 @@ def up(
                 origin,
             )
         )
-        or preset != DEFAULT
+        or preset != DEFAULT_PRESET
     )
     is_first = not is_made(folder)
     if is_first:
@@ -181,16 +181,16 @@ def up(
             else:
                 source = data or SYNTHETIC
                 found = load(source)
-                items = Catalogue.of(items_of(found))
+                items = Catalogue.from_items(items_of(found))
             if people is None:
                 crowd = COMPANIONS + 1 if trial else {**defaults, **service}["least_clients"]
                 people = crowd if found is None or trial else found.n_users
-            chosen = (planned if training else planned_without_end)(
+            chosen = (plan_training if training else plan_open_ended)(
                 people,
                 len(items.items),
                 history=None if found is None else found.typical_length,
                 preset=preset,
-                budget=Budget.of(budget, central_budget),
+                budget=Budget.from_options(budget, central_budget),
                 **training,
             )
             least = {"least_clients": 1} if chosen.dummies else {}  # dummies hide by themselves
@@ -260,7 +260,11 @@ def _print_addresses(folder: Path, system: LiveSystem) -> None:
         *_embedding(folder, system, f"{limit:g}"),
         f"An epoch waits for reports of {output.people(system.least_clients)}.",
         *([f"A toy shop, where any name logs in: {system.shop}"] if system.shop else ()),
-        *([f"{TRIAL} {COMPANIONS} of them report in every epoch."] if system.trial else ()),
+        *(
+            [f"{TRIAL_SENTENCE} {COMPANIONS} of them report in every epoch."]
+            if system.trial
+            else ()
+        ),
         "Ctrl-C stops all of it.",
     ):
         typer.echo(line)
@@ -347,8 +351,10 @@ def _run_demo(folder: Path, plan: DemoPlan, stop: StopSignal, *, browser: bool) 
 
 def _print_demo(address: str, plan: DemoPlan) -> None:
     training = plan.training
-    terms = Terms.of(bytes(TRAINING), training, Participation(least_clients=1), plan.films)
-    central = shown(terms.promise().alone, 2)
+    terms = Terms.from_settings(
+        bytes(TRAINING_ID_BYTES), training, Participation(least_clients=1), plan.films
+    )
+    central = format_epsilon(terms.promise().alone, 2)
     typer.echo(f"The page: {address}")
     typer.echo(
         f"In every epoch, {plan.epoch_seconds} seconds, up to {plan.people:,} new invented people "

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sottovoce.characters import visible
+from sottovoce.characters import escape_control_characters
 from sottovoce.cli import output
 from sottovoce.cli.options import (
     AccountsOption,
@@ -29,9 +29,9 @@ from sottovoce.cli.options import (
 )
 from sottovoce.errors import DataError, MissingExtraError, ProtocolError, SettingsError
 from sottovoce.protocol import Catalogue, Item
-from sottovoce.protocol.catalogue import MAX_TEXT
-from sottovoce.protocol.contact import ENOUGH, NONE, SHORT
-from sottovoce.protocol.terms import TRIAL
+from sottovoce.protocol.catalogue import MAX_TEXT_LENGTH
+from sottovoce.protocol.contact import CROWD_ENOUGH, CROWD_NONE, CROWD_SHORT
+from sottovoce.protocol.terms import TRIAL_SENTENCE
 from sottovoce.server import Keys, Pool, Server, ServerSettings, ServerStore, build_app
 from sottovoce.server.administration import (
     begin_training,
@@ -54,9 +54,9 @@ from sottovoce.service.listen import Listen
 from sottovoce.service.logs import begin_log
 from sottovoce.service.run import Running, build_watch
 from sottovoce.service.run import run as serve
-from sottovoce.settings import stated
+from sottovoce.settings import get_settings
 from sottovoce.storage.files import write_atomically
-from sottovoce.training import DEFAULT, Budget, Participation, planned, planned_without_end
+from sottovoce.training import DEFAULT_PRESET, Budget, Participation, plan_open_ended, plan_training
 
 app = group(
     "server",
@@ -89,7 +89,7 @@ LISTED = 10
 CATALOGUE_FILE = "Catalogue (.json), or a table of items (.csv, .tsv, .parquet)."
 EXAMPLE = "item=NAME,title=NAME,genre=NAME"
 ADVICE = f". Name one of them so, or say which it is: --columns {EXAMPLE}"
-STATED = stated(ServerSettings) | stated(Participation)
+STATED = get_settings(ServerSettings) | get_settings(Participation)
 """Settings of a service that are options of `init` and of `up`."""
 
 ConfigOption = Annotated[Path, config_option("server")]
@@ -128,7 +128,7 @@ def init(
         list[str] | None, optional("Name of a proxy. May be repeated.", "proxy", metavar="NAME")
     ] = None,
     accounts: AccountsOption = False,
-    preset: PresetOption = DEFAULT,
+    preset: PresetOption = DEFAULT_PRESET,
     history: HistoryOption = None,
     training: dict[str, Any],
     ends: Annotated[
@@ -168,12 +168,12 @@ def init(
     if proxy and len(set(proxy)) < len(proxy):
         raise SettingsError("--proxy: every proxy needs a name of its own")
     found = _catalogue_of(data or "") if catalogue is None else catalogue_in(catalogue, columns)
-    chosen = (planned if ends else planned_without_end)(
+    chosen = (plan_training if ends else plan_open_ended)(
         people or service.get("least_clients", Participation.least_clients),
         len(found.items),
         history=history,
         preset=preset,
-        budget=Budget.of(budget, central_budget),
+        budget=Budget.from_options(budget, central_budget),
         **training,
     )
     if chosen.dummies:  # which hide people by themselves: no crowd is waited for
@@ -186,9 +186,9 @@ def init(
         "watch_port": watch_port,
     }
     keys = make_server(folder, found, chosen, proxy or ["proxy"], **service)
-    tags = found.tags.by_kind()
+    tags = found.tags.format_kinds()
     typer.echo(
-        f"{output.counted(len(found.items), 'item')}; tags that devices recommend with: {tags}.",
+        f"{output.pluralize(len(found.items), 'item')}; tags that devices recommend with: {tags}.",
         err=True,
     )
     typer.echo(f"Planned: {output.settings_in_words(chosen)}.", err=True)
@@ -382,14 +382,16 @@ def close_now(config: ConfigOption, *, yes: YesOption = False) -> None:
     grace = output.duration(settings.grace_seconds)
     for name in settings.proxies:
         output.say(f"Proxy {name}: {FOLLOWS[told.get(name)].format(grace=grace)}")
-    if ENOUGH not in told.values():
+    if CROWD_ENOUGH not in told.values():
         output.say(f"If no proxy gets its crowd within {grace}, the model stays as it is.")
 
 
 FOLLOWS: dict[str | None, str] = {
-    ENOUGH: "it has its crowd, and its reports are counted.",
-    SHORT: "its crowd is too small; it gives its reports up in {grace}, unless its crowd comes.",
-    NONE: "it has no reports.",
+    CROWD_ENOUGH: "it has its crowd, and its reports are counted.",
+    CROWD_SHORT: (
+        "its crowd is too small; it gives its reports up in {grace}, unless its crowd comes."
+    ),
+    CROWD_NONE: "it has no reports.",
     None: "it has said nothing; what it hands in within {grace} is counted, if it has its crowd.",
 }
 """What a proxy said last, and what follows when the epoch is closed."""
@@ -483,15 +485,17 @@ def catalogue_in(path: Path, columns: str | None = None) -> Catalogue:
         return read_catalogue(path)
     data = _loaders()
     known = data.items.read_items(path, data.parse_columns(columns, EXAMPLE), advice=ADVICE)
-    items = (Item(item, (title or item)[:MAX_TEXT], tags) for item, (title, tags) in known.items())
+    items = (
+        Item(item, (title or item)[:MAX_TEXT_LENGTH], tags) for item, (title, tags) in known.items()
+    )
     try:
-        return Catalogue.of(items)
+        return Catalogue.from_items(items)
     except ProtocolError as error:
         raise DataError(str(error), path=path) from error
 
 
 def _catalogue_of(source: str) -> Catalogue:
-    return Catalogue.of(items_of(_loaders().load(source)))
+    return Catalogue.from_items(items_of(_loaders().load(source)))
 
 
 def _loaders() -> Any:
@@ -523,7 +527,7 @@ def _print(found: Difference) -> None:
         if shown:
             typer.echo(f"{len(shown):,} {what}")
         for line in shown[:LISTED]:
-            typer.echo(f"  {visible(line)}")
+            typer.echo(f"  {escape_control_characters(line)}")
         if len(shown) > LISTED:
             typer.echo(f"  and {len(shown) - LISTED:,} more")
 
@@ -539,7 +543,7 @@ def lines(found: ServerStatus, settings: ServerSettings) -> Iterator[str]:
     for epoch in reversed(found.last):
         dropped = [f"{count:,} {why}" for why, count in _dropped(epoch).items()]
         tail = f"dropped: {', '.join(dropped)}" if dropped else "none were dropped"
-        yield f"Epoch {epoch.epoch} counted {output.counted(epoch.reports, 'report')}; {tail}."
+        yield f"Epoch {epoch.epoch} counted {output.pluralize(epoch.reports, 'report')}; {tail}."
     yield _learning(found)
     yield from _people(found)
     yield from _catalogue(found)
@@ -594,8 +598,8 @@ def _open(waiting: EpochWait, least: int, now: float) -> Iterator[str]:
 
 
 def _closed(waiting: EpochWait, epoch: Epoch, now: float) -> Iterator[str]:
-    chunks = output.counted(epoch.chunks, "chunk")
-    yield f"Counted so far: {output.counted(epoch.reports, 'report')} in {chunks}."
+    chunks = output.pluralize(epoch.chunks, "chunk")
+    yield f"Counted so far: {output.pluralize(epoch.reports, 'report')} in {chunks}."
     if waiting.is_over:
         yield "It waits for nothing: a worker applies it with its next beat."
     else:
@@ -616,17 +620,17 @@ def _people(found: ServerStatus) -> Iterator[str]:
     if terms.accounts:
         yield "A batch needs an account: what devices promise is for one account, not one device."
     if terms.trial:
-        yield TRIAL
+        yield TRIAL_SENTENCE
 
 
 def _learning(found: ServerStatus) -> str:
     if found.epoch is None or found.manifest is None or found.training is None:
         return "Nothing was learnt yet."
-    done = output.counted(found.epoch.epochs_done, "epoch")
+    done = output.pluralize(found.epoch.epochs_done, "epoch")
     learnt = f"Training {found.epoch.training} has learnt from {done}"
     if found.is_endless:
         half = found.training.settings.half_life
-        return f"{learnt}; learning has no end (half-life {output.counted(half, 'epoch')})."
+        return f"{learnt}; learning has no end (half-life {output.pluralize(half, 'epoch')})."
     if not found.manifest.epochs_left:
         return f"{learnt}; the training is finished."
     left = found.manifest.epochs_left
@@ -636,18 +640,18 @@ def _learning(found: ServerStatus) -> str:
 def _catalogue(found: ServerStatus) -> Iterator[str]:
     chosen, manifest = found.chosen, found.manifest
     most = f"at most {chosen.training.terms.most_items:,} in this training"
-    yield f"Catalogue version {chosen.version}: {output.counted(chosen.items, 'item')}, {most}."
+    yield f"Catalogue version {chosen.version}: {output.pluralize(chosen.items, 'item')}, {most}."
     if manifest is not None and manifest.catalogue != chosen.catalogue.hash:
         lists = (
             "Lists have it already" if found.is_listed else "Lists have it once a worker signs it"
         )
         yield f"{lists}; reports are made for it from the next epoch on."
-    yield f"Tags: {chosen.catalogue.tags.by_kind()}."
+    yield f"Tags: {chosen.catalogue.tags.format_kinds()}."
 
 
 def _keys(found: ServerStatus) -> Iterator[str]:
     times = found.keys.replaced
-    replaced = "never replaced" if not times else f"replaced {output.counted(times, 'time')}"
+    replaced = "never replaced" if not times else f"replaced {output.pluralize(times, 'time')}"
     made = f"; made {output.moment(found.keys.made, found.now)}" if found.keys.made else ""
     yield f"Verification key: {found.verification_key.hex()} ({replaced}{made})."
     if found.keys.problem is None:

@@ -31,20 +31,20 @@ from sottovoce.cli.options import (
     settings_options,
     training_options,
 )
-from sottovoce.core.recommending import tags_of
+from sottovoce.core.tags import build_tags
 from sottovoce.data import Interactions, Shards, load, parse_columns
-from sottovoce.data.loading import shards_at
+from sottovoce.data.loading import find_shards
 from sottovoce.data.split import SplitRule
 from sottovoce.data.synthetic import SYNTHETIC
 from sottovoce.errors import SettingsError
-from sottovoce.privacy import Account
-from sottovoce.privacy.account import shown
-from sottovoce.settings import stated
+from sottovoce.privacy import PrivacyReport
+from sottovoce.privacy.statement import format_epsilon
+from sottovoce.settings import get_settings
 from sottovoce.simulation import Run, Simulation
 from sottovoce.simulation import simulate as run_simulation
 from sottovoce.simulation.engines import AUTO
 from sottovoce.simulation.evaluation.metrics import CUTOFFS, Interval
-from sottovoce.training import DEFAULT, Budget, Settings, planned
+from sottovoce.training import DEFAULT_PRESET, Budget, Settings, plan_training
 
 DEFAULT_MINIMUM = 60
 """The paper's filter."""
@@ -56,7 +56,7 @@ DEFAULT_MINIMUM = 60
     often=["mechanism", "epsilon", "reports", "epochs"],
 )
 @engine_choice
-@settings_options("plan", stated(Simulation), often=[])
+@settings_options("plan", get_settings(Simulation), often=[])
 def simulate(
     *,
     data: DataSource = SYNTHETIC,
@@ -78,7 +78,7 @@ def simulate(
     engine: dict[str, Any],
     json: JsonFile = None,
     plot: Annotated[Path | None, picture_option("a learning curve")] = None,
-    preset: PresetOption = DEFAULT,
+    preset: PresetOption = DEFAULT_PRESET,
     history: Annotated[
         float | None, history_option("the median of the data, to two digits")
     ] = None,
@@ -131,12 +131,12 @@ def simulate(
       sottovoce simulate --data ratings.shards --engine ray --ray-workers 8
     """
     people = _load(data, columns, items, min_interactions, (sample_users, sample_items), seed)
-    settings = planned(
+    settings = plan_training(
         plan.get("resample") or people.n_users,
         people.n_items,
         history=history or people.typical_length,
         preset=preset,
-        budget=Budget.of(budget, central_budget),
+        budget=Budget.from_options(budget, central_budget),
         **training,
         seed=seed,
     )
@@ -166,7 +166,7 @@ def _load(
     sample: tuple[int | None, int | None],
     seed: int,
 ) -> Interactions | Shards:
-    folder = shards_at(source)
+    folder = find_shards(source)
     if folder and any((columns, items, minimum, *sample)):
         raise SettingsError(
             f"{folder} is made of shards: --columns, --items and --min-interactions are for "
@@ -197,7 +197,7 @@ class EpochBar(output.CountBar):
             self._quality = f"HR@10 {record['hr@10']:.4f}  "
         turns = min(record["epoch"], self._training.turns)
         spent = turns * self._training.epsilon * self._training.reports
-        state = f"{self._quality}local budget spent, at most {shown(spent, 6)}"
+        state = f"{self._quality}local budget spent, at most {format_epsilon(spent, 6)}"
         self.update(self._epochs, completed=record["epoch"], state=state)
 
 
@@ -213,12 +213,12 @@ def _print(data: Interactions | Shards, runs: list[Run]) -> None:
     output.say(
         f"{data.name}: {data.n_users:,} users x {data.n_items:,} items, "
         f"{data.n_interactions:,} interactions; {plan.split} split against "
-        f"{output.rivals(plan.negatives, data.untouched)}"
+        f"{output.rivals(plan.negatives, data.untouched_counts)}"
     )
-    output.warn_of_few_candidates(plan.negatives, data.untouched)
+    output.warn_of_few_candidates(plan.negatives, data.untouched_counts)
     output.say(output.settings_in_words(plan.settings))
     if plan.tags and data.tags is not None:
-        counted = tags_of(data.tags.tolist()).by_kind()
+        counted = build_tags(data.tags.tolist()).format_kinds()
         output.say(f"Tags that devices recommend with: {counted}.")
     if about := runs[0].about_people():
         output.say(about)
@@ -233,12 +233,12 @@ def _print(data: Interactions | Shards, runs: list[Run]) -> None:
     for name in runs[0].final:
         table.add_row(name.upper(), *(str(metrics[name]) for metrics in columns.values()))
     output.results.print(table)
-    output.say(_account(runs).statement())
+    output.say(_privacy_report(runs).statement())
 
 
-def _account(runs: list[Run]) -> Account:
+def _privacy_report(runs: list[Run]) -> PrivacyReport:
     """Of the run with the smallest crowd."""
-    return min(runs, key=lambda run: run.crowd).account
+    return min(runs, key=lambda run: run.crowd).privacy_report
 
 
 def _mean(runs: list[Run], what: str) -> dict[str, Interval]:
@@ -253,7 +253,7 @@ def _intervals(records: Sequence[dict[str, Any]]) -> dict[str, Interval]:
 def _draw(figure: Any, data: Interactions | Shards, runs: list[Run]) -> None:
     """HR@10 by epoch with its interval."""
     plan, training, best = runs[0].plan, runs[0].plan.settings, f"hr@{max(CUTOFFS)}"
-    epsilon = shown(training.epsilon, 6)
+    epsilon = format_epsilon(training.epsilon, 6)
     title = f"{data.name}: {training.mechanism}, eps {epsilon}, k {training.reports}"
     if runs[0].side_information:
         title += f"; devices know {runs[0].side_information}"
@@ -299,7 +299,7 @@ def as_json(data: Interactions | Shards, runs: list[Run]) -> dict[str, Any]:
         "without": means("without"),
         "popularity": means("popularity"),
         "informed_popularity": means("informed_popularity"),
-        "privacy": _account(runs).as_dict(),
+        "privacy": _privacy_report(runs).as_dict(),
         "seconds": {name: sum(run.seconds[name] for run in runs) for name in runs[0].seconds},
     }
     if len(runs) > 1:

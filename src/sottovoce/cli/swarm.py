@@ -11,7 +11,7 @@ from sottovoce.cli.client import verification_key
 from sottovoce.cli.options import HistoryColumns, JsonFile, optional
 from sottovoce.data import load, parse_columns
 from sottovoce.errors import SettingsError
-from sottovoce.privacy.account import shown
+from sottovoce.privacy import format_epsilon
 from sottovoce.sandbox.devices import NEGATIVES, PROCESSES
 from sottovoce.sandbox.swarm import SwarmPlan, SwarmResult, run_swarm
 from sottovoce.sandbox.system import LiveSystem
@@ -136,11 +136,12 @@ class SwarmBars(output.CountBar):
 def show(result: SwarmResult) -> None:
     """The epochs as a table, and what they cost everybody."""
     histories, settings = result.people.data.histories, result.settings
-    untouched = result.people.data.untouched
+    untouched = result.people.data.untouched_counts
     output.say(
         f"{result.people.data.name}: {histories.n_users:,} live clients x "
-        f"{histories.n_items:,} items; {settings.mechanism}, epsilon {shown(settings.epsilon, 6)}, "
-        f"{output.counted(settings.reports, 'report')} an epoch; random split against "
+        f"{histories.n_items:,} items; {settings.mechanism}, "
+        f"epsilon {format_epsilon(settings.epsilon, 6)}, "
+        f"{output.pluralize(settings.reports, 'report')} an epoch; random split against "
         f"{output.rivals(NEGATIVES, untouched)}"
     )
     output.warn_of_few_candidates(NEGATIVES, untouched)
@@ -159,10 +160,10 @@ def show(result: SwarmResult) -> None:
     output.say(
         f"{seconds['make']:.0f} s to make the clients, {seconds['drive']:.0f} s for the epochs, in "
         f"{PROCESSES} processes. No ledger has more than epsilon "
-        f"{shown(result.spent, 6)}."
+        f"{format_epsilon(result.spent, 6)}."
     )
     output.say("Clients sent at once, without jitter: for demos and tests.")
-    output.say(result.account.statement())
+    output.say(result.privacy_report.statement())
 
 
 def _table(result: SwarmResult) -> Table:

@@ -17,18 +17,18 @@ from sottovoce.client.reporting import Words
 from sottovoce.client.store import ClientStore
 from sottovoce.client.syncing import Attest, Synced, Syncing, asked_terms, held, refresh
 from sottovoce.client.timing import JITTER, PACE, READY, Entropy
-from sottovoce.core import os_words
+from sottovoce.core import draw_os_words
 from sottovoce.errors import (
     DataError,
     LedgerError,
     ProtocolError,
     SettingsError,
     StoreError,
-    reason,
+    get_reason,
 )
-from sottovoce.privacy import Promise, rounded_down, rounded_up
+from sottovoce.privacy import Promise, round_down, round_up
 from sottovoce.protocol import Item, Release, Terms, strict
-from sottovoce.protocol.catalogue import MAX_TEXT
+from sottovoce.protocol.catalogue import MAX_TEXT_LENGTH
 from sottovoce.storage.database import exclusive_lock
 
 
@@ -37,7 +37,7 @@ def checked_items(ids: Iterable[str]) -> list[str]:
     if isinstance(ids, str):
         raise DataError(f"items must be a list, not one string: [{ids!r}]")
     try:
-        return [strict.text(item, most=MAX_TEXT, what="item") for item in ids]
+        return [strict.parse_text(item, max_length=MAX_TEXT_LENGTH, what="item") for item in ids]
     except ProtocolError as error:
         raise DataError(str(error)) from error
 
@@ -60,10 +60,10 @@ def read_items(path: Path, column: str = "item", time: str | None = None) -> lis
             for row in rows:
                 if None in row or None in row.values():
                     raise ProtocolError(f"the first line names {len(names)} fields")
-                item = strict.text(row[column], most=MAX_TEXT, what="item")
+                item = strict.parse_text(row[column], max_length=MAX_TEXT_LENGTH, what="item")
                 moments.setdefault(_seconds(row[time]) if time else 0.0, []).append(item)
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot be read: {reason(error)}", path=path) from error
+        raise DataError(f"cannot be read: {get_reason(error)}", path=path) from error
     except (csv.Error, ProtocolError) as error:
         raise DataError(str(error), path=path, line=rows.reader.line_num) from error
     return [items for _, items in sorted(moments.items())]
@@ -79,7 +79,7 @@ def _seconds(text: str) -> float:
         except (ValueError, OverflowError):
             number = nan
     if not isfinite(number):
-        raise ProtocolError(f"a time is a number or an ISO date, not {strict.shown(text)}")
+        raise ProtocolError(f"a time is a number or an ISO date, not {strict.format_value(text)}")
     return number
 
 
@@ -233,7 +233,7 @@ class Client:
 
         Items of one call count as touched at the same moment, later than those of earlier calls.
         What was recorded last counts most when recommending; no report knows the order. A history
-        has at most `MOST_TOUCHED` (100,000) items: beyond that the earliest are dropped.
+        has at most `MAX_HISTORY_ITEMS` (100,000) items: beyond that the earliest are dropped.
 
         Args:
             ids: Items, by their ids in the catalogue. An id that it does not know is kept, since a
@@ -255,7 +255,10 @@ class Client:
         return self._store.history.add(read_items(path, column, time))
 
     def remove(self, ids: Iterable[str]) -> int:
-        """Delete some of what the owner touched, beyond recovery; how many were there.
+        """Delete some of what the owner touched, and return how many were there.
+
+        No file of the client has these items any more. The disk may still have them: it keeps the
+        blocks that files gave back. Only an encrypted disk prevents that.
 
         No batch is made of it any more. One that is being made or waits to be sent still leaves:
         nobody else can tell that something was removed.
@@ -295,7 +298,7 @@ class Client:
         self,
         api: ProxyApi,
         *,
-        words: Words = os_words,
+        words: Words = draw_os_words,
         sleep: Callable[[float], None] = time.sleep,
         jitter: float = JITTER,
         attest: Attest | None = None,
@@ -368,7 +371,9 @@ class Client:
         return recommendations(self._model(), self._store.history.touched(), n)
 
     def pause(self, on: bool = True) -> None:  # noqa: FBT001, FBT002 - its name says what it is
-        """From now on nothing leaves, not even a batch that waits.
+        """Stop reporting: no batch leaves after this returns, not even one that waits.
+
+        A request that is under way is waited for.
 
         Args:
             on: False ends the pause.
@@ -420,12 +425,13 @@ class Client:
         ledger = self._store.ledger()
         charges, within = ledger.charges, terms.turns_within(ledger)
         whole, limited = terms.promise(charges), terms.promise(charges, turns=within)
-        short = terms.in_short(charges, within)
+        short = terms.summarize(charges, within)
         return Outlook(whole, terms.turns_left(charges), within, limited.local, short)
 
     def forget(self) -> None:
-        """Delete what the owner touched, the batch on its way, and the model, beyond recovery.
+        """Delete what the owner touched, the batch on its way, and the model.
 
+        No file of the client has them any more; the disk may, as after `remove`.
         The ledger stays: what was spent and in which epochs, because reports that left cannot be
         called back. It holds no item. To delete that too, remove the folder. No batch of what was
         forgotten leaves after this returns; a request that is under way is waited for.
@@ -466,8 +472,8 @@ class Client:
             ledger = self._store.ledger()
         except LedgerError as error:
             return None, None, None, None, str(error)
-        epochs = 0 if terms is None else len(ledger.charges_of(terms.training))
-        spent, remaining = rounded_up(ledger.spent), rounded_down(ledger.remaining)
+        epochs = 0 if terms is None else len(ledger.list_charges(terms.training))
+        spent, remaining = round_up(ledger.spent), round_down(ledger.remaining)
         return spent, remaining, ledger.limit, epochs, None
 
 
@@ -487,4 +493,4 @@ def _make_folder(folder: Path) -> None:
             )
         folder.chmod(0o700)
     except OSError as error:
-        raise StoreError(f"{folder}: {reason(error)}") from error
+        raise StoreError(f"{folder}: {get_reason(error)}") from error

@@ -7,7 +7,7 @@ history. So a sync only ever reads this one, which waits for no writer, and writ
 from collections.abc import Iterable
 from pathlib import Path
 
-from sottovoce.core.bounds import MOST_TOUCHED
+from sottovoce.core.bounds import MAX_HISTORY_ITEMS
 from sottovoce.storage.database import Database
 
 PRAGMAS = ("temp_store = MEMORY",)
@@ -36,8 +36,8 @@ class History:
         """Items that were touched, moment after moment; how many of them are new.
 
         One that is known already moves to its latest moment. Moments are counted on from the last
-        one that is there, so that nothing is left of them after `clear`. Beyond `MOST_TOUCHED` the
-        earliest are dropped, and of one moment the last by name.
+        one that is there, so that nothing is left of them after `clear`. Beyond
+        `MAX_HISTORY_ITEMS` the earliest are dropped, and of one moment the last by name.
         """
         with self._db.transaction():
             before = self._count()
@@ -56,7 +56,7 @@ class History:
                 "DELETE FROM interactions WHERE item IN ("
                 " SELECT item FROM interactions ORDER BY moment DESC, item LIMIT -1 OFFSET ?"
                 ")",
-                MOST_TOUCHED,
+                MAX_HISTORY_ITEMS,
             )
             return new
 

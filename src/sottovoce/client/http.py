@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import ClassVar, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 import httpx
 
 from sottovoce.errors import SettingsError, SpentError
 from sottovoce.protocol import PublishedSource, routes
-from sottovoce.protocol.http import HttpSource, is_this_machine
-from sottovoce.protocol.tokens import ATTESTATION, EVALUATED
+from sottovoce.protocol.http import HttpSource, Peer, is_loopback_host
+from sottovoce.protocol.tokens import ATTESTATION_BYTES, EVALUATED_BYTES
 
 
 def checked_url(url: str) -> str:
@@ -27,7 +27,7 @@ def checked_url(url: str) -> str:
         raise SettingsError(f"the proxy's address {url!r} cannot be read: {error}") from error
     if parts.scheme not in ("http", "https") or not host:
         raise SettingsError(f"the proxy's address must be https://HOST, not {url!r}")
-    if parts.scheme == "http" and not is_this_machine(host):
+    if parts.scheme == "http" and not is_loopback_host(host):
         raise SettingsError(
             f"{url!r} is not encrypted: anyone on the way would see who takes part; use https "
             "(http is for this machine alone: localhost, 127.0.0.0/8, ::1)"
@@ -39,6 +39,11 @@ def checked_url(url: str) -> str:
 
 
 OCTETS = {"Content-Type": "application/octet-stream"}
+PROXY = Peer("the proxy", refusals={409: SpentError}, closes_with_epoch=True)
+BACKEND = Peer(
+    "the product's backend",
+    status_hints={401: "; is SOTTOVOCE_SESSION a session that it knows?"},
+)
 
 
 class HttpProxy(HttpSource):
@@ -49,41 +54,39 @@ class HttpProxy(HttpSource):
         url: The address, `https://`, or `http://` on this machine.
     """
 
-    _who = "the proxy"
-    _closes_with_epoch = True
-    _refusals: ClassVar = {409: SpentError}
-
     def __init__(self, http: httpx.Client, url: str):
-        super().__init__(http, checked_url(url))
+        super().__init__(http, checked_url(url), PROXY)
 
     def check_taken(self, manifest_hash: bytes) -> None:
         """See `ProxyApi`."""
-        asked = routes.TAKEN.format(sha256=manifest_hash.hex())
-        self._exchange("GET", asked, most=0, wanted=HTTPStatus.NO_CONTENT)
+        asked = routes.TAKEN_BATCH.format(sha256=manifest_hash.hex())
+        self._exchange("GET", asked, max_bytes=0, expected_status=HTTPStatus.NO_CONTENT)
 
     def send(self, batch: bytes) -> None:
         """See `ProxyApi`. Only 202 means accepted: a hotel's log-in page also answers 200."""
         accepted = HTTPStatus.ACCEPTED
         self._exchange(
-            "POST", routes.BATCHES, most=0, wanted=accepted, content=batch, headers=OCTETS
+            "POST",
+            routes.BATCHES,
+            max_bytes=0,
+            expected_status=accepted,
+            content=batch,
+            headers=OCTETS,
         )
 
     def token(self, request: bytes) -> bytes:
         """See `ProxyApi`."""
         return self._exchange(
-            "POST", routes.TOKENS, most=EVALUATED, content=request, headers=OCTETS
+            "POST", routes.TOKENS, max_bytes=EVALUATED_BYTES, content=request, headers=OCTETS
         )
 
 
 class _Backend(HttpSource):
     """A product's own, which knows who is logged in."""
 
-    _who = "the product's backend"
-    _hints: ClassVar = {401: "; is SOTTOVOCE_SESSION a session that it knows?"}
-
     def attest(self, session: str) -> bytes:
         asked = {"Authorization": f"Bearer {session}"}
-        return self._exchange("POST", "", most=ATTESTATION, headers=asked)
+        return self._exchange("POST", "", max_bytes=ATTESTATION_BYTES, headers=asked)
 
 
 def attesting(url: str, session: str) -> Callable[[], bytes]:
@@ -92,7 +95,7 @@ def attesting(url: str, session: str) -> Callable[[], bytes]:
 
     def ask() -> bytes:
         with httpx.Client(verify=httpx.create_ssl_context(), trust_env=False) as http:
-            return _Backend(http, backend).attest(session)
+            return _Backend(http, backend, BACKEND).attest(session)
 
     return ask
 

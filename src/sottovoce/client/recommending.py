@@ -6,7 +6,8 @@ from typing import Self
 
 import numpy as np
 
-from sottovoce.core.recommending import Tag, Taste, WideModel, best_rows, recency
+from sottovoce.core.recommending import Taste, WideModel, find_best_rows, weigh_history
+from sottovoce.core.tags import Tag
 from sottovoce.protocol import Item, Release
 
 MOST_OWN = 1_000
@@ -44,7 +45,7 @@ class Personal(Taste):
         model, numbers = wide_model(release), release.catalogue.numbers
         moments = {numbers[item]: at for item, at in touched.items() if item in numbers}
         rows = sorted(sorted(moments, key=lambda row: (-moments[row], row))[:MOST_OWN])
-        weights = recency(np.array([moments[row] for row in rows], np.int64))
+        weights = weigh_history(np.array([moments[row] for row in rows], np.int64))
         return cls(model, release.catalogue.tags, rows, model.shares(rows, weights), release)
 
     def reasons(self, item: int) -> tuple[Reason, ...]:
@@ -52,7 +53,7 @@ class Personal(Taste):
         items = self.release.catalogue.items
         return tuple(
             Reason(items[what] if isinstance(what, int) else what, share)
-            for what, share in self.speaking(item)
+            for what, share in self.list_reasons(item)
         )
 
 
@@ -62,7 +63,7 @@ def wide_model(release: Release, *, tags_alone: bool = False) -> WideModel:
     Before the first reports V is the server's noise: it says nothing, and tags alone do.
     """
     manifest, V = release.manifest, release.V
-    return WideModel.of(
+    return WideModel.from_model(
         V if manifest.reports_behind and not tags_alone else np.zeros_like(V),
         release.catalogue.tags,
         alpha=manifest.alpha,
@@ -75,7 +76,7 @@ def recommendations(release: Release, touched: Mapping[str, int], n: int) -> lis
     with np.errstate(all="ignore"):  # as for a batch, whatever the application has told numpy
         personal = Personal.of(release, touched)
         scores = personal.scores()
-        best = best_rows(scores, release.rows_of([*touched]), n)
+        best = find_best_rows(scores, release.rows_of([*touched]), n)
         items = release.catalogue.items
         return [
             Recommendation(items[i].id, items[i].title, float(scores[i]), personal.reasons(int(i)))

@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 
 from sottovoce.client.store import UnsentBatch
 from sottovoce.client.timing import Entropy
-from sottovoce.core import Histories, user_vectors
+from sottovoce.core import Histories, solve_user_vectors
 from sottovoce.privacy import Charge
 from sottovoce.protocol import Batch, Release, seal_reports
-from sottovoce.protocol.batch import ID
+from sottovoce.protocol.batch import BATCH_ID_BYTES
 from sottovoce.protocol.tokens import Token
 
 Words = Callable[[int, int], NDArray[np.uint64]]
-"""(users, reports) to random words, as `sottovoce.core.os_words`."""
+"""(users, reports) to random words, as `sottovoce.core.draw_os_words`."""
 
 
 def make_batch(
@@ -35,7 +35,7 @@ def make_batch(
     assert manifest.public_key is not None, "a batch is made only where reports are asked for"
     reports = _reports(release, rows, words(1, terms.reports))
     sealed = seal_reports(reports, manifest.public_key, release.signed.hash)
-    token = token or Token(entropy(ID), b"")
+    token = token or Token(entropy(BATCH_ID_BYTES), b"")
     batch = Batch(manifest.epoch, release.signed.hash, token.id, sealed, token.output).encode()
     charge = Charge(
         training=terms.training,
@@ -56,7 +56,7 @@ def _reports(release: Release, rows: list[int], drawn: NDArray[np.uint64]) -> ND
     manifest = release.manifest
     with np.errstate(all="ignore"):
         own = Histories.from_lists([rows], manifest.items)
-        x = user_vectors(
+        x = solve_user_vectors(
             release.V, own, alpha=manifest.alpha, regularization=manifest.regularization
         )
         made: NDArray[np.uint32] = manifest.build().reports(release.V, x, own, drawn)[0]

@@ -193,14 +193,16 @@ class ClientStore:
         return bool(self._about("paused"))
 
     def pause(self, *, on: bool) -> None:
-        """Stop reporting, or go on."""
+        """Stop reporting, or go on. No batch leaves once a pause has returned."""
         self._db.write("UPDATE about SET paused = ?", int(on))
+        if on:
+            self._wait_for_request()
 
     @property
     def terms(self) -> Terms | None:
         """What the owner accepted; None before."""
         accepted = self._about("terms")
-        return None if accepted is None else Terms.read(json.loads(accepted))
+        return None if accepted is None else Terms.from_json(json.loads(accepted))
 
     def accept(self, terms: Terms) -> None:
         """The owner has seen these terms and said yes."""
@@ -401,7 +403,7 @@ class ClientStore:
         return dict(self._db.rows("SELECT state, count(*) FROM outbox GROUP BY state"))
 
     def sending(self) -> AbstractContextManager[None]:
-        """Held from before a last look whether the batch is still there until it was sent."""
+        """Hold the lock that is taken before the last checks of a batch, until it was sent."""
         taken = "a batch is being sent; try again when that has ended"
         return exclusive_lock(self._db.path.with_name("client.sending.lock"), taken, wait=60.0)
 
@@ -422,6 +424,10 @@ class ClientStore:
             self._db.rows("UPDATE about SET generation = randomblob(16)")
         self.history.scrub()
         self._db.scrub()
+        self._wait_for_request()
+
+    def _wait_for_request(self) -> None:
+        """Wait until no batch is being sent that was checked before the last change."""
         with self.sending():
             pass
 
@@ -471,7 +477,9 @@ def read_ledger(db: Database) -> Ledger:
 
 def append_entry(db: Database, entry: Entry) -> None:
     """In a transaction of the caller's."""
-    columns = [getattr(entry.what, name, None) for name in _FIELDS]  # a limit has its epsilon alone
+    columns = [
+        getattr(entry.content, name, None) for name in _FIELDS
+    ]  # a limit has its epsilon alone
     places = ", ".join("?" * (2 + len(columns)))
     db.rows(
         f"INSERT INTO ledger (record, hash, {_CHARGE}) VALUES ({places})",  # noqa: S608 - names of our own

@@ -33,7 +33,7 @@ from sottovoce.errors import (
     UnavailableError,
     UntrustedError,
 )
-from sottovoce.privacy import rounded_down, rounded_up
+from sottovoce.privacy import round_down, round_up
 from sottovoce.protocol import (
     Catalogue,
     Manifest,
@@ -44,23 +44,26 @@ from sottovoce.protocol import (
     fetch_manifest,
     fetch_release,
     fetch_shelf,
-    listed_catalogue,
-    verified,
+    select_listed_catalogue,
+    verify_release,
 )
-from sottovoce.protocol.batch import ID
-from sottovoce.protocol.tokens import Attestation, Token, TokenRequest, blinded
+from sottovoce.protocol.batch import BATCH_ID_BYTES
+from sottovoce.protocol.tokens import Attestation, Token, TokenRequest, blind_token
 
 Attest = Callable[[], bytes]
 """What the product's backend says of its owner's account, now: see `Attestation`."""
 
 
 class TermsError(UntrustedError):
-    """The server asks for more than the owner accepted. Nothing is sent unless they accept it."""
+    """The server asks for more than the owner accepted. No batch is made unless they accept it.
+
+    A batch that was made before, under the accepted terms, still leaves.
+    """
 
     def __init__(self, worse: list[str], asked: Terms):
         super().__init__(
-            f"the server changed its terms: {'; '.join(worse)}. Nothing is sent. `sottovoce client "
-            "terms` shows them, and how to accept them"
+            f"the server changed its terms: {'; '.join(worse)}. No batch is made until you accept "
+            "them: `sottovoce client terms` shows them, and how to accept them"
         )
         self.worse = worse
         """In plain words, everything that would be worse."""
@@ -70,7 +73,7 @@ class TermsError(UntrustedError):
 
 def check_terms(accepted: Terms | None, asked: Terms) -> None:
     """Refuse whatever is worse. With an owner who was never asked nothing can be broken."""
-    worse = [] if accepted is None else accepted.broken_by(asked)
+    worse = [] if accepted is None else accepted.list_worse_terms(asked)
     if worse:
         raise TermsError(worse, asked)
 
@@ -124,11 +127,11 @@ def held(store: ClientStore) -> Release | None:
         signed, shown = SignedManifest.open(data, key), SignedShelf.open(shelf, key).shelf
         manifest = signed.manifest
         model, catalogue = store.file(manifest.model), store.file(manifest.catalogue)
-        listed = store.file(listed_catalogue(manifest, shown))
+        listed = store.file(select_listed_catalogue(manifest, shown))
     if model is None or catalogue is None or listed is None:
         return None
-    release = verified(signed, model, catalogue)
-    return release if listed == catalogue else release.on(Catalogue.decode(listed))
+    release = verify_release(signed, model, catalogue)
+    return release if listed == catalogue else release.with_catalogue(Catalogue.decode(listed))
 
 
 Outcome = Literal[
@@ -155,21 +158,21 @@ SENTENCES: dict[Outcome, str] = {
         "reported in this epoch again."
     ),
     "not accepted": (
-        "The terms have not been accepted yet (`sottovoce client terms` shows them); nothing was "
-        "sent, recommending works."
+        "The terms have not been accepted yet (`sottovoce client terms` shows them); no batch was "
+        "made, recommending works."
     ),
-    "not open": "Epoch {epoch} takes no reports at this time; nothing was sent.",
-    "no token": "This device has no token for epoch {epoch}; nothing was sent.",
-    "sitting out": "This device sits out epoch {epoch}, as its own coin decided; nothing was sent.",
-    "missed": "Epoch {epoch} began before it was this device's turn to send; nothing was sent.",
-    "paused": "Reporting is paused; nothing was sent.",
+    "not open": "Epoch {epoch} takes no reports at this time; no batch was made.",
+    "no token": "This device has no token for epoch {epoch}; no batch was made.",
+    "sitting out": "This device sits out epoch {epoch}, as its coin decided; no batch was made.",
+    "missed": "Epoch {epoch} began before this device's turn to send; no batch was made.",
+    "paused": "Reporting is paused; no batch leaves until it is resumed.",
     "limit reached": "The limit is reached: no more reports leave. Lists go on.",
     "lifetime over": "All that was agreed to is spent: no more reports leave. Lists go on.",
     "too late": (
         "The batch of epoch {epoch} came too late: as far as this device knows it was not counted; "
         "what was charged for it stays spent."
     ),
-    "nothing asked": "No reports are asked for at present, and nothing was sent.",
+    "nothing asked": "No reports are asked for at present; no batch was made.",
 }
 
 
@@ -350,7 +353,7 @@ class Syncing:
         assert self.attest is not None
         assert manifest.next_token_key is not None
         epoch, key = manifest.epoch + 1, manifest.next_token_key
-        element, finalize = blinded(self.entropy(ID))
+        element, finalize = blind_token(self.entropy(BATCH_ID_BYTES))
         attestation = Attestation.decode(self.attest())
         request = TokenRequest(epoch, attestation, element).encode()
         begun = self.monotonic()
@@ -430,18 +433,21 @@ class Syncing:
 
     def _deliver(self, batch: UnsentBatch) -> Outcome:
         """From charged to sent; every step may be repeated, in this sync or a later one."""
-        if self.clock() >= batch.ends:
-            self.store.done(batch.epoch, "dropped")
-            return "too late"
-        if self.store.paused:
-            return "paused"
-        if not batch.is_what_was_charged:
-            raise LedgerError(
-                f"the batch of epoch {batch.epoch} must be the one that was charged; it is not sent"
-            )
-        if self.clock() < batch.not_before:
-            raise _postponed(batch, batch.not_before - self.clock())
+        # The owner may pause or forget at any moment. Both then wait for this lock, so what is
+        # checked while it is held still holds when the batch leaves.
         with self.store.sending():
+            if self.clock() >= batch.ends:
+                self.store.done(batch.epoch, "dropped")
+                return "too late"
+            if self.store.paused:
+                return "paused"
+            if not batch.is_what_was_charged:
+                raise LedgerError(
+                    f"the batch of epoch {batch.epoch} must be the one that was charged; it is not "
+                    "sent"
+                )
+            if self.clock() < batch.not_before:
+                raise _postponed(batch, batch.not_before - self.clock())
             if self.store.state(batch.epoch) is None:
                 return "already charged"  # its owner has forgotten it meanwhile
             return self._send(batch)
@@ -471,7 +477,7 @@ class Syncing:
         if lost is not None:
             sentence += " " + SENTENCES["too late"].format(epoch=lost)
         ledger = self.store.ledger()
-        spent, remaining = rounded_up(ledger.spent), rounded_down(ledger.remaining)
+        spent, remaining = round_up(ledger.spent), round_down(ledger.remaining)
         return Synced(epoch, outcome, lost, spent, remaining, sentence)
 
 

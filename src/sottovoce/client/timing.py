@@ -92,7 +92,7 @@ def token_moment(manifest: Manifest, now: float, jitter: float, entropy: Entropy
 def lead(manifest: Manifest) -> float:
     """Seconds that making a batch takes at most, on a slow device: of public numbers alone.
 
-    Reading a history of `MOST_TOUCHED` items is in the first 5, whatever the catalogue has of them.
+    Reading a history of `MAX_HISTORY_ITEMS` items is in the first 5, whatever the catalogue has.
     Each item of the catalogue costs F^2 for the normal equations, and as much as 256 of these for
     all else, such as ranking its row. Everything may have been touched.
     """

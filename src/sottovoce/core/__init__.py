@@ -1,25 +1,25 @@
 """The paper's equations in plain numpy, batch first: the reference for every faster engine."""
 
+from sottovoce.core.histories import Histories
 from sottovoce.core.loudest import Loudest
 from sottovoce.core.mechanism import (
     WORDS_PER_DRAW,
     Mechanism,
     Shape,
     count_reports,
-    os_words,
+    draw_os_words,
+    sum_counts,
     sum_signs,
-    sums_of,
 )
 from sottovoce.core.model import (
-    Histories,
-    gram,
-    initial_items,
-    predictions,
+    compute_gram,
+    draw_initial_items,
+    predict,
     rotate_factors,
-    update,
-    user_vectors,
+    solve_user_vectors,
+    update_items,
 )
-from sottovoce.core.registry import MECHANISMS, mechanism_named, register
+from sottovoce.core.registry import MECHANISMS, get_mechanism, register
 
 __all__ = [
     "MECHANISMS",
@@ -28,16 +28,16 @@ __all__ = [
     "Loudest",
     "Mechanism",
     "Shape",
+    "compute_gram",
     "count_reports",
-    "gram",
-    "initial_items",
-    "mechanism_named",
-    "os_words",
-    "predictions",
+    "draw_initial_items",
+    "draw_os_words",
+    "get_mechanism",
+    "predict",
     "register",
     "rotate_factors",
+    "solve_user_vectors",
+    "sum_counts",
     "sum_signs",
-    "sums_of",
-    "update",
-    "user_vectors",
+    "update_items",
 ]

@@ -1,16 +1,15 @@
-"""What a mechanism is: the rule by which one person's gradient becomes k reports of four bytes.
+"""The base class of mechanisms: rules that turn a person's gradient into k reports of four bytes.
 
 A report names a public direction in the space of gradients and a sign: `index << 1 | bit`, bit 1
-for plus. A mechanism is eps-LDP for each report, by itself, whatever the history behind it.
+for plus. Each report is eps-LDP by itself, whatever the history behind it.
 
-Everything that differs by mechanism hangs on its class, in one file: its options, what the manifest
-carries, the directions, the reports, the estimate, the privacy event, the gain and the constants
-that an engine's kernel needs. All other code asks the class and never its name.
+Everything that differs between mechanisms is in their classes, one file for each: options, what the
+manifest carries, directions, reports, the estimate, the privacy event, the gain and the constants
+for an engine's kernel. Other code asks the class and never compares names.
 
-Randomness is an input. A client hands in `k + 1` draws of four 64-bit words: draw `j` makes report
-`j` (word 0 the direction, word 1 the rounding, word 2 the coin, word 3 unused), the last draw
-breaks ties. Live code takes them from the operating system, the simulator from a keyed generator;
-the arithmetic is the same.
+Randomness is an input: `k + 1` draws of four 64-bit words. Draw `j` makes report `j` (word 0 is for
+the direction, word 1 for rounding, word 2 for the coin, word 3 is unused). The last draw breaks
+ties. Live code gets the words from the operating system, the simulator from a keyed generator.
 """
 
 import os
@@ -24,43 +23,45 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core import coin
-from sottovoce.core.bounds import MOST_ALPHA, check_shape
-from sottovoce.core.model import Histories
+from sottovoce.core.bounds import MAX_ALPHA, check_shape
+from sottovoce.core.histories import Histories
 from sottovoce.errors import SettingsError
-from sottovoce.privacy import SIGN, Reporting
-from sottovoce.settings import Setting, check, stated
+from sottovoce.privacy import COIN_RHO, Reporting
+from sottovoce.settings import Setting, check, get_settings
 
 Float32 = NDArray[np.float32]
 UInt32 = NDArray[np.uint32]
 
 WORDS_PER_DRAW = 4
-DIRECTION, ROUNDING, COIN = 0, 1, 2
-"""Which word of a draw does what."""
+# Index of the word of a draw that has this use.
+DIRECTION_WORD = 0
+ROUNDING_WORD = 1
+COIN_WORD = 2
+# An index and the bit of its sign must fit four bytes.
 MAX_DIRECTIONS = 1 << 31
-"""An index and its bit must fit four bytes."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What every mechanism must know of the model."""
+    """The size of a model and its confidence: what every mechanism must know of it."""
 
     n_items: int
     factors: int
     alpha: float
-    """The paper's confidence: `c = 1 + alpha` on what the person touched, 1 elsewhere."""
+    """The paper's confidence: `c = 1 + alpha` for items that a person touched, 1 for others."""
 
     def __post_init__(self) -> None:
         check_shape(self.n_items, self.factors)
-        if not 0 <= self.alpha <= MOST_ALPHA:
-            raise SettingsError(f"alpha must be from 0 to {MOST_ALPHA:g}, got {self.alpha}")
+        if not 0 <= self.alpha <= MAX_ALPHA:
+            raise SettingsError(f"alpha must be from 0 to {MAX_ALPHA:g}, got {self.alpha}")
 
 
 @dataclass(frozen=True)
 class Mechanism(ABC):
-    """One way to report. Implementations are frozen and hold no data of anybody's.
+    """A way to report. Implementations are frozen and contain no personal data.
 
-    A field that a subclass adds is a public parameter: it stands in the manifest. One made by
-    `setting` is an option, which the operator may set; `directions_seed` is always the training's
+    A field that a subclass adds is a public parameter and part of the manifest. A field made by
+    `setting` is an option that the operator may set. `directions_seed` is always the training's
     seed.
     """
 
@@ -69,142 +70,156 @@ class Mechanism(ABC):
     """The budget of one report."""
 
     name: ClassVar[str]
-    """As on the command line and in the manifest. An engine's kernel for it is the module of this
-    name in the engine's folder `kernels`."""
+    """The name on the command line and in the manifest. An engine's kernel for it is the module of
+    this name in the engine's folder `kernels`."""
     unpinned: ClassVar[tuple[str, ...]] = ("directions_seed",)
-    """Public parameters that may change under agreed terms, because no promise depends on them."""
+    """Public parameters that may change under accepted terms: no promise depends on them."""
     example: ClassVar[Mapping[str, Any]] = {}
-    """Options that fit any catalogue: for tests, and for an audit that counts every report."""
+    """Options for any catalogue, for tests and for an audit that counts every report."""
     usual: ClassVar[Mapping[str, Any]] = {}
-    """Where the preset of this name differs from the defaults of `sottovoce.training.Settings`."""
+    """Values of this mechanism's preset that differ from the defaults of `training.Settings`."""
     is_planned: ClassVar[bool] = True
-    """Whether the planner sets factors and alpha where nobody names a budget."""
+    """Whether the planner chooses factors and alpha if there is no budget."""
 
     def __post_init__(self) -> None:
-        coin.checked_epsilon(self.epsilon)
+        coin.check_epsilon(self.epsilon)
         check(self)
         check_directions(self.n_directions)
 
     @classmethod
     def options(cls) -> dict[str, Setting]:
-        """What the operator may set, besides the settings that every training has."""
-        return stated(cls)
+        """Return what the operator may set besides the settings that every training has."""
+        return get_settings(cls)
 
     @classmethod
     def public_names(cls) -> tuple[str, ...]:
-        """The parameters that the manifest carries."""
-        return tuple(each.name for each in fields(cls) if each.name not in ("shape", "epsilon"))
+        """Return the names of the parameters that the manifest carries."""
+        return tuple(field.name for field in fields(cls) if field.name not in ("shape", "epsilon"))
 
     @classmethod
     def build(cls, shape: Shape, epsilon: float, seed: int, options: Mapping[str, Any]) -> Self:
-        """From a training's settings."""
+        """Build the mechanism from a training's settings."""
         seeded = {"directions_seed": seed} if "directions_seed" in cls.public_names() else {}
         return cls(shape, epsilon, **seeded, **options)
 
     @classmethod
     def from_manifest(cls, shape: Shape, epsilon: float, public: Mapping[str, Any]) -> Self:
-        """From the parameters in a manifest, which leaves nothing for a device to choose."""
+        """Build the mechanism from a manifest, whose parameters must be complete."""
         return cls(shape, epsilon, **public)
 
     def for_items(self, n_items: int) -> Self:
-        """The same over a catalogue that has grown or shrunk; never louder."""
+        """Return the mechanism for a catalogue of another size, with no larger loud fraction."""
         return replace(self, shape=replace(self.shape, n_items=n_items))
 
-    def published(self) -> dict[str, Any]:
+    def public_parameters(self) -> dict[str, Any]:
+        """Return the parameters that the manifest carries, by name."""
         return {name: getattr(self, name) for name in self.public_names()}
 
     @classmethod
-    def crowd_epsilon(cls, n_items: int) -> float:  # noqa: ARG003 - others depend on it
-        """The epsilon of a report that serves best where the crowd's budget is what counts."""
+    def choose_crowd_epsilon(cls, n_items: int) -> float:  # noqa: ARG003
+        """Return the best epsilon of a report if only a central budget counts."""
         return 2.5
 
     @classmethod
-    def crowd_fraction(cls, epsilon: float, n_items: int, history: float) -> float:  # noqa: ARG003
-        """The loud fraction, at most, under `planned_options` for a crowd."""
-        return SIGN
+    def choose_crowd_fraction(cls, epsilon: float, n_items: int, history: float) -> float:  # noqa: ARG003
+        """Return the largest loud fraction that `plan_options` chooses for a crowd."""
+        return COIN_RHO
 
     @classmethod
-    def planned_options(
+    def plan_options(
         cls,
         shape: Shape,  # noqa: ARG003
         epsilon: float,  # noqa: ARG003
         history: float,  # noqa: ARG003
-        given: Mapping[str, Any],  # noqa: ARG003
+        fixed: Mapping[str, Any],  # noqa: ARG003
         *,
-        louder: float,  # noqa: ARG003
+        loud_scale: float,  # noqa: ARG003
     ) -> dict[str, Any]:
-        """The options that serve best where a typical person touched so many items.
+        """Return the best options for a typical history of this length.
 
-        What is given stays as it is. `louder` is how many times the usual directions may be loud.
+        Args:
+            shape: The model's shape.
+            epsilon: The budget of one report.
+            history: How many items a typical person has touched.
+            fixed: Options and settings by name that stay as they are.
+            loud_scale: How many directions may be loud, in multiples of the usual number; below 1
+                if a crowd must hide each report.
         """
         return {}
 
     @property
     @abstractmethod
     def n_directions(self) -> int:
-        """Indices lie below this."""
+        """The number of directions; indices are below it."""
 
     @property
     @abstractmethod
     def loud_fraction(self) -> float:
-        """rho, all that an accountant must know besides epsilon: see `sottovoce.privacy.events`.
+        """Rho, which accounting needs besides epsilon: see `sottovoce.privacy.events`.
 
-        What it must mean: whatever the history, every report is at least `gamma` and at most
-        `gamma e^eps` times as likely as under a uniform draw, gamma = 1 / (1 + rho (e^eps - 1)).
+        It must guarantee: whatever the history, every report is at least `gamma` and at most
+        `gamma e^eps` times as likely as in a uniform draw, gamma = 1 / (1 + rho (e^eps - 1)).
         """
 
     @property
     @abstractmethod
     def gain(self) -> float:
-        """How much of a unit gradient one report carries."""
+        """The expected agreement of one report with a unit gradient."""
 
     @final
     def event(self, reports: int, epochs: int, dummies: int = 0) -> Reporting:
-        """What so many reports in each of so many epochs do to a person, for the accountant."""
+        """Describe these reports of one person for the accountant.
+
+        Args:
+            reports: Reports of one person in each epoch.
+            epochs: Epochs in which one person takes part.
+            dummies: Uniform random reports in each epoch.
+        """
         return Reporting(self.epsilon, reports, epochs, self.loud_fraction, dummies)
 
     @abstractmethod
     def reports(
         self, V: Float32, X: Float32, histories: Histories, random_words: NDArray[np.uint64]
     ) -> UInt32:
-        """N x k reports of N users with vectors X, from N x (k + 1) x 4 random words."""
+        """Make k reports for each of N users with vectors X, from N x (k + 1) x 4 random words."""
 
     @abstractmethod
     def estimate(self, sums: NDArray[np.integer], n_reports: int) -> NDArray[np.float64]:
-        """The server's M x F estimate of the mean gradient, from the sums of signs by index."""
+        """Estimate the mean gradient, M x F, from the sums of signs by direction."""
 
     @abstractmethod
     def densities(self, V: Float32, X: Float32, histories: Histories) -> Float32:
-        """How likely each report is under each history, relative to a uniform one: N x 2D.
+        """Compute how likely each report is, relative to a uniform one: N x 2D.
 
-        For audits and attacks. Ties are broken in a fixed order here, where a device draws one.
+        This is for audits and attacks. Ties are broken in a fixed order here, and at random on a
+        device.
         """
 
     def constants(self, V: Float32) -> NamedTuple:
-        """What its kernel needs of an epoch, computed once; the type names the kernel's input."""
+        """Compute what a kernel needs for one epoch; the type declares the kernel's input."""
         raise NotImplementedError(f"{self.name} has no kernel")
 
 
 @dataclass(frozen=True)
 class SignMechanism(Mechanism):
-    """One whose report is the sign of something at a uniform index, through the coin."""
+    """A mechanism that reports a sign at a uniform index and flips it by a coin."""
 
     @property
     def loud_fraction(self) -> float:
-        """One of the two signs at each index."""
-        return SIGN
+        """Half of all reports: one of the two signs at each index."""
+        return COIN_RHO
 
     @property
     def gain(self) -> float:
-        return coin.sign_gain(self.epsilon)
+        return coin.compute_sign_gain(self.epsilon)
 
     @cached_property
     def flip_below(self) -> int:
-        return coin.flip_threshold(self.epsilon)
+        return coin.compute_flip_threshold(self.epsilon)
 
 
 def check_directions(n_directions: int) -> None:
-    """Refuse a model whose directions do not fit a report."""
+    """Raise SettingsError if a report cannot name this many directions."""
     if n_directions > MAX_DIRECTIONS:
         raise SettingsError(
             f"{n_directions} directions do not fit a four-byte report (at most {MAX_DIRECTIONS}): "
@@ -212,43 +227,45 @@ def check_directions(n_directions: int) -> None:
         )
 
 
-def pack(index: NDArray[np.integer], plus: NDArray[np.bool_]) -> UInt32:
-    """`index << 1 | bit`."""
+def pack_reports(index: NDArray[np.integer], plus: NDArray[np.bool_]) -> UInt32:
+    """Return reports `index << 1 | bit`, with bit 1 for plus."""
     return (index.astype(np.uint32) << np.uint32(1)) | plus.astype(np.uint32)
 
 
-def sign_densities(lean: Float32) -> Float32:
-    """Of minus and plus at each index, N x 2D, where a sign leans by so much (N x D, -1 to 1)."""
+def compute_sign_densities(lean: Float32) -> Float32:
+    """Return densities of minus and plus at each index, N x 2D.
+
+    Args:
+        lean: P[plus] - P[minus] at each index, N x D, from -1 to 1.
+    """
     return np.stack([1 - lean, 1 + lean], axis=-1).reshape(len(lean), -1)
 
 
 def count_reports(reports: UInt32, n_directions: int) -> NDArray[np.int64]:
-    """How often each report came: number `index << 1 | bit`, so two numbers a direction."""
-    found = np.bincount(reports.ravel(), minlength=2 * n_directions)
-    if len(found) > 2 * n_directions:
+    """Count each kind of report `index << 1 | bit`: two numbers for each direction."""
+    counts = np.bincount(reports.ravel(), minlength=2 * n_directions)
+    if len(counts) > 2 * n_directions:
         raise SettingsError(f"a report must name a direction up to {n_directions - 1}")
-    return found.astype(np.int64)
+    return counts.astype(np.int64)
 
 
-def sums_of(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Sums of signs by direction: all that a server keeps of its reports.
+def sum_counts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the sums of signs by direction, which are all that the server's estimate needs.
 
-    >>> sums_of(np.array([0, 3, 2, 1]))
+    >>> sum_counts(np.array([0, 3, 2, 1]))
     array([ 3, -1])
     """
     return counts[1::2] - counts[::2]
 
 
 def sum_signs(reports: UInt32, n_directions: int) -> NDArray[np.int64]:
-    return sums_of(count_reports(reports, n_directions))
+    """Return the sums of signs by direction of these reports."""
+    return sum_counts(count_reports(reports, n_directions))
 
 
-def os_words(n_users: int, reports: int) -> NDArray[np.uint64]:
-    """What `Mechanism.reports` takes: N x (k + 1) x 4 words, asked for anew every time.
-
-    From the operating system, and nowhere else. Nothing is buffered or seeded, so a forked process
-    never repeats its parent's words.
-    """
+def draw_os_words(n_users: int, reports: int) -> NDArray[np.uint64]:
+    """Draw the words for `Mechanism.reports` from the operating system: N x (k + 1) x 4."""
+    # Nothing is buffered or seeded, so a forked process never repeats its parent's words.
     shape = (n_users, reports + 1, WORDS_PER_DRAW)
     size = n_users * (reports + 1) * WORDS_PER_DRAW
     return np.frombuffer(os.urandom(8 * size), dtype=np.uint64).reshape(shape)

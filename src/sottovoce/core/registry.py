@@ -1,4 +1,4 @@
-"""Which mechanisms there are. docs/extending.md shows how to add one."""
+"""The registry of mechanisms. docs/extending.md shows how to add one."""
 
 import re
 from typing import TypeVar
@@ -8,43 +8,51 @@ from sottovoce.core.loudest import Loudest
 from sottovoce.core.mechanism import Mechanism
 from sottovoce.errors import SettingsError
 
+# The class itself, so that `register` returns the type that it was given.
 Kind = TypeVar("Kind", bound=type[Mechanism])
 
 MECHANISMS: dict[str, type[Mechanism]] = {kind.name: kind for kind in (Coordinate, Loudest)}
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,31}")
+_NAME_PATTERN = re.compile(r"[a-z][a-z0-9_]{0,31}")
 
 
-def mechanism_named(name: str) -> type[Mechanism]:
-    if name not in list(MECHANISMS):  # a list: what is asked for may be anything
-        known = ", ".join(MECHANISMS)
-        raise SettingsError(f"mechanism must be one of {known}; got {name!r:.80}")
+def get_mechanism(name: str) -> type[Mechanism]:
+    """Return the mechanism of this name, or raise SettingsError."""
+    # A list, because a name from a file may be unhashable.
+    if name not in list(MECHANISMS):
+        names = ", ".join(MECHANISMS)
+        raise SettingsError(f"mechanism must be one of {names}; got {name!r:.80}")
     return MECHANISMS[name]
 
 
 def register(kind: Kind) -> Kind:
-    """Make a mechanism of your own known in this process; a decorator, if you like.
+    """Register your own mechanism in this process; also usable as a decorator.
 
-    It runs on the reference engine. That it is eps-LDP is for its author to prove.
+    It runs on the reference engine. Its author must prove that it is eps-LDP.
 
     Args:
-        kind: The class, a subclass of `Mechanism` with a name that no other has.
+        kind: A subclass of `Mechanism` with a name that no other mechanism has.
+
+    Raises:
+        SettingsError: The class, its name or one of its options is invalid.
     """
-    given: object = kind  # whatever it is declared to be
-    if not (isinstance(given, type) and issubclass(given, Mechanism)):
-        raise SettingsError(f"a mechanism must be a subclass of Mechanism, got {given!r:.80}")
+    candidate: object = kind  # callers may ignore the type annotation
+    if not (isinstance(candidate, type) and issubclass(candidate, Mechanism)):
+        raise SettingsError(f"a mechanism must be a subclass of Mechanism, got {candidate!r:.80}")
     missing = sorted(getattr(kind, "__abstractmethods__", ()))
     if missing:
-        raise SettingsError(f"the mechanism {kind.__name__} must have {', '.join(missing)}")
+        raise SettingsError(f"the mechanism {kind.__name__} must define {', '.join(missing)}")
     name = getattr(kind, "name", None)
-    if not (isinstance(name, str) and _NAME.fullmatch(name)):
+    if not (isinstance(name, str) and _NAME_PATTERN.fullmatch(name)):
         raise SettingsError(
-            f"the name of {kind.__name__} must be small letters, digits and _; got {name!r:.80}"
+            f"the name of {kind.__name__} must be lowercase letters, digits and _, at most 32 "
+            f"characters and first a letter; got {name!r:.80}"
         )
     if MECHANISMS.get(name, kind) is not kind:
         raise SettingsError(f"there is a mechanism {name!r} already: choose another name")
     # The manifest carries whole numbers only.
-    others = [option for option, each in kind.options().items() if each.kind is not int]
-    if others:
-        raise SettingsError(f"{name!r}: {', '.join(others)} must be a whole number (int)")
+    options = kind.options().items()
+    invalid = [option_name for option_name, option in options if option.kind is not int]
+    if invalid:
+        raise SettingsError(f"{name!r}: {', '.join(invalid)} must be a whole number (int)")
     MECHANISMS[name] = kind
     return kind

@@ -1,6 +1,6 @@
 """Data sets, filters, splits and synthetic people."""
 
-from sottovoce.data.fetching import CATALOGUE
+from sottovoce.data.fetching import DATA_SETS
 from sottovoce.data.interactions import Interactions
 from sottovoce.data.loading import load
 from sottovoce.data.shards import Shards
@@ -9,7 +9,7 @@ from sottovoce.data.synthetic import synthetic_people
 from sottovoce.data.tables import parse_columns
 
 __all__ = [
-    "CATALOGUE",
+    "DATA_SETS",
     "Interactions",
     "Shards",
     "Split",

@@ -1,7 +1,7 @@
-"""The data sets that have a name, what their publishers ask, and downloading them.
+"""Data sets by name: their publishers' terms, and how to download and verify them.
 
-An archive is there when it is whole and verified. A download that was interrupted leaves nothing:
-it begins again.
+An archive appears in the cache only when it is complete and verified. An interrupted download
+leaves nothing and starts from the beginning.
 """
 
 import os
@@ -17,47 +17,64 @@ import platformdirs
 
 from sottovoce.errors import DataError, FetchError
 
-Progress = Callable[[int, int | None], None]
-"""Called with the bytes so far and the bytes in all, if known."""
+# Called with the number of bytes so far, and the total number or None.
+ReportBytes = Callable[[int, int | None], None]
 
+# Where GroupLens publishes the archives.
 BASE_URL = "https://files.grouplens.org/datasets/movielens"
+# Environment variable with the folder for archives.
 CACHE_VARIABLE = "SOTTOVOCE_CACHE"
-_TIMEOUT_S = 30.0
-_CHUNK = 1 << 17
-_MD5 = re.compile(r"\b[0-9a-fA-F]{32}\b")
-_ABSENT = (403, 404, 410)
-_BUNDLED = Path(__file__).parent / "bundled"
+# A connection that is silent for this long is an error.
+_TIMEOUT_SECONDS = 30.0
+_DOWNLOAD_CHUNK_BYTES = 1 << 17
+_MD5_PATTERN = re.compile(r"\b[0-9a-fA-F]{32}\b")
+# HTTP status codes that mean that the publisher has no checksum file.
+_ABSENT_STATUSES = (403, 404, 410)
+# Data sets that the package contains.
+_BUNDLED_FOLDER = Path(__file__).parent / "bundled"
 
-_RESEARCH = (
+# Terms of GroupLens.
+_FOR_RESEARCH = (
     "For research, not for commercial use without GroupLens's permission; acknowledge it in "
     "publications and imply no endorsement. "
 )
-_NO_COPIES = _RESEARCH + "Do not pass the data on. The terms are in the archive's README."
-_COPIES = _RESEARCH + "May be passed on under the same terms, which are in the archive's README."
-_SEE_README = _RESEARCH + "Whether it may be passed on: see the README in the archive."
+_NO_COPIES = _FOR_RESEARCH + "Do not pass the data on. The terms are in the archive's README."
+_COPIES_ALLOWED = (
+    _FOR_RESEARCH + "May be passed on under the same terms, which are in the archive's README."
+)
+_SEE_README = _FOR_RESEARCH + "Whether it may be passed on: see the README in the archive."
 
 
 @dataclass(frozen=True)
 class DataSet:
+    """A data set that can be used by name."""
+
     name: str
     about: str
     licence: str
     megabytes: float
-    """Roughly, to download."""
+    """Approximate size of the download."""
     sha256: str | None = None
-    """Pinned where a copy could be checked; else the publisher's own MD5 file is used."""
+    """Pinned checksum; if it is None, the publisher's MD5 file is used."""
     fetchable: bool = True
 
     @property
     def bundled(self) -> Path | None:
-        path = _BUNDLED / self.name
+        """Folder in this package that holds the data set, or None."""
+        path = _BUNDLED_FOLDER / self.name
         return path if path.is_dir() else None
 
 
-CATALOGUE: dict[str, DataSet] = {
+# Data sets by name.
+DATA_SETS: dict[str, DataSet] = {
     entry.name: entry
     for entry in (
-        DataSet("ml-latest-small", "100,836 ratings, 610 people, 9,742 films (2018)", _COPIES, 1.0),
+        DataSet(
+            "ml-latest-small",
+            "100,836 ratings, 610 people, 9,742 films (2018)",
+            _COPIES_ALLOWED,
+            1.0,
+        ),
         DataSet("ml-100k", "100,000 ratings, 943 people, 1,682 films", _SEE_README, 5.0),
         DataSet(
             "ml-1m",
@@ -81,6 +98,7 @@ CATALOGUE: dict[str, DataSet] = {
     )
 }
 
+# Error message for the Netflix Prize.
 CANNOT_FETCH = (
     "The Netflix Prize data was withdrawn by its publisher and may not be redistributed, so it "
     "cannot be fetched. If you have a copy, give the path of its folder (with training_set/ or "
@@ -88,120 +106,139 @@ CANNOT_FETCH = (
 )
 
 
-def entry(name: str) -> DataSet:
-    if name not in CATALOGUE:
-        raise DataError(f"no data set is called {name!r}; there are {', '.join(CATALOGUE)}")
-    return CATALOGUE[name]
+def find_data_set(name: str) -> DataSet:
+    """Return the data set of this name, or raise `DataError`."""
+    if name not in DATA_SETS:
+        raise DataError(f"no data set is called {name!r}; there are {', '.join(DATA_SETS)}")
+    return DATA_SETS[name]
 
 
-def cache_folder() -> Path:
-    """Where fetched archives are kept: `$SOTTOVOCE_CACHE`, else the system's place for caches."""
-    if given := os.environ.get(CACHE_VARIABLE):
-        return Path(given)
+def get_cache_folder() -> Path:
+    """Return the folder for archives: `$SOTTOVOCE_CACHE`, or one below the user's cache folder."""
+    if folder := os.environ.get(CACHE_VARIABLE):
+        return Path(folder)
     return platformdirs.user_cache_path("sottovoce")
 
 
-def archive_path(name: str, cache: Path | None = None) -> Path:
-    return (cache or cache_folder()) / f"{name}.zip"
+def get_archive_path(name: str, cache: Path | None = None) -> Path:
+    """Return where the archive of a data set is, or will be."""
+    return (cache or get_cache_folder()) / f"{name}.zip"
 
 
 @dataclass(frozen=True)
-class Fetched:
+class FetchResult:
+    """An archive in the cache, or a bundled folder."""
+
     path: Path
-    verified: str
-    """How it was verified, in words."""
+    verification: str
+    """How the archive was verified, as a clause for messages."""
 
 
 @dataclass
-class _Bar:
-    """What pooch tells of a download, for whom we tell."""
+class _ProgressBar:
+    """An adapter from the progress bar that pooch expects to a callback."""
 
-    tell: Progress
+    report_bytes: ReportBytes
     total: int = 0
     done: int = 0
 
     def update(self, more: int) -> None:
         self.done += more
-        self.tell(min(self.done, self.total) if self.total else self.done, self.total or None)
+        # pooch adds the size of a full chunk even for the shorter last one.
+        done = min(self.done, self.total) if self.total else self.done
+        self.report_bytes(done, self.total or None)
 
     def reset(self) -> None:
         self.done = 0
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: pooch calls this at the end."""
 
 
 def fetch(
     name: str,
     cache_dir: Path | None = None,
-    progress: Progress = lambda _done, _total: None,
+    report_bytes: ReportBytes = lambda _done, _total: None,
     *,
     accept_licence: bool = False,
     base_url: str = BASE_URL,
-) -> Fetched:
+) -> FetchResult:
     """Download an archive into the cache, unless it is there already.
 
-    `accept_licence` says that the publisher's terms (`CATALOGUE[name].licence`) were read and
-    agreed to; without it nothing is downloaded.
+    Args:
+        name: A name in `DATA_SETS`.
+        cache_dir: Folder for the archive, or None for that of `get_cache_folder`.
+        report_bytes: Called as the download proceeds.
+        accept_licence: Whether the user has read the publisher's terms (`DataSet.licence`) and
+            agreed to them. Otherwise nothing is downloaded.
+        base_url: Address of the publisher or a mirror.
+
+    Raises:
+        DataError: The name is unknown.
+        FetchError: The terms are not accepted, or the download failed or cannot be verified.
     """
-    wanted, final = entry(name), archive_path(name, cache_dir)
-    if wanted.bundled:
-        return Fetched(wanted.bundled, "comes with this package, nothing to fetch")
-    if not wanted.fetchable:
+    data_set, path = find_data_set(name), get_archive_path(name, cache_dir)
+    if data_set.bundled:
+        return FetchResult(data_set.bundled, "comes with this package, nothing to fetch")
+    if not data_set.fetchable:
         raise FetchError(CANNOT_FETCH)
-    if final.exists():
-        return Fetched(final, "was fetched before")
+    if path.exists():
+        return FetchResult(path, "was fetched before")
     if not accept_licence:
-        raise FetchError(f"{name} has terms that must be accepted first: {wanted.licence}")
+        raise FetchError(f"{name} has terms that must be accepted first: {data_set.licence}")
     url = f"{base_url.rstrip('/')}/{name}.zip"
     if not url.startswith(("https://", "http://")):
-        raise FetchError("must be an http or https address", path=url)
-    final.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=final.parent, prefix="fetching-") as scratch:
-        known, verified = _checksum(wanted, url, scratch)
-        archive = _download(url, scratch, known, progress)
-        _check(archive, url)
-        archive.replace(final)
-    return Fetched(final, verified)
+        raise FetchError("the address must begin with http:// or https://", path=url)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix="fetching-") as scratch:
+        checksum, verification = _find_checksum(data_set, url, scratch)
+        archive = _download(url, scratch, checksum, report_bytes)
+        _check_archive(archive, url)
+        archive.replace(path)
+    return FetchResult(path, verification)
 
 
-def _download(url: str, folder: str, known: str | None, progress: Progress) -> Path:
-    # Here and not above: what is on this machine is read without.
+def _download(url: str, folder: str, checksum: str | None, report_bytes: ReportBytes) -> Path:
+    # Imported lazily: data sets that are on this machine do not need it.
     import pooch
 
     pooch.get_logger().setLevel("WARNING")
-    bar = _Bar(progress)
-    downloader = pooch.HTTPDownloader(progressbar=bar, chunk_size=_CHUNK, timeout=_TIMEOUT_S)
+    downloader = pooch.HTTPDownloader(
+        progressbar=_ProgressBar(report_bytes),
+        chunk_size=_DOWNLOAD_CHUNK_BYTES,
+        timeout=_TIMEOUT_SECONDS,
+    )
     try:
-        return Path(pooch.retrieve(url, known, "fetched", folder, downloader=downloader))
-    except (OSError, ValueError) as error:  # the network or the disk; the checksum
+        return Path(pooch.retrieve(url, checksum, "fetched", folder, downloader=downloader))
+    # OSError: the network or the disk failed. ValueError: the checksum differs.
+    except (OSError, ValueError) as error:
         raise FetchError(f"cannot be fetched: {error}", path=url) from error
 
 
-def _checksum(wanted: DataSet, url: str, folder: str) -> tuple[str | None, str]:
-    """What the archive must have, if that is known, and in words how it is verified."""
-    if wanted.sha256:
-        return f"sha256:{wanted.sha256}", "matches the pinned SHA-256"
+def _find_checksum(data_set: DataSet, url: str, folder: str) -> tuple[str | None, str]:
+    """Return the checksum of an archive, or None, and how the archive is verified, in words."""
+    if data_set.sha256:
+        return f"sha256:{data_set.sha256}", "matches the pinned SHA-256"
     try:
-        beside = _download(url + ".md5", folder, None, lambda _done, _total: None)
+        md5_file = _download(url + ".md5", folder, None, lambda _done, _total: None)
     except FetchError as error:
-        answer = getattr(error.__cause__, "response", None)
-        if getattr(answer, "status_code", None) not in _ABSENT:
+        response = getattr(error.__cause__, "response", None)
+        if getattr(response, "status_code", None) not in _ABSENT_STATUSES:
             raise
-        return None, "the publisher gives no checksum; the archive's own check sums were tested"
-    text = beside.read_text("ascii", errors="replace")
-    beside.unlink()
-    if not (found := _MD5.search(text)):
-        raise FetchError(f"must be an MD5 checksum, found {text[:60]!r}", path=url + ".md5")
-    return f"md5:{found[0]}", "matches the publisher's MD5"
+        return None, "the publisher gives no checksum; the archive's own checksums were tested"
+    text = md5_file.read_text("ascii", errors="replace")
+    md5_file.unlink()
+    if not (match := _MD5_PATTERN.search(text)):
+        raise FetchError(f"must be an MD5 checksum, not {text[:60]!r}", path=url + ".md5")
+    return f"md5:{match[0]}", "matches the publisher's MD5"
 
 
-def _check(path: Path, url: str) -> None:
-    """By the check sums inside the archive."""
+def _check_archive(path: Path, url: str) -> None:
+    """Raise `FetchError` unless the checksums inside the archive are right."""
     try:
         with zipfile.ZipFile(path) as archive:
             damaged = archive.testzip()
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         damaged = str(error)
     if damaged:
-        raise FetchError(f"must be a sound zip archive ({damaged})", path=url)
+        raise FetchError(f"must be an undamaged zip archive ({damaged})", path=url)

@@ -1,6 +1,6 @@
-"""A data set: who touched what, when, and what the things are called.
+"""Data sets of interactions: who touched which item and when, with titles and tags of the items.
 
-The paper's section 4.1: a rating of any size becomes `r_ui = 1`, users and items with few
+This is section 4.1 of the paper: every positive rating becomes `r_ui = 1`, users and items with few
 interactions are left out, and subsets of several sizes are drawn.
 """
 
@@ -12,41 +12,41 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core.model import Histories
-from sottovoce.core.recommending import Traits
+from sottovoce.core.histories import Histories
+from sottovoce.core.tags import Traits
 from sottovoce.data.streams import stream
 from sottovoce.errors import DataError, SettingsError
 
 Bools = NDArray[np.bool_]
 Times = NDArray[np.int64] | None
-Described = Mapping[str, tuple[str, Traits]]
-"""Title and tags of items, by their ids as text."""
-_INT64 = np.iinfo(np.int64)
+# Title and tags of items, by their ids as text.
+ItemDescriptions = Mapping[str, tuple[str, Traits]]
+_INT64_RANGE = np.iinfo(np.int64)
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """What reading a file came to: nothing is left out without being counted here."""
+class LoadCounts:
+    """Counts of the rows that a loader read, left out and merged."""
 
     format: str
-    """Which layout was recognised."""
+    """The layout that was recognised."""
     rows: int
-    """How many interactions the files hold."""
+    """Rows in the files."""
     not_positive: int
-    """Rows with a rating of 0 or less: by rule not an interaction."""
+    """Rows with a rating of 0 or less, which are not interactions."""
     duplicates: int
-    """Rows that repeat a (user, item) pair and were merged into one."""
+    """Rows that repeat a (user, item) pair, and were merged."""
 
 
-def loaded_in_words(loaded: Loaded | None) -> dict[str, Any]:
-    """For a summary."""
+def summarize_load(counts: LoadCounts | None) -> dict[str, Any]:
+    """Return the counts of a loader under the names that summaries use."""
     names = "format", "rows_read", "ratings_not_positive", "duplicates_merged"
-    return dict(zip(names, astuple(loaded) if loaded else (None,) * 4, strict=True))
+    return dict(zip(names, astuple(counts) if counts else (None,) * 4, strict=True))
 
 
 @dataclass(frozen=True, eq=False)
 class Interactions:
-    """A data set with its original ids; position in `user_ids` and `item_ids` is the number.
+    """A data set whose users and items have numbers: their positions in `user_ids` and `item_ids`.
 
     >>> data = Interactions.from_lists("tiny", [[0, 1], [1]], n_items=2)
     >>> data.summary()["interactions"]
@@ -54,32 +54,32 @@ class Interactions:
     """
 
     name: str
-    """Of the data set, for summaries."""
+    """Name of the data set, for summaries."""
     histories: Histories
-    """Who touched what, by number."""
+    """The items of each user, by number."""
     user_ids: NDArray[Any]
-    """The ids as the source has them: int64 where they are integers, else Python objects."""
+    """Ids from the source: int64 if all of them are integers, otherwise Python objects."""
     item_ids: NDArray[Any]
-    """The same of items."""
+    """Ids of the items, of the same types."""
     timestamps: Times = None
-    """Seconds (or any ascending number) for each entry of `histories.indices`."""
+    """Time of each entry of `histories.indices`, in seconds or any other ascending unit."""
     titles: NDArray[np.object_] | None = None
-    """One string for each item."""
+    """Title of each item, or an empty string."""
     tags: NDArray[np.object_] | None = None
-    """What is known of each item: its `Traits`."""
-    loaded: Loaded | None = None
-    """What the loader counted; None for data that was not read from a file."""
+    """`Traits` of each item."""
+    load_counts: LoadCounts | None = None
+    """Counts of the loader, or None for data that was not read from a file or table."""
 
     def __post_init__(self) -> None:
-        _same_length("user ids", self.user_ids, self.histories.n_users)
-        _same_length("item ids", self.item_ids, self.histories.n_items)
-        _same_length("timestamps", self.timestamps, self.histories.n_interactions)
-        _same_length("titles", self.titles, self.histories.n_items)
-        _same_length("tags", self.tags, self.histories.n_items)
+        _check_length("user ids", self.user_ids, self.histories.n_users)
+        _check_length("item ids", self.item_ids, self.histories.n_items)
+        _check_length("timestamps", self.timestamps, self.histories.n_interactions)
+        _check_length("titles", self.titles, self.histories.n_items)
+        _check_length("tags", self.tags, self.histories.n_items)
 
     @property
     def n_users(self) -> int:
-        """Number of people."""
+        """Number of users."""
         return self.histories.n_users
 
     @property
@@ -89,33 +89,33 @@ class Interactions:
 
     @property
     def n_interactions(self) -> int:
-        """Number of pairs of a person and an item."""
+        """Number of (user, item) pairs."""
         return self.histories.n_interactions
 
     @property
     def typical_length(self) -> float:
-        """Of a history: the median number of items, to two digits."""
+        """Median number of items in a history, rounded to two digits."""
         return self.histories.typical_length()
 
     @property
-    def untouched(self) -> NDArray[np.int64]:
-        """How many items each person never touched."""
+    def untouched_counts(self) -> NDArray[np.int64]:
+        """Number of items that each user never touched."""
         return self.n_items - np.diff(self.histories.indptr)
 
     @classmethod
     def from_lists(cls, name: str, lists: list[list[int]], n_items: int) -> Self:
-        """Small data written by hand; ids are the numbers themselves.
+        """Make a small data set by hand; the ids are the numbers.
 
         Args:
-            name: Of the data set.
-            lists: The numbers of each person's items.
-            n_items: How many items there are.
+            name: Name of the data set.
+            lists: Item numbers of each user.
+            n_items: Number of items.
         """
         histories = Histories.from_lists(lists, n_items)
         return cls(name, histories, np.arange(histories.n_users), np.arange(n_items))
 
-    def described(self) -> list[tuple[str, str, Traits]]:
-        """Of each item its id, its title (where it has none: the id), and its tags."""
+    def list_items(self) -> list[tuple[str, str, Traits]]:
+        """Return id, title and tags of each item; an item without a title has its id instead."""
         ids = [str(number) for number in self.item_ids.tolist()]
         titles = ids if self.titles is None else [str(title) for title in self.titles]
         tags = [{}] * len(ids) if self.tags is None else self.tags.tolist()
@@ -124,100 +124,107 @@ class Interactions:
             for number, title, traits in zip(ids, titles, tags, strict=True)
         ]
 
-    def with_described(self, items: Described) -> Self:
-        """The same with other titles and tags.
+    def replace_descriptions(self, descriptions: ItemDescriptions) -> Self:
+        """Return a copy with other titles and tags.
 
         Args:
-            items: Title and tags by the id as text; an item that is not among them has none.
+            descriptions: Title and tags by the id as text; other items have none.
         """
-        rows = [items.get(str(item), ("", {})) for item in self.item_ids.tolist()]
+        # A catalogue has ids as text, also where those of the data are integers.
+        rows = [descriptions.get(str(item), ("", {})) for item in self.item_ids.tolist()]
         titles, tags = ([row[place] for row in rows] for place in (0, 1))
-        kept = object_array(tags) if any(tags) else None
-        return replace(self, titles=object_array(titles), tags=kept)
+        return replace(
+            self,
+            titles=to_object_array(titles),
+            tags=to_object_array(tags) if any(tags) else None,
+        )
 
     def summary(self) -> dict[str, Any]:
-        """What `sottovoce data info` prints."""
+        """Return what `sottovoce data info` prints."""
         histories = self.histories
         cells = histories.n_users * histories.n_items
+        tags = [] if self.tags is None else self.tags.tolist()
         return {
             "name": self.name,
             "users": histories.n_users,
             "items": histories.n_items,
             "interactions": histories.n_interactions,
             "density": histories.n_interactions / cells if cells else 0.0,
-            "per_user": _spread(np.diff(histories.indptr)),
-            "per_item": _spread(histories.popularity()),
+            "per_user": _summarize_counts(np.diff(histories.indptr)),
+            "per_item": _summarize_counts(histories.popularity()),
             "timestamps": self.timestamps is not None,
             "titles": self.titles is not None,
-            "tags": self._kinds(),
-            **loaded_in_words(self.loaded),
+            "tags": dict(Counter(kind for traits in tags for kind in traits)),
+            **summarize_load(self.load_counts),
         }
 
-    def _kinds(self) -> dict[str, int]:
-        items = [] if self.tags is None else self.tags.tolist()
-        return dict(Counter(kind for traits in items for kind in traits))
-
     def filter(self, min_interactions: int) -> Self:
-        """Only users and items with enough interactions.
+        """Return only the users and items with enough interactions.
 
-        Repeated until every user and every item that is left has enough *in what is left*, so the
-        number asked for holds in the result. The paper does not say whether it does so.
+        Users and items are left out until all that remain have enough interactions with each
+        other. The paper does not say whether it repeats the filter like this.
 
         Args:
-            min_interactions: How many are enough; the paper has 60.
+            min_interactions: Interactions that a user or item must have; the paper uses 60.
         """
         if min_interactions < 0:
-            raise SettingsError(f"min_interactions must not be negative, found {min_interactions}")
-        parts, users = lambda: [self.histories], [np.ones(self.n_users, bool)]
-        (kept,), items = enough(parts, users, self.n_items, min_interactions)
-        return self._keep(kept, items)
+            raise SettingsError(f"min_interactions must be at least 0, not {min_interactions}")
+        everybody = [np.ones(self.n_users, bool)]
+        (users,), items = mark_frequent(
+            lambda: [self.histories], everybody, self.n_items, min_interactions
+        )
+        return self._keep(users, items)
 
     def subset(self, *, users: int | None = None, items: int | None = None, seed: int = 0) -> Self:
-        """Uniformly random items, then uniformly random users among those who can be tested.
+        """Draw items uniformly at random, and then users among those who can be tested.
 
-        Both are the first ones of one shuffle for each seed: more users with the same seed (and
-        items) are a superset, so sizes can be compared. Drawn items stay in the catalogue even if
-        no drawn user touched them.
+        Users and items are the first of a shuffle that only the seed decides. So a larger number
+        of users with the same seed and items is a superset, and sizes can be compared. Drawn items
+        remain even if no drawn user touched them.
 
         Args:
-            users: How many, of those with at least 2 of the chosen items, since others cannot be
-                split into training and test; None: all of these.
-            items: How many; None: all.
-            seed: Of the shuffles.
+            users: Number of users, or None for all. Only those with at least 2 of the drawn items
+                are drawn, since others cannot be split into training and test.
+            items: Number of items, or None for all.
+            seed: Seed of the shuffles.
         """
         histories = self.histories
-        kept_items = np.ones(histories.n_items, bool)
+        chosen_items = np.ones(histories.n_items, bool)
         if items is not None:
             order = stream(seed, "items").permutation(histories.n_items)
-            kept_items = _first(order, items, histories.n_items, "items", self.name)
-        able = row_sums(histories, kept_items[histories.indices]) >= 2
-        kept_users = able
+            chosen_items = _mark_first(order, items, histories.n_items, "items", self.name)
+        testable = count_marked(histories, chosen_items[histories.indices]) >= 2
+        chosen_users = testable
         if users is not None:
+            # Shuffle all users and not only the testable ones: the order must not depend on items.
             order = stream(seed, "users").permutation(histories.n_users)
-            kept_users = _first(order[able[order]], users, histories.n_users, "users", self.name)
-        return self._keep(kept_users, kept_items)
+            candidates = order[testable[order]]
+            chosen_users = _mark_first(candidates, users, histories.n_users, "users", self.name)
+        return self._keep(chosen_users, chosen_items)
 
     def select(self, users: NDArray[np.integer] | None, items: NDArray[np.integer] | None) -> Self:
-        """Only some users and items, in their present order.
+        """Return only some users and items, in their current order.
 
         Args:
-            users: Their numbers; None: all.
-            items: Their numbers; None: all.
+            users: Numbers of the users, or None for all.
+            items: Numbers of the items, or None for all.
         """
         return self._keep(
-            _mask(users, self.histories.n_users, "user"),
-            _mask(items, self.histories.n_items, "item"),
+            _mark_numbers(users, self.histories.n_users, "user"),
+            _mark_numbers(items, self.histories.n_items, "item"),
         )
 
     def _keep(self, users: Bools, items: Bools) -> Self:
+        # Large data sets are not copied without need.
         if users.all() and items.all():
             return self
-        entries = _entries(self.histories, users, items)
-        lengths = row_sums(self.histories, entries)[users]
-        number = np.cumsum(items, dtype=np.int32) - np.int32(1)
+        entries = _mark_entries(self.histories, users, items)
+        lengths = count_marked(self.histories, entries)[users]
+        # The new number of an item is the number of chosen items before it.
+        new_numbers = np.cumsum(items, dtype=np.int32) - np.int32(1)
         histories = Histories(
             np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-            number[self.histories.indices[entries]],
+            new_numbers[self.histories.indices[entries]],
             int(items.sum()),
         )
         return replace(
@@ -231,100 +238,119 @@ class Interactions:
         )
 
 
-def _same_length(what: str, values: NDArray[Any] | None, expected: int) -> None:
+def _check_length(what: str, values: NDArray[Any] | None, expected: int) -> None:
     if values is not None and len(values) != expected:
-        raise DataError(f"there must be {expected} {what}, found {len(values)}")
+        raise DataError(f"there must be {expected} {what}, not {len(values)}")
 
 
-def _spread(counts: NDArray[np.int64]) -> dict[str, float]:
+def _summarize_counts(counts: NDArray[np.int64]) -> dict[str, float]:
     counts = counts if len(counts) else np.zeros(1, np.int64)
-    least, most = int(counts.min()), int(counts.max())
-    return {"min": least, "median": float(np.median(counts)), "max": most}
+    median = float(np.median(counts))
+    return {"min": int(counts.min()), "median": median, "max": int(counts.max())}
 
 
-def _entries(histories: Histories, users: Bools, items: Bools) -> Bools:
-    """Which interactions have both their user and their item kept; one byte each."""
+def _mark_entries(histories: Histories, users: Bools, items: Bools) -> Bools:
+    """Mark the interactions whose user and item are both marked."""
+    # In place, since a data set may have hundreds of millions of entries.
     entries: Bools = np.repeat(users, np.diff(histories.indptr))
     entries &= items[histories.indices]
     return entries
 
 
-def row_sums(histories: Histories, entries: Bools) -> NDArray[np.int64]:
-    """How many of a user's entries are marked."""
+def count_marked(histories: Histories, entries: Bools) -> NDArray[np.int64]:
+    """Count the marked entries of each user."""
     sums = np.zeros(histories.n_users, np.int64)
+    # reduceat() returns the next user's entry for an empty history: leave these out.
     filled = np.flatnonzero(np.diff(histories.indptr))
     if len(filled):
         sums[filled] = np.add.reduceat(entries, histories.indptr[filled], dtype=np.int64)
     return sums
 
 
-def enough(
+def mark_frequent(
     parts: Callable[[], Iterable[Histories]],
     users: list[Bools],
     n_items: int,
-    least: int,
+    min_interactions: int,
 ) -> tuple[list[Bools], Bools]:
-    """Which of the users of each part, and which items, have enough in what is left."""
+    """Mark the largest set of users and items that all have enough interactions with each other.
+
+    Args:
+        parts: Returns the histories part by part; called once for each round of the filter.
+        users: Marks of the users to start with, by part.
+        n_items: Number of items.
+        min_interactions: Interactions that a user or item must have.
+
+    Returns:
+        The marked users of each part, and the marked items.
+
+    Raises:
+        DataError: Nothing is left.
+    """
     items = np.ones(n_items, bool)
-    changed = least > 0
+    # Each round may leave others without enough interactions, until nothing changes.
+    changed = min_interactions > 0
     while changed:
-        left, per_item = [], np.zeros(n_items, np.int64)
-        for part, some in zip(parts(), users, strict=True):
-            entries = _entries(part, some, items)
-            left.append(some & (row_sums(part, entries) >= least))
-            per_item += np.bincount(part.indices[entries], minlength=n_items)
-        kept = items & (per_item >= least)
-        changed = not (np.array_equal(kept, items) and all(map(np.array_equal, left, users)))
-        users, items = left, kept
-    if not items.any() or not any(some.any() for some in users):
+        next_users, item_counts = [], np.zeros(n_items, np.int64)
+        for part, marks in zip(parts(), users, strict=True):
+            entries = _mark_entries(part, marks, items)
+            next_users.append(marks & (count_marked(part, entries) >= min_interactions))
+            item_counts += np.bincount(part.indices[entries], minlength=n_items)
+        next_items = items & (item_counts >= min_interactions)
+        same_users = all(map(np.array_equal, next_users, users))
+        changed = not (np.array_equal(next_items, items) and same_users)
+        users, items = next_users, next_items
+    if not items.any() or not any(marks.any() for marks in users):
         raise DataError(
-            f"nothing is left when every user and item must have at least {least} interactions; "
-            "ask for fewer (--min-interactions)"
+            "nothing is left when every user and item must have at least "
+            f"{min_interactions} interactions; ask for fewer (--min-interactions)"
         )
     return users, items
 
 
-def _first(order: NDArray[np.int64], how_many: int, size: int, what: str, name: str) -> Bools:
-    """Marks the first `how_many` of a shuffled list, out of `size`."""
-    if how_many < 1:
-        raise SettingsError(f"a subset needs at least 1 of its {what}, found {how_many}")
-    if how_many > len(order):
-        why = " with at least 2 interactions on the chosen items" if what == "users" else ""
-        raise DataError(f"{name}: asked for {how_many:,} {what}, there are {len(order):,}{why}")
+def _mark_first(order: NDArray[np.int64], n: int, size: int, what: str, name: str) -> Bools:
+    """Mark the first `n` numbers of a shuffled list in an array of `size`."""
+    if n < 1:
+        raise SettingsError(f"a subset must have at least 1 of its {what}, not {n}")
+    if n > len(order):
+        which = " with at least 2 interactions on the drawn items" if what == "users" else ""
+        raise DataError(f"{name}: asked for {n:,} {what}, but there are {len(order):,}{which}")
     mask = np.zeros(size, bool)
-    mask[order[:how_many]] = True
+    mask[order[:n]] = True
     return mask
 
 
-def _mask(numbers: NDArray[np.integer] | None, size: int, what: str) -> Bools:
+def _mark_numbers(numbers: NDArray[np.integer] | None, size: int, what: str) -> Bools:
     if numbers is None:
         return np.ones(size, bool)
     if len(numbers) and (numbers.min() < 0 or numbers.max() >= size):
         raise DataError(
-            f"{what} numbers must be from 0 to {size - 1}, found {numbers.min()}..{numbers.max()}"
+            f"{what} numbers must be from 0 to {size - 1}, not {numbers.min()}..{numbers.max()}"
         )
     mask = np.zeros(size, bool)
     mask[numbers] = True
     return mask
 
 
-def object_array(values: list[Any]) -> NDArray[np.object_]:
-    """One element for each, whatever they are: numpy would look into lists and tuples."""
+def to_object_array(values: list[Any]) -> NDArray[np.object_]:
+    """Convert a list to an array with one element for each value."""
+    # np.array() would turn lists and tuples into further dimensions.
     array = np.empty(len(values), object)
     array[:] = values
     return array
 
 
-def id_array(ids: list[Any]) -> NDArray[Any]:
-    """Integers as int64 where they fit; anything else as Python objects, so nothing is changed."""
-    if all(type(one) is int and _INT64.min <= one <= _INT64.max for one in ids):
+def to_id_array(ids: list[Any]) -> NDArray[Any]:
+    """Convert ids to int64 if all of them are integers that fit, otherwise to an object array."""
+    # `type() is int` excludes booleans.
+    if all(type(value) is int and _INT64_RANGE.min <= value <= _INT64_RANGE.max for value in ids):
         return np.array(ids, np.int64)
-    return object_array(ids)
+    return to_object_array(ids)
 
 
 @dataclass(frozen=True, eq=False)
 class Pairs:
-    """Interactions in any order, by user and item number; the same pair may come up again."""
+    """Interactions by user and item number, in any order and perhaps with repeated pairs."""
 
     users: NDArray[np.int32]
     items: NDArray[np.int32]
@@ -332,32 +358,35 @@ class Pairs:
 
 
 def pack(pairs: Pairs, n_users: int, n_items: int) -> tuple[Histories, Times, int]:
-    """By user and item, with timestamps in the same order, and how many repeats were merged.
+    """Sort interactions by user and item, and merge repeated pairs.
 
-    A repeated pair collapses to one with its latest timestamp. 23 million interactions are common,
-    so pairs that are in order are not sorted again, and nothing wider than one 64-bit word for
-    each interaction is made.
+    Returns:
+        The histories, the latest timestamp of each pair in the same order, and the number of rows
+        that were merged into others.
     """
-    given = len(pairs.users)
-    if not _in_order(pairs):
-        pairs = _sorted(pairs, item_bits=n_items.bit_length())
+    n_pairs = len(pairs.users)
+    # Data sets of 23 million interactions are common: do not sort what is sorted already.
+    if not _is_sorted(pairs):
+        pairs = _sort(pairs, item_bits=n_items.bit_length())
     # The users ascend, so a search finds the offsets without counting every entry.
     indptr = np.searchsorted(pairs.users, np.arange(n_users + 1, dtype=np.int32)).astype(np.int64)
     histories = Histories.from_arrays(indptr, pairs.items, n_items)
-    return histories, pairs.timestamps, given - len(pairs.users)
+    return histories, pairs.timestamps, n_pairs - len(pairs.users)
 
 
-def _in_order(pairs: Pairs) -> bool:
-    """Whether (user, item) strictly ascends: sorted, and no pair twice."""
+def _is_sorted(pairs: Pairs) -> bool:
+    """Return whether (user, item) strictly ascends, so that no pair is repeated."""
     users, items = pairs.users, pairs.items
+    # Built in place, with one byte for each pair.
     ascends = items[1:] > items[:-1]
     ascends &= users[1:] == users[:-1]
     ascends |= users[1:] > users[:-1]
     return bool(ascends.all())
 
 
-def _sorted(pairs: Pairs, item_bits: int) -> Pairs:
-    """In order, each pair once. User and item share one word, which is what gets sorted."""
+def _sort(pairs: Pairs, item_bits: int) -> Pairs:
+    """Sort the pairs by user and item, and merge repeated ones."""
+    # User and item share one 64-bit word, which is sorted; anything wider costs too much memory.
     key = pairs.users.astype(np.int64)
     key <<= np.int64(item_bits)
     key |= pairs.items
@@ -365,25 +394,23 @@ def _sorted(pairs: Pairs, item_bits: int) -> Pairs:
     if timestamps is None:
         key.sort()
     else:
-        key, timestamps = _sorted_together(key, timestamps)
-    key, timestamps = _merged(key, timestamps)
+        key, timestamps = _sort_with_timestamps(key, timestamps)
+    key, timestamps = _merge_repeats(key, timestamps)
     items = (key & np.int64((1 << item_bits) - 1)).astype(np.int32)
     key >>= np.int64(item_bits)
     return Pairs(key.astype(np.int32), items, timestamps)
 
 
-def _sorted_together(
+def _sort_with_timestamps(
     key: NDArray[np.int64], timestamps: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Both in the order of the keys.
-
-    Where key and position fit one word, the word is sorted in place: half the memory and the
-    time of an argsort. They nearly always do.
-    """
+    """Sort both arrays by the keys; may overwrite `key`."""
     bits = len(key).bit_length()
     if int(key.max()).bit_length() + bits > 63:
         order = np.argsort(key)
         return key[order], timestamps[order]
+    # Key and position fit one word, as they nearly always do: sorting that word in place takes half
+    # the memory and time of an argsort.
     key <<= np.int64(bits)
     key |= np.arange(len(key))
     key.sort()
@@ -392,8 +419,8 @@ def _sorted_together(
     return key, timestamps
 
 
-def _merged(key: NDArray[np.int64], timestamps: Times) -> tuple[NDArray[np.int64], Times]:
-    """Each key once; of its timestamps the latest."""
+def _merge_repeats(key: NDArray[np.int64], timestamps: Times) -> tuple[NDArray[np.int64], Times]:
+    """Return each of the sorted keys once, with the latest of its timestamps."""
     first = np.ones(len(key), bool)
     np.not_equal(key[1:], key[:-1], out=first[1:])
     if first.all():

@@ -1,9 +1,9 @@
-"""What the items of a data set are called and tagged with, from a file next to it.
+"""Titles and tags of items, read from a file.
 
-Either a catalogue as the protocol has it, or a table: one column for the item, perhaps one called
-`title`; of the others those with numbers are numbers (year, price), those with text are labels,
-several of them joined by `|`. A column with mostly numbers and some text is refused: one "n/a"
-would make labels of all prices. Whatever is wrong is told by the file's own columns and lines.
+The file is a catalogue of the protocol or a table. A table has a column for the item and perhaps
+one called `title`. Other columns with numbers are numeric tags (year, price), those with text are
+labels, which `|` separates. A column with mostly numbers and some text is refused: a single "n/a"
+would turn all prices into labels. Errors name the column and the line.
 """
 
 import csv
@@ -18,85 +18,109 @@ from typing import Any
 import polars as pl
 from polars.exceptions import PolarsError
 
-from sottovoce.characters import CONTROL, named
-from sottovoce.core.recommending import KIND
-from sottovoce.data.interactions import Described, Interactions
-from sottovoce.data.tables import ALIASES, PARQUET, Columns, reading
+from sottovoce.characters import CONTROL_CHARACTERS, format_code_point
+from sottovoce.core.tags import KIND_PATTERN
+from sottovoce.data.interactions import Interactions, ItemDescriptions
+from sottovoce.data.tables import COLUMN_ALIASES, PARQUET_SUFFIXES, Columns, convert_read_errors
 from sottovoce.errors import DataError, MissingExtraError, ProtocolError
 
-_SEPARATORS = {".csv": ",", ".tsv": "\t"}
-TABLES = (*_SEPARATORS, *PARQUET)
-"""Suffixes of what can be read."""
-SHOWN = 10
-"""Problems that are told at once."""
-SINGULAR = {"genres": "genre", "categories": "category", "brands": "brand", "tags": "tag"}
-_WHOLE = re.compile(r"[+-]?[0-9]+")
-_NUMBER = re.compile(
+# Separators of text tables, by suffix.
+_FIELD_SEPARATORS = {".csv": ",", ".tsv": "\t"}
+# Suffixes of tables that can be read.
+TABLE_SUFFIXES = (*_FIELD_SEPARATORS, *PARQUET_SUFFIXES)
+# Problems that one error lists; of the others it has the number.
+MAX_PROBLEMS_SHOWN = 10
+# Names of columns, and the kind of tag that they stand for.
+_SINGULAR_KINDS = {"genres": "genre", "categories": "category", "brands": "brand", "tags": "tag"}
+# Numbers in text. "inf" and "nan" are numbers here so that they are refused and not made labels.
+_WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
+_ANY_NUMBER = re.compile(
     r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|[+-]?inf|nan", re.IGNORECASE
 )
 
 
 @dataclass
 class Table:
-    """Columns by the names that they have in the file; of several by one name, the last."""
+    """Columns of a file by name, and the problems with its cells.
+
+    If several columns have one name, the last one counts.
+    """
 
     path: Path
     names: list[str]
     cells: dict[str, list[Any]]
-    """Of a text file the text, without spaces around it; of Parquet values, None for none."""
+    """Cells by column: stripped text for a text file; values, or None, for Parquet."""
     lines: list[int] | None = None
-    """Where each row begins in a text file."""
+    """Line on which each row begins in a text file; None for Parquet."""
     problems: list[tuple[int, str]] = field(default_factory=list)
-    """Row and what is wrong with it."""
+    """Rows, and what is wrong with them."""
 
-    def where(self, row: int) -> str:
+    def format_location(self, row: int) -> str:
+        """Return the row or line as error messages name it."""
         return f"row {row + 1}" if self.lines is None else f"line {self.lines[row]}"
 
-    def note(self, row: int, column: str, said: str) -> None:
-        self.problems.append((row, f"column {column!r} {said}"))
+    def add_problem(self, row: int, column: str, message: str) -> None:
+        """Add a problem with a cell; the message goes on after the name of the column."""
+        self.problems.append((row, f"column {column!r} {message}"))
 
-    def check(self) -> None:
-        """Tell what is wrong, the first of it where there is much."""
-        found = sorted(self.problems)
-        if not found:
+    def raise_problems(self) -> None:
+        """Raise a `DataError` that lists the first problems, if there are any."""
+        problems = sorted(self.problems)
+        if not problems:
             return
-        told = [f"{self.where(row)}: {what}" for row, what in found[:SHOWN]]
-        if len(found) == 1:
-            row, what = found[0]
+        if len(problems) == 1:
+            row, what = problems[0]
             if self.lines is not None:
                 raise DataError(what, path=self.path, line=self.lines[row])
-            raise DataError(told[0], path=self.path)
-        more = [f"and {len(found) - SHOWN:,} more"] if len(found) > SHOWN else []
-        raise DataError("\n  ".join([f"{len(found):,} problems", *told, *more]), path=self.path)
+            raise DataError(f"{self.format_location(row)}: {what}", path=self.path)
+        shown = problems[:MAX_PROBLEMS_SHOWN]
+        lines = [f"{self.format_location(row)}: {problem}" for row, problem in shown]
+        if len(problems) > len(shown):
+            lines.append(f"and {len(problems) - len(shown):,} more")
+        what = "\n  ".join(lines)
+        raise DataError(f"{len(problems):,} problems\n  {what}", path=self.path)
 
 
 def with_items(data: Interactions, path: Path) -> Interactions:
-    """The data set with titles and tags from a file; an item that is not in it has none."""
-    known = read_items(path)
-    if not any(any(known.get(str(item), ())) for item in data.item_ids.tolist()):
+    """Return the data set with titles and tags from a file; items that it lacks have none.
+
+    Raises:
+        DataError: The file is invalid, or describes no item of the data set.
+    """
+    descriptions = read_items(path)
+    # A file for other data would otherwise silently describe nothing.
+    if not any(any(descriptions.get(str(item), ())) for item in data.item_ids.tolist()):
         raise DataError(
-            f"must describe some of the {data.n_items:,} items of {data.name}: the first is "
-            f"{str(data.item_ids[0])!r}, here it is {next(iter(known), None)!r}",
+            f"must have titles or tags for some of the {data.n_items:,} items of {data.name}: its "
+            f"first id is {str(data.item_ids[0])!r}, the first id of this file "
+            f"{next(iter(descriptions), None)!r}",
             path=path,
         )
-    return data.with_described(known)
+    return data.replace_descriptions(descriptions)
 
 
-def read_items(path: Path, columns: Columns = None, *, advice: str = "") -> Described:
-    """By the suffix: `.json` is a catalogue, `.csv`, `.tsv` and `.parquet` are tables.
+def read_items(path: Path, columns: Columns = None, *, advice: str = "") -> ItemDescriptions:
+    """Read titles and tags of items, by the id as text.
 
-    `columns` names those of a table that are read: `{"item": "sku", "title": "name"}`. `advice`
-    says how to do that, where no column is the item.
+    Args:
+        path: A catalogue (`.json`) or a table (`.csv`, `.tsv`, `.parquet`, `.pq`).
+        columns: The columns of a table that are read, by what they are:
+            `{"item": "sku", "title": "name"}`. None: all, by their own names.
+        advice: How to name columns; appended to the error if no column is the item.
+
+    Raises:
+        DataError: The file is invalid.
+        MissingExtraError: A catalogue needs the extra `client`.
     """
     if path.suffix == ".json":
         return _from_catalogue(path)
-    if path.suffix not in TABLES:
-        raise DataError(f"items must be in .json, {', '.join(TABLES)}", path=path)
+    if path.suffix not in TABLE_SUFFIXES:
+        raise DataError(f"items must be in .json, {', '.join(TABLE_SUFFIXES)}", path=path)
     return _from_table(read_table(path), columns, advice)
 
 
-def _from_catalogue(path: Path) -> Described:
-    # Here and not above: a simulation needs no cryptography.
+def _from_catalogue(path: Path) -> ItemDescriptions:
+    # Imported lazily: the protocol needs cryptography, which a simulation does without.
     try:
         from sottovoce.protocol import Catalogue
     except ImportError as error:
@@ -104,16 +128,17 @@ def _from_catalogue(path: Path) -> Described:
             f"a catalogue needs {error.name}: pip install 'sottovoce[client]', or give a table"
         ) from error
     try:
-        with reading(path):
+        with convert_read_errors(path):
             items = Catalogue.decode(path.read_bytes()).items
     except ProtocolError as error:
         raise DataError(str(error), path=path) from error
     return {item.id: (item.title, item.tags) for item in items}
 
 
-def _from_table(table: Table, columns: Columns, advice: str) -> Described:
-    item, kinds = _roles(table, columns, advice)
-    ids = _ids(table, item)
+def _from_table(table: Table, columns: Columns, advice: str) -> ItemDescriptions:
+    item, kinds = _find_columns(table, columns, advice)
+    ids = _read_ids(table, item)
+    # All texts are published in the catalogue, the ids among them.
     for column in (item, *kinds.values()):
         _check_characters(table, column, ids)
     titles = [""] * len(ids)
@@ -123,128 +148,153 @@ def _from_table(table: Table, columns: Columns, advice: str) -> Described:
             cells = table.cells[column]
             titles = ["" if title is None else str(title).strip() for title in cells]
         else:
-            for row, value in _values(table, column):
+            for row, value in _read_tags(table, column):
                 tags[row][kind] = value
-    table.check()
+    table.raise_problems()
     return dict(zip(ids, zip(titles, tags, strict=True), strict=True))
 
 
-def _roles(table: Table, columns: Columns, advice: str) -> tuple[str, dict[str, str]]:
-    """The column of the item; those of title and tags, by kind."""
-    given = {name: name for name in table.names} if columns is None else dict(columns)
+def _find_columns(table: Table, columns: Columns, advice: str) -> tuple[str, dict[str, str]]:
+    """Return the column of the ids, and those of title and tags by their kind."""
+    names = {name: name for name in table.names} if columns is None else dict(columns)
     listed = ", ".join(map(repr, table.names))
-    if missing := [name for name in given.values() if name not in table.names]:
-        lacking = ", ".join(map(repr, missing))
-        raise DataError(f"no column is called {lacking}; there are {listed}", path=table.path)
-    if twice := [name for name in given.values() if table.names.count(name) > 1]:
-        raise DataError(f"one column alone must be called {twice[0]!r}", path=table.path)
-    items = [role for role in given if _plain(role).replace("_", "") in ALIASES["item"]]
+    if missing := [name for name in names.values() if name not in table.names]:
+        absent = ", ".join(map(repr, missing))
+        raise DataError(f"no column is called {absent}; there are {listed}", path=table.path)
+    if repeated := [name for name in names.values() if table.names.count(name) > 1]:
+        raise DataError(f"only one column must be called {repeated[0]!r}", path=table.path)
+    aliases = COLUMN_ALIASES["item"]
+    items = [role for role in names if _normalize_name(role).replace("_", "") in aliases]
     if len(items) != 1:
-        names = ", ".join(ALIASES["item"])
-        said = f"one column must be the item ({names}); there are {listed}{advice}"
-        raise DataError(said, path=table.path)
-    item = given.pop(items[0])
+        raise DataError(
+            f"one column must be the item ({', '.join(aliases)}); there are {listed}{advice}",
+            path=table.path,
+        )
+    item = names.pop(items[0])
     kinds: dict[str, str] = {}
-    for role, name in given.items():
-        plain = _plain(role)
-        kind = SINGULAR.get(plain, plain)
-        if not KIND.fullmatch(kind):
+    for role, name in names.items():
+        normalized = _normalize_name(role)
+        kind = _SINGULAR_KINDS.get(normalized, normalized)
+        if not KIND_PATTERN.fullmatch(kind):
             raise DataError(
-                f"column {name!r} must name a kind of tag: {KIND.pattern}", path=table.path
+                f"column {name!r} must be called like a kind of tag: {KIND_PATTERN.pattern}",
+                path=table.path,
             )
         if kind in kinds:
-            both = f"columns {kinds[kind]!r} and {name!r} are both {kind!r}: leave one out"
-            raise DataError(both, path=table.path)
+            raise DataError(
+                f"columns {kinds[kind]!r} and {name!r} are both {kind!r}: leave one out",
+                path=table.path,
+            )
         kinds[kind] = name
     return item, kinds
 
 
-def _ids(table: Table, column: str) -> list[str]:
-    """As they are written: "007" and "7" are two items."""
-    first: dict[str, int] = {}
+def _read_ids(table: Table, column: str) -> list[str]:
+    """Read the ids as text, so that "007" and "7" are two items."""
+    first_rows: dict[str, int] = {}
     ids = ["" if cell is None else str(cell).strip() for cell in table.cells[column]]
+    # pandas writes integers with gaps as floats: "7.0" would match no id.
     if any(isinstance(cell, float) for cell in table.cells[column]):
-        said = f"column {column!r} has decimal numbers; ids must be integers or text"
-        raise DataError(said, path=table.path)
-    for row, each in enumerate(ids):
-        if not each:
-            table.note(row, column, "is empty: every item needs an id")
-        elif first.setdefault(each, row) != row:
-            table.note(row, column, f"must not repeat {each!r}, as in {table.where(first[each])}")
+        raise DataError(
+            f"column {column!r} has decimal numbers; ids must be integers or text", path=table.path
+        )
+    for row, item in enumerate(ids):
+        if not item:
+            table.add_problem(row, column, "is empty: every item needs an id")
+        elif first_rows.setdefault(item, row) != row:
+            location = table.format_location(first_rows[item])
+            table.add_problem(row, column, f"must not repeat {item!r} of {location}")
     return ids
 
 
 def _check_characters(table: Table, column: str, ids: list[str]) -> None:
-    """Every text of a catalogue is shown, perhaps on a terminal."""
+    """Add a problem for each cell with a control character, which could command a terminal."""
     for row, cell in enumerate(table.cells[column]):
-        if isinstance(cell, str) and (found := CONTROL.search(cell.strip())):
-            said = f"of item {ids[row]!r:.80} must have no control character, {named(found[0])}"
-            table.note(row, column, said)
+        if isinstance(cell, str) and (match := CONTROL_CHARACTERS.search(cell.strip())):
+            table.add_problem(
+                row,
+                column,
+                f"of item {ids[row]!r:.80} must have no control character, but has "
+                f"{format_code_point(match[0])}",
+            )
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
 
 
-def _values(table: Table, column: str) -> Iterator[tuple[int, tuple[str, ...] | float]]:
-    """Row and tag of each item that has one."""
-    filled = [(row, cell) for row, cell in enumerate(table.cells[column]) if cell not in (None, "")]
-    if table.lines is not None:  # text has no type but what it looks like
-        filled = _judged(table, column, filled)
-    for row, value in filled:
+def _read_tags(table: Table, column: str) -> Iterator[tuple[int, tuple[str, ...] | float]]:
+    """Yield row and value of each item that has a tag: labels or a number."""
+    cells = [(row, cell) for row, cell in enumerate(table.cells[column]) if cell not in (None, "")]
+    # Parquet has types, text has not.
+    if table.lines is not None:
+        cells = _infer_types(table, column, cells)
+    for row, value in cells:
         if isinstance(value, str):
             labels = (label for part in value.split("|") if (label := part.strip()))
+            # Repeated labels count once, in the order of the cell.
             yield row, tuple(dict.fromkeys(labels))
         elif isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-            said = f"column {column!r} must have numbers or text"
-            raise DataError(said, path=table.path)
-        elif not 0 <= value < 2**53:  # a NaN is not
-            table.note(row, column, f"has {value}; a number must be 0 or more, below 2^53")
+            raise DataError(f"column {column!r} must have numbers or text", path=table.path)
+        elif not 0 <= value < 2**53:  # also true for a NaN
+            table.add_problem(row, column, f"has {value}; a number must be at least 0, below 2^53")
         else:
             yield row, float(value) if isinstance(value, Decimal) else value
 
 
-def _judged(
-    table: Table, column: str, filled: list[tuple[int, str]]
+def _infer_types(
+    table: Table, column: str, cells: list[tuple[int, str]]
 ) -> list[tuple[int, str | float]]:
-    """Numbers if all cells are, labels if most are not. Between that somebody mistyped a number."""
-    numbers = [cell for _, cell in filled if _NUMBER.fullmatch(cell)]
-    others = [(row, cell) for row, cell in filled if not _NUMBER.fullmatch(cell)]
-    if others and len(numbers) > len(others):
-        row, example = others[0]
-        more = f" (and {len(others) - 1:,} more)" if len(others) > 1 else ""
-        said = f"has {len(numbers):,} numbers, but here {example!r:.80}{more}"
-        table.note(row, column, f"{said}: mend or empty the cell, or leave the column out")
-    if others:
-        return list(filled)
-    if all(_WHOLE.fullmatch(cell) for cell in numbers):
-        # Thirty digits are too large already; Python reads no more than some thousands.
-        return [(row, int(cell[:30])) for row, cell in filled]
-    return [(row, float(cell)) for row, cell in filled]
+    """Convert the cells to numbers if all of them are numbers; otherwise they stay labels.
+
+    A column with more numbers than labels is a problem, since a number is probably mistyped.
+    """
+    n_numbers = sum(bool(_ANY_NUMBER.fullmatch(cell)) for _, cell in cells)
+    labels = [(row, cell) for row, cell in cells if not _ANY_NUMBER.fullmatch(cell)]
+    if labels and n_numbers > len(labels):
+        row, example = labels[0]
+        more = f" (and {len(labels) - 1:,} more)" if len(labels) > 1 else ""
+        table.add_problem(
+            row,
+            column,
+            f"has {n_numbers:,} numbers, but here {example!r:.80}{more}: fix or clear the cell, or "
+            "leave the column out",
+        )
+    if labels:
+        return list(cells)
+    if all(_WHOLE_NUMBER.fullmatch(cell) for _, cell in cells):
+        # int() refuses more than some thousand digits. 30 digits are too large already, and the
+        # caller refuses them.
+        return [(row, int(cell[:30])) for row, cell in cells]
+    return [(row, float(cell)) for row, cell in cells]
 
 
 def read_table(path: Path) -> Table:
-    """A text file with a header line, or Parquet; there is at least one row."""
-    table = _text(path) if path.suffix in _SEPARATORS else _parquet(path)
+    """Read a Parquet file, or a text file with a header line.
+
+    Raises:
+        DataError: The file is invalid, or has no rows.
+    """
+    table = _read_text(path) if path.suffix in _FIELD_SEPARATORS else _read_parquet(path)
     if not any(table.cells.values()):
-        raise DataError("an item must stand below the header", path=path)
+        raise DataError("the table must have at least one row below the header", path=path)
     return table
 
 
-def _parquet(path: Path) -> Table:
+def _read_parquet(path: Path) -> Table:
     try:
         frame = pl.read_parquet(path, glob=False)
     except (PolarsError, OSError) as error:
         reason = str(error).splitlines()[0]
-        raise DataError(f"this table cannot be read: {reason}", path=path) from error
+        raise DataError(f"cannot be read as Parquet: {reason}", path=path) from error
     return Table(path, frame.columns, {column.name: column.to_list() for column in frame})
 
 
-def _text(path: Path) -> Table:
-    with reading(path):
+def _read_text(path: Path) -> Table:
+    with convert_read_errors(path):
         raw = path.read_bytes()
     try:
-        records = list(_records(raw.decode("utf-8-sig"), path))
+        records = list(_split_records(raw.decode("utf-8-sig"), path))
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         raise DataError(f"not UTF-8 text ({error.reason})", path=path, line=line) from error
@@ -254,21 +304,22 @@ def _text(path: Path) -> Table:
     table = Table(path, names, {}, [line for line, _ in rows])
     for row, (_, fields) in enumerate(rows):
         if len(fields) != len(names):
-            said = f"must have {len(names)} fields as in the header, found {len(fields)}"
-            table.problems.append((row, said))
-    table.check()
-    table.cells = {name: [fields[at] for _, fields in rows] for at, name in enumerate(names)}
+            what = f"must have {len(names)} fields as in the header, but has {len(fields)}"
+            table.problems.append((row, what))
+    table.raise_problems()
+    table.cells = {name: [fields[place] for _, fields in rows] for place, name in enumerate(names)}
     return table
 
 
-def _records(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
-    """The line where each begins, and its fields; not those in which nothing stands."""
-    separator, line = _SEPARATORS[path.suffix], 1
+def _split_records(text: str, path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the first line and the stripped fields of each record, skipping empty ones."""
+    separator = _FIELD_SEPARATORS[path.suffix]
+    line = 1
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
     try:
         for fields in reader:
-            if any(stripped := [each.strip() for each in fields]):
+            if any(stripped := [field.strip() for field in fields]):
                 yield line, stripped
             line = reader.line_num + 1
     except csv.Error as error:
-        raise DataError(f"quotation marks or line ends: {error}", path=path, line=line) from error
+        raise DataError(f"malformed quoting or line ends: {error}", path=path, line=line) from error

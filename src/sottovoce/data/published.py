@@ -1,8 +1,9 @@
-"""Data sets as published, in a folder or a zip archive, which is never unpacked to the disk.
+"""MovieLens and the Netflix Prize as published, in a folder or in a zip archive.
 
-MovieLens: 100K (`u.data`), 1M and 10M (`.dat`), 20M and later (`.csv`). The Netflix Prize: as
-handed out (`training_set/mv_*.txt`) and as combined for Kaggle. Both write a film's number and a
-colon on a line of their own, then `user,rating,date` for each of its ratings.
+MovieLens has the formats of 100K (`u.data`), 1M and 10M (`.dat`), and 20M and later (`.csv`). The
+Netflix Prize has the original files (`training_set/mv_*.txt`) and those that were combined for
+Kaggle. Both have a line with a film's number and a colon, and below it `user,rating,date` for each
+of its ratings. Archives are never unpacked to the disk.
 """
 
 import re
@@ -15,45 +16,51 @@ from pathlib import Path
 import polars as pl
 from polars.exceptions import PolarsError
 
-from sottovoce.characters import spaced
-from sottovoce.core.recommending import Traits
-from sottovoce.data.interactions import Described, Interactions
+from sottovoce.characters import replace_control_characters
+from sottovoce.core.tags import Traits
+from sottovoce.data.interactions import Interactions, ItemDescriptions
 from sottovoce.data.tables import (
     Block,
     Collector,
     Layout,
     add_text,
-    blocks,
-    fields_of,
+    convert_read_errors,
     open_file,
-    parse,
-    reading,
+    parse_block,
+    read_blocks,
+    split_fields,
 )
 from sottovoce.errors import DataError
 
 File = Path | zipfile.Path
-_RATINGS = ("user", "item", "rating", "timestamp")
-_NO_GENRES = ("(no genres listed)", "unknown", "")
-_YEAR = re.compile(r"\((\d{4})\)\s*$")
-# The order of the flags in 100K's list of films.
+# Roles of the fields of a MovieLens rating.
+_RATING_ROLES = ("user", "item", "rating", "timestamp")
+# Texts in the place of a genre that mean no genre.
+_NOT_GENRES = ("(no genres listed)", "unknown", "")
+# The year at the end of a title.
+_TITLE_YEAR = re.compile(r"\((\d{4})\)\s*$")
+# Genres in the order of the flags in the film list of 100K.
 _GENRES_100K = (
     *("unknown", "Action", "Adventure", "Animation", "Children's", "Comedy", "Crime"),
     *("Documentary", "Drama", "Fantasy", "Film-Noir", "Horror", "Musical", "Mystery"),
     *("Romance", "Sci-Fi", "Thriller", "War", "Western"),
 )
-_NETFLIX = re.compile(r"mv_\d+\.txt|combined_data_\d+\.txt")
+# Files of the Netflix Prize: ratings and film lists.
+_NETFLIX_RATINGS = re.compile(r"mv_\d+\.txt|combined_data_\d+\.txt")
 _NETFLIX_FILMS = ("movie_titles.txt", "movie_titles.csv")
-_NETFLIX_HEADER = b"user,rating,date,more\n"  # else a block that begins with a film has one column
+# Put before every block, since polars takes the number of columns from the first line, and that of
+# a film has only one.
+_NETFLIX_HEADER = b"user,rating,date,more\n"
 
 
-def _double_colon(line: str) -> list[str]:
-    """`id::title::genres`; a title may hold colons of its own."""
+def _split_dat_film(line: str) -> list[str]:
+    """Split `id::title::genres`, where the title may contain colons."""
     number, _, rest = line.partition("::")
     return [number, *rest.rsplit("::", 1)]
 
 
-def _bar_and_flags(line: str) -> list[str]:
-    """`id|title|release|video|address|` and a 0 or 1 for each genre."""
+def _split_100k_film(line: str) -> list[str]:
+    """Split `id|title|release|video|address|` and a flag, 0 or 1, for each genre."""
     fields = line.split("|")
     flags = fields[5:]
     if len(flags) != len(_GENRES_100K):
@@ -62,8 +69,11 @@ def _bar_and_flags(line: str) -> list[str]:
     return [fields[0], fields[1], "|".join(genres)]
 
 
-def _year_and_title(line: str) -> list[str]:
-    """Netflix: number and title with its year, as MovieLens writes it; a few have no year."""
+def _split_netflix_film(line: str) -> list[str]:
+    """Split `id,year,title`, and append the year to the title as MovieLens does.
+
+    A few films have no year.
+    """
     number, _, rest = line.partition(",")
     year, comma, title = rest.partition(",")  # the title comes last and may hold commas
     return [number, f"{title} ({year})" if year.isdecimal() else title, ""] if comma else []
@@ -71,156 +81,184 @@ def _year_and_title(line: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Edition:
+    """A format of MovieLens: names of its files, and how to read them."""
+
     title: str
     ratings: str
     films: str
     layout: Layout | None
-    """None: the ratings have a header that says it, and so have the films."""
+    """How a rating is split; None if ratings and films have a header line."""
     film_fields: Callable[[str], Sequence[str]]
-    """A line of the list of films to id, title and genres."""
+    """Splits a line of the film list into id, title and genres."""
 
 
-EDITIONS = (
-    Edition("MovieLens .dat", "ratings.dat", "movies.dat", Layout("::", _RATINGS), _double_colon),
-    Edition("MovieLens .csv", "ratings.csv", "movies.csv", None, fields_of),
-    Edition("MovieLens 100K", "u.data", "u.item", Layout("\t", _RATINGS), _bar_and_flags),
+# The formats of MovieLens; the first one whose ratings are there is read.
+MOVIELENS_EDITIONS = (
+    Edition(
+        "MovieLens .dat", "ratings.dat", "movies.dat", Layout("::", _RATING_ROLES), _split_dat_film
+    ),
+    Edition("MovieLens .csv", "ratings.csv", "movies.csv", None, split_fields),
+    Edition("MovieLens 100K", "u.data", "u.item", Layout("\t", _RATING_ROLES), _split_100k_film),
 )
 
 
 def read_published(path: Path) -> Interactions | None:
-    """All ratings, with titles and tags if the list of films is there; None if it is neither."""
-    with _files(path) as files:
-        edition = next((each for each in EDITIONS if each.ratings in files), None)
-        ratings = [file for name, file in files.items() if _NETFLIX.fullmatch(name)]
+    """Read all ratings, with titles and tags if there is a film list.
+
+    Returns:
+        The data set, or None if this is neither MovieLens nor the Netflix Prize.
+    """
+    with _open_files(path) as files:
+        edition = next((item for item in MOVIELENS_EDITIONS if item.ratings in files), None)
+        ratings = [file for name, file in files.items() if _NETFLIX_RATINGS.fullmatch(name)]
         if edition:
-            data = _movielens(files[edition.ratings], edition).finish(path, edition.title)
-            films, form = files.get(edition.films), edition.film_fields
+            data = _read_movielens(files[edition.ratings], edition).finish(path, edition.title)
+            films, split_film = files.get(edition.films), edition.film_fields
         elif ratings:
-            data = _netflix(ratings).finish(path, "Netflix Prize")
+            data = _read_netflix(ratings).finish(path, "Netflix Prize")
             films = next((files[name] for name in _NETFLIX_FILMS if name in files), None)
-            form = _year_and_title
+            split_film = _split_netflix_film
         else:
             return None
         if films is None:
             return data
-        header = edition is not None and edition.layout is None
-        return data.with_described(_films(films, form, header=header))
+        has_header = edition is not None and edition.layout is None
+        return data.replace_descriptions(_read_films(films, split_film, has_header=has_header))
 
 
 def is_published(path: Path) -> bool:
-    with _files(path) as files:
-        names = {edition.ratings for edition in EDITIONS}
-        return any(name in names or _NETFLIX.fullmatch(name) for name in files)
+    """Return whether a folder or archive holds ratings of MovieLens or the Netflix Prize."""
+    with _open_files(path) as files:
+        names = {edition.ratings for edition in MOVIELENS_EDITIONS}
+        return any(name in names or _NETFLIX_RATINGS.fullmatch(name) for name in files)
 
 
 @contextmanager
-def _files(path: Path) -> Iterator[dict[str, File]]:
-    """By name, without `.gz`: of one name that which lies least deep, and the plain one."""
+def _open_files(path: Path) -> Iterator[dict[str, File]]:
+    """Open a folder or archive, and yield its files by name without `.gz`."""
     if path.is_dir():
-        with reading(path):
-            found = _listed(path)
-        yield found
+        with convert_read_errors(path):
+            files = _list_files(path)
+        yield files
         return
-    with reading(path):
+    with convert_read_errors(path):
         archive = zipfile.ZipFile(path)
-        found = _listed(zipfile.Path(archive))
+        files = _list_files(zipfile.Path(archive))
     with archive:
-        yield found
+        yield files
 
 
-def _listed(root: File) -> dict[str, File]:
-    """A published archive is one folder of files, or files alone."""
-    above: list[File] = sorted(root.iterdir(), key=str)
-    below: list[File] = []
-    for folder in (each for each in above if each.is_dir()):
-        below += sorted(folder.iterdir(), key=str)
-    found: dict[str, File] = {}
-    for file in above + below:
+def _list_files(root: File) -> dict[str, File]:
+    """Return the files of a folder and of the folders in it, by name without `.gz`.
+
+    If several files have one name, the one that is less deep comes first, then the uncompressed.
+    """
+    top: list[File] = sorted(root.iterdir(), key=str)
+    nested: list[File] = []
+    for folder in (entry for entry in top if entry.is_dir()):
+        nested += sorted(folder.iterdir(), key=str)
+    files: dict[str, File] = {}
+    for file in top + nested:
         if file.is_file():
             name = file.name.removesuffix(".gz") if isinstance(file, Path) else file.name
-            found.setdefault(name, file)
-    return found
+            files.setdefault(name, file)
+    return files
 
 
-def _movielens(ratings: File, edition: Edition) -> Collector:
+def _read_movielens(ratings: File, edition: Edition) -> Collector:
     collector = Collector()
     with open_file(ratings) as file:
         if edition.layout is None:
             add_text(collector, file, str(ratings), integers=True)
         else:
-            for block in blocks(file, str(ratings), quoted=False):
-                collector.add(parse(block, edition.layout))
+            for block in read_blocks(file, str(ratings), quoted=False):
+                collector.add(parse_block(block, edition.layout))
     return collector
 
 
-def _netflix(ratings: list[File]) -> Collector:
+def _read_netflix(ratings: list[File]) -> Collector:
     collector = Collector()
-    for each in ratings:
-        film = None  # every file begins with a film's line
-        with open_file(each) as file:
-            for block in blocks(file, str(each), quoted=False):
-                frame, film = _of_films(block, film)
+    for path in ratings:
+        film = None  # every file begins with the line of a film
+        with open_file(path) as file:
+            for block in read_blocks(file, str(path), quoted=False):
+                frame, film = _parse_netflix_block(block, film)
                 collector.add(frame)
     return collector
 
 
-def _of_films(block: Block, film: int | None) -> tuple[pl.DataFrame, int | None]:
-    """The ratings of a block, and the film that the next block goes on with."""
-    text = dict.fromkeys(_NETFLIX_HEADER.decode().strip().split(","), pl.String)
-    whole = _NETFLIX_HEADER + block.data
+def _parse_netflix_block(block: Block, film: int | None) -> tuple[pl.DataFrame, int | None]:
+    """Return the ratings of a block, and the film of its last line.
+
+    `film` is that of the line before, or None at the start of a file.
+    """
+    schema = dict.fromkeys(_NETFLIX_HEADER.decode().strip().split(","), pl.String)
+    text = _NETFLIX_HEADER + block.data
     try:
-        lines = pl.read_csv(whole, schema=text, quote_char=None, truncate_ragged_lines=True)
+        lines = pl.read_csv(text, schema=schema, quote_char=None, truncate_ragged_lines=True)
     except PolarsError as error:
         why = str(error).splitlines()[0]
         raise DataError(f"must be lines of text: {why}", path=block.label) from error
-    heads = pl.col("user").str.ends_with(":").fill_null(value=False)
-    before = pl.lit(film, dtype=pl.Int64)
+    # The line of a film, such as "17:".
+    is_film = pl.col("user").str.ends_with(":").fill_null(value=False)
+    previous_film = pl.lit(film, dtype=pl.Int64)
     lines = lines.select(
         "more",
-        heads.alias("heads"),
+        is_film.alias("is_film"),
         pl.col("user").str.strip_suffix(":").cast(pl.Int64, strict=False),
         pl.col("rating").cast(pl.Float64, strict=False),
         pl.col("date").str.to_date("%Y-%m-%d", strict=False).dt.epoch("s").alias("timestamp"),
-        (pl.col("rating").is_null() & pl.col("date").is_null()).alias("alone"),
-    ).with_columns(pl.when("heads").then("user").forward_fill().fill_null(before).alias("item"))
-    rated = pl.col("rating").is_finite() & pl.col("timestamp").is_not_null()
-    right = pl.when("heads").then("alone").otherwise(rated).fill_null(value=False)
-    known = pl.col("user").is_not_null() & pl.col("item").is_not_null()
-    wrong = lines.select(~(right & known & pl.col("more").is_null())).to_series().arg_true()
-    if len(wrong):
-        said = "must be FILM: or, below it, USER,RATING,YYYY-MM-DD"
-        raise DataError(said, path=block.label, line=block.first_line + int(wrong[0]))
-    frame = lines.filter(~pl.col("heads")).select("user", "item", "rating", "timestamp")
+        (pl.col("rating").is_null() & pl.col("date").is_null()).alias("has_no_rating"),
+    ).with_columns(
+        pl.when("is_film").then("user").forward_fill().fill_null(previous_film).alias("item")
+    )
+    is_rating = pl.col("rating").is_finite() & pl.col("timestamp").is_not_null()
+    is_valid = pl.when("is_film").then("has_no_rating").otherwise(is_rating).fill_null(value=False)
+    has_ids = pl.col("user").is_not_null() & pl.col("item").is_not_null()
+    has_three_fields = pl.col("more").is_null()
+    bad_rows = lines.select(~(is_valid & has_ids & has_three_fields)).to_series().arg_true()
+    if len(bad_rows):
+        raise DataError(
+            "must be FILM: or, below it, USER,RATING,YYYY-MM-DD",
+            path=block.label,
+            line=block.first_line + int(bad_rows[0]),
+        )
+    frame = lines.filter(~pl.col("is_film")).select("user", "item", "rating", "timestamp")
     return frame, int(lines["item"][-1])
 
 
-def _films(file: File, fields: Callable[[str], Sequence[str]], *, header: bool) -> Described:
-    """A list of films, a line each, in UTF-8 or, as the older lists are, Latin-1."""
-    with open_file(file) as opened, reading(str(file)):
-        data = opened.read()
+def _read_films(
+    file: File, split_film: Callable[[str], Sequence[str]], *, has_header: bool
+) -> ItemDescriptions:
+    """Read titles and tags from a film list with one film on each line."""
+    with open_file(file) as stream, convert_read_errors(str(file)):
+        data = stream.read()
     try:
         text = data.decode()
-    except UnicodeDecodeError:
+    except UnicodeDecodeError:  # the older lists
         text = data.decode("latin-1")
     films: dict[str, tuple[str, Traits]] = {}
     for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip() or (header and number == 1):
+        if not line.strip() or (has_header and number == 1):
             continue
-        found = fields(line.removesuffix("\r"))
-        if len(found) != 3 or not found[0].isdecimal():
-            said = f"must be a film's number, title and year or genres, found {line!r}"
-            raise DataError(said, path=str(file), line=number)
-        title, genres = map(spaced, found[1:])
-        films[str(int(found[0]))] = (title, _traits(title, genres))
+        fields = split_film(line.removesuffix("\r"))
+        if len(fields) != 3 or not fields[0].isdecimal():
+            raise DataError(
+                f"must be a film's number, title and year or genres, not {line!r}",
+                path=str(file),
+                line=number,
+            )
+        title, genres = map(replace_control_characters, fields[1:])
+        films[str(int(fields[0]))] = (title, _parse_traits(title, genres))
     return films
 
 
-def _traits(title: str, joined: str) -> Traits:
-    """Genres, and the year that ends a title; what is not known is left out."""
+def _parse_traits(title: str, genre_list: str) -> Traits:
+    """Return the genres and the year at the end of the title, without those that are missing."""
     traits: dict[str, tuple[str, ...] | float] = {}
-    genres = tuple(name for name in dict.fromkeys(joined.split("|")) if name not in _NO_GENRES)
+    genres = tuple(name for name in dict.fromkeys(genre_list.split("|")) if name not in _NOT_GENRES)
     if genres:
         traits["genre"] = genres
-    if year := _YEAR.search(title):
+    if year := _TITLE_YEAR.search(title):
         traits["year"] = int(year[1])
     return traits

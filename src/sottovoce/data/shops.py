@@ -1,43 +1,63 @@
-"""Invented shops of any size: people with one taste each, for tests and for planning.
+"""Synthetic shops of any size, whose users have one taste each, for tests and for planning.
 
-Nothing in here is taken from data. Item of rank r is wanted in proportion to r^-0.9. Every item is
-of one taste and every person has one: `focus` of what they touch is of it, the rest of any. How
-many items they touch is log-normal (sigma 0.5), from two to half of all.
+Nothing here is taken from data. The item of rank r is chosen in proportion to r^-0.9. Every item
+and every user has one taste. A fraction `focus` of a user's choices is among the items of the same
+taste, the rest among all items. The length of a history is log-normal (sigma 0.5), at least two and
+at most half of all items.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core.model import Histories
+from sottovoce.core.histories import Histories
 from sottovoce.data.streams import stream
 
-FALL, SIGMA, FEWEST = 0.9, 0.5, 2
+# Popularity of the item of rank r: r ** -POPULARITY_EXPONENT.
+POPULARITY_EXPONENT = 0.9
+# Standard deviation of the logarithm of a history's length.
+LENGTH_SIGMA = 0.5
+# Fewest items in a history.
+MIN_HISTORY_ITEMS = 2
 
 
 def shop(
     people: int, items: int, length: float, tastes: int, seed: int, *, focus: float = 0.75
 ) -> Histories:
-    """The histories of its people, `length` items in the mean.
+    """Draw the histories of a synthetic shop.
+
+    Args:
+        people: Number of users.
+        items: Number of items.
+        length: Mean length of a history, before it is limited and rounded down.
+        tastes: Number of tastes.
+        seed: Seed of everything that is drawn.
+        focus: Fraction of a user's choices among the items of their taste.
 
     >>> shop(100, 50, 8, tastes=3, seed=0).n_users
     100
     """
     rng = stream(seed, "shop")
-    popular = rng.permutation(np.arange(1, items + 1) ** -FALL)
-    kind, own = rng.integers(tastes, size=items), rng.integers(tastes, size=people)
-    of_taste = np.where(kind == np.arange(tastes)[:, None], popular, 0.0)
-    of_taste /= np.maximum(of_taste.sum(axis=1, keepdims=True), 1e-9)
-    edges = np.cumsum(focus * of_taste + (1 - focus) * popular / popular.sum(), axis=1)
-    lengths = length * np.exp(SIGMA * rng.standard_normal(people) - SIGMA**2 / 2)
-    lengths = np.clip(lengths, FEWEST, max(items // 2, 1)).astype(np.int64)
-    touched = [_drawn(rng, edges[t], n) for t, n in zip(own, lengths.tolist(), strict=True)]
-    return Histories.from_lists(touched, items)
+    popularity = rng.permutation(np.arange(1, items + 1) ** -POPULARITY_EXPONENT)
+    item_tastes, user_tastes = rng.integers(tastes, size=items), rng.integers(tastes, size=people)
+    # Probability of each item among those of one taste; a taste may have no items.
+    by_taste = np.where(item_tastes == np.arange(tastes)[:, None], popularity, 0.0)
+    by_taste /= np.maximum(by_taste.sum(axis=1, keepdims=True), 1e-9)
+    edges = np.cumsum(focus * by_taste + (1 - focus) * popularity / popularity.sum(), axis=1)
+    # The second term makes the mean of the log-normal distribution equal to `length`.
+    lengths = length * np.exp(LENGTH_SIGMA * rng.standard_normal(people) - LENGTH_SIGMA**2 / 2)
+    lengths = np.clip(lengths, MIN_HISTORY_ITEMS, max(items // 2, 1)).astype(np.int64)
+    lists = [
+        _draw_items(rng, edges[taste], n)
+        for taste, n in zip(user_tastes, lengths.tolist(), strict=True)
+    ]
+    return Histories.from_lists(lists, items)
 
 
-def _drawn(rng: np.random.Generator, edges: NDArray[np.float64], n: int) -> list[int]:
-    """So many different items, one after the other, each by how much it is wanted."""
-    found: dict[int, None] = {}
-    while len(found) < n:
-        drawn = np.searchsorted(edges, edges[-1] * rng.random(2 * n), side="right")
-        found |= dict.fromkeys(drawn.tolist())
-    return list(found)[:n]
+def _draw_items(rng: np.random.Generator, edges: NDArray[np.float64], n: int) -> list[int]:
+    """Draw `n` different items one after the other; `edges` are cumulative probabilities."""
+    # A dict is an ordered set: repeated draws are ignored, and the first n items are returned.
+    items: dict[int, None] = {}
+    while len(items) < n:
+        draws = np.searchsorted(edges, edges[-1] * rng.random(2 * n), side="right")
+        items |= dict.fromkeys(draws.tolist())
+    return list(items)[:n]

@@ -1,11 +1,11 @@
-"""What is trained on and what is tested: one item of everybody left out.
+"""Splits into training and test that leave one item of every user out.
 
 The paper (section 4.2) tests on a random interaction, and on the latest one when it compares with
-DPLCF. Both let a model learn from what others touched after it. A split by date does not: training
-ends there.
+DPLCF. With both, a model may learn from interactions of others that came later. A split by date
+prevents this: training ends on that date.
 
-Random numbers are streams of `sottovoce.data.streams` from which nothing else is drawn, so a split
-never depends on what else was drawn with the same seed.
+Random numbers come from streams of `sottovoce.data.streams` that nothing else uses, so a split does
+not depend on other draws with the same seed.
 """
 
 from dataclasses import dataclass
@@ -14,39 +14,39 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core.model import Histories
-from sottovoce.data.interactions import Bools, Interactions, Times, row_sums
+from sottovoce.core.histories import Histories
+from sottovoce.data.interactions import Bools, Interactions, Times, count_marked
 from sottovoce.data.streams import stream
 from sottovoce.errors import DataError, SettingsError
 
 SplitRule = Literal["random", "latest", "date"]
 SPLIT_RULES: tuple[SplitRule, ...] = get_args(SplitRule)
-BEFORE = 0.9
-"""The part of all interactions that lies before the date of a split by date, at most."""
+# Largest fraction of the interactions that lies before the date of a split by date.
+MAX_FRACTION_BEFORE = 0.9
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """What people are trained on, and the item of each that is left out."""
+    """Histories for training, and the test item of each user that they leave out."""
 
     train: Histories
     test: NDArray[np.int32]
-    """The item left out; -1 for a user who has none, as one with a single item."""
+    """Test item of each user; -1 for a user without one, such as a user with a single item."""
     rule: SplitRule
     seed: int
     times: Times = None
-    """When each entry of `train` was touched, where the data knows."""
+    """Timestamp of each entry of `train`, if the data has timestamps."""
     all_but_test: Histories | None = None
-    """What they touch in all besides the test item, where that is more than `train`."""
+    """Histories without the test items only, if `train` leaves out more than these."""
 
     @property
-    def not_competing(self) -> Histories:
-        """What each touches besides the test item: it is never ranked against these."""
+    def excluded_from_ranking(self) -> Histories:
+        """Other items that the user touched, against which a test item is never ranked."""
         return self.train if self.all_but_test is None else self.all_but_test
 
     @property
     def left_out(self) -> Histories:
-        """The test items, a row for each user: none or one."""
+        """Test items as histories; the row of a user has one item or none."""
         tested = self.test >= 0
         indptr = np.concatenate([[0], np.cumsum(tested)])
         return Histories.from_arrays(indptr, self.test[tested], self.train.n_items)
@@ -55,113 +55,138 @@ class Split:
 def leave_one_out(data: Interactions, rule: SplitRule = "random", seed: int = 0) -> Split:
     """Take one item out of every history that has at least two.
 
-    `train` and `left_out` have no ids: their people and items are numbers, the places in
-    `data.user_ids` and `data.item_ids`, also for a model that is fitted to `train`.
+    The result has no ids: its users and items are positions in `data.user_ids` and
+    `data.item_ids`. The same holds for a model that is fitted to `train`.
 
     Args:
-        data: What to split.
-        rule: `random` takes any item with equal probability, `latest` the one with the largest
-            timestamp (among equally late ones any, with equal probability). `date` takes the first
-            after one date that is the same for everybody (`first_after`).
-        seed: Of what is drawn.
+        data: The data set to split.
+        rule: `random` takes a uniformly random item. `latest` takes the item with the largest
+            timestamp, and a random one of several. `date` takes the first item from a date on that
+            is the same for all users; training ends before it.
+        seed: Seed of the random draws.
+
+    Raises:
+        DataError: The rule needs timestamps, or interactions before the date.
+        SettingsError: The rule is unknown.
     """
     if rule not in SPLIT_RULES:
-        raise SettingsError(f"the split must be one of {', '.join(SPLIT_RULES)}, found {rule!r}")
+        raise SettingsError(f"the split must be one of {', '.join(SPLIT_RULES)}, not {rule!r}")
     if rule == "date":
-        return first_after(data, seed)
-    return take_out(data, drawn(choices(data, rule), seed), rule, seed)
+        return split_by_date(data, seed)
+    return take_out(data, draw_choices(count_choices(data, rule), seed), rule, seed)
 
 
-def choices(data: Interactions, rule: SplitRule) -> NDArray[np.int64]:
-    """Among how many entries of each history one is drawn; 0 where none is taken."""
+def count_choices(data: Interactions, rule: SplitRule) -> NDArray[np.int64]:
+    """Count the entries of each history among which the test item is drawn; 0 for no test item."""
     if rule == "date":
-        raise SettingsError("a split by date needs everybody in memory, not in shards")
+        raise SettingsError("a split by date needs all users in memory, not in shards")
     histories = data.histories
     lengths = np.diff(histories.indptr)
     if rule == "random":
         return np.where(lengths >= 2, lengths, 0)
-    return np.where(lengths >= 2, row_sums(histories, _latest(data)), 0)
+    return np.where(lengths >= 2, count_marked(histories, _mark_latest(data)), 0)
 
 
-def drawn(choices: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
-    """Which of so many, for everybody at once: the stream goes from person to person."""
-    place = np.zeros(len(choices), np.int64)
-    able = choices > 0
-    place[able] = stream(seed, "split").integers(0, choices[able])
-    return place
+def draw_choices(counts: NDArray[np.int64], seed: int) -> NDArray[np.int64]:
+    """Draw one of the choices of each user, as an index from 0.
 
-
-def take_out(data: Interactions, places: NDArray[np.int64], rule: SplitRule, seed: int) -> Split:
-    """Each history without the entry that was drawn of it, for some or for all people."""
-    histories = data.histories
-    able = np.flatnonzero(np.diff(histories.indptr) >= 2)
-    chosen = histories.indptr[able] + places[able]
-    if rule == "latest":
-        last = np.flatnonzero(_latest(data))
-        chosen = last[np.searchsorted(last, histories.indptr[able]) + places[able]]
-    test = np.full(histories.n_users, -1, np.int32)
-    test[able] = histories.indices[chosen]
-    kept = np.ones(histories.n_interactions, bool)
-    kept[chosen] = False
-    times = None if data.timestamps is None else data.timestamps[kept]
-    return Split(_without(histories, able, kept), test, rule, seed, times)
-
-
-def first_after(data: Interactions, seed: int) -> Split:
-    """Train on what lies before a date, test on what each person touched first from then on.
-
-    The date is that of the interaction at `BEFORE` of all, in their order; whatever is as late is
-    after it. Tested is who touched something before and something after; of several first things
-    any, with equal probability.
+    Args:
+        counts: Choices of all users of the data set, since one stream goes through all of them.
+        seed: Seed of the split.
     """
-    histories, times = data.histories, _times(data)
-    before = times < np.quantile(times, BEFORE, method="higher") if len(times) else times < 0
-    had = row_sums(histories, before)
-    if not had.any():
+    picks = np.zeros(len(counts), np.int64)
+    has_choice = counts > 0
+    picks[has_choice] = stream(seed, "split").integers(0, counts[has_choice])
+    return picks
+
+
+def take_out(data: Interactions, picks: NDArray[np.int64], rule: SplitRule, seed: int) -> Split:
+    """Take the drawn entry out of each history.
+
+    Args:
+        data: Some or all users of a data set.
+        picks: Their part of `draw_choices`.
+        rule: `random` or `latest`.
+        seed: Seed of the split.
+    """
+    histories = data.histories
+    # Users with a single item are trained on, and not tested.
+    users = np.flatnonzero(np.diff(histories.indptr) >= 2)
+    entries = histories.indptr[users] + picks[users]
+    if rule == "latest":
+        # Here a pick counts the latest entries of a history only.
+        latest = np.flatnonzero(_mark_latest(data))
+        entries = latest[np.searchsorted(latest, histories.indptr[users]) + picks[users]]
+    test = np.full(histories.n_users, -1, np.int32)
+    test[users] = histories.indices[entries]
+    in_train = np.ones(histories.n_interactions, bool)
+    in_train[entries] = False
+    times = None if data.timestamps is None else data.timestamps[in_train]
+    return Split(_remove_entries(histories, users, in_train), test, rule, seed, times)
+
+
+def split_by_date(data: Interactions, seed: int) -> Split:
+    """Train on the interactions before a date, and test on each user's first one from then on.
+
+    The date is the timestamp at the quantile `MAX_FRACTION_BEFORE`. Users are tested who have
+    interactions before it and from it on. If several are first, the test item is drawn uniformly.
+    """
+    histories, times = data.histories, _get_times(data)
+    if len(times):
+        before = times < np.quantile(times, MAX_FRACTION_BEFORE, method="higher")
+    else:
+        before = times < 0
+    n_before = count_marked(histories, before)
+    if not n_before.any():
         raise DataError(
-            f"{data.name}: something must lie before the date of a split: all of it is as late"
+            f"{data.name}: a split by date must have interactions before the date, but all "
+            "timestamps are equally late"
         )
     users, after = histories.users_of_entries(), np.flatnonzero(~before)
+    # Order by user, then time, then a random number, and take the first entry of each user.
     ties = stream(seed, "split").random(len(after))
     order = after[np.lexsort((ties, times[after], users[after]))]
-    who, first = np.unique(users[order], return_index=True)
-    able = had[who] > 0
-    chosen = order[first[able]]
+    late_users, first = np.unique(users[order], return_index=True)
+    is_tested = n_before[late_users] > 0
+    tested_users, entries = late_users[is_tested], order[first[is_tested]]
     test = np.full(histories.n_users, -1, np.int32)
-    test[who[able]] = histories.indices[chosen]
-    kept = np.ones(histories.n_interactions, bool)
-    kept[chosen] = False
-    rest = _without(histories, who[able], kept)
-    return Split(marked(histories, before), test, "date", seed, times[before], rest)
+    test[tested_users] = histories.indices[entries]
+    not_test = np.ones(histories.n_interactions, bool)
+    not_test[entries] = False
+    all_but_test = _remove_entries(histories, tested_users, not_test)
+    train = select_entries(histories, before)
+    return Split(train, test, "date", seed, times[before], all_but_test)
 
 
-def _times(data: Interactions) -> NDArray[np.int64]:
+def _get_times(data: Interactions) -> NDArray[np.int64]:
     if data.timestamps is None:
         raise DataError(f"{data.name} has no timestamps: use the random split")
     return data.timestamps
 
 
-def _latest(data: Interactions) -> Bools:
-    """Which entries are the latest of their history, or as late as it."""
-    times = _times(data)
+def _mark_latest(data: Interactions) -> Bools:
+    """Mark the entries with the largest timestamp of their history."""
+    times = _get_times(data)
     indptr = data.histories.indptr
     filled = np.flatnonzero(np.diff(indptr))
-    last = np.zeros(data.histories.n_users, np.int64)
+    # reduceat() is wrong for empty histories: leave them out.
+    latest = np.zeros(data.histories.n_users, np.int64)
     if len(filled):
-        last[filled] = np.maximum.reduceat(times, indptr[filled])
-    return np.asarray(times == np.repeat(last, np.diff(indptr)))
+        latest[filled] = np.maximum.reduceat(times, indptr[filled])
+    return np.asarray(times == np.repeat(latest, np.diff(indptr)))
 
 
-def _without(histories: Histories, users: NDArray[np.intp], kept: Bools) -> Histories:
-    """The histories less one entry for each of these users."""
+def _remove_entries(histories: Histories, users: NDArray[np.intp], remaining: Bools) -> Histories:
+    """Remove one entry of each of these users: those that are not marked as remaining."""
+    # Every offset behind a user moves by one.
     removed = np.zeros(histories.n_users + 1, np.int64)
     removed[users + 1] = 1
     indptr = histories.indptr - np.cumsum(removed)
-    return Histories(indptr, histories.indices[kept], histories.n_items)
+    return Histories(indptr, histories.indices[remaining], histories.n_items)
 
 
-def marked(histories: Histories, entries: Bools) -> Histories:
-    """The histories with these entries alone."""
-    ends = np.cumsum(row_sums(histories, entries))
+def select_entries(histories: Histories, entries: Bools) -> Histories:
+    """Return the histories with only the marked entries."""
+    ends = np.cumsum(count_marked(histories, entries))
     indptr = np.concatenate([[0], ends]).astype(np.int64)
     return Histories(indptr, histories.indices[entries], histories.n_items)

@@ -1,22 +1,23 @@
-"""Synthetic people: invented viewers over real films, for demos and tests.
+"""Synthetic people: invented viewers of real films, for demos and tests.
 
-Nobody in here exists, and no history is a real viewer's or a variation of one. What is real are
-the films and sums over many viewers of the bundled MovieLens data:
+No history is that of a real viewer, or a variation of one. Only the films are real, and sums over
+many viewers of the bundled MovieLens data:
 
-1. A *taste* is a genre or a time of release. Its pool is the 40 of 610 viewers who lean to it
-   most. The lift of a film in a taste is how often the pool saw it over how often it would have
-   by the film's popularity alone, both plus `_SMOOTHING`, and at most `_MOST_LIFT`.
-2. A person mixes two or three tastes, drawn uniformly, with Dirichlet(1) weights w, and wants
-   film i in proportion to popularity_i * sum_t w_t lift_ti^3. The cube makes up for the pools,
-   which blur their members: with it, matrix factorisation beats popularity about as clearly as
-   on the real ratings.
+1. A *taste* is a genre or a period of release. Its pool is the 40 of 610 viewers with the largest
+   share of such films. The lift of a film in a taste is how often the pool saw it divided by how
+   often it would have at the film's popularity. Both get `_LIFT_SMOOTHING` added; the lift is at
+   most `_MAX_LIFT`.
+2. A person mixes two or three tastes, drawn uniformly, with Dirichlet(1) weights w, and chooses
+   film i in proportion to popularity_i * sum_t w_t lift_ti^3. The cube compensates for the pools,
+   which average over their members: with it, matrix factorisation beats popularity about as clearly
+   as on the real ratings.
 3. The number of films is log-normal with median 50 and sigma 0.8, at least 20 and at most a third
-   of the films. They are drawn without replacement by those proportions (an exponential race).
-4. A person watches for two years, beginning on a random day from 1996 to 2016, at random times.
+   of the films. They are drawn in these proportions without replacement (an exponential race).
+4. A person watches for two years at random times, beginning on a random day from 1996 to 2016.
 
-Tastes come from counts, ratios and products alone, so no platform's linear algebra can change
-them. People are drawn in fixed blocks, each with its own stream: the first 100 are the same
-people however many are asked for.
+Tastes need only counts, ratios and products, so they do not depend on a platform's linear algebra.
+People are drawn in blocks of fixed size, each with its own stream: the first 100 people are the
+same for any number of people.
 """
 
 from collections.abc import Iterator
@@ -28,81 +29,102 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.data.fetching import entry
-from sottovoce.data.interactions import Interactions, Pairs, pack, row_sums
+from sottovoce.data.fetching import find_data_set
+from sottovoce.data.interactions import Interactions, Pairs, count_marked, pack
 from sottovoce.data.published import read_published
 from sottovoce.data.streams import stream
 from sottovoce.errors import SettingsError
 
+# Name of the data set, before its parameters.
 SYNTHETIC = "synthetic"
-_PEOPLE, _FILMS = 2000, 1000
-"""Unless others are asked for."""
-_POOL = 40
-_SMOOTHING = 0.8
-_MOST_LIFT = 6.0
+# Default numbers of people and films.
+_DEFAULT_PEOPLE = 2000
+_DEFAULT_FILMS = 1000
+# Real viewers in the pool of a taste.
+_POOL_VIEWERS = 40
+# Lift of a film: (count + _LIFT_SMOOTHING) / (expected + _LIFT_SMOOTHING), at most _MAX_LIFT.
+_LIFT_SMOOTHING = 0.8
+_MAX_LIFT = 6.0
+# Films in a history: log-normal with this median and sigma, at least _MIN_HISTORY_FILMS.
 _MEDIAN_FILMS = 50.0
 _SIGMA_FILMS = 0.8
-_FEWEST_FILMS = 20
-_LEAST_ITEMS = 10
-_ERAS = (0, 1970, 1985, 1993, 1999, 2006, 2012, 9999)
-_BLOCK = 256
-_FIRST_DAY, _LAST_DAY = 820_454_400, 1_451_606_400  # 1996-01-01 and 2016-01-01
-_TWO_YEARS = 2 * 365 * 86_400
-_PARAMETERS = {"N": "n_users", "M": "n_items", "seed": "seed"}
+_MIN_HISTORY_FILMS = 20
+# Fewest films in a data set.
+_MIN_FILMS = 10
+# Years at which the periods of release begin and end. A film without a year counts as year 0.
+_ERA_YEARS = (0, 1970, 1985, 1993, 1999, 2006, 2012, 9999)
+# People who share a random stream. Another number draws other people.
+_PEOPLE_PER_BLOCK = 256
+# Unix seconds between which people begin to watch: 1996-01-01 and 2016-01-01.
+_FIRST_DAY = 820_454_400
+_LAST_DAY = 1_451_606_400
+_TWO_YEARS_SECONDS = 2 * 365 * 86_400
+# Parameters in the name, and the arguments of synthetic_people() that they set.
+_NAME_PARAMETERS = {"N": "n_users", "M": "n_items", "seed": "seed"}
 
 
 @dataclass(frozen=True, eq=False)
 class _Tastes:
-    """What the films are and how tastes favour them."""
+    """The films, and how much each taste favours them."""
 
     films: Interactions
     popularity: NDArray[np.float64]
-    """Of each film."""
+    """Number of real viewers of each film."""
     favour: NDArray[np.float64]
-    """The cubed lift, a row for each taste."""
+    """Cubed lift of each film, with a row for each taste."""
 
 
-def synthetic_people(n_users: int = _PEOPLE, n_items: int = _FILMS, seed: int = 0) -> Interactions:
-    """Invented viewers of the most popular films of the bundled MovieLens data.
+def synthetic_people(
+    n_users: int = _DEFAULT_PEOPLE, n_items: int = _DEFAULT_FILMS, seed: int = 0
+) -> Interactions:
+    """Draw invented viewers of the most popular films in the bundled MovieLens data.
 
     Args:
-        n_users: How many people.
-        n_items: How many films.
-        seed: Of everything that is drawn.
+        n_users: Number of people.
+        n_items: Number of films.
+        seed: Seed of everything that is drawn.
 
     >>> people = synthetic_people(n_users=100, n_items=200, seed=1)
     >>> people.histories.n_users, people.histories.n_items
     (100, 200)
     """
     if n_users < 1:
-        raise SettingsError(f"there must be at least 1 synthetic person, found {n_users}")
-    tastes = _tastes(n_items)
-    parts = [_watched(tastes, seed, number) for number in range(-(-n_users // _BLOCK))]
+        raise SettingsError(f"there must be at least 1 synthetic person, not {n_users}")
+    tastes = _measure_tastes(n_items)
+    n_blocks = -(-n_users // _PEOPLE_PER_BLOCK)
+    parts = [_draw_block(tastes, seed, number) for number in range(n_blocks)]
     users = np.concatenate([part.users for part in parts])
     items = np.concatenate([part.items for part in parts])
     times = np.concatenate([part.timestamps for part in parts if part.timestamps is not None])
-    asked = users < n_users
-    histories, moments, _ = pack(Pairs(users[asked], items[asked], times[asked]), n_users, n_items)
+    wanted = users < n_users
+    pairs = Pairs(users[wanted], items[wanted], times[wanted])
+    histories, timestamps, _ = pack(pairs, n_users, n_items)
     ids = np.arange(n_users)
-    return replace(tastes.films, histories=histories, user_ids=ids, timestamps=moments)
+    return replace(tastes.films, histories=histories, user_ids=ids, timestamps=timestamps)
 
 
-def endless_people(n_items: int, seed: int, part: int = 0, parts: int = 1) -> Iterator[list[int]]:
-    """What each of them touched, one after the other, without end: every `parts`-th block of them.
+def generate_people(n_items: int, seed: int, part: int = 0, parts: int = 1) -> Iterator[list[int]]:
+    """Yield the histories of synthetic people one after the other, without end.
+
+    Args:
+        n_items: Number of films.
+        seed: Seed of everything that is drawn.
+        part: Number of the first block of people.
+        parts: Every `parts`-th block follows, so that several processes draw different people.
 
     >>> first = synthetic_people(n_users=1, n_items=200, seed=1).histories[0]
-    >>> next(endless_people(200, seed=1)) == first.tolist()
+    >>> next(generate_people(200, seed=1)) == first.tolist()
     True
     """
-    tastes = _tastes(n_items)
+    tastes = _measure_tastes(n_items)
     for number in count(part, parts):
-        block = _watched(tastes, seed, number)
+        block = _draw_block(tastes, seed, number)
         edges = np.flatnonzero(np.diff(block.users)) + 1
         yield from (sorted(items.tolist()) for items in np.split(block.items, edges))
 
 
 def parse_synthetic(text: str) -> dict[str, int]:
-    """The parameters in a name such as `synthetic:N=3000,M=1000,seed=0`; each may be left out.
+    """Parse a name such as `synthetic:N=3000,M=1000,seed=0`, whose parameters are all optional.
 
     >>> parse_synthetic("synthetic:N=300,seed=7")
     {'n_users': 300, 'seed': 7}
@@ -110,77 +132,84 @@ def parse_synthetic(text: str) -> dict[str, int]:
     _, _, rest = text.partition(":")
     parts = [part.partition("=") for part in rest.split(",") if part]
     for key, _, value in parts:
-        if key not in _PARAMETERS or not (value.isascii() and value.isdecimal()):
+        if key not in _NAME_PARAMETERS or not (value.isascii() and value.isdecimal()):
             raise SettingsError(
-                f"synthetic people must be asked for as 'synthetic:N=3000,M=1000,seed=0', "
-                f"found {text!r}"
+                "synthetic people must be named like 'synthetic:N=3000,M=1000,seed=0', "
+                f"not {text!r}"
             )
-    return {_PARAMETERS[key]: int(value) for key, _, value in parts}
+    return {_NAME_PARAMETERS[key]: int(value) for key, _, value in parts}
 
 
 @cache
-def _tastes(n_items: int) -> _Tastes:
-    bundled = entry("ml-latest-small").bundled
+def _measure_tastes(n_items: int) -> _Tastes:
+    """Measure the tastes of the real viewers among the `n_items` most popular films."""
+    bundled = find_data_set("ml-latest-small").bundled
     assert bundled is not None
     real = read_published(bundled)
     assert real is not None
     available = real.histories.n_items
-    if not _LEAST_ITEMS <= n_items <= available:
+    if not _MIN_FILMS <= n_items <= available:
         raise SettingsError(
-            f"synthetic people need {_LEAST_ITEMS}..{available} films, found {n_items}"
+            f"synthetic people need {_MIN_FILMS} to {available} films, not {n_items}"
         )
     popularity = real.histories.popularity()
     top = np.sort(np.argsort(-popularity, kind="stable")[:n_items])
-    counts = _pool_counts(real)[:, top]
+    counts = _count_pool_views(real)[:, top]
     expected = counts.sum(axis=1, keepdims=True) * (popularity[top] / popularity[top].sum())
-    lift = np.minimum((counts + _SMOOTHING) / (expected + _SMOOTHING), _MOST_LIFT)
-    films = replace(real.select(None, top), name=SYNTHETIC, loaded=None)
+    lift = np.minimum((counts + _LIFT_SMOOTHING) / (expected + _LIFT_SMOOTHING), _MAX_LIFT)
+    films = replace(real.select(None, top), name=SYNTHETIC, load_counts=None)
+    # Products instead of lift**3, so that the result is the same on every platform.
     return _Tastes(films, popularity[top].astype(float), lift * lift * lift)
 
 
-def _pool_counts(real: Interactions) -> NDArray[np.float64]:
-    """For each taste, how many of its pool saw each film."""
+def _count_pool_views(real: Interactions) -> NDArray[np.float64]:
+    """Count, for each taste, how many viewers of its pool saw each film."""
     histories = real.histories
-    traits = _traits(real)
+    traits = _mark_traits(real)
     lengths = np.diff(histories.indptr)
     counts = np.zeros((len(traits), histories.n_items))
     for taste, has_trait in enumerate(traits):
-        share = row_sums(histories, has_trait[histories.indices]) / lengths
-        pool = np.argsort(-share, kind="stable")[:_POOL]
+        share = count_marked(histories, has_trait[histories.indices]) / lengths
+        pool = np.argsort(-share, kind="stable")[:_POOL_VIEWERS]
         counts[taste] = histories.take(pool).popularity()
     return counts
 
 
-def _traits(real: Interactions) -> NDArray[np.bool_]:
-    """A row for each genre and each era: which films belong to it."""
+def _mark_traits(real: Interactions) -> NDArray[np.bool_]:
+    """Mark the films of each genre and era; a row is a taste."""
     assert real.tags is not None
     films: list[dict[str, Any]] = real.tags.tolist()
     genres: list[tuple[str, ...]] = [film.get("genre", ()) for film in films]
     names = sorted({name for film in genres for name in film})
     rows = [[name in film for film in genres] for name in names]
-    era = np.searchsorted(_ERAS, [film.get("year", 0) for film in films], side="right")
-    rows += [(era == number).tolist() for number in range(1, len(_ERAS))]
+    era = np.searchsorted(_ERA_YEARS, [film.get("year", 0) for film in films], side="right")
+    rows += [(era == number).tolist() for number in range(1, len(_ERA_YEARS))]
     return np.array(rows)
 
 
-def _watched(tastes: _Tastes, seed: int, number: int) -> Pairs:
-    """A whole block of people, even if fewer are needed: so their number changes nothing."""
-    rng, n_items = stream(seed, "synth", number), len(tastes.popularity)
-    own = np.argsort(rng.random((_BLOCK, len(tastes.favour))), axis=1)[:, :3]
-    weights = rng.standard_exponential((_BLOCK, 3))  # normalised: Dirichlet(1)
-    weights[rng.random(_BLOCK) < 0.5, 2] = 0.0
+def _draw_block(tastes: _Tastes, seed: int, number: int) -> Pairs:
+    """Draw the histories of block `number`, which always has `_PEOPLE_PER_BLOCK` people."""
+    n, n_items = _PEOPLE_PER_BLOCK, len(tastes.popularity)
+    rng = stream(seed, "synth", number)
+    own_tastes = np.argsort(rng.random((n, len(tastes.favour))), axis=1)[:, :3]
+    # Normalised exponential numbers are Dirichlet(1). Half of the people have only two tastes.
+    weights = rng.standard_exponential((n, 3))
+    weights[rng.random(n) < 0.5, 2] = 0.0
     weights /= weights.sum(axis=1, keepdims=True)
-    films = np.floor(_MEDIAN_FILMS * np.exp(_SIGMA_FILMS * rng.standard_normal(_BLOCK)))
-    most = n_items // 3
-    films = np.clip(films, min(_FEWEST_FILMS, most), most).astype(np.int64)
-    start = rng.integers(_FIRST_DAY, _LAST_DAY, _BLOCK)
-    chosen = []
-    for person in range(_BLOCK):
-        first, second, third = tastes.favour[own[person]]
-        one, two, three = weights[person]
-        wanted = tastes.popularity * (one * first + two * second + three * third)
-        race = rng.standard_exponential(n_items) / wanted
-        chosen.append(np.argpartition(race, films[person])[: films[person]])
-    moments = np.repeat(start, films) + rng.integers(0, _TWO_YEARS, int(films.sum()))
-    people = np.arange(_BLOCK, dtype=np.int32) + np.int32(number * _BLOCK)
-    return Pairs(np.repeat(people, films), np.concatenate(chosen).astype(np.int32), moments)
+    lengths = np.floor(_MEDIAN_FILMS * np.exp(_SIGMA_FILMS * rng.standard_normal(n)))
+    max_length = n_items // 3
+    min_length = min(_MIN_HISTORY_FILMS, max_length)
+    lengths = np.clip(lengths, min_length, max_length).astype(np.int64)
+    starts = rng.integers(_FIRST_DAY, _LAST_DAY, n)
+    films = []
+    for person in range(n):
+        # Written out, since the order of a matrix product depends on the platform.
+        first, second, third = tastes.favour[own_tastes[person]]
+        w1, w2, w3 = weights[person]
+        rates = tastes.popularity * (w1 * first + w2 * second + w3 * third)
+        # An exponential race: the films with the earliest arrivals are drawn.
+        arrivals = rng.standard_exponential(n_items) / rates
+        films.append(np.argpartition(arrivals, lengths[person])[: lengths[person]])
+    times = np.repeat(starts, lengths) + rng.integers(0, _TWO_YEARS_SECONDS, int(lengths.sum()))
+    people = np.arange(n, dtype=np.int32) + np.int32(number * n)
+    return Pairs(np.repeat(people, lengths), np.concatenate(films).astype(np.int32), times)

@@ -1,28 +1,31 @@
-"""Accounting: what is promised, in numbers and in words. Nothing here reads or writes anything."""
+"""Privacy accounting: what is promised, in numbers and in words. Does no input or output."""
 
-from sottovoce.privacy.account import Account, Figures, Promise, account, promise
-from sottovoce.privacy.events import SIGN, Reporting
-from sottovoce.privacy.gaussian import mu_within
-from sottovoce.privacy.ledger import Charge, Entry, Ledger, Limit, rounded_down, rounded_up
+from sottovoce.privacy.events import COIN_RHO, DEFAULT_DELTA, Reporting
+from sottovoce.privacy.gaussian import max_gaussian_mu
+from sottovoce.privacy.ledger import Charge, Entry, Ledger, Limit, round_down, round_up
 from sottovoce.privacy.local import local_epsilon
+from sottovoce.privacy.promises import Promise, promise
 from sottovoce.privacy.shuffle import central_epsilon, gaussian_mu
+from sottovoce.privacy.statement import Figures, PrivacyReport, format_epsilon, make_privacy_report
 
 __all__ = [
-    "SIGN",
-    "Account",
+    "COIN_RHO",
+    "DEFAULT_DELTA",
     "Charge",
     "Entry",
     "Figures",
     "Ledger",
     "Limit",
+    "PrivacyReport",
     "Promise",
     "Reporting",
-    "account",
     "central_epsilon",
+    "format_epsilon",
     "gaussian_mu",
     "local_epsilon",
-    "mu_within",
+    "make_privacy_report",
+    "max_gaussian_mu",
     "promise",
-    "rounded_down",
-    "rounded_up",
+    "round_down",
+    "round_up",
 ]

@@ -1,49 +1,50 @@
-"""A light upper bound of the central epsilon, for promises: of a device, a page, any language.
+"""A light upper bound of the central epsilon, for the promises of devices in any language.
 
-`shuffle.py` finds the central epsilon by composing loss distributions. This bound needs nothing but
-elementary functions, gives the same digits everywhere (`tests/vectors/promises.json`) and lies at
-most about a tenth above. The pair of laws is that of `shuffle.py`; `docs/privacy.md` proves that it
-is the worst. With E = e^eps, c = E - 1 and gamma = 1 / (1 + rho c), one round is:
+`shuffle.py` computes the central epsilon by composing loss distributions. This bound needs only
+elementary functions, gives the same digits everywhere (`tests/vectors/promises.json`) and is at
+most about a tenth larger. The pair of distributions is that of `shuffle.py`; `docs/privacy.md`
+proves that it is the worst. With E = e^eps, c = E - 1 and gamma = 1 / (1 + rho c), one round is:
 
-1.  Blanket. B ~ Bin(n - 1, gamma) reports of others are uniform, and so are D dummies of the proxy;
-    m = B + D + 1. A smaller m is worse, so neighbouring B are taken together at the smallest.
-2.  Count. Of these B + D, g ~ Bin(B + D, 2 rho) fall on the loud directions A of one history or A'
-    of the other, and the victim's report does with chance 1 - gamma (1 - 2 rho), whichever is true.
-    In all s = g + (0 or 1).
+1.  Blanket. Bin(n - 1, gamma) reports of others are uniform, and so are Bin(D, d) dummies of the
+    proxy (d is `Reporting.dummy_share`): together B, and m = B + 1. A smaller m is worse, so
+    neighbouring sizes are grouped at the smallest.
+2.  Count. Of these B, g ~ Bin(B, 2 rho) fall on the loud directions A of one history or A'
+    of the other. The victim's report does so with probability 1 - gamma (1 - 2 rho), for either
+    history. In all there are s = g + (0 or 1).
 3.  Difference. Averaged over the two histories, v = (number in A) - (number in A') is the sum of s
     fair signs. The two histories make it 1 + t and 1 - t times as likely as that average,
 
         t = (c v / 2) / (m + c s / 2) = tanh(loss / 2),    loss = log1p(c v / (m + c (s - v) / 2)).
 
-    Neighbouring s, s1 to s2, are taken together: s1 in these formulas, s2 signs in v. Both make it
-    worse: a larger t, and a sum of more signs, which a convex even function of t does not like.
-4.  Grid. Losses are put onto the points 0 and eps * q^-j. A loss between two points is split so
-    that the mean of t stays: x to the upper one, 1 - x to the lower,
+    Neighbouring s, s1 to s2, are grouped: s1 in these formulas, s2 signs in v. Both make the bound
+    larger: t is larger, and a convex even function of t grows with the number of signs.
+4.  Grid. Losses are moved to the points 0 and eps * q^-j. A loss between two points is split so
+    that the mean of t is unchanged: x to the upper one, 1 - x to the lower,
 
         x = sinh((loss - low) / 2) cosh(high / 2) / (sinh((high - low) / 2) cosh(loss / 2)).
 
-    A spread with the same mean is worse for every convex function of t.
+    A wider spread with the same mean is worse for every convex function of t.
 5.  Moment. For an order alpha > 1 the weights w of the grid give
 
         M = sum of w (2 sinh^2((alpha - 1) loss / 2) + tanh(loss / 2) sinh((alpha - 1) loss)),
 
-    and log(1 + M) / (alpha - 1) is the Renyi divergence of one round. Divergences of rounds add up,
-    whatever their kinds and their order: R = sum of rounds * log1p(M) over all groups of one kind.
+    and log(1 + M) / (alpha - 1) is the Renyi divergence of one round. Divergences of all rounds
+    add up, in any order: R = sum of rounds * log1p(M) over all groups.
 6.  Conversion (Canonne, Kamath and Steinke 2020, proposition 12): for every alpha
 
         eps(alpha) = R / (alpha - 1) + log(1 - 1/alpha) - log(delta' alpha) / (alpha - 1).
 
-    The least of them over a fixed list of orders is a bound; so is the sum of all epsilons.
+    The smallest of them over a fixed list of orders is a bound; so is the sum of all epsilons.
 
-delta' is delta less what was not looked at. Binomials are cut where Bernstein's inequality leaves a
-chance of at most `tail = 2 e^-spread`, three of them in each round, together `UNSEEN` of delta. And
-a share of delta may be spent on the largest losses as if these revealed everything: small blankets
-are rare but reveal much. Each of `SPENT` is tried, in equal parts for all groups, and the best one
-counts.
+delta' is delta minus two parts. Binomials are cut where Bernstein's inequality leaves a probability
+of at most `2 e^-spread`, four of them in each round, together `TAIL_SHARE` of delta. And a share of
+delta may be spent on the largest losses, as if these revealed everything: small blankets are rare
+but reveal much. Each of `SPENT_SHARES` is tried, in equal parts for all groups, and the smallest
+result counts.
 
-A group with nobody to hide among, and all beyond the `MOST_GROUPS` that cost most, count at their
-pure epsilon: their losses never exceed it, so it is added to the epsilon of the others at the same
-delta.
+A group with nobody to hide among, and all groups beyond the `MAX_GROUPS` most expensive ones, count
+at their pure epsilon. Their losses never exceed it, so it is added to the epsilon of the others at
+the same delta.
 """
 
 from collections.abc import Sequence
@@ -53,113 +54,132 @@ from typing import NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.privacy.events import Reporting, checked_delta
+from sottovoce.privacy.events import Reporting, check_delta
 
 Float64 = NDArray[np.float64]
 Int64 = NDArray[np.int64]
 
-UNSEEN = 1e-3
-"""The share of delta that the ends of the binomials are cut for."""
-SPENT = (0.0, 0.01, 0.05, 0.1, 0.4, 0.7)
-"""Shares of delta that may be spent on the largest losses."""
-COARSENESS = 0.005
-"""Sizes that differ by less than this share are taken together."""
-RATIO, POINTS = 1.025, 800
-"""Of the grid of losses: q, and how many points besides 0 and eps."""
-ORDERS = 1 + 0.01 * 1.1 ** np.arange(270.0)
-MOST_GROUPS = 8
-"""So many are composed: a server that changes its terms in every epoch keeps no device busy."""
+# The share of delta for the tails of the binomials.
+TAIL_SHARE = 1e-3
+# Shares of delta that may be spent on the largest losses.
+SPENT_SHARES = (0.0, 0.01, 0.05, 0.1, 0.4, 0.7)
+# Sizes that differ by less than this share of their value are grouped.
+GROUPING_SHARE = 0.004
+# The grid of losses (step 4): its ratio q, and its number of points besides 0 and eps.
+GRID_RATIO = 1.025
+GRID_POINTS = 800
+# The orders alpha over which the bound is minimised (step 6).
+RENYI_ORDERS = 1 + 0.01 * 1.1 ** np.arange(270.0)
+# Only this many groups are composed, so that a server that changes its terms in every epoch cannot
+# keep a device busy.
+MAX_GROUPS = 8
 
 
 class Group(NamedTuple):
-    """Reports of one kind, each mixed with those of others."""
+    """Reports of one kind, and the crowd that they were mixed with."""
 
     event: Reporting
     clients: int
-    """Honest ones, the device itself included."""
+    """The number of honest devices, the device itself included."""
 
     @property
     def is_hidden(self) -> bool:
-        """Whether there is anything to hide among."""
+        """Whether there are other people or dummies to hide among."""
         return self.clients > 1 or self.event.cover > 0
 
 
 def central_bound(groups: Sequence[Group], delta: float) -> float:
-    """An epsilon that holds with this delta for all groups together, if all reports are shuffled.
+    """Bound the central epsilon of all groups together at this delta.
 
     >>> strong = Group(Reporting(5.0, 1, 2, 0.0318), clients=50_000)
     >>> round(central_bound([strong], 1e-6), 3)
     0.427
     """
-    checked_delta(delta)
-    dearest = sorted(groups, key=lambda each: (each.is_hidden, each.event.pure), reverse=True)
-    hidden = [each for each in dearest[:MOST_GROUPS] if each.is_hidden]
-    pure, rest = _pure(dearest), _pure(dearest[len(hidden) :])
-    return min(pure, rest + _composed(hidden, delta)) if hidden else pure
+    check_delta(delta)
+    by_cost = sorted(groups, key=lambda group: (group.is_hidden, group.event.pure), reverse=True)
+    hidden = [group for group in by_cost[:MAX_GROUPS] if group.is_hidden]
+    pure, rest = _sum_pure(by_cost), _sum_pure(by_cost[len(hidden) :])
+    return min(pure, rest + _compose(hidden, delta)) if hidden else pure
 
 
-def _pure(groups: Sequence[Group]) -> float:
+def _sum_pure(groups: Sequence[Group]) -> float:
     return sum(event.pure for event, _ in groups)
 
 
-def _composed(groups: Sequence[Group], delta: float) -> float:
-    """Steps 5 and 6: the best way to spend delta counts."""
+def _compose(groups: Sequence[Group], delta: float) -> float:
+    """Bound the epsilon of the groups by the best way to spend delta (steps 5 and 6)."""
     rounds = sum(event.total for event, _ in groups)
-    spread = log(2 * 3 * rounds / UNSEEN) - log(delta)
-    seen = [_Seen.of(group, spread) for group in groups]
-    found = []
-    for share in SPENT:
-        logs, spent = zip(
-            *(each.but_for(share * delta / len(groups)) for each in seen), strict=True
-        )
-        left = (1 - UNSEEN) * delta - sum(spent)
-        found.append(renyi_epsilon(np.sum(logs, axis=0), left, ORDERS))
-    return min(found)
+    spread = log(2 * 4 * rounds / TAIL_SHARE) - log(delta)
+    losses = [_Losses.from_group(group, spread) for group in groups]
+    epsilons = []
+    for share in SPENT_SHARES:
+        allowance = share * delta / len(groups)
+        logs, spent = zip(*(loss.drop_largest(allowance) for loss in losses), strict=True)
+        left = (1 - TAIL_SHARE) * delta - sum(spent)
+        epsilons.append(renyi_epsilon(np.sum(logs, axis=0), left, RENYI_ORDERS))
+    return min(epsilons)
 
 
-class _Seen(NamedTuple):
-    """One group's losses."""
+class _Losses(NamedTuple):
+    """The losses of one group, on the grid."""
 
     rounds: int
     weights: Float64
+    """The probability of each point in one round."""
     moments: Float64
+    """The contribution of each point to the moment of each order."""
 
     @classmethod
-    def of(cls, group: Group, spread: float) -> Self:
+    def from_group(cls, group: Group, spread: float) -> Self:
         weights = _histogram(*group, spread)
-        return cls(group.event.total, weights, moments(_points(group.event.epsilon), ORDERS))
+        points = _grid_points(group.event.epsilon)
+        return cls(group.event.total, weights, moments(points, RENYI_ORDERS))
 
-    def but_for(self, most: float) -> tuple[Float64, float]:
-        """The logarithms of all its moments, less losses that are no likelier, and how likely."""
-        # A loss so large, in any of the rounds.
+    def drop_largest(self, max_probability: float) -> tuple[Float64, float]:
+        """Drop the largest losses, together no likelier than `max_probability`.
+
+        Returns:
+            The logarithm of the moment of each order without them, and their probability.
+        """
+        # The probability of a loss of at least this size in any of the rounds.
         above = float(self.rounds) * np.cumsum(self.weights[::-1])[::-1]
-        kept = above > most
-        seen = kept & (self.weights > 0)
-        logs = float(self.rounds) * np.log1p(self.moments[:, seen] @ self.weights[seen])
-        return logs, float(above[~kept].max(initial=0.0))
+        remains = above > max_probability
+        counts = remains & (self.weights > 0)
+        logs = float(self.rounds) * np.log1p(self.moments[:, counts] @ self.weights[counts])
+        return logs, float(above[~remains].max(initial=0.0))
 
 
-def _blankets(event: Reporting, clients: int, spread: float) -> tuple[Int64, Float64]:
-    """Sizes m, ascending, and their chances; step 1."""
-    uniform, chances = _binomial(clients - 1, event.blanket, spread)
-    uniform = uniform + event.cover
-    starts = _group_starts(int(uniform[0]), int(uniform[-1]), spread)
-    return starts + 1, np.add.reduceat(chances, starts - uniform[0])
+def blankets(event: Reporting, clients: int, spread: float) -> tuple[Int64, Float64]:
+    """Return the sizes m of the blanket, ascending, and their probabilities (step 1)."""
+    people, people_chances = _binomial(clients - 1, event.blanket, spread)
+    dummies, dummy_chances = _group(*_binomial(event.cover, event.dummy_share, spread), spread)
+    uniform = np.arange(people[0] + dummies[0], people[-1] + dummies[-1] + 1)
+    chances = np.zeros(len(uniform))
+    for offset, chance in zip(dummies - dummies[0], dummy_chances, strict=True):
+        chances[offset : offset + len(people)] += chance * people_chances
+    sizes, chances = _group(uniform, chances, spread)
+    return sizes + 1, chances
+
+
+def _group(sizes: Int64, chances: Float64, spread: float) -> tuple[Int64, Float64]:
+    """Group neighbouring sizes, each group at its smallest."""
+    starts = _group_starts(int(sizes[0]), int(sizes[-1]), spread)
+    return starts, np.add.reduceat(chances, starts - sizes[0])
 
 
 def _histogram(event: Reporting, clients: int, spread: float) -> Float64:
-    """The weights of the grid's points; steps 1 to 4."""
-    sizes, chances = _blankets(event, clients, spread)
+    """Return the weights of the grid's points (steps 1 to 4)."""
+    sizes, chances = blankets(event, clients, spread)
     starts = _group_starts(0, int(sizes[-1]), spread)
     stops = np.append(starts[1:], sizes[-1] + 1)
-    counts = [_counts(event, int(m) - 1, starts, spread) for m in sizes]
+    counts = [_count_chances(event, int(m) - 1, starts, spread) for m in sizes]
     weights = chances[:, None] * np.array(counts)
-    points = _points(event.epsilon)
+    points = _grid_points(event.epsilon)
     out = np.zeros(len(points))
     for group in np.flatnonzero(weights.any(axis=0)):
-        rows, most = np.flatnonzero(weights[:, group]), int(stops[group]) - 1
-        signs, chance = _binomial(most, 0.5, spread)
-        loss = _loss(event, sizes[rows, None], int(starts[group]), np.abs(2 * signs - most))
+        rows, n_signs = np.flatnonzero(weights[:, group]), int(stops[group]) - 1
+        signs, chance = _binomial(n_signs, 0.5, spread)
+        loss = _loss(event, sizes[rows, None], int(starts[group]), np.abs(2 * signs - n_signs))
         weight = weights[rows, group, None] * chance
         lower, up = _split(points, loss)
         for index, share in ((lower, 1 - up), (lower + 1, up)):
@@ -167,8 +187,8 @@ def _histogram(event: Reporting, clients: int, spread: float) -> Float64:
     return out
 
 
-def _counts(event: Reporting, others: int, starts: Int64, spread: float) -> Float64:
-    """The chance of each group of s among so many others; step 2."""
+def _count_chances(event: Reporting, others: int, starts: Int64, spread: float) -> Float64:
+    """Return the probability of each group of s among this many others (step 2)."""
     rho = event.loud_fraction
     hit = 1 - event.blanket * (1 - 2 * rho)
     counts, chances = _binomial(others, 2 * rho, spread)
@@ -179,61 +199,61 @@ def _counts(event: Reporting, others: int, starts: Int64, spread: float) -> Floa
 
 
 def _loss(event: Reporting, m: Int64, s: int, v: Int64) -> Float64:
-    """Step 3."""
+    """Return the privacy loss (step 3)."""
     odds = expm1(event.epsilon)
     loss: Float64 = np.log1p(odds * v / (m + odds * (s - v) / 2))
     return loss
 
 
-def _points(epsilon: float) -> Float64:
-    return np.concatenate([[0.0], epsilon * RATIO ** np.arange(-float(POINTS), 1.0)])
+def _grid_points(epsilon: float) -> Float64:
+    return np.concatenate([[0.0], epsilon * GRID_RATIO ** np.arange(-float(GRID_POINTS), 1.0)])
 
 
 def _split(points: Float64, loss: Float64) -> tuple[Int64, Float64]:
-    """The point below each loss, and the share that goes to the one above; step 4."""
+    """Return the point below each loss, and the share that moves to the point above (step 4)."""
     with np.errstate(divide="ignore"):
-        steps = np.floor(np.log(loss / points[-1]) / log(RATIO))
-    lower = np.clip(steps + POINTS + 1, 0, POINTS).astype(np.int64)
+        steps = np.floor(np.log(loss / points[-1]) / log(GRID_RATIO))
+    lower = np.clip(steps + GRID_POINTS + 1, 0, GRID_POINTS).astype(np.int64)
     low, high = points[lower], points[lower + 1]
     rise = np.sinh((loss - low) / 2) / np.cosh(loss / 2)
     return lower, rise * np.cosh(high / 2) / np.sinh((high - low) / 2)
 
 
 def moments(loss: Float64, orders: Float64) -> Float64:
-    """What each loss adds to M, for each order; step 5."""
+    """Return what each loss adds to the moment M of each order (step 5)."""
     order = orders[:, None] - 1
-    with np.errstate(over="ignore"):  # an infinite moment bounds nothing: other orders do
+    # A moment may be infinite at large orders; the smallest bound then comes from another order.
+    with np.errstate(over="ignore"):
         added: Float64 = 2 * np.sinh(order * loss / 2) ** 2
         added += np.tanh(loss / 2) * np.sinh(order * loss)
     return added
 
 
 def renyi_epsilon(logs: Float64, delta: float, orders: Float64) -> float:
-    """Step 6, of all rounds together."""
-    found = logs / (orders - 1) + np.log1p(-1 / orders)
-    found -= (log(delta) + np.log(orders)) / (orders - 1)
-    return max(0.0, float(found.min()))
+    """Convert the Renyi divergence of all rounds to an epsilon (step 6)."""
+    epsilons = logs / (orders - 1) + np.log1p(-1 / orders)
+    epsilons -= (log(delta) + np.log(orders)) / (orders - 1)
+    return max(0.0, float(epsilons.min()))
 
 
 def _group_starts(first: int, last: int, spread: float) -> Int64:
-    """Where groups of neighbouring sizes begin.
-
-    Sizes that the differences of signs could span stay alone, so that no t comes near 1.
-    """
+    """Return the first size of each group of neighbouring sizes."""
     starts, start = [], first
     while start <= last:
         starts.append(start)
-        start += 1 + (int(COARSENESS * start) if start > 8 * spread else 0)
+        # Small sizes are not grouped: a difference of signs could be as large, and t close to 1.
+        start += 1 + (int(GROUPING_SHARE * start) if start > 8 * spread else 0)
     return np.array(starts)
 
 
 def _binomial(n: int, p: float, spread: float) -> tuple[Int64, Float64]:
-    """Values and chances of Bin(n, p), but for ends of at most 2 e^-spread (Bernstein)."""
+    """Return values and probabilities of Bin(n, p), without tails of at most 2 e^-spread."""
     if p == 1 or n == 0:
         return np.array([n]), np.ones(1)
+    # Bernstein's inequality.
     width = spread / 3 + sqrt(spread**2 / 9 + 2 * spread * n * p * (1 - p))
     values = np.arange(max(0, ceil(n * p - width)), min(n, floor(n * p + width)) + 1)
-    steps = np.log((n - values[:-1]) / values[1:] * (p / (1 - p)))
+    steps = np.log((float(n) - values[:-1]) / values[1:] * (p / (1 - p)))
     logs = np.concatenate([[0.0], np.cumsum(steps)])
     chances = np.exp(logs - logs.max())
     return values, chances / chances.sum()

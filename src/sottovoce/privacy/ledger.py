@@ -1,15 +1,15 @@
 """The ledger's rules: what a device has spent of its limit, exactly.
 
-A ledger is a sequence of records, only ever appended to: limits and charges. Record 1 is a limit; a
-later limit replaces it from there on. A charge costs `epsilon * reports`; sums are exact fractions
-of the floats themselves, so nothing drifts or is rounded down. A charge that would go beyond the
-limit is refused. `purpose` names a batch: the same charge again is no second one.
+A ledger is a sequence of limits and charges to which records are only appended. Record 1 is a
+limit; a later limit replaces it. A charge costs `epsilon * reports`. Sums are exact fractions of
+the floats, so that no rounding errors add up. A charge that would exceed the limit is refused.
+`purpose` names a batch: charging for the same batch again costs nothing.
 
-Records are chained by hashes, over the bytes that docs/protocol.md gives. Whoever keeps the hash of
-the last record sees a record that was changed, left out or cut off. The hashes are not keyed: they
-guard against accidents, not against the owner of the device.
+Records are chained by hashes of the bytes that docs/protocol.md specifies. A reader that knows the
+hash of the last record detects every record that was changed, left out or cut off. The hashes have
+no key: they protect against accidents, not against the owner of the device.
 
-Nothing is read or written here: `sottovoce.client.store` keeps the records in a table.
+This module does no input or output: `sottovoce.client.store` keeps the records in a table.
 """
 
 import hashlib
@@ -21,79 +21,78 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from sottovoce.errors import BudgetExceededError, LedgerError, SettingsError
-from sottovoce.privacy.events import SIGN
+from sottovoce.privacy.events import COIN_RHO
 
-FORMAT = "sottovoce-ledger-1"
-"""Stands where the first record has no previous hash."""
-
-_MOST = 2**53
-"""Whole numbers stay below, so that every JSON reader agrees about them."""
-
-_MECHANISM = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
+# The previous hash of the first record.
+FORMAT_NAME = "sottovoce-ledger-1"
+# Whole numbers are below this, so that every reader of JSON reads the same number.
+_INTEGER_LIMIT = 2**53
+_MECHANISM_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """The price of one batch: `reports` of `epsilon` each, and what hides them in a crowd.
+    """The cost of one batch of `reports` of `epsilon` each, and the crowd that hides them.
 
     >>> Charge(bytes(16), 7, bytes(32), "loudest", 2.5, 4, 0.1, clients=100, dummies=0).cost
     Fraction(10, 1)
     """
 
     training: bytes
-    """The 16 bytes that name the training: its epochs in a lifetime are counted by it."""
+    """Id of the training, 16 bytes: the device counts its epochs in each training."""
     epoch: int
     purpose: bytes
-    """32 bytes that name the batch, best the SHA-256 of its sealed bytes: the same bytes again cost
-    nothing, and the same data randomised anew is another purpose, so it is charged anew."""
+    """Name of the batch, 32 bytes: best the SHA-256 of its sealed bytes. Sending the same bytes
+    again costs nothing. Data that was randomised again has another purpose and is charged again."""
     mechanism: str
     epsilon: float
     reports: int
     loud_fraction: float
-    """rho of the terms in force, at most; with `clients` it decides what the server learns."""
+    """rho of the terms; together with `clients` it determines the central epsilon."""
     clients: int
-    """The crowd that these terms enforced."""
+    """Size of the crowd that the terms enforced."""
     dummies: int
-    """What these terms made the proxy add to the epoch."""
+    """Number of dummies that the terms made the proxy add to the epoch."""
 
     def __post_init__(self) -> None:
-        _set(self, "training", bytes(memoryview(self.training)))
-        _set(self, "epoch", _whole("epoch", self.epoch, least=0))
-        _set(self, "epsilon", _amount("epsilon", self.epsilon))
-        _set(self, "reports", _whole("reports", self.reports, least=1))
-        _set(self, "loud_fraction", _amount("loud_fraction", self.loud_fraction))
-        _set(self, "clients", _whole("clients", self.clients, least=1))
-        _set(self, "dummies", _whole("dummies", self.dummies, least=0))
-        _set(self, "purpose", bytes(memoryview(self.purpose)))
+        _set_frozen(self, "training", bytes(memoryview(self.training)))
+        _set_frozen(self, "epoch", _check_int("epoch", self.epoch, minimum=0))
+        _set_frozen(self, "epsilon", _check_amount("epsilon", self.epsilon))
+        _set_frozen(self, "reports", _check_int("reports", self.reports, minimum=1))
+        _set_frozen(self, "loud_fraction", _check_amount("loud_fraction", self.loud_fraction))
+        _set_frozen(self, "clients", _check_int("clients", self.clients, minimum=1))
+        _set_frozen(self, "dummies", _check_int("dummies", self.dummies, minimum=0))
+        _set_frozen(self, "purpose", bytes(memoryview(self.purpose)))
         if self.epsilon == 0:
             raise SettingsError("epsilon is 0; it must be above 0")
-        if not 0 < self.loud_fraction <= SIGN:
+        if not 0 < self.loud_fraction <= COIN_RHO:
             raise SettingsError(
-                f"loud_fraction is {self.loud_fraction}; it must be above 0 and at most {SIGN}"
+                f"loud_fraction is {self.loud_fraction}; it must be above 0 and at most {COIN_RHO}"
             )
         if len(self.training) != 16:
             raise SettingsError(f"training is {self.training!r}; it must be 16 bytes")
         if len(self.purpose) != 32:
             raise SettingsError(f"purpose is {self.purpose!r}; it must be 32 bytes")
-        if not _MECHANISM.fullmatch(self.mechanism):
+        if not _MECHANISM_PATTERN.fullmatch(self.mechanism):
             raise SettingsError(
                 f"mechanism is {self.mechanism!r}; it must be 1 to 32 of a-z, 0-9, _ and -"
             )
 
     @property
     def cost(self) -> Fraction:
-        """`epsilon * reports`, exactly: of the float itself, not of the decimal it was typed as."""
+        """The exact product `epsilon * reports`."""
+        # Of the float, which differs from the decimal number that it was typed as.
         return Fraction(self.epsilon) * self.reports
 
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The limit from here on. Zero stops all reporting."""
+    """The limit from this record on. Zero stops all reporting."""
 
     epsilon: float
 
     def __post_init__(self) -> None:
-        _set(self, "epsilon", _amount("limit", self.epsilon))
+        _set_frozen(self, "epsilon", _check_amount("limit", self.epsilon))
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,22 +100,22 @@ class Entry:
     """One record, chained to the one before."""
 
     record: int
-    what: Charge | Limit
+    content: Charge | Limit
     previous: str
     hash: str = field(init=False)
 
     def __post_init__(self) -> None:
-        _set(self, "hash", hashlib.sha256(self.hashed).hexdigest())
+        _set_frozen(self, "hash", hashlib.sha256(self.hash_input).hexdigest())
 
     @property
-    def hashed(self) -> bytes:
-        """As docs/protocol.md has it."""
-        fields = {"record": self.record, **_fields(self.what), "previous": self.previous}
+    def hash_input(self) -> bytes:
+        """The bytes that are hashed (docs/protocol.md, section Ledger)."""
+        fields = {"record": self.record, **_fields(self.content), "previous": self.previous}
         return json.dumps(fields, separators=(",", ":"), allow_nan=False).encode("ascii")[:-1]
 
 
 class Ledger:
-    """Records in order and what they add up to. Reading and adding go through the same rules.
+    """Records in order, and their sum. Stored records are checked by the same rules as new ones.
 
     >>> import hashlib
     >>> ledger = Ledger(limit=50)
@@ -130,9 +129,9 @@ class Ledger:
     def __init__(self, limit: float):
         self._limit = Limit(limit)
         self._charges: dict[bytes, Entry] = {}
-        self.entries = [Entry(1, self._limit, FORMAT)]
+        self.entries = [Entry(1, self._limit, FORMAT_NAME)]
         self.spent = Fraction(0)
-        """Everything charged so far, exactly; `rounded_up` makes a float of it."""
+        """The exact sum of all charges; `round_up` converts it to a float."""
 
     @property
     def limit(self) -> float:
@@ -141,57 +140,62 @@ class Ledger:
 
     @property
     def remaining(self) -> Fraction:
-        """What may still be charged; never below 0, also when the limit was lowered."""
+        """What may still be charged: at least 0, also after the limit was lowered."""
         return max(Fraction(self.limit) - self.spent, Fraction(0))
 
     @property
     def head(self) -> str:
-        """The hash of the last record: kept apart, it shows that none is missing at the end."""
+        """The hash of the last record. Stored separately, it reveals a truncated ledger."""
         return self.entries[-1].hash
 
     @property
     def charges(self) -> list[Charge]:
-        """In order, whatever became of the batches."""
-        return [entry.what for entry in self.entries if isinstance(entry.what, Charge)]
+        """All charges in order, including those whose batch was never sent."""
+        return [entry.content for entry in self.entries if isinstance(entry.content, Charge)]
 
-    def charges_of(self, training: bytes) -> list[Charge]:
-        """What was charged for one training."""
+    def list_charges(self, training: bytes) -> list[Charge]:
+        """Return the charges of one training."""
         return [charge for charge in self.charges if charge.training == training]
 
     def allows(self, cost: Fraction) -> bool:
-        """Whether the limit leaves room for this."""
+        """Tell whether this cost fits into the limit."""
         return self.spent + cost <= Fraction(self.limit)
 
     def charge(self, charge: Charge) -> Entry:
-        """The price of a batch. The batch may leave when this is on disk, not before.
+        """Charge for a batch. The batch must not be sent before the returned entry is on disk.
 
-        The same charge again adds nothing and returns the earlier record, also beyond a limit that
-        was lowered since: it is spent already. The same purpose for anything else is an error.
+        Returns:
+            The new record, or the earlier one if this batch was charged for before.
+
+        Raises:
+            BudgetExceededError: The charge does not fit into the limit.
+            LedgerError: The same purpose was charged for something else.
         """
+        # An earlier record is returned even if the limit was lowered since: it is spent already.
         earlier = self._charges.get(charge.purpose)
         if earlier is None:
             return self.add(charge)
-        if earlier.what != charge:
+        if earlier.content != charge:
             raise LedgerError(
-                f"purpose {charge.purpose.hex()} was charged for {earlier.what}, now for {charge}; "
-                "a batch that was randomised again needs a purpose of its own"
+                f"purpose {charge.purpose.hex()} was charged for {earlier.content}, now for "
+                f"{charge}; a batch that was randomised again needs a purpose of its own"
             )
         return earlier
 
     def set_limit(self, limit: float) -> Entry | None:
-        """Raise or lower the limit, on the record; None if it is that already."""
-        wanted = Limit(limit)
-        return None if wanted == self._limit else self.add(wanted)
+        """Record another limit; return None if it is the current one."""
+        new = Limit(limit)
+        return None if new == self._limit else self.add(new)
 
-    def add(self, what: Charge | Limit) -> Entry:
-        """The next record, if the rules allow it."""
-        entry = Entry(len(self.entries) + 1, what, self.head)
-        if isinstance(what, Limit):
-            self._limit = what
+    def add(self, content: Charge | Limit) -> Entry:
+        """Append a record if the rules allow it."""
+        entry = Entry(len(self.entries) + 1, content, self.head)
+        if isinstance(content, Limit):
+            self._limit = content
         else:
-            self._check(what)
-            self._charges[what.purpose] = entry
-            self.spent += what.cost
+            self._check(content)
+            self._charges[content.purpose] = entry
+            self.spent += content.cost
         self.entries.append(entry)
         return entry
 
@@ -201,19 +205,19 @@ class Ledger:
         excess = self.spent + charge.cost - Fraction(self.limit)
         if excess > 0:
             raise BudgetExceededError(
-                f"epsilon {rounded_up(charge.cost)} on top of {rounded_up(self.spent)} spent must "
-                f"not exceed the limit of {self.limit}, and does by {rounded_up(excess)}; "
+                f"epsilon {round_up(charge.cost)} on top of {round_up(self.spent)} spent must "
+                f"not exceed the limit of {self.limit}, and does by {round_up(excess)}; "
                 "nothing may be reported, recommending goes on"
             )
 
 
-def rounded_up(amount: Fraction) -> float:
-    """The least float that is not below the amount: to show it, or to make a limit of it.
+def round_up(amount: Fraction) -> float:
+    """Return the smallest float that is not below the amount.
 
     Ten reports of 0.1 cost more than 1.0, because the float 0.1 is more than a tenth. The limit
-    that allows exactly ten is the sum, rounded up.
+    that allows exactly ten is their sum, rounded up.
 
-    >>> rounded_up(10 * Fraction(0.1))
+    >>> round_up(10 * Fraction(0.1))
     1.0000000000000002
     """
     try:
@@ -223,45 +227,47 @@ def rounded_up(amount: Fraction) -> float:
     return nearest if nearest >= amount else math.nextafter(nearest, math.inf)
 
 
-def rounded_down(amount: Fraction) -> float:
-    """The largest float that is not above the amount: what is left is never overstated."""
-    return 0.0 - rounded_up(-amount)
+def round_down(amount: Fraction) -> float:
+    """Return the largest float that is not above the amount."""
+    return 0.0 - round_up(-amount)
 
 
-def _fields(what: Charge | Limit) -> dict[str, object]:
-    if isinstance(what, Limit):
-        return {"limit": what.epsilon}
+def _fields(content: Charge | Limit) -> dict[str, object]:
+    if isinstance(content, Limit):
+        return {"limit": content.epsilon}
     charge = {
-        "training": what.training.hex(),
-        "epoch": what.epoch,
-        "purpose": what.purpose.hex(),
-        "mechanism": what.mechanism,
-        "epsilon": what.epsilon,
-        "reports": what.reports,
-        "loud_fraction": what.loud_fraction,
-        "clients": what.clients,
-        "dummies": what.dummies,
+        "training": content.training.hex(),
+        "epoch": content.epoch,
+        "purpose": content.purpose.hex(),
+        "mechanism": content.mechanism,
+        "epsilon": content.epsilon,
+        "reports": content.reports,
+        "loud_fraction": content.loud_fraction,
+        "clients": content.clients,
+        "dummies": content.dummies,
     }
     return {"charge": charge}
 
 
-def _set(frozen: object, name: str, value: object) -> None:
+def _set_frozen(frozen: object, name: str, value: object) -> None:
     object.__setattr__(frozen, name, value)
 
 
-def _whole(name: str, value: int, *, least: int) -> int:
-    """The number itself, if every reader of JSON would agree about it."""
-    number = operator.index(value)  # an int exactly: a bool would be written as one
-    if not least <= number < _MOST:
-        raise SettingsError(f"{name} is {value}; it must be at least {least} and below 2^53")
+def _check_int(name: str, value: int, *, minimum: int) -> int:
+    """Return an integer that every reader of JSON reads alike."""
+    # A bool or a number of numpy becomes an int: the hash is of its JSON.
+    number = operator.index(value)
+    if not minimum <= number < _INTEGER_LIMIT:
+        raise SettingsError(f"{name} is {value}; it must be at least {minimum} and below 2^53")
     return number
 
 
-def _amount(name: str, value: float) -> float:
+def _check_amount(name: str, value: float) -> float:
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if number != value or not 0 <= number < math.inf:
         raise SettingsError(f"{name} must be a finite number of at least 0, got {value}")
-    return number + 0.0  # -0.0 becomes 0.0: a database keeps no sign of zero, and the hash has it
+    # -0.0 becomes 0.0: a database does not keep the sign of zero, but it would change the hash.
+    return number + 0.0

@@ -1,121 +1,128 @@
 """The central view: an honest proxy shuffles everybody's reports, and nobody can link two.
 
-`docs/privacy.md` has the proof. Of n people's j-th reports in an epoch, those of the others that
-are uniform (a share gamma) are the blanket, and so are the proxy's dummies, D of them. Give the
-rest away. What is left is m = B + D + 1 reports, B ~ Bin(n - 1, gamma), one of them the victim's;
-a of them fall on the loud directions A of one history, b on those of another. With `E = e^eps` the
-two histories make this outcome likely as
+`docs/privacy.md` has the proof. Consider the j-th reports of n people in an epoch. The blanket are
+those of the others that are uniform (a share gamma), and the proxy's D dummies, each with
+probability d (`Reporting.dummy_share`). The proof reveals all others. This leaves m = B + 1
+reports, B ~ Bin(n - 1, gamma) + Bin(D, d), one of them the victim's; a of them fall on the loud
+directions A of one history, b on those of another. With `E = e^eps` the probabilities of this
+outcome under the two histories are proportional to
 
     Mult(a, b; m, rho, rho) * (m + (E - 1) a)     against     Mult(...) * (m + (E - 1) b)
 
 so the loss is `log((m + (E - 1) a) / (m + (E - 1) b))`. Disjoint loud sets are the worst case, and
 a smaller m is worse than a larger one. The pair is composed k T times by privacy loss
-distributions. Where people or reports are too many for that, the bound of `bound.py` takes its
-place.
+distributions. If there are too many people or reports for that, the bound of `bound.py` is used.
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from math import expm1, sqrt
+from math import expm1, log, sqrt
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.errors import MissingExtraError, SettingsError
-from sottovoce.privacy.bound import Group, central_bound
-from sottovoce.privacy.events import MOST, SIGN, Reporting, checked_delta
-from sottovoce.privacy.local import local_epsilon, surely_lost
+from sottovoce.privacy.bound import Group, blankets, central_bound
+from sottovoce.privacy.events import COIN_RHO, MAX_COUNT, Reporting, check_delta
+from sottovoce.privacy.local import local_epsilon, lower_bound_epsilon
 
 Float64 = NDArray[np.float64]
 
-TAIL = 1e-16
-"""The ends of a distribution that are not looked at are no likelier than this."""
-UNSEEN = 5 * TAIL
-"""Ends of the blanket's size and of the two counts: each counts as a total loss of privacy."""
-COARSENESS = 0.004
-"""Sizes of the blanket that differ by less than this share are taken together."""
-MAX_STEPS = 1 << 22
+# The tails of a distribution are cut where they are less likely than this.
+TAIL_PROBABILITY = 1e-16
+# With this spread, `bound.py` cuts two tails that have this probability together.
+TAIL_SPREAD = log(2 / TAIL_PROBABILITY)
+# The tails of people, of dummies and of the two counts count as a total loss of privacy.
+TAILS_DELTA = 6 * TAIL_PROBABILITY
+# The grid of one report's losses: its steps for each sigma, and its largest number of steps.
 STEPS_PER_SIGMA = 24
-"""How finely one report's loss is discretised; always to the side of caution."""
-MOST_CELLS, AT_ONCE = 1 << 26, 1 << 18
-"""Pairs of counts that are looked at for one size of the blanket: in all, and held in memory."""
-MOST_COMPOSED, MOST_BY_STEP = 10**8, 10_000
-"""Reports that are composed, and the same by the steps of one report's loss: dp-accounting's memory
-grows with the latter."""
-MOST_BOUNDED = 10**10
-"""The largest crowd that the bound takes: more people hide no worse than so many of them."""
+MAX_GRID_STEPS = 1 << 22
+# Pairs of counts that are enumerated for one size of the blanket: in all, and at a time in memory.
+MAX_COUNT_PAIRS = 1 << 26
+COUNT_PAIRS_AT_ONCE = 1 << 18
+# Reports that are composed, in all and for each step of one report's loss: the memory of
+# dp-accounting grows with the latter.
+MAX_COMPOSED_REPORTS = 10**8
+MAX_REPORTS_BY_STEP = 10_000
+# The largest crowd that the bound takes. A larger crowd hides at least as well.
+MAX_BOUND_PEOPLE = 10**10
 
 
 def gaussian_mu(event: Reporting, clients: int) -> float:
-    """The mu of the Gaussian that this tends to: the whole training in one number.
+    """Return the mu of the Gaussian mechanism that the training approaches in large crowds.
 
-    `mu^2 = k T (E - 1)^2 * 2 rho gamma^2 / m`, where m = n gamma + D are uniform.
+    `mu^2 = k T (E - 1)^2 * 2 rho gamma^2 / m`, where m = n gamma + d D reports are uniform.
     """
-    shift, uniform = expm1(event.epsilon), clients * event.blanket + event.cover
+    shift = expm1(event.epsilon)
+    uniform = clients * event.blanket + event.cover * event.dummy_share
     return sqrt(event.total * 2 * event.loud_fraction / uniform) * event.blanket * shift
 
 
 def central_epsilon(event: Reporting, people: int, delta: float) -> float:
-    """The least epsilon that holds with this delta after the shuffle; never more than local.
-
-    Beyond `is_composed` not the least, but one that holds.
+    """Compute the smallest epsilon that holds after the shuffle, at most the local one.
 
     Args:
         event: What each person does in a training.
-        people: How many report in each epoch, the person included. Those who work with the server
-            hide nobody and are not counted: with 1 only the dummies hide.
-        delta: What probabilities may differ by, beyond the factor e^epsilon.
+        people: Number of people who report in each epoch, the person included. People who work
+            with the server hide nobody and do not count: with 1 only the dummies hide.
+        delta: Amount by which probabilities may differ beyond the factor e^epsilon.
+
+    Returns:
+        The epsilon; an upper bound unless `is_composed(event, people)`.
     """
-    checked_delta(delta)
-    if not 1 <= people <= MOST:
+    check_delta(delta)
+    if not 1 <= people <= MAX_COUNT:
         raise SettingsError("people must be a whole number from 1 to 10^30")
-    found = _shuffled(event, people, delta) if people > 1 or event.cover else event.pure
-    if found <= surely_lost(event, delta):
-        return found
-    return min(found, local_epsilon(event, delta))
+    epsilon = _shuffled_epsilon(event, people, delta) if people > 1 or event.cover else event.pure
+    # The local epsilon may take seconds: skip it if it cannot be smaller.
+    if epsilon <= lower_bound_epsilon(event, delta):
+        return epsilon
+    return min(epsilon, local_epsilon(event, delta))
 
 
 def is_composed(event: Reporting, people: int) -> bool:
-    """Whether people and reports are few enough for loss distributions; else there is a bound."""
-    return _countable(event, people) == (event, people) and event.total <= _most_reports(
+    """Tell whether the figure comes from loss distributions; otherwise it is an upper bound."""
+    return _limit_crowd(event, people) == (event, people) and event.total <= _max_reports(
         event, people
     )
 
 
-def _shuffled(event: Reporting, people: int, delta: float) -> float:
-    """The least of what is known. A larger crowd hides no worse than a smaller one."""
-    found, (counted, honest) = event.pure, _countable(event, people)
-    if event.total <= _most_reports(counted, honest):
-        one = _one_report(counted.one_report(), honest)
+def _shuffled_epsilon(event: Reporting, people: int, delta: float) -> float:
+    """Return the smallest epsilon of pure composition, loss distributions and the bound."""
+    # A larger crowd hides at least as well as a smaller one, so a part of it gives a valid figure.
+    epsilon, (limited, honest) = event.pure, _limit_crowd(event, people)
+    if event.total <= _max_reports(limited, honest):
+        one = _one_report_distribution(limited.one_report(), honest)
         composed = one if event.total == 1 else one.self_compose(event.total)
-        found = min(found, float(composed.get_epsilon_for_delta(delta)))
+        epsilon = min(epsilon, float(composed.get_epsilon_for_delta(delta)))
     if not is_composed(event, people):
-        event = replace(event, dummies=min(event.dummies, MOST_BOUNDED))
-        hidden = Group(event, min(people, MOST_BOUNDED))
-        found = min(found, central_bound([hidden], delta))
-    return found
+        event = replace(event, dummies=min(event.dummies, MAX_BOUND_PEOPLE))
+        group = Group(event, min(people, MAX_BOUND_PEOPLE))
+        epsilon = min(epsilon, central_bound([group], delta))
+    return epsilon
 
 
-def _most_reports(event: Reporting, honest: int) -> int:
-    return min(MOST_COMPOSED, int(MOST_BY_STEP * event.epsilon / _step(event, honest)))
+def _max_reports(event: Reporting, honest: int) -> int:
+    by_step = int(MAX_REPORTS_BY_STEP * event.epsilon / _grid_step(event, honest))
+    return min(MAX_COMPOSED_REPORTS, by_step)
 
 
-def _step(event: Reporting, honest: int) -> float:
-    """Of the grid of one report's losses."""
+def _grid_step(event: Reporting, honest: int) -> float:
+    """Return the step of the grid of one report's losses."""
     mu = gaussian_mu(event.one_report(), honest)
-    step = max(mu / STEPS_PER_SIGMA, 2 * event.epsilon / MAX_STEPS)
+    step = max(mu / STEPS_PER_SIGMA, 2 * event.epsilon / MAX_GRID_STEPS)
     return min(step, event.epsilon / 8)
 
 
-def _countable(event: Reporting, people: int) -> tuple[Reporting, int]:
-    """As many dummies and people as have counts, eight deviations either way, that are few enough.
+def _limit_crowd(event: Reporting, people: int) -> tuple[Reporting, int]:
+    """Reduce dummies and people until their counts can be enumerated.
 
-    Fewer hide no better.
+    Fewer never hide better. The counts are those within eight deviations of the mean.
     """
     rho = event.loud_fraction
-    widest = AT_ONCE if rho == SIGN else sqrt(MOST_CELLS)
+    widest = COUNT_PAIRS_AT_ONCE if rho == COIN_RHO else sqrt(MAX_COUNT_PAIRS)
     uniform = int((widest / 17) ** 2 / (rho * (1 - rho)))
     dummies = min(event.dummies, uniform * event.reports)
     honest = int((uniform - dummies // event.reports) / event.blanket)
@@ -123,28 +130,34 @@ def _countable(event: Reporting, people: int) -> tuple[Reporting, int]:
 
 
 @lru_cache(maxsize=64)
-def _one_report(event: Reporting, honest: int) -> Any:
-    """The privacy loss distribution of one report."""
+def _one_report_distribution(event: Reporting, honest: int) -> Any:
+    """Return the privacy loss distribution of one report."""
     try:
         from dp_accounting.pld import pld_pmf, privacy_loss_distribution
     except ImportError as error:
         raise MissingExtraError(
             "central accounting needs dp-accounting: pip install 'sottovoce[sim]'"
         ) from error
-    step = _step(event, honest)
-    edges, deltas = hockey_stick(event, honest, step)
+    step = _grid_step(event, honest)
+    edges, deltas = compute_hockey_stick(event, honest, step)
     pmf = pld_pmf.create_pmf_pessimistic_connect_dots(step, edges, deltas)
-    # Swapping the two histories swaps the two sets: one direction is as bad as the other.
+    # Symmetric: swapping the two histories only swaps the two sets.
     return privacy_loss_distribution.PrivacyLossDistribution(pmf)
 
 
-def hockey_stick(event: Reporting, honest: int, step: float) -> tuple[NDArray[np.int64], Float64]:
-    """One report's delta at every multiple of `step` that its loss can reach."""
+def compute_hockey_stick(
+    event: Reporting, honest: int, step: float
+) -> tuple[NDArray[np.int64], Float64]:
+    """Compute one report's delta at every multiple of `step` that its loss can reach.
+
+    Returns:
+        The multiples, and the delta at each of them.
+    """
     reach = int(np.ceil(event.epsilon / step)) + 1
     true, other = np.zeros(2 * reach), np.zeros(2 * reach)
-    for m, weight in blanket_sizes(event, honest):
+    for m, weight in zip(*blankets(event, honest, TAIL_SPREAD), strict=True):
         sums = np.zeros((2, 2 * reach))
-        for loss, chance in outcomes(event, m):
+        for loss, chance in iterate_outcomes(event, int(m)):
             bins = np.floor(loss / step).astype(np.int64) + reach
             sums[0] += np.bincount(bins, chance, minlength=2 * reach)
             sums[1] += np.bincount(bins, chance * np.exp(-loss), minlength=2 * reach)
@@ -152,46 +165,28 @@ def hockey_stick(event: Reporting, honest: int, step: float) -> tuple[NDArray[np
         true, other = true + sums[0], other + sums[1]
     edges = np.arange(-reach, reach)
     above, above_other = (np.cumsum(values[::-1])[::-1] for values in (true, other))
-    # delta(eps) = sum of P - e^eps Q over larger losses; what was not looked at is all lost.
-    deltas = np.maximum(above - np.exp(edges * step) * above_other, 0.0) + UNSEEN
-    # Rounding may break the order that these must have.
+    # delta(eps) is the sum of P - e^eps Q over larger losses. The tails count in full.
+    deltas = np.maximum(above - np.exp(edges * step) * above_other, 0.0) + TAILS_DELTA
+    # Delta must not increase with epsilon, but rounding errors may make it do so.
     return edges, np.minimum(np.maximum.accumulate(deltas[::-1])[::-1], 1.0)
 
 
-def blanket_sizes(event: Reporting, honest: int) -> list[tuple[int, float]]:
-    """How many reports may be left, the victim's and dummies among them, and how likely each is.
+def iterate_outcomes(event: Reporting, m: int) -> Iterator[tuple[Float64, Float64]]:
+    """Yield the losses when m reports are left, with their weights under the true history.
 
-    Neighbouring sizes are taken together at the smallest of them: anyone who sees fewer uniform
-    reports could add some themselves.
-    """
-    blanket = _binomial(honest - 1, event.blanket)
-    start, highest = _ends(honest - 1, event.blanket)
-    sizes = []
-    while start <= highest:
-        stop = start + int(COARSENESS * (start + event.cover))
-        chance = float(blanket.cdf(stop) - blanket.cdf(start - 1))
-        left = start + event.cover + 1
-        sizes.append((left, chance if stop < highest else float(blanket.sf(start - 1))))
-        start = stop + 1
-    return sizes
-
-
-def outcomes(event: Reporting, m: int) -> Iterator[tuple[Float64, Float64]]:
-    """Losses when m reports are left, and how likely each is under the true history.
-
-    Some at a time; the chances are to be divided by the sum of all of them.
+    They come in several pieces. The weights are probabilities up to a common factor.
     """
     rho, odds = event.loud_fraction, expm1(event.epsilon)
-    counts = _likely(m, rho)
+    counts = _likely_counts(m, rho)
     ways = _log_poisson(counts, m * rho)
-    if rho == SIGN:
+    if rho == COIN_RHO:
         opposite = _log_poisson(m - counts[::-1], m * rho)[::-1]
         chance = np.exp(ways + opposite) * (m + odds * counts)
         yield np.log(m + odds * counts) - np.log(m + odds * (m - counts)), chance
         return
     rests = np.arange(max(m - 2 * counts[-1], 0), m - 2 * counts[0] + 1)
     ways_of_rest = _log_poisson(rests, m * (1 - 2 * rho))
-    rows = max(AT_ONCE // len(counts), 1)
+    rows = max(COUNT_PAIRS_AT_ONCE // len(counts), 1)
     for start in range(0, len(counts), rows):
         a, b = counts[start : start + rows, None], counts[None, :]
         rest = m - a - b
@@ -202,31 +197,26 @@ def outcomes(event: Reporting, m: int) -> Iterator[tuple[Float64, Float64]]:
 
 
 def _log_poisson(counts: NDArray[np.int64], mean: float) -> Float64:
-    """`log(mean^c / c!)` of consecutive counts, up to a constant: 0 where it is largest.
-
-    Independent Poisson counts, given their sum, are multinomial.
-    """
+    """Return log(mean^c / c!) of consecutive counts, shifted so that the largest is 0."""
+    # Independent Poisson counts with a fixed sum are multinomial.
     logs: Float64 = np.concatenate([[0.0], np.cumsum(np.log(mean / counts[1:]))])
     logs -= logs.max()
     return logs
 
 
-def _likely(m: int, rho: float) -> NDArray[np.int64]:
-    """Counts that m reports may have on a set of share rho; one more for the victim's."""
-    lowest, highest = _ends(m, rho)
+def _likely_counts(m: int, rho: float) -> NDArray[np.int64]:
+    """Return the likely counts of m reports on a set of share rho; one more for the victim's."""
+    lowest, highest = _cut_tails(m, rho)
     return np.arange(lowest, min(m, highest + 1) + 1)
 
 
-def _ends(n: int, p: float) -> tuple[int, int]:
-    """The counts beyond which there is less than `TAIL` on either side."""
-    counts = _binomial(n, p)
+def _cut_tails(n: int, p: float) -> tuple[int, int]:
+    """Return the range of Bin(n, p) outside of which each tail is below `TAIL_PROBABILITY`."""
+    # Imported here because it takes half a second.
+    from scipy import stats
+
+    counts = stats.binom(n, p)
     if n * p >= 1:
-        return int(counts.ppf(TAIL)), int(counts.isf(TAIL))
-    # Where hardly anything is expected, scipy's quantile does not converge (epsilon 30 and more).
-    return 0, next(count for count in range(n + 1) if counts.sf(count) <= TAIL)
-
-
-def _binomial(n: int, p: float) -> Any:
-    from scipy import stats  # half a second to import: only whoever accounts should wait for it
-
-    return stats.binom(n, p)
+        return int(counts.ppf(TAIL_PROBABILITY)), int(counts.isf(TAIL_PROBABILITY))
+    # scipy's quantile does not converge for such small means (epsilon 30 and more).
+    return 0, next(count for count in range(n + 1) if counts.sf(count) <= TAIL_PROBABILITY)

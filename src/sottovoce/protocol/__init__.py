@@ -1,7 +1,7 @@
 """What travels between client, proxy and server: every byte, once. See docs/protocol.md."""
 
 from sottovoce.protocol.batch import MAX_CHUNK_REPORTS, Batch, Chunk, batch_size
-from sottovoce.protocol.catalogue import Catalogue, Item, moved_rows
+from sottovoce.protocol.catalogue import Catalogue, Item, move_rows
 from sottovoce.protocol.manifest import Manifest, SignedManifest
 from sottovoce.protocol.model import decode_items, encode_items, model_size
 from sottovoce.protocol.release import (
@@ -12,16 +12,16 @@ from sottovoce.protocol.release import (
     fetch_manifest,
     fetch_release,
     fetch_shelf,
-    listed_catalogue,
-    verified,
+    select_listed_catalogue,
+    verify_release,
 )
 from sottovoce.protocol.sealing import (
-    SEALED,
-    Opened,
-    key_prefixes,
-    new_epoch_key,
+    SEALED_BYTES,
+    OpenedReports,
+    derive_public_key,
+    generate_epoch_key,
     open_reports,
-    public_key_of,
+    read_key_prefixes,
     seal_reports,
 )
 from sottovoce.protocol.shelf import Shelf, SignedShelf
@@ -30,7 +30,7 @@ from sottovoce.protocol.terms import Terms
 
 __all__ = [
     "MAX_CHUNK_REPORTS",
-    "SEALED",
+    "SEALED_BYTES",
     "Batch",
     "Catalogue",
     "Chunk",
@@ -39,7 +39,7 @@ __all__ = [
     "KeyStatement",
     "Manifest",
     "Newest",
-    "Opened",
+    "OpenedReports",
     "PublishedSource",
     "Release",
     "Shelf",
@@ -48,17 +48,17 @@ __all__ = [
     "Terms",
     "batch_size",
     "decode_items",
+    "derive_public_key",
     "encode_items",
     "fetch_manifest",
     "fetch_release",
     "fetch_shelf",
-    "key_prefixes",
-    "listed_catalogue",
+    "generate_epoch_key",
     "model_size",
-    "moved_rows",
-    "new_epoch_key",
+    "move_rows",
     "open_reports",
-    "public_key_of",
+    "read_key_prefixes",
     "seal_reports",
-    "verified",
+    "select_listed_catalogue",
+    "verify_release",
 ]

@@ -1,7 +1,7 @@
-"""What a proxy and its server tell one another at every beat: where they are, and what time it is.
+"""The heartbeat between a proxy and its server: the state of each of them, and the time.
 
-So each of them notices at once that the other was restored from a backup, that the secret is not
-known, or that a clock is wrong: before anybody has paid for a report that cannot be counted.
+Each side notices at once that the other was restored from a backup, that a secret is unknown or
+that a clock is wrong: before devices spend budget on reports that cannot be counted.
 """
 
 import json
@@ -14,140 +14,162 @@ from sottovoce.errors import ProtocolError
 from sottovoce.protocol import strict
 from sottovoce.protocol.manifest import MAX_EPOCH, Manifest
 
+# The state of a proxy's crowd: one of four words, never the number of its batches.
 Crowd = Literal["none", "short", "enough", "never"]
-"""What a proxy says of the batches that it holds: one of four words, never a number."""
-NONE: Crowd = "none"
-SHORT: Crowd = "short"
-"""Some, and too few to mix."""
-ENOUGH: Crowd = "enough"
-NEVER: Crowd = "never"
-"""Too few accounts have a token of this epoch."""
+CROWD_NONE: Crowd = "none"
+# There are batches, but too few to mix.
+CROWD_SHORT: Crowd = "short"
+CROWD_ENOUGH: Crowd = "enough"
+# No crowd will come: too few accounts have a token, or the epoch is over at this proxy.
+CROWD_NEVER: Crowd = "never"
 
+# The state of the epoch that a proxy names; "none" if the proxy has no epoch yet.
 State = Literal["none", "open", "closed", "applied"]
-"""Of the epoch that a proxy names; none: it has no epoch yet."""
 
-MAX_JSON = 4096
-"""Bytes of what either says to the other, besides files and chunks."""
-NOTICED = 60.0
-"""Seconds that two clocks may differ before somebody is told."""
-DAY = 86_400.0
-MONTH = 30 * DAY
-_LATEST = 1e12
-_HASHES = ("manifest", "token_key")
-_PROCESS = 8
-"""Bytes of a process's name."""
-
-
-def new_process() -> str:
-    return token_hex(_PROCESS)
+# Size of any JSON that one side sends the other; files and chunks are larger.
+MAX_CONTACT_BYTES = 4096
+# Two clocks may differ this long before an operator is told.
+MIN_NOTICED_SKEW_SECONDS = 60.0
+DAY_SECONDS = 86_400.0
+MONTH_SECONDS = 30 * DAY_SECONDS
+# The name of a process or a database is this many random bytes.
+NAME_BYTES = 8
+# Times beyond this are malformed; smaller ones may come from a wrong clock.
+_MAX_UNIX_SECONDS = 1e12
+_HASH_FIELDS = ("manifest", "token_key")
+_NAME_FIELDS = ("process", "database", "server_database")
 
 
-def crowd_of(batches: int, least: int) -> Crowd:
-    """What to say of so many batches, where `least` of them are a crowd."""
-    return ENOUGH if batches >= least else SHORT if batches else NONE
+def draw_process_name() -> str:
+    """Draw the random name of a process."""
+    return token_hex(NAME_BYTES)
+
+
+def classify_crowd(batches: int, min_batches: int) -> Crowd:
+    """Return the state of a crowd of this many batches."""
+    return CROWD_ENOUGH if batches >= min_batches else CROWD_SHORT if batches else CROWD_NONE
 
 
 @dataclass(frozen=True)
 class Contact:
-    """From the proxy."""
+    """The message of a proxy to its server."""
 
     epoch: int
-    """That its clients are shown; 0 before the first."""
+    """Epoch that its clients are shown; 0 before the first."""
     manifest: bytes | None
-    """The hash of its manifest."""
+    """Hash of the manifest of that epoch."""
     crowd: Crowd | None
-    """None before the epoch's time: nobody shall know it then."""
+    """State of its crowd; None before the epoch's time, when nobody may know it."""
     time: float
-    """By its clock, Unix seconds."""
+    """Unix seconds by the proxy's clock."""
     process: str | None
-    """Drawn when it started, so that two with one secret are noticed; None: it only asks."""
+    """Random name of the process, which reveals two proxies with one secret; None if it only
+    asks for the server's state."""
     token_key: bytes | None = None
-    """The public key for the tokens of an epoch to come; no manifest has named it yet."""
+    """Public key for the tokens of a later epoch, which no manifest has named yet."""
+    database: str | None = None
+    """Random name of the proxy's database; None if it only asks for the server's state."""
+    server_database: str | None = None
+    """Name of the server's database, as far as the proxy knows; None before the first reply."""
 
     def encode(self) -> bytes:
-        told = asdict(self)
-        for name in _HASHES:
-            told[name] = None if told[name] is None else told[name].hex()
-        return json.dumps(told).encode()
+        content = asdict(self)
+        for name in _HASH_FIELDS:
+            content[name] = None if content[name] is None else content[name].hex()
+        return json.dumps(content).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        given = strict.read_object(data, most=MAX_JSON, what="contact")
-        strict.exact_keys(given, {field.name for field in fields(cls)}, "contact")
-        epoch = strict.whole(given["epoch"], least=0, most=MAX_EPOCH, what="contact: epoch")
-        manifest, crowd, process = given["manifest"], given["crowd"], given["process"]
-        if (manifest is None) != (epoch == 0):
+        content = strict.parse_object(data, max_bytes=MAX_CONTACT_BYTES, what="contact")
+        strict.check_keys(content, {field.name for field in fields(cls)}, "contact")
+        epoch = strict.parse_int(
+            content["epoch"], min_value=0, max_value=MAX_EPOCH, what="contact: epoch"
+        )
+        crowd = content["crowd"]
+        if (content["manifest"] is None) != (epoch == 0):
             raise ProtocolError("contact: an epoch has a manifest, and none has none")
-        hashes = {
+        hashes: dict[str, Any] = {
             name: None
-            if given[name] is None
-            else strict.hexadecimal(given[name], what=f"contact: {name}")
-            for name in _HASHES
+            if content[name] is None
+            else strict.parse_hex(content[name], what=f"contact: {name}")
+            for name in _HASH_FIELDS
         }
         if crowd is not None:
-            crowd = _one_of(crowd, get_args(Crowd), "contact: crowd")
-        if process is not None:
-            strict.hexadecimal(process, what="contact: process", size=_PROCESS)
-        return cls(epoch, crowd=crowd, time=_time(given["time"]), process=process, **hashes)
+            crowd = _parse_choice(crowd, get_args(Crowd), "contact: crowd")
+        names: dict[str, Any] = {
+            name: None if content[name] is None else _parse_name(content[name], f"contact: {name}")
+            for name in _NAME_FIELDS
+        }
+        return cls(epoch, crowd=crowd, time=_parse_time(content["time"]), **names, **hashes)
 
 
 @dataclass(frozen=True)
 class Reply:
-    """From the server; it refuses instead if it could never count that epoch."""
+    """The server's answer to a contact; it refuses instead if it could never count that epoch."""
 
     state: State
     time: float
-    """By its clock."""
+    """Unix seconds by the server's clock."""
+    database: str
+    """Random name of the server's database."""
 
     def encode(self) -> bytes:
-        return json.dumps({"state": self.state, "time": self.time}).encode()
+        return json.dumps(asdict(self)).encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        given = strict.read_object(data, most=MAX_JSON, what="reply")
-        strict.exact_keys(given, {"state", "time"}, "reply")
-        state = _one_of(given["state"], get_args(State), "reply: state")
-        return cls(state, _time(given["time"]))
+        content = strict.parse_object(data, max_bytes=MAX_CONTACT_BYTES, what="reply")
+        strict.check_keys(content, {field.name for field in fields(cls)}, "reply")
+        state = _parse_choice(content["state"], get_args(State), "reply: state")
+        database = _parse_name(content["database"], "reply: database")
+        return cls(state, _parse_time(content["time"]), database)
 
 
-def borne(manifest: Manifest | None) -> float:
-    """Seconds that a proxy's clock may differ from the server's before it takes nothing more.
+def allowed_clock_skew(manifest: Manifest | None) -> float:
+    """Return the seconds by which the clocks of proxy and server may differ.
 
-    One that is ahead by more than the hold would end an epoch before its time, one that is behind
-    would take reports that the server no longer waits for. A day is enough for any mistake that an
-    operator will leave.
+    Beyond it the proxy takes no more reports.
     """
+    # A proxy that is ahead by more than the hold would end an epoch too early. One that is behind
+    # by more would take reports that the server no longer waits for. A day covers any mistake
+    # that an operator would leave as it is.
     hold = 0 if manifest is None else manifest.terms.hold
-    return max(NOTICED, min(hold, DAY))
+    return max(MIN_NOTICED_SKEW_SECONDS, min(hold, DAY_SECONDS))
 
 
-def apart(ahead: float, who: str, whose: str) -> str | None:
-    """What to say of a clock that is so many seconds ahead; None: nothing.
+def describe_clock_skew(ahead: float, who: str, whose: str) -> str | None:
+    """Describe a clock that is `ahead` seconds fast; return None if the difference is small.
 
-    >>> apart(-7500.0, "this proxy's clock", "the server's")
+    >>> describe_clock_skew(-7500.0, "this proxy's clock", "the server's")
     "this proxy's clock is 2 hours behind the server's; set both by NTP"
     """
-    if abs(ahead) <= NOTICED:
+    if abs(ahead) <= MIN_NOTICED_SKEW_SECONDS:
         return None
     sizes = {"days": 86_400, "hours": 3_600, "minutes": 60}
     unit = next((name for name, size in sizes.items() if abs(ahead) >= 2 * size), "minutes")
     number = max(int(abs(ahead) // sizes[unit]), 1)
-    about = f"{number} {unit if number > 1 else unit[:-1]}"
-    return f"{who} is {about} {'ahead of' if ahead > 0 else 'behind'} {whose}; set both by NTP"
+    duration = f"{number} {unit if number > 1 else unit[:-1]}"
+    return f"{who} is {duration} {'ahead of' if ahead > 0 else 'behind'} {whose}; set both by NTP"
 
 
-def _one_of(given: object, known: tuple[str, ...], what: str) -> Any:
-    if given not in known:
-        raise ProtocolError(f"{what}: one of {', '.join(known)}, not {strict.shown(given)}")
-    return given
+def _parse_choice(value: object, choices: tuple[str, ...], what: str) -> Any:
+    if value not in choices:
+        raise ProtocolError(
+            f"{what}: one of {', '.join(choices)}, not {strict.format_value(value)}"
+        )
+    return value
 
 
-def _time(given: object) -> float:
-    """Also of a clock that is wrong by decades."""
+def _parse_name(value: object, what: str) -> str:
+    return strict.parse_hex(value, what=what, size=NAME_BYTES).hex()
+
+
+def _parse_time(value: object) -> float:
+    # A clock may be wrong by decades: its time is accepted, and the difference is reported.
     try:
-        known = float(given) if type(given) in (int, float) else nan  # type: ignore[arg-type]
+        seconds = float(value) if type(value) in (int, float) else nan  # type: ignore[arg-type]
     except OverflowError:
-        known = nan
-    if not -_LATEST <= known <= _LATEST:
-        raise ProtocolError(f"time: Unix seconds, not {strict.shown(given)}")
-    return known
+        seconds = nan
+    if not -_MAX_UNIX_SECONDS <= seconds <= _MAX_UNIX_SECONDS:
+        raise ProtocolError(f"time: Unix seconds, not {strict.format_value(value)}")
+    return seconds

@@ -1,51 +1,62 @@
-"""What is published, fetched over HTTP, and how any other request is sent.
+"""The HTTP requests of clients and proxies: published files, and what both sides share.
 
 Requests are built by hand, so that nothing is added to them: no cookie, no language, no version, no
-`If-None-Match` (which would tell what this reader saw last). Redirects are not followed.
+`If-None-Match` (which would reveal what this reader saw last). Redirects are not followed.
 """
 
 import json
 import ssl
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from ipaddress import ip_address
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 import httpx
 
-from sottovoce.characters import visible
+from sottovoce.characters import escape_control_characters
 from sottovoce.errors import ClosedError, ProtocolError, RefusedError, TlsError, UnavailableError
 from sottovoce.protocol import routes
-from sottovoce.protocol.catalogue import MAX_CATALOGUE
+from sottovoce.protocol.catalogue import MAX_CATALOGUE_BYTES
 from sottovoce.protocol.manifest import SignedManifest
 from sottovoce.protocol.shelf import SignedShelf
 
-CLOSED = "urn:sottovoce:closed"
-"""The `type` of a problem: the epoch is over."""
-WRONG_EPOCH = "urn:sottovoce:wrong-epoch"
-"""The `type` of a problem: a batch of an epoch that is not the present one."""
-LATER = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
-"""Statuses that mean, like every 5xx: retry later."""
-_LONGEST_WAIT = 9
-"""Digits of `Retry-After`."""
-_LONGEST_LENGTH = 18
-"""Digits of a body's announced length: Python refuses to convert thousands of them."""
+# The `type` of a problem document (RFC 9457): the epoch is over.
+CLOSED_PROBLEM = "urn:sottovoce:closed"
+# The `type` of a problem document: the batch belongs to another epoch than the current one.
+WRONG_EPOCH_PROBLEM = "urn:sottovoce:wrong-epoch"
+# Statuses that mean, like every 5xx: retry later.
+RETRY_STATUSES = (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_EARLY, HTTPStatus.TOO_MANY_REQUESTS)
+# Seconds in `Retry-After` may have at most this many digits.
+MAX_WAIT_DIGITS = 9
+# Digits of a Content-Length. Python refuses to convert thousands of them.
+MAX_LENGTH_DIGITS = 18
+# The same for every device and every request, so that they identify nobody.
+REQUEST_HEADERS = {"User-Agent": "sottovoce", "Accept": "*/*", "Accept-Encoding": "identity"}
+# In seconds.
+REQUEST_TIMEOUT = httpx.Timeout(30.0, connect=10.0)
+# A longer problem document is ignored.
+MAX_PROBLEM_BYTES = 16 * 1024
+# What OpenSSL reports if the answer to its handshake is plain HTTP.
+PLAIN_HTTP_REASONS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
+# Characters of a reason that a message repeats.
+MAX_QUOTE_LENGTH = 400
 
 
-def is_for_later(status: int) -> bool:
-    """Whether the same request may succeed another time."""
-    return status in LATER or status >= HTTPStatus.INTERNAL_SERVER_ERROR
+def is_retryable(status: int) -> bool:
+    """Tell whether the same request may succeed another time."""
+    return status in RETRY_STATUSES or status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
-def seconds_to_wait(header: str, now: float) -> float | None:
-    """What `Retry-After` asks for, as seconds or as a date (RFC 9110, 10.2.3); None if it does not.
+def parse_retry_after(header: str, now: float) -> float | None:
+    """Parse `Retry-After` to seconds: a number or a date (RFC 9110, 10.2.3), else None.
 
-    >>> seconds_to_wait("120", now=0.0), seconds_to_wait("soon", now=0.0)
+    >>> parse_retry_after("120", now=0.0), parse_retry_after("soon", now=0.0)
     (120.0, None)
     """
-    if header.isascii() and header.isdigit() and len(header) <= _LONGEST_WAIT:
+    if header.isascii() and header.isdigit() and len(header) <= MAX_WAIT_DIGITS:
         return float(header)
     try:
         seconds = parsedate_to_datetime(header).timestamp() - now
@@ -54,68 +65,82 @@ def seconds_to_wait(header: str, now: float) -> float | None:
     return seconds if seconds > 0 else None
 
 
-def read_capped(response: httpx.Response, most: int) -> bytes:
-    """The body as it came, given up as soon as it is longer: it is never held in memory."""
-    too_long = ProtocolError(f"{response.url}: longer than {most} bytes; it was not read")
-    announced = response.headers.get("content-length", "0")
-    if len(announced) > _LONGEST_LENGTH or (announced.isdecimal() and int(announced) > most):
+def read_limited(response: httpx.Response, max_bytes: int) -> bytes:
+    """Read the body as it was sent, and stop as soon as it is longer than `max_bytes`.
+
+    Raises:
+        ProtocolError: The body is longer, or announced as longer.
+    """
+    too_long = ProtocolError(f"{response.url}: longer than {max_bytes} bytes; it was not read")
+    length = response.headers.get("content-length", "0")
+    if len(length) > MAX_LENGTH_DIGITS or (length.isdecimal() and int(length) > max_bytes):
         raise too_long
     body = bytearray()
-    # Raw: nothing compressed was asked for, and what is small on the way may be huge inside.
+    # Raw bytes: we did not ask for compression, and a small compressed body may be huge inside.
     for piece in response.iter_raw():
-        if len(body) + len(piece) > most:
+        if len(body) + len(piece) > max_bytes:
             raise too_long
         body += piece
     return bytes(body)
 
 
-HEADERS = {"User-Agent": "sottovoce", "Accept": "*/*", "Accept-Encoding": "identity"}
-TIMEOUT = httpx.Timeout(30.0, connect=10.0)
-MAX_PROBLEM = 16 * 1024
-NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST")
-"""What OpenSSL says of an answer in plain HTTP."""
-MAX_QUOTE = 400
-"""Characters of a reason that is repeated."""
+@dataclass(frozen=True)
+class Peer:
+    """The party that answers: how messages name it, and what its answers mean."""
+
+    name: str
+    """Its name in messages."""
+    trust_hint: str = "is the address right, and this device's clock?"
+    """What to check if its certificate, or ours, is not valid."""
+    retry_hint: str = "try again later"
+    """What happens, or what to do, if it cannot be reached."""
+    tls_hint: str = ""
+    """What may be wrong if the TLS handshake succeeds and no answer comes."""
+    status_hints: Mapping[int, str] = field(default_factory=dict)
+    """What to check, by the status of the answer."""
+    refusals: Mapping[int, type[RefusedError]] = field(default_factory=dict)
+    """Error classes for statuses that mean more than a refusal."""
+    quotes_reasons: bool = False
+    """Whether messages repeat its reasons: only if an operator reads them."""
+    closes_with_epoch: bool = False
+    """Whether requests become useless when it moves on to another epoch."""
 
 
 class HttpSource:
-    """A `PublishedSource` at an address; any `httpx.Client` will do, whatever it would add."""
+    """A `PublishedSource` at a URL.
 
-    _who: ClassVar[str]
-    """Who answers, for messages."""
-    _hints: ClassVar[Mapping[int, str]] = {}
-    """What to look at when an answer has this status."""
-    _refusals: ClassVar[Mapping[int, type[RefusedError]]] = {}
-    """What such a status means, where it is more than a refusal."""
-    _trust: ClassVar[str] = "is the address right, and this device's clock?"
-    """What to look at when its certificate, or ours, does not hold."""
-    _later: ClassVar[str] = "try again later"
-    _untold: ClassVar[str] = ""
-    """What may be wrong where TLS goes well and no answer comes."""
-    """What is done, or to do, when it cannot be reached."""
-    _quotes: ClassVar[bool] = False
-    """Whether messages repeat the reason that they give: only what an operator reads."""
-    _closes_with_epoch: ClassVar[bool] = False
-    """Whether what is sent is of no use any more when they are at another epoch."""
-    _trace: Callable[[str, Mapping[str, Any]], None] | None = None
-    """What httpx tells of each step, to a caller that wants it."""
+    Args:
+        http: Any open client; nothing that it would add to a request is sent.
+        url: The address of the peer.
+        peer: Who answers there.
+        trace: Called with each step of a connection, as httpx describes it.
+    """
 
-    def __init__(self, http: httpx.Client, url: str):
+    def __init__(
+        self,
+        http: httpx.Client,
+        url: str,
+        peer: Peer,
+        *,
+        trace: Callable[[str, Mapping[str, Any]], None] | None = None,
+    ):
         self._http = http
         self._url = url.rstrip("/")
+        self._peer = peer
+        self._trace = trace
 
     def manifest(self) -> bytes:
-        return self._exchange("GET", routes.MANIFEST, most=SignedManifest.most_bytes())
+        return self._exchange("GET", routes.MANIFEST, max_bytes=SignedManifest.max_bytes())
 
     def shelf(self) -> bytes:
-        return self._exchange("GET", routes.SHELF, most=SignedShelf.most_bytes())
+        return self._exchange("GET", routes.SHELF, max_bytes=SignedShelf.max_bytes())
 
-    def model(self, sha256: bytes, most: int) -> bytes:
-        return self._exchange("GET", routes.MODEL.format(sha256=sha256.hex()), most=most)
+    def model(self, sha256: bytes, max_bytes: int) -> bytes:
+        return self._exchange("GET", routes.MODEL.format(sha256=sha256.hex()), max_bytes=max_bytes)
 
     def catalogue(self, sha256: bytes) -> bytes:
         return self._exchange(
-            "GET", routes.CATALOGUE.format(sha256=sha256.hex()), most=MAX_CATALOGUE
+            "GET", routes.CATALOGUE.format(sha256=sha256.hex()), max_bytes=MAX_CATALOGUE_BYTES
         )
 
     def _exchange(
@@ -123,89 +148,102 @@ class HttpSource:
         method: str,
         path: str,
         *,
-        most: int,
-        wanted: HTTPStatus = HTTPStatus.OK,
+        max_bytes: int,
+        expected_status: HTTPStatus = HTTPStatus.OK,
         content: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> bytes:
-        """The body of the answer, not longer than `most`; any other status than `wanted` raises."""
+        """Send a request and return the body of the answer.
+
+        Raises:
+            UnavailableError: The peer cannot be reached, or asks to retry later.
+            RefusedError: The answer has another status than `expected_status`.
+            ProtocolError: The body is longer than `max_bytes`.
+        """
         request = httpx.Request(
             method,
             self._url + path,
-            headers={**HEADERS, **(headers or {})},
+            headers={**REQUEST_HEADERS, **(headers or {})},
             content=content,
-            extensions={"timeout": TIMEOUT.as_dict(), "trace": self._trace},
+            extensions={"timeout": REQUEST_TIMEOUT.as_dict(), "trace": self._trace},
         )
         try:
             response = self._http.send(request, stream=True, auth=None, follow_redirects=False)
             try:
-                if response.status_code != wanted:
-                    self._refuse(response)
-                return read_capped(response, most) if most else b""
+                if response.status_code != expected_status:
+                    self._raise_for_status(response)
+                return read_limited(response, max_bytes) if max_bytes else b""
             finally:
                 response.close()
         except httpx.HTTPError as error:
-            why = visible(f"{type(error).__name__}: {error}".removesuffix(": "))[:MAX_QUOTE]
-            tls = _of_tls(error)
-            if tls is not None:
-                what = f"no connection to {self._who} can be trusted ({why}): {self._trust}"
-                if tls.reason in NO_TLS:
-                    what = (
-                        "what answers there does not speak TLS: name a certificate in its "
-                        "[listen], or the port of what speaks TLS for it"
-                    )
-                raise TlsError(f"{request.url}: {what}") from error
-            is_cut = isinstance(error, httpx.RemoteProtocolError | httpx.ReadError)
-            if is_cut:
-                why += {
-                    "http": ": does it speak TLS, so that the address begins with https?",
-                    "https": self._untold,
-                }.get(request.url.scheme, "")
-            raise UnavailableError(
-                f"{request.url}: {self._who} cannot be reached ({why}); {self._later}"
-            ) from error
+            self._raise_unavailable(request.url, error)
 
-    def _refuse(self, response: httpx.Response) -> NoReturn:
-        """Say what the status means for the caller."""
-        code = response.status_code
-        told = f"{response.url}: {self._who} answered {code}{self._hints.get(code, '')}"
-        wrong = code == HTTPStatus.CONFLICT and self._closes_with_epoch
-        problem = _problem(response) if wrong or self._quotes else {}
-        if self._quotes and isinstance(problem.get("detail"), str):
-            told += f" ({visible(problem['detail'])[:MAX_QUOTE]})"
-        if is_for_later(code):
-            wait = seconds_to_wait(response.headers.get("retry-after", ""), time.time())
-            raise UnavailableError(f"{told}; {self._later}", wait)
+    def _raise_unavailable(self, url: httpx.URL, error: httpx.HTTPError) -> NoReturn:
+        """Raise an `UnavailableError` that explains why there was no answer."""
+        peer = self._peer
+        cause = escape_control_characters(f"{type(error).__name__}: {error}".removesuffix(": "))[
+            :MAX_QUOTE_LENGTH
+        ]
+        tls_error = _find_tls_error(error)
+        if tls_error is not None:
+            problem = f"no connection to {peer.name} can be trusted ({cause}): {peer.trust_hint}"
+            if tls_error.reason in PLAIN_HTTP_REASONS:
+                problem = (
+                    "what answers there does not speak TLS: name a certificate in its "
+                    "[listen], or the port of what speaks TLS for it"
+                )
+            raise TlsError(f"{url}: {problem}") from error
+        # The other side closed the connection without an answer: often the wrong scheme.
+        if isinstance(error, httpx.RemoteProtocolError | httpx.ReadError):
+            cause += {
+                "http": ": does it speak TLS, so that the address begins with https?",
+                "https": peer.tls_hint,
+            }.get(url.scheme, "")
+        raise UnavailableError(
+            f"{url}: {peer.name} cannot be reached ({cause}); {peer.retry_hint}"
+        ) from error
+
+    def _raise_for_status(self, response: httpx.Response) -> NoReturn:
+        """Raise the error that the status means for the caller."""
+        peer, code = self._peer, response.status_code
+        message = f"{response.url}: {peer.name} answered {code}{peer.status_hints.get(code, '')}"
+        is_conflict = code == HTTPStatus.CONFLICT and peer.closes_with_epoch
+        problem = _read_problem(response) if is_conflict or peer.quotes_reasons else {}
+        if peer.quotes_reasons and isinstance(problem.get("detail"), str):
+            message += f" ({escape_control_characters(problem['detail'])[:MAX_QUOTE_LENGTH]})"
+        if is_retryable(code):
+            wait = parse_retry_after(response.headers.get("retry-after", ""), time.time())
+            raise UnavailableError(f"{message}; {peer.retry_hint}", wait)
         if code == HTTPStatus.GONE:
-            raise ClosedError(f"{told}: the epoch is over")
-        if wrong and problem.get("type") == WRONG_EPOCH:
-            raise ClosedError(f"{told}: it is at another epoch")
+            raise ClosedError(f"{message}: the epoch is over")
+        if is_conflict and problem.get("type") == WRONG_EPOCH_PROBLEM:
+            raise ClosedError(f"{message}: it is at another epoch")
         if response.has_redirect_location:
-            raise RefusedError(f"{told}, a redirect; redirects are not followed")
-        raise self._refusals.get(code, RefusedError)(told)
+            raise RefusedError(f"{message}, a redirect; redirects are not followed")
+        raise peer.refusals.get(code, RefusedError)(message)
 
 
-def _of_tls(error: BaseException) -> ssl.SSLError | None:
-    """The handshake, or what follows from it, that is behind this."""
+def _find_tls_error(error: BaseException) -> ssl.SSLError | None:
+    """Return the TLS error that caused this one, if any."""
     cause: BaseException | None = error
     while cause is not None and not isinstance(cause, ssl.SSLError):
         cause = cause.__cause__ or cause.__context__
     return cause
 
 
-def _problem(response: httpx.Response) -> dict[str, Any]:
-    """What they say is wrong; nothing if it cannot be read."""
+def _read_problem(response: httpx.Response) -> dict[str, Any]:
+    """Return the problem document of an answer; empty if it cannot be read."""
     try:
-        problem = json.loads(read_capped(response, MAX_PROBLEM))
+        problem = json.loads(read_limited(response, MAX_PROBLEM_BYTES))
     except (ProtocolError, ValueError, RecursionError, httpx.HTTPError):
         return {}
     return problem if isinstance(problem, dict) else {}
 
 
-def is_this_machine(host: str) -> bool:
-    """Whether what is sent there never leaves this machine.
+def is_loopback_host(host: str) -> bool:
+    """Tell whether requests to this host never leave the machine.
 
-    >>> is_this_machine("127.0.0.1"), is_this_machine("shop.example")
+    >>> is_loopback_host("127.0.0.1"), is_loopback_host("shop.example")
     (True, False)
     """
     if host == "localhost":

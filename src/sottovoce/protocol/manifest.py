@@ -1,4 +1,4 @@
-"""The manifest: everything that a device must know of one epoch, signed by the server."""
+"""The manifest: everything that a device must know about an epoch, signed by the server."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -8,26 +8,28 @@ from typing import Any, ClassVar, Self
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sottovoce.core import MECHANISMS, Mechanism, Shape
-from sottovoce.core.bounds import LEAST_RIDGE, MOST_ALPHA, MOST_ITEMS, MOST_RIDGE
+from sottovoce.core.bounds import MAX_ALPHA, MAX_ITEMS, MAX_RIDGE, MIN_RIDGE
 from sottovoce.errors import ProtocolError, SettingsError
+from sottovoce.privacy.events import MIN_LOUD_RATIO
 from sottovoce.protocol import strict
 from sottovoce.protocol.signing import KeyStatement, Signed
 from sottovoce.protocol.terms import Terms
 from sottovoce.training import Settings
 
-VERSION = 2
-SUITE = "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM"
-"""The only suite of version 2; named in full so that a reader can look it up in RFC 9180."""
-MAX_MANIFEST = 16 * 1024
+# The only version of the format that is read.
+MANIFEST_VERSION = 2
+# The only suite of version 2, by its name in RFC 9180.
+SUITE_NAME = "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM"
+MAX_MANIFEST_BYTES = 16 * 1024
+# Epochs are unsigned 32-bit numbers in batches and chunks.
 MAX_EPOCH = 2**32 - 1
-LEAST_LOUD = 0.9
-"""Of the share of loud directions that the terms state, where dummies hide people."""
-_BYTES = ("model", "catalogue", "public_key", "token_key", "next_token_key")
+# Fields that are bytes here and hexadecimal in JSON.
+_BYTES_FIELDS = ("model", "catalogue", "public_key", "token_key", "next_token_key")
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """One epoch, as its JSON has it; hashes and keys are bytes here and hexadecimal there."""
+    """The description of an epoch; its fields are the keys of the JSON."""
 
     epoch: int
     """The epoch's number: counts from 1 over all trainings of a service, and never goes back."""
@@ -46,14 +48,14 @@ class Manifest:
     public_key: bytes | None
     """The X25519 key to which reports of this epoch are sealed. None: no reports are asked for."""
     token_key: bytes | None
-    """The key that the tokens of this epoch were made with, where reports need tokens."""
+    """The key of this epoch's tokens, if reports need tokens."""
     next_token_key: bytes | None
-    """The one for tokens of the next epoch, which accounts may have from now on."""
+    """The key of the next epoch's tokens, which accounts may request from now on."""
     opens: int
     """The Unix second from which reports are taken."""
     closes: int
-    """The Unix second until which reports are taken in any case. From then on the epoch ends as
-    soon as its crowd is there, at the latest at `ends`."""
+    """The Unix second until which reports are always taken. After it the epoch ends as soon as its
+    crowd is there, at the latest at `ends`."""
     epochs_left: int
     """Epochs of the training still to come, this one included. 0: without end, or it is over."""
     reports_behind: int
@@ -61,11 +63,15 @@ class Manifest:
 
     @property
     def ends(self) -> int:
-        """From this second on no report of the epoch is of use."""
+        """The Unix second from which reports of the epoch no longer count."""
         return self.closes + self.terms.hold
 
     def build(self) -> Mechanism:
-        """The mechanism that everybody reports with, or a `ProtocolError`."""
+        """Create the mechanism that all devices report with.
+
+        Raises:
+            ProtocolError: The manifest describes no mechanism that works.
+        """
         terms = self.terms
         try:
             shape = Shape(self.items, terms.factors, self.alpha)
@@ -74,54 +80,60 @@ class Manifest:
         except SettingsError as error:
             raise ProtocolError(f"manifest: {error}") from error
 
-    def training(self, known: Settings) -> Settings:
-        """The settings behind it; what it does not say is as in `known`.
-
-        Its `regularization` is not among them: that is lambda for one model, of which a server has
-        made its own setting and a share of the model itself (`Settings.user_ridge`).
-        """
+    def training(self, defaults: Settings) -> Settings:
+        """Return the settings of the training; fields that it does not state are the defaults."""
+        # Without `regularization`: a server computes it from its own setting and from the model
+        # (`Settings.compute_user_ridge`), so it is not the setting.
         terms = self.terms
         kind = MECHANISMS[terms.mechanism]
-        return known.changed(
+        return defaults.copy_with(
             mechanism=terms.mechanism,
             epsilon=terms.epsilon,
             reports=terms.reports,
             dummies=terms.dummies,
             factors=terms.factors,
             alpha=self.alpha,
-            seed=terms.parameters.get("directions_seed", known.seed),
+            seed=terms.parameters.get("directions_seed", defaults.seed),
             **{name: terms.parameters[name] for name in kind.options()},
         )
 
     def asks_for_reports(self, now: float) -> bool:
+        """Tell whether devices may report now."""
         return self.public_key is not None and self.opens <= now < self.ends
 
     def encode(self) -> bytes:
-        """The bytes that are hashed and signed."""
+        """Return the bytes that are hashed and signed."""
         content = {**asdict(self), "terms": self.terms.as_dict()}
-        for name in _BYTES:
+        for name in _BYTES_FIELDS:
             content[name] = None if content[name] is None else content[name].hex()
         return json.dumps(
-            {"version": VERSION, "suite": SUITE, **content}, separators=(",", ":"), allow_nan=False
+            {"version": MANIFEST_VERSION, "suite": SUITE_NAME, **content},
+            separators=(",", ":"),
+            allow_nan=False,
         ).encode()
 
     @classmethod
     def decode(cls, raw: bytes) -> Self:
-        """Any bytes give a manifest that can work, or a `ProtocolError`."""
-        given = strict.read_object(raw, most=MAX_MANIFEST, what="manifest")
-        version, suite = given.pop("version", None), given.pop("suite", None)
-        if type(version) is not int or version != VERSION or suite != SUITE:
+        """Parse a manifest.
+
+        Raises:
+            ProtocolError: The bytes are not a manifest that devices can report with.
+        """
+        content = strict.parse_object(raw, max_bytes=MAX_MANIFEST_BYTES, what="manifest")
+        version, suite = content.pop("version", None), content.pop("suite", None)
+        if type(version) is not int or version != MANIFEST_VERSION or suite != SUITE_NAME:
             raise ProtocolError(
-                f"manifest: version {strict.shown(version)} with suite {strict.shown(suite)}; "
-                f"this program speaks version {VERSION} with {SUITE}"
+                f"manifest: version {strict.format_value(version)} with suite "
+                f"{strict.format_value(suite)}; this program speaks version {MANIFEST_VERSION} "
+                f"with {SUITE_NAME}"
             )
-        strict.exact_keys(given, set(cls.__dataclass_fields__), "manifest")
-        manifest = cls(**_checked(given))
+        strict.check_keys(content, set(cls.__dataclass_fields__), "manifest")
+        manifest = cls(**_parse_fields(content))
         manifest._check_together()
         return manifest
 
     def _check_together(self) -> None:
-        """A manifest that no device could report with is refused by all of them alike."""
+        """Raise a `ProtocolError` unless the fields fit together, so that devices can report."""
         if self.opens >= self.closes:
             raise ProtocolError("manifest: the epoch closes before it opens")
         if self.items > self.terms.most_items:
@@ -135,71 +147,78 @@ class Manifest:
             raise ProtocolError("manifest: reports are asked for, and nobody has a token for them")
         if self.token_key is not None and self.token_key == self.next_token_key:
             raise ProtocolError("manifest: the tokens of two epochs have one key")
-        mechanism, stated = self.build(), self.terms.loud_fraction
-        if mechanism.loud_fraction > stated:
+        mechanism, max_fraction = self.build(), self.terms.loud_fraction
+        if mechanism.loud_fraction > max_fraction:
             raise ProtocolError("manifest: more directions are loud than the terms allow")
-        # Rounding aside. In a crowd fewer hide better, but not among dummies. Of few directions one
-        # is a large part: then it may cost no more than a device's bound is above the exact figure.
+        # Fewer loud directions hide better in a crowd, but worse among dummies. There they must be
+        # those of the terms, rounded down. Promises include the loss by this rounding.
         one_more = mechanism.loud_fraction + 0.5 / mechanism.n_directions
-        too_few = one_more <= stated or mechanism.loud_fraction < LEAST_LOUD * stated
+        min_fraction = MIN_LOUD_RATIO * max_fraction
+        too_few = one_more <= max_fraction or mechanism.loud_fraction < min_fraction
         if self.terms.dummies and too_few:
             raise ProtocolError("manifest: fewer directions are loud than the terms say")
 
 
-def _checked(given: dict[str, Any]) -> dict[str, Any]:
-    def whole(name: str, least: int, most: int = strict.MOST) -> int:
-        return strict.whole(given[name], least=least, most=most, what=f"manifest: {name}")
+def _parse_fields(content: dict[str, Any]) -> dict[str, Any]:
+    def integer(name: str, low: int, high: int = strict.MAX_INTEGER) -> int:
+        return strict.parse_int(
+            content[name], min_value=low, max_value=high, what=f"manifest: {name}"
+        )
 
-    def real(name: str, least: float, most: float) -> float:
-        return strict.number(given[name], least=least, most=most, what=f"manifest: {name}")
+    def real(name: str, low: float, high: float) -> float:
+        return strict.parse_float(
+            content[name], min_value=low, max_value=high, what=f"manifest: {name}"
+        )
 
     def digest(name: str) -> bytes:
-        return strict.hexadecimal(given[name], what=f"manifest: {name}")
+        return strict.parse_hex(content[name], what=f"manifest: {name}")
 
     def key(name: str) -> bytes | None:
-        return None if given[name] is None else digest(name)
+        return None if content[name] is None else digest(name)
 
     return {
-        "epoch": whole("epoch", 1, MAX_EPOCH),
-        "terms": Terms.read(given["terms"]),
-        "items": whole("items", 1, MOST_ITEMS),
-        "alpha": real("alpha", 0, MOST_ALPHA),
-        "regularization": real("regularization", LEAST_RIDGE, MOST_RIDGE),
+        "epoch": integer("epoch", 1, MAX_EPOCH),
+        "terms": Terms.from_json(content["terms"]),
+        "items": integer("items", 1, MAX_ITEMS),
+        "alpha": real("alpha", 0, MAX_ALPHA),
+        "regularization": real("regularization", MIN_RIDGE, MAX_RIDGE),
         "model": digest("model"),
         "catalogue": digest("catalogue"),
         "public_key": key("public_key"),
         "token_key": key("token_key"),
         "next_token_key": key("next_token_key"),
-        "opens": whole("opens", 0),
-        "closes": whole("closes", 0),
-        "epochs_left": whole("epochs_left", 0),
-        "reports_behind": whole("reports_behind", 0),
+        "opens": integer("opens", 0),
+        "closes": integer("closes", 0),
+        "epochs_left": integer("epochs_left", 0),
+        "reports_behind": integer("reports_behind", 0),
     }
 
 
 class SignedManifest(Signed):
-    """The manifest as it is served. A reader trusts the key that signed it from then on."""
+    """The manifest as it is served. Its reader trusts the signing key from then on."""
 
     what: ClassVar = "manifest"
     magic: ClassVar = b"SVM2"
     label: ClassVar = b"sottovoce manifest 2\x00"
-    most: ClassVar = MAX_MANIFEST
+    max_content_bytes: ClassVar = MAX_MANIFEST_BYTES
 
     def __post_init__(self) -> None:
-        self.manifest  # noqa: B018 - read now, kept for later
+        self.manifest  # noqa: B018 - parsed now, and cached
 
     @cached_property
     def manifest(self) -> Manifest:
-        """Its hash, that of these bytes alone, names the epoch everywhere."""
+        """The manifest. The hash of its bytes identifies the epoch everywhere."""
         return Manifest.decode(self.raw)
 
     @classmethod
     def make(
         cls, manifest: Manifest, key: Ed25519PrivateKey, statements: tuple[KeyStatement, ...] = ()
     ) -> Self:
+        """Encode and sign a manifest."""
         return cls.sign(manifest.encode(), key, statements)
 
 
-def short_name(manifest_hash: bytes) -> str:
-    """Of a manifest, for logs and messages: nothing that anybody takes for a verification key."""
+def format_manifest_hash(manifest_hash: bytes) -> str:
+    """Format the hash of a manifest for logs and messages."""
+    # Shortened and labelled, so that nobody mistakes it for a verification key.
     return f"manifest {manifest_hash.hex()[:12]}..."

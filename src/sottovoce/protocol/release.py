@@ -1,7 +1,7 @@
-"""What is published, fetched and believed: only if everything about it holds.
+"""Fetching and verifying what a server publishes.
 
-Since the same bytes go to everybody and the manifest's hash is bound into every sealed report,
-nobody can be given a manifest, a model or a key of their own unnoticed.
+All readers get the same bytes, and the hash of the manifest is bound into every sealed report. So a
+server cannot give one person another manifest, model or key without being noticed.
 """
 
 import hashlib
@@ -14,43 +14,43 @@ from numpy.typing import NDArray
 
 from sottovoce.core.bounds import check_shape
 from sottovoce.errors import ConflictError, ProtocolError, SettingsError, UntrustedError
-from sottovoce.protocol.catalogue import Catalogue, moved_rows
-from sottovoce.protocol.contact import DAY
-from sottovoce.protocol.manifest import Manifest, SignedManifest, short_name
+from sottovoce.protocol.catalogue import Catalogue, move_rows
+from sottovoce.protocol.contact import DAY_SECONDS
+from sottovoce.protocol.manifest import Manifest, SignedManifest, format_manifest_hash
 from sottovoce.protocol.model import decode_items, model_size
 from sottovoce.protocol.sealing import check_public_key
 from sottovoce.protocol.shelf import Shelf, SignedShelf
 
+# The model and catalogue files of an epoch, by their SHA-256.
 Files = dict[bytes, bytes]
-"""Model and catalogue file of an epoch, each by its SHA-256."""
+# The newest manifest that a reader has accepted: its epoch and hash. Of a shelf: its time and hash.
 Newest = tuple[int, bytes]
-"""Epoch and hash of the newest manifest that a reader has accepted; or of a shelf, its time."""
-Held = Callable[[bytes], bytes | None]
-"""The file with this SHA-256 that a reader has already; None: fetch it."""
+# Returns the stored file with this SHA-256, or None if it must be fetched.
+FileLookup = Callable[[bytes], bytes | None]
 
 
 class PublishedSource(Protocol):
     """Where published files come from: a client's proxy, a proxy's server. It is not trusted.
 
-    Each call raises `UnavailableError` when the same may work later, `RefusedError` when not.
+    Each call raises an `UnavailableError` if a retry may succeed, else a `RefusedError`.
     """
 
     def manifest(self) -> bytes:
-        """The signed manifest of the present epoch."""
+        """Return the signed manifest of the current epoch."""
 
-    def model(self, sha256: bytes, most: int) -> bytes:
-        """The model file with this hash; a longer one than `most` is a `ProtocolError`."""
+    def model(self, sha256: bytes, max_bytes: int) -> bytes:
+        """Return the model file with this hash; raise a `ProtocolError` if it is too long."""
 
     def catalogue(self, sha256: bytes) -> bytes:
-        """The catalogue file with this hash; one beyond `MAX_CATALOGUE` is a `ProtocolError`."""
+        """Return the catalogue file with this hash; raise a `ProtocolError` if it is too long."""
 
     def shelf(self) -> bytes:
-        """The signed shelf: which catalogue holds now."""
+        """Return the signed shelf, which names the newest catalogue."""
 
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """One epoch as published: the manifest, the item matrix, the names of its rows."""
+    """What is published for an epoch: the manifest, the item matrix, the catalogue of its rows."""
 
     signed: SignedManifest
     V: NDArray[np.float32]
@@ -61,31 +61,34 @@ class Release:
         return self.signed.manifest
 
     def rows_of(self, items: list[str]) -> list[int]:
-        """The rows of those items that the catalogue knows, ascending."""
+        """Return the rows of those items that are in the catalogue, ascending."""
         return sorted(
             self.catalogue.numbers[item] for item in items if item in self.catalogue.numbers
         )
 
-    def on(self, shelf: Catalogue) -> Self | None:
-        """What lists are made from: the same model, of the items that there are now.
+    def with_catalogue(self, shelf: Catalogue) -> Self | None:
+        """Return this model for the items of another catalogue, to make lists from.
 
-        Of a shelf beyond the terms, those that the model knows; None if no such item is left.
+        If the terms do not allow the catalogue, only the items of the model count; the result is
+        None if none of these is left.
         """
         try:
             check_shelf(self.manifest, shelf)
         except ProtocolError:
-            known = [item for item in shelf.items if item.id in self.catalogue.numbers]
-            if not known:
+            shared = [item for item in shelf.items if item.id in self.catalogue.numbers]
+            if not shared:
                 return None
-            shelf = Catalogue.of(known)
-        V = moved_rows(self.V, self.catalogue.items, shelf.items)
+            shelf = Catalogue.from_items(shared)
+        V = move_rows(self.V, self.catalogue.items, shelf.items)
         return replace(self, V=V, catalogue=shelf)
 
 
 def fetch_manifest(source: PublishedSource, key: bytes, newest: Newest | None) -> SignedManifest:
-    """The present manifest; `UntrustedError` if its signature does not hold.
+    """Fetch the current manifest.
 
-    `ConflictError` if it is earlier than the newest, or another one of that epoch.
+    Raises:
+        UntrustedError: Its signature is not valid.
+        ConflictError: It is older than the newest one, or another one of the same epoch.
     """
     signed = SignedManifest.open(source.manifest(), key)
     epoch = signed.manifest.epoch
@@ -98,82 +101,95 @@ def fetch_manifest(source: PublishedSource, key: bytes, newest: Newest | None) -
     if epoch == newest[0] and signed.hash != newest[1]:
         raise ConflictError(
             f"two different manifests of epoch {epoch}, both signed: "
-            f"{short_name(signed.hash)} after {short_name(newest[1])}"
+            f"{format_manifest_hash(signed.hash)} after {format_manifest_hash(newest[1])}"
         )
     return signed
 
 
 def fetch_release(
-    signed: SignedManifest, source: PublishedSource, held: Held
+    signed: SignedManifest, source: PublishedSource, lookup: FileLookup
 ) -> tuple[Release, Files]:
-    """The epoch of a verified manifest, and its files; only what is not held is fetched."""
+    """Return the release of a verified manifest, and its files; fetch those that are missing."""
     manifest = signed.manifest
-    most = model_size(manifest.items, manifest.terms.factors)
-    model = _intact(held, manifest.model) or source.model(manifest.model, most)
-    catalogue = _intact(held, manifest.catalogue) or source.catalogue(manifest.catalogue)
+    max_bytes = model_size(manifest.items, manifest.terms.factors)
+    model = _find_intact(lookup, manifest.model) or source.model(manifest.model, max_bytes)
+    catalogue = _find_intact(lookup, manifest.catalogue) or source.catalogue(manifest.catalogue)
     files = {manifest.model: model, manifest.catalogue: catalogue}
-    return verified(signed, model, catalogue), files
+    return verify_release(signed, model, catalogue), files
 
 
-def verified(signed: SignedManifest, model: bytes, catalogue: bytes) -> Release:
-    """The epoch of a verified manifest and these files: the one place that decides it for all.
+def verify_release(signed: SignedManifest, model: bytes, catalogue: bytes) -> Release:
+    """Verify the files of a manifest whose signature and epoch `fetch_manifest` has checked.
 
-    Nothing is used before all of it holds. `fetch_manifest` has looked at signature and order:
-    anyone who could choose between two manifests of an epoch could tell their readers apart.
+    Every reader uses this function, and uses nothing of a release before it returns.
+
+    Raises:
+        UntrustedError: A file is not the one that the server signed.
+        ProtocolError: The files are malformed or do not fit together.
     """
     manifest = signed.manifest
     if manifest.public_key is not None:
         check_public_key(manifest.public_key)
     _check_hash(model, manifest.model, "model")
     V = decode_items(model, manifest.items, manifest.terms.factors)
-    names = _catalogue(catalogue, manifest.catalogue)
-    if len(names.items) != manifest.items:
+    items = _decode_catalogue(catalogue, manifest.catalogue)
+    if len(items.items) != manifest.items:
         raise ProtocolError(
-            f"the catalogue has {len(names.items)} items, the manifest says {manifest.items}"
+            f"the catalogue has {len(items.items)} items, the manifest says {manifest.items}"
         )
-    return Release(signed, V, names)
+    return Release(signed, V, items)
 
 
 def fetch_shelf(
     manifest: SignedManifest,
     raw: bytes,
     source: PublishedSource,
-    held: Held,
+    lookup: FileLookup,
     newest: Newest | None,
     now: float,
     *,
     any_size: bool = False,
 ) -> tuple[SignedShelf, Files]:
-    """What `source` gave as its shelf, and its catalogue; `UntrustedError` if it goes back.
+    """Verify a shelf and fetch its catalogue.
 
-    It is signed by the key of the verified manifest, or by one that this key has named. It is of
-    any size where a later manifest has other terms. One of more than a day ahead is refused: a
-    clock was wrong when it was signed, and for long none could come after it.
+    Args:
+        manifest: The verified manifest; its key, or one that this key has named, signs the shelf.
+        raw: What `source` returned as its shelf.
+        source: Where to fetch the catalogue.
+        lookup: Finds stored files.
+        newest: Time and hash of the newest shelf that was accepted before.
+        now: Unix seconds.
+        any_size: Whether the catalogue may exceed the terms, since a later manifest has others.
+
+    Raises:
+        UntrustedError: The shelf is not signed, older than the newest one, or a day ahead.
+        ProtocolError: The shelf or its catalogue is malformed, or exceeds the terms.
     """
     signed = SignedShelf.open(raw, manifest.key)
     shelf = signed.shelf
-    if shelf.published > now + DAY:
+    # Signed while a clock was wrong. If it were accepted, no shelf could follow for a long time.
+    if shelf.published > now + DAY_SECONDS:
         raise UntrustedError(
             f"shelf of second {shelf.published}, more than a day ahead of this clock: one of the "
             "two is wrong"
         )
     if newest is not None:
-        second, known = newest
+        second, newest_hash = newest
         if shelf.published < second:
             raise UntrustedError(
                 f"shelf of second {shelf.published} after that of {second}: shelves never go back"
             )
-        if shelf.published == second and signed.hash != known:
+        if shelf.published == second and signed.hash != newest_hash:
             raise UntrustedError(f"two different shelves of second {second}, both signed")
-    content = _intact(held, shelf.catalogue) or source.catalogue(shelf.catalogue)
-    catalogue = _catalogue(content, shelf.catalogue)
+    content = _find_intact(lookup, shelf.catalogue) or source.catalogue(shelf.catalogue)
+    catalogue = _decode_catalogue(content, shelf.catalogue)
     if not any_size:
         check_shelf(manifest.manifest, catalogue)
     return signed, {shelf.catalogue: content}
 
 
 def check_shelf(manifest: Manifest, catalogue: Catalogue) -> None:
-    """It must be one that the next epoch could have: devices agreed to no larger model."""
+    """Raise a `ProtocolError` unless the next epoch could have this catalogue under the terms."""
     items, terms = len(catalogue.items), manifest.terms
     if items > terms.most_items:
         raise ProtocolError(f"shelf: {items} items, the terms allow {terms.most_items}")
@@ -183,17 +199,16 @@ def check_shelf(manifest: Manifest, catalogue: Catalogue) -> None:
         raise ProtocolError(f"shelf: {error}") from error
 
 
-def listed_catalogue(manifest: Manifest, shelf: Shelf) -> bytes:
-    """The hash of the catalogue that lists are made from: of the two that was signed later.
-
-    A server signs a shelf with every manifest. One that is older than the manifest was kept back.
-    """
+def select_listed_catalogue(manifest: Manifest, shelf: Shelf) -> bytes:
+    """Return the hash of the catalogue for lists: that of the manifest or the shelf, if newer."""
+    # A server signs a shelf with every manifest, so somebody has withheld a newer shelf than one
+    # that is older than the manifest.
     return manifest.catalogue if manifest.opens > shelf.published else shelf.catalogue
 
 
-def _intact(held: Held, sha256: bytes) -> bytes | None:
-    """One that the disk has damaged is as good as none."""
-    content = held(sha256)
+def _find_intact(lookup: FileLookup, sha256: bytes) -> bytes | None:
+    """Return a stored file, or None if there is none or it is damaged."""
+    content = lookup(sha256)
     return content if content is not None and _hash(content) == sha256 else None
 
 
@@ -201,7 +216,7 @@ def _hash(content: bytes) -> bytes:
     return hashlib.sha256(content).digest()
 
 
-def _catalogue(content: bytes, sha256: bytes) -> Catalogue:
+def _decode_catalogue(content: bytes, sha256: bytes) -> Catalogue:
     _check_hash(content, sha256, "catalogue")
     return Catalogue.decode(content)
 

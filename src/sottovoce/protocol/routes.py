@@ -1,17 +1,17 @@
-"""Every path of the HTTP protocol, once: who answers routes by it, who asks fills it in.
+"""The paths of the HTTP protocol: servers route by these templates, clients fill them in.
 
 >>> COMMIT.format(epoch=7)
 '/v2/epochs/7/commit'
 """
 
-ROOT = "/v2/"
+API_ROOT = "/v2/"
 MANIFEST = "/v2/manifest"
 MANIFEST_OF = "/v2/manifests/{epoch}"
 SHELF = "/v2/shelf"
 MODEL = "/v2/models/{sha256}"
 CATALOGUE = "/v2/catalogues/{sha256}"
 BATCHES = "/v2/batches"
-TAKEN = "/v2/batches/{sha256}"
+TAKEN_BATCH = "/v2/batches/{sha256}"
 TOKENS = "/v2/tokens"
 CONTACT = "/v2/contact"
 CHUNK = "/v2/epochs/{epoch}/chunks/{sha256}"

@@ -1,9 +1,9 @@
-"""The shelf: which catalogue holds now, signed, whatever the epoch.
+"""The shelf: the server's signed statement which catalogue is the newest.
 
-Reports are made for an epoch's catalogue, which stays as it is until the epoch is over. Lists are
-not: an article that is withdrawn must be gone at once, and a new one can be recommended by its
-tags. So the server signs the hash of its newest catalogue as soon as that changes, with the time,
-and a device makes its lists from that catalogue. Nobody can go back to an older one.
+Reports are made for the epoch's catalogue, which does not change before the epoch ends. Lists are
+different: a withdrawn article must disappear at once, and a new one can be recommended by its tags.
+So the server signs the hash of its newest catalogue, with the time, as soon as it changes, and
+devices make their lists from that catalogue. Devices refuse a shelf that is older than the last.
 """
 
 import json
@@ -16,19 +16,20 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from sottovoce.protocol import strict
 from sottovoce.protocol.signing import KeyStatement, Signed
 
-VERSION = 2
+# The only version of the format that is read.
+SHELF_VERSION = 2
 
 
 @dataclass(frozen=True)
 class Shelf:
     published: int
-    """The Unix second of signing, or the one after that of the shelf before: it always grows."""
+    """The Unix second of signing, but always later than that of the previous shelf."""
     catalogue: bytes
     """SHA-256 of the catalogue file."""
 
     def encode(self) -> bytes:
         content = {
-            "version": VERSION,
+            "version": SHELF_VERSION,
             "published": self.published,
             "catalogue": self.catalogue.hex(),
         }
@@ -36,24 +37,29 @@ class Shelf:
 
     @classmethod
     def decode(cls, raw: bytes) -> Self:
-        """Any bytes give a shelf or a `ProtocolError`."""
-        given = strict.read_object(raw, most=SignedShelf.most, what="shelf")
-        strict.exact_keys(given, {"version", "published", "catalogue"}, "shelf")
-        strict.whole(given["version"], least=VERSION, most=VERSION, what="shelf: version")
-        published = strict.whole(
-            given["published"], least=0, most=strict.MOST, what="shelf: published"
+        """Parse a shelf; raise a `ProtocolError` if it is malformed."""
+        content = strict.parse_object(raw, max_bytes=SignedShelf.max_content_bytes, what="shelf")
+        strict.check_keys(content, {"version", "published", "catalogue"}, "shelf")
+        strict.parse_int(
+            content["version"],
+            min_value=SHELF_VERSION,
+            max_value=SHELF_VERSION,
+            what="shelf: version",
         )
-        return cls(published, strict.hexadecimal(given["catalogue"], what="shelf: catalogue"))
+        published = strict.parse_int(
+            content["published"], min_value=0, max_value=strict.MAX_INTEGER, what="shelf: published"
+        )
+        return cls(published, strict.parse_hex(content["catalogue"], what="shelf: catalogue"))
 
 
 class SignedShelf(Signed):
     what: ClassVar = "shelf"
     magic: ClassVar = b"SVS2"
     label: ClassVar = b"sottovoce shelf 2\x00"
-    most: ClassVar = 1024
+    max_content_bytes: ClassVar = 1024
 
     def __post_init__(self) -> None:
-        self.shelf  # noqa: B018 - read now, kept for later
+        self.shelf  # noqa: B018 - parsed now, and cached
 
     @cached_property
     def shelf(self) -> Shelf:

@@ -1,6 +1,6 @@
-"""What the server signs: a manifest or a shelf, with the statements that lead to the signing key.
+"""Signed files: a manifest or a shelf, with the key statements that lead to the signing key.
 
-Those who hand it on (the proxy, a cache) can withhold it, but not change it.
+A proxy or a cache can withhold a signed file, but not change it.
 """
 
 import hashlib
@@ -13,75 +13,87 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 
 from sottovoce.errors import ProtocolError, UntrustedError
 
-SIGNED_KEY = b"sottovoce key 2\x00"
-"""Before the key that signs and the next one."""
-KEY, SIGNATURE = 32, 64
-STATEMENT = KEY + SIGNATURE
-MOST_STATEMENTS = 32
-_MAGIC = 4
-_HEADER = _MAGIC + 1
+# Precedes the signing key and the next key in the text that a key statement signs.
+KEY_STATEMENT_LABEL = b"sottovoce key 2\x00"
+# Sizes of an Ed25519 key and signature.
+KEY_BYTES = 32
+SIGNATURE_BYTES = 64
+STATEMENT_BYTES = KEY_BYTES + SIGNATURE_BYTES
+# A server may change its signing key this many times.
+MAX_STATEMENTS = 32
+# The header is the magic and the number of statements.
+_MAGIC_BYTES = 4
+_HEADER_BYTES = _MAGIC_BYTES + 1
 
 
 @dataclass(frozen=True)
 class KeyStatement:
-    """The owner of one verification key names the next."""
+    """A statement by the owner of a verification key that names the next key."""
 
     key: bytes
-    """The next one."""
+    """The next key."""
     signature: bytes
 
     @classmethod
     def make(cls, old: Ed25519PrivateKey, key: bytes) -> Self:
+        """Sign a statement with the old key."""
         before = old.public_key().public_bytes_raw()
-        return cls(key, old.sign(SIGNED_KEY + before + key))
+        return cls(key, old.sign(KEY_STATEMENT_LABEL + before + key))
 
     def follows(self, key: bytes) -> bool:
-        return is_signed(key, self.signature, SIGNED_KEY + key + self.key)
+        """Tell whether the owner of `key` has signed this statement."""
+        return has_valid_signature(key, self.signature, KEY_STATEMENT_LABEL + key + self.key)
 
 
 @dataclass(frozen=True)
 class Signed:
-    """What is signed, as it is served.
+    """A signed file as it is served.
 
-    0     4  magic, which says what it is
+    0     4  magic, which identifies the kind of file
     4     1  number n of key statements, 0..32
     5   96n  statements: the next verification key (32), signed by the key before it (64)
     .    64  signature by the last key
-    .     .  what is signed
+    .     .  the signed content
 
-    Every signature is Ed25519, over a text that says what it means, a zero byte, and what is
-    signed. A reader follows the statements from the key that it trusts.
+    Every signature is Ed25519 over a label, which ends in a zero byte, and the content. A reader
+    follows the statements from the key that it trusts.
     """
 
     what: ClassVar[str]
     magic: ClassVar[bytes]
     label: ClassVar[bytes]
-    """Before what is signed."""
-    most: ClassVar[int]
-    """Bytes of what is signed."""
+    """Precedes the content in the text that is signed."""
+    max_content_bytes: ClassVar[int]
 
     statements: tuple[KeyStatement, ...]
-    """From the service's first key on."""
+    """Statements from the service's first key on."""
     signature: bytes
     raw: bytes
     key: bytes
-    """The verification key that signed it."""
+    """The verification key that belongs to the signature."""
 
     def __post_init__(self) -> None:
-        """Each kind reads what is signed: one that cannot be read is refused."""
+        """Parse the content, so that only valid files can be created."""
         raise NotImplementedError
 
     @classmethod
     def sign(cls, raw: bytes, key: Ed25519PrivateKey, statements: tuple[KeyStatement, ...]) -> Self:
+        """Sign the content `raw`."""
         public = key.public_key().public_bytes_raw()
         return cls(statements, key.sign(cls.label + raw), raw, public)
 
     @classmethod
     def open(cls, data: bytes, verification_key: bytes) -> Self:
-        """Check the signature first; nothing of what is not signed is ever looked at."""
+        """Verify a file with the key that its reader trusts.
+
+        Raises:
+            UntrustedError: The signature is not by that key, nor by one that it has named.
+            ProtocolError: The file is malformed.
+        """
+        # The signature is verified before the content is parsed.
         statements, signature, raw = cls._split(data)
-        key = _last_key(cls.what, verification_key, statements)
-        if not is_signed(key, signature, cls.label + raw):
+        key = _follow_statements(cls.what, verification_key, statements)
+        if not has_valid_signature(key, signature, cls.label + raw):
             raise UntrustedError(
                 f"signed {cls.what}: not by the pinned verification key of the server, nor by one "
                 "that this key has named; compare it with the key that the server's "
@@ -90,43 +102,49 @@ class Signed:
         return cls(statements, signature, raw, key)
 
     @classmethod
-    def most_bytes(cls) -> int:
-        """Of the whole, as it is served."""
-        return _HEADER + MOST_STATEMENTS * STATEMENT + SIGNATURE + cls.most
+    def max_bytes(cls) -> int:
+        """Return the largest size of a signed file."""
+        return (
+            _HEADER_BYTES
+            + MAX_STATEMENTS * STATEMENT_BYTES
+            + SIGNATURE_BYTES
+            + cls.max_content_bytes
+        )
 
     def encode(self) -> bytes:
-        chain = b"".join(each.key + each.signature for each in self.statements)
+        chain = b"".join(item.key + item.signature for item in self.statements)
         return self.magic + bytes([len(self.statements)]) + chain + self.signature + self.raw
 
     @cached_property
     def hash(self) -> bytes:
-        """SHA-256 of what is signed."""
+        """SHA-256 of the signed content."""
         return hashlib.sha256(self.raw).digest()
 
     @classmethod
     def _split(cls, data: bytes) -> tuple[tuple[KeyStatement, ...], bytes, bytes]:
-        if data[:_MAGIC] != cls.magic or len(data) <= _HEADER:
+        if data[:_MAGIC_BYTES] != cls.magic or len(data) <= _HEADER_BYTES:
             raise ProtocolError(
                 f"signed {cls.what}: bad magic or too short, expected {cls.magic.decode()}"
             )
-        count = data[_MAGIC]
-        at = _HEADER + count * STATEMENT
-        if count > MOST_STATEMENTS or not at + SIGNATURE < len(data) <= cls.most_bytes():
+        count = data[_MAGIC_BYTES]
+        at = _HEADER_BYTES + count * STATEMENT_BYTES
+        if count > MAX_STATEMENTS or not at + SIGNATURE_BYTES < len(data) <= cls.max_bytes():
             raise ProtocolError(
                 f"signed {cls.what}: {len(data)} bytes cannot have {count} statements"
             )
-        chain = data[_HEADER:at]
+        chain = data[_HEADER_BYTES:at]
         statements = tuple(
-            KeyStatement(chain[i : i + KEY], chain[i + KEY : i + STATEMENT])
-            for i in range(0, len(chain), STATEMENT)
+            KeyStatement(chain[i : i + KEY_BYTES], chain[i + KEY_BYTES : i + STATEMENT_BYTES])
+            for i in range(0, len(chain), STATEMENT_BYTES)
         )
-        return statements, data[at : at + SIGNATURE], data[at + SIGNATURE :]
+        return statements, data[at : at + SIGNATURE_BYTES], data[at + SIGNATURE_BYTES :]
 
 
-def _last_key(what: str, trusted: bytes, statements: tuple[KeyStatement, ...]) -> bytes:
-    """From the trusted key along the statements; those before it are not looked at."""
-    named = [each.key for each in statements]
-    start = len(named) - named[::-1].index(trusted) if trusted in named else 0
+def _follow_statements(what: str, trusted: bytes, statements: tuple[KeyStatement, ...]) -> bytes:
+    """Return the last key that follows from the trusted key."""
+    keys = [statement.key for statement in statements]
+    # Statements up to the one that names the trusted key do not matter.
+    start = len(keys) - keys[::-1].index(trusted) if trusted in keys else 0
     key = trusted
     for statement in statements[start:]:
         if not statement.follows(key):
@@ -135,7 +153,8 @@ def _last_key(what: str, trusted: bytes, statements: tuple[KeyStatement, ...]) -
     return key
 
 
-def is_signed(key: bytes, signature: bytes, message: bytes) -> bool:
+def has_valid_signature(key: bytes, signature: bytes, message: bytes) -> bool:
+    """Tell whether this Ed25519 key has signed the message."""
     try:
         Ed25519PublicKey.from_public_bytes(key).verify(signature, message)
     except (InvalidSignature, ValueError):

@@ -1,24 +1,35 @@
-"""JSON read strictly: one meaning for every file, on every machine, in every language."""
+"""Strict JSON: a file has one meaning on every machine and in every language."""
 
 import json
 import re
 from typing import Any
 
-from sottovoce.characters import CONTROL, named
+from sottovoce.characters import CONTROL_CHARACTERS, format_code_point
 from sottovoce.errors import ProtocolError
 
-MOST = 2**53 - 1
-"""No whole number is larger, so that JavaScript reads the same ones."""
-_HEXADECIMAL = re.compile(r"(?:[0-9a-f]{2})*")
+# The largest whole number that JavaScript reads exactly.
+MAX_INTEGER = 2**53 - 1
+_HEX_PATTERN = re.compile(r"(?:[0-9a-f]{2})*")
 
 
-def read_object(raw: bytes, *, most: int, what: str) -> dict[str, Any]:
-    """A JSON object in UTF-8: no repeated key, no NaN or Infinity, at most `most` bytes."""
-    if len(raw) > most:
-        raise ProtocolError(f"{what}: {len(raw)} bytes, at most {most} are read")
+def parse_object(raw: bytes, *, max_bytes: int, what: str) -> dict[str, Any]:
+    """Parse a JSON object in UTF-8; refuse repeated keys, NaN, Infinity and too many bytes.
+
+    Args:
+        raw: The bytes of the object.
+        max_bytes: The largest length that is read.
+        what: Name of the object, for the message of an error.
+
+    Raises:
+        ProtocolError: The bytes are not such an object.
+    """
+    if len(raw) > max_bytes:
+        raise ProtocolError(f"{what}: {len(raw)} bytes, at most {max_bytes} are read")
     try:
         value = json.loads(
-            raw.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant
+            raw.decode("utf-8"),
+            object_pairs_hook=_to_dict,
+            parse_constant=_refuse_constant,
         )
     except (ValueError, RecursionError) as error:
         raise ProtocolError(f"{what}: not JSON as the protocol has it: {error}") from error
@@ -27,73 +38,87 @@ def read_object(raw: bytes, *, most: int, what: str) -> dict[str, Any]:
     return value
 
 
-def shown(value: object) -> str:
-    """A refused value, for a message: short, and never unrolled, however deep it is nested."""
+def format_value(value: object) -> str:
+    """Format a refused value for a message: short, however long or deeply nested it is."""
     if isinstance(value, dict | list):
         return f"a {type(value).__name__} of {len(value)}"
     try:
         return f"{value!r:.80}"
-    except ValueError:  # an integer of more digits than Python writes out
+    except ValueError:  # an integer with more digits than Python converts
         return "a number far too long"
 
 
-def exact_keys(value: dict[str, Any], keys: set[str], what: str) -> None:
-    """Refuse what is missing and what is unknown."""
+def check_keys(value: dict[str, Any], keys: set[str], what: str) -> None:
+    """Raise a `ProtocolError` if a key is missing or unknown."""
     missing, unknown = keys - set(value), set(value) - keys
     if missing or unknown:
-        known = f"missing {sorted(missing)}, unknown {sorted(unknown)}"
-        raise ProtocolError(f"{what}: {known:.400}")
+        problem = f"missing {sorted(missing)}, unknown {sorted(unknown)}"
+        raise ProtocolError(f"{what}: {problem:.400}")
 
 
-def whole(value: object, *, least: int, most: int, what: str) -> int:
-    """An integer, and not a boolean, within its range."""
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise ProtocolError(f"{what}: a whole number in {least}..{most}, not {shown(value)}")
+def parse_int(value: object, *, min_value: int, max_value: int, what: str) -> int:
+    """Return an integer within its range; a boolean is not one."""
+    # In Python a bool is an int.
+    if not isinstance(value, int) or isinstance(value, bool) or not min_value <= value <= max_value:
+        raise ProtocolError(
+            f"{what}: a whole number in {min_value}..{max_value}, not {format_value(value)}"
+        )
     return value
 
 
-def number(value: object, *, least: float, most: float, what: str) -> float:
-    """A number within its range, which has no negative ones."""
+def parse_float(value: object, *, min_value: float, max_value: float, what: str) -> float:
+    """Return a number within its range, which must not contain negative numbers."""
     try:
-        known = float(value) if isinstance(value, int | float) else -1.0
+        number = float(value) if isinstance(value, int | float) else -1.0
     except OverflowError:
-        known = -1.0
-    if isinstance(value, bool) or not least <= known <= most:  # a NaN is not
-        raise ProtocolError(f"{what}: a number in {least:g}..{most:g}, not {shown(value)}")
-    return known
+        number = -1.0
+    # A NaN fails every comparison, so it is refused too.
+    if isinstance(value, bool) or not min_value <= number <= max_value:
+        raise ProtocolError(
+            f"{what}: a number in {min_value:g}..{max_value:g}, not {format_value(value)}"
+        )
+    return number
 
 
-def boolean(value: object, *, what: str) -> bool:
+def parse_bool(value: object, *, what: str) -> bool:
+    """Return a boolean; no other value counts as true or false."""
     if not isinstance(value, bool):
-        raise ProtocolError(f"{what}: true or false, not {shown(value)}")
+        raise ProtocolError(f"{what}: true or false, not {format_value(value)}")
     return value
 
 
-def text(value: object, *, most: int, what: str) -> str:
-    """A string of 1..`most` characters, none of which commands a terminal."""
-    if not isinstance(value, str) or not 0 < len(value) <= most:
-        raise ProtocolError(f"{what}: a string of 1..{most} characters, not {shown(value)}")
+def parse_text(value: object, *, max_length: int, what: str) -> str:
+    """Return a string of 1 to `max_length` characters without control characters."""
+    if not isinstance(value, str) or not 0 < len(value) <= max_length:
+        raise ProtocolError(
+            f"{what}: a string of 1..{max_length} characters, not {format_value(value)}"
+        )
     if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
         raise ProtocolError(f"{what}: half of a surrogate pair is not a character")
-    if found := CONTROL.search(value):
-        raise ProtocolError(f"{what}: control character {named(found[0])} in {shown(value)}")
+    # A control character could change what a terminal shows.
+    if match := CONTROL_CHARACTERS.search(value):
+        raise ProtocolError(
+            f"{what}: control character {format_code_point(match[0])} in {format_value(value)}"
+        )
     return value
 
 
-def hexadecimal(value: object, *, size: int = 32, what: str) -> bytes:
-    """So many bytes in lower-case hexadecimal."""
+def parse_hex(value: object, *, size: int = 32, what: str) -> bytes:
+    """Decode `size` bytes of lower-case hexadecimal."""
     digits = 2 * size
-    if not isinstance(value, str) or len(value) != digits or not _HEXADECIMAL.fullmatch(value):
-        raise ProtocolError(f"{what}: {digits} lower-case hexadecimal digits, not {shown(value)}")
+    if not isinstance(value, str) or len(value) != digits or not _HEX_PATTERN.fullmatch(value):
+        raise ProtocolError(
+            f"{what}: {digits} lower-case hexadecimal digits, not {format_value(value)}"
+        )
     return bytes.fromhex(value)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+def _to_dict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
         raise ValueError("a key is repeated")
-    return found
+    return result
 
 
-def _no_constant(name: str) -> float:
+def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is not JSON")

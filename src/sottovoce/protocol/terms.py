@@ -1,7 +1,8 @@
 """The terms: all that a device's owner agrees to, as one block of every manifest.
 
-A device pins the terms that its owner accepted. A server may later ask for less, never for more:
-each field has one rule, and a single field that is worse refuses the manifest, whatever got better.
+A device pins the terms that its owner accepted. A server may later ask for less, never for more.
+Each field has one rule, and a manifest with a single worse field is refused, even if others are
+better.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,29 +13,36 @@ from json import dumps
 from operator import gt, lt, ne
 from typing import Any, Literal, Self
 
-from sottovoce.characters import counted
+from sottovoce.characters import pluralize
 from sottovoce.core import MECHANISMS
-from sottovoce.core.bounds import MOST_DUMMIES, MOST_FACTORS, MOST_ITEMS, MOST_REPORTS
-from sottovoce.core.coin import LEAST_EPSILON, MAX_EPSILON
+from sottovoce.core.bounds import MAX_DUMMIES, MAX_FACTORS, MAX_ITEMS, MAX_REPORTS
+from sottovoce.core.coin import MAX_EPSILON, MIN_EPSILON
 from sottovoce.errors import ProtocolError
-from sottovoce.privacy import SIGN, Charge, Ledger, Promise, Reporting, promise
-from sottovoce.privacy.account import DELTA
+from sottovoce.privacy import (
+    COIN_RHO,
+    DEFAULT_DELTA,
+    Charge,
+    Ledger,
+    Promise,
+    Reporting,
+    promise,
+)
 from sottovoce.protocol import strict
 from sottovoce.training import Participation, Settings
 
-MOST_CLIENTS = 10_000_000
-"""No crowd is larger: one that is never reached would make every epoch a wasted one."""
-MOST_GROWTH = 10
-"""The crowd that is waited for may become so many times as large without asking, and no larger."""
-TRAINING = 16
-"""Bytes of a training's id."""
-ACCOUNTS = "each with an account of its own; your devices share what yours may send"
-TRIAL = "This is a trial: most people in it are invented, so nobody is hidden among them."
+# The largest crowd that terms may ask for. A crowd that never comes together wastes every epoch.
+MAX_CLIENTS = 10_000_000
+# The crowd may grow to this many times its size without asking the owner again.
+MAX_CROWD_GROWTH = 10
+TRAINING_ID_BYTES = 16
+# Sentences for the owner, the same in every client.
+ACCOUNTS_SENTENCE = "each with an account of its own; your devices share what yours may send"
+TRIAL_SENTENCE = "This is a trial: most people in it are invented, so nobody is hidden among them."
 
 
 @dataclass(frozen=True)
 class Terms:
-    """What a device is asked for, at most, and among how many, at least."""
+    """The upper bounds of what a device is asked for, and the smallest crowd that hides it."""
 
     training: bytes
     """The training's id: random bytes, drawn when it begins."""
@@ -68,141 +76,167 @@ class Terms:
     """Whether this is a trial, in which most people are invented: nobody is hidden among them."""
 
     def as_dict(self) -> dict[str, Any]:
-        """As its JSON has it."""
+        """Return the terms in the form that is written as JSON."""
         return {**asdict(self), "training": self.training.hex()}
 
     @property
     def name(self) -> str:
-        """Another one for other terms: what an owner repeats to accept exactly these.
-
-        Whole: a server that looks for two terms with one short name finds them in a minute.
-        """
+        """A hash of the terms, which an owner repeats to accept exactly these."""
+        # Not shortened: a server could find two terms with the same short hash within a minute.
         return sha256(dumps(self.as_dict(), sort_keys=True).encode()).hexdigest()
 
-    def in_words(self) -> list[tuple[str, str]]:
-        """For the owner who wants to know all: a label and what it means, line by line."""
-        own = "".join(f", {name} {value}" for name, value in self.parameters.items())
-        often = f"{self.epochs:,} at most, counted by this device"
-        items = counted(self.most_items, "item")
+    def describe(self) -> list[tuple[str, str]]:
+        """Return all terms for their owner: pairs of a label and its meaning."""
+        parameters = "".join(f", {name} {value}" for name, value in self.parameters.items())
+        epochs = f"{self.epochs:,} at most, counted by this device"
+        items = pluralize(self.most_items, "item")
         if self.share < 1:
-            often += f"; about {self.share:.3g} of those there are, drawn by this device"
+            epochs += f"; about {self.share:.3g} of those there are, drawn by this device"
         return [
             ("reports", f"{self.reports} of four bytes in an epoch, epsilon {self.epsilon:g} each"),
-            ("epochs", often),
+            ("epochs", epochs),
             (
                 "dummies",
-                f"mixed with {counted(self.dummies, 'random report')}, which the proxy draws",
+                f"mixed with {pluralize(self.dummies, 'random report')}, which the proxy draws",
             ),
             (
                 "crowd",
-                f"and of at least {counted(self.least_clients, 'device')}, this one included",
+                f"and of at least {pluralize(self.least_clients, 'device')}, this one included",
             ),
-            *([("accounts", ACCOUNTS)] if self.accounts else ()),
-            ("waiting", f"up to {_duration(self.hold)} for that crowd, then thrown away"),
-            ("mechanism", f"{self.mechanism}, loud share {self.loud_fraction:g}{own}"),
-            ("model", f"{counted(self.factors, 'number')} an item, at most {items}"),
+            *([("accounts", ACCOUNTS_SENTENCE)] if self.accounts else ()),
+            ("waiting", f"up to {_format_duration(self.hold)} for that crowd, then thrown away"),
+            ("mechanism", f"{self.mechanism}, loud share {self.loud_fraction:g}{parameters}"),
+            ("model", f"{pluralize(self.factors, 'number')} an item, at most {items}"),
             ("training", self.training.hex()),
-            *([("trial", TRIAL)] if self.trial else ()),
+            *([("trial", TRIAL_SENTENCE)] if self.trial else ()),
         ]
 
     def turns_left(self, charges: Iterable[Charge]) -> int:
-        """Counted by the device: no server makes it spend more, by discarding epochs or otherwise.
+        """Return in how many more epochs the device may take part.
 
-        `charges` are all of its ledger's; those of other trainings take no turn.
+        Args:
+            charges: All charges of its ledger; those of other trainings do not count.
         """
+        # The device counts for itself: a server cannot make it spend more by discarding epochs.
         taken = sum(charge.training == self.training for charge in charges)
         return max(self.epochs - taken, 0)
 
     def turns_within(self, ledger: Ledger) -> int:
-        """How many of the turns left the owner's limit allows, by the ledger's exact amounts."""
+        """Return how many of the turns left fit into the owner's limit, by exact amounts."""
         return min(self.turns_left(ledger.charges), ledger.remaining // self.cost)
 
     def promise(
-        self, charges: Sequence[Charge] = (), delta: float = DELTA, turns: int | None = None
+        self, charges: Sequence[Charge] = (), delta: float = DEFAULT_DELTA, turns: int | None = None
     ) -> Promise:
-        """For all that the device has reported and may still report: in `turns`, or all left."""
+        """Return the promise for all that the device has reported and may still report.
+
+        Args:
+            charges: All charges of its ledger.
+            delta: Delta of the central figures.
+            turns: Number of epochs in which it may still take part; None for all that are left.
+        """
         all_turns = self.turns_left(charges)
         turns = all_turns if turns is None else turns
         left = replace(self.event, epochs=turns) if turns else None
-        # Each device has a limit of its own: what it keeps back, another of the account may send.
+        # Each device has its own limit: another device of the account may send what this one does
+        # not, so the promise is for one device only.
         unit: Literal["account", "device"] = "account" if turns == all_turns else "device"
         return promise(left, self.least_clients, charges, delta, unit if self.accounts else None)
 
-    def in_short(self, charges: Sequence[Charge], turns: int) -> list[str]:
-        """What an owner is asked, if they take part in `turns` more epochs."""
-        said = self.promise(charges, turns=turns).in_short(turns * self.reports)
-        return [TRIAL, *said] if self.trial else said
+    def summarize(self, charges: Sequence[Charge], turns: int) -> list[str]:
+        """Return what an owner is asked before taking part in `turns` more epochs."""
+        lines = self.promise(charges, turns=turns).summarize(turns * self.reports)
+        return [TRIAL_SENTENCE, *lines] if self.trial else lines
 
     @property
     def cost(self) -> Fraction:
-        """Of one epoch, exactly, as the ledger charges it."""
+        """The exact epsilon of one epoch, as the ledger charges it."""
         return Fraction(self.epsilon) * self.reports
 
     @property
     def event(self) -> Reporting:
-        """All that a device ever reports under these terms, for the accountant."""
+        """All that a device ever reports under these terms, as the accountant reads it."""
         return Reporting(self.epsilon, self.reports, self.epochs, self.loud_fraction, self.dummies)
 
     @classmethod
-    def of(cls, training: bytes, settings: Settings, asked: Participation, items: int) -> Self:
-        """What a training with a catalogue of so many items asks for."""
+    def from_settings(
+        cls, training: bytes, settings: Settings, participation: Participation, items: int
+    ) -> Self:
+        """Return the terms of a training.
+
+        Args:
+            training: The training's id.
+            settings: Its settings.
+            participation: What the server requires of the crowd and of devices.
+            items: Number of items of its catalogue.
+        """
         mechanism = settings.build(items)
         return cls(
             training=training,
             mechanism=settings.mechanism,
-            parameters=mechanism.published(),
+            parameters=mechanism.public_parameters(),
             epsilon=settings.epsilon,
             loud_fraction=mechanism.loud_fraction,
             reports=settings.reports,
-            epochs=settings.most_turns,
+            epochs=settings.max_turns,
             share=settings.share,
-            least_clients=asked.least_clients,
-            hold=asked.hold,
+            least_clients=participation.least_clients,
+            hold=participation.hold,
             dummies=settings.dummies,
             factors=settings.factors,
-            most_items=asked.most_items or min(2 * items, MOST_ITEMS),
-            accounts=asked.accounts,
-            trial=asked.trial,
+            most_items=participation.most_items or min(2 * items, MAX_ITEMS),
+            accounts=participation.accounts,
+            trial=participation.trial,
         )
 
     @classmethod
-    def read(cls, given: Any) -> Self:
-        """The block of a manifest, or a `ProtocolError`."""
-        if not isinstance(given, dict):
-            raise ProtocolError("manifest: terms must be an object")
-        strict.exact_keys(given, {each.name for each in fields(cls)}, "manifest: terms")
-        return cls(**_checked(given))
+    def from_json(cls, content: Any) -> Self:
+        """Parse the terms of a manifest.
 
-    def broken_by(self, asked: Self) -> list[str]:
-        """In plain words, everything that would be worse for the owner."""
+        Raises:
+            ProtocolError: They are malformed, or out of the bounds of the protocol.
+        """
+        if not isinstance(content, dict):
+            raise ProtocolError("manifest: terms must be an object")
+        strict.check_keys(content, {field.name for field in fields(cls)}, "manifest: terms")
+        return cls(**_parse_fields(content))
+
+    def list_worse_terms(self, asked: Self) -> list[str]:
+        """Return one sentence for each field of `asked` that would be worse for the owner."""
         return [
-            rule.sentence.format(*(_shown(getattr(each, rule.field)) for each in (self, asked)))
-            for rule in RULES
+            rule.sentence.format(
+                *(_format_field(getattr(terms, rule.field)) for terms in (self, asked))
+            )
+            for rule in TERM_RULES
             if rule.is_worse(self, asked)
         ]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """When one field of the asked terms is worse than the agreed one, and how to say so."""
+    """When one field of new terms is worse than the agreed one, and the sentence that says so."""
 
     field: str
     sentence: str
+    """Format string for the agreed value {0} and the new one {1}."""
     worse: Callable[[Any, Any], bool] = ne
-    """Of the agreed value and the one asked for."""
+    """Compares the agreed value with the new one."""
 
     def is_worse(self, agreed: Terms, asked: Terms) -> bool:
         return self.worse(getattr(agreed, self.field), getattr(asked, self.field))
 
 
-def _another_crowd(before: int, now: int) -> bool:
-    """Smaller hides less; far larger would never come together, and be paid for in vain."""
-    return not before <= now <= MOST_GROWTH * before
+def _is_worse_crowd(before: int, now: int) -> bool:
+    # A smaller crowd hides less. A far larger one would never come together, so that devices would
+    # spend their budget for nothing.
+    return not before <= now <= MAX_CROWD_GROWTH * before
 
 
-class TheParameters(Rule):
+class ParametersRule(Rule):
+    """Rule for the parameters of a mechanism, some of which may change from epoch to epoch."""
+
     def is_worse(self, agreed: Terms, asked: Terms) -> bool:
-        """Of another mechanism they say nothing; of the same all but its unpinned ones count."""
+        # Parameters of another mechanism are not comparable; the rule for `mechanism` refuses it.
         kind = MECHANISMS.get(agreed.mechanism)
         unpinned = () if kind is None else kind.unpinned
 
@@ -212,12 +246,13 @@ class TheParameters(Rule):
         return agreed.mechanism == asked.mechanism and pinned(agreed) != pinned(asked)
 
 
-RULES = (
+TERM_RULES = (
     Rule("training", "reports would go to another training"),
     Rule("mechanism", "reports would be made by {1}, not by {0}"),
-    TheParameters("parameters", "the mechanism's parameters would be {1}, not {0}"),
+    ParametersRule("parameters", "the mechanism's parameters would be {1}, not {0}"),
     Rule("epsilon", "the budget of one report would rise from epsilon {} to {}", lt),
-    # Fewer are no better: among dummies a report that names one of fewer stands out more.
+    # A smaller fraction is not better: among dummies, a report that names one of fewer loud
+    # directions stands out more.
     Rule("loud_fraction", "the share of loud directions would be {1}, not {0}"),
     Rule("reports", "an epoch would take {1} reports, not {0}", lt),
     Rule("epochs", "a lifetime would have {1} epochs, not {0}", lt),
@@ -226,7 +261,7 @@ RULES = (
         "least_clients",
         "a report would be hidden among at least {1} people, not {0} (fewer hide less, and more "
         "than ten times as many may never come together)",
-        _another_crowd,
+        _is_worse_crowd,
     ),
     Rule("hold", "an epoch would wait for its crowd for {1} seconds, not {0}", lt),
     Rule("dummies", "the proxy would mix in {1} random reports, not {0}", gt),
@@ -237,55 +272,61 @@ RULES = (
 )
 
 
-def _shown(value: Any) -> Any:
-    """Parameters by name, whatever their order."""
+def _format_field(value: Any) -> Any:
+    # Parameters in the order of their names, which does not depend on the server.
     if not isinstance(value, dict):
         return value
     return ", ".join(f"{name} {number}" for name, number in sorted(value.items()))
 
 
-def _duration(seconds: int) -> str:
-    """In the largest unit that divides it."""
+def _format_duration(seconds: int) -> str:
+    """Format seconds in the largest unit that divides them."""
     for unit, name in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
         if seconds >= unit and seconds % unit == 0:
             return f"{seconds // unit} {name}" + ("" if seconds == unit else "s")
     return f"{seconds} seconds"
 
 
-def _checked(given: dict[str, Any]) -> dict[str, Any]:
-    def whole(name: str, least: int, most: int = strict.MOST) -> int:
-        return strict.whole(given[name], least=least, most=most, what=f"terms: {name}")
+def _parse_fields(content: dict[str, Any]) -> dict[str, Any]:
+    def integer(name: str, low: int, high: int = strict.MAX_INTEGER) -> int:
+        return strict.parse_int(content[name], min_value=low, max_value=high, what=f"terms: {name}")
 
-    def real(name: str, least: float, most: float) -> float:
-        return strict.number(given[name], least=least, most=most, what=f"terms: {name}")
+    def real(name: str, low: float, high: float) -> float:
+        return strict.parse_float(
+            content[name], min_value=low, max_value=high, what=f"terms: {name}"
+        )
 
-    mechanism = given["mechanism"]
+    mechanism = content["mechanism"]
     if not isinstance(mechanism, str) or mechanism not in MECHANISMS:
-        raise ProtocolError(f"terms: no mechanism {strict.shown(mechanism)}")
+        raise ProtocolError(f"terms: no mechanism {strict.format_value(mechanism)}")
     return {
-        "training": strict.hexadecimal(given["training"], size=TRAINING, what="terms: training"),
+        "training": strict.parse_hex(
+            content["training"], size=TRAINING_ID_BYTES, what="terms: training"
+        ),
         "mechanism": mechanism,
-        "parameters": _parameters(given["parameters"], mechanism),
-        "epsilon": real("epsilon", LEAST_EPSILON, MAX_EPSILON),
-        "loud_fraction": real("loud_fraction", 0, SIGN),
-        "reports": whole("reports", 1, MOST_REPORTS),
-        "epochs": whole("epochs", 1),
+        "parameters": _parse_parameters(content["parameters"], mechanism),
+        "epsilon": real("epsilon", MIN_EPSILON, MAX_EPSILON),
+        "loud_fraction": real("loud_fraction", 0, COIN_RHO),
+        "reports": integer("reports", 1, MAX_REPORTS),
+        "epochs": integer("epochs", 1),
         "share": real("share", 2**-32, 1),
-        "least_clients": whole("least_clients", 1, MOST_CLIENTS),
-        "hold": whole("hold", 0),
-        "dummies": whole("dummies", 0, MOST_DUMMIES),
-        "factors": whole("factors", 1, MOST_FACTORS),
-        "most_items": whole("most_items", 1, MOST_ITEMS),
-        "accounts": strict.boolean(given["accounts"], what="terms: accounts"),
-        "trial": strict.boolean(given["trial"], what="terms: trial"),
+        "least_clients": integer("least_clients", 1, MAX_CLIENTS),
+        "hold": integer("hold", 0),
+        "dummies": integer("dummies", 0, MAX_DUMMIES),
+        "factors": integer("factors", 1, MAX_FACTORS),
+        "most_items": integer("most_items", 1, MAX_ITEMS),
+        "accounts": strict.parse_bool(content["accounts"], what="terms: accounts"),
+        "trial": strict.parse_bool(content["trial"], what="terms: trial"),
     }
 
 
-def _parameters(given: Any, mechanism: str) -> dict[str, int]:
-    if not isinstance(given, dict):
+def _parse_parameters(content: Any, mechanism: str) -> dict[str, int]:
+    if not isinstance(content, dict):
         raise ProtocolError("terms: parameters must be an object")
-    strict.exact_keys(given, set(MECHANISMS[mechanism].public_names()), "terms: parameters")
+    strict.check_keys(content, set(MECHANISMS[mechanism].public_names()), "terms: parameters")
     return {
-        name: strict.whole(value, least=0, most=strict.MOST, what=f"terms: {name}")
-        for name, value in given.items()
+        name: strict.parse_int(
+            value, min_value=0, max_value=strict.MAX_INTEGER, what=f"terms: {name}"
+        )
+        for name, value in content.items()
     }

@@ -1,12 +1,12 @@
-"""Tokens: an account reports once in an epoch, and nobody can say which of its reports is whose.
+"""Anonymous tokens: each account reports once in an epoch, and no report reveals its account.
 
-The product's own backend attests that a pseudonym is an account. For each account the proxy
-evaluates one blinded number in an epoch, with a key that the signed manifest names: no device can
-be given a key of its own. Unblinded, that is a token for the next epoch. The proxy knows it as its
-own work, and not for whom it was done.
+The product's backend attests that a pseudonym is an account. In each epoch the proxy evaluates one
+blinded number for each account, with a key that the signed manifest names, so that no device gets a
+different key. The unblinded result is a token for the next epoch. The proxy recognises its own
+tokens, but not which account a token was made for.
 
-This is the VOPRF of RFC 9497 as Privacy Pass has it (RFC 9576, 9578), with ristretto255-SHA512 in
-the place of P-384: to redeem one takes a fiftieth of the time.
+This is the VOPRF of RFC 9497, used as in Privacy Pass (RFC 9576, 9578), but with
+ristretto255-SHA512 instead of P-384: redeeming a token is fifty times as fast.
 """
 
 from collections.abc import Callable
@@ -18,28 +18,30 @@ from typing import Any, Self
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sottovoce.errors import MissingExtraError, ProtocolError, RefusedError, UntrustedError
-from sottovoce.protocol.signing import KEY, SIGNATURE, is_signed
+from sottovoce.protocol.signing import KEY_BYTES, SIGNATURE_BYTES, has_valid_signature
 
-SIGNED_ACCOUNT = b"sottovoce account 2\x00"
-"""Before the service's first verification key, the pseudonym and the expiry."""
-TOKEN_INPUT = b"sottovoce token 2\x00"
-"""Before the id of the batch that a token is for."""
-PSEUDONYM = 32
-ATTESTATION = PSEUDONYM + 8 + SIGNATURE
-BLINDED = 32
-EVALUATED = 96
-"""A proof (64) that the manifest's key was used, and the element."""
-OUTPUT = 64
-"""Bytes of the VOPRF's output, which a batch shows."""
-MOST_AHEAD = 3600
-"""Seconds for which an attestation may hold, at most: the proxy takes no longer ones."""
-_MAGIC = b"SVT2"
-REQUEST = len(_MAGIC) + 4 + ATTESTATION + BLINDED
+# Precedes the service's first verification key, the pseudonym and the expiry in the signed text.
+ATTESTATION_LABEL = b"sottovoce account 2\x00"
+# Precedes the id of the batch in the input of the VOPRF.
+TOKEN_INPUT_PREFIX = b"sottovoce token 2\x00"
+PSEUDONYM_BYTES = 32
+# Pseudonym, expiry (8 bytes) and signature.
+ATTESTATION_BYTES = PSEUDONYM_BYTES + 8 + SIGNATURE_BYTES
+BLINDED_BYTES = 32
+# A proof (64 bytes) that the manifest's key was used, and the evaluated element.
+EVALUATED_BYTES = 96
+# The output of the VOPRF, which a batch contains.
+OUTPUT_BYTES = 64
+# The proxy refuses attestations that are valid for longer than this.
+MAX_ATTESTATION_SECONDS = 3600
+_REQUEST_MAGIC = b"SVT2"
+# Magic, epoch (4 bytes), attestation and blinded element.
+REQUEST_BYTES = len(_REQUEST_MAGIC) + 4 + ATTESTATION_BYTES + BLINDED_BYTES
 
 
 @dataclass(frozen=True)
 class Attestation:
-    """That a pseudonym is an account of the product: for one service, for a short time.
+    """A signed statement that a pseudonym is an account, for one service and a short time.
 
     0   32  pseudonym: the same for an account each time, and not its name
     32   8  expiry, Unix seconds, little endian
@@ -52,34 +54,36 @@ class Attestation:
 
     @classmethod
     def make(cls, key: Ed25519PrivateKey, service: bytes, pseudonym: bytes, expiry: int) -> Self:
-        """`service` is its first verification key."""
-        return cls(pseudonym, expiry, key.sign(_attested(service, pseudonym, expiry)))
+        """Sign an attestation; `service` is the first verification key of the service."""
+        return cls(pseudonym, expiry, key.sign(_signed_text(service, pseudonym, expiry)))
 
     def encode(self) -> bytes:
         return self.pseudonym + self.expiry.to_bytes(8, "little") + self.signature
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        if len(data) != ATTESTATION:
-            raise ProtocolError(f"attestation: {ATTESTATION} bytes, not {len(data)}")
-        expiry = int.from_bytes(data[PSEUDONYM : PSEUDONYM + 8], "little")
-        return cls(data[:PSEUDONYM], expiry, data[-SIGNATURE:])
+        if len(data) != ATTESTATION_BYTES:
+            raise ProtocolError(f"attestation: {ATTESTATION_BYTES} bytes, not {len(data)}")
+        expiry = int.from_bytes(data[PSEUDONYM_BYTES : PSEUDONYM_BYTES + 8], "little")
+        return cls(data[:PSEUDONYM_BYTES], expiry, data[-SIGNATURE_BYTES:])
 
     def check(self, key: bytes, service: bytes, now: float) -> None:
-        """`UntrustedError` unless the backend with this key says so of this service, now."""
-        if not is_signed(key, self.signature, _attested(service, self.pseudonym, self.expiry)):
+        """Raise an `UntrustedError` unless the backend with this key attests this now."""
+        if not has_valid_signature(
+            key, self.signature, _signed_text(service, self.pseudonym, self.expiry)
+        ):
             raise UntrustedError("attestation: not signed by this product's backend")
-        if not now < self.expiry <= now + MOST_AHEAD:
+        if not now < self.expiry <= now + MAX_ATTESTATION_SECONDS:
             raise UntrustedError("attestation: expired, or for too long a time")
 
 
-def _attested(service: bytes, pseudonym: bytes, expiry: int) -> bytes:
-    return SIGNED_ACCOUNT + service + pseudonym + expiry.to_bytes(8, "little")
+def _signed_text(service: bytes, pseudonym: bytes, expiry: int) -> bytes:
+    return ATTESTATION_LABEL + service + pseudonym + expiry.to_bytes(8, "little")
 
 
 @dataclass(frozen=True)
 class TokenRequest:
-    """What a device sends to have a token for an epoch to come.
+    """The request of a device for a token of a later epoch.
 
     0    4  "SVT2"
     4    4  epoch, little endian
@@ -93,24 +97,26 @@ class TokenRequest:
 
     def encode(self) -> bytes:
         epoch = self.epoch.to_bytes(4, "little")
-        return _MAGIC + epoch + self.attestation.encode() + self.blinded
+        return _REQUEST_MAGIC + epoch + self.attestation.encode() + self.blinded
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        if len(data) != REQUEST or data[:4] != _MAGIC:
-            raise ProtocolError(f"token request: {_MAGIC.decode()} and {REQUEST} bytes in all")
-        attestation = Attestation.decode(data[8 : 8 + ATTESTATION])
-        return cls(int.from_bytes(data[4:8], "little"), attestation, data[-BLINDED:])
+        if len(data) != REQUEST_BYTES or data[:4] != _REQUEST_MAGIC:
+            raise ProtocolError(
+                f"token request: {_REQUEST_MAGIC.decode()} and {REQUEST_BYTES} bytes in all"
+            )
+        attestation = Attestation.decode(data[8 : 8 + ATTESTATION_BYTES])
+        return cls(int.from_bytes(data[4:8], "little"), attestation, data[-BLINDED_BYTES:])
 
 
 @dataclass(frozen=True)
 class Token:
-    """What an account may spend once, in one epoch."""
+    """The right of an account to send one batch in one epoch."""
 
     id: bytes
-    """Random, drawn by the device: the id of its batch."""
+    """The id of the batch, drawn at random by the device."""
     output: bytes
-    """Of the VOPRF, for this id: neither device nor proxy could choose it."""
+    """The output of the VOPRF for this id, which neither device nor proxy can choose."""
 
 
 class Issuer:
@@ -121,28 +127,30 @@ class Issuer:
         self.public_key: bytes = self._evaluator.public_key.serialize()
 
     def evaluate(self, blinded: bytes) -> bytes:
-        """A `ProtocolError` for what is no element."""
+        """Evaluate a blinded element; raise a `ProtocolError` if it is malformed."""
         try:
-            known = _ristretto().BlindedInput.deserialize(blinded)
+            element = _ristretto().BlindedInput.deserialize(blinded)
         except ValueError as error:
             raise ProtocolError(f"token request: {error}") from error
-        answer: bytes = self._evaluator.evaluate(known).serialize()
+        answer: bytes = self._evaluator.evaluate(element).serialize()
         return answer
 
     def check(self, token: Token) -> None:
-        """`RefusedError` unless it was made with this key."""
-        known = self._evaluator.evaluate_known_input(TOKEN_INPUT + token.id)
-        if not compare_digest(known, token.output):
+        """Raise a `RefusedError` unless the token was made with this key."""
+        expected = self._evaluator.evaluate_known_input(TOKEN_INPUT_PREFIX + token.id)
+        if not compare_digest(expected, token.output):
             raise RefusedError("this token is not one of this epoch")
 
 
-def blinded(batch_id: bytes) -> tuple[bytes, Callable[[bytes, bytes], Token]]:
-    """What to send for a token of this id, and what makes it of the answer and the public key.
+def blind_token(batch_id: bytes) -> tuple[bytes, Callable[[bytes, bytes], Token]]:
+    """Start to make a token for this id.
 
-    That checks the proof; `UntrustedError` if another key than the manifest's was used.
+    Returns:
+        The blinded element to send, and a function that makes the token from the proxy's answer and
+        the manifest's public key. It raises an `UntrustedError` if another key was used.
     """
     module = _ristretto()
-    client, element = module.Client.blind(TOKEN_INPUT + batch_id)
+    client, element = module.Client.blind(TOKEN_INPUT_PREFIX + batch_id)
 
     def finalize(answer: bytes, public_key: bytes) -> Token:
         try:
@@ -157,15 +165,16 @@ def blinded(batch_id: bytes) -> tuple[bytes, Callable[[bytes, bytes], Token]]:
     return element.serialize(), finalize
 
 
-def new_seed() -> bytes:
-    return token_bytes(KEY)
+def draw_seed() -> bytes:
+    """Draw the secret from which an `Issuer` derives its key."""
+    return token_bytes(KEY_BYTES)
 
 
 def _ristretto() -> Any:
-    """The library, which those alone need that have accounts."""
+    # An optional dependency: only services with accounts need it.
     try:
         from voprf import ristretto
     except ImportError as error:
-        said = "accounts need a library: pip install 'sottovoce[accounts]'"
-        raise MissingExtraError(said) from error
+        message = "accounts need a library: pip install 'sottovoce[accounts]'"
+        raise MissingExtraError(message) from error
     return ristretto

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from sottovoce.errors import ProtocolError, RefusedError, SottovoceError, StoreError
 from sottovoce.protocol import Batch, Manifest, SignedManifest
-from sottovoce.protocol.tokens import Issuer, TokenRequest, new_seed
+from sottovoce.protocol.tokens import Issuer, TokenRequest, draw_seed
 from sottovoce.proxy.settings import ProxySettings
 from sottovoce.proxy.store import ProxyStore, Tables
 
@@ -45,7 +45,7 @@ class Accounts:
                 if epoch is None and Issuer(seed).public_key == manifest.next_token_key:
                     tables.set_token_epoch(seed, manifest.epoch + 1)
             if None not in tables.token_keys().values():
-                tables.add_token_key(new_seed())
+                tables.add_token_key(draw_seed())
             issuers = {epoch: Issuer(seed) for seed, epoch in tables.token_keys().items()}
             if tables.issued(manifest.epoch) < self._settings.least_for(manifest.terms):
                 tables.give_back(manifest.epoch)  # nobody can spend them

@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sottovoce.errors import SottovoceError, UnavailableError
 from sottovoce.protocol import Batch, routes
-from sottovoce.protocol.tokens import REQUEST
+from sottovoce.protocol.tokens import REQUEST_BYTES
 from sottovoce.proxy.intake import GroupCommit, RateLimit
 from sottovoce.proxy.origins import CrossOrigin, check_sender
 from sottovoce.proxy.proxy import Proxy
@@ -122,7 +122,7 @@ def build_app(
             Route(routes.SHELF, api.shelf),
             Route(routes.MODEL, api.model),
             Route(routes.CATALOGUE, api.catalogue),
-            Route(routes.TAKEN, api.taken),
+            Route(routes.TAKEN_BATCH, api.taken),
             Route(routes.TOKENS, api.tokens, methods=["POST"]),
             *(page_routes(settings.key, page) if page.serve else ()),
             *(script_routes(accounts=has_accounts) if settings.origins else ()),
@@ -179,7 +179,7 @@ class Api:
         check_sender(request.scope, self._origins)
         self._proxy.intake.check_barred()
         _check_wait(self._asking.wait(_address(request.scope), 0))
-        body = await read_body(request.scope, request.receive, REQUEST)
+        body = await read_body(request.scope, request.receive, REQUEST_BYTES)
         answer = await self._issuer.write(self._proxy.accounts.check(body))
         return Response(answer, media_type=BYTES, headers={"Cache-Control": "no-store"})
 

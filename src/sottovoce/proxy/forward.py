@@ -14,20 +14,23 @@ from contextlib import suppress
 from dataclasses import dataclass
 from socket import SHUT_RDWR, socket
 from threading import Timer
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, Protocol, Self
 from urllib.parse import urlsplit
 
 import httpx
 
 from sottovoce.errors import (
     ClosedError,
+    LostError,
     ProtocolError,
     RefusedError,
     SettingsError,
+    SottovoceError,
+    StoreError,
     UnavailableError,
     UnknownProxyError,
     UntrustedError,
-    reason,
+    get_reason,
 )
 from sottovoce.protocol import (
     Chunk,
@@ -40,65 +43,78 @@ from sottovoce.protocol import (
     fetch_shelf,
     routes,
 )
-from sottovoce.protocol.contact import DAY, MAX_JSON, Contact, Reply
-from sottovoce.protocol.http import HttpSource, is_this_machine
-from sottovoce.protocol.manifest import VERSION
+from sottovoce.protocol.contact import DAY_SECONDS, MAX_CONTACT_BYTES, Contact, Reply
+from sottovoce.protocol.http import HttpSource, Peer, is_loopback_host
+from sottovoce.protocol.manifest import MANIFEST_VERSION
 from sottovoce.proxy.settings import ProxySettings
 from sottovoce.proxy.store import FileKind, Flush, ProxyStore
 from sottovoce.service.http import compress
 from sottovoce.service.listen import load_certificate
+from sottovoce.storage.files import read_secret
 
 log = logging.getLogger("sottovoce")
 
 
-def forward(store: ProxyStore, upstream: Upstream, flush: Flush, present: int) -> bool:
-    """Hand one epoch over and forget it; False when the server no longer takes it.
+def hand_in(store: ProxyStore, upstream: Upstream, flush: Flush, present: int) -> int:
+    """Hand one epoch over and return how many of its reports are lost.
 
-    A server that is at a later epoch, `present`, takes nothing of this one any more: whatever it
-    refuses is lost. It may not know the epoch at all, if its database was restored; to ask for ever
-    would keep all later epochs here.
+    A server that is at a later epoch, `present`, takes nothing of this one any more: all that it
+    refuses is lost. It may not know the epoch at all, if its database was restored; if the proxy
+    asked for ever, it would keep all later epochs here.
     """
-    taken = True
+    delivered = flush.delivered
     try:
-        _deliver(store, upstream, flush)
+        for position in range(flush.delivered, flush.chunks):
+            sealed = store.read_chunk(flush, position)
+            upstream.put_chunk(Chunk(flush.epoch, flush.manifest_hash, sealed))
+            delivered = position + 1
+            _remember_delivered(store, flush, delivered)
         _confirm(store, upstream, flush)
     except RefusedError as error:
         if flush.epoch >= present and not isinstance(error, ClosedError):
             raise
-        taken = False
-        if flush.reports:
-            log.error("epoch %d: %d reports are lost: %s", flush.epoch, flush.reports, error)
-    with store.write() as tables:
-        tables.settle(flush.epoch)
-    return taken
+        # A server counts every chunk that has arrived, unless there are dummies: then it counts
+        # nothing of a proxy that has not confirmed that this was all.
+        n_counted = 0 if flush.dummies else flush.count_reports(delivered)
+        return _report_lost(flush, flush.reports - n_counted, error)
+    except LostError as error:
+        return _report_lost(flush, flush.reports, error)
+    return 0
 
 
-def _deliver(store: ProxyStore, upstream: Upstream, flush: Flush) -> None:
-    for position in range(flush.delivered, flush.chunks):
-        with store.read() as tables:
-            sealed = tables.chunk(flush.epoch, position)
-        upstream.put_chunk(Chunk(flush.epoch, flush.manifest_hash, sealed))
-        with store.write() as tables:
-            tables.set_delivered(flush.epoch, position + 1)
+def _report_lost(flush: Flush, n_reports: int, error: SottovoceError) -> int:
+    if n_reports:
+        log.error("epoch %d: %d reports are lost: %s", flush.epoch, n_reports, error)
+    return n_reports
+
+
+def _remember_delivered(store: ProxyStore, flush: Flush, delivered: int) -> None:
+    """Store how many chunks have arrived, if the disk can be written.
+
+    It saves repetition, nothing else: the server knows chunks that come again.
+    """
+    with suppress(StoreError), store.write() as tables:
+        tables.set_delivered(flush.epoch, delivered)
 
 
 def _confirm(store: ProxyStore, upstream: Upstream, flush: Flush) -> None:
-    """A server that has other numbers than we sent gets everything once more, at the next beat."""
+    """Tell the server that this was all. If it has less, all is sent again at the next beat."""
     try:
         upstream.commit(flush.epoch, flush.manifest_hash, flush.chunks, flush.reports)
     except ClosedError:
         raise
     except RefusedError:
-        with store.write() as tables:
-            tables.set_delivered(flush.epoch, 0)
+        _remember_delivered(store, flush, 0)
         raise
 
 
 # The seam to the server: seven calls, over HTTP or in memory for a test.
 
-IS_IT_ONE = f". Is it a sottovoce server of protocol {VERSION}?"
+IS_IT_ONE = f". Is it a sottovoce server of protocol {MANIFEST_VERSION}?"
 LONGEST = 60.0
 """Seconds of a whole exchange, besides those for its bytes."""
+# Bytes of a secret file.
+MAX_SECRET_BYTES = 4096
 SLOWEST = 2**16
 """Bytes a second that a line must have."""
 
@@ -124,26 +140,28 @@ class Upstream(PublishedSource, Protocol):
         """Say that this was all; returns when the server has exactly that."""
 
 
-class HttpUpstream(HttpSource):
-    """`Upstream` over HTTP. The secret goes to one address, and only where it is needed."""
-
-    _who = "the server"
-    _trust = "tls.authority names who signed its certificate, tls.certificate is our own"
-    _refusals: ClassVar = {401: UnknownProxyError}
-    _later = "a running proxy asks again within a minute"
-    _untold = ": does it want a certificate of an authority that it knows (tls.certificate)?"
-    _hints: ClassVar = {
+SERVER = Peer(
+    "the server",
+    trust_hint="tls.authority names who signed its certificate, tls.certificate is our own",
+    retry_hint="a running proxy asks again within a minute",
+    tls_hint=": does it want a certificate of an authority that it knows (tls.certificate)?",
+    status_hints={
         401: ": it does not know this proxy's secret; put the right one into the file of "
         "`secret_file`, and restart this proxy",
         404: IS_IT_ONE,
         503: ", for it cannot do its work now; `sottovoce server status` tells its operator why",
-    }
-    _quotes: ClassVar = True
+    },
+    refusals={401: UnknownProxyError},
+    quotes_reasons=True,
+)
+
+
+class HttpUpstream(HttpSource):
+    """`Upstream` over HTTP. The secret goes to one address, and only where it is needed."""
 
     def __init__(self, http: httpx.Client, url: str, secret: str):
-        super().__init__(http, url)
+        super().__init__(http, url, SERVER, trace=self._connected)
         self._secret = {"Authorization": f"Bearer {secret}"}
-        self._trace = self._connected
         self._socket: socket | None = None
         self._is_late = False
 
@@ -159,20 +177,22 @@ class HttpUpstream(HttpSource):
         self._tell("POST", routes.COMMIT.format(epoch=epoch), json.dumps(told).encode())
 
     def _tell(self, method: str, path: str, content: bytes) -> bytes:
-        return self._exchange(method, path, most=MAX_JSON, content=content, headers=self._secret)
+        return self._exchange(
+            method, path, max_bytes=MAX_CONTACT_BYTES, content=content, headers=self._secret
+        )
 
-    def _exchange(self, method: str, path: str, *, most: int, **given: Any) -> bytes:
+    def _exchange(self, method: str, path: str, *, max_bytes: int, **given: Any) -> bytes:
         """In a time that its size bears: a byte now and then would hold a beat for ever."""
-        size = most + len(given.get("content", b""))
+        size = max_bytes + len(given.get("content", b""))
         cut = Timer(LONGEST + size / SLOWEST, self._cut)
         cut.daemon, self._is_late = True, False
         cut.start()
         try:
-            return super()._exchange(method, path, most=most, **given)
+            return super()._exchange(method, path, max_bytes=max_bytes, **given)
         except (UnavailableError, ProtocolError) as error:
             if self._is_late:
                 took = f"the server has not answered within {cut.interval:.0f} s"
-                raise UnavailableError(f"{self._url}{path}: {took}; {self._later}") from error
+                raise UnavailableError(f"{self._url}{path}: {took}; {SERVER.retry_hint}") from error
             raise
         finally:
             cut.cancel()
@@ -194,20 +214,21 @@ class HttpUpstream(HttpSource):
 def connect(settings: ProxySettings) -> tuple[httpx.Client, HttpUpstream]:
     """The server of the settings; whoever asks closes the client."""
     address = urlsplit(settings.server)
-    if address.scheme == "http" and not is_this_machine(address.hostname or ""):
+    if address.scheme == "http" and not is_loopback_host(address.hostname or ""):
         log.warning("%s is not encrypted: whoever listens learns the secret", settings.server)
     tls = settings.tls
     try:
-        secret = settings.secret_file.read_text(encoding="ascii").strip()
-    except (OSError, ValueError) as error:
+        content = read_secret(settings.secret_file, MAX_SECRET_BYTES)
+        secret = content.decode("ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
         raise SettingsError(
-            f"{settings.secret_file}: no secret can be read: {reason(error)}"
+            f"{settings.secret_file}: no secret can be read: {get_reason(error)}"
         ) from error
     try:
         context = ssl.create_default_context(cafile=tls.authority)
     except (OSError, ValueError) as error:
         raise SettingsError(
-            f"{tls.authority}: no certificate of an authority: {reason(error)}"
+            f"{tls.authority}: no certificate of an authority: {get_reason(error)}"
         ) from error
     if tls.certificate is not None:
         load_certificate(context, tls.certificate, tls.private_key)
@@ -285,7 +306,7 @@ class Mirror:
         signed = fetch_manifest(self._server, self._key if known is None else known.key, newest)
         if known is not None and signed.hash == known.hash:
             return None
-        if signed.manifest.opens > self._clock() + DAY:
+        if signed.manifest.opens > self._clock() + DAY_SECONDS:
             raise UntrustedError(
                 f"manifest: opens at second {signed.manifest.opens}, more than a day ahead of this "
                 "proxy's clock: one of the two is wrong"
@@ -312,7 +333,7 @@ class Mirror:
             return None
         known = None if self.shelf is None else self.shelf.signed
         newest = None
-        if known is not None and known.shelf.published <= self._clock() + DAY:
+        if known is not None and known.shelf.published <= self._clock() + DAY_SECONDS:
             newest = known.shelf.published, known.hash  # else our own clock was wrong then
         raw = self._server.shelf()
         if known is not None and raw == known.encode():

@@ -22,10 +22,11 @@ from sottovoce.errors import (
     UnavailableError,
     WrongEpochError,
 )
-from sottovoce.protocol import SEALED, Batch, SignedManifest, batch_size
+from sottovoce.protocol import SEALED_BYTES, Batch, SignedManifest, batch_size
 from sottovoce.proxy.accounts import Accounts
+from sottovoce.proxy.epoch_files import SPARE_BYTES, BatchTables, estimate_stored_bytes
 from sottovoce.proxy.settings import ProxySettings, Rate
-from sottovoce.proxy.store import ProxyStore, Tables
+from sottovoce.proxy.store import ProxyStore
 from sottovoce.service.http import network_of
 
 log = logging.getLogger("sottovoce")
@@ -150,14 +151,16 @@ class Intake:
         with self._lock:
             outcomes: list[bool | SottovoceError] = []
             try:
-                with self._store.write() as tables:
-                    gate = self._present_gate()  # within the lock: a flush takes it after closing
+                n_reports = self._count_reports(self.waiting + len(batches))
+                with self._store.write_batches(n_reports) as tables:
+                    # Inside the transaction: a flush closes the gate and then waits for it.
+                    gate = self._present_gate()
                     room = self._most(gate) - self.waiting
                     for batch in batches:
                         outcome = _added(batch, gate, tables, room)
                         room -= outcome is True
                         outcomes.append(outcome)
-            except StoreError as error:
+            except (ClosedError, StoreError) as error:
                 return [error] * len(batches)
             self.waiting += outcomes.count(True)
         return [None if isinstance(outcome, bool) else outcome for outcome in outcomes]
@@ -165,7 +168,7 @@ class Intake:
     def _most(self, gate: EpochGate) -> int:
         """Batches that the epoch takes besides its dummies: they have all the same size."""
         terms = gate.signed.manifest.terms
-        room = self._most_bytes - SEALED * terms.dummies
+        room = self._most_bytes - SEALED_BYTES * terms.dummies
         return min(self._most_batches, room // self.batch_size())
 
     @property
@@ -176,12 +179,41 @@ class Intake:
         least = self._least_for(terms)
         if self._most(gate) >= least:
             return None
-        size = SEALED * terms.dummies + least * self.batch_size()
+        size = SEALED_BYTES * terms.dummies + least * self.batch_size()
         return (
             f"epoch {self.epoch} has {terms.dummies:,} dummies and needs {least:,} people: "
             f"most_bytes must be far above {size} and most_batches above {least}, or each device "
             "more is turned away; leave both out for the usual, and restart this proxy. Nothing is "
             "taken until then"
+        )
+
+    def _count_reports(self, n_batches: int) -> int:
+        """Return how many reports are mixed at the end of an epoch with so many batches."""
+        terms = self._present_gate().signed.manifest.terms
+        return n_batches * terms.reports + terms.dummies
+
+    def find_lack_of_disk(self) -> str | None:
+        """Reserve room ahead; return why a crowd could not be stored and mixed here, or None.
+
+        Asked at every beat, before devices pay.
+        """
+        gate = self._present_gate()
+        min_batches = self._least_for(gate.signed.manifest.terms)
+        expected = max(min_batches, self.waiting + self.waiting // 4)
+        try:
+            self._store.reserve(self._count_reports(min(expected, self._most(gate))))
+        except StoreError as error:
+            return f"{error}; epoch {self.epoch} could not be mixed, so nothing is taken until then"
+        with self._store.read_batches() as tables:
+            dummies = max(gate.signed.manifest.terms.dummies - tables.count_dummies(), 0)
+        batches, reports = max(min_batches - self.waiting, 0), gate.signed.manifest.terms.reports
+        required = SPARE_BYTES + estimate_stored_bytes(batches, reports, dummies)
+        free = self._store.free_bytes()
+        if free >= required:
+            return None
+        return (
+            f"epoch {self.epoch} needs {required / 1e6:,.1f} MB more on the disk for its crowd, "
+            f"and {free / 1e6:,.1f} MB are free; make room. Nothing is taken until then"
         )
 
     @property
@@ -212,7 +244,7 @@ class Intake:
         return self._gate
 
 
-def _added(batch: Batch, gate: EpochGate, tables: Tables, room: int) -> bool | SottovoceError:
+def _added(batch: Batch, gate: EpochGate, tables: BatchTables, room: int) -> bool | SottovoceError:
     """One that is here already needs no room: its sender did not hear the answer."""
     try:
         gate.check(batch)

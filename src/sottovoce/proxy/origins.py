@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from sottovoce.errors import SettingsError
 from sottovoce.protocol import routes
-from sottovoce.protocol.http import is_this_machine
+from sottovoce.protocol.http import is_loopback_host
 from sottovoce.service.http import header
 
 _LABEL = "[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?"
@@ -61,7 +61,7 @@ def check_origin(origin: str) -> None:
         )
     if not _is_usual(host):
         raise SettingsError(f"origins: {origin} must have its IPv6 address in the shortest form")
-    if scheme == "http" and not is_this_machine(host.strip("[]")):
+    if scheme == "http" and not is_loopback_host(host.strip("[]")):
         raise SettingsError(
             f"origins: {origin} is not encrypted: anyone on the way could pose as this site, and "
             "browsers give its pages no cryptography; use https (http is for this machine alone)"
@@ -107,7 +107,7 @@ class CrossOrigin:
         self._allowed = frozenset(allowed)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not scope["path"].startswith(routes.ROOT):
+        if scope["type"] != "http" or not scope["path"].startswith(routes.API_ROOT):
             await self._app(scope, receive, send)
             return
         origin = header(scope, b"origin") or ""

@@ -13,21 +13,24 @@ from collections.abc import Callable
 from sottovoce.errors import ProtocolError, RefusedError, UnavailableError
 from sottovoce.protocol import SignedManifest
 from sottovoce.protocol.contact import (
-    MONTH,
-    NEVER,
-    SHORT,
+    CROWD_ENOUGH,
+    CROWD_NEVER,
+    CROWD_SHORT,
+    MONTH_SECONDS,
     Contact,
     Crowd,
-    borne,
-    crowd_of,
-    new_process,
+    allowed_clock_skew,
+    classify_crowd,
+    draw_process_name,
 )
-from sottovoce.protocol.manifest import short_name
+from sottovoce.protocol.manifest import format_manifest_hash
 from sottovoce.proxy.accounts import Accounts
-from sottovoce.proxy.forward import Mirror, MirroredEpoch, Upstream, forward
+from sottovoce.proxy.dummies import MAX_DUMMIES_PER_BEAT, count_due_dummies, draw_dummies
+from sottovoce.proxy.flush import discard, flush
+from sottovoce.proxy.forward import Mirror, MirroredEpoch, Upstream, hand_in
 from sottovoce.proxy.intake import Intake
 from sottovoce.proxy.settings import ProxySettings
-from sottovoce.proxy.shuffle import A_BEAT, Entropy, discard, draw_dummies, dummies_due, flush
+from sottovoce.proxy.shuffle import Entropy
 from sottovoce.proxy.status import (
     DISCARDED,
     EMPTY,
@@ -42,8 +45,8 @@ from sottovoce.service.logs import Troubles
 
 log = logging.getLogger("sottovoce")
 
-LITTLE = 2**24
-"""Free bytes below which every beat tries whether the disk can still be written."""
+# With less free on the disk than this, every beat tries whether it can still be written.
+MIN_FREE_BYTES = 2**24
 
 
 class Proxy:
@@ -54,18 +57,27 @@ class Proxy:
         settings: ProxySettings,
         *,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
         entropy: Entropy = os.urandom,
     ):
         self._store = store
         self._upstream = upstream
         self._settings = settings
         self._clock = clock
+        self._monotonic = monotonic
         self._entropy = entropy
-        self._process = new_process()
-        self._unscrubbed = False
+        self._process = draw_process_name()
         self._beating = threading.Lock()
+        self._compared_at = 0.0
+        """Our clock less the monotonic one, when it was last compared with the server's."""
         self._has_asked = False
         """Whether the server was asked since the start, however it answered."""
+        self._is_agreed = False
+        """Whether server and proxy went together at the last beat."""
+        self._handed_in: set[int] = set()
+        """Epochs that this process has handed in, or found to be lost."""
+        self._last_ended = 0
+        """The last epoch that was mixed, discarded or given up; 0 before the first."""
         self._ahead: float | None = None
         """Seconds that our clock was ahead of the server's; None: not compared since the start."""
         self.troubles = Troubles()
@@ -112,27 +124,46 @@ class Proxy:
 
         What cannot be done now is raised, and done at a later one.
         """
+        # In this order: an epoch that the server has left is given up before it could be mixed, and
+        # what devices have paid for is handed in before housekeeping.
+        steps = (
+            self._check_store,
+            self._agree,
+            self._end_by_clock,
+            self._delete_files,  # who sent which reports, before anything is handed in
+            self._forward,
+            self._prepare_epoch,
+            self._delete_files,
+        )
+        failures = []
         with self._beating:
-            self.troubles.tell("folder", self._store.lost(), level=logging.ERROR)
-            self.troubles.tell("tokens", self.accounts.problem, level=logging.ERROR)
-            if self._store.failing or self._store.free_bytes() < LITTLE:
-                self._store.probe()  # before a device finds out that has paid
-            if self._unscrubbed:
-                self._scrub()
-            try:
-                agreed = self._agree()
-            finally:  # also without a server; not for an epoch that it has left
-                self._has_asked = True
-                self._end_by_clock()
-                self._draw()
-            if agreed:
-                self._forward()
+            for step in steps:
+                try:
+                    step()
+                except Exception as error:
+                    failures.append(error)
+        others = [str(error) for error in failures[1:] if str(error) != str(failures[0])]
+        self.troubles.tell("steps", "; ".join(dict.fromkeys(others)) or None)
+        if failures:
+            raise failures[0]
 
-    def _agree(self) -> bool:
-        """Follow the server and tell it where we are; False if the two do not go together.
+    def _check_store(self) -> None:
+        """Learn whether the disk takes more, before a device finds out that has paid."""
+        self.troubles.tell("folder", self._store.lost(), level=logging.ERROR)
+        self.troubles.tell("tokens", self.accounts.problem, level=logging.ERROR)
+        if self._store.failing or self._store.free_bytes() < MIN_FREE_BYTES:
+            self._store.probe()
 
-        It is told in any case: so its operator hears of it too.
-        """
+    def _delete_files(self) -> None:
+        """Delete what is handed in, and the batches of what is mixed."""
+        running = self._running()
+        newest = 0 if self.mirror.current is None else self.mirror.current.signed.manifest.epoch
+        self._store.delete_others(None if running is None else running.manifest.epoch, newest)
+
+    def _agree(self) -> None:
+        """Follow the server and tell it where we are, in any case: so its operator hears of it."""
+        self._is_agreed = False
+        self._has_asked = True
         problems = []
         for step in (self._follow_server, self._tell_server):
             try:
@@ -143,7 +174,7 @@ class Proxy:
                 self.troubles.tell("server", problems[0], level=logging.ERROR)
         if not problems:
             self.troubles.tell("server", None)
-        return not problems
+            self._is_agreed = True
 
     @property
     def is_barred(self) -> bool:
@@ -159,7 +190,14 @@ class Proxy:
     def _clock_is_wrong(self) -> bool:
         """Ours or the server's."""
         signed = self.manifest()
-        return abs(self._ahead or 0.0) > borne(None if signed is None else signed.manifest)
+        return abs(self._ahead or 0.0) > allowed_clock_skew(
+            None if signed is None else signed.manifest
+        )
+
+    def _was_set(self, signed: SignedManifest) -> bool:
+        """Whether our clock has jumped since it was compared with the server's."""
+        jump = self._clock() - self._monotonic() - self._compared_at
+        return abs(jump) > allowed_clock_skew(signed.manifest)
 
     def _resume(self) -> None:
         """Go on where an earlier process was."""
@@ -167,12 +205,15 @@ class Proxy:
         if signed is None:
             return
         self.accounts.follow(signed)
-        with self._store.read() as tables:
-            over, waiting = tables.is_flushed(signed.manifest.epoch), tables.count_batches()
-        if over:
+        if self._running() is None:
             self.intake.close(signed)
-        else:
-            self.intake.open(signed, waiting=waiting)
+            self._last_ended = signed.manifest.epoch
+        elif not self._open_intake(signed):
+            log.error(
+                "epoch %d: its batches are not in this proxy's folder, as in a copy of it: those "
+                "that were acknowledged before are lost",
+                signed.manifest.epoch,
+            )
 
     def _end_by_clock(self) -> None:
         """An epoch waits no longer than its terms say, whether or not the server is there.
@@ -181,8 +222,11 @@ class Proxy:
         compared yet. Otherwise a wrong time would throw away what people have paid for.
         """
         signed = self._running()
-        doubt = MONTH if self._ahead is None or self._clock_is_wrong else 0.0
-        if signed is not None and self._clock() >= signed.manifest.ends + doubt:
+        if signed is None:
+            return
+        is_doubtful = self._ahead is None or self._clock_is_wrong or self._was_set(signed)
+        doubt = MONTH_SECONDS if is_doubtful else 0.0
+        if self._clock() >= signed.manifest.ends + doubt:
             self._end(signed)
 
     def _follow_server(self) -> None:
@@ -216,6 +260,8 @@ class Proxy:
         signed = self._running()
         if signed is not None:
             self._give_up(signed)
+        if newer.signed.manifest.public_key is not None:
+            self._store.begin_epoch(newer.signed.manifest.epoch)
         self.mirror.publish(newer)
         self._show()
 
@@ -224,18 +270,31 @@ class Proxy:
         signed = self.manifest()
         if signed is not None and signed.manifest.epoch != self.intake.epoch:
             self.accounts.follow(signed)
-            self.intake.open(signed)
-            log.info("epoch %d: %s", signed.manifest.epoch, short_name(signed.hash))
+            if signed.manifest.public_key is None:
+                self.intake.open(signed)
+            else:
+                self._open_intake(signed)
+            log.info("epoch %d: %s", signed.manifest.epoch, format_manifest_hash(signed.hash))
 
-    def _draw(self) -> None:
-        """The dummies that are due by now, if next to all of them there is room for a crowd."""
+    def _open_intake(self, signed: SignedManifest) -> bool:
+        """Take batches of an epoch from now on; return whether its files were there already."""
+        was_there = self._store.begin_epoch(signed.manifest.epoch)
+        with self._store.read_batches() as tables:
+            self.intake.open(signed, waiting=tables.count_batches())
+        return was_there
+
+    def _prepare_epoch(self) -> None:
+        """Make sure of the room for the epoch that runs, then draw the dummies that are due."""
         signed = self._running()
-        said = None if signed is None else self.intake.lacks_room
-        self.troubles.tell("room", said, level=logging.ERROR)
-        self.troubles.tell("full", None if said is not None else self.intake.is_full)
-        if signed is not None and said is None:
-            due = dummies_due(signed.manifest, self._clock())
-            draw_dummies(self._store, signed, due, self._entropy, most=A_BEAT)
+        problem = None
+        if signed is not None:
+            problem = self.intake.lacks_room or self.intake.find_lack_of_disk()
+        self.troubles.tell("room", problem, level=logging.ERROR)
+        self.troubles.tell("full", None if problem is not None else self.intake.is_full)
+        if signed is not None and problem is None:
+            due = count_due_dummies(signed.manifest, self._clock())
+            limit = MAX_DUMMIES_PER_BEAT
+            draw_dummies(self._store, signed, due, self._entropy, limit=limit)
 
     def _tell_server(self) -> None:
         """Where we are. Of the crowd nothing is said before the epoch's time.
@@ -245,36 +304,78 @@ class Proxy:
         """
         signed, sent = self.manifest(), self._clock()
         running = self._running()
-        is_told = running is not None and sent >= running.manifest.closes
-        crowd = self._crowd(running) if running is not None and is_told else None
+        crowd = None
+        if signed is not None and sent >= signed.manifest.closes:
+            crowd = self._crowd_after_flush(signed) if running is None else self._crowd(running)
         epoch, known = (0, None) if signed is None else (signed.manifest.epoch, signed.hash)
-        said = Contact(epoch, known, crowd, sent, self._process, self.accounts.announced)
-        answer = self._upstream.contact(said)
-        self._ahead = (sent + self._clock()) / 2 - answer.time
-        self.troubles.tell("clock", clocks_apart(self._ahead, signed))
-        if running is None or self.troubles["server"] is not None:
-            return
-        if answer.state == "applied":
-            self._give_up(running)
-        elif answer.state == "closed" and crowd is not None and self._crowd(running) != SHORT:
-            self._end(running)
+        with self._store.read() as tables:
+            server_database = tables.server_database()
+        contact = Contact(
+            epoch,
+            known,
+            crowd,
+            sent,
+            self._process,
+            self.accounts.announced,
+            database=self._store.name,
+            server_database=server_database,
+        )
+        answer = self._upstream.contact(contact)
+        self._compare_clocks(sent, answer.time)
+        if running is not None and self.troubles["server"] is None:
+            if answer.state == "applied":
+                self._give_up(running)
+            elif (
+                answer.state == "closed"
+                and crowd is not None
+                and self._crowd(running) != CROWD_SHORT
+            ):
+                self._end(running)
+        if answer.database != server_database:
+            with self._store.write() as tables:
+                tables.set_server_database(answer.database)
+
+    def _compare_clocks(self, sent: float, server_time: float) -> None:
+        """Remember how far our clock is ahead, and when that was by a clock that nobody sets."""
+        now = self._clock()
+        self._ahead = (sent + now) / 2 - server_time
+        self._compared_at = now - self._monotonic()
+        self.troubles.tell("clock", clocks_apart(self._ahead, self.manifest()))
 
     def _crowd(self, signed: SignedManifest) -> Crowd:
         if self.accounts.are_fewer(self._least(signed)):
-            return NEVER
-        return crowd_of(self.intake.waiting, self._least(signed))
+            return CROWD_NEVER
+        return classify_crowd(self.intake.waiting, self._least(signed))
+
+    def _crowd_after_flush(self, signed: SignedManifest) -> Crowd | None:
+        """Return what to say of an epoch that is over here, to a server that has it still open.
+
+        Such a server was set back, and would otherwise wait until the hold of the epoch is over.
+        """
+        if signed.manifest.public_key is None:
+            return None
+        with self._store.read() as tables:
+            mixed = [f.reports for f in tables.unsettled() if f.epoch == signed.manifest.epoch]
+        return CROWD_ENOUGH if any(mixed) else CROWD_NEVER
 
     def _least(self, signed: SignedManifest) -> int:
         return self._settings.least_for(signed.manifest.terms)
 
     def _forward(self) -> None:
+        """Hand in what is mixed, if the server is there and agrees."""
+        if not self._is_agreed:
+            return
         with self._store.read() as tables:
             unsettled = tables.unsettled()
-        for done in unsettled:
-            self._unscrubbed = True
-            taken = forward(self._store, self._upstream, done, self.intake.epoch)
-            (self.metrics.forwarded if taken else self.metrics.lost).inc(done.reports)
-            self._scrub()
+        for mixed in unsettled:
+            # On a full disk the end of a hand-in cannot be stored: it is not begun again.
+            if mixed.epoch not in self._handed_in:
+                n_lost = hand_in(self._store, self._upstream, mixed, self.intake.epoch)
+                self._handed_in.add(mixed.epoch)
+                self.metrics.forwarded.inc(mixed.reports - n_lost)
+                self.metrics.lost.inc(n_lost)
+            with self._store.write() as tables:
+                tables.settle(mixed.epoch)
 
     def _running(self) -> SignedManifest | None:
         """The manifest of an epoch that asks for reports and is not over."""
@@ -287,42 +388,43 @@ class Proxy:
     def _end(self, signed: SignedManifest) -> None:
         """Refuse from now on; then mix what there is, or discard it if it is too little."""
         self.intake.close(signed)
-        self._unscrubbed = True
         batches, done = flush(
             self._store,
             signed,
-            least=self._least(signed),
+            min_batches=self._least(signed),
             chunk_reports=self._settings.chunk_reports,
             entropy=self._entropy,
         )
-        self.intake.reset_waiting()
+        self._end_intake(signed)
         outcome = SHUFFLED if done.reports else DISCARDED if batches else EMPTY
         self.metrics.flushes.labels(outcome).inc()
-        self._scrub()
 
     def _give_up(self, signed: SignedManifest) -> None:
         """The server has gone on without us: what waits here can never count."""
         self.intake.close(signed)
-        self._unscrubbed = True
         lost = discard(self._store, signed)
-        self.intake.reset_waiting()
+        self._end_intake(signed)
         self.metrics.flushes.labels(GIVEN_UP).inc()
         self.metrics.lost.inc(lost)
         said = "epoch %d: the server went on without us; %d reports that waited are given up"
         log.log(logging.ERROR if lost else logging.INFO, said, signed.manifest.epoch, lost)
-        self._scrub()
 
-    def _scrub(self) -> None:
-        self._store.scrub()
-        self._unscrubbed = False
+    def _end_intake(self, signed: SignedManifest) -> None:
+        self.intake.reset_waiting()
+        self._last_ended = signed.manifest.epoch
 
     def _needed(self) -> int:
         signed = self.manifest()
         return self._settings.least_clients if signed is None else self._least(signed)
 
     def _overdue(self) -> float:
-        """0 before its end, and once it is mixed or given up. From memory: the disk may fail."""
+        """Return for how long an epoch has waited since its time; 0 once it is mixed or given up.
+
+        From memory: the disk may fail.
+        """
         signed = self.manifest()
-        if signed is None or signed.manifest.public_key is None or not self.intake.is_open:
+        if signed is None or signed.manifest.public_key is None:
+            return 0.0
+        if signed.manifest.epoch == self._last_ended:
             return 0.0
         return max(self._clock() - signed.manifest.closes, 0.0)

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from sottovoce.errors import ProtocolError, SettingsError, reason
+from sottovoce.errors import ProtocolError, SettingsError, get_reason
 from sottovoce.protocol import MAX_CHUNK_REPORTS, Terms
-from sottovoce.protocol.strict import hexadecimal
+from sottovoce.protocol.strict import parse_hex
 from sottovoce.proxy.origins import check_origin
+from sottovoce.proxy.store import ProxyStore
 from sottovoce.service.listen import Listen, Watch
 from sottovoce.service.page import Page
 from sottovoce.service.toml import written
@@ -23,11 +24,11 @@ class Rate:
     """How much one address may send; addresses stay in memory and are never written."""
 
     batches_per_minute: float = setting(
-        60.0, "in the long run; 0: as fast as it likes, burst means nothing then", least=0
+        60.0, "in the long run; 0: as fast as it likes, burst means nothing then", min_value=0
     )
-    burst: int = setting(10, "at once", least=1)
+    burst: int = setting(10, "at once", min_value=1)
     per_epoch: int = setting(
-        20, "in one epoch; 0: no limit, for use behind a relay, where all are one", least=0
+        20, "in one epoch; 0: no limit, for use behind a relay, where all are one", min_value=0
     )
 
     def __post_init__(self) -> None:
@@ -67,25 +68,30 @@ class ProxySettings:
     secret_file: Path
     verification_key: str
     least_clients: int = setting(
-        100, "reports of fewer are not mixed; or the terms' number, if it is larger", least=1
+        100, "reports of fewer are not mixed; or the terms' number, if it is larger", min_value=1
     )
     most_batches: int = setting(
-        1_000_000, "batches that an epoch takes; whoever comes later is answered 503", least=1
+        1_000_000, "batches that an epoch takes; whoever comes later is answered 503", min_value=1
     )
     most_bytes: int = setting(
-        4 * 2**30, "bytes of them, sealed; at its end three times as many are on the disk", least=1
+        4 * 2**30, "bytes of them, sealed; up to 4 times as many are on the disk", min_value=1
     )
     poll_seconds: float = setting(
         5.0,
         "between two beats: ask the server, tell it of the crowd, flush, forward",
         above=0,
-        most=86_400,
+        max_value=86_400,
     )
     keep_models: int = setting(
-        10, "epochs whose model is kept: for clients that come late, for the page's curve", least=1
+        10,
+        "epochs whose model is kept: for clients that come late, for the page's curve",
+        min_value=1,
     )
     chunk_reports: int = setting(
-        MAX_CHUNK_REPORTS, "reports in one request to the server", least=1, most=MAX_CHUNK_REPORTS
+        MAX_CHUNK_REPORTS,
+        "reports in one request to the server",
+        min_value=1,
+        max_value=MAX_CHUNK_REPORTS,
     )
     log_json: bool = setting(default=False, help="whether each line of the log is a JSON object")
     origins: tuple[str, ...] = ()
@@ -103,9 +109,9 @@ class ProxySettings:
                 f"server must be https://HOST or https://HOST:PORT, not {self.server}"
             )
         try:
-            hexadecimal(self.verification_key, what="verification_key")
+            parse_hex(self.verification_key, what="verification_key")
             if self.accounts_key is not None:
-                hexadecimal(self.accounts_key, what="accounts_key")
+                parse_hex(self.accounts_key, what="accounts_key")
         except ProtocolError as error:
             raise SettingsError(str(error)) from error
         for origin in self.origins:
@@ -180,9 +186,10 @@ def make_proxy(folder: Path, secret_file: Path, **settings: Any) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_new(folder / SECRET, secret)
         write_new(folder / SETTINGS, text.encode())
+        ProxyStore.create(folder / DATA)
     except OSError as error:
         (folder / SECRET).unlink(missing_ok=True)
-        raise SettingsError(f"the proxy cannot be set up: {reason(error)}") from error
+        raise SettingsError(f"the proxy cannot be set up: {get_reason(error)}") from error
 
 
 def settings_file(

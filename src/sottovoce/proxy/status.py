@@ -10,7 +10,7 @@ from typing import Any, Self
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from starlette.exceptions import HTTPException
 
-from sottovoce.characters import sentence
+from sottovoce.characters import ensure_full_stop
 from sottovoce.errors import (
     ClosedError,
     ConflictError,
@@ -22,19 +22,18 @@ from sottovoce.errors import (
     UntrustedError,
     WrongEpochError,
 )
-from sottovoce.protocol import SEALED, SignedManifest, fetch_manifest
-from sottovoce.protocol.contact import Contact, apart, borne
+from sottovoce.protocol import SignedManifest, fetch_manifest
+from sottovoce.protocol.contact import Contact, allowed_clock_skew, describe_clock_skew
+from sottovoce.proxy.epoch_files import estimate_disk_bytes
 from sottovoce.proxy.forward import IS_IT_ONE, Upstream, own_manifest
 from sottovoce.proxy.settings import ProxySettings
-from sottovoce.proxy.store import Flush, looking
+from sottovoce.proxy.store import Flush, count_waiting, looking
 from sottovoce.service.listen import TurnedAway, expiring
 from sottovoce.service.page import Page, read_panel
 from sottovoce.service.run import Running
 
 PATIENCE = 60.0
 """Seconds that a proxy has for what it does by itself."""
-AT_THE_END = 3
-"""How often the batches of an epoch are on the disk for a moment, while they are mixed."""
 LEAST_FREE = 100_000_000
 """Bytes that should be free in any case: models, and the database's own log."""
 
@@ -85,7 +84,8 @@ class ProxyStatus:
             raw = tables.latest_manifest()
             signed = None if raw is None else own_manifest(raw, settings.key)
             is_over = signed is not None and tables.is_flushed(signed.manifest.epoch)
-            batches, unsettled = tables.count_batches(), tuple(tables.unsettled())
+            unsettled = tuple(tables.unsettled())
+        batches = 0 if signed is None else count_waiting(settings.folder, signed.manifest.epoch)
         free = shutil.disk_usage(settings.folder).free
         seen = ask(upstream, settings.key, signed, now, speaks=isinstance(running, Running))
         terms = None if signed is None else signed.manifest.terms
@@ -99,12 +99,14 @@ class ProxyStatus:
 
     @property
     def needed(self) -> int:
-        """Bytes that the end of this epoch takes on the disk, about, if just a crowd comes."""
-        if self.signed is None:
+        """Bytes that this epoch still takes on the disk, at most, if just a crowd comes.
+
+        What waits has its room: its shuffled reports are reserved.
+        """
+        if self.signed is None or self.is_over:
             return 0
         terms = self.signed.manifest.terms
-        reports = terms.reports * max(self.batches, self.least) + terms.dummies
-        return AT_THE_END * SEALED * reports
+        return estimate_disk_bytes(max(self.least - self.batches, 0), terms.reports, terms.dummies)
 
     @cached_property
     def problems(self) -> list[str]:
@@ -196,7 +198,7 @@ def ask(
 
 def at_odds(error: ProtocolError | RefusedError, epoch: int) -> str:
     """What an operator must know where the server and a proxy at this epoch do not go together."""
-    said = f"{sentence(str(error))} Nothing is taken until that is mended"
+    said = f"{ensure_full_stop(str(error))} Nothing is taken until that is mended"
     if isinstance(error, ConflictError):
         said += (
             ": the server's database was set back. Its operator can let it go on: "
@@ -209,8 +211,8 @@ def at_odds(error: ProtocolError | RefusedError, epoch: int) -> str:
 
 def clocks_apart(ahead: float, signed: SignedManifest | None) -> str | None:
     """None: they are not."""
-    said = apart(ahead, "this proxy's clock", "the server's")
-    is_borne = abs(ahead) <= borne(None if signed is None else signed.manifest)
+    said = describe_clock_skew(ahead, "this proxy's clock", "the server's")
+    is_borne = abs(ahead) <= allowed_clock_skew(None if signed is None else signed.manifest)
     return said if said is None or is_borne else f"{said}. Nothing is taken until then"
 
 

@@ -1,23 +1,36 @@
-"""The proxy's memory: one SQLite file, one writer, nothing acknowledged that could be lost.
+"""The proxy's store: one database for what lasts, and the files of each epoch.
 
-What has no column is never written: no time, no address, no agent. A batch lies at a place that its
-random id gives it, so that the table does not know in which order they came.
+Nothing is acknowledged before it is on disk. What has no column is never written: no time, no
+address, no agent.
 """
 
 import logging
 import shutil
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
-from hashlib import blake2b
+from dataclasses import astuple, dataclass
 from pathlib import Path
+from secrets import token_hex
 from typing import Literal, Self
 
-from sottovoce.errors import LostError, RefusedError, StoreError, reason
-from sottovoce.protocol import SEALED, Batch, SignedManifest, SignedShelf
-from sottovoce.storage.database import Database, SameFile, exclusive_lock, pending, store_errors
+from sottovoce.errors import ClosedError, LostError, StoreError, get_reason
+from sottovoce.protocol import SEALED_BYTES, SignedManifest, SignedShelf
+from sottovoce.proxy.epoch_files import (
+    PROBE_BYTES,
+    BatchFile,
+    BatchTables,
+    EpochFiles,
+    batch_file_name,
+)
+from sottovoce.storage.database import (
+    Database,
+    FileIdentity,
+    convert_sqlite_errors,
+    exclusive_lock,
+    find_pending_migrations,
+)
 
 log = logging.getLogger("sottovoce")
 
@@ -25,25 +38,16 @@ FileKind = Literal["model", "catalogue"]
 
 NAME = "proxy.sqlite3"
 LOCK = "proxy.lock"
+# Random bytes in the name of a database.
+NAME_BYTES = 8
+LET_DELETE = "let the proxy delete files in its folder"
 
-_PRAGMAS = (
-    "auto_vacuum = INCREMENTAL",  # free pages can be given back; chosen before the first table
-    "temp_store = FILE",  # an epoch's shuffle does not fit into memory
-)
 _MIGRATIONS = (
     (
-        # By a number, since SQLite handles long rows of other tables badly: half the work.
-        """CREATE TABLE batches (
-            place INTEGER PRIMARY KEY,
-            id BLOB NOT NULL,
-            sealed BLOB NOT NULL
-        )""",
-        # A copy under another id is known by its first encapsulated key, which is a fresh one.
-        "CREATE UNIQUE INDEX copies ON batches (substr(sealed, 1, 32))",
-        # The proxy's own reports of the epoch that runs, some in a row.
-        """CREATE TABLE dummies (
-            part INTEGER PRIMARY KEY,
-            sealed BLOB NOT NULL
+        # The random name of this database, and that of the server's.
+        """CREATE TABLE about (
+            name TEXT NOT NULL,
+            server TEXT
         )""",
         """CREATE TABLE manifests (
             epoch INTEGER PRIMARY KEY,
@@ -80,33 +84,14 @@ _MIGRATIONS = (
         """CREATE TABLE flushes (
             epoch INTEGER PRIMARY KEY,
             manifest_hash BLOB NOT NULL,
-            chunks INTEGER NOT NULL,
+            chunk_reports INTEGER NOT NULL,
             reports INTEGER NOT NULL,
+            dummies INTEGER NOT NULL,
             delivered INTEGER NOT NULL,
             settled INTEGER NOT NULL
         )""",
-        """CREATE TABLE chunks (
-            epoch INTEGER NOT NULL,
-            position INTEGER NOT NULL,
-            sealed BLOB NOT NULL,
-            PRIMARY KEY (epoch, position)
-        ) WITHOUT ROWID""",
     ),
 )
-_PIECES = """
-    CREATE TEMP TABLE pieces (
-        bucket INTEGER NOT NULL,
-        part INTEGER NOT NULL,
-        sealed BLOB NOT NULL,
-        PRIMARY KEY (bucket, part)
-    ) WITHOUT ROWID
-"""
-"""Reports on their way through the shuffle: in a file without a name, gone with the transaction."""
-
-
-_TRIED = 65_536
-"""Bytes that are written to learn whether there is room: more than a few batches."""
-
 _FILE: dict[FileKind, str] = {
     "model": "SELECT content FROM files JOIN manifests ON model = sha256 WHERE sha256 = ?",
     "catalogue": "SELECT content FROM files WHERE sha256 = ? AND (sha256 IN"
@@ -120,15 +105,22 @@ class Flush:
 
     epoch: int
     manifest_hash: bytes
-    chunks: int
+    chunk_reports: int
+    """Reports in a chunk; the last chunk may have fewer."""
     reports: int
+    """Dummies are among them."""
+    dummies: int = 0
     delivered: int = 0
-    """Chunks are sent in their order: those before this one have arrived."""
+    """Chunks that have arrived. They are sent in order, so these are the first ones."""
 
+    @property
+    def chunks(self) -> int:
+        """How many chunks there are."""
+        return -(-self.reports // self.chunk_reports)
 
-def place_of(batch: Batch) -> int:
-    """Where it lies among the others: by its id, hashed in case that is not random."""
-    return int.from_bytes(blake2b(batch.id, digest_size=8).digest(), "big", signed=True)
+    def count_reports(self, n_chunks: int) -> int:
+        """Return how many reports the first so many chunks have."""
+        return min(n_chunks * self.chunk_reports, self.reports)
 
 
 class Tables:
@@ -137,49 +129,19 @@ class Tables:
     def __init__(self, db: sqlite3.Connection):
         self._db = db
 
-    def add_batch(self, batch: Batch) -> bool:
-        """Whether it is new; a `RefusedError` if half of it is: the id, or the reports."""
-        insert = "INSERT INTO batches VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
-        if self._db.execute(insert, (place_of(batch), batch.id, batch.sealed)).rowcount:
-            return True
-        return not self.has_batch(batch)
+    def name(self) -> str:
+        """Return the random name of this database."""
+        (name,) = self._db.execute("SELECT name FROM about").fetchone()
+        return str(name)
 
-    def has_batch(self, batch: Batch) -> bool:
-        """Whether it is here; half of it, the id or the reports, is a `RefusedError`."""
-        rows = self._db.execute(
-            "SELECT id, sealed FROM batches WHERE place = ? OR substr(sealed, 1, 32) = ?",
-            (place_of(batch), batch.sealed[:32]),
-        ).fetchall()
-        if not rows or (batch.id, batch.sealed) in rows:
-            return bool(rows)
-        if batch.id in [known for known, _ in rows]:
-            raise RefusedError("a batch with this id and other reports is here already")
-        raise RefusedError("these reports are here already, under another id")
+    def server_database(self) -> str | None:
+        """Return the name of the server's database; None before the first contact."""
+        (name,) = self._db.execute("SELECT server FROM about").fetchone()
+        return None if name is None else str(name)
 
-    def count_batches(self) -> int:
-        (count,) = self._db.execute("SELECT count(*) FROM batches").fetchone()
-        return int(count)
-
-    def batches(self) -> Iterator[bytes]:
-        """The sealed reports of each, in the order of their random ids."""
-        for (sealed,) in self._db.execute("SELECT sealed FROM batches"):
-            yield sealed
-
-    def delete_batches(self) -> None:
-        """All, and the dummies: with them goes the knowledge which reports came together."""
-        self._db.execute("DELETE FROM batches")
-        self._db.execute("DELETE FROM dummies")
-
-    def add_dummies(self, sealed: bytes) -> None:
-        self._db.execute("INSERT INTO dummies (sealed) VALUES (?)", (sealed,))
-
-    def count_dummies(self) -> int:
-        (size,) = self._db.execute("SELECT total(length(sealed)) FROM dummies").fetchone()
-        return int(size) // SEALED
-
-    def dummies(self) -> Iterator[bytes]:
-        for (sealed,) in self._db.execute("SELECT sealed FROM dummies"):
-            yield sealed
+    def set_server_database(self, name: str) -> None:
+        """Remember the name of the server's database."""
+        self._db.execute("UPDATE about SET server = ?", (name,))
 
     def add_manifest(self, signed: SignedManifest) -> None:
         manifest = signed.manifest
@@ -266,8 +228,8 @@ class Tables:
 
     def add_flush(self, flush: Flush) -> None:
         """From here on nothing more belongs to its epoch."""
-        row = (flush.epoch, flush.manifest_hash, flush.chunks, flush.reports)
-        self._db.execute("INSERT INTO flushes VALUES (?, ?, ?, ?, 0, 0)", row)
+        row = (*astuple(flush), False)
+        self._db.execute("INSERT INTO flushes VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def is_flushed(self, epoch: int) -> bool:
         return self._one("SELECT 1 FROM flushes WHERE epoch = ?", epoch) is not None
@@ -275,7 +237,7 @@ class Tables:
     def unsettled(self) -> list[Flush]:
         """What the server has not yet confirmed, oldest first."""
         rows = self._db.execute(
-            "SELECT epoch, manifest_hash, chunks, reports, delivered FROM flushes "
+            "SELECT epoch, manifest_hash, chunk_reports, reports, dummies, delivered FROM flushes "
             "WHERE NOT settled ORDER BY epoch"
         )
         return [Flush(*row) for row in rows]
@@ -284,37 +246,13 @@ class Tables:
         self._db.execute("UPDATE flushes SET delivered = ? WHERE epoch = ?", (chunks, epoch))
 
     def settle(self, epoch: int) -> None:
-        """The server has it all, or will never take it: either way it is not kept."""
-        self._db.execute("DELETE FROM chunks WHERE epoch = ?", (epoch,))
+        """Record that the server has it all, or will never take it: either way it is not kept."""
         self._db.execute("UPDATE flushes SET settled = 1 WHERE epoch = ?", (epoch,))
-
-    def add_chunk(self, epoch: int, position: int, sealed: bytes) -> None:
-        self._db.execute("INSERT INTO chunks VALUES (?, ?, ?)", (epoch, position, sealed))
-
-    def chunk(self, epoch: int, position: int) -> bytes:
-        sealed = self._one(
-            "SELECT sealed FROM chunks WHERE epoch = ? AND position = ?", epoch, position
-        )
-        assert sealed is not None, "an unsettled flush has all its chunks"
-        return sealed
 
     def try_out(self) -> None:
         """Take some pages and give them back."""
-        self._db.execute("INSERT INTO files VALUES (x'', zeroblob(?))", (_TRIED,))
+        self._db.execute("INSERT INTO files VALUES (x'', zeroblob(?))", (PROBE_BYTES,))
         self._db.execute("DELETE FROM files WHERE sha256 = x''")
-
-    def begin_pieces(self) -> None:
-        self._db.execute(_PIECES)
-
-    def add_piece(self, bucket: int, part: int, sealed: bytes) -> None:
-        self._db.execute("INSERT INTO pieces VALUES (?, ?, ?)", (bucket, part, sealed))
-
-    def bucket(self, bucket: int) -> bytes:
-        rows = self._db.execute("SELECT sealed FROM pieces WHERE bucket = ?", (bucket,))
-        return b"".join(sealed for (sealed,) in rows)
-
-    def end_pieces(self) -> None:
-        self._db.execute("DROP TABLE pieces")
 
     def _one(self, statement: str, *values: object) -> bytes | None:
         row = self._db.execute(statement, values).fetchone()
@@ -322,72 +260,170 @@ class Tables:
 
 
 class ProxyStore:
-    """The tables behind locks: one connection writes, another reads while it does."""
+    """The database and the files of epochs, behind locks.
 
-    def __init__(self, writer: Database, reader: Database):
+    One connection to the database writes, another reads while it does.
+    """
+
+    def __init__(self, writer: Database, reader: Database, files: EpochFiles):
+        self._folder = writer.path.parent
         self._path = writer.path
         self._writer = writer
         self._reader = reader
+        self._files = files
         self._held = ExitStack()
         self._writing = threading.Lock()
         self._reading = threading.Lock()
-        self._file = SameFile(writer.path)
+        self._using_batches = threading.Lock()
+        self._same_file = FileIdentity(writer.path)
+        self._failing: set[Path] = set()
         self._is_damaged = False
-        self.failing = False
-        """Whether the last write failed: the disk is full, say. Once damaged, until a restart."""
+        self._same_file.check()  # from here on it is this one
+        with self.read() as tables:
+            self.name = tables.name()
 
     @classmethod
-    def open(cls, folder: Path) -> Self:
-        """The store of this folder, made if there is none; refused while another has it."""
+    def create(cls, folder: Path) -> None:
+        """Create the database of a new proxy, and its folder if necessary."""
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise StoreError(
-                f"{folder}: {reason(error)}; let the proxy write to its folder"
+                f"{folder}: {get_reason(error)}; let the proxy write to its folder"
             ) from error
+        path = folder / NAME
+        if path.exists() or any(folder.glob("epoch-*")):
+            raise StoreError(f"{path}: files of a proxy are here already; name another folder")
+        # One transaction: a database without a name does not exist.
+        with closing(Database(path, _MIGRATIONS, upgrade=False)) as db, db.transaction():
+            db.migrate()
+            db.rows("INSERT INTO about (name) VALUES (?)", token_hex(NAME_BYTES))
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Open the store of a folder; refused while another process has it."""
+        _check_exists(folder / NAME)
         with ExitStack() as opened:
             taken = "another process uses it; give each proxy a folder"
             opened.enter_context(exclusive_lock(folder / LOCK, taken, wait=1.0))
-            # Shared between threads, behind the locks of the store.
+            # Threads share them, behind the locks of the store.
             writer, reader = (
                 opened.enter_context(
-                    closing(Database(folder / NAME, _MIGRATIONS, _PRAGMAS, wait=1.0, shared=True))
+                    closing(
+                        Database(folder / NAME, _MIGRATIONS, wait=1.0, shared=True, upgrade=False)
+                    )
                 )
                 for _ in range(2)
             )
             reader.rows("PRAGMA query_only = ON")
-            store = cls(writer, reader)
-            store.scrub()  # a crash may have come between a flush and its scrubbing
+            if not reader.row("SELECT 1 FROM sqlite_master WHERE name = 'about'"):
+                raise StoreError(
+                    f"{folder / NAME}: this is no proxy's database of this version; move the "
+                    "folder away, and run `sottovoce proxy create-database`"
+                )
+            files = opened.enter_context(closing(EpochFiles(folder)))
+            store = cls(writer, reader, files)
             store._held = opened.pop_all()
         return store
+
+    @property
+    def failing(self) -> bool:
+        """Whether the last write failed, as on a full disk. Once damaged, until a restart."""
+        return self._is_damaged or bool(self._failing)
 
     @contextmanager
     def write(self) -> Iterator[Tables]:
         """One transaction: all of it, on disk, when the block ends; none of it after an error."""
-        with self._writing, self._watching(), self._writer.transaction() as db:
+        db = self._writer.connection
+        with self._writing, self._watching(self._path, db), self._writer.transaction():
             yield Tables(db)
 
     @contextmanager
     def read(self) -> Iterator[Tables]:
         """What was committed last; does not wait for a writer."""
-        with self._reading, self._watching(writes=False), store_errors(self._path):
+        with self._reading, self._watching(self._path), convert_sqlite_errors(self._path):
             yield Tables(self._reader.connection)
 
-    def scrub(self) -> None:
-        """Empty the log and give free pages back: what was deleted is then gone from the folder."""
-        with self._writing, self._watching(), store_errors(self._path):
-            # Not `execute`, which gives back one page.
-            self._writer.connection.executescript("PRAGMA incremental_vacuum")
-            with self._reading:  # while somebody reads, the log cannot be emptied
-                self._writer.empty_log()
+    def begin_epoch(self, epoch: int) -> bool:
+        """Open the files of the epoch that runs from now on, or create them.
+
+        Returns:
+            Whether its batches were there already.
+        """
+        with self._using_batches:
+            return self._files.begin(epoch)
+
+    @contextmanager
+    def write_batches(self, n_reports: int = 0) -> Iterator[BatchTables]:
+        """One transaction on the batches of the epoch that runs: all of it, on disk, or nothing.
+
+        Args:
+            n_reports: Room for mixing so many reports is reserved before.
+
+        Raises:
+            ClosedError: No epoch runs.
+        """
+        with self._using_batches:
+            file = self._running_file()
+            self._files.reserve(n_reports * SEALED_BYTES)
+            db = file.tables.connection
+            with self._watching(file.path, db), file.transaction() as tables:
+                yield tables
+
+    @contextmanager
+    def read_batches(self) -> Iterator[BatchTables]:
+        """Read the batches of the epoch that runs; nobody writes meanwhile."""
+        with self._using_batches:
+            file = self._running_file()
+            with self._watching(file.path), convert_sqlite_errors(file.path):
+                yield file.tables
+
+    def _running_file(self) -> BatchFile:
+        if self._files.batches is None:
+            raise ClosedError("no epoch is open: wait for the next one")
+        return self._files.batches
+
+    def reserve(self, n_reports: int) -> None:
+        """Set aside the room that mixing so many reports takes, so that it cannot fail later."""
+        with self._using_batches:
+            self._files.reserve(n_reports * SEALED_BYTES)
+
+    def write_shuffled(self, epoch: int, runs: Iterable[bytes]) -> None:
+        """Store the shuffled reports of an epoch; they are on disk when this returns."""
+        self._files.reports(epoch).write(runs)
+
+    def read_chunk(self, flush: Flush, position: int) -> bytes:
+        """Return a chunk of shuffled reports; `LostError` if its file is damaged."""
+        start = position * flush.chunk_reports
+        n_reports = min(flush.chunk_reports, flush.reports - start)
+        return self._files.reports(flush.epoch).read(start * SEALED_BYTES, n_reports * SEALED_BYTES)
+
+    def delete_others(self, running: int | None, newest: int) -> None:
+        """Delete the files of all epochs up to the newest that are over and handed in."""
+        with self.read() as tables:
+            unsettled = [flush.epoch for flush in tables.unsettled()]
+        with self._using_batches:
+            try:
+                self._files.delete_others(running, unsettled, newest)
+            except OSError as error:
+                raise StoreError(f"{self._folder}: {get_reason(error)}; {LET_DELETE}") from error
+            if self._files.batches is None:
+                self._failing &= {self._path}
 
     def probe(self) -> None:
         """Learn whether writing works again: what needs room is written, and deleted."""
         with self.write() as tables:
             tables.try_out()
+        if self._files.batches is not None:
+            with self.write_batches() as batches:
+                batches.try_out()
 
     def free_bytes(self) -> int:
-        return shutil.disk_usage(self._path.parent).free
+        """Return what is free on the disk; 0 if the folder is gone."""
+        try:
+            return shutil.disk_usage(self._folder).free
+        except OSError:
+            return 0
 
     def close(self) -> None:
         self._held.close()
@@ -399,48 +435,80 @@ class ProxyStore:
         self.close()
 
     def lost(self) -> str | None:
-        """Why what comes in would be lost with this process; what is here can be handed in."""
+        """Return why what comes in would be lost with this process, or None."""
         try:
-            self._file.check()
+            self._same_file.check()
+            if self._files.batches is not None:
+                self._files.batches.check()
         except LostError as error:
-            return f"{error}. What waits is handed in at the epoch's end, if it runs until then"
+            return f"{error} (no older copy). What waits is handed in if it runs until the end"
         return None
 
     @contextmanager
-    def _watching(self, *, writes: bool = True) -> Iterator[None]:
-        """Say once that writing fails, and once that it works again; never for each request."""
+    def _watching(self, path: Path, writer: sqlite3.Connection | None = None) -> Iterator[None]:
+        """Log once that a file fails, and once that it can be written again; not every request.
+
+        Only a transaction of the writer that changed something shows that it can.
+        """
+        n_changes = 0 if writer is None else writer.total_changes
         try:
             yield
         except StoreError as error:
             if not self.failing:
                 log.error("%s; nothing is acknowledged until that is mended", error)
-            self.failing = True
+            self._failing.add(path)
             self._is_damaged |= isinstance(error, LostError)
             raise
-        if self.failing and (self._is_damaged or not writes):
-            return
-        if self.failing:
-            log.warning("%s: can be written again", self._path)
-        self.failing = False
+        if writer is not None and writer.total_changes > n_changes and path in self._failing:
+            self._failing.discard(path)
+            if not self.failing:
+                log.warning("%s: can be written again", path)
+
+
+def _check_exists(path: Path) -> None:
+    """Refuse a path without a database: a misspelt or unmounted one must not start empty."""
+    if not path.exists():
+        raise StoreError(
+            f"{path}: there is no such database; check `folder` in the settings, and that its disk "
+            "is mounted. `sottovoce proxy create-database` makes an empty one"
+        )
 
 
 @contextmanager
 def looking(folder: Path) -> Iterator[Tables]:
     """What was committed last, for whoever looks from outside while a proxy runs or not.
 
-    Takes no lock, writes nothing and makes no database. Be quick: while somebody reads, a running
-    proxy cannot empty its log.
+    Takes no lock, writes nothing and makes no database.
     """
     path = folder / NAME
-    if not path.exists():
-        raise StoreError(f"{path}: there is no such database; `sottovoce proxy run` makes it")
+    _check_exists(path)
+    with _open_read_only(path) as db:
+        (version,) = db.execute("PRAGMA user_version").fetchone()
+        if find_pending_migrations(version, _MIGRATIONS, path):
+            raise StoreError(f"{path}: not up to date; `sottovoce proxy run` brings it up to date")
+        yield Tables(db)
+
+
+def count_waiting(folder: Path, epoch: int) -> int:
+    """Return how many batches of an epoch wait, as `looking` does; 0 if it has no file."""
+    path = folder / batch_file_name(epoch)
+    try:
+        with _open_read_only(path) as db:
+            is_ready = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'copies'").fetchone()
+            return BatchTables(db).count_batches() if is_ready else 0
+    except StoreError:
+        if path.exists():
+            raise
+        return 0  # it was deleted meanwhile
+
+
+@contextmanager
+def _open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open a database for one view of one moment."""
     with (
-        store_errors(path),
+        convert_sqlite_errors(path),
         closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db,
     ):
         db.isolation_level = None
         db.execute("BEGIN")
-        (version,) = db.execute("PRAGMA user_version").fetchone()
-        if pending(version, _MIGRATIONS, path):
-            raise StoreError(f"{path}: not up to date; `sottovoce proxy run` brings it up to date")
-        yield Tables(db)
+        yield db

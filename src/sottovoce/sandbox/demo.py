@@ -17,24 +17,26 @@ import httpx
 from sottovoce.client import HttpProxy, ProxyApi
 from sottovoce.client.recommending import wide_model
 from sottovoce.client.syncing import check_terms
-from sottovoce.core import Histories, Mechanism, os_words, user_vectors
+from sottovoce.core import Histories, Mechanism, draw_os_words, solve_user_vectors
 from sottovoce.data import Interactions, synthetic_people
-from sottovoce.data.synthetic import SYNTHETIC, endless_people
+from sottovoce.data.synthetic import SYNTHETIC, generate_people
 from sottovoce.errors import ClosedError, UnavailableError
 from sottovoce.protocol import Batch, Catalogue, Release, seal_reports
-from sottovoce.protocol.batch import ID
-from sottovoce.protocol.model import Panel
+from sottovoce.protocol.batch import BATCH_ID_BYTES
+from sottovoce.protocol.panel import Panel
 from sottovoce.sandbox.devices import PublicReader
 from sottovoce.sandbox.system import Sandbox
 from sottovoce.server.setup import items_of
 from sottovoce.service.workers import begin_worker
 from sottovoce.simulation.evaluation.panel import panel_popularity, panel_quality
-from sottovoce.training import Settings, planned
+from sottovoce.training import Settings, plan_training
 
 PEOPLE, FILMS = 5000, 1000
 """New people in each epoch: nobody reports twice."""
-EPSILON, DUMMIES = 10.0, 4740
-"""Of the only report, and so many hide it: by a device's own bound the server sees 0.996 of it."""
+# Epsilon of the only report, and the dummies that hide it: by a device's own bound the server sees
+# 0.993 of it.
+EPSILON = 10.0
+DUMMIES = 5300
 FACTORS, RIDGE, HALF_LIFE = 5, 0.3, 14.0
 """HR@10 of seeds 1000 to 1005: 0.27 by genres alone, 0.37 after one epoch of 5,000 people, 0.41
 after five, 0.48 after twenty; popularity has 0.40. More ridge than the plan's 0.08 for a visitor
@@ -73,7 +75,7 @@ class DemoPlan:
     @cached_property
     def training(self) -> Settings:
         """One report in a lifetime, in the first epoch that a person meets; it never ends."""
-        return planned(
+        return plan_training(
             self.people,
             self.films,
             history=self.sample.histories.typical_length(),
@@ -98,7 +100,7 @@ class DemoPlan:
             for item in items_of(self.sample)
         )
         Sandbox(
-            Catalogue.of(items),
+            Catalogue.from_items(items),
             self.training,
             least_clients=1,
             epoch_seconds=self.epoch_seconds,
@@ -168,7 +170,7 @@ def begin(url: str, key: bytes, plan: DemoPlan, part: int, parts: int) -> None:
     """In a process of its own, which invents its part of the people."""
     begin_worker()
     os.nice(_NICE)
-    people = endless_people(plan.films, plan.seed, part, parts)
+    people = generate_people(plan.films, plan.seed, part, parts)
     with httpx.Client(trust_env=False) as http:
         take_part(HttpProxy(http, url), key, lambda _: people, -(-plan.people // parts))
 
@@ -218,13 +220,15 @@ def _batches(release: Release, mechanism: Mechanism, rows: Sequence[list[int]]) 
     manifest, key = release.manifest, release.manifest.public_key
     assert key is not None, "they report only where reports are asked for"
     people = Histories.from_lists(rows, manifest.items)
-    X = user_vectors(
+    X = solve_user_vectors(
         release.V, people, alpha=manifest.alpha, regularization=manifest.regularization
     )
-    words = os_words(len(rows), manifest.terms.reports)
+    words = draw_os_words(len(rows), manifest.terms.reports)
     for reports in mechanism.reports(release.V, X, people, words):
         sealed = seal_reports(reports, key, release.signed.hash)
-        yield Batch(manifest.epoch, release.signed.hash, os.urandom(ID), sealed).encode()
+        yield Batch(
+            manifest.epoch, release.signed.hash, os.urandom(BATCH_ID_BYTES), sealed
+        ).encode()
 
 
 def _send(

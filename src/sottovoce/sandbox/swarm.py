@@ -16,7 +16,7 @@ import httpx
 from sottovoce.client import HttpProxy
 from sottovoce.data import Interactions
 from sottovoce.errors import RefusedError, UnavailableError
-from sottovoce.privacy import Account, account
+from sottovoce.privacy import PrivacyReport, make_privacy_report
 from sottovoce.protocol import Manifest, SignedManifest
 from sottovoce.sandbox.devices import PROCESSES, ClientPool, People, PublicReader, choose_people
 from sottovoce.sandbox.system import new_folder
@@ -104,7 +104,7 @@ class SwarmResult:
     """The largest epsilon that any client's ledger shows."""
     problems: list[str]
     """Every error message, once."""
-    account: Account
+    privacy_report: PrivacyReport
     seconds: dict[str, float]
 
     def as_dict(self) -> dict[str, Any]:
@@ -119,7 +119,10 @@ class SwarmResult:
             "popularity": self.popularity,
             "ledgers_spent_at_most": self.spent,
             "problems": self.problems,
-            "privacy": {**self.account.as_dict(), "statement": self.account.statement()},
+            "privacy": {
+                **self.privacy_report.as_dict(),
+                "statement": self.privacy_report.statement(),
+            },
             "seconds": self.seconds,
         }
 
@@ -149,7 +152,7 @@ def run_swarm(data: Interactions, plan: SwarmPlan, watch: SwarmProgress) -> Swar
         summary(popularity_ranks(people.candidates)),
         swarm.spent,
         sorted(swarm.problems),
-        swarm.account(),
+        swarm.make_privacy_report(),
         seconds,
     )
 
@@ -243,8 +246,10 @@ class _Swarm:
             self._watch.step()
         return dict(outcomes), retries
 
-    def account(self) -> Account:
+    def make_privacy_report(self) -> PrivacyReport:
         """What taking part in these epochs cost each client, at most."""
         event = self._first.manifest.terms.event
         epochs = min(len(self.rounds), event.epochs)
-        return account(replace(event, epochs=epochs), min(each.sent for each in self.rounds))
+        return make_privacy_report(
+            replace(event, epochs=epochs), min(each.sent for each in self.rounds)
+        )

@@ -27,10 +27,10 @@ from tomlkit.container import Container
 
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce.data.synthetic import SYNTHETIC, parse_synthetic
-from sottovoce.errors import SettingsError, UnavailableError, reason
+from sottovoce.errors import SettingsError, UnavailableError, get_reason
 from sottovoce.protocol import Catalogue, Terms
-from sottovoce.protocol.model import Panel
-from sottovoce.protocol.terms import TRAINING, TRIAL
+from sottovoce.protocol.panel import Panel
+from sottovoce.protocol.terms import TRAINING_ID_BYTES, TRIAL_SENTENCE
 from sottovoce.proxy import ProxySettings
 from sottovoce.proxy.settings import make_proxy
 from sottovoce.sandbox.devices import on_catalogue
@@ -98,7 +98,7 @@ class LiveSystem:
     def limit(self) -> float:
         """What a device spends in a training."""
         assert self.training is not None, "a folder's training is known"
-        return self.training.epsilon * self.training.reports * self.training.most_turns
+        return self.training.epsilon * self.training.reports * self.training.max_turns
 
     @classmethod
     def read(cls, folder: Path) -> Self:
@@ -331,7 +331,7 @@ class Sandbox:
                 shutil.rmtree(folder / name, ignore_errors=True)
                 (unfinished / name).rename(folder / name)
         except OSError as error:
-            raise SettingsError(f"{folder}: cannot be set up: {reason(error)}") from error
+            raise SettingsError(f"{folder}: cannot be set up: {get_reason(error)}") from error
         shutil.rmtree(unfinished, ignore_errors=True)
 
     def _make_both(self, folder: Path, shop: str) -> None:
@@ -375,7 +375,7 @@ class Sandbox:
             ("", "origins"): [*self.origins, *([shop] if shop else [])] or None,
             ("page", "serve"): True,
             ("page", "panel"): panel and PANEL,
-            ("page", "notice"): TRIAL if self.trial else self.notice,
+            ("page", "notice"): TRIAL_SENTENCE if self.trial else self.notice,
         }
         set_values(proxy_toml(folder), values)
         write_statement(folder)
@@ -385,8 +385,8 @@ def write_statement(folder: Path) -> None:
     """What the page says about privacy: what any device promises its owner."""
     server = ServerSettings.read(server_toml(folder))
     items = len(read_catalogue(server.catalogue).items)
-    terms = Terms.of(bytes(TRAINING), server.training, server.terms, items)
-    statement = " ".join([*terms.in_short((), terms.epochs), f"{ONE_OPERATOR}."])
+    terms = Terms.from_settings(bytes(TRAINING_ID_BYTES), server.training, server.terms, items)
+    statement = " ".join([*terms.summarize((), terms.epochs), f"{ONE_OPERATOR}."])
     set_values(proxy_toml(folder), {("page", "statement"): statement})
 
 
@@ -475,6 +475,6 @@ def new_folder(name: str) -> Iterator[Path]:
     try:
         made = tempfile.TemporaryDirectory(prefix=f"sottovoce-{name}-")
     except OSError as error:
-        raise SettingsError(f"no temporary folder can be made: {reason(error)}") from error
+        raise SettingsError(f"no temporary folder can be made: {get_reason(error)}") from error
     with made as temporary:
         yield Path(temporary)

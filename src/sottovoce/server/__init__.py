@@ -2,7 +2,7 @@
 
 It talks to proxies alone and never learns whose a report was. An epoch is *open* while devices
 report to proxies, *closed* while proxies hand their reports in, and *applied* when the next model
-is published; its private key is destroyed in the transaction that applies it.
+is published; its private key is deleted in the transaction that applies it.
 """
 
 from sottovoce.server.app import build_app

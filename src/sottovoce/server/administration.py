@@ -10,10 +10,14 @@ from dataclasses import replace
 from datetime import timedelta
 from math import ceil
 from pathlib import Path
+from secrets import token_hex
 
-from sottovoce.errors import ProtocolError, SettingsError, reason
+from sqlalchemy import make_url
+
+from sottovoce.errors import ProtocolError, SettingsError, get_reason
 from sottovoce.protocol import Catalogue, Manifest, SignedManifest
-from sottovoce.protocol.catalogue import MAX_CATALOGUE
+from sottovoce.protocol.catalogue import MAX_CATALOGUE_BYTES
+from sottovoce.protocol.contact import NAME_BYTES
 from sottovoce.server.catalogue import Difference, updated
 from sottovoce.server.epochs import Chosen, is_ahead, most_skipped
 from sottovoce.server.keys import Keys, check_may_sign
@@ -199,20 +203,36 @@ MAY_CHANGE = {"epochs", "lifetime", "half_life"}
 def read_catalogue(path: Path) -> Catalogue:
     try:
         with path.open("rb") as file:
-            return Catalogue.decode(file.read(MAX_CATALOGUE + 1))
+            return Catalogue.decode(file.read(MAX_CATALOGUE_BYTES + 1))
     except (OSError, ProtocolError) as error:
-        raise SettingsError(f"{path}: no catalogue: {reason(error)}") from error
+        raise SettingsError(f"{path}: no catalogue: {get_reason(error)}") from error
+
+
+def begin_service(store: ServerStore, settings: ServerSettings, keys: Keys) -> None:
+    """Create the database of a new server.
+
+    Raises:
+        SettingsError: It is another server's, or the settings cannot work.
+    """
+    store.create()
+    with store.write() as transaction:
+        transaction.one_at_a_time()
+        service = transaction.find_service(lock=True)
+        if service is not None:
+            raise SettingsError(
+                f"{make_url(settings.database).render_as_string()} belongs to another server, "
+                f"whose verification key is {service.verification_key.hex()}: name another "
+                "database (--database)"
+            )
+        transaction.begin_service(token_hex(NAME_BYTES), keys.verification_key)
+        _begin(transaction, settings)
 
 
 def agree(transaction: Transaction, settings: ServerSettings, keys: Keys) -> None:
-    """Set the database up, or check that these settings belong to it."""
-    transaction.one_at_a_time()
-    service = transaction.find_service(lock=True)
-    if service is None:
-        transaction.begin_service(keys.verification_key)
-    else:
-        check_may_sign(keys, service)
-        _follow_keys(transaction, service, keys)
+    """Check that these settings belong to the database, and note what they may change in it."""
+    service = transaction.service(lock=True)
+    check_may_sign(keys, service)
+    _follow_keys(transaction, service, keys)
     training = transaction.training()
     if training is None or transaction.latest() is None:
         _begin(transaction, settings)
@@ -307,7 +327,7 @@ def _check_terms(shown: Manifest, now: Training) -> None:
 
     What lies between is not worse than the first and not better than the last.
     """
-    worse = shown.terms.broken_by(now.terms_for(shown.items))
+    worse = shown.terms.list_worse_terms(now.terms_for(shown.items))
     if worse:
         raise SettingsError(
             f"devices that agreed to the terms of epoch {shown.epoch} would refuse these, and "

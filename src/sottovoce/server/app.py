@@ -14,9 +14,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from sottovoce.errors import LostError
-from sottovoce.protocol import MAX_CHUNK_REPORTS, SEALED, routes, strict
-from sottovoce.protocol.batch import CHUNK_HEADER as HEADER
-from sottovoce.protocol.contact import MAX_JSON, Contact
+from sottovoce.protocol import MAX_CHUNK_REPORTS, SEALED_BYTES, routes, strict
+from sottovoce.protocol.batch import CHUNK_HEADER_BYTES as HEADER
+from sottovoce.protocol.contact import MAX_CONTACT_BYTES, Contact
 from sottovoce.server.server import Server
 from sottovoce.server.settings import ServerSettings
 from sottovoce.service.http import (
@@ -34,7 +34,7 @@ from sottovoce.service.run import Heartbeat
 
 T = TypeVar("T")
 
-MAX_CHUNK = HEADER + SEALED * MAX_CHUNK_REPORTS
+MAX_CHUNK = HEADER + SEALED_BYTES * MAX_CHUNK_REPORTS
 THREADS, CHUNKS = 24, 8
 """Requests that are worked on at once. Chunks have places of their own: they may take seconds."""
 
@@ -67,13 +67,13 @@ class Api:
 
     async def contact(self, request: Request) -> Response:
         proxy = self._proxy(request)
-        said = Contact.decode(await read_body(request.scope, request.receive, MAX_JSON))
+        said = Contact.decode(await read_body(request.scope, request.receive, MAX_CONTACT_BYTES))
         answer = await self._work(self._server.contact, proxy, said)
         return Response(answer.encode(), media_type="application/json")
 
     async def chunk(self, request: Request) -> Response:
         proxy, epoch = self._proxy(request), epoch_of(request)
-        name = strict.hexadecimal(request.path_params["sha256"], what="a chunk's name").hex()
+        name = strict.parse_hex(request.path_params["sha256"], what="a chunk's name").hex()
         data = await read_body(request.scope, request.receive, MAX_CHUNK)
         take = partial(self._server.take_chunk, proxy, epoch, name, data)
         counted = await anyio.to_thread.run_sync(take, limiter=self._chunks)
@@ -82,9 +82,9 @@ class Api:
     async def commit(self, request: Request) -> Response:
         proxy, epoch = self._proxy(request), epoch_of(request)
         given = await _json(request, {"manifest", "chunks", "reports"})
-        manifest = strict.hexadecimal(given["manifest"], what="manifest")
+        manifest = strict.parse_hex(given["manifest"], what="manifest")
         chunks, reports = (
-            strict.whole(given[name], least=0, most=strict.MOST, what=name)
+            strict.parse_int(given[name], min_value=0, max_value=strict.MAX_INTEGER, what=name)
             for name in ("chunks", "reports")
         )
         await self._work(self._server.commit, proxy, epoch, manifest, chunks, reports)
@@ -147,7 +147,7 @@ async def _lost(_: Request, __: Exception) -> Response:
 
 
 async def _json(request: Request, keys: set[str]) -> dict[str, object]:
-    body = await read_body(request.scope, request.receive, MAX_JSON)
-    given = strict.read_object(body, most=MAX_JSON, what="body")
-    strict.exact_keys(given, keys, "body")
+    body = await read_body(request.scope, request.receive, MAX_CONTACT_BYTES)
+    given = strict.parse_object(body, max_bytes=MAX_CONTACT_BYTES, what="body")
+    strict.check_keys(given, keys, "body")
     return given

@@ -41,7 +41,7 @@ def updated(catalogue: Catalogue, wanted: Catalogue) -> Catalogue:
     """As wanted; what stays keeps its place, what is new comes at the end."""
     new = _by_id(wanted.items)
     staying = [new.pop(item.id) for item in catalogue.items if item.id in new]
-    return Catalogue.of([*staying, *new.values()])
+    return Catalogue.from_items([*staying, *new.values()])
 
 
 def _by_id(items: Iterable[Item]) -> dict[str, Item]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sottovoce.core import count_reports
 from sottovoce.errors import UnavailableError
-from sottovoce.protocol import SEALED, Chunk, Opened, key_prefixes, open_reports
+from sottovoce.protocol import SEALED_BYTES, Chunk, OpenedReports, open_reports, read_key_prefixes
 from sottovoce.server.epochs import check_closed, check_not_committed
 from sottovoce.server.store import ServerStore
 from sottovoce.server.transaction import Transaction
@@ -71,21 +71,21 @@ class Counter:
 
         What another worker counts at the same time is dropped by `count`.
         """
-        keys = key_prefixes(chunk.sealed)
+        keys = read_key_prefixes(chunk.sealed)
         with self._lock:
             with self._store.read() as transaction:
                 self._catch_up(transaction, chunk.epoch)
             first = self._new(keys)
         if len(first) == len(keys):
             return chunk.sealed
-        rows = np.frombuffer(chunk.sealed, np.uint8).reshape(-1, SEALED)
+        rows = np.frombuffer(chunk.sealed, np.uint8).reshape(-1, SEALED_BYTES)
         return rows[np.sort(first)].tobytes()
 
     def count(
-        self, proxy: str, chunk: Chunk, opened: Opened, n_directions: int, now: float
+        self, proxy: str, chunk: Chunk, opened: OpenedReports, n_directions: int, now: float
     ) -> bool:
         """In one transaction; False if the chunk was counted before. `opened` is of `unseen`."""
-        keys = key_prefixes(chunk.sealed)
+        keys = read_key_prefixes(chunk.sealed)
         with self._lock:
             with self._store.write() as transaction:
                 check_closed(transaction.epoch(chunk.epoch, lock=True), chunk.epoch)
@@ -165,7 +165,7 @@ class Opener(Protocol):
 
     def open(
         self, sealed: bytes, private_key: bytes, manifest_hash: bytes, n_directions: int
-    ) -> Opened:
+    ) -> OpenedReports:
         """As `protocol.open_reports`; `UnavailableError` if it cannot now."""
 
 
@@ -174,7 +174,7 @@ class InProcess:
 
     def open(
         self, sealed: bytes, private_key: bytes, manifest_hash: bytes, n_directions: int
-    ) -> Opened:
+    ) -> OpenedReports:
         return open_reports(sealed, private_key, manifest_hash, n_directions)
 
 
@@ -189,7 +189,7 @@ class Pool:
 
     def open(
         self, sealed: bytes, private_key: bytes, manifest_hash: bytes, n_directions: int
-    ) -> Opened:
+    ) -> OpenedReports:
         workers = self._running()
         try:
             futures = [
@@ -227,14 +227,14 @@ class Pool:
 
 
 def _pieces(sealed: bytes, processes: int) -> Iterator[bytes]:
-    reports = len(sealed) // SEALED
-    each = max(-(-reports // (PIECES * processes)), LEAST) * SEALED
+    reports = len(sealed) // SEALED_BYTES
+    each = max(-(-reports // (PIECES * processes)), LEAST) * SEALED_BYTES
     for at in range(0, max(len(sealed), 1), each):  # nothing is a piece too
         yield sealed[at : at + each]
 
 
-def _joined(pieces: list[Opened]) -> Opened:
-    return Opened(
+def _joined(pieces: list[OpenedReports]) -> OpenedReports:
+    return OpenedReports(
         np.concatenate([piece.reports for piece in pieces]),
         np.concatenate([piece.keys for piece in pieces]),
         sum(piece.undecodable for piece in pieces),

@@ -14,7 +14,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import sums_of
+from sottovoce.core import sum_counts
 from sottovoce.errors import (
     ClosedError,
     NotFoundError,
@@ -25,7 +25,7 @@ from sottovoce.errors import (
     TooEarlyError,
 )
 from sottovoce.protocol import (
-    SEALED,
+    SEALED_BYTES,
     Catalogue,
     Chunk,
     Manifest,
@@ -33,20 +33,26 @@ from sottovoce.protocol import (
     SignedManifest,
     SignedShelf,
     decode_items,
+    derive_public_key,
     encode_items,
-    moved_rows,
-    new_epoch_key,
-    public_key_of,
+    generate_epoch_key,
+    move_rows,
 )
-from sottovoce.protocol.batch import CHUNK_HEADER as HEADER
-from sottovoce.protocol.contact import DAY, ENOUGH, NEVER, NOTICED, SHORT
-from sottovoce.protocol.manifest import MAX_EPOCH, short_name
+from sottovoce.protocol.batch import CHUNK_HEADER_BYTES as HEADER
+from sottovoce.protocol.contact import (
+    CROWD_ENOUGH,
+    CROWD_NEVER,
+    CROWD_SHORT,
+    DAY_SECONDS,
+    MIN_NOTICED_SKEW_SECONDS,
+)
+from sottovoce.protocol.manifest import MAX_EPOCH, format_manifest_hash
 from sottovoce.server.keys import Keys, check_may_sign
 from sottovoce.server.settings import ServerSettings
 from sottovoce.server.training import Training
 from sottovoce.server.transaction import APPLIED, CLOSED, OPEN, Epoch, Transaction
-from sottovoce.training import first_items, inherited_items, next_items
-from sottovoce.training.counts import capped
+from sottovoce.training import compute_next_items, inherit_items, make_first_items
+from sottovoce.training.counts import cap_counts
 
 log = logging.getLogger("sottovoce")
 
@@ -102,7 +108,7 @@ class Publisher:
 
     def begin(self, transaction: Transaction, now: float) -> None:
         chosen = Chosen.now(transaction)
-        V = first_items(chosen.training.settings, chosen.items)
+        V = make_first_items(chosen.training.settings, chosen.items)
         self._publish(transaction, chosen, V, _NOTHING, now, None)
 
     def apply(self, transaction: Transaction, epoch: Epoch, now: float) -> None:
@@ -115,13 +121,13 @@ class Publisher:
         committed = transaction.committed(epoch.epoch)
         handed_in = transaction.counts(epoch.epoch)
         counted, crowdless, dummies = with_crowd(handed_in, manifest, committed)
-        kept = capped(counted, mechanism.event(1, 1), dummies)
+        kept = cap_counts(counted, mechanism.event(1, 1), dummies)
         reports, over = int(kept.sum()) - dummies, int(counted.sum() - kept.sum())
         if reports > 0:
-            learnt, sums = Learnt(epoch.epochs_done + 1, reports), sums_of(kept)
+            learnt, sums = Learnt(epoch.epochs_done + 1, reports), sum_counts(kept)
             training = transaction.training(epoch.training)
             assert training is not None, "a training that has had an epoch stays"
-            V = next_items(
+            V = compute_next_items(
                 V,
                 sums,
                 reports,
@@ -187,15 +193,15 @@ class Publisher:
         chosen = Chosen.now(transaction)
         if chosen.catalogue.hash != last.catalogue:
             before = _catalogue(transaction, last.catalogue)
-            V = moved_rows(V, before.items, chosen.catalogue.items)
+            V = move_rows(V, before.items, chosen.catalogue.items)
         if chosen.training.number != last.training:
             settings = chosen.training.settings
             if chosen.training.anew:
-                V, learnt = first_items(settings, chosen.items), _NOTHING
+                V, learnt = make_first_items(settings, chosen.items), _NOTHING
             else:
-                V, learnt = inherited_items(V, settings), Learnt(0, learnt.reports)
+                V, learnt = inherit_items(V, settings), Learnt(0, learnt.reports)
         if not V.any():  # no item is left of those before: nobody could say anything of zeros
-            V = first_items(chosen.training.settings, chosen.items)
+            V = make_first_items(chosen.training.settings, chosen.items)
         self._publish(transaction, chosen, V, learnt, now, self.manifest_of(last))
         transaction.forget_before(last.epoch + 2 - self.settings.keep_epochs)
 
@@ -218,11 +224,11 @@ class Publisher:
             tokens = _token_key(last, number), self._next_token_key(transaction, last)
         goes_on = _goes_on(chosen.training, learnt.epochs)
         has_tokens = not chosen.training.terms.accounts or tokens[0] is not None
-        private = new_epoch_key() if goes_on and has_tokens else None
-        public = None if private is None else public_key_of(private)
+        private = generate_epoch_key() if goes_on and has_tokens else None
+        public = None if private is None else derive_public_key(private)
         content = encode_items(V)
         model = sha256(content).digest()
-        ridge = chosen.training.settings.user_ridge(V)
+        ridge = chosen.training.settings.compute_user_ridge(V)
         until = int(now) + self.settings.epoch_seconds
         manifest = _manifest(chosen, learnt, number, model, ridge, public, tokens, int(now), until)
         signed = SignedManifest.make(manifest, self.keys.signer, self.keys.statements)
@@ -257,7 +263,7 @@ class Publisher:
         newest, before = transaction.catalogue(), transaction.shelf()
         assert newest is not None
         published, most = int(now), 0 if before is None else before.most
-        if most <= now + DAY:  # nobody believes a later one
+        if most <= now + DAY_SECONDS:  # nobody believes a later one
             published = max(published, most + 1)
         shelf = Shelf(published, newest.sha256)
         signed = SignedShelf.make(shelf, self.keys.signer, self.keys.statements)
@@ -281,7 +287,7 @@ def most_skipped(transaction: Transaction) -> int:
 
 def is_ahead(epoch: Epoch, now: float) -> bool:
     """Whether a clock was wrong when it was published: nobody reports before it opens."""
-    return epoch.opens > now + NOTICED
+    return epoch.opens > now + MIN_NOTICED_SKEW_SECONDS
 
 
 def _token_key(last: Manifest | None, number: int) -> bytes | None:
@@ -409,11 +415,11 @@ def for_crowds(
 
     A proxy that has said nothing yet might be short; one that is down is not waited for long.
     """
-    short = tuple(name for name in settings.proxies if told.get(name) == SHORT)
+    short = tuple(name for name in settings.proxies if told.get(name) == CROWD_SHORT)
     silent = tuple(name for name in settings.proxies if name not in told)
-    has_crowd = any(told.get(name) == ENOUGH for name in settings.proxies)
+    has_crowd = any(told.get(name) == CROWD_ENOUGH for name in settings.proxies)
     patient = bool(silent) and now < epoch.closes + settings.grace_seconds
-    hopeless = all(told.get(name) == NEVER for name in settings.proxies)
+    hopeless = all(told.get(name) == CROWD_NEVER for name in settings.proxies)
     complete = (has_crowd or hopeless) and not short and not patient
     is_over = now >= epoch.closes and (complete or now >= epoch.ends)
     return EpochWait(is_over, epoch.closes, epoch.ends, short, silent, has_crowd)
@@ -462,7 +468,7 @@ def check_closed(epoch: Epoch | None, number: int) -> Epoch:
 def check_manifest(epoch: Epoch, manifest_hash: bytes) -> None:
     """Everybody must mean the same epoch under the same manifest."""
     if epoch.hash != manifest_hash:
-        raise RefusedError(f"epoch {epoch.epoch} has another: {short_name(epoch.hash)}")
+        raise RefusedError(f"epoch {epoch.epoch} has another: {format_manifest_hash(epoch.hash)}")
 
 
 def check_not_committed(transaction: Transaction, epoch: int, proxy: str) -> None:
@@ -476,7 +482,7 @@ def check_room(
 ) -> None:
     """What one proxy may hand in of one epoch; those under way at the same time are not counted."""
     chunks, reports = transaction.received(chunk.epoch, proxy)
-    size = HEADER * (chunks + 1) + SEALED * (reports + chunk.reports)
+    size = HEADER * (chunks + 1) + SEALED_BYTES * (reports + chunk.reports)
     if chunks >= settings.most_chunks or size > settings.most_bytes:
         raise RefusedError(
             f"of epoch {chunk.epoch} this server takes {settings.most_chunks} chunks and "

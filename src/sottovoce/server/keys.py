@@ -19,12 +19,12 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from sottovoce.errors import ProtocolError, SettingsError, StoreError, reason
+from sottovoce.errors import ProtocolError, SettingsError, StoreError, get_reason
 from sottovoce.protocol import KeyStatement, strict
-from sottovoce.protocol.signing import MOST_STATEMENTS, STATEMENT
+from sottovoce.protocol.signing import MAX_STATEMENTS, STATEMENT_BYTES
 from sottovoce.server.store import ServerStore
 from sottovoce.server.transaction import Service
-from sottovoce.storage.files import write_atomically, write_new
+from sottovoce.storage.files import read_secret, write_atomically, write_new
 
 VERSION = 2
 KEY, NONCE = 32, 12
@@ -59,18 +59,12 @@ class Keys:
     def read(cls, path: Path) -> Self:
         """Refused if anybody else could have read them."""
         try:
-            with path.open("rb") as file:
-                mode, raw = os.fstat(file.fileno()).st_mode, file.read(_MOST + 1)
+            raw = read_secret(path, _MOST + 1)
         except OSError as error:
             raise SettingsError(
-                f"{path}: the keys cannot be read: {reason(error)}; restore the file. "
+                f"{path}: the keys cannot be read: {get_reason(error)}; restore the file. "
                 "(What `sottovoce server init` makes are the keys of another server)"
             ) from error
-        if os.name == "posix" and mode & 0o077:
-            raise SettingsError(
-                f"{path}: others may read the keys (mode {mode & 0o777:o}): run chmod 600, "
-                "and think about who has read them"
-            )
         try:
             return cls._decode(raw)
         except ProtocolError as error:
@@ -78,19 +72,23 @@ class Keys:
 
     @classmethod
     def _decode(cls, raw: bytes) -> Self:
-        given = strict.read_object(raw, most=_MOST, what="keys")
+        given = strict.parse_object(raw, max_bytes=_MOST, what="keys")
         names = {"version", "signing", "wrapping", "first", "statements", "made"}
-        strict.exact_keys(given, names, "keys")
-        strict.whole(given["version"], least=VERSION, most=VERSION, what="keys: version")
+        strict.check_keys(given, names, "keys")
+        strict.parse_int(
+            given["version"], min_value=VERSION, max_value=VERSION, what="keys: version"
+        )
         try:
             signing, wrapping, first = (
-                strict.hexadecimal(given[name], what=name)
+                strict.parse_hex(given[name], what=name)
                 for name in ("signing", "wrapping", "first")
             )
         except ProtocolError:
             # The message would show the key.
             raise ProtocolError("keys: each is 64 lower-case hexadecimal digits") from None
-        made = strict.whole(given["made"], least=0, most=strict.MOST, what="keys: made")
+        made = strict.parse_int(
+            given["made"], min_value=0, max_value=strict.MAX_INTEGER, what="keys: made"
+        )
         keys = cls(signing, wrapping, _statements(given["statements"]), first, made)
         keys._check_chain()
         return keys
@@ -110,7 +108,9 @@ class Keys:
             if os.name == "posix" and before.st_uid != os.geteuid():
                 os.chown(path, before.st_uid, before.st_gid)
         except OSError as error:
-            raise SettingsError(f"{path}: the keys cannot be written: {reason(error)}") from error
+            raise SettingsError(
+                f"{path}: the keys cannot be written: {get_reason(error)}"
+            ) from error
 
     def _content(self) -> bytes:
         content = {
@@ -125,9 +125,9 @@ class Keys:
 
     def rotated(self) -> Self:
         """With another signing key, which this one names."""
-        if len(self.statements) == MOST_STATEMENTS:
+        if len(self.statements) == MAX_STATEMENTS:
             raise SettingsError(
-                f"the signing key was changed {MOST_STATEMENTS} times, which is all that a "
+                f"the signing key was changed {MAX_STATEMENTS} times, which is all that a "
                 "manifest can prove: devices must be set up anew with the present key"
             )
         key = Ed25519PrivateKey.generate()
@@ -180,7 +180,7 @@ def _public(signing: bytes) -> bytes:
 def _statements(given: object) -> tuple[KeyStatement, ...]:
     if not isinstance(given, list):
         raise ProtocolError("keys: statements must be a list")
-    raw = [strict.hexadecimal(each, size=STATEMENT, what="keys: a statement") for each in given]
+    raw = [strict.parse_hex(each, size=STATEMENT_BYTES, what="keys: a statement") for each in given]
     return tuple(KeyStatement(each[:KEY], each[KEY:]) for each in raw)
 
 

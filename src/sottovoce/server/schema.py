@@ -22,7 +22,7 @@ from sqlalchemy import (
     select,
 )
 
-from sottovoce.storage.database import pending
+from sottovoce.storage.database import find_pending_migrations
 
 Migration = Callable[[Connection], None]
 
@@ -30,7 +30,7 @@ Migration = Callable[[Connection], None]
 metadata = MetaData()
 
 
-def _table(name: str, keys: dict[str, Any], **columns: Any) -> Table:
+def _table(name: str, keys: dict[str, Any], /, **columns: Any) -> Table:
     """With these columns, keys first. Every one must have a value; none is made up here."""
     made = [
         Column(each, kind, primary_key=True, autoincrement=False) for each, kind in keys.items()
@@ -47,11 +47,14 @@ schema_version = _table("schema_version", {}, version=Integer)
 service = _table(
     "service",
     {"id": Integer},
+    name=Text,
     verification_key=LargeBinary,
     newest_key=LargeBinary,
     next_epoch=BigInteger,
 )
 """One row. It is locked to move the epochs on, to choose what comes next, or to change the key.
+
+`name` is the database's own, drawn when it was created. Proxies learn it, so a change is noticed.
 
 `verification_key` belongs to the key that signed last, `newest_key` to the one that was made last
 and is to sign next. `next_epoch` is the least number that the next epoch may have: larger than any
@@ -125,6 +128,7 @@ contacts = _table(
     ahead=Float(53),
     **dict.fromkeys(("refused", "processes"), Text),
     token_key=LargeBinary,
+    **dict.fromkeys(("database", "earlier_database"), Text),
 )
 """Columns are the fields of `Heard`, in their order."""
 
@@ -161,7 +165,7 @@ def check_version(
     version = 0
     if inspect(connection).has_table(schema_version.name):
         version = connection.scalar(select(schema_version.c.version)) or 0
-    return pending(version, migrations, "the database")
+    return find_pending_migrations(version, migrations, "the database")
 
 
 def migrate(connection: Connection, migrations: Sequence[Migration]) -> None:

@@ -15,7 +15,7 @@ from sottovoce.errors import (
     UnavailableError,
 )
 from sottovoce.protocol import Chunk, SignedManifest, SignedShelf
-from sottovoce.protocol.contact import DAY, Contact, Reply, borne
+from sottovoce.protocol.contact import DAY_SECONDS, Contact, Reply, allowed_clock_skew
 from sottovoce.server.administration import agree
 from sottovoce.server.counting import Counter, Opener
 from sottovoce.server.epochs import (
@@ -70,7 +70,10 @@ class Server:
     # What the server does by itself
 
     def prepare(self) -> None:
-        """Set up the database, or check that these settings belong to it. Safe to repeat."""
+        """Bring the database up to date and check that these settings belong to it.
+
+        Safe to repeat. A database that `sottovoce server init` did not create is refused.
+        """
         with self._lock:
             if not self._is_ready:
                 self._store.migrate()
@@ -124,7 +127,7 @@ class Server:
 
         They hold what people have paid for, and take nothing more meanwhile.
         """
-        heard, most = transaction.heard(), borne(self._publisher.manifest_of(epoch))
+        heard, most = transaction.heard(), allowed_clock_skew(self._publisher.manifest_of(epoch))
         known = [heard[name] for name in self._settings.proxies if name in heard]
         lately = [said for said in known if now - said.heard <= SILENCE]
         return bool(lately) and all(abs(said.ahead) > most for said in lately)
@@ -136,7 +139,7 @@ class Server:
         time when our clock was behind.
         """
         shelf, newest = transaction.shelf(), transaction.catalogue()
-        is_behind = shelf is not None and shelf.published < shelf.most <= now + DAY
+        is_behind = shelf is not None and shelf.published < shelf.most <= now + DAY_SECONDS
         is_other = shelf is None or shelf.catalogue != newest.sha256
         if is_other or is_behind or not self._is_laid_out:
             self._publisher.lay_out(transaction, now)
@@ -230,16 +233,19 @@ class Server:
             refused = self._refusal(transaction, found, said)
             key = said.token_key or (last.token_key if said.process is None else b"")
             heard = Heard(proxy, said.epoch, now, said.time - now, refused or "", token_key=key)
+            is_unfinished = _is_unfinished(transaction, proxy)
+            heard = heard.with_database(said.database, last, is_unfinished=is_unfinished)
             if last.others(said.process, now):
                 refused, heard = TWIN, last
             transaction.set_heard(heard.with_process(said.process, last, now))
             if refused is None and found is not None and found.state == OPEN and said.crowd:
                 transaction.set_crowd(said.epoch, proxy, said.crowd)
+            database = transaction.service().name
         if refused is not None:
             raise RefusedError(refused)
         if found is None:
-            return Reply("applied" if said.epoch else "none", now)
-        return Reply(found.state, now)
+            return Reply("applied" if said.epoch else "none", now, database)
+        return Reply(found.state, now, database)
 
     def _refusal(self, transaction: Transaction, found: Epoch | None, said: Contact) -> str | None:
         """Why nothing of the epoch that a proxy is at can be counted here; None: it can."""
@@ -247,6 +253,12 @@ class Server:
         if latest is None or said.epoch < latest.epoch:
             return None  # it is over, and the proxy will follow
         beyond = f"`sottovoce server go-beyond {said.epoch}` lets all go on with the next"
+        name = transaction.service().name
+        if said.server_database not in (None, name):
+            beyond = (
+                f"This database ({name}) is not the one that it knows ({said.server_database}): "
+                f"check `database` in the settings. Only if that one is lost for good: {beyond}"
+            )
         if said.epoch > most_skipped(transaction):
             return f"it names epoch {said.epoch}, which no backup is old enough for: it lies"
         if found is None:
@@ -285,7 +297,7 @@ class Server:
     def commit(
         self, proxy: str, epoch: int, manifest_hash: bytes, chunks: int, reports: int
     ) -> None:
-        """Hear that this was all; `RefusedError` if it is not what was received."""
+        """Record that this was all; `RefusedError` if less of it was received."""
         with self._store.write() as transaction:
             found = check_known(transaction.epoch(epoch, lock=True), epoch)
             check_manifest(found, manifest_hash)
@@ -293,7 +305,9 @@ class Server:
                 return
             check_closed(found, epoch)
             received = transaction.received(epoch, proxy)
-            if received != (chunks, reports):
+            # More may have come: a proxy whose folder was put back mixes again, into other chunks.
+            # Reports that both mixes have count once.
+            if received[0] < chunks or received[1] < reports:
                 raise RefusedError(
                     f"received {received[0]} chunks with {received[1]} reports of epoch {epoch}, "
                     f"not {chunks} with {reports}: send them again"
@@ -322,6 +336,14 @@ TWIN = (
     "that one. If it is a copy, stop one of them: the other is heard within two minutes. If both "
     "are meant, give each a name and a secret of its own ([proxies] of the server)"
 )
+
+
+def _is_unfinished(transaction: Transaction, proxy: str) -> bool:
+    """Return whether batches of the latest epoch may still wait at this proxy."""
+    latest = transaction.latest()
+    if latest is None or latest.state == APPLIED:
+        return False
+    return transaction.commit_of(latest.epoch, proxy) is None
 
 
 def _lost_key(transaction: Transaction, keys: Keys, epoch: Epoch) -> str | None:

@@ -10,14 +10,20 @@ from pathlib import Path
 from typing import Any, Self
 
 from sottovoce.errors import SettingsError
-from sottovoce.protocol import SEALED
-from sottovoce.protocol.batch import CHUNK_HEADER
+from sottovoce.protocol import SEALED_BYTES
+from sottovoce.protocol.batch import CHUNK_HEADER_BYTES
 from sottovoce.server.store import database_url
 from sottovoce.service.listen import Listen, Watch
 from sottovoce.service.toml import read_settings, written
-from sottovoce.settings import check, setting, stated
-from sottovoce.training import DEFAULT, Participation, Settings, all_settings, presets
-from sottovoce.training.items import ROW_LIMIT
+from sottovoce.settings import check, get_settings, setting
+from sottovoce.training import (
+    DEFAULT_PRESET,
+    Participation,
+    Settings,
+    list_basic_presets,
+    list_settings,
+)
+from sottovoce.training.items import DEFAULT_ROW_LIMIT
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _DIGEST = re.compile("[0-9a-f]{64}")
@@ -44,30 +50,34 @@ class ServerSettings:
     catalogue: Path
     proxies: dict[str, ProxyAccess]
     database: str = "sqlite:///server.sqlite"
-    training: Settings = field(default_factory=lambda: Settings.preset(DEFAULT))
+    training: Settings = field(default_factory=lambda: Settings.preset(DEFAULT_PRESET))
     epoch_seconds: int = setting(
         86_400,
         "shortest length of an epoch in seconds; then it waits for its crowd",
-        least=1,
-        most=10**9,
+        min_value=1,
+        max_value=10**9,
     )
     grace_seconds: float = setting(
         3_600.0,
         "seconds to wait for silent proxies; begins anew with each chunk, ten times at most",
-        least=0,
+        min_value=0,
     )
     row_limit: float = setting(
-        ROW_LIMIT,
+        DEFAULT_ROW_LIMIT,
         "against liars: how far an item may move in an epoch, by what three quarters of those that "
         "move stay within; 0: no limit",
-        least=0,
+        min_value=0,
     )
-    keep_epochs: int = setting(100, "epochs whose models and sums are kept", least=1)
+    keep_epochs: int = setting(100, "epochs whose models and sums are kept", min_value=1)
     terms: Participation = field(default_factory=Participation)
-    most_chunks: int = setting(100_000, "chunks that one proxy may hand in of one epoch", least=1)
-    most_bytes: int = setting(5 * 2**30, "bytes of those chunks", least=1)
-    openers: int = setting(0, "processes that open reports; 0: one for each core", least=0)
-    heartbeat: float = setting(5.0, "seconds between two looks at the clock", above=0, most=86_400)
+    most_chunks: int = setting(
+        100_000, "chunks that one proxy may hand in of one epoch", min_value=1
+    )
+    most_bytes: int = setting(5 * 2**30, "bytes of those chunks", min_value=1)
+    openers: int = setting(0, "processes that open reports; 0: one for each core", min_value=0)
+    heartbeat: float = setting(
+        5.0, "seconds between two looks at the clock", above=0, max_value=86_400
+    )
     log_json: bool = setting(default=False, help="whether each line of the log is a JSON object")
     listen: Listen = field(default_factory=lambda: Listen(port=8090))
     watch: Watch = field(default_factory=lambda: Watch(port=8091))
@@ -82,9 +92,9 @@ class ServerSettings:
             )
         self.watch.check_apart(self.listen)
         least = self.training.dummies + self.terms.least_clients * self.training.reports
-        if self.most_bytes < SEALED * least + CHUNK_HEADER:
+        if self.most_bytes < SEALED_BYTES * least + CHUNK_HEADER_BYTES:
             raise SettingsError(
-                f"most_bytes must be at least {SEALED * least + CHUNK_HEADER}, not "
+                f"most_bytes must be at least {SEALED_BYTES * least + CHUNK_HEADER_BYTES}, not "
                 f"{self.most_bytes}: the dummies and the crowd of one epoch are larger"
             )
 
@@ -202,7 +212,7 @@ def server_toml(
     """The file; `proxies` maps names to the SHA-256 of their secrets in hexadecimal."""
     asked: dict[str, Any] = {"least_clients": least_clients, "hold": hold}
     asked |= {"accounts": True} if accounts else {}
-    others = set(stated(Participation)) - set(asked)
+    others = set(get_settings(Participation)) - set(asked)
     return TEXT.format(
         database=json.dumps(database),
         keys=json.dumps("keys.json"),
@@ -214,7 +224,7 @@ def server_toml(
         terms=written(Participation, left_out=others, **asked)
         + written(Participation, left_out=set(asked), off=True),
         caps=written(Listen),
-        presets=", ".join(presets()),
+        presets=", ".join(list_basic_presets()),
         preset=json.dumps(training.mechanism),
         training=_training(training),
         proxies="\n".join(
@@ -226,7 +236,7 @@ def server_toml(
 
 def _training(training: Settings) -> str:
     """Every setting with its meaning; as a comment where it is the preset's."""
-    usual, known = Settings.preset(training.mechanism).as_dict(), all_settings()
+    usual, known = Settings.preset(training.mechanism).as_dict(), list_settings()
     return "".join(
         f"{'# ' * (usual[name] == value)}{name} = {json.dumps(value)}  # {known[name].help}\n"
         for name, value in training.as_dict().items()

@@ -7,14 +7,11 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import make_url
-
-from sottovoce.errors import SettingsError, reason
+from sottovoce.errors import SettingsError, get_reason
 from sottovoce.protocol import Catalogue, Item
-from sottovoce.protocol.catalogue import MAX_TEXT
-from sottovoce.server.counting import InProcess
+from sottovoce.protocol.catalogue import MAX_TEXT_LENGTH
+from sottovoce.server.administration import begin_service
 from sottovoce.server.keys import Keys
-from sottovoce.server.server import Server
 from sottovoce.server.settings import ServerSettings, server_toml
 from sottovoce.server.store import ServerStore
 from sottovoce.storage.files import write_new
@@ -25,7 +22,9 @@ SETTINGS = "server.toml"
 
 def items_of(data: Any) -> list[Item]:
     """Of a data set (`sottovoce.data.Interactions`), as a catalogue has them."""
-    return [Item(number, title[:MAX_TEXT], tags) for number, title, tags in data.described()]
+    return [
+        Item(number, title[:MAX_TEXT_LENGTH], tags) for number, title, tags in data.list_items()
+    ]
 
 
 def make_server(
@@ -51,8 +50,9 @@ def make_server(
             keys.write(settings.keys)
             undo.callback(settings.keys.unlink)
         except OSError as error:
-            raise SettingsError(f"{folder}: cannot be written: {reason(error)}") from error
-        _begin(settings, keys)
+            raise SettingsError(f"{folder}: cannot be written: {get_reason(error)}") from error
+        with closing(ServerStore(settings.database)) as store:
+            begin_service(store, settings, keys)
         undo.pop_all()
     return keys
 
@@ -68,18 +68,3 @@ def _make_folder(undo: ExitStack, folder: Path) -> None:
 def _remove_if_empty(folder: Path) -> None:
     with suppress(OSError):
         folder.rmdir()
-
-
-def _begin(settings: ServerSettings, keys: Keys) -> None:
-    """The database, which must not be another server's."""
-    with closing(ServerStore(settings.database)) as store:
-        store.migrate()
-        with store.read() as transaction:
-            service = transaction.find_service()
-        if service is not None:
-            raise SettingsError(
-                f"{make_url(settings.database).render_as_string()} belongs to another server, "
-                f"whose verification key is {service.verification_key.hex()}: name another "
-                "database (--database)"
-            )
-        Server(store, keys, settings, opener=InProcess()).prepare()

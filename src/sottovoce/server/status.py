@@ -12,12 +12,12 @@ from sqlalchemy import make_url
 
 from sottovoce.errors import SettingsError, SottovoceError, StoreError
 from sottovoce.protocol import Manifest, SignedManifest
-from sottovoce.protocol.contact import apart
+from sottovoce.protocol.contact import describe_clock_skew
 from sottovoce.server.administration import check_agrees
 from sottovoce.server.epochs import Chosen, EpochWait, is_ahead, waiting_for
 from sottovoce.server.keys import Keys, check_newest
 from sottovoce.server.settings import ServerSettings
-from sottovoce.server.store import ServerStore
+from sottovoce.server.store import ServerStore, check_exists
 from sottovoce.server.training import Training
 from sottovoce.server.transaction import APPLIED, CLOSED, OPEN, Epoch, Heard, Service, Transaction
 from sottovoce.service.listen import TurnedAway, expiring
@@ -69,8 +69,8 @@ class Disk:
     def of(cls, store: ServerStore, settings: ServerSettings) -> Self:
         url = make_url(settings.database)
         file = Path(url.database or "") if url.drivername == "sqlite" else None
-        if file is not None and not file.exists():
-            raise SettingsError(f"{file}: no such database; restore it (`server init` makes one)")
+        if file is not None:
+            check_exists(file)
         free = None if file is None else shutil.disk_usage(file.parent).free
         try:
             store.check()
@@ -95,7 +95,14 @@ def of_proxy(name: str, said: Heard | None, silent: float) -> str | None:
             f"two processes speak as proxy {name}, and only the older one is heard: stop one, or "
             "give each a name and a secret of its own ([proxies])"
         )
-    return apart(said.ahead, f"the clock of proxy {name}", "this server's")
+    if said.earlier_database:
+        return (
+            f"proxy {name} has another database ({said.database}) than before "
+            f"({said.earlier_database}): batches that it acknowledged with the old one may wait "
+            "there. Start it with its old folder. If it was set up again on purpose, this ends "
+            "with the epoch"
+        )
+    return describe_clock_skew(said.ahead, f"the clock of proxy {name}", "this server's")
 
 
 @dataclass(frozen=True)

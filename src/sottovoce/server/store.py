@@ -8,7 +8,7 @@ from math import nan
 from pathlib import Path
 from typing import Any, cast
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from sottovoce.errors import LostError, SettingsError, StoreError
@@ -20,7 +20,13 @@ from sottovoce.server.schema import (
     schema_version,
 )
 from sottovoce.server.transaction import Transaction
-from sottovoce.storage.database import SameFile, empty_log, make_private, prepare, store_errors
+from sottovoce.storage.database import (
+    FileIdentity,
+    convert_sqlite_errors,
+    create_private,
+    empty_log,
+    prepare,
+)
 
 BUSY_SECONDS = 30
 """How long a writer waits for another one, on SQLite."""
@@ -64,16 +70,24 @@ def open_engine(url: str) -> Engine:
             **common,
         )
     engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS}, **common)
-    event.listen(engine, "do_connect", _make_private)
+    event.listen(engine, "do_connect", _check_file)
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
     return engine
 
 
-def _make_private(_: object, __: object, arguments: list[Any], ___: object) -> None:
-    """SQLite would make a file that others can read; what a URI names is there already."""
-    if arguments[0] != ":memory:" and not arguments[0].startswith("file:"):
-        make_private(Path(arguments[0]))
+def _check_file(_: object, __: object, arguments: list[Any], ___: object) -> None:
+    """Keep SQLite from creating the file."""
+    check_exists(Path(arguments[0]))
+
+
+def check_exists(path: Path) -> None:
+    """Refuse an SQLite database that is not there: an empty one would begin another training."""
+    if not path.exists():
+        raise SettingsError(
+            f"{path}: no such database; mount its disk, or correct `database` in the settings. "
+            "A new server begins with `sottovoce server init`"
+        )
 
 
 def _prepare(connection: Any, _: object) -> None:
@@ -92,12 +106,28 @@ class ServerStore:
     def __init__(self, url: str):
         self._engine = open_engine(url)
         self._path = Path(make_url(url).database or "") if url.startswith("sqlite") else None
-        self._file = None if self._path is None else SameFile(self._path)
-        self._where = "" if self._path is None else f"{self._path}: "
+        self._file = None if self._path is None else FileIdentity(self._path)
+        self._where = f"{self._path or self._engine.url.render_as_string()}: "
+
+    def create(self) -> None:
+        """Create the tables, and the file of an SQLite database, unless they are there."""
+        if self._path is not None:
+            create_private(self._path)
+        with self._begun(writes=True) as connection:
+            migrate(connection, MIGRATIONS)
 
     def migrate(self, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-        """Bring the schema up to date; workers that start at once do it one after the other."""
+        """Bring the schema up to date; workers that start at once do it one after the other.
+
+        Raises:
+            SettingsError: The database is not there, or has no tables of ours.
+        """
         with self._begun(writes=True) as connection:
+            if not inspect(connection).has_table(schema_version.name):
+                raise SettingsError(
+                    f"{self._where}no sottovoce server has its tables here; correct `database` in "
+                    "the settings. A new server begins with `sottovoce server init`"
+                )
             migrate(connection, migrations)
 
     @contextmanager
@@ -121,10 +151,11 @@ class ServerStore:
                 yield connection
 
     def scrub(self) -> bool:
-        """Overwrite what deleted keys left behind; False if a reader is in the way: try again.
+        """Take deleted keys out of the files; False if a reader is in the way: try again.
 
         SQLite zeroes deleted rows itself (`secure_delete`); the write-ahead log is emptied here.
-        PostgreSQL rewrites the table of keys. Its own write-ahead log and archives of that keep the
+        PostgreSQL rewrites the table of keys. Blocks that these files give back may stay on the
+        disk, with the wrapped key. PostgreSQL's own write-ahead log and archives of that keep the
         wrapped key for as long as they are kept: without the keys file it opens nothing.
         """
         with _database_errors(self._where):
@@ -161,7 +192,7 @@ def back_up(database: str, target: Path, *, with_key: bool = False) -> None:
     """Copy a server's SQLite database while the server runs: a private file, whole or not there.
 
     A plain copy of the file would miss what is still in the write-ahead log; SQLite's own backup
-    does not, and the workers go on meanwhile. An epoch's key is destroyed when it is applied, which
+    does not, and the workers go on meanwhile. An epoch's key is deleted when it is applied, which
     a backup would undo: so the copy has no keys, unless that is asked for.
     """
     url = make_url(database)
@@ -171,14 +202,13 @@ def back_up(database: str, target: Path, *, with_key: bool = False) -> None:
             "--exclude-table-data=epoch_keys --file=FILE DATABASE"
         )
     source = Path(url.database or "")
-    if not source.exists():
-        raise SettingsError(f"{source}: no such database; `sottovoce server init` makes it")
+    check_exists(source)
     if target.exists():
         raise SettingsError(f"{target}: exists already: name another, or move it away")
     unfinished = target.with_name(target.name + ".unfinished")
-    with ExitStack() as undo, store_errors(unfinished):
+    with ExitStack() as undo, convert_sqlite_errors(unfinished):
         unfinished.unlink(missing_ok=True)
-        make_private(unfinished)
+        create_private(unfinished)
         undo.callback(unfinished.unlink, missing_ok=True)
         _copy(source, unfinished, with_key=with_key)
         unfinished.rename(target)
@@ -222,7 +252,7 @@ _CAUSES = {
     "malformed": "the database is damaged: restore a backup",
     "connection": "the database cannot be reached: make sure that it runs",
     "column": "the database is of another version: `sottovoce server run` brings it up to date",
-    "no such table": "the database is not set up: `sottovoce server run` does it",
+    "no such table": "the database is not set up: `sottovoce server init` does it",
     "does not exist": "the database is not set up, or has another name: `sottovoce server init`",
     "already exists": "the database has tables of another program: name an empty one",
 }

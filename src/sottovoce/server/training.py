@@ -7,7 +7,7 @@ from typing import Self
 
 from sottovoce.core import MECHANISMS, Mechanism, Shape
 from sottovoce.protocol import Terms
-from sottovoce.protocol.terms import TRAINING
+from sottovoce.protocol.terms import TRAINING_ID_BYTES
 from sottovoce.training import Participation, Settings
 
 
@@ -27,7 +27,7 @@ class Training:
     def begin(
         cls, number: int, settings: Settings, asked: Participation, items: int, *, anew: bool
     ) -> Self:
-        terms = Terms.of(os.urandom(TRAINING), settings, asked, items)
+        terms = Terms.from_settings(os.urandom(TRAINING_ID_BYTES), settings, asked, items)
         return cls(number, settings, terms, items, anew)
 
     def changed(self, settings: Settings, asked: Participation) -> Self:
@@ -36,7 +36,7 @@ class Training:
         Only what the settings say themselves changes, never what was worked out from them once: a
         later version of this program may have other rules for that.
         """
-        asks = Terms.of(self.terms.training, settings, asked, self.items)
+        asks = Terms.from_settings(self.terms.training, settings, asked, self.items)
         if settings.options == self.settings.options:
             parameters, loud = self.terms.parameters, self.terms.loud_fraction
             asks = replace(asks, parameters=parameters, loud_fraction=loud)
@@ -50,7 +50,7 @@ class Training:
 
     def terms_for(self, items: int) -> Terms:
         """What a manifest says of it; no worse than `terms`, however many items there are."""
-        return replace(self.terms, parameters=self.mechanism(items).published())
+        return replace(self.terms, parameters=self.mechanism(items).public_parameters())
 
     def as_row(self) -> dict[str, object]:
         return {
@@ -64,4 +64,4 @@ class Training:
     @classmethod
     def from_row(cls, number: int, settings: str, terms: str, items: int, anew: int) -> Self:
         known = Settings.from_dict(json.loads(settings))
-        return cls(number, known, Terms.read(json.loads(terms)), items, bool(anew))
+        return cls(number, known, Terms.from_json(json.loads(terms)), items, bool(anew))

@@ -41,6 +41,8 @@ MOST = 2**32 - 1
 
 @dataclass(frozen=True)
 class Service:
+    name: str
+    """The database's, drawn when it was created."""
     verification_key: bytes
     """Of the key that signed last."""
     newest_key: bytes
@@ -103,6 +105,10 @@ class Heard:
     """JSON: when each process that speaks as this proxy was heard first and last."""
     token_key: bytes = b""
     """That it can make tokens with, for an epoch to come; empty: it makes none."""
+    database: str = ""
+    """The name of its database; empty: not known yet."""
+    earlier_database: str = ""
+    """The one before, if batches of the unfinished epoch may wait there; else empty."""
 
     def others(self, process: str | None, now: float) -> list[str]:
         """Processes that speak besides this one, and did so before it: two machines, one secret.
@@ -132,6 +138,19 @@ class Heard:
         recent = {name: heard for name, heard in known.items() if abs(now - heard[1]) <= ALIVE}
         return replace(self, processes=dumps({**recent, process: [first, now]}))
 
+    def with_database(self, name: str | None, last: Self, *, is_unfinished: bool) -> Self:
+        """Return the same with the name of the proxy's database, or the last one if that is None.
+
+        A database that is replaced while its epoch is unfinished is remembered, until it comes
+        back or the epoch is applied.
+        """
+        database, earlier = name or last.database, last.earlier_database
+        if is_unfinished and database != last.database:
+            earlier = earlier or last.database
+        if database == earlier:
+            earlier = ""
+        return replace(self, database=database, earlier_database=earlier)
+
 
 class Transaction:
     """One transaction; locks are held to its end."""
@@ -153,12 +172,12 @@ class Transaction:
 
     def find_service(self, *, lock: bool = False) -> Service | None:
         """None before it is set up."""
-        columns = service.c.verification_key, service.c.newest_key, service.c.next_epoch
-        row = self._row(select(*columns), lock=lock)
+        columns = ("name", "verification_key", "newest_key", "next_epoch")
+        row = self._row(select(*(service.c[name] for name in columns)), lock=lock)
         return None if row is None else Service(*row)
 
-    def begin_service(self, verification_key: bytes) -> None:
-        row = {"verification_key": verification_key, "newest_key": verification_key}
+    def begin_service(self, name: str, verification_key: bytes) -> None:
+        row = {"verification_key": verification_key, "newest_key": verification_key, "name": name}
         self._add(service, id=1, next_epoch=1, **row)
 
     def set_service(self, verification_key: bytes, next_epoch: int) -> None:
@@ -250,14 +269,18 @@ class Transaction:
         self._change_epoch(epoch, state=CLOSED, closed_at=now)
 
     def apply(self, epoch: int, *, reports: int, crowdless: int, capped: int) -> None:
-        """Only the sums stay: the key, what came from which proxy and what waited are deleted."""
+        """Only the sums stay: the key, what came from which proxy and what waited are deleted.
+
+        What waits in a proxy's earlier database is lost from here on.
+        """
         found = {"reports": reports, "crowdless": crowdless, "capped": capped}
         self._change_epoch(epoch, state=APPLIED, **found)
         for table in (epoch_keys, chunks, counts, waiting):
             self._connection.execute(table.delete().where(table.c.epoch == epoch))
+        self._connection.execute(contacts.update().values(earlier_database=""))
 
     def wrapped_key(self, epoch: int) -> bytes | None:
-        """None when it is destroyed."""
+        """None when it is deleted."""
         query = select(epoch_keys.c.wrapped).where(epoch_keys.c.epoch == epoch)
         return self._connection.scalar(query)
 

@@ -23,8 +23,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from sottovoce.errors import SettingsError, reason
-from sottovoce.protocol.signing import KEY
+from sottovoce.errors import SettingsError, get_reason
+from sottovoce.protocol.signing import KEY_BYTES
 from sottovoce.protocol.tokens import Attestation
 from sottovoce.service.http import BYTES
 from sottovoce.storage.files import write_new
@@ -52,11 +52,11 @@ class Attester:
         try:
             found = cls(**json.loads(path.read_text(encoding="utf-8")))
             for name, value in asdict(found).items():
-                if len(bytes.fromhex(value)) != KEY:
-                    raise ValueError(f"{name} must have {2 * KEY} hexadecimal digits")
+                if len(bytes.fromhex(value)) != KEY_BYTES:
+                    raise ValueError(f"{name} must have {2 * KEY_BYTES} hexadecimal digits")
         except (OSError, ValueError, TypeError) as error:
             raise SettingsError(
-                f"{path}: not from `sottovoce attest init`: {reason(error)}"
+                f"{path}: not from `sottovoce attest init`: {get_reason(error)}"
             ) from error
         return found
 
@@ -64,7 +64,7 @@ class Attester:
         try:
             write_new(path, json.dumps(asdict(self), indent=1).encode())
         except OSError as error:
-            raise SettingsError(f"{path}: cannot be written: {reason(error)}") from error
+            raise SettingsError(f"{path}: cannot be written: {get_reason(error)}") from error
 
     @property
     def _key(self) -> Ed25519PrivateKey:
@@ -137,4 +137,4 @@ def read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: must be text in UTF-8: {reason(error)}") from error
+        raise SettingsError(f"{path}: must be text in UTF-8: {get_reason(error)}") from error

@@ -28,7 +28,7 @@ from sottovoce.errors import (
     WrongEpochError,
 )
 from sottovoce.protocol import strict
-from sottovoce.protocol.http import CLOSED, WRONG_EPOCH
+from sottovoce.protocol.http import CLOSED_PROBLEM, WRONG_EPOCH_PROBLEM
 from sottovoce.protocol.manifest import MAX_EPOCH
 
 Handlers = dict[type[Exception] | int, Callable[..., Awaitable[Response]]]
@@ -46,8 +46,8 @@ RETRY = 5
 """Seconds that whoever was answered 503 is asked to wait, if we know no better."""
 BLANK = "about:blank"
 KIND_OF = {
-    ClosedError: CLOSED,
-    WrongEpochError: WRONG_EPOCH,
+    ClosedError: CLOSED_PROBLEM,
+    WrongEpochError: WRONG_EPOCH_PROBLEM,
 }
 """The `type` of a problem, where its status alone does not say what to do."""
 _DIGITS = re.compile("[0-9]+")
@@ -82,11 +82,14 @@ def problem(
     *,
     kind: str = BLANK,
 ) -> JSONResponse:
-    """RFC 9457: a status, its name, what to do about it; `kind` where programs must tell apart."""
+    """RFC 9457: a status, its name, what to do about it; `kind` where programs must tell apart.
+
+    No cache keeps it: a 404 may be a file that comes.
+    """
     return JSONResponse(
         {"type": kind, "title": status.phrase, "status": status, "detail": detail},
         status,
-        headers=headers,
+        headers={"Cache-Control": "no-store", **(headers or {})},
         media_type="application/problem+json",
     )
 
@@ -131,7 +134,7 @@ def epoch_of(request: Request) -> int:
 
 def hash_of(request: Request) -> bytes:
     try:
-        return strict.hexadecimal(request.path_params["sha256"], what="path")
+        return strict.parse_hex(request.path_params["sha256"], what="path")
     except ProtocolError as error:
         raise NotFoundError("there is no such file") from error
 

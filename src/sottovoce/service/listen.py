@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, Protocol, get_args
 from cryptography.x509 import load_pem_x509_certificate
 from prometheus_client import CollectorRegistry, Counter
 
-from sottovoce.errors import SettingsError, reason
+from sottovoce.errors import SettingsError, get_reason
 from sottovoce.service.http import network_of
 from sottovoce.settings import check, setting
 
@@ -33,9 +33,11 @@ class Listen:
     client_authority: Path | None = None
     """PEM authorities: whoever connects must show a certificate that one of them signed."""
     header_bytes: int = setting(
-        16_384, "bytes of a request's first line and headers; more are answered 431", least=1_024
+        16_384,
+        "bytes of a request's first line and headers; more are answered 431",
+        min_value=1_024,
     )
-    header_fields: int = setting(64, "headers of a request; more are answered 431", least=8)
+    header_fields: int = setting(64, "headers of a request; more are answered 431", min_value=8)
     header_seconds: float = setting(
         10.0, "for a request's headers, and before them for the TLS handshake; then 408", above=0
     )
@@ -46,10 +48,12 @@ class Listen:
     connections: int = setting(
         4_096,
         "at once, if file descriptors suffice; a further one takes the place of the longest idle",
-        least=8,
+        min_value=8,
     )
     connections_per_address: int = setting(
-        64, "of one address (IPv6: one /56) likewise; 0: no limit, for use behind a relay", least=0
+        64,
+        "of one address (IPv6: one /56) likewise; 0: no limit, for use behind a relay",
+        min_value=0,
     )
 
     def __post_init__(self) -> None:
@@ -80,8 +84,8 @@ class Listen:
         except (OSError, UnicodeError) as error:
             is_taken = getattr(error, "errno", None) == errno.EADDRINUSE
             raise SettingsError(
-                f"cannot listen on {self.host}, port {self.port}: {reason(error)}; name another "
-                f"port {where or f'in the settings file, [{self._table}]'}"
+                f"cannot listen on {self.host}, port {self.port}: {get_reason(error)}; name "
+                f"another port {where or f'in the settings file, [{self._table}]'}"
                 + ", or end the program that has this one"
                 * is_taken
             ) from error
@@ -95,6 +99,10 @@ class Listen:
         if self.certificate is None:
             return None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        # A resumed session would link the requests of a device across its addresses. TLS 1.3
+        # resumes by tickets alone. TLS 1.2 also does by ids, which Python cannot switch off.
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.num_tickets = 0
         load_certificate(context, self.certificate, self.private_key)
         if self.client_authority is not None:
             try:
@@ -143,7 +151,7 @@ def expiring(certificates: Iterable[Path | None], now: float) -> Iterator[str]:
         try:
             ends = _end_of(path)
         except (OSError, ValueError) as error:
-            yield f"{path}: no certificate can be read: {reason(error)}"
+            yield f"{path}: no certificate can be read: {get_reason(error)}"
             continue
         if ends.timestamp() < now + SOON:
             verb = "has expired" if ends.timestamp() < now else "expires"
@@ -156,8 +164,8 @@ class Watch(Listen):
 
     _table = "watch"
     port: int = 8081
-    connections: int = setting(32, "at once", least=8)
-    connections_per_address: int = setting(0, "0: no limit", least=0)
+    connections: int = setting(32, "at once", min_value=8)
+    connections_per_address: int = setting(0, "0: no limit", min_value=0)
 
     def check_apart(self, public: Listen) -> None:
         """Two listeners need two ports; 0 is a free one, another each time."""

@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from sottovoce.errors import ProtocolError, SettingsError
-from sottovoce.protocol.model import Panel
+from sottovoce.protocol.panel import Panel
 from sottovoce.service.http import File, compress
 from sottovoce.settings import check
 

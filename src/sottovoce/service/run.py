@@ -25,9 +25,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from sottovoce.errors import ProtocolError, SottovoceError, StoreError, UnavailableError, reason
+from sottovoce.errors import ProtocolError, SottovoceError, StoreError, UnavailableError, get_reason
 from sottovoce.protocol import strict
-from sottovoce.service.guard import Guard, GuardedProtocol, Handshake
+from sottovoce.service.guard import Guard, GuardedProtocol, SecuredConnection
 from sottovoce.service.http import errors_as_problems
 from sottovoce.service.listen import Listen, TurnAway, Watch, uncounted
 from sottovoce.service.logs import LastSaid, Troubles, pasted
@@ -160,8 +160,8 @@ def _protocol(guard: Guard, listen: Listen) -> type[asyncio.Protocol]:
     """What uvicorn calls for each connection; a class or anything that makes a protocol."""
     tls, inside = listen.tls(), partial(GuardedProtocol, guard)
 
-    def secured(tls: ssl.SSLContext, **given: Any) -> Handshake:
-        return Handshake(guard, tls, partial(inside, **given))
+    def secured(tls: ssl.SSLContext, **given: Any) -> SecuredConnection:
+        return SecuredConnection(guard, tls, partial(inside, **given))
 
     return cast("type[asyncio.Protocol]", inside if tls is None else partial(secured, tls))
 
@@ -224,8 +224,9 @@ class Heartbeat:
         except SottovoceError as error:
             self.failures += 1
             self._troubles.tell("beat", str(error))
-        except Exception:
+        except Exception as error:
             self.failures += 1
+            self._troubles.tell("beat", f"a beat failed: {error!r}; the log has more")
             log.exception("a beat failed")
 
     def _pause(self) -> float:
@@ -266,8 +267,8 @@ class Running:
         try:
             with closing(kind(host, watch.port, timeout=5)) as connection:
                 connection.request("GET", STATE)
-                found = strict.read_object(
-                    connection.getresponse().read(_MOST_STATE), most=_MOST_STATE, what="state"
+                found = strict.parse_object(
+                    connection.getresponse().read(_MOST_STATE), max_bytes=_MOST_STATE, what="state"
                 )
             since, troubles, last = found["since"], found["troubles"], found["last"]
             notes = tuple(found["notes"])
@@ -279,7 +280,7 @@ class Running:
             return cls(float(since), str(config), tuple(troubles), last, notes)
         except (OSError, ValueError, TypeError, HTTPException, KeyError) as error:
             if isinstance(error, OSError):
-                return f"nothing answers at {where}: does it run? ({reason(error)})"
+                return f"nothing answers at {where}: does it run? ({get_reason(error)})"
             return f"another program answers at {where}: end it, or change [watch] ({error})"
 
 

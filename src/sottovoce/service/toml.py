@@ -11,7 +11,7 @@ from types import NoneType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from sottovoce.errors import SettingsError
-from sottovoce.settings import Setting, shown, stated
+from sottovoce.settings import Setting, format_value, get_settings
 
 T = TypeVar("T")
 
@@ -88,19 +88,19 @@ def _value(value: object, kind: Any, name: str, base: Path) -> Any:
     origin, inner = get_origin(kind), [each for each in get_args(kind) if each is not NoneType]
     if origin is tuple:
         if not isinstance(value, list):
-            raise SettingsError(f"{name} must be a list, not {shown(value)}")
+            raise SettingsError(f"{name} must be a list, not {format_value(value)}")
         return tuple(_value(v, inner[0], f"{name}[{at}]", base) for at, v in enumerate(value))
     if inner and origin is not dict:  # or None
         return _value(value, inner[0], name, base)
     if origin is dict or is_dataclass(kind):
         if not isinstance(value, dict):
-            raise SettingsError(f"{name} must be a table, not {shown(value)}")
+            raise SettingsError(f"{name} must be a table, not {format_value(value)}")
         return _below(value, kind, inner, name, base)
     if kind is Path:
         if not isinstance(value, str) or not value:
-            raise SettingsError(f"{name} must be a path, not {shown(value)}")
+            raise SettingsError(f"{name} must be a path, not {format_value(value)}")
         return base / value
-    return Setting(name, kind).checked(value)
+    return Setting(name, kind).check_value(value)
 
 
 def _below(value: dict[str, Any], kind: Any, inner: list[Any], name: str, base: Path) -> Any:
@@ -125,6 +125,6 @@ def written(
     sign = "# " if off else ""
     return "".join(
         f"{sign}{name} = {json.dumps(values.get(name, each.default))}  # {each.help}\n"
-        for name, each in stated(kind).items()
+        for name, each in get_settings(kind).items()
         if name not in left_out
     )

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sottovoce.core import Histories
 from sottovoce.core.mechanism import SignMechanism
 from sottovoce.errors import SettingsError
-from sottovoce.settings import Setting, check, stated
+from sottovoce.settings import Setting, check, get_settings
 from sottovoce.simulation.interface import Engine
 from sottovoce.simulation.people import Part, Parts, People, Whole
 from sottovoce.training import Settings
@@ -66,15 +66,15 @@ def register_engine(name: str, module: str) -> None:
 
 def engine_options() -> dict[str, dict[str, Setting]]:
     """By engine, what may be said about it beside the training's settings."""
-    return {name: stated(engine_package(name).Options) for name in ENGINES}
+    return {name: get_settings(engine_package(name).Options) for name in ENGINES}
 
 
 def chosen_options(name: str, options: Mapping[str, Any]) -> Any:
     """The options of this engine, checked; one that is None keeps its default."""
     kind = engine_package(name).Options
     given = {option: value for option, value in options.items() if value is not None}
-    if unknown := ", ".join(sorted(set(given) - set(stated(kind)))):
-        has = ", ".join(stated(kind)) or "none"
+    if unknown := ", ".join(sorted(set(given) - set(get_settings(kind)))):
+        has = ", ".join(get_settings(kind)) or "none"
         raise SettingsError(f"the {name} engine has no option {unknown}; there are {has}")
     chosen = kind(**given)
     check(chosen)

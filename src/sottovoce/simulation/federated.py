@@ -13,20 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-from sottovoce.core import Histories, user_vectors
-from sottovoce.core.recommending import (
-    MOST_REASONS,
-    Tag,
-    Tags,
-    Taste,
-    WideModel,
-    no_tags,
-    recency_of,
-)
-from sottovoce.data.interactions import id_array
+from sottovoce.core import Histories, solve_user_vectors
+from sottovoce.core.recommending import MAX_REASONS, Taste, WideModel, weigh_histories
+from sottovoce.core.tags import Tag, Tags, make_empty_tags
+from sottovoce.data.interactions import to_id_array
 from sottovoce.errors import CheckpointError, DataError, SettingsError
-from sottovoce.privacy import Account, account
-from sottovoce.privacy.account import DELTA
+from sottovoce.privacy import DEFAULT_DELTA, PrivacyReport, make_privacy_report
 from sottovoce.simulation.engines import build_engine
 from sottovoce.simulation.evaluation.ranking import OTHERS, sample_others
 from sottovoce.simulation.evaluation.side_information import wide_vectors
@@ -89,9 +81,9 @@ class FederatedMF(Parameters):
     >>> sorted(tagged.recommend(0, history[0], N=2)[0].tolist())
     [2, 3]
 
-    >>> model.privacy().whole.pure
+    >>> model.privacy().training.pure
     50.0
-    >>> 9.99 < FederatedMF(budget=10).fit(history).privacy().whole.pure <= 10
+    >>> 9.99 < FederatedMF(budget=10).fit(history).privacy().training.pure <= 10
     True
 
     Parameters work as in scikit-learn, whose `clone` and `ParameterGrid` take it. What is not given
@@ -152,7 +144,7 @@ class FederatedMF(Parameters):
         settings = self._planned(histories)
         self._tags, self._settings, self._state, self._labels = tags, settings, None, labels
         self._crowd = histories.n_users
-        known = no_tags(histories.n_items) if tags is None else tags
+        known = make_empty_tags(histories.n_items) if tags is None else tags
         test_of = None if hidden is None else _Test(histories, hidden, known, settings)
         with _epoch_bar(settings.epochs, shown=show_progress) as show:
             for state, record in self._epochs(histories, checkpoint, test_of):
@@ -215,8 +207,11 @@ class FederatedMF(Parameters):
             user_items: Their histories, in a form that `fit` takes.
         """
         V, (histories, *_) = self.item_factors, rows_from(user_items, self._items)
-        return user_vectors(
-            V, histories, alpha=self.settings.alpha, regularization=self.settings.user_ridge(V)
+        return solve_user_vectors(
+            V,
+            histories,
+            alpha=self.settings.alpha,
+            regularization=self.settings.compute_user_ridge(V),
         )
 
     def recommend(
@@ -272,7 +267,7 @@ class FederatedMF(Parameters):
         userid: Any,
         user_items: UserItems,
         itemid: Any,
-        N: int = MOST_REASONS,
+        N: int = MAX_REASONS,
         *,
         item_features: ItemFeatures | None = None,
         times: Matrix | None = None,
@@ -300,7 +295,7 @@ class FederatedMF(Parameters):
         taste = Taste(model, tags, own, shares)
         reasons = [
             (what if isinstance(what, Tag) else self.item_ids.item(what), share)
-            for what, share in taste.speaking(item, most)
+            for what, share in taste.list_reasons(item, most)
         ]
         return float(taste.scores()[item]), reasons
 
@@ -385,12 +380,12 @@ class FederatedMF(Parameters):
         n_items = len(self.item_factors)
         if item_features is not None:
             return tags_from(item_features, n_items)
-        return no_tags(n_items) if self._tags is None else self._tags
+        return make_empty_tags(n_items) if self._tags is None else self._tags
 
     def _wide(self, item_features: ItemFeatures | None) -> WideModel:
         return model_of(self.item_factors, self.settings)(self._tags_from(item_features))
 
-    def privacy(self, clients: int | None = None, delta: float = DELTA) -> Account:
+    def privacy(self, clients: int | None = None, delta: float = DEFAULT_DELTA) -> PrivacyReport:
         """What training costs each person.
 
         Args:
@@ -400,7 +395,7 @@ class FederatedMF(Parameters):
             delta: The delta of the central figures, and of the tighter local one.
         """
         people = self._crowd if clients is None else at_least_one("clients", clients)
-        return account(self.settings.event(len(self.item_factors)), people, delta)
+        return make_privacy_report(self.settings.event(len(self.item_factors)), people, delta)
 
     def save(self, path: str | Path) -> None:
         """Write the model: item matrix and tags; in the header settings, parameters and ids.
@@ -437,7 +432,7 @@ class FederatedMF(Parameters):
             raise CheckpointError(f"{path}: its parameters cannot be read: {error}") from error
         try:
             tags = _tags_in(saved) if "tags" in saved.extra else None
-            ids = id_array(saved.extra["item_ids"]) if "item_ids" in saved.extra else None
+            ids = to_id_array(saved.extra["item_ids"]) if "item_ids" in saved.extra else None
             model = cls.from_items(saved.V, saved.settings, saved.epochs_done, tags, ids)
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"{path}: its tags or ids cannot be read: {error}") from error
@@ -476,7 +471,7 @@ class FederatedMF(Parameters):
 
 
 def _weights(histories: Histories, times: Matrix | None) -> Float64 | None:
-    return None if times is None else recency_of(histories, times_of(times, histories))
+    return None if times is None else weigh_histories(histories, times_of(times, histories))
 
 
 def _all_scores(model: WideModel, histories: Histories, weights: Float64 | None) -> Float32:

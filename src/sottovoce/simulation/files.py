@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from sottovoce.core import Histories
-from sottovoce.core.bounds import within_bounds
+from sottovoce.core.bounds import is_within_bounds
 from sottovoce.errors import CheckpointError
 from sottovoce.settings import Setting
 from sottovoce.storage.files import write_atomically
@@ -23,7 +23,7 @@ from sottovoce.training import Settings
 
 FORMAT = "sottovoce-model-2"
 ITEM_MATRIX = "item_matrix"
-_EPOCHS_DONE = Setting("epochs_done", int, least=0)
+_EPOCHS_DONE = Setting("epochs_done", int, min_value=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ def read_model(path: Path) -> ModelFile:
             model = ModelFile(
                 V,
                 Settings.from_dict(about["settings"]),
-                _EPOCHS_DONE.checked(about["epochs_done"]),
+                _EPOCHS_DONE.check_value(about["epochs_done"]),
                 {**about["extra"]},
                 {name: file.get_tensor(name) for name in file.keys() if name != ITEM_MATRIX},  # noqa: SIM118 - not a dict
             )
@@ -68,7 +68,7 @@ def read_model(path: Path) -> ModelFile:
         raise CheckpointError(f"{path}: cannot be read as a model file: {error}") from error
     if V.dtype != np.float32 or V.ndim != 2 or V.shape[1] != model.settings.factors:
         raise CheckpointError(f"{path}: the item matrix must be M x F of float32, not {V.shape}")
-    if not within_bounds(V):
+    if not is_within_bounds(V):
         raise CheckpointError(f"{path}: the item matrix must have entries that devices accept")
     return model
 

@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from sottovoce.core import Histories
-from sottovoce.core.recommending import Tag, Tags, Traits, tags_of
+from sottovoce.core.tags import Tag, Tags, Traits, build_tags
 from sottovoce.data import Interactions
-from sottovoce.data.split import marked
+from sottovoce.data.split import select_entries
 from sottovoce.data.tables import is_table, read_frame
 from sottovoce.errors import DataError, DataWarning
 from sottovoce.settings import Setting
@@ -79,7 +79,7 @@ class Labels:
                 known = f" (it knows items by number, from 0 to {len(self) - 1}, as after a matrix)"
             what = f"items that the model does not know{known}, and do not count"
             tell(f"{name}: {lost} are with {what}")
-        kept = marked(data.histories, places >= 0)
+        kept = select_entries(data.histories, places >= 0)
         return Histories.from_arrays(kept.indptr, places[places >= 0], len(self))
 
 
@@ -104,8 +104,8 @@ def rows_from(
     """
     data = read_frame(given, user=user) if is_table(given) else given
     if isinstance(data, Interactions):
-        if data.loaded:
-            tell_ratings(name, data.loaded.not_positive, data.loaded.rows)
+        if data.load_counts:
+            tell_ratings(name, data.load_counts.not_positive, data.load_counts.rows)
         items = Labels(data.item_ids) if items is None else items
         return items.columns_of(data, name), Labels(data.user_ids), items
     histories = histories_from(given, name)
@@ -199,7 +199,7 @@ def matrix_from(given: Any, name: str) -> Matrix:
 
 
 def at_least_one(name: str, value: Any) -> int:
-    return int(Setting(name, int, least=1).checked(value))
+    return int(Setting(name, int, min_value=1).check_value(value))
 
 
 WANTED = "a Catalogue, a mapping for each item or a sparse matrix"
@@ -221,14 +221,14 @@ def tags_from(item_features: Any, n_items: int) -> Tags:
         if named or not hasattr(item_features, "__iter__"):
             example = "[{'genre': ['Horror'], 'year': 1979}, ...]"
             raise DataError(f"item_features must be {WANTED}, as {example}; got {kind}")
-        tags = tags_of([_traits(row, given) for row, given in enumerate(item_features)])
+        tags = build_tags([_traits(row, given) for row, given in enumerate(item_features)])
     if tags.n_items != n_items:
         raise DataError(f"item_features must describe {n_items} items, not {tags.n_items}")
     return tags
 
 
 def _traits(row: int, given: Any) -> Traits:
-    """Of one item, as `tags_of` needs them: labels in a tuple, each once, or a finite number."""
+    """Of one item, as `build_tags` needs them: labels in a tuple, each once, or a finite number."""
     if not isinstance(given, Mapping):
         raise DataError(f"item_features must be {WANTED}; item {row} is {type(given).__name__}")
     traits: dict[str, tuple[str, ...] | float] = {}

@@ -10,13 +10,13 @@ from typing import ClassVar, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import Mechanism, gram, sum_signs
-from sottovoce.core.bounds import within_bounds
+from sottovoce.core import Mechanism, compute_gram, sum_signs
+from sottovoce.core.bounds import is_within_bounds
 from sottovoce.data.streams import stream
 from sottovoce.errors import DivergedError, SettingsError
 from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, rank_factors
 from sottovoce.simulation.people import LeftOut, Part, Parts
-from sottovoce.training import Settings, next_items
+from sottovoce.training import Settings, compute_next_items
 
 Float32 = NDArray[np.float32]
 
@@ -68,7 +68,7 @@ class Engine(ABC):
     def learn(self, V: Float32, epoch: int, *, row_limit: float = 0.0) -> tuple[Float32, int]:
         """One epoch: the next item matrix, and how many reports it is made of.
 
-        A live server has a `row_limit` against liars (`sottovoce.training.items.limited`).
+        A live server has a `row_limit` against liars (`training.items.limit_row_lengths`).
         """
         V = self._checked(V)
         return self._learn_limited(V, epoch, row_limit) if row_limit else self._learn(V, epoch)
@@ -99,7 +99,9 @@ class Engine(ABC):
         sums = found.sums + self._dummies(epoch) if found.n_reports else found.sums
         n_reports = max(found.n_reports, 1)
         settings, mechanism = self.settings, self.mechanism
-        V = next_items(V, sums, n_reports, epoch + 1, settings, mechanism, row_limit=row_limit)
+        V = compute_next_items(
+            V, sums, n_reports, epoch + 1, settings, mechanism, row_limit=row_limit
+        )
         return V, found.n_reports
 
     def _dummies(self, epoch: int) -> NDArray[np.int64]:
@@ -114,7 +116,7 @@ class Engine(ABC):
         shape = (self.n_items, self.settings.factors)
         if V.shape != shape:
             raise SettingsError(f"the item matrix must be {shape[0]} x {shape[1]}, got {V.shape}")
-        if not within_bounds(V):
+        if not is_within_bounds(V):
             raise DivergedError("the item matrix must have entries that devices accept")
         # Compiled for arrays that may be written to, which those from another process may not.
         return np.require(V, np.float32, ["C", "W"])
@@ -158,7 +160,7 @@ class LocalEngine(Engine):
         left_out, settings = self.left_out, self.settings
         if not (informed and left_out.side_information):
             return self._ranks_alone(V, left_out.candidates)
-        ridge = settings.user_ridge(V)
+        ridge = settings.compute_user_ridge(V)
         return left_out.side_information.ranks(
             V, left_out.candidates, alpha=settings.alpha, regularization=ridge
         )
@@ -186,10 +188,10 @@ def prepare(settings: Settings, mechanism: Mechanism, V: Float32, epoch: int) ->
         epoch=epoch,
         reports=settings.reports,
         alpha=float(settings.alpha),
-        regularization=settings.user_ridge(V),
+        regularization=settings.compute_user_ridge(V),
         n_directions=np.uint64(mechanism.n_directions),
         V=V,
-        G=gram(V),
+        G=compute_gram(V),
     )
 
 

@@ -14,20 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core import Histories
-from sottovoce.core.recommending import no_tags
+from sottovoce.core.tags import make_empty_tags
 from sottovoce.data import Interactions, leave_one_out
-from sottovoce.data.shops import SIGMA, shop
+from sottovoce.data.shops import LENGTH_SIGMA, shop
 from sottovoce.errors import SettingsError
-from sottovoce.privacy import Account, account
-from sottovoce.privacy.account import Promise
+from sottovoce.privacy import PrivacyReport, Promise, make_privacy_report
 from sottovoce.protocol.terms import Terms
 from sottovoce.simulation.engines import build_engine, is_for_the_reference
 from sottovoce.simulation.evaluation.metrics import hit_ratio
 from sottovoce.simulation.evaluation.ranking import rank_hidden
 from sottovoce.simulation.run import CUTOFF, as_factors, model_of
 from sottovoce.simulation.training import begin, train
-from sottovoce.training import Budget, Participation, Settings, planned
-from sottovoce.training.planning import Public
+from sottovoce.training import Budget, Participation, Settings, plan_training
+from sottovoce.training.planning import PublicNumbers
 
 Float32 = NDArray[np.float32]
 Verdict = Literal["yes", "barely", "no", "unknown"]
@@ -70,7 +69,7 @@ class Range:
 class ShopOutlook:
     """What is promised to a person, how long it takes, and what lists are worth."""
 
-    about: Public
+    about: PublicNumbers
     budget: Budget
     settings: Settings
     simulated: int
@@ -84,7 +83,7 @@ class ShopOutlook:
         """The crowd that devices can be promised: who takes part in a week, if that is enough."""
         if self.settings.dummies:
             return 1
-        return max(self.settings.crowd(self.about.people), Participation.least_clients)
+        return max(self.settings.estimate_crowd(self.about.people), Participation.least_clients)
 
     @property
     def weeks(self) -> int:
@@ -92,16 +91,16 @@ class ShopOutlook:
         return max(ceil(self.least_clients / (self.about.people * self.settings.share)), 1)
 
     @cached_property
-    def account(self) -> Account:
+    def privacy_report(self) -> PrivacyReport:
         """As `sottovoce privacy` has it."""
-        among = max(self.settings.crowd(self.about.people), self.least_clients)
-        return account(self.settings.event(self.about.items), among)
+        among = max(self.settings.estimate_crowd(self.about.people), self.least_clients)
+        return make_privacy_report(self.settings.event(self.about.items), among)
 
     @cached_property
     def promise(self) -> Promise:
         """As a device tells it to its owner."""
         asked = Participation(least_clients=self.least_clients, accounts=self.accounts)
-        return Terms.of(bytes(16), self.settings, asked, self.about.items).promise()
+        return Terms.from_settings(bytes(16), self.settings, asked, self.about.items).promise()
 
     @property
     def lists(self) -> Range:
@@ -147,7 +146,7 @@ def _range(values: list[float]) -> Range:
 
 
 def outlook(
-    about: Public,
+    about: PublicNumbers,
     budget: Budget,
     seed: int = 0,
     on_shop: Callable[[Tried], None] = lambda _: None,
@@ -157,7 +156,7 @@ def outlook(
 ) -> ShopOutlook:
     """Plan for a shop with so many people a week, and try the plan in invented shops.
 
-    >>> small = outlook(Public(people=100, items=40, history=5), Budget(local=10))
+    >>> small = outlook(PublicNumbers(people=100, items=40, history=5), Budget(local=10))
     >>> small.verdict, small.promise.local
     ('no', 10.0)
     """
@@ -177,11 +176,11 @@ def outlook(
     return ShopOutlook(about, budget, settings, some.people, shops, accounts)
 
 
-def _plan(about: Public, budget: Budget, seed: int) -> Settings:
-    return planned(about.people, about.items, history=about.history, budget=budget, seed=seed)
+def _plan(about: PublicNumbers, budget: Budget, seed: int) -> Settings:
+    return plan_training(about.people, about.items, history=about.history, budget=budget, seed=seed)
 
 
-def _check(about: Public) -> None:
+def _check(about: PublicNumbers) -> None:
     if about.items < LEAST_ITEMS or about.history + 1 > about.items / 2:
         raise SettingsError(
             f"lists of {CUTOFF} need at least {LEAST_ITEMS} items, of which a person has touched "
@@ -189,7 +188,7 @@ def _check(about: Public) -> None:
         )
 
 
-def _affordable(about: Public, settings: Settings, most_seconds: float) -> Public:
+def _affordable(about: PublicNumbers, settings: Settings, most_seconds: float) -> PublicNumbers:
     """The same shop with as many people as can report in so many seconds of one core.
 
     Measured on the cpu engine, within a factor of two: what it costs to invent a person, what a
@@ -205,12 +204,12 @@ def _affordable(about: Public, settings: Settings, most_seconds: float) -> Publi
     return replace(about, people=min(about.people, people))
 
 
-def try_shop(about: Public, settings: Settings, tastes: int, focus: float) -> Tried:
+def try_shop(about: PublicNumbers, settings: Settings, tastes: int, focus: float) -> Tried:
     """Train in one invented shop; the seed of the settings fixes all of it.
 
     The median person has as many items as `about` says, and one more, which is left out.
     """
-    length, seed = (about.history + 1) * np.exp(SIGMA**2 / 2), settings.seed
+    length, seed = (about.history + 1) * np.exp(LENGTH_SIGMA**2 / 2), settings.seed
     everybody = shop(about.people, about.items, length, tastes, seed, focus=focus)
     ids = np.arange(about.people), np.arange(about.items)
     split = leave_one_out(Interactions("shop", everybody, *ids), seed=seed)
@@ -228,5 +227,5 @@ def try_shop(about: Public, settings: Settings, tastes: int, focus: float) -> Tr
 
 def _hit_ratio(V: Float32, settings: Settings, known: Histories, hidden: Histories) -> float:
     """Of lists as devices make them, without tags."""
-    X, W = as_factors(model_of(V, settings)(no_tags(len(V))), known)
+    X, W = as_factors(model_of(V, settings)(make_empty_tags(len(V))), known)
     return hit_ratio(rank_hidden(X, W, known, hidden), CUTOFF)

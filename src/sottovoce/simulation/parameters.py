@@ -16,13 +16,13 @@ from sottovoce.errors import SettingsError, UnknownParameterError
 from sottovoce.settings import Setting
 from sottovoce.simulation.engines import AUTO, ENGINES, chosen_options
 from sottovoce.training import (
-    DEFAULT,
+    DEFAULT_PRESET,
     Budget,
     Settings,
-    all_presets,
-    all_settings,
-    planned,
-    unplanned,
+    choose_base_settings,
+    list_presets,
+    list_settings,
+    plan_training,
 )
 
 Kind = TypeVar("Kind", bound=type)
@@ -68,7 +68,7 @@ class Parameters:
     mechanism: str | None = None
     seed: int = 0
     _: KW_ONLY
-    preset: str = _about(DEFAULT, f"settings to start from: {', '.join(all_presets())}")
+    preset: str = _about(DEFAULT_PRESET, f"settings to start from: {', '.join(list_presets())}")
     budget: float | None = _about(
         None,
         "epsilon that each person may spend in all, with nobody to trust; without a budget the "
@@ -105,7 +105,7 @@ class Parameters:
 
     def __post_init__(self) -> None:
         """Refuses what cannot be, before any data is read."""
-        unplanned(self.preset, self._given())
+        choose_base_settings(self.preset, self._given())
         self._spend()
         _number("history", self.history)
         chosen_options(self.engine, self._engine_options())
@@ -138,12 +138,12 @@ class Parameters:
         named, options = self.get_params(), _mapping("options", self.options, "{'block': 8}")
         if twice := sorted(set(options) & set(named)):
             raise SettingsError(f"give {', '.join(twice)} as an argument, not among the options")
-        training = {name: each for name, each in named.items() if name in all_settings()}
+        training = {name: each for name, each in named.items() if name in list_settings()}
         return {**training, **options}
 
     def _spend(self) -> Budget | None:
         local, central = self.budget, self.central_budget
-        return Budget.of(_number("budget", local), _number("central_budget", central))
+        return Budget.from_options(_number("budget", local), _number("central_budget", central))
 
     def _engine_options(self) -> dict[str, Any]:
         given = _mapping("engine_options", self.engine_options, "{'card': 1}")
@@ -155,7 +155,7 @@ class Parameters:
 
     def _planned(self, histories: Histories) -> Settings:
         history = _number("history", self.history)
-        return planned(
+        return plan_training(
             histories.n_users,
             histories.n_items,
             history=histories.typical_length() if history is None else history,
@@ -168,8 +168,8 @@ class Parameters:
 def _described() -> str:
     lines = ["Parameters", "----------"]
     for each in fields(Parameters):
-        about = all_settings().get(each.name, Setting(each.name, str, **each.metadata))
-        kind = f"{str(each.type).removesuffix(' | None')} {about.bounds()}".rstrip()
+        about = list_settings().get(each.name, Setting(each.name, str, **each.metadata))
+        kind = f"{str(each.type).removesuffix(' | None')} {about.format_bounds()}".rstrip()
         otherwise = "optional" if each.default is None else f"default {each.default!r}"
         lines += [f"{each.name} : {kind}, {otherwise}", f"    {about.help}."]
     return "\n".join([*lines, ""])
@@ -184,7 +184,7 @@ def _mapping(name: str, given: Any, example: str) -> dict[str, Any]:
 
 
 def _number(name: str, value: Any) -> float | None:
-    checked: float | None = Setting(name, float, optional=True).checked(value)
+    checked: float | None = Setting(name, float, optional=True).check_value(value)
     return checked
 
 

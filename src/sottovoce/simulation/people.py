@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core import WORDS_PER_DRAW, Histories
-from sottovoce.core.recommending import Tags, no_tags, tags_of
+from sottovoce.core.tags import Tags, build_tags, make_empty_tags
 from sottovoce.data import Interactions, Shards, leave_one_out
-from sottovoce.data.split import SplitRule, choices, drawn, take_out
+from sottovoce.data.split import SplitRule, count_choices, draw_choices, take_out
 from sottovoce.errors import SettingsError
 from sottovoce.simulation.evaluation.ranking import OTHERS, Candidates, sample_candidates
 from sottovoce.simulation.evaluation.side_information import SideInformation
@@ -189,7 +189,9 @@ class LeftOut:
     @classmethod
     def of(cls, candidates: Candidates) -> LeftOut:
         """With devices that know nothing but the model."""
-        return cls(candidates, SideInformation(no_tags(candidates.split.train.n_items), None))
+        return cls(
+            candidates, SideInformation(make_empty_tags(candidates.split.train.n_items), None)
+        )
 
     def some(self, begin: int, end: int) -> LeftOut:
         split, informed = self.candidates.split, self.side_information
@@ -332,8 +334,8 @@ class Stored(Parts):
         self._rule = rule
         self.n_users, self.n_items = shards.n_users, shards.n_items
         # One number for each person: all that is kept of everybody.
-        each = [choices(data, rule.split) for data in shards]
-        self._places = drawn(np.concatenate(each), rule.seed).astype(np.int32)
+        each = [count_choices(data, rule.split) for data in shards]
+        self._places = draw_choices(np.concatenate(each), rule.seed).astype(np.int32)
 
     def __len__(self) -> int:
         return len(self._shards)
@@ -354,7 +356,7 @@ class Stored(Parts):
     @cached_property
     def _tags(self) -> Tags:
         known = self._shards.tags if self._rule.tags else None
-        return no_tags(self.n_items) if known is None else tags_of(known.tolist())
+        return make_empty_tags(self.n_items) if known is None else build_tags(known.tolist())
 
 
 def parts_of(data: Interactions | Shards, rule: LeaveOut) -> Parts:

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import Histories, sum_signs, user_vectors
+from sottovoce.core import Histories, solve_user_vectors, sum_signs
 from sottovoce.settings import setting
 from sottovoce.simulation.interface import Collected, Engine, LocalEngine, one_by_one
 from sottovoce.simulation.people import Part, Parts, report_words, take_part
@@ -21,7 +21,7 @@ Float32 = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Options:
-    batch: int = setting(64, "people computed together", least=1)
+    batch: int = setting(64, "people computed together", min_value=1)
 
 
 def build(parts: Parts, settings: Settings, options: Options) -> Engine:
@@ -51,8 +51,8 @@ class ReferenceEngine(LocalEngine):
         return self._vectors(V, self.histories)
 
     def _vectors(self, V: Float32, people: Histories) -> Float32:
-        alpha, ridge = self.settings.alpha, self.settings.user_ridge(V)
-        return user_vectors(V, people, alpha=alpha, regularization=ridge)
+        alpha, ridge = self.settings.alpha, self.settings.compute_user_ridge(V)
+        return solve_user_vectors(V, people, alpha=alpha, regularization=ridge)
 
     def _batches(self, V: Float32, epoch: int) -> Iterator[NDArray[np.uint32]]:
         n, settings = len(self.people), self.settings

@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core import Histories
-from sottovoce.core.recommending import Tags, WideModel, counts_model, no_tags
+from sottovoce.core.recommending import WideModel, build_popularity_model
+from sottovoce.core.tags import Tags, make_empty_tags
 from sottovoce.data import Interactions, Shards
 from sottovoce.data.split import SplitRule
-from sottovoce.privacy import Account, account
+from sottovoce.privacy import PrivacyReport, make_privacy_report
 from sottovoce.settings import check, setting
 from sottovoce.simulation.engines import AUTO, build_engine, engine_package
 from sottovoce.simulation.evaluation.metrics import (
@@ -57,8 +58,8 @@ _IDENTITY = ("tags", "time", "split", "negatives", "resample")
 
 def model_of(V: Float32, settings: Settings) -> Callable[[Tags], WideModel]:
     """The model as devices use it, with the tags that it is called with."""
-    ridge = settings.user_ridge(V)
-    return partial(WideModel.of, V, alpha=settings.alpha, regularization=ridge)
+    ridge = settings.compute_user_ridge(V)
+    return partial(WideModel.from_model, V, alpha=settings.alpha, regularization=ridge)
 
 
 def quality(
@@ -106,7 +107,7 @@ def coverage_of(
         if not n:
             return np.zeros(part.histories.n_items, np.int64)
         histories, theirs = part.histories.some(0, n), part.left_out.some(0, n).side_information
-        tags = theirs.tags if informed else no_tags(histories.n_items)
+        tags = theirs.tags if informed else make_empty_tags(histories.n_items)
         X, W = as_factors(model(tags), histories, theirs.weights if informed else None)
         return exposure(X, W, histories, CUTOFF)
 
@@ -139,14 +140,16 @@ class Simulation:
     engine_options: Mapping[str, Any] = field(default_factory=dict)
     """What the engine may be told: see `sottovoce.simulation.engines.engine_options`."""
     evaluate_every: int = setting(
-        1, "epochs between two evaluations; the last is always evaluated. 0: only the last", least=0
+        1,
+        "epochs between two evaluations; the last is always evaluated. 0: only the last",
+        min_value=0,
     )
     tags: bool = True
     """Recommend with the tags of the data, where it has any."""
     time: bool | None = None
     """Recommend by the order of a history; None: unless a random item is asked for."""
     resample: int | None = setting(
-        None, "people made out of those of the data, who report in their place", least=1
+        None, "people made out of those of the data, who report in their place", min_value=1
     )
     coverage: bool = False
     """Say too how much of the catalogue lists show, once training is over."""
@@ -193,9 +196,9 @@ class Run:
         return min(int(record["people"]) for record in self.epochs)
 
     @cached_property
-    def account(self) -> Account:
+    def privacy_report(self) -> PrivacyReport:
         """What it cost each person, hidden among those of the smallest epoch."""
-        return account(self.plan.settings.event(len(self.V)), self.crowd)
+        return make_privacy_report(self.plan.settings.event(len(self.V)), self.crowd)
 
     def about_people(self) -> str:
         """Who reported, and in how many epochs, where that is not everybody in all."""
@@ -270,7 +273,10 @@ def simulate(
             else popularity,
         }
         if plan.coverage:
-            learnt, counted = model_of(state.V, plan.settings), partial(counts_model, *counts)
+            learnt, counted = (
+                model_of(state.V, plan.settings),
+                partial(build_popularity_model, *counts),
+            )
             models: list[Callable[[Tags], WideModel]] = [learnt, learnt, counted, counted]
             for name, model in zip(found, models, strict=True):
                 with_it = name in ("final", "informed_popularity")
@@ -334,7 +340,7 @@ def popularity_ranks(
     counts, people = counted or (train.popularity(), train.n_users)
     if side_information:
         return rank_devices(
-            counts_model(counts, people, side_information.tags),
+            build_popularity_model(counts, people, side_information.tags),
             candidates,
             side_information.weights,
         )

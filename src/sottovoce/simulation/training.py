@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sottovoce.errors import CheckpointError
 from sottovoce.simulation.files import ModelFile, read_model, write_model
 from sottovoce.simulation.interface import Engine
-from sottovoce.training import Settings, first_items
+from sottovoce.training import Settings, make_first_items
 
 Record = dict[str, Any]
 NEGATIVES = "negatives"
@@ -32,7 +32,7 @@ class Trained:
 
 
 def begin(settings: Settings, n_items: int) -> Trained:
-    return Trained(0, first_items(settings, n_items))
+    return Trained(0, make_first_items(settings, n_items))
 
 
 def train(

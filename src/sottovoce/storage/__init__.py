@@ -1,11 +1,14 @@
-"""The one way to open SQLite: durable, private to its owner, clear about what went wrong.
+"""SQLite files that are durable and private, with errors that say what to do.
 
-A file is created readable by its owner alone. It has a write-ahead log that is synced at every
-commit: what was committed survives a power cut, what was not leaves nothing behind. Deleted rows
-are overwritten with zeros, and `empty_log` empties the log as well, so what was deleted is gone
-from the disk and not only from the tables. `PRAGMA user_version` counts the migrations that a file
-has had; a file with more than this program knows is refused untouched. Every failure of SQLite is a
-`StoreError` that names the file and says what to do.
+Only its owner can read a file. The write-ahead log is synced at every commit, so that a committed
+transaction survives a power cut and any other leaves no trace. Deleted rows are overwritten with
+zeros, `empty_log` empties the log, and `scrub` also rewrites the file: after that no file contains
+deleted data. The disk itself may: it overwrites neither freed blocks nor, on flash, older copies.
+Only an encrypted disk protects against a reader of the raw disk.
+
+`PRAGMA user_version` is the number of migrations that were applied to a file. A file with more of
+them than this program has is refused and not changed. Every error of SQLite becomes a `StoreError`
+that names the file and says what to do.
 
 The tables and their statements belong to the package that opens the file.
 """

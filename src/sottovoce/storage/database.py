@@ -1,4 +1,4 @@
-"""A connection to an SQLite file: how it is opened, locked and brought up to date, how it fails."""
+"""Connections to SQLite files: opening, locking, migrations, and errors."""
 
 import os
 import sqlite3
@@ -8,33 +8,47 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sottovoce.errors import LostError, StoreError, reason
+from sottovoce.errors import LostError, StoreError, get_reason
 
 Migration = TypeVar("Migration")
 
-PRAGMAS = (
-    "synchronous = FULL",  # a commit that returned survives a power cut
-    "secure_delete = ON",  # what is deleted is overwritten with zeros
-    "trusted_schema = OFF",  # a file that was tampered with calls no function of ours
+CONNECTION_PRAGMAS = (
+    # A commit that has returned survives a power cut.
+    "synchronous = FULL",
+    # Deleted rows are overwritten with zeros in the file. Copies that SQLite left when it balanced
+    # pages are not: `scrub` removes these too.
+    "secure_delete = ON",
+    # A manipulated file cannot call functions of this program.
+    "trusted_schema = OFF",
 )
-_WRITABLE = "make the file and its folder writable"
-_ADVICE = {
+_MAKE_WRITABLE = "make the file and its folder writable"
+# What to do about an error of SQLite, by the beginning of its name.
+_ADVICE_BY_ERROR = {
     "SQLITE_FULL": "make room on the disk",
-    "SQLITE_READONLY": _WRITABLE,
-    "SQLITE_CANTOPEN": _WRITABLE,
+    "SQLITE_READONLY": _MAKE_WRITABLE,
+    "SQLITE_CANTOPEN": _MAKE_WRITABLE,
     "SQLITE_BUSY": "another program holds it: wait until it is done, or end that program",
     "SQLITE_CORRUPT": "the file is damaged: restore it, or move it away and begin with a new one",
     "SQLITE_NOTADB": "this is not a database: restore it, or move it away and begin with a new one",
     "SQLITE_IOERR": "make sure of the disk",
 }
-_LOST = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
+# Errors after which the data is lost.
+_LOST_ERRORS = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 
 
-def pending(version: int, migrations: Sequence[Migration], name: object) -> Sequence[Migration]:
-    """The migrations that a database still lacks; one of an unknown version is refused.
+def find_pending_migrations(
+    version: int, migrations: Sequence[Migration], name: object
+) -> Sequence[Migration]:
+    """Return the migrations that a database still needs.
 
-    Its version is the number of migrations that it has had. To change a schema, append a migration;
-    never change one that was published.
+    Args:
+        version: The number of migrations that were applied to the database.
+        migrations: All of them, oldest first. To change a schema, append one; never change one that
+            was published.
+        name: Name of the database, for the message of an error.
+
+    Raises:
+        StoreError: A later version of this program wrote the database.
     """
     if not 0 <= version <= len(migrations):
         raise StoreError(
@@ -45,7 +59,16 @@ def pending(version: int, migrations: Sequence[Migration], name: object) -> Sequ
 
 
 class Database:
-    """The file is made if it is not there. Threads share it only if `shared`, one at a time."""
+    """A connection to an SQLite file, which is created if it does not exist.
+
+    Args:
+        path: The file.
+        migrations: The statements of each migration, oldest first.
+        pragmas: Pragmas for the role of this file, which are set first.
+        wait: Seconds to wait for the lock of another connection.
+        shared: Whether several threads use the connection, one at a time.
+        upgrade: Whether to apply missing migrations now.
+    """
 
     def __init__(
         self,
@@ -57,15 +80,15 @@ class Database:
         shared: bool = False,
         upgrade: bool = True,
     ):
-        """A migration is some statements. `pragmas` are those of the file's role."""
         self.path = path
         self._migrations = migrations
-        make_private(path)
-        with store_errors(path):
+        create_private(path)
+        with convert_sqlite_errors(path):
             self.connection = sqlite3.connect(path, timeout=wait, check_same_thread=not shared)
         try:
-            self._pending()  # before anything in the file is changed
-            with store_errors(path):
+            # Refuse an unknown version before anything in the file is changed.
+            self._pending_migrations()
+            with convert_sqlite_errors(path):
                 prepare(self.connection, *pragmas, wait=wait)
             if upgrade:
                 self.upgrade()
@@ -78,25 +101,23 @@ class Database:
         return int(self.row("PRAGMA user_version")[0])
 
     def rows(self, statement: str, *values: object) -> list[Any]:
-        with store_errors(self.path):
+        with convert_sqlite_errors(self.path):
             return self.connection.execute(statement, values).fetchall()
 
     def row(self, statement: str, *values: object) -> Any:
-        found = self.rows(statement, *values)
-        return found[0] if found else None
+        rows = self.rows(statement, *values)
+        return rows[0] if rows else None
 
     def add_all(self, statement: str, values: list[tuple[object, ...]]) -> None:
-        """Run one statement for many values; in a transaction of the caller's."""
-        with store_errors(self.path):
+        """Run one statement for many rows of values, within the caller's transaction."""
+        with convert_sqlite_errors(self.path):
             self.connection.executemany(statement, values)
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """All of it, on disk, when the block ends; none of it after an error.
-
-        A writer takes its lock at once: one that first reads could not be sure to get it later.
-        """
-        with store_errors(self.path):
+        """Commit the block as a whole when it ends, or roll it back after an error."""
+        with convert_sqlite_errors(self.path):
+            # Take the write lock at once: a transaction that has read may not get it later.
             self.connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self.connection
@@ -113,8 +134,8 @@ class Database:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """All that is read in the block is of one moment, whatever others write meanwhile."""
-        with store_errors(self.path):
+        """Read one state of the database in the block, even if others write at the same time."""
+        with convert_sqlite_errors(self.path):
             self.connection.execute("BEGIN")
             try:
                 yield
@@ -122,57 +143,60 @@ class Database:
                 self.connection.execute("ROLLBACK")
 
     def commit(self) -> None:
-        """Returns when it would survive a power cut."""
+        """Commit; the data survives a power cut once this returns."""
         self.connection.execute("COMMIT")
 
     def upgrade(self) -> None:
-        """Bring an older file up to date, all the way or not at all."""
-        if self._pending():
+        """Apply all missing migrations in one transaction."""
+        if self._pending_migrations():
             with self.transaction():
                 self.migrate()
 
     def migrate(self) -> None:
-        """The same in a transaction of the caller's."""
-        for statements in self._pending():
+        """Apply all missing migrations within the caller's transaction."""
+        for statements in self._pending_migrations():
             for statement in statements:
                 self.rows(statement)
         self.rows(f"PRAGMA user_version = {len(self._migrations)}")
 
     def scrub(self) -> None:
-        """Nothing that was deleted is left in any file."""
-        self.rows("VACUUM")  # rewrites the file without it
+        """Remove deleted data from the file and its log; the disk may keep freed blocks."""
+        self.rows("VACUUM")
         self.empty_log()
 
     def empty_log(self) -> None:
-        """What was deleted is gone from the log as well; fails while somebody reads."""
-        with store_errors(self.path):
-            emptied = empty_log(self.connection)
-        if not emptied:
+        """Remove deleted data from the log.
+
+        Raises:
+            StoreError: Another connection reads, so the log could not be emptied.
+        """
+        with convert_sqlite_errors(self.path):
+            is_empty = empty_log(self.connection)
+        if not is_empty:
             raise StoreError(f"{self.path}: in use by a reader, so traces are left; try again")
 
     def close(self) -> None:
         self.connection.close()
 
-    def _pending(self) -> Sequence[tuple[str, ...]]:
-        return pending(self.version, self._migrations, self.path)
+    def _pending_migrations(self) -> Sequence[tuple[str, ...]]:
+        return find_pending_migrations(self.version, self._migrations, self.path)
 
 
-def prepare(connection: sqlite3.Connection, *more: str, wait: float = 5.0) -> None:
-    """Set up a connection; `more` are pragmas of its role, done first."""
-    connection.isolation_level = None  # transactions begin where we say so
-    for pragma in more:
+def prepare(connection: sqlite3.Connection, *pragmas: str, wait: float = 5.0) -> None:
+    """Set up a connection: first the pragmas of its role, then those of all connections."""
+    # Python's sqlite3 begins no transactions of its own.
+    connection.isolation_level = None
+    for pragma in pragmas:
         connection.execute(f"PRAGMA {pragma}")
-    _use_log(connection, wait)
-    for pragma in PRAGMAS:
+    _enable_log(connection, wait)
+    for pragma in CONNECTION_PRAGMAS:
         connection.execute(f"PRAGMA {pragma}")
 
 
-def _use_log(connection: sqlite3.Connection, wait: float) -> None:
-    """Readers and a writer need not wait for each other.
-
-    Only the first connection to a new file changes it, and for that SQLite itself does not wait
-    until the file is free.
-    """
+def _enable_log(connection: sqlite3.Connection, wait: float) -> None:
+    """Switch to a write-ahead log, so that readers and a writer do not wait for each other."""
+    # Only the first connection to a new file changes the mode. SQLite does not wait for a lock
+    # while it does so, so that we have to retry.
     deadline = time.monotonic() + wait
     while True:
         try:
@@ -185,80 +209,91 @@ def _use_log(connection: sqlite3.Connection, wait: float) -> None:
 
 
 def empty_log(connection: sqlite3.Connection) -> bool:
-    """Take everything out of the write-ahead log; False if somebody reads just now: try again."""
+    """Empty the write-ahead log; return False if another connection reads, so that it was not."""
     busy, _, _ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     return not busy
 
 
 @contextmanager
-def exclusive_lock(path: Path, taken: str, *, wait: float = 0.0) -> Iterator[None]:
-    """Held for the block and never longer than the process lives; `taken` is said to the others.
+def exclusive_lock(path: Path, message: str, *, wait: float = 0.0) -> Iterator[None]:
+    """Hold a lock during the block; it ends with the process at the latest.
 
-    SQLite's own lock on a file that stays empty: it works on every system, also within a process.
+    Args:
+        path: The file of the lock, which stays empty.
+        message: Text of the error that others get while the lock is held.
+        wait: Seconds to wait for the lock.
+
+    Raises:
+        StoreError: The lock is held by another process, or elsewhere in this one.
     """
-    make_private(path)
-    with store_errors(path):
+    # SQLite's own lock works on every system, and also within a process.
+    create_private(path)
+    with convert_sqlite_errors(path):
         lock = sqlite3.connect(path, isolation_level=None, timeout=wait, check_same_thread=False)
     with closing(lock):
-        with store_errors(path):
+        with convert_sqlite_errors(path):
             try:
                 lock.execute("PRAGMA journal_mode = MEMORY")
                 lock.execute("BEGIN EXCLUSIVE")
-                # On a file that cannot be written that locks nothing, but this fails. Never
-                # committed.
+                # BEGIN does not lock a file that cannot be written, but writing to it fails. This
+                # is never committed.
                 lock.execute("PRAGMA user_version = 1")
             except sqlite3.Error as error:
                 if error.sqlite_errorcode == sqlite3.SQLITE_BUSY:
-                    raise StoreError(f"{path.parent}: {taken}") from error
+                    raise StoreError(f"{path.parent}: {message}") from error
                 raise
         yield
 
 
-def make_private(path: Path) -> None:
-    """An empty file to begin with, so that SQLite never makes one that others can read.
+def create_private(path: Path) -> None:
+    """Create an empty file that only its owner can read, unless the file exists.
 
-    Its log gets the same rights. A file that is there is not opened: closing it would end the locks
-    that SQLite has on it in this process.
+    SQLite would create a file that others can read. Its log gets the same mode as the file.
     """
     try:
+        # An existing file is not opened: closing it would end the locks that SQLite holds on it in
+        # this process.
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except OSError as error:
-        raise StoreError(f"{path}: {reason(error)}; {_WRITABLE}") from error
+        raise StoreError(f"{path}: {get_reason(error)}; {_MAKE_WRITABLE}") from error
 
 
-class SameFile:
-    """Whether a file is still the one that it was.
+class FileIdentity:
+    """Check that a file was not removed or replaced while it is open.
 
-    One that was removed or replaced is written on by those who have it open, and ends with them.
+    A process that has such a file open continues to write to it, and all of that is lost.
     """
 
     def __init__(self, path: Path):
         self._path = path
-        self._number: int | None = None
+        self._inode: int | None = None
 
     def forget(self) -> None:
-        """It is closed: another may take its place."""
-        self._number = None
+        """Forget the file after it was closed: another one may replace it."""
+        self._inode = None
 
     def check(self) -> None:
-        """`LostError` if it is not; one that is not there yet may come."""
-        number = self._path.stat().st_ino if self._path.exists() else None
-        if self._number not in (None, number):
+        """Raise a `LostError` if the file was removed or replaced since the first check.
+
+        A file that did not exist before may be created.
+        """
+        inode = self._path.stat().st_ino if self._path.exists() else None
+        if self._inode not in (None, inode):
             raise LostError(
                 f"{self._path}: gone, or replaced, while this process has it open; restore a "
                 "backup if there is one, and restart it"
             )
-        self._number = number
+        self._inode = inode
 
 
 @contextmanager
-def store_errors(path: Path) -> Iterator[None]:
-    """Whatever fails inside is a `StoreError` that names the file."""
+def convert_sqlite_errors(path: Path) -> Iterator[None]:
+    """Convert errors of SQLite in the block to a `StoreError` that names the file."""
     try:
         yield
     except sqlite3.Error as error:
         name = getattr(error, "sqlite_errorname", "")
-        advice = [text for code, text in _ADVICE.items() if name.startswith(code)]
-        kind = LostError if name.startswith(_LOST) else StoreError
-        raise kind("; ".join([f"{path}: {error}", *advice])) from error
+        advice = [text for code, text in _ADVICE_BY_ERROR.items() if name.startswith(code)]
+        error_class = LostError if name.startswith(_LOST_ERRORS) else StoreError
+        raise error_class("; ".join([f"{path}: {error}", *advice])) from error

@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Files that are replaced in one step, and files that only their owner can read."""
 
 import os
 import secrets
@@ -8,28 +8,53 @@ from pathlib import Path
 from sottovoce.errors import SettingsError
 
 
+def read_secret(path: Path, max_bytes: int) -> bytes:
+    """Read at most `max_bytes` of a file that only its owner may read.
+
+    Raises:
+        SettingsError: Other users may read the file too.
+        OSError: The file cannot be read.
+    """
+    with path.open("rb") as file:
+        mode, content = os.fstat(file.fileno()).st_mode, file.read(max_bytes)
+    if os.name == "posix" and mode & 0o077:
+        raise SettingsError(
+            f"{path}: others may read this secret (mode {mode & 0o777:o}); run chmod 600, and "
+            "replace the secret if somebody may have read it"
+        )
+    return content
+
+
 def write_new(path: Path, content: bytes) -> None:
-    """A file that only its owner can read from the first moment; on the disk when this returns."""
+    """Write a new file that only its owner can read, and sync it to the disk.
+
+    Raises:
+        SettingsError: The file exists.
+    """
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError as error:
         raise SettingsError(f"{path}: exists already: name another, or move it away") from error
     try:
-        _write(handle, content)
+        _write_synced(handle, content)
     except BaseException:
         path.unlink(missing_ok=True)
         raise
 
 
 def write_atomically(path: Path, content: bytes, *, private: bool = False) -> None:
-    """All of it or nothing, even when the power goes.
+    """Write a file as a whole or not at all, even if the power fails.
 
-    A private file is for its owner alone; any other has the mode that the umask gives. A link
-    stays one: its target is replaced. A pipe or a terminal is written to and never replaced, and
-    so is `/dev/stdout`, which may be redirected to a file.
+    A link is kept and its target replaced. A pipe, a terminal or `/dev/stdout`, which may be
+    redirected to a file, is written to and never replaced.
+
+    Args:
+        path: The file.
+        content: Its new content.
+        private: Whether only its owner may read it; otherwise the umask decides.
     """
     if path == Path("/dev/stdout"):
-        if sys.stdout is None:  # closed by the process that started us
+        if sys.stdout is None:  # closed by the parent process
             raise OSError("standard output is closed")
         sys.stdout.flush()
         sys.stdout.buffer.write(content)
@@ -47,23 +72,24 @@ def _replace(path: Path, content: bytes, mode: int) -> None:
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
-        _write(handle, content)
+        _write_synced(handle, content)
         temporary.replace(path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
-def _write(handle: int, content: bytes) -> None:
+def _write_synced(handle: int, content: bytes) -> None:
     with os.fdopen(handle, "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
 
 
-def _sync_folder(folder: Path) -> None:
-    """Its new name is on the disk too; elsewhere than on POSIX a folder cannot be opened."""
+def sync_folder(folder: Path) -> None:
+    """Sync a folder to the disk, so that a new name in it survives a power cut."""
+    # Only POSIX systems can open a folder.
     if os.name == "posix":
         handle = os.open(folder, os.O_RDONLY)
         try:

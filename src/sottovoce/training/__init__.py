@@ -1,21 +1,33 @@
 """One training: its settings, the first and the next item matrix, and how to spend a budget."""
 
-from sottovoce.training.items import first_items, inherited_items, next_items
-from sottovoce.training.planning import Budget, all_presets, planned, planned_without_end, unplanned
-from sottovoce.training.settings import DEFAULT, Participation, Settings, all_settings, presets
+from sottovoce.training.budget import Budget
+from sottovoce.training.items import compute_next_items, inherit_items, make_first_items
+from sottovoce.training.planning import (
+    choose_base_settings,
+    list_presets,
+    plan_open_ended,
+    plan_training,
+)
+from sottovoce.training.settings import (
+    DEFAULT_PRESET,
+    Participation,
+    Settings,
+    list_basic_presets,
+    list_settings,
+)
 
 __all__ = [
-    "DEFAULT",
+    "DEFAULT_PRESET",
     "Budget",
     "Participation",
     "Settings",
-    "all_presets",
-    "all_settings",
-    "first_items",
-    "inherited_items",
-    "next_items",
-    "planned",
-    "planned_without_end",
-    "presets",
-    "unplanned",
+    "choose_base_settings",
+    "compute_next_items",
+    "inherit_items",
+    "list_basic_presets",
+    "list_presets",
+    "list_settings",
+    "make_first_items",
+    "plan_open_ended",
+    "plan_training",
 ]

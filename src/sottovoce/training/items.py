@@ -1,45 +1,50 @@
-"""The server's half of the paper's Algorithm 2: the first V, and from sums of signs the next one.
+"""The server's half of the paper's Algorithm 2: the first V, and the next V from sums of signs.
 
-Live server and simulator call the same functions, so the same reports give the same bits.
+The live server and the simulator call the same functions, so the same reports give the same bits.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import initial_items, rotate_factors, update
-from sottovoce.core.bounds import flushed
+from sottovoce.core import draw_initial_items, rotate_factors, update_items
+from sottovoce.core.bounds import flush_small_entries
 from sottovoce.core.mechanism import Mechanism
 from sottovoce.training.settings import Settings
 
-ROW_LIMIT = 1.0
-"""Of a live server, unless its operator says otherwise."""
-USUAL, MANY = 0.75, 20
-"""How `usual_way` counts, by seeds from 1000 on: medians, or fewer epochs, cost small crowds up to
-0.15 of HR@10, and longer ways let liars pass (lab/docs/report.md)."""
+# Default row limit of a live server, in multiples of the typical row length.
+DEFAULT_ROW_LIMIT = 1.0
+
+# The typical row length is this quantile of the rows that move, times
+# max(FULL_MEMORY_EPOCHS / memory, 1). Both numbers were chosen with seeds from 1000 on: medians, or
+# fewer epochs, cost small crowds up to 0.15 of HR@10, and longer rows let attackers pass
+# (lab/docs/report.md).
+ROW_LENGTH_QUANTILE = 0.75
+FULL_MEMORY_EPOCHS = 20
 
 
-def first_items(settings: Settings, n_items: int) -> NDArray[np.float32]:
-    """What the devices are given for their first epoch."""
-    V = initial_items(
+def make_first_items(settings: Settings, n_items: int) -> NDArray[np.float32]:
+    """Return the item matrix that devices receive for their first epoch."""
+    V = draw_initial_items(
         n_items, settings.factors, settings.initial_scale, settings.seed, settings.head_start
     )
-    return _published(V, settings, 0)
+    return _prepare_release(V, settings, 0)
 
 
-def inherited_items(V: NDArray[np.float32], settings: Settings) -> NDArray[np.float32]:
-    """What another training begins with: the last model of the one before, with its own factors.
+def inherit_items(V: NDArray[np.float32], settings: Settings) -> NDArray[np.float32]:
+    """Return the first item matrix of a training that continues from another training's model.
 
-    Fewer of them say the most that so many can; further ones begin like those of a first matrix.
+    If the new training has fewer factors, they are the best approximation of the old model. If it
+    has more, the additional ones start like those of a first matrix.
     """
     U, sizes, _ = np.linalg.svd(V.astype(np.float64), full_matrices=False)
-    kept = min(settings.factors, len(sizes))
-    begun = first_items(settings, len(V))
-    begun[:, :kept] = (U * sizes)[:, :kept]
-    begun[~V.any(axis=1)] = 0  # an item that nobody has reported on yet stays one
-    return _published(begun, settings, 0)
+    n_inherited = min(settings.factors, len(sizes))
+    first = make_first_items(settings, len(V))
+    first[:, :n_inherited] = (U * sizes)[:, :n_inherited]
+    first[~V.any(axis=1)] = 0  # a row of zeros marks an item that nobody has reported on yet
+    return _prepare_release(first, settings, 0)
 
 
-def next_items(
+def compute_next_items(
     V: NDArray[np.float32],
     sums: NDArray[np.int64],
     n_reports: int,
@@ -49,61 +54,73 @@ def next_items(
     *,
     row_limit: float = 0.0,
 ) -> NDArray[np.float32]:
-    """All that the server does at the end of an epoch; `epochs_done` counts this one.
+    """Return the item matrix for the next epoch: all that the server does at an epoch's end.
 
-    With a `row_limit` no row moves farther than `limited` lets it; 0: as far as reports say.
+    Args:
+        V: The item matrix of this epoch.
+        sums: Sums of signs by direction.
+        n_reports: How many reports the sums are made of.
+        epochs_done: Number of epochs so far, this one included.
+        settings: The training's settings.
+        mechanism: The mechanism that made the reports.
+        row_limit: How far a row may move, in typical row lengths; 0 means no limit.
     """
-    estimate = mechanism.estimate(sums, n_reports) * weight(n_reports, settings.dummies)
+    estimate = mechanism.estimate(sums, n_reports) * compute_step_weight(
+        n_reports, settings.dummies
+    )
     if row_limit:
-        estimate = limited(estimate, row_limit, settings.memory)
-    return moved_items(V, estimate, epochs_done, settings)
+        estimate = limit_row_lengths(estimate, row_limit, settings.memory)
+    return apply_update(V, estimate, epochs_done, settings)
 
 
-def limited(estimate: NDArray[np.float64], times: float, memory: float) -> NDArray[np.float64]:
-    """No row longer than so many times `usual_way`; a longer one keeps its direction.
+def limit_row_lengths(
+    estimate: NDArray[np.float64], times: float, memory: float
+) -> NDArray[np.float64]:
+    """Shorten rows that are longer than `times` the typical row length; directions stay.
 
-    Against liars, who push one item in every epoch.
+    This limits attackers who push one item in every epoch.
 
-    >>> limited(np.array([[0.0], [1.0], [2.0], [2.0], [2.0], [-9.0]]), 1.5, 20.0).ravel().tolist()
+    >>> rows = np.array([[0.0], [1.0], [2.0], [2.0], [2.0], [-9.0]])
+    >>> limit_row_lengths(rows, 1.5, 20.0).ravel().tolist()
     [0.0, 1.0, 2.0, 2.0, 2.0, -3.0]
     """
-    return shortened(estimate, times * usual_way(estimate, memory))
+    return clip_row_lengths(estimate, times * measure_typical_row_length(estimate, memory))
 
 
-def usual_way(estimate: NDArray[np.float64], memory: float) -> float:
-    """What three quarters of the rows that move at all stay within.
-
-    Most rows do not where few people report. A model made of fewer than `MANY` epochs has to learn
-    as much in each as others do in several.
-    """
+def measure_typical_row_length(estimate: NDArray[np.float64], memory: float) -> float:
+    """Return the length within which three quarters of the moving rows stay; 0 if none moves."""
     lengths = np.linalg.norm(estimate, axis=1)
+    # Where few people report, most rows are zero: a quantile of all rows would be zero, too.
     moved = lengths[lengths > 0]
-    return float(np.quantile(moved, USUAL)) * max(MANY / memory, 1.0) if len(moved) else 0.0
+    # A model of few epochs has to learn as much in each as others do in several.
+    scale = max(FULL_MEMORY_EPOCHS / memory, 1.0)
+    return float(np.quantile(moved, ROW_LENGTH_QUANTILE)) * scale if len(moved) else 0.0
 
 
-def shortened(rows: NDArray[np.float64], most: float) -> NDArray[np.float64]:
-    """No row longer than this; a longer one keeps its direction."""
+def clip_row_lengths(rows: NDArray[np.float64], max_length: float) -> NDArray[np.float64]:
+    """Shorten rows that are longer than `max_length`; directions stay."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows * np.minimum(1.0, most / np.maximum(lengths, 1e-300)))
+    return np.asarray(rows * np.minimum(1.0, max_length / np.maximum(lengths, 1e-300)))
 
 
-def weight(reports: int, dummies: int) -> float:
-    """Of an epoch's step: where few people report among many dummies, nearly all of it is noise.
+def compute_step_weight(reports: int, dummies: int) -> float:
+    """Return the weight of an epoch's step, which is below 1 if most reports are dummies.
 
-    One visitor among 176 dummies would otherwise undo what hundreds have taught. Full as long as a
-    third of the reports are people's, which all plans for the people who then come are.
+    With few people among many dummies, nearly all of a step is noise: one visitor among 176 dummies
+    would undo what hundreds have taught. The weight is 1 as long as a third of the reports are
+    people's, which holds in every plan if the expected number of people come.
 
-    >>> weight(1_000, 0), weight(1_000, 2_000), round(weight(1, 176), 3)
-    (1.0, 1.0, 0.017)
+    >>> [round(compute_step_weight(*n), 3) for n in ((1_000, 0), (1_000, 2_000), (1, 176))]
+    [1.0, 1.0, 0.017]
     """
     return min(1.0, 3 * reports / (reports + dummies))
 
 
-def moved_items(
+def apply_update(
     V: NDArray[np.float32], estimate: NDArray[np.float64], epochs_done: int, settings: Settings
 ) -> NDArray[np.float32]:
-    """The next V from an estimate of the mean gradient, however it was made."""
-    V = update(
+    """Return the next V, given any estimate of the mean gradient."""
+    V = update_items(
         V,
         estimate,
         rate=settings.rate,
@@ -111,9 +128,13 @@ def moved_items(
         regularization=settings.regularization,
         fade=settings.fade,
     )
-    return _published(V, settings, epochs_done)
+    return _prepare_release(V, settings, epochs_done)
 
 
-def _published(V: NDArray[np.float32], settings: Settings, epochs_done: int) -> NDArray[np.float32]:
-    """What the devices are given for their next epoch."""
-    return flushed(rotate_factors(V, settings.seed, epochs_done) if settings.rotate else V)
+def _prepare_release(
+    V: NDArray[np.float32], settings: Settings, epochs_done: int
+) -> NDArray[np.float32]:
+    """Turn V to the next epoch's basis, if settings ask for it, and flush small entries."""
+    return flush_small_entries(
+        rotate_factors(V, settings.seed, epochs_done) if settings.rotate else V
+    )

@@ -1,7 +1,7 @@
-"""Everything that one training fixes, stated once: frozen, checked, one name on every surface.
+"""The settings of a training: frozen, checked, and with the same names everywhere.
 
 The command line, the server's settings file and its template, `FederatedMF` and the files of a
-simulation read this statement (`all_settings`) or go through `Settings.preset`.
+simulation read these declarations (`list_settings`) or call `Settings.preset`.
 """
 
 from collections.abc import Mapping
@@ -12,257 +12,270 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import MECHANISMS, Mechanism, Shape, mechanism_named
+from sottovoce.core import MECHANISMS, Mechanism, Shape, get_mechanism
 from sottovoce.core.bounds import (
-    LEAST_RIDGE,
-    MOST_ALPHA,
-    MOST_DUMMIES,
-    MOST_REPORTS,
-    MOST_RIDGE,
+    MAX_ALPHA,
+    MAX_DUMMIES,
+    MAX_REPORTS,
+    MAX_RIDGE,
+    MIN_RIDGE,
 )
-from sottovoce.core.coin import LEAST_EPSILON, MAX_EPSILON
+from sottovoce.core.coin import MAX_EPSILON, MIN_EPSILON
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import Reporting
-from sottovoce.settings import Setting, check, setting, shown, stated
-from sottovoce.training.counts import least_of
+from sottovoce.settings import Setting, check, format_value, get_settings, setting
+from sottovoce.training.counts import compute_min_participants
 
 
 @dataclass(frozen=True)
 class Settings:
-    """One training. `Settings.preset(name)` gives a preset's values.
+    """The settings of one training. `Settings.preset(name)` returns those of a preset.
 
-    The fields are those of the table of settings in docs/reference/model.md, and one more:
+    docs/reference/model.md has a table of the fields. One more is not in it:
 
     Args:
-        options: The mechanism's, by name; what is not given is its default.
+        options: Options of the mechanism, by name; missing ones get their default.
     """
 
     mechanism: str = setting("loudest", "how devices report")
-    epsilon: float = setting(2.5, "epsilon of one report", least=LEAST_EPSILON, most=MAX_EPSILON)
+    epsilon: float = setting(
+        2.5, "epsilon of one report", min_value=MIN_EPSILON, max_value=MAX_EPSILON
+    )
     reports: int = setting(
         100,
         "reports of one person in one epoch (k); an epoch costs k * epsilon",
-        least=1,
-        most=MOST_REPORTS,
+        min_value=1,
+        max_value=MAX_REPORTS,
     )
     epochs: int = setting(
         20,
         "number of epochs with reports (T); without a half-life, training ends after them",
-        least=1,
+        min_value=1,
     )
     lifetime: int = setting(
-        0, "epochs in which one person takes part, drawn by their own device; 0 means all", least=0
+        0,
+        "epochs in which one person takes part, drawn by their own device; 0 means all",
+        min_value=0,
     )
     half_life: float = setting(
         0.0,
         "epochs after which old reports weigh half, and learning never ends; 0: it ends after T",
-        least=0,
-        most=1e9,
+        min_value=0,
+        max_value=1e9,
     )
     dummies: int = setting(
         0,
         "uniform random reports that the proxy mixes into every epoch (D): they hide a person "
         "where others do not",
-        least=0,
-        most=MOST_DUMMIES,
+        min_value=0,
+        max_value=MAX_DUMMIES,
     )
-    factors: int = setting(5, "numbers that describe an item (F)", least=1)
+    factors: int = setting(5, "numbers that describe an item (F)", min_value=1)
     alpha: float = setting(
-        1.0, "weight of a touched item is 1 + alpha, of any other item 1", least=0, most=MOST_ALPHA
+        1.0,
+        "weight of a touched item is 1 + alpha, of any other item 1",
+        min_value=0,
+        max_value=MAX_ALPHA,
     )
     regularization: float = setting(
         1e-6,
         "regularization of user vectors and items (lambda)",
-        least=LEAST_RIDGE,
-        most=MOST_RIDGE,
+        min_value=MIN_RIDGE,
+        max_value=MAX_RIDGE,
     )
     ridge: float = setting(
         0.0,
         "further regularization of user vectors, relative to the mean squared length of V's "
         "columns",
-        least=0,
-        most=MOST_RIDGE,
+        min_value=0,
+        max_value=MAX_RIDGE,
     )
     learning_rate: float = setting(100.0, "length of a step along the estimated gradient", above=0)
-    steps: int = setting(1, "steps in one epoch, all from the same reports", least=1)
+    steps: int = setting(1, "steps in one epoch, all from the same reports", min_value=1)
     rate_grows_with_reports: bool = setting(
         default=False,
         # The paper averages over users where it should over reports.
         help="multiply the step by k, as the paper does",
     )
-    # So small that it is nothing next to the first estimate, which small blocks need most.
+    # Negligible next to the first estimate; this matters most where blocks are small.
     initial_scale: float = setting(1e-7, "standard deviation of the first item matrix", above=0)
     head_start: float = setting(
         1.0,
         "first value of the first factor, in multiples of initial_scale; 0 means random",
-        least=0,
+        min_value=0,
     )
     rotate: bool = setting(default=True, help="turn the factors to a fresh basis after every epoch")
     seed: int = setting(
         0,
         "public seed of the first item matrix, the directions and, in a simulation, all reports",
-        least=0,
-        most=2**53 - 1,
+        min_value=0,
+        max_value=2**53 - 1,
     )
     options: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """The mechanism's, by name; what is not given is its default."""
+    """Options of the mechanism, by name; missing ones get their default."""
 
     def __post_init__(self) -> None:
         check(self)
-        known = mechanism_named(self.mechanism).options()
+        declared = get_mechanism(self.mechanism).options()
         for name in self.options:
-            if name not in known:
-                raise SettingsError(f"{name} must be for {self.mechanism!r}{_whose(name)}")
+            if name not in declared:
+                raise SettingsError(
+                    f"{name} is no option of {self.mechanism!r}"
+                    f"{_describe_owners(name)}; leave it out"
+                )
         complete = {
-            name: each.checked(self.options.get(name, each.default)) for name, each in known.items()
+            name: option.check_value(self.options.get(name, option.default))
+            for name, option in declared.items()
         }
         object.__setattr__(self, "options", complete)
 
     @classmethod
     def preset(cls, preset: str, /, **changes: Any) -> Self:
-        """A mechanism's usual settings, or the paper's, with some values changed.
+        """Return a mechanism's usual settings, or the paper's, with some values changed.
 
         Args:
             preset: `paper`, or the name of a mechanism.
             changes: Other values by name, options of the mechanism included; None changes nothing.
 
+        Raises:
+            SettingsError: No such preset or setting, or a value out of range.
+
         >>> Settings.preset("paper").steps
         20
         """
-        known = presets()
-        if preset not in known:
-            raise SettingsError(f"no preset {shown(preset)}; there are {', '.join(known)}")
-        kind = mechanism_named({PAPER: "coordinate"}.get(preset, preset))
-        return cls(**_arguments({"mechanism": kind.name, **kind.usual, **_given(changes)}))
+        presets = list_basic_presets()
+        if preset not in presets:
+            raise SettingsError(f"no preset {format_value(preset)}; there are {', '.join(presets)}")
+        kind = get_mechanism({PAPER_PRESET: "coordinate"}.get(preset, preset))
+        return cls(**_to_arguments({"mechanism": kind.name, **kind.usual, **_drop_none(changes)}))
 
-    def changed(self, **changes: Any) -> Self:
-        """The same with other values, options included; None changes nothing."""
-        given = _arguments(_given(changes))
-        if given.get("mechanism", self.mechanism) == self.mechanism:
-            given["options"] = {**self.options, **given["options"]}
-        return replace(self, **given)
+    def copy_with(self, **changes: Any) -> Self:
+        """Return a copy with other values, options included; None changes nothing."""
+        arguments = _to_arguments(_drop_none(changes))
+        # Another mechanism has other options, so the present ones are dropped.
+        if arguments.get("mechanism", self.mechanism) == self.mechanism:
+            arguments["options"] = {**self.options, **arguments["options"]}
+        return replace(self, **arguments)
 
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> Self:
-        """From a table of a settings file: the name of a preset, and what differs from it."""
-        given = dict(table)
-        return cls.preset(given.pop("preset", DEFAULT), **given)
+        """Read a table of a settings file: the name of a preset, and values that differ."""
+        changes = dict(table)
+        return cls.preset(changes.pop("preset", DEFAULT_PRESET), **changes)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: one level, the mechanism's options among the settings."""
+        """Return all settings for JSON, on one level: the mechanism's options are among them."""
         content = asdict(self)
         options = content.pop("options")
         return {**content, **options}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
-        """From what `as_dict` gave."""
-        missing = set(stated(cls)) - set(content)
+        """Read what `as_dict` returned."""
+        missing = set(get_settings(cls)) - set(content)
         if missing:
             raise SettingsError(f"settings must have {', '.join(sorted(missing))}")
-        return cls(**_arguments(content))
+        return cls(**_to_arguments(content))
 
-    def user_ridge(self, V: NDArray[np.float32]) -> float:
-        """Lambda of the users' equations, which the manifest of every epoch names as a number.
+    def compute_user_ridge(self, V: NDArray[np.float32]) -> float:
+        """Return lambda of the users' equations, which every epoch's manifest states.
 
-        A share of what V itself adds to their diagonal, for V grows while it is learnt. Squares are
-        added one after the other, so that every machine finds the same.
+        It is relative to what V adds to their diagonal, because V grows while it is learnt.
         """
+        # cumsum adds in a fixed order, so that every machine computes the same number.
         squares = float(np.cumsum(np.square(V, dtype=np.float64).ravel())[-1])
-        wanted = self.regularization + self.ridge * squares / len(V.T)
-        return min(wanted, MOST_RIDGE)
+        ridge = self.regularization + self.ridge * squares / len(V.T)
+        return min(ridge, MAX_RIDGE)
 
     @property
-    def most_turns(self) -> int:
-        """What a device is asked to agree to, and so what a training costs at most.
+    def max_turns(self) -> int:
+        """E in the terms: the most epochs in which a device takes part and which it pays for.
 
-        In one without end too: a device stops after so many. More than its epochs, if so many are
-        named: one that came to nothing is paid for and held again.
+        It also limits a training without an end. It may exceed the number of epochs: an epoch that
+        is discarded costs a turn and is repeated.
         """
         return self.lifetime or self.epochs
 
     @property
     def turns(self) -> int:
-        """E: in how many of its epochs each person takes part, where none comes to nothing."""
-        return min(self.most_turns, self.epochs)
+        """E: the number of epochs in which each person takes part if no epoch is discarded."""
+        return min(self.max_turns, self.epochs)
 
     @property
     def share(self) -> float:
-        """Of all people, those who take part in an epoch: E / T."""
+        """The fraction of people who take part in an epoch: E / T."""
         return self.turns / self.epochs
 
     @property
     def fade(self) -> float:
-        """What an epoch leaves of the model before it."""
+        """The factor by which an epoch shrinks the model before it."""
         return 0.5 ** (1 / self.half_life) if self.half_life else 1.0
 
     @property
     def memory(self) -> float:
-        """How many epochs a model is made of, as far as its noise is concerned.
+        """The number of equally weighted epochs with the same noise as this model.
 
-        The sum of all weights where old epochs fade: as many equal ones would say as much.
+        Where old epochs fade, it is the sum of all weights.
 
         >>> round(Settings(half_life=14).memory, 1)
         20.7
         """
         return 1 / (1 - self.fade) if self.half_life else float(self.epochs)
 
-    def endless(self) -> Self:
-        """The same without an end.
-
-        A half-life of 0.7 T would remember as many epochs, but tastes move, and a shorter memory is
-        worth its noise: chosen on the Netflix days, seed 1000 (lab/docs/report.md).
-        """
+    def to_endless(self) -> Self:
+        """Return a copy without an end: old reports fade with a half-life of 0.2 T."""
+        # A half-life of 0.7 T would remember as many epochs, but tastes move, and a shorter memory
+        # is worth its noise: chosen on the Netflix days, seed 1000 (lab/docs/report.md).
         return replace(self, half_life=float(max(round(0.2 * self.epochs), 1)))
 
-    def crowd(self, people: int) -> int:
-        """Of so many people, those who take part in an epoch: at least, but for a chance of 1e-9.
+    def estimate_crowd(self, people: int) -> int:
+        """Return how many people take part in an epoch: fewer have a probability of at most 1e-9.
 
-        >>> Settings().crowd(20_000), Settings(lifetime=1).crowd(20_000)
+        >>> Settings().estimate_crowd(20_000), Settings(lifetime=1).estimate_crowd(20_000)
         (20000, 820)
         """
-        return least_of(people, self.share)
+        return compute_min_participants(people, self.share)
 
     @property
     def rate(self) -> float:
-        """What `update` is given."""
+        """The length of a step along the estimated gradient, as `update_items` takes it."""
         return self.learning_rate * (self.reports if self.rate_grows_with_reports else 1)
 
     def build(self, n_items: int) -> Mechanism:
-        """The mechanism.
+        """Build the mechanism for a catalogue.
 
         Args:
             n_items: How many the catalogue has.
         """
         shape = Shape(n_items, self.factors, self.alpha)
-        kind = mechanism_named(self.mechanism)
+        kind = get_mechanism(self.mechanism)
         return kind.build(shape, self.epsilon, self.seed, self.options)
 
     def event(self, n_items: int) -> Reporting:
-        """What a training does to each person, for the accountant.
+        """Return what a training does to each person, for the accountant.
 
         Args:
             n_items: How many the catalogue has.
         """
-        return self.build(n_items).event(self.reports, self.most_turns, self.dummies)
+        return self.build(n_items).event(self.reports, self.max_turns, self.dummies)
 
 
-def _given(changes: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_none(changes: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in changes.items() if value is not None}
 
 
-def _arguments(named: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of `Settings`, from settings and options on one level."""
-    known = all_settings()
-    if unknown := sorted(set(named) - set(known)):
-        raise SettingsError(f"no such setting: {', '.join(unknown)}; there are {', '.join(known)}")
-    settings = {name: value for name, value in named.items() if name in stated(Settings)}
-    options = {name: value for name, value in named.items() if name not in settings}
+def _to_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert settings and options on one level to the arguments of `Settings`."""
+    names = list_settings()
+    if unknown := sorted(set(values) - set(names)):
+        raise SettingsError(f"no such setting: {', '.join(unknown)}; there are {', '.join(names)}")
+    settings = {name: value for name, value in values.items() if name in get_settings(Settings)}
+    options = {name: value for name, value in values.items() if name not in settings}
     return {**settings, "options": options}
 
 
-def all_settings() -> dict[str, Setting]:
-    """Every setting of a training by name, then the options of single mechanisms."""
+def list_settings() -> dict[str, Setting]:
+    """Return every setting of a training by name, then the options of single mechanisms."""
     return _all_settings(tuple(MECHANISMS.values()))
 
 
@@ -270,48 +283,52 @@ def all_settings() -> dict[str, Setting]:
 def _all_settings(kinds: tuple[type[Mechanism], ...]) -> dict[str, Setting]:
     options: dict[str, Setting] = {}
     for kind in kinds:
-        for name, each in kind.options().items():
-            if name in stated(Settings):
+        for name, option in kind.options().items():
+            if name in get_settings(Settings):
                 raise SettingsError(
                     f"{kind.name!r} has an option {name}, a setting of any training: choose another"
                 )
-            said = f"{options[name].help}; " if name in options else ""
-            options[name] = replace(each, help=f"{said}{kind.name} only: {each.help}")
-    which = stated(Settings)["mechanism"]
-    which = replace(which, help=f"{which.help}: {', '.join(kind.name for kind in kinds)}")
-    return {**stated(Settings), "mechanism": which, **options}
+            # Several mechanisms may have an option of this name.
+            other_help = f"{options[name].help}; " if name in options else ""
+            options[name] = replace(option, help=f"{other_help}{kind.name} only: {option.help}")
+    mechanism = get_settings(Settings)["mechanism"]
+    names = ", ".join(kind.name for kind in kinds)
+    mechanism = replace(mechanism, help=f"{mechanism.help}: {names}")
+    return {**get_settings(Settings), "mechanism": mechanism, **options}
 
 
-def _whose(name: str) -> str:
+def _describe_owners(name: str) -> str:
     owners = [repr(kind.name) for kind in MECHANISMS.values() if name in kind.options()]
     return f"; it is for {', '.join(owners)}" if owners else ""
 
 
-DEFAULT, PAPER = "loudest", "paper"
+DEFAULT_PRESET = "loudest"
+# The paper's system.
+PAPER_PRESET = "paper"
 
 
-def presets() -> list[str]:
-    """The usual settings of each mechanism; `paper` is the paper's system.
+def list_basic_presets() -> list[str]:
+    """Return the presets with fixed values: the paper's system, and one for each mechanism.
 
-    Those that follow from a budget, people and items are in `sottovoce.training.planning`.
+    Presets whose values follow from a budget are in `sottovoce.training.planning`.
     """
-    return [PAPER, *MECHANISMS]
+    return [PAPER_PRESET, *MECHANISMS]
 
 
 @dataclass(frozen=True)
 class Participation:
-    """What an operator asks of devices in addition to a training: the crowd and the size."""
+    """The terms of an operator besides the training's settings, such as the size of a crowd."""
 
     least_clients: int = setting(
-        100, "devices whose reports are mixed, at least; an epoch waits for them", least=1
+        100, "devices whose reports are mixed, at least; an epoch waits for them", min_value=1
     )
     hold: int = setting(
         7 * 86_400,
         "seconds that an epoch waits for its crowd beyond its end; then it is thrown away",
-        least=0,
+        min_value=0,
     )
     most_items: int = setting(
-        0, "items that the catalogue may grow to; 0: twice as many as at the beginning", least=0
+        0, "items that the catalogue may grow to; 0: twice as many as at the beginning", min_value=0
     )
     accounts: bool = setting(
         default=False,

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 
 import uvloop
 
-from sottovoce.protocol import SEALED, Batch, SignedManifest, routes
+from sottovoce.protocol import SEALED_BYTES, Batch, SignedManifest, routes
 
 HERE = "127.0.0.1"
 BEGIN_HEADER = b"GET / HTTP/1.1\r\nX: "
@@ -122,7 +122,7 @@ class Attackers:
 
 
 def _garbage(signed: SignedManifest) -> Batch:
-    sealed = os.urandom(SEALED * signed.manifest.terms.reports)
+    sealed = os.urandom(SEALED_BYTES * signed.manifest.terms.reports)
     return Batch(signed.manifest.epoch, signed.hash, os.urandom(16), sealed)
 
 

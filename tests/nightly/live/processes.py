@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[3]
 ITEMS, FACTORS, REPORTS = 20, 16, 2
 CROWD = 4
 """An epoch waits for so many."""
-FILMS = Catalogue.of(Item(f"f{n}", f"Film {n}") for n in range(ITEMS))
+FILMS = Catalogue.from_items(Item(f"f{n}", f"Film {n}") for n in range(ITEMS))
 COORDINATE = f"""preset = "coordinate"
 reports = {REPORTS}
 factors = {FACTORS}

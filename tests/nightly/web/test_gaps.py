@@ -8,6 +8,7 @@ the one film X that has it. Every manifest is a question. `SOTTOVOCE_QUESTIONS` 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -36,6 +37,37 @@ LATE = 0.05
 seen X (15 questions; the ranks differed with p = 0.0007)."""
 LIKED, ANOTHER, X = 10, 11, 12
 """Rows: the first two have nothing of factor 1."""
+# Seconds between two steps of the grid on which requests of a look leave.
+STEP_SECONDS = 0.5
+# The page fetches at most 4 MiB of earlier models: 5 of 100,000 items with 2 factors.
+EPOCHS_BEFORE = 5
+# Requests of a visit that are compared, of each kind: two looks, and a model of each earlier epoch.
+REQUESTS = {
+    "manifest": 2,
+    "shelf": 2,
+    "batches": 2,
+    "manifests": EPOCHS_BEFORE - 1,
+    "models": EPOCHS_BEFORE - 1,
+}
+WRITE_HISTORY = """
+async (length) => {
+  for (const { name } of await indexedDB.databases()) {
+    const database = await new Promise((resolve, reject) => {
+      const opening = indexedDB.open(name);
+      opening.onsuccess = () => resolve(opening.result);
+      opening.onerror = () => reject(opening.error);
+    });
+    const items = Array.from({ length }, (_, row) => ({ id: `${row}`, moment: row }));
+    await new Promise((resolve, reject) => {
+      const transaction = database.transaction("history", "readwrite");
+      transaction.objectStore("history").put({ only: 1, items });
+      transaction.oncomplete = resolve;
+      transaction.onabort = () => reject(transaction.error);
+    });
+    database.close();
+  }
+}
+"""
 
 
 def model() -> np.ndarray:
@@ -68,7 +100,7 @@ class Lying:
         self.front.lies = {
             "/v2/manifest": self._manifest,
             "/v2/shelf": lambda *_: Answer(200, system.shelf_with(catalogue.hash)),
-            "/v2/manifests/": lambda *_: Answer(404),
+            "/v2/manifests/": self._past_manifest,
             "/v2/models/": instead(content),
             "/v2/catalogues/": instead(catalogue.raw),
         }
@@ -92,15 +124,37 @@ class Lying:
         if self._is_busy:
             return Answer(503, b"", {"retry-after": "5"})
         self._epoch += 1
+        return Answer(200, self._signed(self._epoch))
+
+    def _past_manifest(self, heard: Heard, _: object) -> Answer:
+        return Answer(200, self._signed(int(heard.path.rsplit("/", 1)[1])))
+
+    def _signed(self, epoch: int) -> bytes:
         terms = {"factors": 2, "most_items": ITEMS, "loud_fraction": 0.5}
-        changes = {**self._of, **terms, "epoch": self._epoch}
-        return Answer(200, self._system.signed_with(**changes))
+        return self._system.signed_with(**self._of, **terms, epoch=epoch)
+
+    def stay(self) -> None:
+        """Publish no further epoch; there are enough earlier ones for a whole curve."""
+        self._epoch += EPOCHS_BEFORE
+        signed = self._signed(self._epoch)
+        self.front.lies["/v2/manifest"] = instead(signed)
+
+    def request_times(self) -> list[float]:
+        """Return the seconds from a visit's first request to each of `REQUESTS`, kind by kind."""
+        heard = [each for each in self.front.heard if each.path.startswith("/v2/")]
+        times = [each.at - heard[0].at for each in heard]
+        kinds = [each.path.split("/")[2] for each in heard]
+        return [
+            seconds
+            for kind, count in REQUESTS.items()
+            for seconds in [t for t, k in zip(times, kinds, strict=True) if k == kind][:count]
+        ]
 
 
 @pytest.fixture
 def liars(system: System) -> Iterator[list[Lying]]:
     system.front.prelude = AS_SHIPPED
-    catalogue = Catalogue.of([Item(f"{row}", title(row)) for row in range(ITEMS)])
+    catalogue = Catalogue.from_items([Item(f"{row}", title(row)) for row in range(ITEMS)])
     content = encode_items(model())
     made = [Lying(system, catalogue, content) for _ in range(2)]
     with served(made[0].front) as one, served(made[1].front) as other:
@@ -140,3 +194,64 @@ def test_whoever_touched_an_item_asks_again_when_everybody_does(
         print(f"after {'an error' if is_busy else 'another epoch'}, p = {found:.2g}; seconds:")
         print(np.round(one, 3).tolist(), np.round(other, 3).tolist(), sep="\n")
         assert found > FALSE_ALARM
+
+
+def close_page(visitor: Visitor) -> None:
+    """Leave at once: a page that lists 100,000 films is too busy to go elsewhere."""
+    visitor.page.close()
+    visitor.page = visitor.context.new_page()
+
+
+def begin_visit(visitor: Visitor, liar: Lying) -> None:
+    """Visit when the workers of the visit before, which die slowly, have missed two looks."""
+    visitor.until(lambda: time.time() - liar.front.heard[-1].at > 2 * TICK + 2, "silence")
+    liar.front.heard.clear()
+    visitor.page.goto(liar.front.url, wait_until="commit", timeout=120_000)
+
+
+def to_grid_time(times: list[float]) -> np.ndarray:
+    """Count seconds from the step of the first request, on the grid that fits a visit best."""
+    angles = np.exp(2j * np.pi * np.array(times) / STEP_SECONDS)
+    phase = float(np.angle(angles.mean())) / (2 * np.pi) * STEP_SECONDS
+    return np.array(times) - phase
+
+
+def test_every_request_of_a_visit_leaves_on_a_grid_whatever_the_length_of_the_history(
+    visit: Visit, liars: list[Lying]
+) -> None:
+    visitors = [visit() for _ in liars]
+    for visitor, liar, length in zip(visitors, liars, (0, ITEMS), strict=True):
+        liar.stay()
+        visitor.front = liar.front
+        visitor.open()
+        visitor.page.evaluate(WRITE_HISTORY, length)
+        close_page(visitor)
+    names = [f"{kind} {n + 1}" for kind, count in REQUESTS.items() for n in range(count)]
+    visits: tuple[list[list[float]], list[list[float]]] = ([], [])
+    for _ in range(QUESTIONS):
+        for visitor, liar, times in zip(visitors, liars, visits, strict=True):
+            begin_visit(visitor, liar)
+            for _ in range(4 * 60):
+                if len(liar.request_times()) == len(names):
+                    break
+                visitor.page.wait_for_timeout(250)
+            times.append(liar.request_times())
+            close_page(visitor)
+    without, with_items = (np.array([to_grid_time(each) for each in times]).T for times in visits)
+    late = {}
+    for name, *seconds in list(zip(names, without, with_items, strict=True))[1:]:
+        pvalue = mannwhitneyu(*seconds).pvalue
+        offsets = [
+            float(np.median(np.abs(each - STEP_SECONDS * np.round(each / STEP_SECONDS))))
+            for each in seconds
+        ]
+        medians = [float(np.median(each)) for each in seconds]
+        steps = [round(median / STEP_SECONDS) for median in medians]
+        print(
+            f"{name}: p = {pvalue:.2g}; {np.round(medians, 3)} s, off by {np.round(offsets, 3)} s"
+        )
+        # The first look has no work that could take more than a step.
+        differ = name.endswith(" 1") and name[:-2] in ("shelf", "batches") and steps[0] != steps[1]
+        if max(offsets) > LATE or differ or pvalue <= FALSE_ALARM:
+            late[name] = (medians, offsets, pvalue)
+    assert not late

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from sottovoce.core import MECHANISMS, Histories, initial_items
+from sottovoce.core import MECHANISMS, Histories, draw_initial_items
 from sottovoce.errors import SettingsError
 from sottovoce.simulation import build_engine
 from sottovoce.simulation.cuda import engine as engine_module
@@ -38,7 +38,7 @@ def on_card(h: Histories, plan: Settings, *, shared: int = 227 << 10, **people: 
 
 def agrees(engine: Engine, h: Histories, plan: Settings, resample: int | None = None) -> None:
     """The reports, sums and vectors of the cpu engine."""
-    V = initial_items(h.n_items, plan.factors, 0.2, 5)
+    V = draw_initial_items(h.n_items, plan.factors, 0.2, 5)
     with build_engine("cpu", h, plan, resample=resample) as cpu:
         assert np.array_equal(engine.reports(V, 1), cpu.reports(V, 1))
         assert np.array_equal(engine.collect(V, 1).sums, cpu.collect(V, 1).sums)

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sottovoce.core import initial_items, user_vectors
-from sottovoce.core.recommending import Tags, WideModel, counts_model, no_tags, tags_of
+from sottovoce.core import draw_initial_items, solve_user_vectors
+from sottovoce.core.recommending import WideModel, build_popularity_model
+from sottovoce.core.tags import Tags, build_tags, make_empty_tags
 from sottovoce.data import leave_one_out, synthetic_people
 from sottovoce.errors import DataError
 from sottovoce.protocol import Catalogue, Item
-from sottovoce.protocol.model import Panel
+from sottovoce.protocol.panel import Panel
 from sottovoce.simulation.evaluation.metrics import summary
 from sottovoce.simulation.evaluation.panel import make_panel, panel_popularity, panel_quality
 from sottovoce.simulation.evaluation.ranking import OTHERS, rank_factors, sample_candidates
@@ -30,7 +31,7 @@ PEOPLE_TAGS = json.loads(json.dumps(list(PEOPLE.tags if PEOPLE.tags is not None 
 
 def item_matrix(kind: str) -> np.ndarray:
     """`plain`: all different; `ties`: many rows alike, so that ranks share places; `zero`."""
-    V = initial_items(ITEMS, 3, 0.5, 11, head_start=1.0)
+    V = draw_initial_items(ITEMS, 3, 0.5, 11, head_start=1.0)
     if kind == "ties":
         V = V[np.arange(ITEMS) // 26]
     return np.zeros_like(V) if kind == "zero" else V
@@ -59,14 +60,16 @@ def answer(case: dict[str, Any]) -> float:
     V = np.array([float.fromhex(v) for v in case["item_matrix"]], np.float32)
     V = V.reshape(case["items"], case["factors"])
     panel = Panel.decode(json.dumps(case["panel"]).encode())
-    tags = no_tags(len(V))
+    tags = make_empty_tags(len(V))
     if case["tags"] is not None:
-        tags = tags_of([{**film, "genre": tuple(film["genre"])} for film in case["tags"]])
+        tags = build_tags([{**film, "genre": tuple(film["genre"])} for film in case["tags"]])
     return panel_quality(wide(V, case["alpha"], case["regularization"], tags), panel)
 
 
 def wide(V: np.ndarray, alpha: float, regularization: float, tags: Tags | None = None) -> WideModel:
-    return WideModel.of(V, tags or no_tags(len(V)), alpha=alpha, regularization=regularization)
+    return WideModel.from_model(
+        V, tags or make_empty_tags(len(V)), alpha=alpha, regularization=regularization
+    )
 
 
 @pytest.mark.parametrize("case", json.loads(FILE.read_text()), ids=lambda case: case["kind"])
@@ -78,17 +81,17 @@ def test_vectors(case: dict[str, Any]) -> None:
 def test_the_numbers_are_those_of_every_other_evaluation() -> None:
     V = item_matrix("ties")
     candidates = sample_candidates(leave_one_out(PEOPLE, "random", 3), OTHERS, 3)
-    X = user_vectors(V, candidates.split.train, alpha=2.0, regularization=0.1)
+    X = solve_user_vectors(V, candidates.split.train, alpha=2.0, regularization=0.1)
     known = summary(rank_factors(X, V, candidates))["hr@10"]
     assert panel_quality(wide(V, 2.0, 0.1), make_panel(PEOPLE, HASH, seed=3)) == known
 
 
 def test_popularity_is_that_of_others() -> None:
     crowd, panel = synthetic_people(500, ITEMS, seed=6).histories, make_panel(PEOPLE, HASH)
-    assert panel_popularity(panel, no_tags(ITEMS)) is None
+    assert panel_popularity(panel, make_empty_tags(ITEMS)) is None
     counted = replace(panel, touched=tuple(crowd.popularity().tolist()))
-    popular = counts_model(crowd.popularity(), crowd.n_users, no_tags(ITEMS))
-    assert panel_popularity(counted, no_tags(ITEMS)) == panel_quality(popular, panel)
+    popular = build_popularity_model(crowd.popularity(), crowd.n_users, make_empty_tags(ITEMS))
+    assert panel_popularity(counted, make_empty_tags(ITEMS)) == panel_quality(popular, panel)
 
 
 def test_a_model_of_another_size() -> None:
@@ -105,7 +108,7 @@ def test_the_documented_way_to_a_panel_for_another_catalogue(
     monkeypatch.chdir(tmp_path)
     Path("people.csv").write_text("user,item\n" + "".join(f"u{n % 3},{n}\n" for n in range(12)))
     ids = ["new", *(str(number) for number in reversed(range(1, 12)))]  # without 0
-    catalogue = Catalogue.of(Item(each, f"Film {each}") for each in ids)
+    catalogue = Catalogue.from_items(Item(each, f"Film {each}") for each in ids)
     Path("films.json").write_bytes(catalogue.raw)
     exec(code.partition("```")[0], {})
     panel = Panel.decode(Path("panel.json").read_bytes())

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sottovoce.core import Histories, initial_items, predictions
+from sottovoce.core import Histories, draw_initial_items, predict
 from sottovoce.data import Interactions, Split, leave_one_out
 from sottovoce.errors import SettingsError
 from sottovoce.simulation.evaluation import ranking
@@ -32,7 +32,7 @@ class FactorScorer:
         self.X, self.V = X, V
 
     def scores(self, users: np.ndarray) -> np.ndarray:
-        return predictions(self.X[users][:, None, :], self.V[None])
+        return predict(self.X[users][:, None, :], self.V[None])
 
 
 @given(histories(max_items=30), st.integers(0, 40), st.integers(0, 2**63))
@@ -65,7 +65,7 @@ def test_both_ways_in_give_the_same_ranks(h: Histories, negatives: int, tied: bo
     """Compiled factors, dense scores, and a count by hand."""
     split = split_of(h)
     candidates = sample_candidates(split, negatives, 3)
-    X, V = initial_items(h.n_users, 2, 1.0, 1), initial_items(h.n_items, 2, 1.0, 2)
+    X, V = draw_initial_items(h.n_users, 2, 1.0, 1), draw_initial_items(h.n_items, 2, 1.0, 2)
     if tied:
         X, V = np.round(X), np.round(V)
     fast = rank_factors(X, V, candidates)
@@ -76,8 +76,8 @@ def test_both_ways_in_give_the_same_ranks(h: Histories, negatives: int, tied: bo
     for user in range(h.n_users):
         others = competitors(candidates, h, user)
         if split.test[user] >= 0 and others:
-            own = predictions(X[user], V[split.test[user]])
-            by_hand.append(sum(predictions(X[user], V[i]) > own for i in others))
+            own = predict(X[user], V[split.test[user]])
+            by_hand.append(sum(predict(X[user], V[i]) > own for i in others))
     assert fast.better.tolist() == by_hand
 
 
@@ -90,7 +90,7 @@ def competitors(candidates: Candidates, h: Histories, user: int) -> list[int]:
 def test_users_who_cannot_be_tested_are_left_out() -> None:
     h = Histories.from_lists([[0], [0, 1, 2], [0, 1]], 3)
     split = split_of(h)
-    X, V = initial_items(3, 1, 1.0, 1), initial_items(3, 1, 1.0, 2)
+    X, V = draw_initial_items(3, 1, 1.0, 1), draw_initial_items(3, 1, 1.0, 2)
     for negatives in (0, 99):
         ranks = rank_factors(X, V, sample_candidates(split, negatives, 0))
         assert len(ranks.better) == 1  # one item only; everything touched; tested
@@ -121,7 +121,10 @@ def test_vectors_with_tags(h: Histories, seed: int, columns: int, weighted: bool
 @given(histories(max_items=20), st.integers(0, 2**32), st.booleans(), st.integers(1, 25))
 @settings(max_examples=40)
 def test_places_and_lists(h: Histories, seed: int, tied: bool, length: int) -> None:
-    X, V = initial_items(h.n_users, 3, 1.0, seed), initial_items(h.n_items, 3, 1.0, seed + 1)
+    X, V = (
+        draw_initial_items(h.n_users, 3, 1.0, seed),
+        draw_initial_items(h.n_items, 3, 1.0, seed + 1),
+    )
     X, V = (np.round(X), np.round(V)) if tied else (X, V)
     known, hidden = (
         Histories.from_lists([h[user][start::2].tolist() for user in range(h.n_users)], h.n_items)

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import sparse
 
-from sottovoce.core import Histories, initial_items
-from sottovoce.core.recommending import Tag, Tags, WideModel, no_tags, recency
+from sottovoce.core import Histories, draw_initial_items
+from sottovoce.core.recommending import WideModel, weigh_history
+from sottovoce.core.tags import Tag, Tags, make_empty_tags
 from sottovoce.data import Interactions, leave_one_out, synthetic_people
 from sottovoce.errors import DataError
 from sottovoce.simulation.evaluation.ranking import sample_candidates
@@ -32,12 +33,12 @@ def people() -> Interactions:
 
 def model_for(n_items: int, seed: int, *, columns: int = 6, new: int = 0) -> WideModel:
     rng = np.random.default_rng(seed)
-    V = initial_items(n_items, FACTORS, 0.3, seed)
+    V = draw_initial_items(n_items, FACTORS, 0.3, seed)
     V[:, 0] += 0.2
     V[n_items - new :] = 0
     names = tuple(Tag("genre", str(number)) for number in range(columns))
     table = sparse.csr_array((rng.random((n_items, columns)) < 0.4).astype(float))
-    return WideModel.of(V, Tags(names, table), alpha=4.0, regularization=0.1)
+    return WideModel.from_model(V, Tags(names, table), alpha=4.0, regularization=0.1)
 
 
 def one_by_one(model: WideModel, h: Histories, weights: np.ndarray) -> np.ndarray:
@@ -62,7 +63,7 @@ def test_who_has_no_solution_has_the_zero_vector() -> None:
     h = Histories.from_lists([[0, 1], []], 4)
     with np.errstate(all="ignore"):
         V = np.full((4, 2), np.inf, np.float32)
-        model = WideModel.of(V, no_tags(4), alpha=1.0, regularization=1e-6)
+        model = WideModel.from_model(V, make_empty_tags(4), alpha=1.0, regularization=1e-6)
     assert not wide_vectors(model, h).any()
 
 
@@ -82,8 +83,8 @@ def test_ranks_are_those_of_every_device(people: Interactions, negatives: int, t
     split = leave_one_out(people, "latest", 1)
     candidates = sample_candidates(split, negatives, 1)
     known = SideInformation.of(people, split, tags=True, time=time)
-    V = initial_items(80, FACTORS, 0.1, 4, head_start=3)
-    model = WideModel.of(V, known.tags, alpha=4.0, regularization=0.1)
+    V = draw_initial_items(80, FACTORS, 0.1, 4, head_start=3)
+    model = WideModel.from_model(V, known.tags, alpha=4.0, regularization=0.1)
     weights = np.ones(split.train.n_interactions) if known.weights is None else known.weights
     expected = rank_scores(DeviceScorer(model, split.train, weights), candidates)
     for found in (
@@ -106,7 +107,7 @@ def test_the_order_counts_where_the_latest_is_asked_for_unless_told(
     if known.weights is not None:
         assert split.times is not None
         first = slice(*split.train.indptr[:2])
-        assert np.array_equal(known.weights[first], recency(split.times[first]))
+        assert np.array_equal(known.weights[first], weigh_history(split.times[first]))
 
 
 def test_an_order_that_nobody_knows_is_refused_or_left_out(people: Interactions) -> None:

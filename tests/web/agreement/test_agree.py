@@ -17,8 +17,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from sottovoce.core import MECHANISMS, Histories, Loudest, Shape, user_vectors
-from sottovoce.core.bounds import LEAST_ENTRY, LEAST_RIDGE, MOST_ENTRY, flushed
+from sottovoce.core import MECHANISMS, Histories, Loudest, Shape, solve_user_vectors
+from sottovoce.core.bounds import MAX_ITEM_ENTRY, MIN_ITEM_ENTRY, MIN_RIDGE, flush_small_entries
 from sottovoce.errors import ProtocolError
 from sottovoce.protocol import (
     Batch,
@@ -101,7 +101,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     running.close()
 
 
-ENDS = np.array([LEAST_ENTRY, -LEAST_ENTRY, MOST_ENTRY, -MOST_ENTRY])
+ENDS = np.array([MIN_ITEM_ENTRY, -MIN_ITEM_ENTRY, MAX_ITEM_ENTRY, -MAX_ITEM_ENTRY])
 
 
 @st.composite
@@ -131,10 +131,15 @@ def worlds(draw: st.DrawFn) -> dict[str, Any]:
         "most_items": 300,
         "epsilon": draw(st.floats(1e-6, 40)),
         "alpha": draw(st.floats(0, 100) | st.sampled_from([0.0, 1024.0])),
-        "regularization": draw(st.floats(1e-6, 10) | st.sampled_from([LEAST_RIDGE, 1e6])),
+        "regularization": draw(st.floats(1e-6, 10) | st.sampled_from([MIN_RIDGE, 1e6])),
     }
     own = draw(st.lists(st.integers(0, items - 1), max_size=40))
-    return {"changes": changes, "V": flushed(V.astype(np.float32)), "own": own, "words": words}
+    return {
+        "changes": changes,
+        "V": flush_small_entries(V.astype(np.float32)),
+        "own": own,
+        "words": words,
+    }
 
 
 def hexadecimal(words: np.ndarray) -> list[str]:
@@ -144,7 +149,7 @@ def hexadecimal(words: np.ndarray) -> list[str]:
 def reports_here(one: Manifest, world: dict[str, Any]) -> list[int]:
     """As the Python client makes them."""
     V, h = world["V"], Histories.from_lists([world["own"]], one.items)
-    X = user_vectors(V, h, alpha=one.alpha, regularization=one.regularization)
+    X = solve_user_vectors(V, h, alpha=one.alpha, regularization=one.regularization)
     made = one.build().reports(V, X, h, world["words"][None])
     return [int(report) for report in made.ravel()]
 
@@ -191,9 +196,9 @@ def test_loudest_agrees_for_every_block_and_number_of_loud_directions(
     asked["model"] = encode_items(V).hex()
     answer = browser.ask("rows", **asked)
     h = Histories.from_lists([world["own"]], one.items)
-    X = user_vectors(V, h, alpha=one.alpha, regularization=one.regularization)
+    X = solve_user_vectors(V, h, alpha=one.alpha, regularization=one.regularization)
     assert isinstance(mechanism, Loudest)
-    assert answer["rows"] == mechanism.blocks.all_rows(V, X, h).ravel().tolist()
+    assert answer["rows"] == mechanism.blocks.compute_rows(V, X, h).ravel().tolist()
     answer = browser.ask("batch", **asked, words=hexadecimal(world["words"]), id="00" * 16)
     assert answer["reports"] == reports_here(one, world)
 
@@ -278,7 +283,9 @@ def test_both_read_and_refuse_the_same_catalogues(browser: Browser, raw: bytes) 
         assert answer["items"] == [[i.id, i.title, as_json(i.tags)] for i in here.items]
 
 
-MODEL = encode_items(np.array([[0.5, -0.25], [0.1, MOST_ENTRY], [-0.0, LEAST_ENTRY]], np.float32))
+MODEL = encode_items(
+    np.array([[0.5, -0.25], [0.1, MAX_ITEM_ENTRY], [-0.0, MIN_ITEM_ENTRY]], np.float32)
+)
 
 
 @settings(max_examples=300)

@@ -101,29 +101,30 @@ function isToken(token: Token | undefined, key: Uint8Array): boolean {
  */
 export function mayAsk(standing: EpochState, manifest: Manifest, now: number): boolean {
   const refusal = unwillingness(standing, manifest) ?? spentness(standing, manifest);
-  const isApart = Math.abs(now - standing.lastOver) >= apart(manifest);
+  const isApart = Math.abs(now - standing.settings.lastOver) >= apart(manifest);
   return manifest.nextTokenKey !== null && refusal === null && isApart;
 }
 
+// About the epoch alone: the same sync may have sent a batch that an earlier one left behind.
 const SENTENCES = {
   sent: "The batch of epoch {epoch} was sent.",
   "already sent": "The batch of epoch {epoch} had been sent before; nothing more was.",
   "already charged":
     "A batch of epoch {epoch} was charged before and has been forgotten since; nothing is " +
     "reported in this epoch again.",
-  "not accepted": "The terms have not been accepted yet; nothing was sent, recommending works.",
-  "not open": "Epoch {epoch} takes no reports at this time; nothing was sent.",
-  "no token": "This device has no token for epoch {epoch}; nothing was sent.",
-  "next visit": "This visit has asked for a token; nothing was sent.",
-  "sitting out": "This device sits out epoch {epoch}, as its own coin decided; nothing was sent.",
-  missed: "Epoch {epoch} came before it was this device's turn to send; nothing was sent.",
-  paused: "Reporting is paused; nothing was sent.",
+  "not accepted": "The terms have not been accepted yet; recommending works.",
+  "not open": "Epoch {epoch} takes no reports at this time.",
+  "no token": "This device has no token for epoch {epoch}.",
+  "next visit": "This visit has asked for a token; the batch leaves in a later one.",
+  "sitting out": "This device sits out epoch {epoch}, as its own coin decided.",
+  missed: "Epoch {epoch} came before it was this device's turn to send.",
+  paused: "Reporting is paused.",
   "limit reached": "The limit is reached: no more reports leave. Lists go on.",
   "lifetime over": "All that was agreed to is spent: no more reports leave. Lists go on.",
   "too late":
     "The batch of epoch {epoch} came too late: as far as this device knows it was not counted; " +
     "what was charged for it stays spent.",
-  "nothing asked": "No reports are asked for at present, and nothing was sent.",
+  "nothing asked": "No reports are asked for at present.",
 } as const;
 
 export type Outcome = keyof typeof SENTENCES;

@@ -39,7 +39,7 @@ export class ProtocolError extends UntrustedError {
   override name = "ProtocolError";
 }
 
-/** The server asks for more than the owner accepted. Nothing is sent unless they accept it. */
+/** The server asks for more than the owner accepted. No report is made for it unless they accept it. */
 export class TermsError extends UntrustedError {
   override name = "TermsError";
   /** In plain words, everything that would be worse. */
@@ -49,8 +49,8 @@ export class TermsError extends UntrustedError {
 
   constructor(worse: readonly string[], asked: Terms) {
     super(
-      `the server changed its terms: ${worse.join("; ")}. Nothing is sent. ` +
-        "If you agree, accept these terms",
+      `the server changed its terms: ${worse.join("; ")}. No report is made under ` +
+        "these terms unless you accept them",
     );
     this.worse = worse;
     this.asked = asked;

@@ -6,7 +6,7 @@ import { ProtocolError } from "./errors.js";
 import { mechanismNamed } from "./mechanism/registry.js";
 import { checkShape, LEAST_RIDGE, MOST_ALPHA, MOST_ITEMS, MOST_RIDGE } from "./model.js";
 import { type Kind, mostBytes, openSigned } from "./signing.js";
-import { readTerms, type Terms } from "./terms.js";
+import { MIN_LOUD_RATIO, readTerms, type Terms } from "./terms.js";
 
 /** One epoch; hashes and keys are bytes here and hexadecimal in the JSON. */
 export interface Manifest {
@@ -49,8 +49,6 @@ const MAX_MANIFEST = 16_384;
 export const SUITE = "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM";
 const VERSION = 2;
 const MAX_EPOCH = 2 ** 32 - 1;
-/** Of the share of loud directions that the terms state, where dummies hide people. */
-const LEAST_LOUD = 0.9;
 /** An index and its bit must fit four bytes. */
 const MAX_DIRECTIONS = 2 ** 31;
 const KEYS = [
@@ -138,10 +136,10 @@ function checkMechanism(manifest: Manifest): void {
   if (loudFraction(manifest) > terms.loudFraction) {
     throw new ProtocolError("manifest: more directions are loud than the terms allow");
   }
-  // Rounding aside. In a crowd fewer hide better, but not among dummies. Of few directions one is a large
-  // part: then it may cost no more than a device's bound is above the exact figure.
+  // In a crowd fewer loud directions hide better, but among dummies worse: there they are the stated ones,
+  // rounded down. What rounding may cost is part of every promise.
   const oneMore = loudFraction(manifest) + 0.5 / directions(manifest);
-  const least = LEAST_LOUD * terms.loudFraction;
+  const least = MIN_LOUD_RATIO * terms.loudFraction;
   const tooFew = oneMore <= terms.loudFraction || loudFraction(manifest) < least;
   if (terms.dummies > 0 && tooFew) {
     throw new ProtocolError("manifest: fewer directions are loud than the terms say");

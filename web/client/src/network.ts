@@ -25,11 +25,20 @@ import {
 } from "./options.js";
 import { Outbox } from "./outbox.js";
 import { HttpProxy } from "./proxy.js";
-import { Fetching, type PastRelease } from "./release.js";
+import { Fetching, type News, type PastRelease } from "./release.js";
 import { Database, Store } from "./store.js";
 import { type Early, type Lock, type Synced, Syncing } from "./syncing.js";
 import type { Terms } from "./terms.js";
-import { type Conditions, JITTER, type Looked, Schedule, STEP } from "./timing.js";
+import {
+  type Conditions,
+  Grid,
+  JITTER,
+  type Looked,
+  lead,
+  MIN_GAP,
+  Schedule,
+  STEP,
+} from "./timing.js";
 
 /** One database of this browser, and one proxy. */
 export class Network {
@@ -38,6 +47,8 @@ export class Network {
     readonly store: Store,
     readonly fetching: Fetching,
     readonly syncing: Syncing,
+    readonly grid: Grid,
+    private readonly clock: () => number,
   ) {}
 
   /** Begin a client in this browser, or take it up where it was; asks nobody. */
@@ -55,14 +66,16 @@ export class Network {
       database.close();
       throw error;
     }
-    const proxy = new HttpProxy(beginning.proxy, { clock, fetch: options.fetch });
+    const grid = new Grid(timer);
+    const proxy = new HttpProxy(beginning.proxy, { clock, grid, fetch: options.fetch });
     const instant = () => ({ clock: clock(), now: timer.now() });
     const fetching = new Fetching(store, proxy, instant);
     const lock = alone(name, options.locks);
+    const sending = alone(`${name} sending`, options.locks);
     const monotonic = timer.now;
-    const used = { store, outbox, fetching, proxy, clock, monotonic, sleep, entropy };
-    const syncing = new Syncing({ ...used, jitter, lock, make, account });
-    return new Network(database, store, fetching, syncing);
+    const used = { store, outbox, fetching, proxy, grid, clock, monotonic, sleep, entropy };
+    const syncing = new Syncing({ ...used, jitter, lock, sending, make, account });
+    return new Network(database, store, fetching, syncing, grid, clock);
   }
 
   /** The owner was shown exactly these terms and said yes: nothing worse is reported under. */
@@ -73,8 +86,9 @@ export class Network {
   /** Whether nothing is to leave, not even a batch that waits. */
   async pause(on: boolean): Promise<void> {
     if (typeof on !== "boolean") throw new SettingsError(`pause takes true or false, not ${on}`);
-    this.syncing.stop();
+    if (on) this.syncing.stop();
     await this.store.choose({ paused: on });
+    if (on) await this.syncing.waitForSender();
   }
 
   /** Another limit; what was spent stays spent. */
@@ -83,9 +97,10 @@ export class Network {
   }
 
   /** Delete what the owner touched, the batch on its way, what was shown of it, and the model. */
-  forget(): Promise<void> {
+  async forget(): Promise<void> {
     this.syncing.stop();
-    return this.store.forget();
+    await this.store.forget(this.clock());
+    await this.syncing.waitForSender();
   }
 
   close(): void {
@@ -94,8 +109,8 @@ export class Network {
 }
 
 /**
- * Waits until no other tab syncs. It spares the proxy a second copy and the device some work; that a
- * batch is made and charged once rests on `Outbox.keep`, with or without a lock.
+ * Waits until no other tab does the same. Of syncs it spares the proxy a second copy and the device some
+ * work; that a batch is made and charged once rests on `Outbox.keep`, with or without a lock.
  */
 export function alone(
   name: string,
@@ -130,11 +145,12 @@ export interface LookingOptions {
 export class Looking {
   readonly #schedule: Schedule;
   readonly #timer: Timer;
-  /** Epochs whose models were fetched. */
+  /** Epochs whose models were fetched, or are on their way. */
   readonly #past = new Set<number>();
+  /** Those that are planned to be fetched. */
+  #queue: number[] = [];
   #appointment: number | null = null;
   #isBusy = false;
-  #isFetchingPast = false;
   #synced: Synced | null = null;
   #sentAt: Seen["sentAt"] = null;
   #error: SottovoceError | null = null;
@@ -169,6 +185,8 @@ export class Looking {
   async #look(): Promise<Looked> {
     if (this.#isBusy) return { isWell: true, retryAfter: 0 };
     const found = await this.#tried(() => this.network.syncing.begin());
+    // How long the work on new files took, beside a thread that computes, does not move the next look.
+    await this.#timer.sleep(Math.max(this.network.fetching.workEnds - this.#timer.now(), 0));
     return { isWell: found === null, retryAfter: waitOf(found) };
   }
 
@@ -186,7 +204,7 @@ export class Looking {
     }
     this.tell();
     const { newest } = this.network.fetching;
-    if (newest !== null && this.options.past > 0) void this.#fetchPast(newest);
+    if (newest !== null) this.#planPast(newest);
     return this.#error;
   }
 
@@ -217,31 +235,52 @@ export class Looking {
     this.#appointment = null;
   }
 
-  /** One after the other, the newest first; what fails now is tried at the next news. */
-  async #fetchPast(manifest: Manifest): Promise<void> {
-    if (this.#isFetchingPast) return;
-    this.#isFetchingPast = true;
-    const { epoch: newest } = manifest;
-    const first = Math.max(1, newest - Math.min(this.options.past, lookBack(manifest)) + 1);
+  /**
+   * Plan to fetch the models that are missing, the newest first. The new model is decoded and stored before
+   * that, which takes longer while another thread computes: so they are asked for from a lead after the
+   * look's last answer on.
+   */
+  #planPast({ manifest, at }: News): void {
+    const newest = manifest.epoch;
+    const count = Math.min(this.options.past, lookBack(manifest), newest);
+    const epochs = Array.from({ length: count }, (_, age) => newest - age);
+    const missing = epochs.filter((epoch) => !this.#past.has(epoch));
+    if (this.#queue.length > 0 || missing.length === 0) return;
+    this.#queue = missing;
+    const now = this.#timer.now();
+    const leads = Math.max(Math.ceil((now + STEP - at.now) / lead(manifest)), 1);
+    const moment = this.network.grid.roundUp(at.now + leads * lead(manifest));
+    this.#timer.start(moment - MIN_GAP - now, () => this.#takePast());
+  }
+
+  /** Begin with the next few of them; each needs two steps, for its manifest and its model. */
+  async #takePast(): Promise<void> {
+    for (const epoch of this.#queue.splice(0, EPOCHS_AT_ONCE)) {
+      this.#past.add(epoch);
+      this.#timer.start(0, () => this.#fetchPast(epoch));
+    }
+    if (this.#queue.length > 0) this.#timer.start(2 * STEP, () => this.#takePast());
+  }
+
+  /** Fetch the model of an epoch; what fails now is tried at the next news. */
+  async #fetchPast(epoch: number): Promise<void> {
+    const { store, fetching } = this.network;
     try {
-      const { store, fetching } = this.network;
-      const settings = await store.settings();
-      const present = await fetching.present();
-      for (let epoch = newest; epoch >= first; epoch -= 1) {
-        if (this.#past.has(epoch)) continue;
-        const isHere = present?.manifest.epoch === epoch;
-        const fetch = () => fetching.release(epoch, settings).catch(unbelievable);
-        this.listener.past(epoch, isHere ? present : await fetch());
-        this.#past.add(epoch);
-      }
+      const isNewest = fetching.newest?.manifest.epoch === epoch;
+      const present = isNewest ? await fetching.present() : null;
+      const fetch = async () => fetching.release(epoch, await store.settings());
+      const isHere = present?.manifest.epoch === epoch;
+      this.listener.past(epoch, isHere ? present : await fetch().catch(unbelievable));
     } catch {
       // A curve is a courtesy: whatever it fails at, a look meets as well, and tells.
-    } finally {
-      this.#isFetchingPast = false;
+      this.#past.delete(epoch);
+      this.#queue = [];
     }
   }
 }
 
+/** Models of earlier epochs that are fetched at once: as many connections as a browser has to one host. */
+const EPOCHS_AT_ONCE = 6;
 /** Bytes of models that are fetched to look back: it may be a phone. */
 const HEAVIEST = 4 * 2 ** 20;
 

@@ -17,6 +17,7 @@ import {
   settingsIn,
   type Table,
   type Transaction,
+  waitingIn,
 } from "./store.js";
 import type { Plan, Token } from "./timing.js";
 
@@ -39,8 +40,6 @@ export interface EpochState {
   token: Token | undefined;
   /** A batch of any epoch that has neither arrived nor been given up; there is one at most. */
   waiting: BatchRow | undefined;
-  /** When the last batch of any epoch arrived or was given up (Unix seconds). */
-  lastOver: number;
 }
 
 /** The two ways in which a batch ends. */
@@ -159,13 +158,15 @@ export class Outbox {
 
   /** It arrived or was given up: its bytes are of no use any more. What became of it in the end. */
   finish(epoch: number, state: End, now: number): Promise<End> {
-    return this.database.write(["batches"], async (transaction) => {
+    return this.database.write(["batches", "settings"], async (transaction) => {
+      const settings = await settingsIn(transaction);
+      transaction.objectStore("settings").put({ ...settings, lastOver: now });
       const row = await answer(transaction.objectStore("batches").get(epoch));
       if (row === undefined) {
         return state; // its owner has forgotten it in the meantime
       }
       const end = row.state === "sent" ? "sent" : state; // another tab may have had the better luck
-      transaction.objectStore("batches").put({ ...row, state: end, bytes: null, over: now });
+      transaction.objectStore("batches").put({ ...row, state: end, bytes: null });
       return end;
     });
   }
@@ -219,10 +220,5 @@ async function standingIn(transaction: Transaction, epoch: number): Promise<Epoc
   ]);
   const batch = batches.find((each) => each.epoch === epoch);
   const waiting = batches.find(({ state }) => state === "charged");
-  const lastOver = Math.max(0, ...batches.map(({ over }) => over ?? 0));
-  return { settings, batch, charges, token, waiting, lastOver };
-}
-
-function waitingIn(transaction: Transaction): Promise<BatchRow | undefined> {
-  return answer(transaction.objectStore("batches").index("state").get("charged"));
+  return { settings, batch, charges, token, waiting };
 }

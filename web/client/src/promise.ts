@@ -10,7 +10,7 @@
 import { turnsLeft } from "./agreement.js";
 import { amount, type Charge, epochsWithin, roundedUp, spent } from "./ledger.js";
 import { type Explanation, explain } from "./mechanism/registry.js";
-import type { Terms } from "./terms.js";
+import { MIN_LOUD_RATIO, type Terms } from "./terms.js";
 
 /** The figures, and what they rest on. */
 export interface Promised {
@@ -244,9 +244,9 @@ export function offerOf(terms: Terms, charges: readonly Charge[]): Offer {
  * The same bound as `sottovoce.privacy.bound`, whose text has the steps and their reasons; the digits
  * are held against `tests/vectors/promises.json`. The pair of laws is proved in docs/privacy.md. With
  * E = e^eps, c = E - 1 and gamma = 1 / (1 + rho c), one round is: a blanket of m - 1 uniform reports of
- * others or of nobody; s reports on the loud directions of one history or the other; a difference v of s fair signs.
- * Two histories make v likelier by 1 + t and 1 - t, t = (c v / 2) / (m + c s / 2) = tanh(loss / 2).
- * Losses are put onto a grid so that the mean of t stays, and Renyi moments of the grid are composed.
+ * others or of the proxy; s reports on the loud directions of one history or the other; a difference v of
+ * s fair signs. Two histories make v likelier by 1 + t and 1 - t, t = (c v / 2) / (m + c s / 2) =
+ * tanh(loss / 2). Losses are put onto a grid so that the mean of t stays, and Renyi moments of the grid are composed.
  *
  * Where the Python code has sinh and cosh of losses, this has t itself: the shares are the same.
  */
@@ -275,7 +275,7 @@ const UNSEEN = 1e-3;
 /** Shares of delta that may be spent on the largest losses. */
 const SPENT = [0, 0.01, 0.05, 0.1, 0.4, 0.7];
 /** Sizes that differ by less than this share are taken together. */
-const COARSENESS = 0.005;
+const COARSENESS = 0.004;
 /** Of the grid of losses: the ratio, and how many points beside 0 and epsilon. */
 const RATIO = 1.025;
 const POINTS = 800;
@@ -303,7 +303,7 @@ function pureOf(groups: readonly Group[]): number {
 
 function composed(groups: readonly Group[], delta: number): number {
   const rounds = groups.reduce((sum, group) => sum + group.rounds, 0);
-  const spread = Math.log((2 * 3 * rounds) / UNSEEN) - Math.log(delta);
+  const spread = Math.log((2 * 4 * rounds) / UNSEEN) - Math.log(delta);
   const seen = groups.map((group) => ({ ...group, weights: histogram(group, spread) }));
   const ways = SPENT.map((share) => {
     const parts = seen.map((group) => butFor(group, (share * delta) / groups.length));
@@ -335,6 +335,11 @@ function blanketOf({ epsilon, loudFraction }: Group): number {
   return 1 / (1 + loudFraction * (Math.exp(epsilon) - 1));
 }
 
+/** The chance that each dummy counts: what holds then holds at every rho that a manifest may have. */
+function dummyShareOf(group: Group): number {
+  return MIN_LOUD_RATIO + (1 - MIN_LOUD_RATIO) * blanketOf(group);
+}
+
 /** The weights of the grid's points; steps 1 to 4. */
 function histogram(group: Group, spread: number): Float64Array {
   const blankets = blanketsOf(group, spread);
@@ -357,15 +362,28 @@ function histogram(group: Group, spread: number): Float64Array {
   return grid.weights;
 }
 
-/** Sizes m, ascending, and their chances; step 1. Neighbours are taken together at the smallest. */
+/** Sizes m, ascending, and their chances; step 1. */
 function blanketsOf(group: Group, spread: number) {
-  const { first: least, of } = binomial(group.clients - 1, blanketOf(group), spread);
-  const first = least + group.cover;
+  const people = binomial(group.clients - 1, blanketOf(group), spread);
+  const dummies = binomial(group.cover, dummyShareOf(group), spread);
+  const uniform = new Float64Array(people.of.length + dummies.of.length - 1);
+  for (const { size, chance } of groupSizes(dummies, spread)) {
+    const offset = size - dummies.first;
+    people.of.forEach((share, place) => {
+      uniform[offset + place] = entry(uniform, offset + place) + chance * share;
+    });
+  }
+  const sizes = groupSizes({ first: people.first + dummies.first, of: uniform }, spread);
+  return sizes.map(({ size, chance }) => ({ size: size + 1, chance }));
+}
+
+/** Neighbouring sizes together, each group at its smallest. */
+function groupSizes({ first, of }: Chances, spread: number) {
   const starts = groupStarts(first, first + of.length - 1, spread);
   return starts.map((start, place) => {
     const stop = starts[place + 1] ?? first + of.length;
     const chance = of.subarray(start - first, stop - first).reduce((sum, each) => sum + each, 0);
-    return { size: start + 1, chance };
+    return { size: start, chance };
   });
 }
 

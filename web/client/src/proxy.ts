@@ -14,6 +14,7 @@ import {
 } from "./errors.js";
 import { MAX_SIGNED_MANIFEST } from "./manifest.js";
 import { MAX_SIGNED_SHELF } from "./shelf.js";
+import type { Grid } from "./timing.js";
 
 const WRONG_EPOCH = "urn:sottovoce:wrong-epoch";
 /** Seconds without a single byte after which an answer is given up. */
@@ -39,14 +40,16 @@ const HEADERS = { "accept-language": "*" };
 /** A proof, and an element. */
 const EVALUATED = 96;
 
-function posted(body: Uint8Array): RequestInit {
+function posted(body: Uint8Array, signal: AbortSignal | null = null): RequestInit {
   const headers = { ...HEADERS, "content-type": "application/octet-stream" };
-  return { method: "POST", headers, body: new Uint8Array(body) };
+  return { method: "POST", headers, body: new Uint8Array(body), signal };
 }
 
 export interface ProxyOptions {
   /** Unix seconds. */
   clock: () => number;
+  /** The moments at which requests leave. */
+  grid: Pick<Grid, "mark" | "waitForStep">;
   fetch?: typeof fetch | undefined;
   /** Seconds without a byte after which an answer is given up. */
   patience?: number;
@@ -99,15 +102,16 @@ export class HttpProxy {
 
   /**
    * Returns when the proxy has it for certain; `ClosedError` when its epoch is over. Only 202 means
-   * accepted: a hotel's log-in page also answers 200.
+   * accepted: a hotel's log-in page also answers 200. An aborted signal ends the request, or keeps it
+   * from being made.
    */
-  send(batch: Uint8Array): Promise<void> {
-    return this.#ofBatches("", 202, posted(batch));
+  send(batch: Uint8Array, signal?: AbortSignal): Promise<void> {
+    return this.#ofBatches("", 202, posted(batch, signal));
   }
 
   /** What the proxy made of a blinded token; null if this account has had its own. */
-  token(request: Uint8Array): Promise<Uint8Array | null> {
-    return this.#find("/v2/tokens", EVALUATED, 409, posted(request));
+  token(request: Uint8Array, signal?: AbortSignal): Promise<Uint8Array | null> {
+    return this.#find("/v2/tokens", EVALUATED, 409, posted(request, signal));
   }
 
   #ofBatches(path: string, wanted: number, init: RequestInit): Promise<void> {
@@ -140,20 +144,25 @@ export class HttpProxy {
     return readCapped(arriving, most);
   }
 
+  /** Make a request at its step of the grid: the only place where one is made. */
   async #exchange<Result>(
     path: string,
     init: RequestInit,
     work: (arriving: Arriving) => Promise<Result>,
   ): Promise<Result> {
-    const watch = new Watch(this.options.patience ?? PATIENCE);
+    const { grid, patience = PATIENCE } = this.options;
+    await grid.waitForStep();
+    const watch = new Watch(patience, init.signal);
     const url = this.address + path;
     try {
+      watch.signal.throwIfAborted();
       const response = await this.#fetch(url, { ...HYGIENE, ...init, signal: watch.signal });
       watch.alive();
       return await work({ response, url, alive: () => watch.alive() });
     } catch (error) {
       throw error instanceof SottovoceError ? error : unreachable(url, error);
     } finally {
+      grid.mark();
       watch.end();
     }
   }
@@ -255,12 +264,18 @@ function secondsToWait(header: string | null, now: number): number | undefined {
   return Number.isFinite(seconds) && seconds > 0 ? seconds : undefined;
 }
 
-/** Gives a request up when nothing has come for so many seconds. */
+/** Gives a request up when nothing has come for so many seconds, or when its sender no longer wants it. */
 class Watch {
   readonly #controller = new AbortController();
   #timer: ReturnType<typeof setTimeout> | undefined;
 
-  constructor(private readonly patience: number) {
+  constructor(
+    private readonly patience: number,
+    sender: AbortSignal | null | undefined,
+  ) {
+    const abort = () => this.#controller.abort(sender?.reason);
+    if (sender?.aborted) abort();
+    sender?.addEventListener("abort", abort, { signal: this.signal });
     this.alive();
   }
 

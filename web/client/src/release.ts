@@ -29,6 +29,7 @@ import {
   shelved,
 } from "./shelf.js";
 import type { BatchRow, Settings, Store } from "./store.js";
+import { lead } from "./timing.js";
 import { type WideModel, wideModel } from "./wide.js";
 
 /** What is known before the proxy is asked, so that between two requests no disk is waited for. */
@@ -55,6 +56,11 @@ export interface Instant {
   readonly now: number;
 }
 
+export interface News {
+  readonly manifest: Manifest;
+  readonly at: Instant;
+}
+
 export interface PastRelease {
   readonly manifest: Manifest;
   readonly V: Matrix;
@@ -63,8 +69,10 @@ export interface PastRelease {
 export class Fetching {
   /** The files that were checked last, and the shape that they had to have. */
   #checked = "";
-  /** The last manifest that was believed. */
-  newest: Manifest | null = null;
+  /** The last manifest that was believed, and when the last answer to do with it arrived. */
+  newest: News | null = null;
+  /** Until when the work on the last new files takes at most, by the clock that nobody sets. */
+  workEnds = 0;
 
   constructor(
     private readonly store: Store,
@@ -90,7 +98,7 @@ export class Fetching {
     const shelf = await this.#shelf(signed.key, settings, names, fresh);
     const untaken = await this.#untaken(signed.hash);
     const at = this.instant(); // before any work that a disk or another thread could hold up
-    await this.#checkContents(manifest, shelf, fresh);
+    await this.#checkContents(manifest, shelf, fresh, at);
     const isKnown =
       settings.newest?.hash === toHex(signed.hash) && settings.shelf?.hash === shelf.hash;
     if (fresh.size > 0 || !isKnown || settings.trusted !== toHex(signed.key)) {
@@ -99,7 +107,7 @@ export class Fetching {
         checkShelf(known.shelf, shelf);
       });
     }
-    this.newest = manifest;
+    this.newest = { manifest, at };
     return { signed, at, untaken };
   }
 
@@ -190,12 +198,14 @@ export class Fetching {
     manifest: Manifest,
     shelf: Shelf,
     fresh: Map<string, Uint8Array>,
+    at: Instant,
   ): Promise<void> {
     if (manifest.publicKey !== null) await checkPublicKey(manifest.publicKey);
     const { model, catalogue, items, terms } = manifest;
     const shape = [items, terms.factors, terms.mostItems];
     const name = [toHex(model), toHex(catalogue), shelf.catalogue, ...shape].join(" ");
     if (name === this.#checked) return;
+    this.workEnds = at.now + lead(manifest);
     const content = async (hash: Uint8Array) =>
       fresh.get(toHex(hash)) ?? (await this.store.file(hash)) ?? this.#fetch(manifest, hash, fresh); // one that the disk has spoilt
     checkItems(await content(model), items, terms.factors);

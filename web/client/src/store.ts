@@ -16,7 +16,7 @@ import type { Terms } from "./terms.js";
 import type { Plan, Token } from "./timing.js";
 
 /** Of the database's layout; the browser keeps it and refuses an older program a newer database. */
-const VERSION = 6;
+const VERSION = 7;
 /** The name of the row with the signed manifest; the other files are named by their hashes. */
 const MANIFEST = "manifest";
 /** Random bytes that name a generation. */
@@ -42,6 +42,8 @@ export interface Settings {
   newest: { epoch: number; hash: string } | null;
   /** The last shelf accepted; as the manifest. */
   shelf: Shelf | null;
+  /** When the last batch arrived, was given up or forgotten (Unix seconds); 0 before. Survives `forget`. */
+  lastOver: number;
   /** Random, and another one after every `forget`: a batch of what was forgotten is not kept. */
   generation: string;
 }
@@ -85,8 +87,6 @@ export interface BatchRow {
   notBefore: number;
   /** The encoded batch, until it has arrived or was given up. */
   bytes: Uint8Array | null;
-  /** When that was (Unix seconds). */
-  over?: number;
 }
 
 /** The last batch in readable form, for its owner's eyes: the one row of `shown`. */
@@ -292,7 +292,7 @@ export class Store {
       if (known === undefined) {
         const generation = toHex(systemEntropy(GENERATION));
         const unknown = { trusted: beginning.key, terms: null, newest: null, shelf: null };
-        const fresh: Settings = { only: 1, ...beginning, ...unknown, generation };
+        const fresh: Settings = { only: 1, ...beginning, ...unknown, generation, lastOver: 0 };
         transaction.objectStore("settings").add(fresh);
       } else {
         checkPinned(known, beginning);
@@ -412,17 +412,20 @@ export class Store {
   /**
    * Everything about the owner, and all that could be worked out from it. The charges stay, because
    * what left cannot be called back, and they hold no item; so do what the owner chose, what the
-   * coins said (else forgetting would be another toss), and the newest epoch.
+   * coins said (else forgetting would be another toss), the newest epoch, and when the last batch left: no
+   * token is asked for soon after it.
    */
-  forget(): Promise<void> {
+  forget(now: number): Promise<void> {
     const tables = ["history", "files", "batches", "shown"] as const;
     return this.database.write([...tables, "settings"], async (transaction) => {
+      const settings = await settingsIn(transaction);
+      const generation = toHex(systemEntropy(GENERATION));
+      // A batch that waits may have left: only the answer says so.
+      const lastOver = (await waitingIn(transaction)) === undefined ? settings.lastOver : now;
+      transaction.objectStore("settings").put({ ...settings, generation, lastOver });
       for (const table of tables) {
         transaction.objectStore(table).clear();
       }
-      const generation = toHex(systemEntropy(GENERATION));
-      const settings = await settingsIn(transaction);
-      transaction.objectStore("settings").put({ ...settings, generation });
     });
   }
 }
@@ -453,6 +456,11 @@ export async function settingsIn(transaction: Transaction): Promise<Settings> {
     throw new StoreError("This browser's data was deleted while it was in use. Reload the page.");
   }
   return settings;
+}
+
+/** The batch that has neither arrived nor been given up, inside a transaction. */
+export function waitingIn(transaction: Transaction): Promise<BatchRow | undefined> {
+  return answer(transaction.objectStore("batches").index("state").get("charged"));
 }
 
 async function touchedIn(transaction: Transaction): Promise<readonly Touched[]> {

@@ -52,7 +52,9 @@ import {
   ASK_LEAD,
   drawnPlan,
   drawnToken,
+  type Grid,
   lead,
+  MIN_GAP,
   MOST_LEAD,
   MOST_PATIENCE,
   type Plan,
@@ -92,6 +94,7 @@ export interface Tools {
   outbox: Outbox;
   fetching: Fetching;
   proxy: HttpProxy;
+  grid: Grid;
   /** Unix seconds. */
   clock: () => number;
   /** Seconds that no one can set back. */
@@ -102,6 +105,8 @@ export interface Tools {
   jitter: number;
   /** One tab at a time; the long pause is outside of it. */
   lock: Lock;
+  /** Held from the last look at a batch until the proxy has answered. */
+  sending: Lock;
   /** Tells the other worker. It never says when it is done. */
   make: (job: Job) => void;
   /** The page's side of tokens; null: it has none. */
@@ -128,10 +133,8 @@ const ROUNDING = 1e-3;
 
 /** Settle, fetch, take part. */
 export class Syncing {
-  /** How often the owner has said here that nothing may leave. */
-  #stops = 0;
-  /** When the proxy answered last to a batch, by the clock that nobody sets. */
-  #answered = 0;
+  /** Aborted when the owner says that nothing may leave. */
+  #permission = new AbortController();
   /** What this visit has sent. Never both: whoever sees both would know whose batch it was. */
   #said: "batch" | "request" | null = null;
   /** For which epoch it has asked. A later one's token would be lost, too, in a page that stays open. */
@@ -139,9 +142,15 @@ export class Syncing {
 
   constructor(private readonly tools: Tools) {}
 
-  /** Nothing leaves from now on that was looked up before. */
+  /** End the request of a batch or a token that is on its way, or keep it from leaving. */
   stop(): void {
-    this.#stops += 1;
+    this.#permission.abort();
+    this.#permission = new AbortController();
+  }
+
+  /** Wait until no tab is sending a batch that it looked up before now. */
+  waitForSender(): Promise<void> {
+    return this.tools.sending(async () => {});
   }
 
   /** Until it is known when to go on, or that there is nothing more to do. */
@@ -165,17 +174,16 @@ export class Syncing {
     });
   }
 
-  /** All that the next requests need of what is stored. A whole step later the first one leaves. */
+  /** Begin a look, and read all that its next requests need of what is stored. */
   async #prepared(): Promise<Known> {
-    const { store, outbox, monotonic } = this.tools;
-    const begun = monotonic();
+    const { store, outbox, grid } = this.tools;
+    grid.mark();
     const known = {
       settings: await store.settings(),
       names: await store.fileNames(),
       waiting: await outbox.waiting(),
     };
     for (const token of await outbox.tokens()) this.#finish(token);
-    await this.#wholeStep(begun);
     return known;
   }
 
@@ -217,9 +225,9 @@ export class Syncing {
 
   /** At its moment, whatever the page does meanwhile. The same again is answered again. */
   async #ask(token: Token, { at }: Fetched): Promise<void> {
-    const { outbox, proxy, monotonic } = this.tools;
+    const { outbox, proxy, grid, monotonic } = this.tools;
     const { epoch } = token;
-    const stops = this.#stops;
+    const { signal } = this.#permission;
     let request = null as Uint8Array | null;
     this.#requested(token).then(
       (bytes) => {
@@ -227,13 +235,13 @@ export class Syncing {
       },
       () => {}, // the page knows why
     );
-    await this.#sleepUntil(at.now + ASK_LEAD);
-    if (request === null || this.#stops !== stops) return;
+    const moment = grid.roundUp(at.now + ASK_LEAD);
+    await this.#sleepUntil(moment - MIN_GAP);
+    if (request === null || signal.aborted) return;
     this.#said = "request";
     this.#asked = epoch;
-    const begun = monotonic();
-    const answer = await proxy.token(request);
-    if (answer !== null && monotonic() - begun > MOST_PATIENCE) return;
+    const answer = await proxy.token(request, signal);
+    if (answer !== null && monotonic() - moment > MOST_PATIENCE) return;
     // Without one another device of this account was first: this one sits that epoch out.
     const known = await outbox.learn(epoch, { answer, wanted: answer !== null });
     if (known !== undefined) this.#finish(known);
@@ -260,16 +268,13 @@ export class Syncing {
 
   /** Deliver it, or hear why not: that is said after what is published was fetched. */
   async #tried(epoch: number): Promise<Outcome | Error> {
-    this.#answered = this.tools.monotonic();
     try {
-      return await this.#deliver(epoch, this.#answered);
+      return await this.#deliver(epoch, this.tools.monotonic());
     } catch (error) {
       if (error instanceof UnavailableError || error instanceof RefusedError) {
         return error;
       }
       throw error;
-    } finally {
-      await this.#wholeStep(this.#answered); // what became of it was written down
     }
   }
 
@@ -327,13 +332,13 @@ export class Syncing {
   }
 
   /**
-   * Has the batch made, and sends it when it is time: a lead after the last answer of the proxy, by a
-   * clock that nobody sets. That moment was fixed before the history is read, and before any disk that
+   * Has the batch made, and sends it when it is time: at the first step a lead after the last answer of the
+   * proxy, by a clock that nobody sets. That moment was fixed before the history is read, and before any disk that
    * another thread may hold up. What is not there by then is looked for whole leads later: so a
    * computation that took too long shows in steps of seconds and never in how long it took.
    */
   async #report({ signed: { manifest, hash }, at, untaken }: Fetched): Promise<Outcome> {
-    const { clock, make } = this.tools;
+    const { clock, grid, make } = this.tools;
     if (untaken instanceof ClosedError || untaken instanceof UnavailableError) {
       return "not open"; // no error: looks go on at their pace, however long there is no room
     }
@@ -343,7 +348,7 @@ export class Syncing {
     const step = lead(manifest);
     make({ hash, now: at.clock, sendAt: at.clock + step });
     for (let leads = 1; leads <= MOST_LEADS; leads += 1) {
-      const moment = at.now + leads * step;
+      const moment = grid.roundUp(at.now + leads * step);
       await this.#sleepUntil(moment - STEP); // time to look
       const found = await this.#judged(manifest, leads === 1 ? at.clock : clock());
       if (found !== "make it") {
@@ -362,13 +367,7 @@ export class Syncing {
     }
   }
 
-  /** At the next whole step from a moment: what a disk took before that does not show. */
-  #wholeStep(from: number): Promise<void> {
-    const late = Math.ceil((this.tools.monotonic() - from) / STEP);
-    return this.#sleepUntil(from + Math.max(late, 1) * STEP);
-  }
-
-  /** A batch of an earlier sync, not before its moment, and whole steps after `begun`. */
+  /** A batch of an earlier sync, not before its moment. */
   async #deliver(epoch: number, begun: number): Promise<Outcome> {
     const batch = await this.#ready(epoch);
     if (typeof batch === "string") {
@@ -376,8 +375,9 @@ export class Syncing {
     }
     const left = batch.sendAt - this.tools.clock();
     const wait = left > 0 && left <= MOST_LEAD ? left : 0;
-    await this.#sleepUntil(begun + wait);
-    return this.#send(epoch, begun + wait + STEP);
+    const moment = this.tools.grid.roundUp(begun + wait);
+    await this.#sleepUntil(moment - STEP);
+    return this.#send(epoch, moment);
   }
 
   /** The batch if it may leave now, or why it does not. */
@@ -391,7 +391,8 @@ export class Syncing {
     if (state !== "charged" || bytes === null) {
       return state === "sent" ? "already sent" : "too late";
     }
-    if (clock() >= batch.ends) {
+    // It leaves at the next step.
+    if (clock() + STEP >= batch.ends) {
       return ENDS[await outbox.finish(epoch, "dropped", clock())];
     }
     if (settings.paused) {
@@ -406,27 +407,28 @@ export class Syncing {
 
   /**
    * From charged to sent, at a moment, or whole steps later if it took so long to look it up. Unless
-   * the owner has paused or forgotten it, or another tab has sent it; what another tab says in the last
-   * half second comes too late.
+   * the owner has paused or forgotten it, or another tab has sent it.
    */
-  async #send(epoch: number, moment: number): Promise<Outcome> {
-    const { proxy, outbox, clock, monotonic } = this.tools;
-    const stops = this.#stops;
+  #send(epoch: number, moment: number): Promise<Outcome> {
+    return this.tools.sending(() => this.#sendNow(epoch, moment));
+  }
+
+  async #sendNow(epoch: number, moment: number): Promise<Outcome> {
+    const { proxy, outbox, clock } = this.tools;
+    const { signal } = this.#permission;
     const batch = await this.#ready(epoch);
     if (typeof batch === "string") {
       return batch;
     }
-    await (monotonic() > moment ? this.#wholeStep(moment) : this.#sleepUntil(moment));
-    if (this.#stops !== stops) {
-      const still = await this.#ready(epoch);
-      if (typeof still === "string") return still;
-    }
+    await this.#sleepUntil(moment - MIN_GAP);
     this.#said = "batch";
     try {
-      await proxy.send(batch.bytes).finally(() => {
-        this.#answered = monotonic();
-      });
+      await proxy.send(batch.bytes, signal);
     } catch (error) {
+      if (signal.aborted) {
+        const still = await this.#ready(epoch);
+        return typeof still === "string" ? still : "paused"; // a pause that is over: at the next look
+      }
       if (error instanceof ClosedError) {
         return ENDS[await outbox.finish(epoch, "dropped", clock())];
       }

@@ -54,6 +54,11 @@ const MOST_DUMMIES = 10_000_000;
 const MOST_CLIENTS = 10_000_000;
 /** The crowd that is waited for may become so many times as large without asking, and no larger. */
 const MOST_GROWTH = 10;
+/**
+ * Where dummies hide people, a manifest makes at least this part of the stated directions loud. It cannot
+ * always have all: with another number of items the loud directions are rounded down.
+ */
+export const MIN_LOUD_RATIO = 0.9;
 /** Bytes of a training's id. */
 const TRAINING = 16;
 

@@ -115,7 +115,7 @@ export function apart({ opens, closes }: Manifest): number {
  * history of `MOST_TOUCHED` items. Each item of the catalogue costs F^2 for the normal equations, and
  * as much as 256 of these for all else, such as ranking its row. Everything may have been touched.
  */
-export function lead({ items, terms }: Manifest): number {
+export function lead({ items, terms }: Pick<Manifest, "items" | "terms">): number {
   return 5 + (items * (terms.factors ** 2 + 256)) / 2 ** 23 + terms.reports / 200;
 }
 
@@ -133,6 +133,51 @@ function uniform(entropy: Entropy): number {
   return Number(view.getBigUint64(0, true) >> 11n) * 2 ** -53;
 }
 
+/** Seconds between two moments at which a request may leave. */
+export const STEP = 0.5;
+/** Seconds from an answer to the next request, at least: what is read from the disk between them takes less. */
+export const MIN_GAP = STEP / 2;
+/** Seconds after a step at which a request still leaves; where a thread was busy for longer, at the next step. */
+const MAX_LATENESS = 0.02;
+/** Steps that are tried: a browser that delays every timer must not keep a request back for ever. */
+const MAX_TRIES = 4;
+
+/**
+ * The moments at which requests leave: whole steps from the beginning of a visit's first look. The step of
+ * a request is fixed when the answer before it arrives, or when its look begins. Whatever reads a disk that
+ * another thread keeps busy comes after that: it delays a request by whole steps or not at all.
+ */
+export class Grid {
+  #origin: number | null = null;
+  /** When the last look began or the last answer arrived. */
+  #last = 0;
+
+  constructor(private readonly timer: Pick<Timer, "now" | "sleep">) {}
+
+  /** Note that a look begins or an answer has arrived. */
+  mark(): void {
+    this.#last = this.timer.now();
+    this.#origin ??= this.#last;
+  }
+
+  /** Return the first step that is not before a moment. */
+  roundUp(moment: number): number {
+    const origin = this.#origin ?? moment;
+    return origin + Math.ceil((moment - origin) / STEP - ROUNDING) * STEP;
+  }
+
+  /** Wait for the step of the next request; after `MIN_GAP`, for the first one that is left. */
+  async waitForStep(): Promise<void> {
+    const { now, sleep } = this.timer;
+    const earliest = this.#last + MIN_GAP;
+    for (let tries = 0; tries < MAX_TRIES; tries += 1) {
+      const step = this.roundUp(Math.max(earliest, now()));
+      await sleep(Math.max(step - now(), 0));
+      if (now() - step < MAX_LATENESS) return;
+    }
+  }
+}
+
 /**
  * When the proxy is asked.
  *
@@ -141,8 +186,7 @@ function uniform(entropy: Entropy): number {
  * tick. How many ticks it waits otherwise depends on the page's conditions and on the proxy's answers.
  * `Retry-After` counts from the arrival of the answer, and is rounded up to whole ticks.
  *
- * A look begins with what is read from the disk; its first request leaves a whole `STEP` later, so that
- * a disk that another thread keeps busy does not show (`Syncing`).
+ * Every request of a look waits for a step of the `Grid`.
  */
 
 /** What the page says of itself. */
@@ -161,8 +205,6 @@ export interface Looked {
 export const TICK = 5;
 /** Seconds: no proxy keeps a device away for longer. */
 const MOST_RETRY = 86_400;
-/** Seconds for what is read from the disk before a request; if it takes longer, two of them, and so on. */
-export const STEP = 0.5;
 /** Ticks between two looks of a page that nobody sees, and after many failures, at least. */
 const SELDOM = 60 / TICK;
 

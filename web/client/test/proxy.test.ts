@@ -29,6 +29,7 @@ test("https anywhere, http on this machine, and nothing that tells devices apart
 const HASH = Uint8Array.from({ length: 32 }, (_, at) => at);
 const HELLO = utf8("hello");
 const NOW = 1_700_000_000;
+const AT_ONCE = { mark: () => {}, waitForStep: async () => {} };
 
 async function ask(
   t: TestContext,
@@ -37,7 +38,7 @@ async function ask(
 ): Promise<[World, HttpProxy]> {
   const world = await World.begin(t);
   world.answer = answer;
-  return [world, new HttpProxy(world.url, { clock: () => NOW, ...options })];
+  return [world, new HttpProxy(world.url, { clock: () => NOW, grid: AT_ONCE, ...options })];
 }
 
 const hello: Answer = (response, call) =>
@@ -131,9 +132,22 @@ test("a redirect as browsers show it is told from silence", async () => {
   const opaque = { type: "opaqueredirect", status: 0, headers: new Headers(), body: null };
   const proxy = new HttpProxy("https://proxy.example", {
     clock: () => NOW,
+    grid: AT_ONCE,
     fetch: async () => opaque as unknown as Response,
   });
   await assert.rejects(proxy.send(HELLO), { name: "RefusedError" });
+});
+
+test("a batch that must not leave any more ends its request, or makes none", async (t) => {
+  const owner = new AbortController();
+  const [world, proxy] = await ask(t, (_, call) => {
+    owner.abort();
+    return call === "batches"; // and no answer
+  });
+  await assert.rejects(proxy.send(HELLO, owner.signal), { name: "UnavailableError" });
+  assert.equal(world.requests.length, 1);
+  await assert.rejects(proxy.send(HELLO, owner.signal), { name: "UnavailableError" });
+  assert.equal(world.requests.length, 1);
 });
 
 test("an announced length beyond the cap is not read", async (t) => {

@@ -8,10 +8,10 @@ import { type TestContext, test } from "node:test";
 import { MOST_TOUCHED } from "../src/model.js";
 import { systemTimer } from "../src/options.js";
 import { Outbox } from "../src/outbox.js";
-import { type Looked, Schedule, STEP, TICK } from "../src/timing.js";
+import { Grid, type Looked, Schedule, STEP, TICK } from "../src/timing.js";
 import { accountOf, Issuer } from "./issuer.js";
 import { Browser, type Tab, Virtual } from "./virtual.js";
-import { DAY, item, LEAD, REPORTS, reply, TERMS, World } from "./world.js";
+import { DAY, item, LEAD, onGrid, REPORTS, reply, TERMS, World } from "./world.js";
 
 /** Seconds that everything takes which reads a history. */
 const SLOW = 3;
@@ -206,20 +206,77 @@ test("the moment of sending is fixed before the batch is made, by a clock that n
     browser.cost = cost;
     const mend = browser.slow();
     t.after(mend);
-    const decided = virtual.time + STEP;
+    const decided = virtual.time + 5 * STEP; // after manifest, model, catalogue, shelf, "taken"
     tab.show();
-    await virtual.pass(2);
+    await virtual.pass(4);
     virtual.skew = skew; // while it is made
     await virtual.pass(20);
     mend();
     const sent = browser.requests.filter(([, what]) => what.startsWith("POST"));
     const [[moment = 0] = []] = sent;
     assert.equal(sent.length, 1);
-    assert.ok(Math.abs(moment - (decided + leads * LEAD)) < 1e-6, `${skew}, ${cost}: ${moment}`);
+    assert.equal(moment, onGrid(decided + leads * LEAD), `${skew}, ${cost}`);
   }
 });
 
-test("a disk that takes long shows in whole steps", async (t) => {
+/** Make everything that the network's side of a tab reads or writes take so many seconds. */
+function slowDown(
+  test: TestContext,
+  { network: { store }, browser: { virtual } }: Tab,
+  seconds: number,
+) {
+  const slow = (target: object, names: readonly string[]) => {
+    for (const name of names) {
+      const work = Reflect.get(target, name);
+      test.mock.method(
+        target as Record<string, () => unknown>,
+        name,
+        async function (this: unknown, ...args: unknown[]) {
+          await virtual.sleep(seconds);
+          return work.apply(this, args);
+        },
+      );
+    }
+  };
+  slow(store, ["settings", "fileNames", "signed", "file", "keepRelease"]);
+  slow(Outbox.prototype, ["standing", "waiting", "tokens", "plan"]);
+}
+
+test("every request of a visit leaves on one grid, whatever a disk takes between them", async (t) => {
+  const world = await World.begin(t);
+  const visits: Browser["requests"][] = [];
+  for (const seconds of [0, 0.02, 0.1]) {
+    for (const epoch of [1, 2, 3, 4, 5]) await world.publish(epoch, { opens: 0, closes: 9 * DAY });
+    const browser = new Browser(world);
+    const { virtual } = browser;
+    const tab = await browser.tab({ past: 4 });
+    await tab.accept(TERMS);
+    slowDown(t, tab, seconds);
+    const begun = virtual.time;
+    tab.show();
+    await virtual.pass(31);
+    await world.publish(6, { opens: 0, closes: 9 * DAY });
+    await virtual.pass(31);
+    t.mock.restoreAll();
+    visits.push(browser.requests.map(([time, what]) => [time - begun, what]));
+  }
+  const [times = [], ...others] = visits;
+  for (const [time, what] of times) assert.equal(time % STEP, 0, `${what}: ${time}`);
+  for (const kind of ["manifest", "shelf", "models", "catalogues", "batches"]) {
+    assert.ok(
+      times.some(([, what]) => what.includes(`/${kind}`)),
+      kind,
+    );
+  }
+  const past = times.filter(([, what]) => what.includes("/manifests/"));
+  assert.deepEqual(
+    past.map(([, what]) => what),
+    [4, 3, 2].map((epoch) => `GET /v2/manifests/${epoch}`),
+  );
+  for (const other of others) assert.deepEqual(other, times);
+});
+
+test("a disk that takes long shows in whole steps of the same grid", async (t) => {
   const world = await World.begin(t);
   const browser = new Browser(world);
   const { virtual, requests } = browser;
@@ -239,7 +296,71 @@ test("a disk that takes long shows in whole steps", async (t) => {
     (what) => requests.find(([, each]) => each.startsWith(what))?.[0],
   );
   assert.equal(asked, begun + 2 * STEP);
-  assert.ok(Math.abs(sent - (asked + LEAD + 2 * STEP)) < 1e-6, `${sent - asked}`);
+  assert.equal(sent, onGrid(asked + 4 * STEP + LEAD) + 2 * STEP);
+});
+
+/** When a batch leaves that nothing keeps back, in seconds after the first look. */
+async function sendingTime(world: World): Promise<number> {
+  const browser = new Browser(world);
+  const tab = await browser.tab({ jitter: 0 });
+  await tab.accept(TERMS);
+  const begun = browser.virtual.time;
+  tab.show();
+  await browser.virtual.pass(60);
+  const sent = browser.requests.filter(([, what]) => what.startsWith("POST"));
+  assert.equal(sent.length, 1);
+  return (sent[0]?.[0] ?? 0) - begun;
+}
+
+for (const [name, choose] of [
+  ["a pause", (tab: Tab) => tab.pause(true)],
+  ["forgetting", (tab: Tab) => tab.forget()],
+] as const) {
+  for (const where of ["the same tab", "another tab"]) {
+    test(`nothing leaves after ${name} in ${where} has returned`, async (t) => {
+      const world = await World.begin(t);
+      const moment = await sendingTime(world);
+      for (let early = 0.05; early < 1; early += 0.1) {
+        const browser = new Browser(world);
+        const { virtual } = browser;
+        const tab = await browser.tab({ jitter: 0 });
+        await tab.accept(TERMS);
+        const chooser = where === "the same tab" ? tab : await browser.tab({ jitter: 0 });
+        tab.show();
+        await virtual.pass(moment - early);
+        let returned = Number.POSITIVE_INFINITY;
+        void choose(chooser).then(() => {
+          returned = virtual.time;
+        });
+        await virtual.pass(60);
+        const sent = browser.requests.filter(([, what]) => what.startsWith("POST"));
+        assert.ok(returned < virtual.time - 50, `${early}: it returned`);
+        for (const [time] of sent) assert.ok(time <= returned, `${early}: ${time - returned}`);
+        if (where === "the same tab") assert.deepEqual(sent, [], `${early}`);
+      }
+    });
+  }
+}
+
+test("a request whose thread was busy at its step leaves at a later one, and not never", async () => {
+  for (const [busy, steps] of [
+    [[0.01], 1],
+    [[0.1], 2],
+    [[0.1, 0.6], 4],
+    [Array(9).fill(0.1), 4.2], // every timer is late
+  ] as const) {
+    const timer = new Virtual();
+    const late = [...busy];
+    const sleep = async (seconds: number) => {
+      timer.time += seconds + (late.shift() ?? 0);
+    };
+    const grid = new Grid({ now: timer.now, sleep });
+    grid.mark();
+    const begun = timer.time;
+    await grid.waitForStep();
+    const waited = (timer.time - begun) / STEP;
+    assert.ok(waited >= steps && waited < steps + 0.05, `${busy}: ${waited}`);
+  }
 });
 
 const WELL: Looked = { isWell: true, retryAfter: 0 };

@@ -107,18 +107,19 @@ export class Virtual implements Timer {
   }
 }
 
-/** As `navigator.locks`, for one name. */
+/** As `navigator.locks`. */
 export class Locks {
-  #last: Promise<unknown> = Promise.resolve();
+  readonly #last = new Map<string, Promise<unknown>>();
 
   constructor(private readonly virtual: Virtual) {}
 
-  async request<Result>(_: string, work: () => Promise<Result>): Promise<Result> {
-    const before = this.#last;
+  async request<Result>(name: string, work: () => Promise<Result>): Promise<Result> {
+    const before = this.#last.get(name) ?? Promise.resolve();
     let end = () => {};
-    this.#last = new Promise<void>((done) => {
+    const held = new Promise<void>((done) => {
       end = done;
     });
+    this.#last.set(name, held);
     await this.virtual.waiting(before);
     try {
       return await work();

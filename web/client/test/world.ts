@@ -268,8 +268,16 @@ export const TERMS: Terms = {
   accounts: false,
   trial: false,
 };
+/** The same where dummies carry the promise: so many directions are loud as the terms say. */
+export const DUMMY_TERMS: Terms = {
+  ...TERMS,
+  parameters: { ...TERMS.parameters, loud: 38 },
+  dummies: 40,
+};
 /** Seconds between the decision to make a batch and the moment at which it leaves. */
 export const LEAD = 5 + (ITEMS * (FACTORS ** 2 + 256)) / 2 ** 23 + REPORTS / 200;
+/** Return the first moment from this one on at which a request can leave: every world begins on the grid. */
+export const onGrid = (moment: number) => Math.ceil(moment / STEP - 1e-6) * STEP;
 /** For a sync that does not wait for a moment that was drawn. */
 export const AT_ONCE = { jitter: 0 };
 

@@ -66,10 +66,13 @@ export function list<T extends { id: string }>(
   const focused = focusedIn(parent);
   const present = new Map([...parent.children].map((child) => [versions.get(child), child]));
   const wanted = items.map((item) => present.get(JSON.stringify(item)) ?? versioned(item, make));
-  for (const child of [...parent.children]) if (!wanted.includes(child)) child.remove();
-  wanted.forEach((child, at) => {
-    if (parent.children[at] !== child) parent.insertBefore(child, parent.children[at] ?? null);
-  });
+  const kept = new Set(wanted); // a history may have 100,000 items
+  for (const child of [...parent.children]) if (!kept.has(child)) child.remove();
+  let next = parent.firstElementChild;
+  for (const child of wanted) {
+    if (child === next) next = next.nextElementSibling;
+    else parent.insertBefore(child, next);
+  }
   if (focused !== null && focusedIn(parent) === null) focusIn(parent, focused);
 }
 

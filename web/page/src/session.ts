@@ -313,7 +313,7 @@ export function troubleOf(error: unknown): Trouble {
 }
 
 function otherTerms({ worse, asked }: TermsError): Trouble {
-  const text = `They are not those that you accepted. Nothing was sent. ${GOES_ON}`;
+  const text = `They are not those that you accepted. No report is made under them. ${GOES_ON}`;
   return { kind: "terms", text, terms: { worse: worse.map(sentence), asked } };
 }
 

@@ -111,7 +111,8 @@ export function stateLine(standing: ReportStanding): string {
   return fromSync(manifest, standing);
 }
 
-const DONE = "Done: all that you agreed to is spent. Nothing more leaves; recommendations go on.";
+const DONE =
+  "Done: all that you agreed to is spent. No more reports are made; recommendations go on.";
 
 type Batch = NonNullable<ReportStanding["batch"]>;
 

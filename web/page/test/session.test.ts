@@ -44,7 +44,8 @@ async function begin(context: TestContext, { panel = null as unknown, jitter = 0
     await client.tell();
     await heard;
   };
-  const look = () => pass(PACE);
+  /** Two ticks: after new files the next look waits for the end of a lead. */
+  const look = () => pass(2 * PACE);
   client.show();
   await look();
   return { world, client, events, state, curve, pass, look, session };
@@ -204,9 +205,9 @@ test("a bad signature is told, nothing is sent, and advice goes on", async (cont
 });
 
 test("the curve is measured epoch by epoch", async (context) => {
-  const { world, look, curve } = await begin(context, { past: 60 });
+  const { world, pass, curve } = await begin(context, { past: 60 });
   await world.publish(2, { reports_behind: 1200 });
-  await look();
+  await pass(30);
   await until(() => curve()?.points.length === 2);
   assert.deepEqual(curve(), {
     panel: null,

@@ -188,7 +188,7 @@ def _point(
 ) -> AttackPoint:
     linked, unlinked = (area(each, trials) for each in scores.kept[reports, epochs])
     mechanism = settings.build(histories.n_items)
-    turns, crowd = min(epochs, settings.turns), max(settings.crowd(histories.n_users), 1)
+    turns, crowd = min(epochs, settings.turns), max(settings.estimate_crowd(histories.n_users), 1)
     dummies = settings.dummies * reports // settings.reports
     bound = shuffled_bound(mechanism, reports, turns, crowd, dummies)
     return AttackPoint(reports, epochs, linked, unlinked, bound)

@@ -32,7 +32,7 @@ class AuditPlan:
     mechanisms: tuple[str, ...] = tuple(MECHANISMS)
     epsilon: float = 2.5
     samples: int = setting(
-        200_000, "reports of each of two people, in each scene", least=FEWEST_SAMPLES
+        200_000, "reports of each of two people, in each scene", min_value=FEWEST_SAMPLES
     )
     reports: int | None = None
     """k of the attacked training; None here and below: the preset's."""

@@ -10,7 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import Histories, Loudest, Mechanism, mechanism_named, os_words, user_vectors
+from sottovoce.core import (
+    Histories,
+    Loudest,
+    Mechanism,
+    draw_os_words,
+    get_mechanism,
+    solve_user_vectors,
+)
 from sottovoce.training import Settings
 from sottovoce_lab.audit.densities import loudest_densities
 
@@ -26,7 +33,7 @@ def live_client(settings: Settings, n_items: int) -> Client:
 
     def client(V: NDArray[np.float32], history: Sequence[int], k: int) -> NDArray[np.uint32]:
         own = Histories.from_lists([history], n_items)
-        return answer(mechanism, settings, V, own, os_words(1, k))
+        return answer(mechanism, settings, V, own, draw_os_words(1, k))
 
     return client
 
@@ -39,7 +46,9 @@ def answer(
     words: NDArray[np.uint64],
 ) -> NDArray[np.uint32]:
     """One person's reports: the user vector, then the mechanism."""
-    X = user_vectors(V, own, alpha=settings.alpha, regularization=settings.user_ridge(V))
+    X = solve_user_vectors(
+        V, own, alpha=settings.alpha, regularization=settings.compute_user_ridge(V)
+    )
     own_reports: NDArray[np.uint32] = mechanism.reports(V, X, own, words)[0]
     return own_reports
 
@@ -62,7 +71,9 @@ def report_densities(
     mechanism: Mechanism, settings: Settings, V: Float32, histories: Histories
 ) -> Float32:
     """Of every report under every user's history, N x 2D; a report is its own column."""
-    X = user_vectors(V, histories, alpha=settings.alpha, regularization=settings.user_ridge(V))
+    X = solve_user_vectors(
+        V, histories, alpha=settings.alpha, regularization=settings.compute_user_ridge(V)
+    )
     if isinstance(mechanism, Loudest):
         return loudest_densities(mechanism, V, X, histories)
     return mechanism.densities(V, X, histories)
@@ -141,5 +152,5 @@ def _scene(
 ) -> Scene:
     items = (SCALE * np.asarray(V)).astype(np.float32)
     # The options are for another catalogue.
-    changes = {"factors": items.shape[1], "options": mechanism_named(settings.mechanism).example}
+    changes = {"factors": items.shape[1], "options": get_mechanism(settings.mechanism).example}
     return Scene(name, replace(settings, **changes), items, first, second)

@@ -15,7 +15,7 @@ Float32 = NDArray[np.float32]
 
 def loudest_densities(mechanism: Loudest, V: Float32, X: Float32, histories: Histories) -> Float32:
     found = np.full((histories.n_users, mechanism.n_signed), mechanism.gamma, np.float32)
-    rows = np.ascontiguousarray(mechanism.blocks.all_rows(V, X, histories))
+    rows = np.ascontiguousarray(mechanism.blocks.compute_rows(V, X, histories))
     _fill_loud(rows, X, mechanism.loud, np.float32(mechanism.gamma * exp(mechanism.epsilon)), found)
     return found
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core.bounds import LEAST_ENTRY, LEAST_RIDGE, MOST_ALPHA, MOST_ENTRY
+from sottovoce.core.bounds import MAX_ALPHA, MAX_ITEM_ENTRY, MIN_ITEM_ENTRY, MIN_RIDGE
 from sottovoce.training import Settings
 from sottovoce_lab.audit.clients import MANY, Client, Maker, Scene, sample, scenes
 from sottovoce_lab.audit.evidence import (
@@ -225,7 +225,7 @@ def silence_facts(make: Maker, settings: Settings, V: NDArray[np.float32]) -> It
     Version 1 stopped where a user vector was not finite: a server could so ask, item by item, who
     had touched what, and was answered by silence.
     """
-    hostile = replace(settings, regularization=LEAST_RIDGE, alpha=MOST_ALPHA)
+    hostile = replace(settings, regularization=MIN_RIDGE, alpha=MAX_ALPHA)
     client = make(hostile, N_ITEMS)
     for name, model in _hostile_models(V).items():
         for history in (HISTORY, HISTORY[1:], ()):
@@ -245,10 +245,10 @@ def _hostile_models(V: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
 
     return {
         "nothing but zeros": np.zeros_like(V),
-        "all factors equal and huge": np.full_like(V, MOST_ENTRY),
-        "an item alone in a factor, tiny": with_item_alone(LEAST_ENTRY),
+        "all factors equal and huge": np.full_like(V, MAX_ITEM_ENTRY),
+        "an item alone in a factor, tiny": with_item_alone(MIN_ITEM_ENTRY),
         "an item alone in a factor, subnormal": with_item_alone(1e-40),
-        "an item alone in a factor, huge": with_item_alone(MOST_ENTRY),
+        "an item alone in a factor, huge": with_item_alone(MAX_ITEM_ENTRY),
         "an item of zeros": np.where(np.arange(len(V))[:, None] == HISTORY[0], 0, V),
     }
 

@@ -42,7 +42,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from sottovoce.core import Histories, coin, walsh
-from sottovoce.core.mechanism import check_directions, pack
+from sottovoce.core.mechanism import check_directions, pack_reports
 from sottovoce.data.streams import stream
 from sottovoce.errors import SettingsError
 from sottovoce_lab.baselines.federated import MatrixFactorization
@@ -65,7 +65,7 @@ class RowReports:
     directions_seed: int
 
     def __post_init__(self) -> None:
-        coin.checked_epsilon(self.epsilon)
+        coin.check_epsilon(self.epsilon)
         check_directions(self.rows)
 
     @property
@@ -76,12 +76,12 @@ class RowReports:
     @cached_property
     def item_signs(self) -> Float32:
         """Public; they make every history look random to every row."""
-        return walsh.public_signs(self.directions_seed, self.n_items)
+        return walsh.compute_public_signs(self.directions_seed, self.n_items)
 
     @cached_property
     def flip_below(self) -> int:
         """Words below this flip the sign."""
-        return coin.flip_threshold(self.epsilon)
+        return coin.compute_flip_threshold(self.epsilon)
 
     @property
     def gain(self) -> float:
@@ -92,7 +92,7 @@ class RowReports:
         """Every row times every history, N x rows: whole numbers, so without rounding."""
         out = np.empty((histories.n_users, self.rows), np.int32)
         numbers = np.arange(min(BLOCK, self.rows))
-        block = walsh.hadamard_signs(numbers[:, None], numbers[None, :]).astype(np.int32)
+        block = walsh.compute_hadamard_signs(numbers[:, None], numbers[None, :]).astype(np.int32)
         signs = self.item_signs.astype(np.int32)
         walsh_rows(histories.indptr, histories.indices, signs, block, out)
         return out
@@ -107,7 +107,7 @@ class RowReports:
         row = (first >> np.uint64(65 - self.rows.bit_length())).astype(np.int64)
         share = np.take_along_axis(shares, row, axis=1)
         plus = (share > 0) | ((share == 0) & (first & np.uint64(1) == 1))
-        return pack(row, plus ^ (second < np.uint64(self.flip_below)))
+        return pack_reports(row, plus ^ (second < np.uint64(self.flip_below)))
 
     def estimate(self, sums: NDArray[np.integer], n_reports: int) -> NDArray[np.float64]:
         """The mean of histories brought to unit length, from the sums of signs by row."""
@@ -160,7 +160,7 @@ class NamedItems:
     reports: int
 
     def __post_init__(self) -> None:
-        coin.checked_epsilon(self.epsilon)
+        coin.check_epsilon(self.epsilon)
         if self.reports < 1:
             raise SettingsError(f"reports must be at least 1, got {self.reports}")
 

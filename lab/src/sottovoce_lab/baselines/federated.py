@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import Histories, gram, initial_items, update
+from sottovoce.core import Histories, compute_gram, draw_initial_items, update_items
 from sottovoce.errors import SettingsError
 from sottovoce.simulation import build_engine
 from sottovoce.training import Settings
@@ -79,7 +79,7 @@ class MatrixFactorization(Factorization):
         settings = Settings.preset(
             "paper", factors=factors, alpha=alpha, regularization=regularization, seed=seed
         )
-        V = initial_items(train.n_items, factors, FIRST, seed)
+        V = draw_initial_items(train.n_items, factors, FIRST, seed)
         with (
             build_engine(engine, train, settings, **options) as people,
             build_engine(engine, _by_item(train), settings, **options) as items,
@@ -111,7 +111,9 @@ class Federated(Factorization):
         if threads is not None and threads < 1:
             raise SettingsError(f"threads must be at least 1, got {threads}")
         crowd = [some.to_csr().astype(np.float64) for some in blocks_of(train)]
-        V = initial_items(train.n_items, settings.factors, settings.initial_scale, settings.seed)
+        V = draw_initial_items(
+            train.n_items, settings.factors, settings.initial_scale, settings.seed
+        )
         with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
             for _ in range(settings.epochs):
                 V = _epoch(V, crowd, settings, pool)
@@ -145,7 +147,7 @@ def mean_gradient(
     pool: ThreadPoolExecutor,
 ) -> MeanGradient:
     """Everybody solves and sends; the server adds up, block after block in the same order."""
-    table, G, factors = outer_table(V), gram(V), V.shape[1]
+    table, G, factors = outer_table(V), compute_gram(V), V.shape[1]
 
     def send(people: sparse.csr_matrix) -> tuple[Float64, Float64]:
         system, right = normal_equations(people @ table, G, factors, alpha)
@@ -168,7 +170,7 @@ def _epoch(
     mean = mean_gradient(
         V, crowd, alpha=settings.alpha, regularization=settings.regularization, pool=pool
     )
-    return update(
+    return update_items(
         V,
         mean.gradient,
         rate=mean.best_step(V, settings.regularization) / settings.steps,

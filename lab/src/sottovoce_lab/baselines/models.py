@@ -7,7 +7,7 @@ from typing import Protocol, Self, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import Histories, user_vectors
+from sottovoce.core import Histories, solve_user_vectors
 from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, rank_factors, tested
 
 
@@ -90,7 +90,7 @@ def rank_several_ways(model: Scorer, tests: Sequence[Candidates]) -> list[Ranks]
 
 def _competes(candidates: Candidates, users: NDArray[np.int64]) -> NDArray[np.bool_]:
     """len(users) x M: which items the test item of each user is ranked against."""
-    own, test = candidates.split.not_competing, candidates.split.test
+    own, test = candidates.split.excluded_from_ranking, candidates.split.test
     mask = np.full((len(users), own.n_items), candidates.full)
     if candidates.full:
         some = own.take(users)
@@ -141,7 +141,7 @@ def device_vectors(
     X = np.empty((train.n_users, V.shape[1]), np.float32)
     first = 0
     for some in blocks_of(train):
-        X[first : first + some.n_users] = user_vectors(
+        X[first : first + some.n_users] = solve_user_vectors(
             V, some, alpha=alpha, regularization=regularization
         )
         first += some.n_users

@@ -97,12 +97,12 @@ class DPLCF:
         """`epsilon` is of one item, a person's is M times that; None sends the rows as they are."""
         if neighbours < 1:
             raise SettingsError(f"neighbours must be at least 1, got {neighbours}")
-        flip_below = 0 if epsilon is None else coin.flip_threshold(epsilon)
+        flip_below = 0 if epsilon is None else coin.compute_flip_threshold(epsilon)
         columns = packed_columns(train)
         if flip_below:
             randomise(columns, train.n_users, flip_below, seed)
         with on_threads(checked_threads(threads)):
-            debias = Debias(train.n_users, flip_below / coin.WORD)
+            debias = Debias(train.n_users, flip_below / coin.WORD_RANGE)
             similarity = similarities(columns, debias, neighbours)
         return cls(similarity, train, threads)
 

@@ -36,11 +36,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import Histories, gram
+from sottovoce.core import Histories, compute_gram
 from sottovoce.data.streams import stream
 from sottovoce.errors import DataError, SettingsError
-from sottovoce.privacy import mu_within
-from sottovoce.privacy.account import DELTA
+from sottovoce.privacy import DEFAULT_DELTA, max_gaussian_mu
 from sottovoce.privacy.gaussian import gaussian_epsilon
 from sottovoce.settings import check, setting
 from sottovoce_lab.baselines.models import Factorization, blocks_of, normal_equations, outer_table
@@ -64,22 +63,24 @@ class TrustedSettings:
     epsilon: float = setting(
         1.0, "central budget of the whole training when a history is replaced", above=0
     )
-    delta: float = setting(DELTA, "chance beyond epsilon", above=0)
-    factors: int = setting(8, "numbers for each item (F)", least=1)
-    steps: int = setting(12, "alternating steps, each with noise of its own", least=1)
-    alpha: float = setting(1.0, "a person's own items weigh 1 + alpha for their vector", least=0)
+    delta: float = setting(DEFAULT_DELTA, "chance beyond epsilon", above=0)
+    factors: int = setting(8, "numbers for each item (F)", min_value=1)
+    steps: int = setting(12, "alternating steps, each with noise of its own", min_value=1)
+    alpha: float = setting(
+        1.0, "a person's own items weigh 1 + alpha for their vector", min_value=0
+    )
     regularization: float = setting(
         0.01, "ridge on user vectors, where the mean squared singular value of V is 1", above=0
     )
     rare_power: float = setting(
-        0.3, "an item weighs its count to the minus this power in a history", least=0
+        0.3, "an item weighs its count to the minus this power in a history", min_value=0
     )
     item_ridge: float = setting(
         12.0, "ridge on items, where the mean eigenvalue of K is 1", above=0
     )
-    memory: float = setting(0.9, "weight of a sum one step later", least=0, most=1)
+    memory: float = setting(0.9, "weight of a sum one step later", min_value=0, max_value=1)
     observed: float = setting(
-        0.0, "a touched item weighs 1 + observed for V; 0: the sums A are not released", least=0
+        0.0, "a touched item weighs 1 + observed for V; 0: the sums A are not released", min_value=0
     )
 
     def __post_init__(self) -> None:
@@ -88,7 +89,7 @@ class TrustedSettings:
 
     @classmethod
     def by_rule(
-        cls, epsilon: float, *, people: int, items: int, delta: float = DELTA
+        cls, epsilon: float, *, people: int, items: int, delta: float = DEFAULT_DELTA
     ) -> TrustedSettings:
         """The settings that are reported: a function of public numbers alone.
 
@@ -101,12 +102,12 @@ class TrustedSettings:
         0.004 without the cone, and 0.004 where A is released too (`observed` 1). An item ridge of
         12 in place of 4 gains 0.003 at epsilon 0.32. Splits from seed to seed differ by 0.001.
         """
-        factors = _factors(mu_within(epsilon, delta), people, items)
+        factors = _factors(max_gaussian_mu(epsilon, delta), people, items)
         return cls(epsilon=epsilon, delta=delta, factors=factors)
 
     @property
     def noise(self) -> Noise:
-        mu = mu_within(self.epsilon, self.delta)
+        mu = max_gaussian_mu(self.epsilon, self.delta)
         return Noise.within(mu, self.steps, outer=self.observed > 0)
 
     @property
@@ -240,7 +241,7 @@ class Solver:
     def __init__(self, V: Float32, alpha: float, regularization: float):
         self._alpha = alpha
         self._V = V.astype(np.float64)
-        self._G = gram(V) + regularization * np.eye(V.shape[1])
+        self._G = compute_gram(V) + regularization * np.eye(V.shape[1])
         self._table = outer_table(V) if alpha else self._V
 
     def __call__(self, people: sparse.csr_matrix) -> Any:

@@ -23,7 +23,7 @@ from sottovoce.simulation.evaluation.kernels import checked_threads
 from sottovoce.simulation.interface import Collected, Engine
 from sottovoce.simulation.people import LeaveOut, Parts, Stored, Whole
 from sottovoce.simulation.training import begin
-from sottovoce.training import Settings, next_items
+from sottovoce.training import Settings, compute_next_items
 from sottovoce_lab.bench.timing import Contender, Spread, Watch, ratio, take_turns
 
 Ways = Mapping[str, Callable[[], Engine]]
@@ -40,11 +40,13 @@ class BenchPlan:
     factors: int = 5
     epsilon: float = 2.5
     reports: int = 100
-    repeats: int = setting(5, "rounds", least=1)
+    repeats: int = setting(5, "rounds", min_value=1)
     seed: int = 0
-    parts: int = setting(8, "parts that people are streamed in", least=2)
-    ray_workers: int | None = setting(None, "processes of Ray; None: one for each core", least=1)
-    reference_users: int = setting(200, "users that the numpy reference really runs", least=1)
+    parts: int = setting(8, "parts that people are streamed in", min_value=2)
+    ray_workers: int | None = setting(
+        None, "processes of Ray; None: one for each core", min_value=1
+    )
+    reference_users: int = setting(200, "users that the numpy reference really runs", min_value=1)
 
     def __post_init__(self) -> None:
         check(self)
@@ -222,7 +224,9 @@ class TimedEpoch:
         began = time.perf_counter()
         found = engine.collect(self.V, 1)
         reported = time.perf_counter()
-        next_items(self.V, found.sums, found.n_reports, 2, engine.settings, engine.mechanism)
+        compute_next_items(
+            self.V, found.sums, found.n_reports, 2, engine.settings, engine.mechanism
+        )
         return reported - began, time.perf_counter() - reported
 
 

@@ -21,7 +21,7 @@ from sottovoce.cli.options import (
 )
 from sottovoce.core import MECHANISMS
 from sottovoce.data import load, parse_columns
-from sottovoce.protocol import SEALED
+from sottovoce.protocol import SEALED_BYTES
 from sottovoce_lab.bench.epoch import BenchPlan, BenchResult, SideBySide, run_bench
 from sottovoce_lab.bench.live.live_bench import (
     EpochCosts,
@@ -312,7 +312,7 @@ def show_costs(units: UnitCosts, costs: list[EpochCosts], console: Console) -> N
         f"{units.intake * 1e6:.3g} us to take and {units.mixing * 1e6:.3g} us to mix and hand in. "
         f"A thousand dummies cost the proxy {units.dummy * 1e3:.3g} s to draw, seal and keep, a "
         f"thousand reports in such batches {units.intake / units.reports * 1e3:.3g} s to take; "
-        f"from there on, and in bytes ({1000 * SEALED:,}), they cost the same. "
+        f"from there on, and in bytes ({1000 * SEALED_BYTES:,}), they cost the same. "
         f"A device sends {units.up:,} bytes and fetches {units.down:,} an epoch ({units.items:,} "
         f"items, not compressed), and {units.catalogue:,} for each version of the catalogue.",
     )

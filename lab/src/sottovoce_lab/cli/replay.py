@@ -32,10 +32,10 @@ from sottovoce.cli.options import (
     training_options,
 )
 from sottovoce.data import Interactions, load, parse_columns
-from sottovoce.privacy import Account
-from sottovoce.settings import stated
+from sottovoce.privacy import PrivacyReport
+from sottovoce.settings import get_settings
 from sottovoce.simulation.evaluation.metrics import Interval
-from sottovoce.training import DEFAULT, Budget, planned, planned_without_end
+from sottovoce.training import DEFAULT_PRESET, Budget, plan_open_ended, plan_training
 from sottovoce_lab.cli import number_table
 from sottovoce_lab.replay.replay import (
     ALONE,
@@ -88,9 +88,9 @@ class Replayed:
         names = (MODEL, MODEL + ALONE) if self.switched else ()
         return {name: recovery(self.runs, self.switched, name) for name in names}
 
-    def account(self) -> Account:
+    def privacy_report(self) -> PrivacyReport:
         """Of the run with the smallest crowd."""
-        return min(self.runs, key=lambda run: run.crowd).account
+        return min(self.runs, key=lambda run: run.crowd).privacy_report
 
 
 @training_options(
@@ -99,7 +99,7 @@ class Replayed:
     often=["mechanism", "epsilon", "reports", "epochs", "half_life"],
 )
 @engine_choice
-@settings_options("plan", stated(ReplayPlan), often=[])
+@settings_options("plan", get_settings(ReplayPlan), often=[])
 def replay(
     *,
     data: DataSource,
@@ -123,7 +123,7 @@ def replay(
     engine: dict[str, Any],
     json: JsonFile = None,
     plot: Annotated[Path | None, picture_option("HR@10 by epoch")] = None,
-    preset: PresetOption = DEFAULT,
+    preset: PresetOption = DEFAULT_PRESET,
     history: Annotated[
         float | None, history_option("the median of the data, to two digits")
     ] = None,
@@ -152,17 +152,17 @@ def replay(
         people = load(data, parse_columns(columns), items).filter(min_interactions)
         if (sample_users, sample_items) != (None, None):
             people = people.subset(users=sample_users, items=sample_items, seed=seed)
-    settings = (planned if "half_life" in training else planned_without_end)(
+    settings = (plan_training if "half_life" in training else plan_open_ended)(
         people.n_users,
         people.n_items,
         history=history or people.typical_length,
         preset=preset,
-        budget=Budget.of(budget, central_budget),
+        budget=Budget.from_options(budget, central_budget),
         **training,
         seed=seed,
     )
     if "half_life" not in training and not settings.half_life:
-        settings = settings.endless()
+        settings = settings.to_endless()
     name = engine.pop("engine", "cpu")
     wanted = ReplayPlan(settings, **plan, tags=tags, time=time, engine=name, engine_options=engine)
     found = replay_seeds(people, periods, switch_at, wanted, seeds)
@@ -215,8 +215,8 @@ def print_replay(found: Replayed) -> None:
     output.say(output.settings_in_words(settings))
     output.say(
         f"Learning without end: each person takes part in an epoch with a chance of "
-        f"{settings.share:.3g}, {settings.most_turns} times at most; what was learnt weighs half "
-        f"after {output.counted(settings.half_life, 'epoch')}."
+        f"{settings.share:.3g}, {settings.max_turns} times at most; what was learnt weighs half "
+        f"after {output.pluralize(settings.half_life, 'epoch')}."
     )
     output.results.print(_periods(found))
     output.results.print(_overall(found))
@@ -228,7 +228,7 @@ def print_replay(found: Replayed) -> None:
             output.results.print(_new_items(rows, what))
     for name, each in found.recoveries().items():
         output.say(_followed(name, each))
-    output.say(found.account().statement())
+    output.say(found.privacy_report().statement())
 
 
 def _with(found: Replayed) -> str:
@@ -313,7 +313,7 @@ def draw_replay(figure: Any, found: Replayed) -> None:
     if found.switched:
         points = list(_curve(found.switched, MODEL).items())
         draw_interval(axes, points, 0.2, color="#55a868", label="model, switched", linestyle="--")
-    half_life = output.counted(found.plan.settings.half_life, "epoch")
+    half_life = output.pluralize(found.plan.settings.half_life, "epoch")
     axes.set(
         xlabel="epoch",
         ylabel="HR@10 in the next period",
@@ -353,7 +353,7 @@ def as_json(found: Replayed) -> dict[str, Any]:
             }
             for name, each in found.recoveries().items()
         },
-        "privacy": found.account().as_dict(),
+        "privacy": found.privacy_report().as_dict(),
         "seconds": sum(p.seconds for run in runs for p in run.periods)
         + sum(p.seconds for run in found.switched for p in run.periods[run.frozen_at :]),
     }

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, get_args
 from scipy import special
 
 from sottovoce.privacy import central_epsilon
-from sottovoce.privacy.account import DELTA
-from sottovoce.training import Budget, Settings, all_presets, planned
+from sottovoce.privacy.events import DEFAULT_DELTA
+from sottovoce.training import Budget, Settings, list_presets, plan_training
 from sottovoce_lab.audit import AttackPlan, run_attack
 from sottovoce_lab.audit.attack import Question
 from sottovoce_lab.paper.cells import Cell, Size
@@ -33,7 +33,7 @@ QUESTIONS: tuple[Question, ...] = get_args(Question)
 GUESSES = {"linked": COLOURS["paper"], "unlinked": COLOURS["loudest"]}
 OWN = ("question", "trials", "crowds")
 """Parameters of a cell beside the settings of the training that is attacked."""
-DELTAS = (DELTA, 1e-4, 1e-3, 0.01, 0.03, 0.1, 0.2, 0.4)
+DELTAS = (DEFAULT_DELTA, 1e-4, 1e-3, 0.01, 0.03, 0.1, 0.2, 0.4)
 """The bound is the least of theirs: each holds."""
 ERRORS = 4.9
 """Standard errors beyond a bound that count: of a normal draw, a chance of 5e-7."""
@@ -72,7 +72,7 @@ def attack(cell: Cell, context: CellContext) -> dict[str, Any]:
         threads=context.threads,
     )
     (point,) = run_attack(data.histories, settings, plan).points
-    event, crowd = settings.event(data.n_items), max(settings.crowd(data.n_users), 1)
+    event, crowd = settings.event(data.n_items), max(settings.estimate_crowd(data.n_users), 1)
     central = {delta: central_epsilon(event, crowd, delta) for delta in DELTAS}
     return {
         "final": {
@@ -86,7 +86,7 @@ def attack(cell: Cell, context: CellContext) -> dict[str, Any]:
             "unlinked": min(largest_area(epsilon, delta) for delta, epsilon in central.items()),
             "gaussian": point.bound,
         },
-        "budget": {"local": event.pure, "central": central[DELTA]},
+        "budget": {"local": event.pure, "central": central[DEFAULT_DELTA]},
     }
 
 
@@ -198,8 +198,10 @@ class AttackerAgain(Experiment):
     def _settings(self) -> dict[str, Settings]:
         size, epochs = self._size(), self.scale.epochs if self.scale.about.quick else None
         public = self.scale.public(size)
-        by_budget = planned(*public, budget=Budget(local=BY_TURNS), epochs=epochs)
-        presets = {name: planned(*public, preset=name, epochs=epochs) for name in all_presets()}
+        by_budget = plan_training(*public, budget=Budget(local=BY_TURNS), epochs=epochs)
+        presets = {
+            name: plan_training(*public, preset=name, epochs=epochs) for name in list_presets()
+        }
         return {**presets, f"budget {BY_TURNS:g}": by_budget}
 
     def _size(self) -> Size:

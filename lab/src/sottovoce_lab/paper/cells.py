@@ -13,7 +13,7 @@ import numpy as np
 
 from sottovoce.data import Interactions
 from sottovoce.data.split import SplitRule
-from sottovoce.errors import CheckpointError, SettingsError, reason
+from sottovoce.errors import CheckpointError, SettingsError, get_reason
 from sottovoce.simulation.files import fingerprint
 from sottovoce.storage.files import write_atomically
 from sottovoce.training import Settings
@@ -298,6 +298,6 @@ def read_about(folder: Path) -> About:
         return About(**json.loads((folder / ABOUT).read_bytes()))
     except (OSError, ValueError, TypeError) as error:
         raise CheckpointError(
-            f"{folder}: no results of `sottovoce paper` ({ABOUT}: {reason(error)}); compute some "
-            "first"
+            f"{folder}: no results of `sottovoce paper` ({ABOUT}: {get_reason(error)}); compute "
+            "some first"
         ) from error

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core.loudest import usual_gain
+from sottovoce.core.loudest import estimate_gain
 from sottovoce.errors import DataError
 from sottovoce.simulation.evaluation.metrics import Interval
-from sottovoce.training import planned
+from sottovoce.training import plan_training
 from sottovoce_lab.paper.cells import Cell, Size
 from sottovoce_lab.paper.scale import CHOOSING, FEW_FACTORS, Family, drawn_with
 from sottovoce_lab.paper.tables import NOTHING, Experiment, Table, metric_of, record, shown
@@ -254,7 +254,7 @@ class LawChecked(Experiment):
         """People beyond those of the data are made out of them."""
         are_made, full = point.people > self.scale.everybody, self.scale.full
         size = full if point.people >= self.scale.everybody else Size(point.people)
-        settings = planned(
+        settings = plan_training(
             point.people,
             self.scale.about.items,
             epsilon=point.epsilon,
@@ -279,7 +279,7 @@ class LawChecked(Experiment):
     def _signal(self, people: float, epsilon: float, reports: float) -> float:
         """z, of so many reports of a person in all."""
         items = self.scale.about.items
-        return people * reports * usual_gain(epsilon, items) ** 2 / items
+        return people * reports * estimate_gain(epsilon, items) ** 2 / items
 
     def _signal_of(self, point: Point) -> float:
         return self._signal(1, point.epsilon, self._reports_of(point))

@@ -18,26 +18,26 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import Histories, gram, initial_items, update
+from sottovoce.core import Histories, compute_gram, draw_initial_items, update_items
 from sottovoce.core.coordinate import Coordinate
 from sottovoce.core.loudest import Loudest
-from sottovoce.core.mechanism import Mechanism, count_reports, pack, sum_signs, sums_of
-from sottovoce.core.model import gradients, residuals
+from sottovoce.core.mechanism import Mechanism, count_reports, pack_reports, sum_counts, sum_signs
+from sottovoce.core.model import compute_gradients, compute_residuals
 from sottovoce.data.split import Split
 from sottovoce.data.streams import stream
 from sottovoce.simulation.engines import build_engine
 from sottovoce.simulation.evaluation.metrics import hit_ratio, summary
 from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, rank_factors
 from sottovoce.simulation.interface import Engine, LocalEngine
-from sottovoce.training import Settings, first_items
-from sottovoce.training.counts import capped, most_of_one
+from sottovoce.training import Settings, make_first_items
+from sottovoce.training.counts import cap_counts, compute_max_count
 from sottovoce.training.items import (
-    ROW_LIMIT,
-    limited,
-    moved_items,
-    next_items,
-    shortened,
-    usual_way,
+    DEFAULT_ROW_LIMIT,
+    apply_update,
+    clip_row_lengths,
+    compute_next_items,
+    limit_row_lengths,
+    measure_typical_row_length,
 )
 from sottovoce_lab.baselines.federated import MeanGradient, mean_gradient
 from sottovoce_lab.baselines.models import blocks_of, normal_equations, outer_table
@@ -131,8 +131,8 @@ class Audience:
 
 
 def solved(V: Float32, histories: Histories, alpha: float, regularization: float) -> Float32:
-    """Everybody's vector as `sottovoce.core.user_vectors`, quickly and not to the last bit."""
-    table, G, factors = outer_table(V), gram(V), V.shape[1]
+    """Everybody's vector as `core.solve_user_vectors`, quickly and not to the last bit."""
+    table, G, factors = outer_table(V), compute_gram(V), V.shape[1]
     parts = []
     for some in blocks_of(histories):
         system, right = normal_equations(some.to_csr() @ table, G, factors, alpha)
@@ -282,14 +282,14 @@ def expected(mechanism: Mechanism, V: Float32, X: Float32, histories: Histories)
 
 @expected.register(Coordinate)
 def _(mechanism: Coordinate, V: Float32, X: Float32, histories: Histories) -> Float64:
-    e = residuals(V, X, histories, alpha=mechanism.shape.alpha)
-    return np.asarray(np.clip(gradients(e, X), -1, 1).mean(axis=0, dtype=np.float64))
+    e = compute_residuals(V, X, histories, alpha=mechanism.shape.alpha)
+    return np.asarray(np.clip(compute_gradients(e, X), -1, 1).mean(axis=0, dtype=np.float64))
 
 
 @expected.register(Loudest)
 def _(mechanism: Loudest, V: Float32, X: Float32, histories: Histories) -> Float64:
     """Of the gradients `-2 e x^T`, each brought to unit length."""
-    e = residuals(V, X, histories, alpha=mechanism.shape.alpha)
+    e = compute_residuals(V, X, histories, alpha=mechanism.shape.alpha)
     lengths = np.linalg.norm(e, axis=1) * np.linalg.norm(X, axis=1)
     weights = 1.0 / (np.maximum(lengths, 1e-30) * len(X))
     return np.asarray(-(e.astype(np.float64).T * weights) @ X)
@@ -327,10 +327,10 @@ class Reporters:
         return self.engine.settings
 
     def first(self) -> Float32:
-        return first_items(self.settings, self.engine.n_items)
+        return make_first_items(self.settings, self.engine.n_items)
 
     def ridge(self, V: Float32) -> float:
-        return self.settings.user_ridge(V)
+        return self.settings.compute_user_ridge(V)
 
     def open(self, V: Float32, epoch: int, known: Audience | None = None) -> ReportEpoch:
         return ReportEpoch(self, V, epoch, known)
@@ -377,7 +377,7 @@ class Reporters:
         mechanism = self.engine.mechanism
         kinds = 2 * mechanism.n_directions
         usual = self.reporting * self.settings.reports / kinds
-        return max(most_of_one(self.n_reports, mechanism.event(1, 1), kinds) - usual, 0.0)
+        return max(compute_max_count(self.n_reports, mechanism.event(1, 1), kinds) - usual, 0.0)
 
     @cached_property
     def noise(self) -> Float64:
@@ -434,14 +434,14 @@ class ReportEpoch:
         lie = system.engine.mechanism.estimate(not_rounded, system.n_reports)
         estimate = share * self._expected + lie
         if system.defence == "rows":
-            estimate = shortened(estimate, times * self.row_limit)
+            estimate = clip_row_lengths(estimate, times * self.row_limit)
         return np.asarray(self.V - settings.rate * settings.steps * estimate, np.float32)
 
     @cached_property
     def row_limit(self) -> float:
         """About how long a row of the estimate may be where the server limits it."""
         usual = self._expected + self.system.noise
-        return ROW_LIMIT * usual_way(usual, self.system.settings.memory)
+        return DEFAULT_ROW_LIMIT * measure_typical_row_length(usual, self.system.settings.memory)
 
     @cached_property
     def _expected(self) -> Float64:
@@ -461,13 +461,13 @@ class ReportEpoch:
         if defence == "medians":
             group = groups(len(sent), settings.seed, self.epoch)
             parts = [self._mean(sent[group == each]) for each in range(GROUPS)]
-            return moved_items(self.V, np.asarray(np.median(parts, axis=0)), done, settings)
+            return apply_update(self.V, np.asarray(np.median(parts, axis=0)), done, settings)
         counts = count_reports(sent, mechanism.n_directions)
-        kept = capped(counts, mechanism.event(1, 1)) if defence in CAPPED else counts
-        row_limit = ROW_LIMIT if defence == "rows" else 0.0
+        kept = cap_counts(counts, mechanism.event(1, 1)) if defence in CAPPED else counts
+        row_limit = DEFAULT_ROW_LIMIT if defence == "rows" else 0.0
         n_reports = int(kept.sum())
-        return next_items(
-            self.V, sums_of(kept), n_reports, done, settings, mechanism, row_limit=row_limit
+        return compute_next_items(
+            self.V, sum_counts(kept), n_reports, done, settings, mechanism, row_limit=row_limit
         )
 
     def lies(self, sums: Float64) -> UInt32:
@@ -478,15 +478,15 @@ class ReportEpoch:
         parts = []
         for each, budget in enumerate(self.dealt.tolist()):
             inside = np.flatnonzero(system.part == each)
-            chosen = np.repeat(pack(inside, sums[inside] > 0), counts[inside])[:budget]
+            chosen = np.repeat(pack_reports(inside, sums[inside] > 0), counts[inside])[:budget]
             blind = chance.integers(0, 2 * len(inside), budget - len(chosen))
-            parts += [chosen, pack(inside[blind >> 1], blind % 2 == 1)]
+            parts += [chosen, pack_reports(inside[blind >> 1], blind % 2 == 1)]
         sent = chance.permutation(np.concatenate(parts))
         return sent.reshape(system.lying, system.settings.reports)
 
     def _mean(self, sent: UInt32) -> Float64:
         mechanism = self.system.engine.mechanism
-        sums = sums_of(count_reports(sent, mechanism.n_directions))
+        sums = sum_counts(count_reports(sent, mechanism.n_directions))
         return mechanism.estimate(sums, sent.size)
 
 
@@ -510,7 +510,7 @@ class Senders:
 
     def first(self) -> Float32:
         settings, n_items = self.settings, self.histories.n_items
-        return initial_items(n_items, settings.factors, settings.initial_scale, settings.seed)
+        return draw_initial_items(n_items, settings.factors, settings.initial_scale, settings.seed)
 
     def ridge(self, V: Float32) -> float:  # noqa: ARG002 - ours depends on it
         return self.settings.regularization
@@ -565,7 +565,7 @@ class GradientEpoch:
     def _moved(self, gradient: Float64) -> Float32:
         settings = self.system.settings
         mean = MeanGradient(gradient, self._honest.curvature)
-        return update(
+        return update_items(
             self.V,
             gradient,
             rate=mean.best_step(self.V, settings.regularization) / settings.steps,
@@ -579,7 +579,7 @@ class GradientEpoch:
         settings, most = self.system.settings, 0.0
         for some in blocks_of(self.system.histories):
             X = solved(self.V, some, settings.alpha, settings.regularization)
-            e = residuals(self.V, X, some, alpha=settings.alpha)
+            e = compute_residuals(self.V, X, some, alpha=settings.alpha)
             lengths = 2 * np.linalg.norm(e, axis=1) * np.linalg.norm(X, axis=1)
             most = max(most, float(lengths.max()))
         return most
@@ -611,7 +611,7 @@ class GradientEpoch:
         mean = (1 - self._share) * self._honest.gradient + self._share * lie
         if self.system.defence != "rows":
             return mean
-        return limited(mean, ROW_LIMIT, self.system.settings.memory)
+        return limit_row_lengths(mean, DEFAULT_ROW_LIMIT, self.system.settings.memory)
 
     def _of_group(self, chosen: NDArray[np.bool_], lie: Float64) -> Float64:
         n = self.system.histories.n_users

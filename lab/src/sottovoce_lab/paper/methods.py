@@ -207,7 +207,7 @@ def _simulated(cell: Cell, context: CellContext) -> dict[str, Any]:
 
 def _budget_of(settings: Settings, items: int, people: int) -> dict[str, float | None]:
     """Lifetime, alone and in the crowd of an epoch: where people take turns, not everybody."""
-    return _spent(settings.event(items), settings.crowd(people), people)
+    return _spent(settings.event(items), settings.estimate_crowd(people), people)
 
 
 def _spent(event: Reporting, crowd: int, people: int) -> dict[str, float | None]:
@@ -367,7 +367,7 @@ def _solving(cell: Cell, V: NDArray[np.float32]) -> dict[str, float]:
     """How a device of this method solves its vector for V."""
     if cell.method in TRAINED:
         settings = cell.settings
-        return {"alpha": settings.alpha, "regularization": settings.user_ridge(V)}
+        return {"alpha": settings.alpha, "regularization": settings.compute_user_ridge(V)}
     return {name: cell.named[name] for name in ("alpha", "regularization")}
 
 

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core import Histories
-from sottovoce.core.recommending import Tags, WideModel, counts_model, tags_of
+from sottovoce.core.recommending import WideModel, build_popularity_model
+from sottovoce.core.tags import Tags, build_tags
 from sottovoce.data import Interactions
-from sottovoce.data.split import SplitRule, marked
+from sottovoce.data.split import SplitRule, select_entries
 from sottovoce.data.streams import stream
 from sottovoce.errors import DataError
 from sottovoce.simulation import Engine
@@ -92,7 +93,9 @@ class PublishedFactors(Published):
         )
 
     def with_tags(self, tags: Tags) -> WideModel:
-        return WideModel.of(self.V, tags, alpha=self.alpha, regularization=self.regularization)
+        return WideModel.from_model(
+            self.V, tags, alpha=self.alpha, regularization=self.regularization
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +131,7 @@ class PublishedCounts(Published):
         return np.ones((histories.n_users, 1), np.float32)
 
     def with_tags(self, tags: Tags) -> WideModel:
-        return counts_model(self.V[:, 0].astype(np.int64), self.people, tags)
+        return build_popularity_model(self.V[:, 0].astype(np.int64), self.people, tags)
 
 
 ONE_IN = 5
@@ -173,7 +176,7 @@ def _parted(histories: Histories, seed: int) -> tuple[Histories, Histories]:
     place = np.arange(histories.n_interactions) - np.repeat(histories.indptr[:-1], lengths)
     hidden = np.zeros(histories.n_interactions, bool)
     hidden[shuffled[place < np.repeat(lengths // ONE_IN, lengths)]] = True
-    return marked(histories, ~hidden), marked(histories, hidden)
+    return select_entries(histories, ~hidden), select_entries(histories, hidden)
 
 
 def how_many_late(people: int) -> int:
@@ -205,7 +208,7 @@ def measure_late(model: Published, late: Late) -> dict[str, Any]:
     alone = rank_hidden(model.vectors(known), model.V, known, hidden)
     result: dict[str, Any] = {"final": summary_of_several(alone, hidden), "known": {}}
     if late.others.tags is not None:
-        wide = model.with_tags(tags_of(late.others.tags.tolist()))
+        wide = model.with_tags(build_tags(late.others.tags.tolist()))
         W = wide.rows(np.arange(len(wide.V))).astype(np.float32)
         ranks = rank_hidden(wide_vectors(wide, known), W, known, hidden)
         result["known"]["tags"] = summary_of_several(ranks, hidden)

@@ -22,14 +22,14 @@ from sottovoce.protocol import (
     Manifest,
     SignedManifest,
     Terms,
+    derive_public_key,
     encode_items,
-    new_epoch_key,
-    public_key_of,
+    generate_epoch_key,
     seal_reports,
 )
-from sottovoce.protocol.terms import TRAINING
+from sottovoce.protocol.terms import TRAINING_ID_BYTES
 from sottovoce.simulation.evaluation.metrics import Interval
-from sottovoce.training import Participation, Settings, first_items
+from sottovoce.training import Participation, Settings, make_first_items
 from sottovoce_lab.paper.cells import COMPARED, THEIRS, TRAINED, Cell, Size, Trained
 from sottovoce_lab.paper.scale import EPSILON, FEW_FACTORS, Family, Scale, delta_of, knowing
 from sottovoce_lab.paper.tables import (
@@ -578,8 +578,8 @@ def count_bytes(data: Interactions, reports: int, factors: int) -> dict[str, Any
     HTTP's headers are not counted. The catalogue travels once, not every epoch.
     """
     settings = Settings.preset("loudest", reports=reports, factors=factors)
-    catalogue = Catalogue.of(Item(*each) for each in data.described())
-    model = encode_items(first_items(settings, len(catalogue.items)))
+    catalogue = Catalogue.from_items(Item(*each) for each in data.list_items())
+    model = encode_items(make_first_items(settings, len(catalogue.items)))
     signed = _signed(settings, catalogue, sha256(model).digest())
     assert signed.manifest.public_key is not None
     plain = np.zeros(reports, np.uint32)
@@ -602,13 +602,13 @@ def _signed(settings: Settings, catalogue: Catalogue, model: bytes) -> SignedMan
     items, asked = len(catalogue.items), Participation(least_clients=1000)
     manifest = Manifest(
         epoch=10,
-        terms=Terms.of(os.urandom(TRAINING), settings, asked, items),
+        terms=Terms.from_settings(os.urandom(TRAINING_ID_BYTES), settings, asked, items),
         items=items,
         alpha=settings.alpha,
         regularization=settings.regularization,
         model=model,
         catalogue=catalogue.hash,
-        public_key=public_key_of(new_epoch_key()),
+        public_key=derive_public_key(generate_epoch_key()),
         token_key=None,
         next_token_key=None,
         opens=_OPENS,

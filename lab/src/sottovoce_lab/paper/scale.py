@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from sottovoce.data.split import SplitRule
-from sottovoce.privacy.account import DELTA
-from sottovoce.training import Budget, Settings, planned
+from sottovoce.privacy.events import DEFAULT_DELTA
+from sottovoce.training import Budget, Settings, plan_training
 from sottovoce_lab.baselines.trusted import TrustedSettings
 from sottovoce_lab.paper.cells import COMPARED, About, Cell, Size, Trained, Way
 
@@ -39,12 +39,12 @@ def settings_of(
         return Settings.preset("paper", **spent)
     if method == "paper-alpha":
         return Settings.preset("paper", **spent, alpha=ALPHA)
-    return planned(users, items, preset=method, **spent)
+    return plan_training(users, items, preset=method, **spent)
 
 
 def delta_of(people: int) -> float:
     """Of a central figure among so many: a tenth of one in their number, and 1e-6 at most."""
-    return min(DELTA, 0.1 / people)
+    return min(DEFAULT_DELTA, 0.1 / people)
 
 
 def fcf_settings(epochs: int) -> Settings:
@@ -188,7 +188,7 @@ class Scale:
         users, items = self.public(size)
         settings = settings_of(
             method, epsilon, reports, epochs or self.epochs, users=users, items=items
-        ).changed(factors=factors)
+        ).copy_with(factors=factors)
         return lambda seed: Cell.training(
             method, size, settings, seed, draw=drawn_with(seed), split=split, curve=curve
         )
@@ -205,7 +205,7 @@ class Scale:
         users, items = self.public(size)
         epochs = self.epochs if self.about.quick else None
         spend = replace(spend, delta=delta_of(users))
-        settings = planned(users, items, budget=spend, factors=factors, epochs=epochs)
+        settings = plan_training(users, items, budget=spend, factors=factors, epochs=epochs)
         return lambda seed: Cell.training(
             "loudest", size, settings, seed, draw=drawn_with(seed), split=split
         )

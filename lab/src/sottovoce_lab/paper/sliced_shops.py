@@ -17,16 +17,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sottovoce.core.recommending import no_tags
+from sottovoce.core.tags import make_empty_tags
 from sottovoce.data import Interactions, leave_one_out
-from sottovoce.data.shops import SIGMA, shop
+from sottovoce.data.shops import LENGTH_SIGMA, shop
 from sottovoce.data.split import Split
 from sottovoce.simulation.engines import build_engine
 from sottovoce.simulation.evaluation.metrics import Interval, hit_ratio
 from sottovoce.simulation.evaluation.ranking import rank_hidden
 from sottovoce.simulation.outlook import KINDS, TESTED
 from sottovoce.simulation.run import as_factors, model_of
-from sottovoce.training import Budget, Settings, planned
+from sottovoce.training import Budget, Settings, plan_training
 from sottovoce_lab.paper.lying import BANDS, SHOWN, Audience, Liars, Reporters, liars_among, targets
 from sottovoce_lab.paper.scale import CHOOSING
 
@@ -42,12 +42,14 @@ class SlicedShop:
     slices: int = 1
 
     def settings(self, seed: int) -> Settings:
-        return planned(self.people, self.items, history=self.history, budget=self.budget, seed=seed)
+        return plan_training(
+            self.people, self.items, history=self.history, budget=self.budget, seed=seed
+        )
 
     def split(self, seed: int) -> Split:
         """Of one of the shops that `sottovoce plan` tries."""
         tastes, focus = KINDS[seed % len(KINDS)]
-        length = (self.history + 1) * float(np.exp(SIGMA**2 / 2))
+        length = (self.history + 1) * float(np.exp(LENGTH_SIGMA**2 / 2))
         everybody = shop(self.people, self.items, length, tastes, seed, focus=focus)
         ids = np.arange(self.people), np.arange(self.items)
         return leave_one_out(Interactions("shop", everybody, *ids), seed=seed)
@@ -74,7 +76,7 @@ class SlicedShop:
                 V = epoch.close(who.adapted(epoch) if liars else None)
         n = min(self.people, TESTED)
         known, hidden = split.train.some(0, n), split.left_out.some(0, n)
-        X, W = as_factors(model_of(V, settings)(no_tags(self.items)), known)
+        X, W = as_factors(model_of(V, settings)(make_empty_tags(self.items)), known)
         return hit_ratio(rank_hidden(X, W, known, hidden), SHOWN), audience.exposure(V)
 
 

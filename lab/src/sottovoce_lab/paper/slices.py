@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core.loudest import Loudest
-from sottovoce.core.mechanism import pack
+from sottovoce.core.mechanism import pack_reports
 from sottovoce.data.streams import stream
 from sottovoce.simulation.interface import LocalEngine
 from sottovoce.simulation.people import take_part
@@ -58,7 +58,7 @@ def _of_these(
 ) -> UInt32:
     mechanism = engine.mechanism
     assert isinstance(mechanism, Loudest)
-    a = mechanism.blocks.all_rows(V, X, engine.histories.take(people))
+    a = mechanism.blocks.compute_rows(V, X, engine.histories.take(people))
     agreement = (np.abs(a)[:, :, None] * np.abs(X)[:, None, :]).reshape(len(people), -1)
     shape = (len(people), engine.settings.reports)
     chosen, part = chance.integers(slices, size=shape), slice_of(mechanism, slices)
@@ -71,8 +71,8 @@ def _of_these(
         best = np.argpartition(agreement[np.ix_(theirs, inside)], -loud, axis=1)[:, -loud:]
         index = inside[best[back, chance.integers(loud, size=len(who))]]
         row, factor = np.divmod(index, mechanism.shape.factors)
-        named = pack(index, (a[who, row] > 0) != (X[who, factor] > 0))
+        named = pack_reports(index, (a[who, row] > 0) != (X[who, factor] > 0))
         anywhere = inside[chance.integers(len(inside), size=len(who))]
-        uniform = pack(anywhere, chance.random(len(who)) < 0.5)
+        uniform = pack_reports(anywhere, chance.random(len(who)) < 0.5)
         sent[who, which] = np.where(at_random[who, which], uniform, named)
     return sent

@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core import WORDS_PER_DRAW
-from sottovoce.core.recommending import WideModel, counts_model, no_tags, recency_of
+from sottovoce.core.recommending import WideModel, build_popularity_model, weigh_histories
+from sottovoce.core.tags import make_empty_tags
 from sottovoce.errors import DataError, SettingsError
-from sottovoce.privacy import Account, account
+from sottovoce.privacy import PrivacyReport, make_privacy_report
 from sottovoce.settings import check, setting
 from sottovoce.simulation.engines import AUTO, build_engine, engine_package
 from sottovoce.simulation.evaluation.metrics import Interval, hits, ndcg
@@ -26,7 +27,7 @@ from sottovoce.simulation.evaluation.ranking import Ranks, rank_factors
 from sottovoce.simulation.evaluation.side_information import SideInformation, rank_devices
 from sottovoce.simulation.people import philox
 from sottovoce.simulation.training import Trained, begin
-from sottovoce.training import Settings, next_items
+from sottovoce.training import Settings, compute_next_items
 from sottovoce_lab.replay.timeline import YOUNG, Cases, Timeline, cases_of
 
 # Models side by side on the same cases of a replay, each with what devices know and without.
@@ -70,14 +71,17 @@ def tested(
     """The models by name, whose rows are the catalogue's, beside two kinds of popularity."""
     ranks: dict[str, Ranks] = {}
     for name, V in models.items():
-        ridge = settings.user_ridge(V)
-        for ending, knowing in (("", known), (ALONE, SideInformation(no_tags(len(V)), None))):
-            wide = WideModel.of(V, knowing.tags, alpha=settings.alpha, regularization=ridge)
+        ridge = settings.compute_user_ridge(V)
+        for ending, knowing in (
+            ("", known),
+            (ALONE, SideInformation(make_empty_tags(len(V)), None)),
+        ):
+            wide = WideModel.from_model(V, knowing.tags, alpha=settings.alpha, regularization=ridge)
             ranks[name + ending] = rank_devices(wide, cases.candidates, knowing.weights)
     size, people = cases.candidates.split.train.n_items, timeline.histories.n_users
     for name, first in ((POPULAR, 0), (LATELY, max(cases.period - RECENT, 0))):
         counts = timeline.counts[first : cases.period, :size].sum(axis=0)
-        wide = counts_model(counts, people, known.tags)
+        wide = build_popularity_model(counts, people, known.tags)
         ranks[name] = rank_devices(wide, cases.candidates, known.weights)
         same = np.ones((len(cases), 1), np.float32)
         shares = counts.astype(np.float32)[:, None]
@@ -94,9 +98,11 @@ def known_to_devices(
 ) -> SideInformation:
     """In the period of these cases."""
     split = cases.candidates.split
-    columns = timeline.tags(cases.period) if tags else no_tags(split.train.n_items)
+    columns = timeline.tags(cases.period) if tags else make_empty_tags(split.train.n_items)
     ordered = split.times if time else None
-    return SideInformation(columns, None if ordered is None else recency_of(split.train, ordered))
+    return SideInformation(
+        columns, None if ordered is None else weigh_histories(split.train, ordered)
+    )
 
 
 @dataclass(frozen=True)
@@ -104,8 +110,8 @@ class ReplayPlan:
     """What to run beside the training's own settings."""
 
     settings: Settings
-    negatives: int = setting(99, "items that a person never touched, to rank against", least=1)
-    people: int = setting(2_000, "people who are tested in each period, at most", least=1)
+    negatives: int = setting(99, "items that a person never touched, to rank against", min_value=1)
+    people: int = setting(2_000, "people who are tested in each period, at most", min_value=1)
     tags: bool = True
     time: bool = True
     engine: str = AUTO
@@ -153,10 +159,10 @@ class Replay:
         return min(period.people for period in self.periods)
 
     @cached_property
-    def account(self) -> Account:
+    def privacy_report(self) -> PrivacyReport:
         """What it cost each person at most, hidden among those of the smallest epoch."""
         event = self.plan.settings.event(len(self.periods[-1].V))
-        return account(event, self.crowd)
+        return make_privacy_report(event, self.crowd)
 
     def curve(self, name: str) -> dict[int, float]:
         """HR@10 by period."""
@@ -205,7 +211,7 @@ def chances(seed: int, epoch: int, users: NDArray[np.integer]) -> NDArray[np.flo
 def takes_part(timeline: Timeline, settings: Settings) -> NDArray[np.bool_]:
     """By period and person: the rule of a device in a training without end."""
     everybody = np.arange(timeline.histories.n_users)
-    left = np.full(len(everybody), settings.most_turns)
+    left = np.full(len(everybody), settings.max_turns)
     takes = np.zeros((timeline.n_periods, len(everybody)), bool)
     for period in range(timeline.n_periods):
         below = chances(settings.seed, period, everybody) < settings.share
@@ -271,7 +277,7 @@ def _epoch(
     # Where few people take turns, an epoch may be nobody's: then it estimates nothing.
     n_reports = max(collected.n_reports, 1)
     mechanism = settings.build(n_items)
-    V = next_items(state.V, collected.sums, n_reports, number + 1, settings, mechanism)
+    V = compute_next_items(state.V, collected.sums, n_reports, number + 1, settings, mechanism)
     return Trained(number + 1, V, n_reports=collected.n_reports)
 
 

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core import Histories
-from sottovoce.core.recommending import Tags, no_tags, tags_of
+from sottovoce.core.tags import Tags, build_tags, make_empty_tags
 from sottovoce.data import Interactions, Split
-from sottovoce.data.interactions import row_sums
+from sottovoce.data.interactions import count_marked
 from sottovoce.data.streams import stream
 from sottovoce.errors import DataError, SettingsError
 from sottovoce.simulation.evaluation.ranking import Candidates, sample_candidates
@@ -109,15 +109,15 @@ class Timeline:
         """Of the catalogue of a period: devices make the columns anew for every version."""
         size = int(self.catalogue_sizes[period])
         if self.data.tags is None:
-            return no_tags(size)
-        return tags_of(self.data.tags[self.rows[:size]].tolist())
+            return make_empty_tags(size)
+        return build_tags(self.data.tags[self.rows[:size]].tolist())
 
     def so_far(self, users: Int64, until: int, n_items: int) -> tuple[Histories, Int64]:
         """What these had touched by the end of a period, in a catalogue of so many, and when."""
         everything = self.histories.take(users)
         own = self.entries(users)
         kept = (self.periods[own] <= until) & (everything.indices < n_items)
-        lengths = row_sums(everything, kept)
+        lengths = count_marked(everything, kept)
         indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         return Histories(indptr, everything.indices[kept], n_items), self.times[own[kept]]
 

@@ -10,7 +10,7 @@ from sottovoce.training import Settings
 
 @dataclass(frozen=True)
 class Options:
-    threads: int | None = setting(None, "CPU threads", least=1, otherwise="all")
+    threads: int | None = setting(None, "CPU threads", min_value=1, none_meaning="all")
 
 
 def build(parts: Parts, settings: Settings, options: Options) -> Engine:

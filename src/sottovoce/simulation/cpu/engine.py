@@ -5,7 +5,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import gram
+from sottovoce.core import compute_gram
 from sottovoce.simulation.cpu.cache import drop_stale
 from sottovoce.simulation.cpu.epoch import run_epoch
 from sottovoce.simulation.cpu.kernels import kernel_of
@@ -46,7 +46,7 @@ class CpuEngine(LocalEngine):
     def _user_vectors(self, V: Float32) -> Float32:
         h, settings = self.histories, self.settings
         X = np.empty((h.n_users, V.shape[1]), np.float32)
-        numbers = gram(V), float(settings.alpha), settings.user_ridge(V)
+        numbers = compute_gram(V), float(settings.alpha), settings.compute_user_ridge(V)
         with on_threads(self.threads):
             share_out(
                 h.n_users,

@@ -1,4 +1,4 @@
-"""User vectors, compiled: `sottovoce.core.user_vectors` in the same order of operations.
+"""User vectors, compiled: `sottovoce.core.solve_user_vectors` in the same order of operations.
 
 numba leaves vector instructions to LLVM, which finds none where four entries of one row meet four
 of another. So sums of outer products, four by four entries at a time, are written in LLVM's own
@@ -13,7 +13,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
-from sottovoce.core.bounds import MOST_USER_ENTRY
+from sottovoce.core.bounds import MAX_USER_ENTRY
 from sottovoce.simulation.evaluation.kernels import compiled_in
 
 Float64 = NDArray[np.float64]
@@ -180,7 +180,7 @@ def solve_user(
 ) -> None:
     """Equation (4) for one user, into `x`.
 
-    A vector that is not usable becomes zero, as in `sottovoce.core.bounds.usable`.
+    A vector that is not usable becomes zero, as in `sottovoce.core.bounds.zero_unusable_vectors`.
     """
     rows, lower, column, solution = room
     size = x.shape[0]
@@ -211,7 +211,7 @@ def solve_user(
         solution[i] /= lower[i, i]
         x[i] = np.float32(solution[i])
     for i in range(size):
-        if not np.abs(x[i]) <= MOST_USER_ENTRY:
+        if not np.abs(x[i]) <= MAX_USER_ENTRY:
             x[:] = np.float32(0)
             break
 

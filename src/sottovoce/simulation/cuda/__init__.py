@@ -13,8 +13,8 @@ class Options:
     card: int | None = setting(
         None,
         "number of the graphics card, as nvidia-smi lists it",
-        least=0,
-        otherwise="the first",
+        min_value=0,
+        none_meaning="the first",
     )
 
 

@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core.model import diverged, factor_basis, most_updated
+from sottovoce.core.model import build_diverged_error, compute_max_entry, draw_factor_basis
 from sottovoce.errors import SettingsError
 from sottovoce.simulation.cuda.card import CudaCard
 from sottovoce.simulation.cuda.kernels import kernel_of
@@ -112,7 +112,7 @@ class CudaEngine(LocalEngine):
         return tested(candidates, found[:, 0], found[:, 1])
 
     def _learn(self, V: Float32, epoch: int) -> tuple[Float32, int]:
-        """`sottovoce.training.next_items` on the card, unless there are dummies to be added."""
+        """`training.compute_next_items` on the card, unless there are dummies to be added."""
         if self.settings.dummies:
             return super()._learn(V, epoch)
         n_reports, settings, memory = self._report(V, epoch), self.settings, self._memory
@@ -124,13 +124,13 @@ class CudaEngine(LocalEngine):
             "steps": settings.steps,
             "ridge": settings.regularization,
             "fade": settings.fade,
-            "most_entry": most_updated(V.shape[1]),
+            "most_entry": compute_max_entry(V.shape[1]),
         }
         if settings.rotate:
-            memory.put("basis", factor_basis(V.shape[1], settings.seed, epoch + 1))
+            memory.put("basis", draw_factor_basis(V.shape[1], settings.seed, epoch + 1))
         memory.run("next_items")
         if memory.count("DIVERGED"):
-            raise diverged(settings.rate)
+            raise build_diverged_error(settings.rate)
         return memory.get("next_V").reshape(V.shape), n_reports
 
     def _report(self, V: Float32, epoch: int) -> int:
@@ -156,7 +156,7 @@ class CudaEngine(LocalEngine):
         memory, factors = self._memory, V.shape[1]
         self._model, self._has_vectors = V.copy(), False
         memory.put("V", V)
-        memory.numbers["regularization"] = self.settings.user_ridge(V)
+        memory.numbers["regularization"] = self.settings.compute_user_ridge(V)
         threads = memory.card.threads
         memory.run("gram", blocks=factors, shared=gram_bytes(factors, threads), threads=threads)
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from sottovoce.core.bounds import LEAST_ENTRY, MOST_USER_ENTRY
+from sottovoce.core.bounds import MAX_USER_ENTRY, MIN_ITEM_ENTRY
 from sottovoce.simulation.cuda.card import Buffer, CudaCard
 from sottovoce.simulation.people import (
     DROPPED,
@@ -102,7 +102,7 @@ def source(factors: int, own: str) -> str:
     wide = {"REPORTS": REPORTS, "TURNS": TURNS, "RESAMPLED": RESAMPLED, "DROPPED": DROPPED}
     wide |= {f"MULTIPLIER{n}": value for n, value in enumerate(MULTIPLIERS)}
     wide |= {f"WEYL{n}": value for n, value in enumerate(WEYL)}
-    single = {"MOST_USER_ENTRY": MOST_USER_ENTRY, "LEAST_ENTRY": LEAST_ENTRY}
+    single = {"MOST_USER_ENTRY": MAX_USER_ENTRY, "LEAST_ENTRY": MIN_ITEM_ENTRY}
     folder = files(__package__) / "source"
     return "\n".join(
         [

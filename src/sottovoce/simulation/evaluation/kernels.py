@@ -168,7 +168,7 @@ def solve_in_place(lower: Float64, x: Float64) -> bool:
 
 @compiled_in
 def score(x: Float32, row: Float32) -> np.float32:
-    """`x . v`, factor by factor, as `sottovoce.core.predictions`."""
+    """`x . v`, factor by factor, as `sottovoce.core.predict`."""
     total = x[0] * row[0]
     for f in range(1, x.shape[0]):
         total += x[f] * row[f]

@@ -3,10 +3,11 @@
 import numpy as np
 
 from sottovoce.core import Histories
-from sottovoce.core.recommending import Tags, WideModel, counts_model
+from sottovoce.core.recommending import WideModel, build_popularity_model
+from sottovoce.core.tags import Tags
 from sottovoce.data import Interactions, Split, leave_one_out
 from sottovoce.errors import DataError
-from sottovoce.protocol.model import Panel, Panellist
+from sottovoce.protocol.panel import Panel, Panellist
 from sottovoce.simulation.evaluation.metrics import hit_ratio
 from sottovoce.simulation.evaluation.ranking import OTHERS, Candidates, sample_candidates
 from sottovoce.simulation.evaluation.side_information import rank_devices
@@ -46,7 +47,7 @@ def panel_popularity(panel: Panel, tags: Tags) -> float | None:
     if not any(panel.touched):
         return None
     counts = np.array(panel.touched)
-    return panel_quality(counts_model(counts, int(counts.max()), tags), panel)
+    return panel_quality(build_popularity_model(counts, int(counts.max()), tags), panel)
 
 
 def _candidates(panel: Panel, n_items: int) -> Candidates:

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import Histories, predictions
+from sottovoce.core import Histories, predict
 from sottovoce.data.split import Split
 from sottovoce.errors import SettingsError
 
@@ -94,7 +94,7 @@ def sample_candidates(split: Split, negatives: int, seed: int, first: int = 0) -
     """
     if negatives < 0:
         raise SettingsError(f"negatives must not be negative, got {negatives}")
-    own = split.not_competing
+    own = split.excluded_from_ranking
     items = np.full((own.n_users, min(negatives, own.n_items)), -1, np.int32)
     for users in _blocks(own.n_users) if negatives else ():
         items[users] = _untouched_of(split, users, items.shape[1], seed, first)
@@ -105,7 +105,11 @@ def _untouched_of(
     split: Split, users: Int64, negatives: int, seed: int, first: int
 ) -> NDArray[np.int32]:
     """What some users draw, and draw again where it is touched or taken already."""
-    some, test, n_items = split.not_competing.take(users), split.test[users], split.train.n_items
+    some, test, n_items = (
+        split.excluded_from_ranking.take(users),
+        split.test[users],
+        split.train.n_items,
+    )
     taken = np.zeros((len(users), n_items), np.bool_)
     taken[some.users_of_entries(), some.indices] = True
     tested = np.flatnonzero(test >= 0)
@@ -172,7 +176,7 @@ def rank_factors(X: Float32, V: Float32, candidates: Candidates) -> Ranks:
     """
     split, items = candidates.split, candidates.items
     if candidates.full:
-        ranks = rank_hidden(X, V, split.not_competing, split.left_out)
+        ranks = rank_hidden(X, V, split.excluded_from_ranking, split.left_out)
         can_be = who_is_tested(candidates)[split.test >= 0]
         return Ranks(ranks.better[can_be], ranks.ties[can_be])
     ranks = _rank_sampled(X, V, split.test, items)
@@ -191,8 +195,8 @@ def _rank_sampled(
         return Ranks(better, ties)
     for users in _blocks(len(X)):
         x, there = X[users], items[users] >= 0
-        own = predictions(x, V[test[users]])[:, None]
-        others = predictions(x[:, None], V[items[users]])
+        own = predict(x, V[test[users]])[:, None]
+        others = predict(x[:, None], V[items[users]])
         better[users] = ((others > own) & there).sum(axis=1)
         ties[users] = ((others == own) & there).sum(axis=1)
     return Ranks(better, ties)
@@ -213,7 +217,7 @@ def rank_with_others(X: Float32, V: Float32, hidden: Histories, others: NDArray[
     ranks = _rank_sampled(X[users], V, hidden.indices, others[users])
     for user in np.flatnonzero(np.diff(hidden.indptr) > 1):
         entries = slice(*hidden.indptr[user : user + 2])
-        own = predictions(X[user], V[hidden.indices[entries]])
+        own = predict(X[user], V[hidden.indices[entries]])
         ranks.better[entries] += (own > own[:, None]).sum(axis=1)
         ranks.ties[entries] += (own == own[:, None]).sum(axis=1) - 1
     return ranks
@@ -261,7 +265,7 @@ def best_untouched(X: Float32, V: Float32, known: Histories, length: int) -> NDA
 
 def _scores_of_new(X: Float32, V: Float32, known: Histories, users: Int64) -> Float32:
     """Of all items, less what these users have."""
-    scores = predictions(X[users][:, None], V[None])
+    scores = predict(X[users][:, None], V[None])
     some = known.take(users)
     scores[some.users_of_entries(), some.indices] = -np.inf
     return scores
@@ -280,7 +284,7 @@ def tested(candidates: Candidates, better: Int64, ties: Int64) -> Ranks:
 
 def who_is_tested(candidates: Candidates) -> NDArray[np.bool_]:
     """Only users with a test item and somebody to compete with."""
-    can_be, own = candidates.split.test >= 0, candidates.split.not_competing
+    can_be, own = candidates.split.test >= 0, candidates.split.excluded_from_ranking
     if candidates.full:  # beside the test item there is another that is not their own
         return np.asarray(can_be & (own.n_items - np.diff(own.indptr) > 1))
     return np.asarray(can_be & (candidates.items[:, 0] >= 0))

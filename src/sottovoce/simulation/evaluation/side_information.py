@@ -9,7 +9,8 @@ from scipy import sparse
 
 from sottovoce.core import Histories
 from sottovoce.core.model import solve_systems
-from sottovoce.core.recommending import Tags, WideModel, no_tags, recency_of, tags_of
+from sottovoce.core.recommending import WideModel, weigh_histories
+from sottovoce.core.tags import Tags, build_tags, make_empty_tags
 from sottovoce.data import Interactions, Split
 from sottovoce.errors import DataError
 from sottovoce.simulation.evaluation.ranking import PACE, Candidates, Ranks, rank_factors
@@ -36,10 +37,12 @@ class SideInformation:
             raise DataError(f"{data.name} has no timestamps, which the order of items needs")
         ordered = split.rule != "random" if time is None else time
         return cls(
-            tags_of(data.tags.tolist())
+            build_tags(data.tags.tolist())
             if tags and data.tags is not None
-            else no_tags(data.histories.n_items),
-            recency_of(split.train, split.times) if ordered and split.times is not None else None,
+            else make_empty_tags(data.histories.n_items),
+            weigh_histories(split.train, split.times)
+            if ordered and split.times is not None
+            else None,
         )
 
     def __bool__(self) -> bool:
@@ -54,7 +57,7 @@ class SideInformation:
         self, V: Float32, candidates: Candidates, *, alpha: float, regularization: float
     ) -> Ranks:
         """Of an item matrix, as devices that know this much use it."""
-        model = WideModel.of(V, self.tags, alpha=alpha, regularization=regularization)
+        model = WideModel.from_model(V, self.tags, alpha=alpha, regularization=regularization)
         return rank_devices(model, candidates, self.weights)
 
 

@@ -14,10 +14,10 @@ from sottovoce.training import Settings
 @dataclass(frozen=True)
 class Options:
     ray_address: str | None = setting(
-        None, "address of a Ray cluster, such as 10.0.0.1:6379", otherwise="Ray on this machine"
+        None, "address of a Ray cluster, such as 10.0.0.1:6379", none_meaning="Ray on this machine"
     )
     ray_workers: int | None = setting(
-        None, "worker processes, one core each", least=1, otherwise="one for each core"
+        None, "worker processes, one core each", min_value=1, none_meaning="one for each core"
     )
 
 

@@ -18,10 +18,15 @@ export async function askForConsent(offer: Offer, gone: Amount, ask: Ask): Promi
   const value = limitFor(Math.min(DEFAULT_EPOCHS, offer.turns), gone, offer.terms);
   const short = h("div", { id: "terms-short", class: "short", "aria-live": "polite" });
   let last = value;
+  /** The limit whose sentences are displayed: a yes counts for no other. */
+  let displayed: number | null = null;
   const tell = async (limit: number) => {
     last = limit;
+    displayed = null;
     const said = await sentences(offer, limit, ask);
-    if (limit === last) short.replaceChildren(...said);
+    if (limit !== last) return;
+    short.replaceChildren(...said);
+    displayed = limit;
   };
   await tell(value);
   const field = limitField({ id: "terms-limit", value, gone, offer, tell });
@@ -31,9 +36,12 @@ export async function askForConsent(offer: Offer, gone: Amount, ask: Ask): Promi
     content: [short, detailsOf("terms", offer, field.element)],
     yes: "Take part",
     no: "Not now",
-    valid: () => field.read() !== null,
+    valid: () => {
+      const limit = field.read();
+      return limit !== null && limit === displayed;
+    },
   });
-  return yes ? field.read() : null;
+  return yes ? displayed : null;
 }
 
 /** The three that everybody is asked with. */
@@ -91,7 +99,7 @@ export async function askForNewTerms(
       h(
         "p",
         {},
-        "If you do not accept them, nothing is sent and recommendations go on as they are.",
+        "If you do not accept them, no report is made and recommendations go on as they are.",
       ),
     ],
     yes: "Accept the new terms",

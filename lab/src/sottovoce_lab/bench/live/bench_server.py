@@ -19,8 +19,16 @@ from typing import Self
 import numpy as np
 
 from sottovoce.errors import UnavailableError
-from sottovoce.protocol import SEALED, Catalogue, Chunk, Item, Opened, SignedManifest, seal_reports
-from sottovoce.protocol.contact import ENOUGH, Contact
+from sottovoce.protocol import (
+    SEALED_BYTES,
+    Catalogue,
+    Chunk,
+    Item,
+    OpenedReports,
+    SignedManifest,
+    seal_reports,
+)
+from sottovoce.protocol.contact import CROWD_ENOUGH, Contact
 from sottovoce.server import (
     InProcess,
     Keys,
@@ -31,7 +39,8 @@ from sottovoce.server import (
     ServerSettings,
     ServerStore,
 )
-from sottovoce.training import DEFAULT, Participation, Settings
+from sottovoce.server.administration import begin_service
+from sottovoce.training import DEFAULT_PRESET, Participation, Settings
 from sottovoce_lab.bench.timing import ResidentMemory, Watch, most_resident, resident
 
 PROXY = "bench"
@@ -58,20 +67,21 @@ class BenchServer:
     def make(cls, folder: Path, *, items: int, reports: int) -> Self:
         """For a catalogue of so many items and batches of so many reports."""
         folder.mkdir(parents=True, exist_ok=True)
-        catalogue = Catalogue.of(Item(f"item-{n}", f"Item {n}") for n in range(items))
+        catalogue = Catalogue.from_items(Item(f"item-{n}", f"Item {n}") for n in range(items))
         (folder / "catalogue.json").write_bytes(catalogue.raw)
         settings = ServerSettings(
             keys=folder / "keys.json",
             catalogue=folder / "catalogue.json",
             proxies={PROXY: ProxyAccess(sha256(b"bench").hexdigest())},
             database=_url(folder),
-            training=Settings.preset(DEFAULT, reports=reports),
+            training=Settings.preset(DEFAULT_PRESET, reports=reports),
             terms=Participation(least_clients=1),
             epoch_seconds=1,
         )
         keys = Keys.generate()
         keys.write(settings.keys)
         store = ServerStore(settings.database)
+        begin_service(store, settings, keys)
         server = _closed(store, keys, settings)
         signed = server.signed_manifest()
         with store.read() as transaction:
@@ -128,7 +138,7 @@ def _closed(store: ServerStore, keys: Keys, settings: ServerSettings) -> Server:
     server = Server(store, keys, settings, opener=InProcess(), clock=lambda: now)
     server.tick()
     signed = server.signed_manifest()
-    server.contact(PROXY, Contact(1, signed.hash, ENOUGH, now, None))
+    server.contact(PROXY, Contact(1, signed.hash, CROWD_ENOUGH, now, None))
     now += settings.epoch_seconds
     server.tick()
     return server
@@ -159,10 +169,10 @@ class OpensNothing:
         private_key: bytes,  # noqa: ARG002 - nothing is opened
         manifest_hash: bytes,  # noqa: ARG002
         n_directions: int,
-    ) -> Opened:
-        words = np.frombuffer(sealed, np.uint32).reshape(-1, SEALED // 4)
+    ) -> OpenedReports:
+        words = np.frombuffer(sealed, np.uint32).reshape(-1, SEALED_BYTES // 4)
         keys = np.ascontiguousarray(words[:, :2]).view(np.uint64).ravel()
-        return Opened(words[:, 2] % np.uint32(2 * n_directions), keys, 0)
+        return OpenedReports(words[:, 2] % np.uint32(2 * n_directions), keys, 0)
 
 
 def measure_counting(
@@ -182,7 +192,7 @@ def measure_counting(
     if for_real:
         sealed = bench.sealed_chunks(total, chunk_reports, processes)
     else:
-        sealed = (bench.chunk(os.urandom(SEALED * chunk_reports)) for _ in range(total))
+        sealed = (bench.chunk(os.urandom(SEALED_BYTES * chunk_reports)) for _ in range(total))
     for number, chunk in enumerate(sealed):
         (chunks / f"{number:05}").write_bytes(chunk.encode())
     watch(f"a server counts {reports:,} reports")

@@ -24,11 +24,11 @@ from pathlib import Path
 from typing import TypeAlias
 
 from sottovoce.errors import UnavailableError
-from sottovoce.protocol import SEALED, Batch, Chunk, Shelf, SignedShelf, routes
-from sottovoce.protocol.contact import ENOUGH, Contact, Reply
+from sottovoce.protocol import SEALED_BYTES, Batch, Chunk, Shelf, SignedShelf, routes
+from sottovoce.protocol.contact import CROWD_ENOUGH, Contact, Reply
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Rate, build_app
-from sottovoce.proxy.shuffle import draw_dummies
-from sottovoce.proxy.store import Tables
+from sottovoce.proxy.dummies import draw_dummies
+from sottovoce.proxy.epoch_files import BatchTables
 from sottovoce.sandbox.system import is_ready
 from sottovoce.service.listen import Listen
 from sottovoce.service.listen import Watch as WatchSettings
@@ -141,7 +141,9 @@ def measure_dummies(
     watch(f"a proxy draws {rounds} x {dummies:,} dummies")
     found = []
     for number in range(rounds):
+        ProxyStore.create(folder / f"dummies-{number}")
         with ProxyStore.open(folder / f"dummies-{number}") as store:
+            store.begin_epoch(bench.signed.manifest.epoch)
             began = time.process_time()
             draw_dummies(store, bench.signed, dummies, os.urandom)
             found.append(dummies / max(time.process_time() - began, CLOCK_TICK))
@@ -205,7 +207,7 @@ class StandInServer:
         return self._catalogue
 
     def contact(self, contact: Contact) -> Reply:
-        return Reply("closed" if contact.crowd == ENOUGH else "open", contact.time)
+        return Reply("closed" if contact.crowd == CROWD_ENOUGH else "open", contact.time, "00" * 8)
 
     def put_chunk(self, chunk: Chunk) -> None:
         """Drop the chunk."""
@@ -221,9 +223,9 @@ class CountingStore(ProxyStore):
     commits: SharedCount
 
     @contextmanager
-    def write(self) -> Iterator[Tables]:
+    def write_batches(self, n_reports: int = 0) -> Iterator[BatchTables]:
         """One more, once it is on disk."""
-        with super().write() as tables:
+        with super().write_batches(n_reports) as tables:
             yield tables
         self.commits.value += 1
 
@@ -247,6 +249,7 @@ def serve_proxy(
         listen=Listen(port=ports[0], connections_per_address=0),
         watch=WatchSettings(port=ports[1]),
     )
+    CountingStore.create(folder)
     with CountingStore.open(folder) as store:
         store.commits = commits
         proxy = Proxy(store, shown, settings)
@@ -299,6 +302,6 @@ async def _connection(load: Load, left: Iterator[int]) -> int:
 
 
 def _request(load: Load) -> bytes:
-    sealed = os.urandom(SEALED * load.reports)
+    sealed = os.urandom(SEALED_BYTES * load.reports)
     body = Batch(load.epoch, load.manifest_hash, os.urandom(16), sealed).encode()
     return HEAD.format(len(body)).encode() + body

@@ -7,8 +7,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from sottovoce.protocol import MAX_CHUNK_REPORTS, SEALED, Batch
-from sottovoce.proxy.status import AT_THE_END
+from sottovoce.protocol import MAX_CHUNK_REPORTS, SEALED_BYTES, Batch
+from sottovoce.proxy.epoch_files import estimate_disk_bytes
 from sottovoce.settings import check, setting
 from sottovoce_lab.bench.live.bench_server import BenchServer, Counting, measure_counting
 from sottovoce_lab.bench.live.intake import Intake, measure_dummies, measure_intake
@@ -22,14 +22,16 @@ PREFIX = 8
 
 @dataclass(frozen=True)
 class LiveBenchPlan:
-    repeats: int = setting(5, "rounds", least=1)
+    repeats: int = setting(5, "rounds", min_value=1)
     processes: int = setting(0, "compared with 1; 0: as many as there are cores")
-    chunk: int = setting(MAX_CHUNK_REPORTS, "reports in a chunk", least=1, most=MAX_CHUNK_REPORTS)
-    batches: int = setting(
-        10_000, "in an epoch at the proxy; the server's epoch has as many reports", least=1
+    chunk: int = setting(
+        MAX_CHUNK_REPORTS, "reports in a chunk", min_value=1, max_value=MAX_CHUNK_REPORTS
     )
-    reports: int = setting(100, "k: in a batch", least=1)
-    items: int = setting(1000, "M", least=1)
+    batches: int = setting(
+        10_000, "in an epoch at the proxy; the server's epoch has as many reports", min_value=1
+    )
+    reports: int = setting(100, "k: in a batch", min_value=1)
+    items: int = setting(1000, "M", min_value=1)
     full: bool = setting(
         default=False, help="whether the server's epoch is sealed and opened for real"
     )
@@ -111,7 +113,7 @@ class UnitCosts:
         cls, bench: BenchServer, core: CoreRate, intake: Intake, dummies: Spread
     ) -> UnitCosts:
         signed, reports = bench.signed, bench.signed.manifest.terms.reports
-        batch = Batch(signed.manifest.epoch, signed.hash, bytes(16), bytes(SEALED * reports))
+        batch = Batch(signed.manifest.epoch, signed.hash, bytes(16), bytes(SEALED_BYTES * reports))
         return cls(
             reports=reports,
             items=len(bench.catalogue.items),
@@ -134,7 +136,7 @@ class UnitCosts:
             proxy_core_hours=people * (self.intake + self.mixing) / 3600,
             up=people * self.up,
             down=people * self.down,
-            proxy_disk=AT_THE_END * people * self.up,
+            proxy_disk=estimate_disk_bytes(people, self.reports),
             server_disk=PREFIX * reports,
         )
 

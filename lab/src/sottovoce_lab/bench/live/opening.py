@@ -16,8 +16,8 @@ from typing import Self
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from sottovoce.protocol import SEALED, Chunk
-from sottovoce.protocol.sealing import INFO, SUITE
+from sottovoce.protocol import SEALED_BYTES, Chunk
+from sottovoce.protocol.sealing import HPKE_INFO_PREFIX, HPKE_SUITE
 from sottovoce.server import InProcess, Pool
 from sottovoce_lab.bench.live.bench_server import PROXY, BenchServer
 from sottovoce_lab.bench.timing import Contender, Spread, Watch, ratio, take_turns
@@ -126,7 +126,7 @@ def _contenders(
     shares = [(len(part),) for part in np.array_split(np.arange(reports), number)]
     to_decrypt, to_count = cycle(chunks), cycle(chunks)
     pool.open(
-        chunks[0].sealed[: WARM_UP * number * SEALED],
+        chunks[0].sealed[: WARM_UP * number * SEALED_BYTES],
         bench.private_key,
         bench.signed.hash,
         bench.signed.manifest.build().n_directions,
@@ -158,7 +158,7 @@ def _contenders(
 
 def _split(sealed: bytes, parts: int) -> Iterator[bytes]:
     """In as many runs of whole reports."""
-    edges = np.linspace(0, len(sealed) // SEALED, parts + 1).astype(int) * SEALED
+    edges = np.linspace(0, len(sealed) // SEALED_BYTES, parts + 1).astype(int) * SEALED_BYTES
     for begin, end in pairwise(edges):
         yield sealed[begin:end]
 
@@ -242,11 +242,14 @@ def exchange_from_bytes(number: int) -> Callable[[], None]:
 
 def decrypt(sealed: bytes, private_key: bytes, manifest_hash: bytes) -> Callable[[], None]:
     """HPKE alone: every report opened, nothing counted."""
-    private, info = X25519PrivateKey.from_private_bytes(private_key), INFO + manifest_hash
-    reports = [sealed[at : at + SEALED] for at in range(0, len(sealed), SEALED)]
+    private, info = (
+        X25519PrivateKey.from_private_bytes(private_key),
+        HPKE_INFO_PREFIX + manifest_hash,
+    )
+    reports = [sealed[at : at + SEALED_BYTES] for at in range(0, len(sealed), SEALED_BYTES)]
 
     def run() -> None:
         for report in reports:
-            SUITE.decrypt(report, private, info=info)
+            HPKE_SUITE.decrypt(report, private, info=info)
 
     return run

@@ -9,7 +9,7 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sottovoce.protocol import SignedManifest
-from sottovoce.protocol.tokens import Attestation, Issuer, TokenRequest, blinded
+from sottovoce.protocol.tokens import Attestation, Issuer, TokenRequest, blind_token
 from sottovoce.proxy import ProxySettings, ProxyStore
 from sottovoce.proxy.accounts import Accounts
 from sottovoce.proxy.intake import GROUP
@@ -45,6 +45,7 @@ def _round(signed: SignedManifest, folder: Path) -> tuple[float, float, float]:
         accounts_key=backend.public_key().public_bytes_raw().hex(),
     )
     now = time.time()
+    ProxyStore.create(folder)
     with ProxyStore.open(folder) as store:
         accounts = Accounts(store, settings, lambda: now)
         before = replace(
@@ -54,16 +55,16 @@ def _round(signed: SignedManifest, folder: Path) -> tuple[float, float, float]:
         named = replace(before, next_token_key=accounts.announced)
         accounts.follow(SignedManifest.make(named, signer))
         requests = [
-            TokenRequest(before.epoch + 1, attested, blinded(os.urandom(16))[0]).encode()
+            TokenRequest(before.epoch + 1, attested, blind_token(os.urandom(16))[0]).encode()
             for attested in _attestations(backend, signed.key, int(now) + 60)
         ]
         issued = _rate(lambda: accounts.issue([accounts.check(each) for each in requests]))
     issuer, tokens = Issuer(os.urandom(32)), []
-    waiting = [blinded(os.urandom(16)) for _ in range(GROUP)]
+    waiting = [blind_token(os.urandom(16)) for _ in range(GROUP)]
     answers = [issuer.evaluate(element) for element, _ in waiting]
     began = time.process_time()
     for _ in range(GROUP):
-        blinded(os.urandom(16))
+        blind_token(os.urandom(16))
     for (_, finalize), answer in zip(waiting, answers, strict=True):
         tokens.append(finalize(answer, issuer.public_key))
     made = GROUP / (time.process_time() - began)

@@ -14,7 +14,7 @@ __device__ void transform(double *values, Int size) {
     __syncthreads();
 }
 
-// sottovoce.mechanism.blocks.Blocks.item_rows, F x R.
+// sottovoce.mechanism.blocks.Blocks.compute_item_rows, F x R.
 extern "C" __global__ void fill_item_rows(const Setup *s) {
     Int start = blockIdx.x / FACTORS * s->block;
     int f = blockIdx.x % FACTORS;

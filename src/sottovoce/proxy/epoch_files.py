@@ -1,0 +1,332 @@
+"""The two files of one epoch: the batches that came in, and their reports in random order.
+
+Each file is deleted as a whole when it is no longer needed. So no row must be overwritten, and no
+file of the folder keeps what was deleted.
+"""
+
+import errno
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
+from pathlib import Path
+
+from sottovoce.errors import LostError, RefusedError, StoreError, get_reason
+from sottovoce.protocol import SEALED_BYTES, Batch
+from sottovoce.storage.database import Database, FileIdentity
+from sottovoce.storage.files import sync_folder
+
+_MIGRATIONS = (
+    (
+        # By a number, since SQLite handles long rows of tables without one badly.
+        """CREATE TABLE batches (
+            place INTEGER PRIMARY KEY,
+            id BLOB NOT NULL,
+            sealed BLOB NOT NULL
+        )""",
+        # A copy under another id is recognised by its first encapsulated key, which is fresh.
+        "CREATE UNIQUE INDEX copies ON batches (substr(sealed, 1, 32))",
+        # The proxy's own random reports, several in a row of the table.
+        """CREATE TABLE dummies (
+            part INTEGER PRIMARY KEY,
+            sealed BLOB NOT NULL
+        )""",
+    ),
+)
+
+
+# What a file of batches takes on the disk, as measured for 1 to 100 reports in a batch: this many
+# times the sealed reports, and so many bytes more for each batch.
+STORED_BYTES_FACTOR = 1.2
+ROW_OVERHEAD_BYTES = 150
+
+# Bytes that are written to learn whether there is room: more than a few batches.
+PROBE_BYTES = 65_536
+
+# What a reservation leaves free on the disk, in bytes: for write-ahead logs and models.
+SPARE_BYTES = 2**22
+
+# Room for shuffled reports is reserved in multiples of this many bytes.
+RESERVATION_STEP_BYTES = 2**20
+
+
+def estimate_stored_bytes(n_batches: int, reports_per_batch: int, n_dummies: int = 0) -> int:
+    """Return what the file of so many batches and dummies takes on the disk."""
+    n_reports = n_batches * reports_per_batch + n_dummies
+    return int(STORED_BYTES_FACTOR * n_reports * SEALED_BYTES) + n_batches * ROW_OVERHEAD_BYTES
+
+
+def estimate_disk_bytes(n_batches: int, reports_per_batch: int, n_dummies: int = 0) -> int:
+    """Return what so many batches and dummies take on the disk, stored and shuffled."""
+    n_reports = n_batches * reports_per_batch + n_dummies
+    return estimate_stored_bytes(n_batches, reports_per_batch, n_dummies) + n_reports * SEALED_BYTES
+
+
+def place_of(batch: Batch) -> int:
+    """Return the key of a batch's row: a hash of its id, which might not be random."""
+    return int.from_bytes(blake2b(batch.id, digest_size=8).digest(), "big", signed=True)
+
+
+class BatchTables:
+    """The batches and dummies of one epoch. Rows do not tell in which order they came."""
+
+    def __init__(self, connection: sqlite3.Connection):
+        self.connection = connection
+
+    def add_batch(self, batch: Batch) -> bool:
+        """Store a batch and return whether it is new.
+
+        Raises:
+            RefusedError: Half of it is here already: the id, or the reports.
+        """
+        insert = "INSERT INTO batches VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
+        row = (place_of(batch), batch.id, batch.sealed)
+        if self.connection.execute(insert, row).rowcount:
+            return True
+        return not self.has_batch(batch)
+
+    def has_batch(self, batch: Batch) -> bool:
+        """Return whether this batch is stored.
+
+        Raises:
+            RefusedError: Half of it is here already: the id, or the reports.
+        """
+        rows = self.connection.execute(
+            "SELECT id, sealed FROM batches WHERE place = ? OR substr(sealed, 1, 32) = ?",
+            (place_of(batch), batch.sealed[:32]),
+        ).fetchall()
+        if not rows or (batch.id, batch.sealed) in rows:
+            return bool(rows)
+        if batch.id in [batch_id for batch_id, _ in rows]:
+            raise RefusedError("a batch with this id and other reports is here already")
+        raise RefusedError("these reports are here already, under another id")
+
+    def count_batches(self) -> int:
+        """Return how many batches are stored."""
+        (count,) = self.connection.execute("SELECT count(*) FROM batches").fetchone()
+        return int(count)
+
+    def add_dummies(self, sealed: bytes) -> None:
+        """Store sealed dummies, one after the other."""
+        self.connection.execute("INSERT INTO dummies (sealed) VALUES (?)", (sealed,))
+
+    def count_dummies(self) -> int:
+        """Return how many dummies are stored."""
+        query = "SELECT total(length(sealed)) FROM dummies"
+        (size,) = self.connection.execute(query).fetchone()
+        return int(size) // SEALED_BYTES
+
+    def try_out(self) -> None:
+        """Take some pages and give them back."""
+        self.connection.execute("INSERT INTO dummies VALUES (-1, zeroblob(?))", (PROBE_BYTES,))
+        self.connection.execute("DELETE FROM dummies WHERE part = -1")
+
+    def reports(self) -> Iterator[bytes]:
+        """Yield all sealed reports, those of a batch together; in the same order at every call."""
+        for table in ("batches", "dummies"):
+            query = f"SELECT sealed FROM {table} ORDER BY rowid"  # noqa: S608 - names of our own
+            for (sealed,) in self.connection.execute(query):
+                yield sealed
+
+
+class BatchFile:
+    """The database of one epoch's batches. The caller lets one thread use it at a time."""
+
+    def __init__(self, path: Path):
+        """Open the file, or create it."""
+        self.path = path
+        self._database = Database(path, _MIGRATIONS, wait=1.0, shared=True)
+        self.tables = BatchTables(self._database.connection)
+        self._same_file = FileIdentity(path)
+        self._same_file.check()  # from here on it is this one
+
+    @contextmanager
+    def transaction(self) -> Iterator[BatchTables]:
+        """Commit what the block writes, all of it or nothing; it is on disk when this returns."""
+        with self._database.transaction():
+            yield self.tables
+
+    def check(self) -> None:
+        """Raise `LostError` if the file was removed or replaced while it is open."""
+        self._same_file.check()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._database.close()
+
+
+class ReportFile:
+    """The reports of one epoch in random order, in a plain file.
+
+    Its room is reserved before a batch is acknowledged, so that a disk that is full at the end of
+    the epoch cannot prevent mixing. It stays open: it can be handed in even if the folder is gone.
+    """
+
+    def __init__(self, path: Path):
+        """Open the file, or create it."""
+        self.path = path
+        try:
+            self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            self._reserved = os.fstat(self._handle).st_size
+        except OSError as error:
+            raise self._error(error) from error
+
+    def reserve(self, size: int) -> None:
+        """Make the disk set aside this many bytes, in steps, since a reservation takes time.
+
+        Raises:
+            StoreError: There is not enough room. What was reserved before stays so.
+        """
+        if size <= self._reserved:
+            return
+        size = -(-size // RESERVATION_STEP_BYTES) * RESERVATION_STEP_BYTES
+        missing = size - self._reserved
+        try:
+            if hasattr(os, "posix_fallocate"):  # not on macOS and Windows
+                if self._free_bytes() < missing + SPARE_BYTES:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                os.posix_fallocate(self._handle, 0, size)
+        except OSError as error:
+            # Some file systems reserve nothing: there a full disk delays mixing until it has room.
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+                # ext4 keeps what it has set aside before it was full.
+                os.ftruncate(self._handle, self._reserved)
+                raise self._error(error) from error
+        self._reserved = size
+
+    def write(self, runs: Iterable[bytes]) -> None:
+        """Replace the content; it is on disk when this returns."""
+        size = 0
+        try:
+            os.lseek(self._handle, 0, os.SEEK_SET)
+            for run in runs:
+                remaining = memoryview(run)
+                while remaining:
+                    remaining = remaining[os.write(self._handle, remaining) :]
+                size += len(run)
+            os.ftruncate(self._handle, size)
+            os.fsync(self._handle)
+        except OSError as error:
+            raise self._error(error) from error
+        self._reserved = size
+
+    def read(self, start: int, size: int) -> bytes:
+        """Return a part of the content; `LostError` if the file is too short for it."""
+        content = bytearray()
+        try:
+            os.lseek(self._handle, start, os.SEEK_SET)
+            while len(content) < size:
+                piece = os.read(self._handle, size - len(content))
+                if not piece:
+                    raise LostError(
+                        f"{self.path}: too short, so the reports of its epoch are lost; make sure "
+                        "of the disk"
+                    )
+                content += piece
+        except OSError as error:
+            raise self._error(error) from error
+        return bytes(content)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._handle)
+
+    def _free_bytes(self) -> int:
+        """Return what is free on the disk of this file, also if its folder is gone."""
+        disk = os.fstatvfs(self._handle)
+        return disk.f_bavail * disk.f_frsize
+
+    def _error(self, error: OSError) -> StoreError:
+        return StoreError(f"{self.path}: {get_reason(error)}; make room on the disk")
+
+
+# Beside an SQLite database lie its write-ahead log and the index of the log.
+SUFFIXES = ("-wal", "-shm", "")
+
+
+def delete_file(path: Path) -> None:
+    """Delete a file, which may be gone already."""
+    path.unlink(missing_ok=True)
+
+
+class EpochFiles:
+    """The files of all epochs that run, or that the server does not have yet."""
+
+    def __init__(self, folder: Path):
+        self._folder = folder
+        self.batches: BatchFile | None = None
+        """Of the epoch that runs; None where none asks for reports."""
+        self._running: int | None = None
+        self._reports: dict[int, ReportFile] = {}
+
+    def begin(self, epoch: int) -> bool:
+        """Open the files of the epoch that runs; return whether they were there already."""
+        if self.batches is not None:
+            self.batches.close()
+            self.batches = None
+        path = self._folder / batch_file_name(epoch)
+        was_there = path.exists()
+        self.batches = BatchFile(path)
+        self.reports(epoch)
+        self._running = epoch
+        try:
+            sync_folder(self._folder)
+        except OSError as error:
+            raise StoreError(
+                f"{self._folder}: {get_reason(error)}; let the proxy write to its folder"
+            ) from error
+        return was_there
+
+    def reserve(self, size: int) -> None:
+        """Set aside room for the shuffled reports of the epoch that runs."""
+        if self._running is not None:
+            self.reports(self._running).reserve(size)
+
+    def reports(self, epoch: int) -> ReportFile:
+        """Return an epoch's shuffled reports; the file is created if it does not exist."""
+        if epoch not in self._reports:
+            self._reports[epoch] = ReportFile(self._folder / _report_file_name(epoch))
+        return self._reports[epoch]
+
+    def delete_others(self, running: int | None, unsettled: Iterable[int], newest: int) -> None:
+        """Delete the files of all epochs but the one that runs and those not handed in yet.
+
+        Those of epochs after the newest known one stay: an old copy of the database was put back
+        beside them, and will follow the server to that epoch.
+        """
+        kept = {*unsettled, *([] if running is None else [running])}
+        names = {_report_file_name(epoch) for epoch in kept}
+        if running is not None:
+            names |= {f"{batch_file_name(running)}{suffix}" for suffix in SUFFIXES}
+        if self.batches is not None and self.batches.path.name not in names:
+            self.batches.close()
+            self.batches = self._running = None
+        for epoch in self._reports.keys() - kept:
+            self._reports.pop(epoch).close()
+        # A log goes before its database: SQLite would apply it to the next file of that name.
+        for path in sorted(self._folder.glob("epoch-*"), reverse=True):
+            if path.name not in names and _epoch_of(path) <= newest:
+                delete_file(path)
+
+    def close(self) -> None:
+        """Close all files."""
+        if self.batches is not None:
+            self.batches.close()
+        for file in self._reports.values():
+            file.close()
+
+
+def batch_file_name(epoch: int) -> str:
+    """Return the name of the file that holds an epoch's batches."""
+    return f"epoch-{epoch}-batches.sqlite3"
+
+
+def _epoch_of(path: Path) -> int:
+    """Return the number in the name of a file of an epoch; 0 for another file."""
+    number = path.name.split("-")[1]
+    return int(number) if number.isdecimal() else 0
+
+
+def _report_file_name(epoch: int) -> str:
+    return f"epoch-{epoch}-shuffled.bin"

@@ -1,0 +1,152 @@
+"""Privacy budgets of a training, and how many reports or dummies a central budget asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+
+from sottovoce.core.coin import MIN_EPSILON
+from sottovoce.errors import SettingsError
+from sottovoce.privacy import Reporting, central_epsilon, gaussian_mu, max_gaussian_mu
+from sottovoce.privacy.events import DEFAULT_DELTA
+from sottovoce.privacy.gaussian import gaussian_epsilon
+from sottovoce.privacy.statement import format_epsilon
+from sottovoce.training.settings import Settings
+
+# Epsilons above these protect nobody, and their plans would have millions of reports.
+MAX_LOCAL_BUDGET = 1e6
+MAX_CENTRAL_BUDGET = 100.0
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What one person's part in a training may cost, in the local view, the central one, or both.
+
+    Args:
+        local: T k eps, which holds if nobody is trusted; None means any.
+        central: Epsilon after an honest shuffle of everybody's reports, at `delta`; None means any.
+        delta: How much probabilities may differ beyond the factor e^epsilon.
+    """
+
+    local: float | None = None
+    """T k eps, which holds if nobody is trusted."""
+    central: float | None = None
+    """Epsilon after an honest shuffle of everybody's reports, at `delta`."""
+    delta: float = DEFAULT_DELTA
+
+    def __post_init__(self) -> None:
+        if self.local is None and self.central is None:
+            raise SettingsError("a budget must be named: local, central or both")
+        limits = (
+            ("local", self.local, MAX_LOCAL_BUDGET),
+            ("central", self.central, MAX_CENTRAL_BUDGET),
+        )
+        for view, value, max_value in limits:
+            if value is not None and not MIN_EPSILON <= value <= max_value:
+                raise SettingsError(
+                    f"a {view} budget must be from {MIN_EPSILON:g} to {max_value:g}, got {value!r}"
+                )
+
+    @classmethod
+    def from_options(cls, local: float | None, central: float | None) -> Budget | None:
+        """Return a budget, or None if both options are None.
+
+        Args:
+            local: See the class.
+            central: See the class.
+        """
+        return None if local is None and central is None else cls(local, central)
+
+    def fill_from(self, other: Budget) -> Budget:
+        """Return a copy whose missing view is taken from another budget."""
+        local = other.local if self.local is None else self.local
+        central = other.central if self.central is None else self.central
+        return Budget(local, central, self.delta)
+
+    def describe_excess(self, settings: Settings, people: int, items: int) -> str | None:
+        """Return what these settings cost, in words, if it exceeds the budget; else None."""
+        event = settings.event(items)
+        views = [("local", event.pure, self.local)]
+        if self.central is not None:
+            views.append(("central", self._central_epsilon(settings, people, items), self.central))
+        for view, cost, limit in views:
+            if limit is not None and cost > limit * (1 + 1e-9):
+                return f"{format_epsilon(cost)}, more than the {view} budget of {limit:g}"
+        return None
+
+    def estimate_excess_ratio(self, settings: Settings, people: int, items: int) -> float:
+        """Return about how many times too many reports there are for the central budget.
+
+        1 means that the reports are within the budget.
+        """
+        if self.central is None:
+            return 1.0
+        # The exact cost is slow: compute it only if the Gaussian limit is within the budget.
+        estimate = self._estimate_cost(settings.event(items), settings.estimate_crowd(people))
+        exceeds = estimate > self.central
+        cost = estimate if exceeds else self._central_epsilon(settings, people, items)
+        # The cost grows about with the square root of the number of reports.
+        return max(cost / self.central, 1.0) ** 2
+
+    def _central_epsilon(self, settings: Settings, people: int, items: int) -> float:
+        crowd = max(settings.estimate_crowd(people), 1)
+        return central_epsilon(settings.event(items), crowd, self.delta)
+
+    def _estimate_cost(self, event: Reporting, clients: int) -> float:
+        gaussian = gaussian_epsilon(gaussian_mu(event, max(clients, 1)), self.delta)
+        return min(gaussian, event.pure)
+
+
+# Presets that stand for a budget. `strong` reveals little in all; `crowd` assumes that proxy and
+# server do not work together.
+PRESET_BUDGETS = {"strong": Budget(local=10.0, central=1.0), "crowd": Budget(central=1.0)}
+
+
+def complete_budget(preset: str, budget: Budget | None) -> Budget | None:
+    """Return the budget with the view that it leaves open taken from the preset, if that has it."""
+    preset_budget = PRESET_BUDGETS.get(preset)
+    return budget.fill_from(preset_budget) if budget and preset_budget else budget or preset_budget
+
+
+def find_min_dummies(event: Reporting, target: float, delta: float) -> int:
+    """Return the fewest dummies, to 1%, that keep a central target if all other people are fake."""
+
+    def cost(dummies: int) -> float:
+        return central_epsilon(replace(event, dummies=dummies), 1, delta)
+
+    # The answer is above `low` and at most `high`.
+    low, high = -1, estimate_min_dummies(event, target, delta)
+    while cost(high) > target:
+        low, high = high, max(2 * high, event.reports)
+    while high - low > max(1, high // 100):
+        middle = (low + high) // 2
+        low, high = (middle, high) if cost(middle) > target else (low, middle)
+    return high
+
+
+def estimate_min_dummies(event: Reporting, target: float, delta: float) -> int:
+    """Return about the same number from the Gaussian limit: fast, and nearly exact."""
+    if event.pure <= target:
+        return 0
+    mu_of_one = gaussian_mu(replace(event, epochs=event.total, reports=1, dummies=1), 0)
+    return event.reports * ceil((mu_of_one / max_gaussian_mu(target, delta)) ** 2)
+
+
+def find_max_reports(epsilon: float, rho: float, target: float, people: int, delta: float) -> int:
+    """Return the largest number of reports, to 1%, that stays within a central target."""
+
+    def cost(reports: int) -> float:
+        return central_epsilon(Reporting(epsilon, reports, 1, rho), people, delta)
+
+    if cost(1) > target:
+        return 0
+    mu_of_one = gaussian_mu(Reporting(epsilon, 1, 1, rho), people)
+    guess = max(1, int((max_gaussian_mu(target, delta) / mu_of_one) ** 2))
+    # The answer is at least `low` and below `high`.
+    low, high = 1, max(2, guess)
+    while cost(high) <= target:
+        low, high = high, 2 * high
+    while high - low > max(1, low // 100):
+        middle = (low + high) // 2
+        low, high = (middle, high) if cost(middle) <= target else (low, middle)
+    return low
