@@ -1,28 +1,30 @@
-"""What is hard to read: words that are not plain, and sentences of more than 30 words.
+"""A linter for plain English: hard words, long sentences, and names that do not say what they hold.
 
-`python -m tests.prose [PAGE ...]` prints what it finds: in the pages, the command line's help, the
-messages of errors, and what people read before they agree. In the last two `tests/test_prose.py`
-refuses it; `make lint` only prints.
+`python -m tests.prose [FILE ...]` prints what it finds and fails if it found something. It reads
+pages, help texts, error messages, the texts of a consent, and the docstrings, comments and names of
+Python and TypeScript sources. With files it reads only those; pre-commit names the changed ones.
 """
 
 import ast
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from typer.main import get_command
 
 from sottovoce.cli.app import app
+from tests import names
 from tests.test_errors import CONSTANTS, ROOT, TREES, find_messages, list_texts
 
-MOST = 30
-"""Words of a sentence."""
-ODD = {
+MAX_SENTENCE_WORDS = 30
+# Words that a reader stumbles over, and what to write instead.
+HARD_WORDS = {
     r"so (many|much)(?! \w* ?that\b)": "that many",
     r"who(so)?ever|whom(so)?ever": "anyone who",
+    r"whatever else": "anything else",
     r"beside": "next to, besides",
     r"for want of": "without",
     r"but for": "except",
@@ -32,64 +34,71 @@ ODD = {
     r"(is|are|was|were|be) (said|believed|heard of)": "say who does it",
     r"as \w+ (has|have) it": "name the rule",
     r"in vain": "for nothing",
-    r"anew": "again",
+    r"anew|once more": "again",
+    r"of which one": "which of them",
+    r"what it is that": "what",
+    r"liars?|lies about": "attacker, false report",
     r"dear(er|est)?": "expensive",
     r"lest|whence|hitherto|thereof|thereby|whilst|amongst|upon|albeit|shall|till": "a plainer word",
 }
-"""Words that an engineer stumbles over, and what is plain."""
-PAGES = ("*.md", "docs/**/*.md", "lab/*.md", "lab/docs/*.md", "web/*/README.md")
-CONSENT = (
+PAGE_PATTERNS = ("*.md", "docs/**/*.md", "lab/*.md", "lab/docs/*.md", "web/*/README.md")
+PYTHON_PATTERNS = ("src/**/*.py", "lab/**/*.py", "tests/**/*.py", "examples/**/*.py", "*.py")
+TYPESCRIPT_PATTERNS = ("web/*/src/**/*.ts", "web/*/test/**/*.ts")
+# Files with the texts that an owner reads before saying yes.
+CONSENT_FILES = (
     *("src/sottovoce/privacy/promises.py", "src/sottovoce/privacy/statement.py"),
     *("src/sottovoce/protocol/terms.py", "src/sottovoce/client/syncing.py"),
     *("web/client/src/promise.ts", "web/client/src/terms.ts"),
     *("web/client/src/agreement.ts", "web/widget/src/texts.ts", "web/page/src/terms.ts"),
     *("web/page/src/view/consent.ts", "web/page/src/words.ts"),
 )
-"""Where the words of a consent are written."""
-NO_PROSE = re.compile(
+# Code and formulas in a page.
+NOT_PROSE = re.compile(
     r"^ *```.*?^ *```|<!--.*?-->|<picture>.*?</picture>|\$\$.*?\$\$|(?<=\n\n)(    [^\n]*\n+)+",
     re.DOTALL | re.MULTILINE,
 )
-"""Code and formulas."""
-SPAN = re.compile(r"`[^`]*`|\{[^{}]*\}|\$[^$]+\$|https?://\S+")
-LINK = re.compile(r"!?\[([^\]]*)\](\([^)]*\)|\[[^\]]*\])")
-APART = re.compile(r"\n\s*\n|\n(?=\||#|\s*([-*+>]|\d+\.) )")
-END = re.compile(r"[.!?:][\"')*_]*\s+")
+CODE_SPAN = re.compile(r"`[^`]*`|\{[^{}]*\}|\$[^$]+\$|https?://\S+")
+MARKDOWN_LINK = re.compile(r"!?\[([^\]]*)\](\([^)]*\)|\[[^\]]*\])")
+PARAGRAPH_BREAK = re.compile(r"\n\s*\n|\n(?=\||#|\s*([-*+>]|\d+\.) )")
+SENTENCE_END = re.compile(r"[.!?:;][\"')*_]*\s+")
 WORD = re.compile(r"[^\W\d_][\w'-]+|\b[aAI]\b|`")
-LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`')
+STRING_LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`')
 
-Prose = Iterator[tuple[str, str]]
-"""Where a text stands, and the text."""
+# Pairs of a place and the text there.
+Prose = Iterable[tuple[str, str]]
 
 
-def paragraphs(page: Path) -> Prose:
-    text = NO_PROSE.sub(lambda found: "\n" * found[0].count("\n"), page.read_text(encoding="utf-8"))
+def read_page(page: Path) -> Iterator[tuple[str, str]]:
+    """Yield the paragraphs of a Markdown page."""
+    text = NOT_PROSE.sub(lambda code: "\n" * code[0].count("\n"), page.read_text(encoding="utf-8"))
     begin = 0
-    for end in [*(gap.end() for gap in APART.finditer(text)), len(text)]:
+    for end in [*(gap.end() for gap in PARAGRAPH_BREAK.finditer(text)), len(text)]:
         line = text.count("\n", 0, begin) + 1
-        yield f"{page.relative_to(ROOT)}:{line}", LINK.sub(r"\1", text[begin:end])
+        yield f"{page.relative_to(ROOT)}:{line}", MARKDOWN_LINK.sub(r"\1", text[begin:end])
         begin = end
 
 
-def help_texts(command: Any, name: str = "sottovoce") -> Prose:
-    for each in [command, *command.params]:
-        for text in (getattr(each, "help", "") or "").split("\n\n"):
+def read_help(command: Any, name: str = "sottovoce") -> Iterator[tuple[str, str]]:
+    """Yield the help texts of a command, its options and its subcommands."""
+    for item in [command, *command.params]:
+        for text in (getattr(item, "help", "") or "").split("\n\n"):
             if not text.lstrip(" ").startswith(("\b", "sottovoce ")):  # examples
-                yield f"{name} {each.name}", text
+                yield f"{name} {item.name}", text
     if hasattr(command, "list_commands"):
-        for below in command.list_commands(None):
-            yield from help_texts(command.get_command(None, below), f"{name} {below}")
+        for subcommand in command.list_commands(None):
+            yield from read_help(command.get_command(None, subcommand), f"{name} {subcommand}")
 
 
-def error_messages() -> Prose:
+def read_error_messages() -> Iterator[tuple[str, str]]:
+    """Yield the lines of all error messages."""
     for path, tree in TREES.items():
         for line, _, text, _ in find_messages(tree, CONSTANTS):
-            yield from ((f"{path.relative_to(ROOT)}:{line}", each) for each in text.split("\n"))
+            yield from ((f"{path.relative_to(ROOT)}:{line}", part) for part in text.split("\n"))
 
 
-def consent() -> Prose:
-    """All texts of these sources but the docstrings."""
-    for name in CONSENT:
+def read_consent() -> Iterator[tuple[str, str]]:
+    """Yield all texts of the files of a consent except docstrings and comments."""
+    for name in CONSENT_FILES:
         path = ROOT / name
         if path in TREES:
             nodes = list(ast.walk(TREES[path]))
@@ -102,30 +111,49 @@ def consent() -> Prose:
         else:
             source = re.sub(r"/\*.*?\*/|//[^\n]*", "", path.read_text(encoding="utf-8"), flags=re.S)
             joined = re.sub(r'"\s*\+\s*"', "", source)
-            yield from ((name, one or other) for one, other in LITERAL.findall(joined))
+            yield from ((name, one or other) for one, other in STRING_LITERAL.findall(joined))
 
 
-def faults(prose: Prose) -> Iterator[str]:
+def find_hard_prose(prose: Prose) -> Iterator[str]:
+    """Yield a line for each hard word and each long sentence."""
     for place, text in prose:
-        plain = " ".join(SPAN.sub("`", text).split())
-        for odd, better in ODD.items():
-            for found in re.finditer(rf"\b({odd})\b", plain, re.IGNORECASE):
-                yield f"{place}: {found[0]!r}; rather: {better}"
-        for sentence in END.split(plain) if plain[:1] != "|" else ():  # no row of a table
-            if (words := len(WORD.findall(sentence))) > MOST:
+        plain = " ".join(CODE_SPAN.sub("`", text).split())
+        for pattern, advice in HARD_WORDS.items():
+            for match in re.finditer(rf"\b({pattern})\b", plain, re.IGNORECASE):
+                yield f"{place}: {match[0]!r}; rather: {advice}"
+        for sentence in SENTENCE_END.split(plain) if plain[:1] != "|" else ():  # no row of a table
+            if (words := len(WORD.findall(sentence))) > MAX_SENTENCE_WORDS:
                 yield f"{place}: {words} words: {sentence[:60]} ..."
 
 
-def main(pages: list[str]) -> None:
-    chosen = [Path(page).resolve() for page in pages]
-    chosen = chosen or sorted({each for glob in PAGES for each in ROOT.glob(glob)})
-    found = [each for page in chosen for each in faults(paragraphs(page))]
-    if not pages:
-        for prose in (help_texts(get_command(app)), error_messages(), consent()):
-            found += faults(prose)
-    print(*found, sep="\n")
-    for place, number in Counter(re.split("[: ]", each)[0] for each in found).items():
+def list_files(patterns: Iterable[str]) -> list[Path]:
+    """Return the files of the repository that match one of the patterns."""
+    files = {path for pattern in patterns for path in ROOT.glob(pattern)}
+    return sorted(path for path in files if "node_modules" not in path.parts)
+
+
+def find_problems(files: list[Path]) -> Iterator[str]:
+    """Yield what is wrong in these files, and in everything that people read if there are none."""
+    patterns = (*PAGE_PATTERNS, *PYTHON_PATTERNS, *TYPESCRIPT_PATTERNS)
+    for path in files or list_files(patterns):
+        if path.suffix == ".md":
+            yield from find_hard_prose(read_page(path))
+        elif path.suffix in (".py", ".ts"):
+            place, source = str(path.relative_to(ROOT)), names.read_source(path)
+            yield from find_hard_prose((f"{place}:{line}", text) for line, text in source.prose)
+            yield from (f"{place}:{line}: {problem}" for line, problem in source.problems)
+    if not files:
+        for prose in (read_help(get_command(app)), read_error_messages(), read_consent()):
+            yield from find_hard_prose(prose)
+
+
+def main(arguments: list[str]) -> None:
+    """Print the problems, and how many each file has."""
+    problems = list(find_problems([Path(name).resolve() for name in arguments]))
+    print(*problems, sep="\n")
+    for place, number in Counter(re.split("[: ]", problem)[0] for problem in problems).items():
         print(f"{number:5} {place}")
+    sys.exit(bool(problems))
 
 
 if __name__ == "__main__":
