@@ -45,5 +45,5 @@ def test_control_characters_are_replaced_by_spaces() -> None:
 
 def test_command_line_escapes_markup_and_control_characters() -> None:
     with output.results.capture() as printed:
-        output.say("[red]x[/red]\x1b[2J\rover")
+        output.print_line("[red]x[/red]\x1b[2J\rover")
     assert printed.get() == "[red]x[/red]\\x1b[2J\\rover\n"

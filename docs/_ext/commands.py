@@ -9,7 +9,7 @@ import typer
 from sphinx.util.docutils import SphinxDirective
 
 from sottovoce.cli.app import app as cli
-from sottovoce.cli.app import rows
+from sottovoce.cli.app import list_parameters
 from sottovoce.training import list_settings
 
 if TYPE_CHECKING:
@@ -64,7 +64,9 @@ def _help(text: str) -> Iterator[str]:
 
 def _parameters(command: Any, context: Any) -> Iterator[str]:
     kinds = ("argument", "option")
-    found = [row for kind in kinds for row in rows(command, context, kind, with_hidden=True)]
+    found = [
+        row for kind in kinds for row in list_parameters(command, context, kind, with_hidden=True)
+    ]
     listed = [(f"`{names}`", text) for names, text in found if names != "--help"]
     if listed:
         yield from _table(("argument or option", "what"), listed)

@@ -16,7 +16,7 @@ import typer
 
 from sottovoce import cli
 from sottovoce.cli import app as door
-from sottovoce.cli.app import COMMANDS, LazyCommand, app, every_command, help_line
+from sottovoce.cli.app import COMMANDS, LazyCommand, app, collect_commands, get_help_line
 from sottovoce.errors import DataError, MissingExtraError
 from tests.processes import calling
 
@@ -136,7 +136,7 @@ def parse(command: Any, arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_front_door_says_what_a_command_says_of_itself(name: str) -> None:
-    assert COMMANDS[name].help == help_line(EVERY_COMMAND[name,])
+    assert COMMANDS[name].help == get_help_line(EVERY_COMMAND[name,])
 
 
 def test_help_shows_what_most_people_need_and_help_all_the_rest() -> None:
@@ -205,9 +205,9 @@ def paper(number: int) -> None:
 def no_laboratory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(door, "entry_points", lambda **_: ())
     monkeypatch.setitem(sys.modules, "sottovoce_lab", None)
-    every_command.cache_clear()
+    collect_commands.cache_clear()
     yield
-    every_command.cache_clear()
+    collect_commands.cache_clear()
 
 
 @pytest.mark.usefixtures("no_laboratory")
@@ -225,7 +225,7 @@ def test_an_installed_package_adds_its_commands(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(
         door, "entry_points", lambda group: [EntryPoint] * (group == "sottovoce.commands")
     )
-    assert every_command()["paper"] == LazyCommand(*EntryPoint.load()["paper"])
+    assert collect_commands()["paper"] == LazyCommand(*EntryPoint.load()["paper"])
     assert "Another paper." in call("--help")
 
 

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from sottovoce.cli.server import app, opened
+from sottovoce.cli.server import app, open_store
 from sottovoce.errors import SettingsError
 from sottovoce.protocol import Catalogue, Chunk, Item, SignedManifest
 from sottovoce.protocol.contact import Contact, Reply
@@ -192,7 +192,7 @@ def running(config: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def openers(process: subprocess.Popen[str]) -> list[int]:
-    """Processes that the server started: there are none before its first chunk is being opened."""
+    """Processes that the server started: there are none before its first chunk is being open_store."""
     threads = Path(f"/proc/{process.pid}/task").glob("*/children")
     return [int(child) for listed in threads for child in listed.read_text().split()]
 
@@ -327,10 +327,10 @@ def test_another_training_begins_after_a_yes(begun: Path) -> None:
     old = begun.with_name("old.toml")
     old.write_text(text)
     CliRunner().invoke(app, ["status", "--config", str(old)])
-    with opened(begun) as (_, store):
+    with open_store(begun) as (_, store):
         assert present(store).training.settings.epsilon == 3.5, "who only looks changes nothing"
     assert "Training 1 goes on." in call("training", "begin", "--config", begun, "--cancel")
-    with opened(begun) as (_, store):
+    with open_store(begun) as (_, store):
         assert present(store).training.settings.epsilon != 3.5
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from starlette.applications import Starlette
 
-from sottovoce.cli.proxy import lines
+from sottovoce.cli.proxy import describe_status
 from sottovoce.errors import SettingsError
 from sottovoce.proxy.origins import check_origin
 from sottovoce.proxy.status import Asked, ProxyStatus
@@ -273,8 +273,8 @@ def test_the_widget_is_for_everybody_once_there_are_origins(
     closed = make_world(page=Page(serve=True))
     assert get(closed, "/widget.js").status == 404
     status = ProxyStatus(0, 0, Running(0.0), Asked())
-    assert script_tag() in "\n".join(lines(status, open_world.settings))
-    assert "widget.js" not in "\n".join(lines(status, closed.settings))
+    assert script_tag() in "\n".join(describe_status(status, open_world.settings))
+    assert "widget.js" not in "\n".join(describe_status(status, closed.settings))
 
 
 def test_the_script_for_tokens_is_where_there_are_accounts_and_origins(
@@ -289,8 +289,8 @@ def test_the_script_for_tokens_is_where_there_are_accounts_and_origins(
     digest = b64encode(sha384(answer.body).digest()).decode()
     tag = script_tag(name="accounts.js")
     assert f'src="https://PROXY/accounts.js" integrity="sha384-{digest}"' in tag
-    assert tag in "\n".join(lines(status, world.settings))
+    assert tag in "\n".join(describe_status(status, world.settings))
     assert get(world, "/page/accounts.js").status == 404
     for without in (open_world, make_world(accounts_key=key)):
         assert get(without, "/accounts.js").status == 404
-        assert "accounts.js" not in "\n".join(lines(status, without.settings))
+        assert "accounts.js" not in "\n".join(describe_status(status, without.settings))

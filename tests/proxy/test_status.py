@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from starlette.exceptions import HTTPException
 
-from sottovoce.cli.proxy import lines
+from sottovoce.cli.proxy import describe_status
 from sottovoce.errors import SettingsError, StoreError, UnknownProxyError
 from sottovoce.protocol.panel import Panel, Panellist
 from sottovoce.proxy.status import ProxyStatus
@@ -20,7 +20,7 @@ def look(world: World) -> tuple[str, list[str]]:
     """All that is said, and what needs attention."""
     found = ProxyStatus.read(world.settings, world.server, world.clock.now, Running(0.0))
     assert found.as_dict()["problems"] == found.problems
-    return "\n".join(lines(found, world.settings)), found.problems
+    return "\n".join(describe_status(found, world.settings)), found.problems
 
 
 def test_an_open_epoch_and_its_crowd(world: World) -> None:
@@ -145,7 +145,7 @@ def test_batches_refused_for_their_address(world: World) -> None:
     (said,) = world.proxy.metrics.notes()
     found = ProxyStatus.read(world.settings, world.server, 0.0, Running(0.0, notes=(said,)))
     assert "Batches refused for their address ([rate]) since the start: 1." in list(
-        lines(found, world.settings)
+        describe_status(found, world.settings)
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from sottovoce.cli.server import lines
+from sottovoce.cli.server import describe_status
 from sottovoce.errors import RefusedError
 from sottovoce.protocol import Item
 from sottovoce.protocol.contact import CROWD_ENOUGH, CROWD_NONE, CROWD_SHORT, Contact
@@ -63,7 +63,7 @@ def look(world: World, after: float = 0.0) -> tuple[str, list[str]]:
     """All that is said, and what needs attention."""
     found = ServerStatus.read(world.store, world.settings, world.now + after, Running(0.0))
     assert found.as_dict()["problems"] == found.problems
-    return "\n".join(lines(found, world.settings)), found.problems
+    return "\n".join(describe_status(found, world.settings)), found.problems
 
 
 def test_what_an_epoch_waits_for(world: World) -> None:

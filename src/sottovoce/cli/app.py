@@ -46,7 +46,7 @@ class PlainHelp:
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         for title, kind in (("Arguments", "argument"), ("Options", "option")):
-            found = list(rows(self, ctx, kind))
+            found = list(list_parameters(self, ctx, kind))
             if kind == "option" and any(each.hidden for each in vars(self)["params"]):
                 found.append((HELP_ALL, "Show all options and exit."))
             if found:
@@ -87,16 +87,16 @@ class PlainGroup(PlainHelp, TyperGroup):
             if isinstance(command, PlainGroup):
                 yield from ((f"{name} {below}", text) for below, text in command.listed(ctx))
             else:
-                yield name, help_line(command)
+                yield name, get_help_line(command)
 
 
-def help_line(command: Any) -> str:
+def get_help_line(command: Any) -> str:
     """The first paragraph of its help."""
     text = inspect.cleandoc((command and command.help) or "")
     return " ".join(text.partition("\n\n")[0].split())
 
 
-def rows(
+def list_parameters(
     command: Any, ctx: Any, kind: str, *, with_hidden: bool = False
 ) -> Iterator[tuple[str, str]]:
     """The arguments or the options of a command, each with its help."""
@@ -116,7 +116,7 @@ def _in_words(text: str, table: Iterable[tuple[re.Pattern[str], str]]) -> str:
     return text
 
 
-def plainly(app: typer.Typer) -> typer.Typer:
+def use_plain_help(app: typer.Typer) -> typer.Typer:
     """The same commands, all the way down, with plain help."""
     app.rich_markup_mode = None
     app.info.cls = PlainGroup
@@ -124,11 +124,11 @@ def plainly(app: typer.Typer) -> typer.Typer:
         command.cls = PlainCommand
     for below in app.registered_groups:
         if below.typer_instance is not None:
-            plainly(below.typer_instance)
+            use_plain_help(below.typer_instance)
     return app
 
 
-def usage_error(error: TyperException) -> str:
+def format_usage_error(error: TyperException) -> str:
     """What is wrong with a command line, and how to get help."""
     ctx, given = getattr(error, "ctx", None), getattr(error, "option_name", "")
     likely = getattr(error, "possibilities", None)
@@ -168,7 +168,7 @@ class LazyCommand:
             single = typer.Typer(add_completion=False)
             single.command(name)(found)
             found = single
-        return typer.main.get_command(plainly(found))
+        return typer.main.get_command(use_plain_help(found))
 
     def missing(self, name: str, package: str) -> typer.Typer:
         """A command that takes any arguments and fails."""
@@ -223,7 +223,7 @@ ENTRY_POINTS = "sottovoce.commands"
 
 
 @cache
-def every_command() -> dict[str, LazyCommand]:
+def collect_commands() -> dict[str, LazyCommand]:
     """What is shipped, and what installed packages add."""
     found = COMMANDS | ABSENT
     for entry in entry_points(group=ENTRY_POINTS):
@@ -236,15 +236,15 @@ class LazyGroup(PlainGroup):
     """The group of all commands."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - click's signature
-        return list(every_command())
+        return list(collect_commands())
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002 - click's signature
-        found = COMMANDS.get(cmd_name) or every_command().get(cmd_name)
+        found = COMMANDS.get(cmd_name) or collect_commands().get(cmd_name)
         return None if found is None else found.load(cmd_name)
 
     def listed(self, ctx: Any) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - as above
         """Without importing any."""
-        return ((name, each.help) for name, each in every_command().items())
+        return ((name, each.help) for name, each in collect_commands().items())
 
 
 app = typer.Typer(
@@ -268,7 +268,7 @@ def run() -> None:
         if error.message.startswith("Usage:"):  # a group without a command, and its help
             typer.echo(error.message, err=True)
             raise SystemExit(2) from None
-        raise SettingsError(usage_error(error)) from None
+        raise SettingsError(format_usage_error(error)) from None
     raise SystemExit(code)
 
 

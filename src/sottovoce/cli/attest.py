@@ -6,13 +6,13 @@ from typing import Annotated
 import typer
 import uvicorn
 
-from sottovoce.cli.options import HostOption, group, optional
+from sottovoce.cli.options import HostOption, make_group, make_option
 from sottovoce.errors import ProtocolError, SettingsError
 from sottovoce.protocol.strict import parse_hex
 from sottovoce.service.attest import PATH, Attester, build_attester, read_sessions, read_text
 from sottovoce.service.logs import begin_log
 
-app = group(
+app = make_group(
     "attest",
     "Say who has an account, as a product's backend does.",
     "attest run attest.json --sessions sessions.txt",
@@ -51,16 +51,16 @@ def run(
     *,
     sessions: Annotated[
         Path | None,
-        optional(
+        make_option(
             "Text file, a line for each session: its token and its account.",
             "every name is believed: for toys",
         ),
     ] = None,
     origin: Annotated[
-        list[str] | None, optional("Site whose pages may ask; may be repeated.", "none")
+        list[str] | None, make_option("Site whose pages may ask; may be repeated.", "none")
     ] = None,
     page: Annotated[
-        Path | None, optional("HTML file to show at /: a shop to try accounts with.", "none")
+        Path | None, make_option("HTML file to show at /: a shop to try accounts with.", "none")
     ] = None,
     host: HostOption = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on.")] = 8070,

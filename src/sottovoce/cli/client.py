@@ -20,7 +20,7 @@ from rich.table import Table
 
 from sottovoce.characters import escape_control_characters
 from sottovoce.cli import output
-from sottovoce.cli.options import JsonFile, YesOption, group, optional
+from sottovoce.cli.options import JsonFile, YesOption, make_group, make_option
 from sottovoce.errors import SettingsError, StoreError
 from sottovoce.privacy import format_epsilon
 
@@ -31,7 +31,7 @@ for package in ("httpx", "cryptography"):  # as if they were imported here
     if find_spec(package) is None:
         raise ImportError(package, name=package)
 
-app = group(
+app = make_group(
     "client",
     "Take part from this device, which computes its own lists.",
     "client status --json status.json",
@@ -47,7 +47,7 @@ MOST_NAMED = 10
 """Ids that are listed where there may be thousands."""
 LIMIT = "Most local epsilon that all reports together may ever cost."
 Folder = Annotated[
-    Path | None, optional("The client's folder.", "in the user's data folder", "--folder")
+    Path | None, make_option("The client's folder.", "in the user's data folder", "--folder")
 ]
 
 
@@ -130,7 +130,7 @@ def record(
     ] = "item",
     times: Annotated[
         str | None,
-        optional("Column with the time: numbers or ISO dates.", "all at one moment", "--time"),
+        make_option("Column with the time: numbers or ISO dates.", "all at one moment", "--time"),
     ] = None,
     folder: Folder = None,
 ) -> None:
@@ -237,7 +237,7 @@ def terms(
         typer.echo("\n".join(outlook.short))
     if details:
         figures = [] if outlook is None else outlook.promise.list_figures()
-        output.results.print(output.pairs([*asked.describe(), *figures]))
+        output.results.print(output.make_table([*asked.describe(), *figures]))
     typer.echo(_affordable(asked, known, outlook))
     typer.echo(f"To stop: {typed('set --pause', folder)}")
     if known.terms is not None and not known.terms.list_worse_terms(asked):
@@ -264,7 +264,7 @@ def sync(
     ] = 3_600,
     attest: Annotated[
         str | None,
-        optional(
+        make_option(
             "Where the product says that you have an account, for services that need one: its "
             "address. Your session with it is in SOTTOVOCE_SESSION.",
             "no account",
@@ -330,7 +330,7 @@ def recommend(
     for each in found:
         because = [why for why in each["because"] if why["share"] > LEAST_SHARE]
         told = (each["id"], each["title"], ", ".join(map(_named, because)))
-        table.add_row(*map(output.plain, told))
+        table.add_row(*map(output.escape_markup, told))
     output.results.print(table)
     for line in _about_list(known, is_empty=not any(each["score"] for each in found)):
         output.messages.print(line)
@@ -358,7 +358,7 @@ def status(
         accepted = found.terms
         outlook = None if accepted is None or found.problem else client.outlook(accepted)
         touched, titles = (client.touched(), _titles(client)) if history else ([], {})
-    output.results.print(output.pairs(_lines(found, typed("terms", folder))))
+    output.results.print(output.make_table(_lines(found, typed("terms", folder))))
     if accepted is not None and outlook is not None:
         typer.echo("\n".join([*outlook.short, _affordable(accepted, found, outlook)]))
     content = {
@@ -369,7 +369,7 @@ def status(
     if history:
         known = [(item, titles.get(item, "not in the catalogue here")) for item in touched]
         output.results.print(
-            output.pairs((escape_control_characters(item), title) for item, title in known)
+            output.make_table((escape_control_characters(item), title) for item, title in known)
         )
         content["history"] = [{"id": item, "title": titles.get(item)} for item in touched]
     output.write_json(json, content, private=True)

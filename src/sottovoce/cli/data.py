@@ -14,14 +14,14 @@ from sottovoce.cli.options import (
     ItemsFile,
     JsonFile,
     MinInteractions,
-    group,
+    make_group,
 )
 from sottovoce.data import DATA_SETS, load, parse_columns
 from sottovoce.data.fetching import BASE_URL, DataSet, FetchResult, find_data_set, get_archive_path
 from sottovoce.data.fetching import fetch as fetch_archive
 from sottovoce.data.loading import ROWS_PER_SHARD, shard
 
-app = group("data", "List, fetch, describe and shard data sets.", "data info ml-latest-small")
+app = make_group("data", "List, fetch, describe and shard data sets.", "data info ml-latest-small")
 
 
 @app.command()
@@ -45,12 +45,12 @@ def fetch(
     """
     wanted = find_data_set(name)
     if wanted.fetchable and not wanted.bundled and not get_archive_path(name).exists():
-        output.note(f"{name}, about {wanted.megabytes:g} MB, from {mirror}")
-        output.note(f"Terms: {wanted.licence}")
+        output.print_note(f"{name}, about {wanted.megabytes:g} MB, from {mirror}")
+        output.print_note(f"Terms: {wanted.licence}")
         command = f"sottovoce data fetch {name}"
         output.confirm("Do you accept these terms?", command, yes=yes)
     fetched = _with_progress(wanted, mirror)
-    output.note(f"{name}: {fetched.verification}")
+    output.print_note(f"{name}: {fetched.verification}")
     typer.echo(fetched.path)
 
 
@@ -80,7 +80,7 @@ def info(
     if source is None:
         _list()
         return
-    with output.messages.status(f"reading {output.plain(source)}"):
+    with output.messages.status(f"reading {output.escape_markup(source)}"):
         data = load(source, columns=parse_columns(columns)).filter(min_interactions)
     _describe(data.summary())
     output.write_json(json_file, data.summary())
@@ -112,7 +112,7 @@ def shard_(
       sottovoce data shard ratings/ ratings.shards --columns user=who,item=what
       sottovoce data shard ml-20m ml-20m.shards --rows 1000000
     """
-    with output.messages.status(f"reading {output.plain(source)}") as status:
+    with output.messages.status(f"reading {output.escape_markup(source)}") as status:
         shards = shard(
             source,
             folder,
@@ -120,14 +120,14 @@ def shard_(
             items=items,
             min_interactions=min_interactions,
             rows=rows,
-            report_progress=lambda what: status.update(output.plain(what)),
+            report_progress=lambda what: status.update(output.escape_markup(what)),
         )
     _describe(shards.summary())
 
 
 def _describe(summary: dict[str, Any]) -> None:
     lines = (line for line in _lines(summary) if line[0] != "name")
-    output.results.print(output.pairs(lines, summary["name"]))
+    output.results.print(output.make_table(lines, summary["name"]))
 
 
 def _list() -> None:

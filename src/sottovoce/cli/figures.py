@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sottovoce.simulation.evaluation.metrics import Interval
 
 
-def figure_class() -> type[Figure]:
+def import_figure() -> type[Figure]:
     """Of matplotlib, if it is there: better to miss it before an hour of work than after it."""
     try:
         from matplotlib.figure import Figure
@@ -47,7 +47,7 @@ def save_figure(
     size: tuple[float, float] = (7, 4.2),
 ) -> None:
     """One picture of that size in inches, in the formats that the names say; `draw` fills it."""
-    figure = figure_class()(figsize=size, layout="constrained")
+    figure = import_figure()(figsize=size, layout="constrained")
     draw(figure)
     for each in (path, *also):
         drawn = BytesIO()

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from sottovoce.cli.figures import figure_class
+from sottovoce.cli.figures import import_figure
 from sottovoce.service.logs import OWN
 from sottovoce.settings import Setting
 from sottovoce.training import list_presets, list_settings
@@ -19,18 +19,18 @@ Command = Callable[..., None]
 PICTURES = (".png", ".svg")
 
 
-def group(name: str, text: str, example: str) -> typer.Typer:
+def make_group(name: str, text: str, example: str) -> typer.Typer:
     """A command with commands of its own, described by `text`."""
     told = f"{text}\n\n\b\nExample:\n  sottovoce {example}"
     return typer.Typer(name=name, help=told, no_args_is_help=True, add_completion=False)
 
 
-def optional(text: str, default: str, *names: str, **more: Any) -> Any:
+def make_option(text: str, default: str, *names: str, **more: Any) -> Any:
     """An option that may be left out; `default` says in words what holds then."""
     return typer.Option(*names, help=text, show_default=default, **more)
 
 
-def can_be_written(path: Path | None) -> Path | None:
+def check_writable(path: Path | None) -> Path | None:
     """Checked before the work. Missing folders are made, so the first one there counts."""
     if path is not None:
         there = next(each for each in (path, *path.absolute().parents) if each.exists())
@@ -45,33 +45,33 @@ def _can_be_drawn(path: Path | None) -> Path | None:
     if path is not None and path.suffix not in PICTURES:
         raise typer.BadParameter(f"{path} must end in {' or '.join(PICTURES)}")
     if path is not None:
-        figure_class()
-    return can_be_written(path)
+        import_figure()
+    return check_writable(path)
 
 
-def picture_option(what: str) -> Any:
+def make_plot_option(what: str) -> Any:
     """`--plot`."""
     return typer.Option(
         "--plot", callback=_can_be_drawn, help=f"Also draw {what} to this PNG or SVG file."
     )
 
 
-def people_option(default: str) -> Any:
+def make_people_option(default: str) -> Any:
     """`--people`."""
     text = "Number of people expected to take part. The training is planned for it."
-    return optional(text, default, "--people", min=1)
+    return make_option(text, default, "--people", min=1)
 
 
-def history_option(default: str) -> Any:
+def make_history_option(default: str) -> Any:
     """`--history`."""
     text = "Items that a typical person has touched. The training is planned for it."
-    return optional(text, default, "--history", min=1, hidden=True)
+    return make_option(text, default, "--history", min=1, hidden=True)
 
 
 JsonFile = Annotated[
     Path | None,
     typer.Option(
-        "--json", callback=can_be_written, help="Also write the results to this JSON file."
+        "--json", callback=check_writable, help="Also write the results to this JSON file."
     ),
 ]
 AccountsOption = Annotated[
@@ -91,7 +91,7 @@ DataSource = Annotated[
 ]
 HistoryColumns = Annotated[
     str | None,
-    optional(
+    make_option(
         "Names of the columns, such as user=who,item=what,timestamp=day. Only those named are "
         "read.",
         "user, item, rating, timestamp",
@@ -102,14 +102,14 @@ _FEWER = "Leave out people and items with fewer interactions than this."
 MinInteractions = Annotated[int, typer.Option("--min-interactions", min=0, help=_FEWER)]
 
 
-def min_interactions_option(default: str, **more: Any) -> Any:
+def make_min_interactions_option(default: str, **more: Any) -> Any:
     """`--min-interactions`, where the default depends on the data."""
-    return optional(_FEWER, default, "--min-interactions", min=0, **more)
+    return make_option(_FEWER, default, "--min-interactions", min=0, **more)
 
 
 ItemsFile = Annotated[
     Path | None,
-    optional(
+    make_option(
         "File with titles and tags of the items: a catalogue (.json), or a table (.csv, .tsv, "
         ".parquet) with a column `item`.",
         "those of the data set",
@@ -118,10 +118,11 @@ ItemsFile = Annotated[
     ),
 ]
 SampleUsers = Annotated[
-    int | None, optional("People to draw at random.", "all", "--sample-users", min=1, hidden=True)
+    int | None,
+    make_option("People to draw at random.", "all", "--sample-users", min=1, hidden=True),
 ]
 SampleItems = Annotated[
-    int | None, optional("Items to draw at random.", "all", "--sample-items", min=1, hidden=True)
+    int | None, make_option("Items to draw at random.", "all", "--sample-items", min=1, hidden=True)
 ]
 TagsOption = Annotated[
     bool,
@@ -158,10 +159,10 @@ CentralBudgetOption = Annotated[
         "honestly (delta 1e-6). The other settings are planned for it.",
     ),
 ]
-HistoryOption = Annotated[float | None, history_option("2% of the catalogue, 10 to 200")]
+HistoryOption = Annotated[float | None, make_history_option("2% of the catalogue, 10 to 200")]
 
 
-def training_options(
+def add_training_options(
     only: Iterable[str] = (),
     without: Iterable[str] = (),
     planned: Iterable[str] = (),
@@ -175,10 +176,10 @@ def training_options(
     known = list_settings()
     chosen = {name: known[name] for name in only or known if name not in without}
     defaults = dict.fromkeys(planned, "planned")
-    return settings_options("training", chosen, defaults=defaults, often=often)
+    return add_settings_options("training", chosen, defaults=defaults, often=often)
 
 
-def engine_choice(command: Command) -> Command:
+def add_engine_options(command: Command) -> Command:
     """Give a command `--engine` and the options of engines; it gets these as `engine`."""
     from sottovoce.simulation.engines import AUTO, ENGINES, engine_options  # a server has none
 
@@ -188,10 +189,10 @@ def engine_choice(command: Command) -> Command:
         for name, each in settings.items():
             said = f"{options[name].help}; " if name in options else ""
             options[name] = replace(each, help=f"{said}{each.help} ({engine} engine)")
-    return settings_options("engine", options, often=["engine"])(command)
+    return add_settings_options("engine", options, often=["engine"])(command)
 
 
-def config_option(service: str) -> Any:
+def make_config_option(service: str) -> Any:
     """`--config`; commands that a message names get it too."""
 
     def know(path: Path) -> Path:
@@ -202,7 +203,7 @@ def config_option(service: str) -> Any:
     return typer.Option("--config", callback=know, help=about)
 
 
-def settings_options(
+def add_settings_options(
     into: str,
     settings: Mapping[str, Setting],
     *,
@@ -243,7 +244,7 @@ def settings_options(
 
 
 def _parameter(setting: Setting, default: str, *, hidden: bool) -> inspect.Parameter:
-    option = optional(f"{setting.help[0].upper()}{setting.help[1:]}.", default, hidden=hidden)
+    option = make_option(f"{setting.help[0].upper()}{setting.help[1:]}.", default, hidden=hidden)
     return inspect.Parameter(
         setting.name,
         inspect.Parameter.KEYWORD_ONLY,

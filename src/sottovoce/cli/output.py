@@ -41,34 +41,36 @@ class CountBar(Progress):
         )
 
 
-def plain(text: str) -> str:
+def escape_markup(text: str) -> str:
     """Text from outside, for rich: neither its markup nor a command to the terminal."""
     return escape(escape_control_characters(text))
 
 
-def say(line: str) -> None:
+def print_line(line: str) -> None:
     """One sentence, wrapped where the terminal ends and nowhere else."""
-    results.print(plain(line), soft_wrap=True)
+    results.print(escape_markup(line), soft_wrap=True)
 
 
-def note(line: str) -> None:
+def print_note(line: str) -> None:
     """The same next to the results."""
-    messages.print(plain(line), soft_wrap=True)
+    messages.print(escape_markup(line), soft_wrap=True)
 
 
-def right(*headings: str) -> list[Column]:
+def align_right(*headings: str) -> list[Column]:
     return [Column(heading, justify="right") for heading in headings]
 
 
-def pairs(lines: Iterable[tuple[str, str]], title: str | None = None) -> Table:
+def make_table(lines: Iterable[tuple[str, str]], title: str | None = None) -> Table:
     """Labels and values."""
-    made = Table("", "", show_header=False, title=title and plain(title), title_justify="left")
+    made = Table(
+        "", "", show_header=False, title=title and escape_markup(title), title_justify="left"
+    )
     for label, value in lines:
-        made.add_row(label, plain(value))
+        made.add_row(label, escape_markup(value))
     return made
 
 
-def settings_in_words(training: Settings) -> str:
+def describe_settings(training: Settings) -> str:
     """What is trained, given or planned."""
     options = "".join(f", {name} {value}" for name, value in training.options.items() if value)
     every = training.turns == training.epochs
@@ -81,61 +83,62 @@ def settings_in_words(training: Settings) -> str:
     )
 
 
-def people(number: int) -> str:
+def count_people(number: int) -> str:
     return "1 person" if number == 1 else f"{number:,} people"
 
 
-def rivals(negatives: int, untouched: NDArray[np.integer]) -> str:
+def describe_candidates(negatives: int, untouched: NDArray[np.integer]) -> str:
     """What a left-out item is ranked against; `untouched` are the items that each person lacks."""
     if not negatives:
         return "the whole catalogue"
     return f"{'at most ' * bool((untouched < negatives).any())}{negatives} negatives"
 
 
-def warn_of_few_candidates(negatives: int, untouched: NDArray[np.integer]) -> None:
+def warn_about_few_candidates(negatives: int, untouched: NDArray[np.integer]) -> None:
     """Where nobody's left-out item can miss the list."""
     most = int(untouched.max(initial=0))
     candidates = 1 + (min(most, negatives) if negatives else most)
     if candidates <= 10:
-        note(
+        print_note(
             f"Note: HR@10 says nothing here: an item is ranked among {candidates} at most, so it "
             "is always among the first 10."
         )
 
 
-def say_status(lines: Iterable[str], content: dict[str, Any], json_file: Path | None) -> None:
+def print_status(lines: Iterable[str], content: dict[str, Any], json_file: Path | None) -> None:
     """In words, and as JSON where that is wanted; exit code 1 if something needs attention."""
     for line in lines:
-        say(pasted(line))
+        print_line(pasted(line))
     problems = [pasted(each) for each in content["problems"]]
     write_json(json_file, content | {"problems": problems})
     for problem in problems:
-        say(f"Needs attention: {ensure_full_stop(problem)}")
+        print_line(f"Needs attention: {ensure_full_stop(problem)}")
     if problems:
         raise typer.Exit(1)
-    say("All is well.")
+    print_line("All is well.")
 
 
-def process(what: str, since: float, last: str | None, now: float) -> str:
+def describe_process(what: str, since: float, last: str | None, now: float) -> str:
     """Of a service: since when it runs, and what it complained of last."""
     said = "It has complained of nothing" if last is None else f"Its last complaint: {last}"
-    return f"{what} runs since {moment(since, now)}. {ensure_full_stop(said)}"
+    return f"{what} runs since {format_moment(since, now)}. {ensure_full_stop(said)}"
 
 
-def when(seconds: float) -> str:
+def format_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def moment(seconds: float, now: float) -> str:
+def format_moment(seconds: float, now: float) -> str:
     """When it was or will be, also as seen from now."""
-    away = duration(abs(now - seconds))
-    return f"{when(seconds)} ({away} ago)" if seconds <= now else f"{when(seconds)} (in {away})"
+    away = format_duration(abs(now - seconds))
+    distance = f"{away} ago" if seconds <= now else f"in {away}"
+    return f"{format_time(seconds)} ({distance})"
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """In its two largest units.
 
-    >>> duration(59), duration(60), duration(3_661)
+    >>> format_duration(59), format_duration(60), format_duration(3_661)
     ('59 s', '1 min', '1 h 1 min')
     """
     units = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))

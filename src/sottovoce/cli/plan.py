@@ -64,21 +64,21 @@ def plan(
     if wanted is None:
         raise SettingsError("name what a person's part may cost: --budget, such as --budget 10")
     began = time.monotonic()
-    output.note(f"Trying the plan in {len(KINDS)} invented shops ...")
+    output.print_note(f"Trying the plan in {len(KINDS)} invented shops ...")
 
     def on_shop(shop: Tried) -> None:
-        after = output.duration(time.monotonic() - began)
+        after = output.format_duration(time.monotonic() - began)
         told = f"{shop.tastes} tastes, focus {shop.focus:g}: HR@10 {shop.lists[-1]:.3f}"
-        output.note(f"  {told}, popularity {shop.popularity:.3f} ({after})")
+        output.print_note(f"  {told}, popularity {shop.popularity:.3f} ({after})")
 
     found = outlook(PublicNumbers(people, items, history), wanted, seed, on_shop, accounts=accounts)
     for line in (_verdict(found), _promised(found), _device(found), _time(found)):
-        output.say(line)
+        output.print_line(line)
     if accounts:
-        output.say(ACCOUNTS)
-    output.say(_setup(found) + " --accounts" * accounts)
+        output.print_line(ACCOUNTS)
+    output.print_line(_setup(found) + " --accounts" * accounts)
     output.results.print(_table(found))
-    output.say(_rests_on(found))
+    output.print_line(_rests_on(found))
     output.write_json(json, as_json(found))
 
 
@@ -131,7 +131,8 @@ def _time(found: ShopOutlook) -> str:
     """How long an epoch takes, and the training."""
     settings, weeks, least = found.settings, found.weeks, found.least_clients
     part = found.about.people * settings.share
-    told = f"About {part:,.0f} of {output.people(found.about.people)} a week take part in an epoch."
+    people = output.count_people(found.about.people)
+    told = f"About {part:,.0f} of {people} a week take part in an epoch."
     told += f" It takes {output.pluralize(weeks, 'week')}"
     if weeks > 1:
         told += f", until {least:,} different people have come (raise `hold` to that)"
@@ -156,7 +157,7 @@ def _setup(found: ShopOutlook) -> str:
 
 
 def _table(found: ShopOutlook) -> Table:
-    table = Table("HR@10", *output.right("mean", "least", "most"))
+    table = Table("HR@10", *output.align_right("mean", "least", "most"))
     rows = {"our lists": found.lists, "popularity": found.popularity, "chance": found.chance}
     for name, each in rows.items():
         table.add_row(name, *(f"{value:.3f}" for value in (each.mean, each.least, each.most)))
@@ -166,7 +167,7 @@ def _table(found: ShopOutlook) -> Table:
 def _rests_on(found: ShopOutlook) -> str:
     """What the table is of, and what it leaves out."""
     shops = f"{len(found.shops)} invented shops"
-    told = f"Over {shops}, {output.people(min(found.simulated, TESTED))} tested in each."
+    told = f"Over {shops}, {output.count_people(min(found.simulated, TESTED))} tested in each."
     if found.simulated < found.about.people:
         told += f" Time allowed for {found.simulated:,} people: with all, lists are no worse."
     return f"{told} They have no tags, which cost no report and make lists better than this."

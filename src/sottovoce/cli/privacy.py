@@ -13,7 +13,7 @@ from sottovoce.cli.options import (
     CentralBudgetOption,
     HistoryOption,
     JsonFile,
-    training_options,
+    add_training_options,
 )
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import PrivacyReport, make_privacy_report
@@ -26,7 +26,7 @@ USUAL_CLIENTS = 10_000
 """Whom settings are planned for where nobody says how many people there are."""
 
 
-@training_options(
+@add_training_options(
     only=["mechanism", "epsilon", "reports", "epochs", "lifetime", "dummies", "factors"]
 )
 def privacy(
@@ -82,9 +82,9 @@ def privacy(
         )
     found = make_privacy_report(settings.event(items), in_an_epoch, delta)
     if wanted is not None:
-        output.say(f"The planner takes {output.settings_in_words(settings)}.")
+        output.print_line(f"The planner takes {output.describe_settings(settings)}.")
     if clients is not None and in_an_epoch is not None and in_an_epoch < clients:
-        output.say(
+        output.print_line(
             f"Each of {clients:,} people takes part in {settings.turns} of {settings.epochs} "
             f"epochs, drawn by their own device: an epoch has at least {in_an_epoch:,}."
         )
@@ -97,7 +97,7 @@ def _print(mechanism: str, found: PrivacyReport) -> None:
     views = ["local, pure", f"local, delta {found.delta:g}", f"central, delta {found.delta:g}"]
     if found.event.dummies:
         views.append("all others fake")
-    table = Table(mechanism, *output.right("reports", *views))
+    table = Table(mechanism, *output.align_right("reports", *views))
     for figures in found.spans:
         none = "no crowd given" if found.people is None else "nobody to hide among"
         hidden = [
@@ -108,4 +108,4 @@ def _print(mechanism: str, found: PrivacyReport) -> None:
         shown_views = [*local, *hidden][: len(views)]
         table.add_row(figures.span, f"{figures.reports:,}", *shown_views)
     output.results.print(table)
-    output.say(found.statement())
+    output.print_line(found.statement())

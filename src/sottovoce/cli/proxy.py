@@ -9,7 +9,13 @@ import typer
 
 from sottovoce.characters import ensure_full_stop
 from sottovoce.cli import output
-from sottovoce.cli.options import HostOption, JsonFile, config_option, group, settings_options
+from sottovoce.cli.options import (
+    HostOption,
+    JsonFile,
+    add_settings_options,
+    make_config_option,
+    make_group,
+)
 from sottovoce.protocol import SignedManifest
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Rate, build_app, connect
 from sottovoce.proxy.settings import DATA, PORT, SETTINGS, WATCH_PORT, make_proxy
@@ -22,17 +28,17 @@ from sottovoce.service.toml import read_settings
 from sottovoce.service.widget import ACCOUNTS, script_tag
 from sottovoce.settings import get_settings
 
-app = group(
+app = make_group(
     "proxy",
     "Take sealed reports, hold them, shuffle them, forward them.",
     "proxy run --config my-proxy/proxy.toml",
 )
 
-ConfigOption = Annotated[Path, config_option("proxy")]
+ConfigOption = Annotated[Path, make_config_option("proxy")]
 
 
 @app.command()
-@settings_options("crowd", {"least_clients": get_settings(ProxySettings)["least_clients"]})
+@add_settings_options("crowd", {"least_clients": get_settings(ProxySettings)["least_clients"]})
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder for the settings; created if missing.")],
     *,
@@ -154,10 +160,10 @@ def status(config: ConfigOption, *, json_file: JsonFile = None) -> None:
     with http:
         running = Running.ask(settings.watch, config)
         found = ProxyStatus.read(settings, upstream, time.time(), running)
-    output.say_status(lines(found, settings), found.as_dict(), json_file)
+    output.print_status(describe_status(found, settings), found.as_dict(), json_file)
 
 
-def lines(found: ProxyStatus, settings: ProxySettings) -> Iterator[str]:
+def describe_status(found: ProxyStatus, settings: ProxySettings) -> Iterator[str]:
     """How a proxy stands, in words: all but what needs attention."""
     if found.signed is None:
         yield "No epoch yet: the proxy waits for the server's first."
@@ -171,7 +177,9 @@ def lines(found: ProxyStatus, settings: ProxySettings) -> Iterator[str]:
     if found.server.epoch is not None:
         yield f"The server answers at {settings.server}, with epoch {found.server.epoch}."
     if isinstance(found.running, Running):
-        yield output.process("This proxy", found.running.since, found.running.last, found.now)
+        yield output.describe_process(
+            "This proxy", found.running.since, found.running.last, found.now
+        )
         yield from map(ensure_full_stop, found.running.notes)
     if settings.origins:
         pages = ", ".join(settings.origins)
@@ -193,7 +201,10 @@ def lines(found: ProxyStatus, settings: ProxySettings) -> Iterator[str]:
 def _epoch(found: ProxyStatus, signed: SignedManifest) -> Iterator[str]:
     manifest, now = signed.manifest, found.now
     name = f"Epoch {manifest.epoch} of training {manifest.terms.training.hex()}"
-    since, until = output.moment(manifest.opens, now), output.moment(manifest.closes, now)
+    since, until = (
+        output.format_moment(manifest.opens, now),
+        output.format_moment(manifest.closes, now),
+    )
     if manifest.public_key is None:
         none = "nobody has a token for it, or " * manifest.terms.accounts
         yield f"{name} asks for no reports, since {since}: {none}the training is finished."
@@ -204,7 +215,7 @@ def _epoch(found: ProxyStatus, signed: SignedManifest) -> Iterator[str]:
     if now < manifest.closes:
         yield f"{name} is open since {since}; it closes at {until} at the earliest."
     else:
-        ends = output.moment(manifest.ends, now)
+        ends = output.format_moment(manifest.ends, now)
         yield f"{name} is open; its time was over at {until}. It is discarded at {ends}."
     yield (
         f"Batches that wait: {found.batches:,}; a crowd is {found.least:,}"

@@ -16,10 +16,10 @@ from sottovoce.cli.options import (
     BudgetOption,
     CentralBudgetOption,
     PresetOption,
-    optional,
-    people_option,
-    settings_options,
-    training_options,
+    add_settings_options,
+    add_training_options,
+    make_option,
+    make_people_option,
 )
 from sottovoce.cli.server import CATALOGUE_FILE, STATED, CatalogueColumns, catalogue_in
 from sottovoce.client import HttpProxy
@@ -71,8 +71,8 @@ LOCK = "up.lock"
 UP_DEFAULTS = {"epoch_seconds": 60, "least_clients": 100}
 
 
-@training_options(only=["epochs"], often=[])
-@settings_options(
+@add_training_options(only=["epochs"], often=[])
+@add_settings_options(
     "service",
     {name: STATED[name] for name in UP_DEFAULTS},
     defaults={name: str(value) for name, value in UP_DEFAULTS.items()},
@@ -84,7 +84,7 @@ def up(
     *,
     data: Annotated[
         str | None,
-        optional("Data set whose items become the catalogue: a name or a path.", SYNTHETIC),
+        make_option("Data set whose items become the catalogue: a name or a path.", SYNTHETIC),
     ] = None,
     catalogue: Annotated[
         Path | None,
@@ -94,7 +94,7 @@ def up(
     budget: BudgetOption = None,
     central_budget: CentralBudgetOption = None,
     people: Annotated[
-        int | None, people_option("those of the data set, or --least-clients")
+        int | None, make_people_option("those of the data set, or --least-clients")
     ] = None,
     trial: Annotated[
         bool,
@@ -115,11 +115,13 @@ def up(
     service: dict[str, Any],
     port: Annotated[
         int | None,
-        optional("Port of the proxy, for clients and browsers.", f"{PORT}", min=1, max=65_535),
+        make_option("Port of the proxy, for clients and browsers.", f"{PORT}", min=1, max=65_535),
     ] = None,
     origin: Annotated[
         list[str] | None,
-        optional("Address of a site whose own pages may use the proxy. May be repeated.", "none"),
+        make_option(
+            "Address of a site whose own pages may use the proxy. May be repeated.", "none"
+        ),
     ] = None,
     preset: PresetOption = DEFAULT_PRESET,
     training: dict[str, Any],
@@ -205,7 +207,7 @@ def up(
                 people=found,
                 origins=tuple(origin or ()),
             ).make(folder)
-        output.note(f"Planned: {output.settings_in_words(chosen)}.")
+        output.print_note(f"Planned: {output.describe_settings(chosen)}.")
     with exclusive_lock(folder / LOCK, "is running already; stop that `sottovoce up` first"):
         if given and not is_first:
             raise SettingsError(
@@ -228,7 +230,7 @@ def _run_up(folder: Path, system: LiveSystem, stop: StopSignal) -> None:
             if system.trial:
                 begin_companions(system.proxy, system.key)
         watch(children, stop)
-    output.note("Stopped.")
+    output.print_note("Stopped.")
 
 
 def _embedding(folder: Path, system: LiveSystem, limit: str) -> Iterator[str]:
@@ -258,7 +260,7 @@ def _print_addresses(folder: Path, system: LiveSystem) -> None:
         f"  sottovoce client init --proxy {system.proxy} --key {key} --limit {limit:g}",
         f"  sottovoce swarm --up {folder} --clients {system.least_clients}{histories}",
         *_embedding(folder, system, f"{limit:g}"),
-        f"An epoch waits for reports of {output.people(system.least_clients)}.",
+        f"An epoch waits for reports of {output.count_people(system.least_clients)}.",
         *([f"A toy shop, where any name logs in: {system.shop}"] if system.shop else ()),
         *(
             [f"{TRIAL_SENTENCE} {COMPANIONS} of them report in every epoch."]
@@ -284,7 +286,7 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the invented people.", hidden=True)] = 0,
     port: Annotated[
         int | None,
-        optional("Port of the page.", f"{PORT}, or the next free one", min=1, max=65_535),
+        make_option("Port of the page.", f"{PORT}, or the next free one", min=1, max=65_535),
     ] = None,
     browser: Annotated[
         bool,
@@ -312,7 +314,7 @@ def demo(
         plan.make(place, port or free_port(PORT))
         if not stop():
             _run_demo(place, plan, stop, browser=browser and can_open(os.environ, sys.platform))
-    output.note("Stopped.")
+    output.print_note("Stopped.")
 
 
 def can_open(environment: Mapping[str, str], platform: str) -> bool:

@@ -19,13 +19,13 @@ from sottovoce.cli.options import (
     JsonFile,
     PresetOption,
     YesOption,
-    can_be_written,
-    config_option,
-    group,
-    optional,
-    people_option,
-    settings_options,
-    training_options,
+    add_settings_options,
+    add_training_options,
+    check_writable,
+    make_config_option,
+    make_group,
+    make_option,
+    make_people_option,
 )
 from sottovoce.errors import DataError, MissingExtraError, ProtocolError, SettingsError
 from sottovoce.protocol import Catalogue, Item
@@ -58,27 +58,27 @@ from sottovoce.settings import get_settings
 from sottovoce.storage.files import write_atomically
 from sottovoce.training import DEFAULT_PRESET, Budget, Participation, plan_open_ended, plan_training
 
-app = group(
+app = make_group(
     "server",
     "Open reports, update the model, publish the next epoch.",
     "server run --config my-server/server.toml",
 )
-catalogue_app = group(
+catalogue_app = make_group(
     "catalogue",
     "Change the catalogue while the service runs.",
     "server catalogue update --config my-server/server.toml films.csv",
 )
-epoch_app = group(
+epoch_app = make_group(
     "epoch",
     "End an epoch that waits for its crowd.",
     "server epoch close --config my-server/server.toml",
 )
-training_app = group(
+training_app = make_group(
     "training",
     "Begin another training under the same service.",
     "server training begin --config my-server/server.toml",
 )
-keys_app = group(
+keys_app = make_group(
     "keys",
     "Change the signing key; devices follow by themselves.",
     "server keys rotate --config my-server/server.toml",
@@ -92,10 +92,10 @@ ADVICE = f". Name one of them so, or say which it is: --columns {EXAMPLE}"
 STATED = get_settings(ServerSettings) | get_settings(Participation)
 """Settings of a service that are options of `init` and of `up`."""
 
-ConfigOption = Annotated[Path, config_option("server")]
+ConfigOption = Annotated[Path, make_config_option("server")]
 CatalogueColumns = Annotated[
     str | None,
-    optional(
+    make_option(
         "Names of the table's columns, such as item=sku,title=name,genre=category. Only those "
         "named are read.",
         "item, title, and all others as tags",
@@ -106,11 +106,13 @@ CatalogueColumns = Annotated[
 
 def port_option(what: str) -> Any:
     """`--port` and `--watch-port`."""
-    return optional(what, "as in the settings", min=0, max=65_535)
+    return make_option(what, "as in the settings", min=0, max=65_535)
 
 
-@training_options(only=["epochs"], planned=["epochs"])
-@settings_options("service", {name: STATED[name] for name in ("epoch_seconds", "least_clients")})
+@add_training_options(only=["epochs"], planned=["epochs"])
+@add_settings_options(
+    "service", {name: STATED[name] for name in ("epoch_seconds", "least_clients")}
+)
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder for all files; created if missing.")],
     *,
@@ -122,10 +124,10 @@ def init(
     ] = None,
     budget: BudgetOption = None,
     central_budget: CentralBudgetOption = None,
-    people: Annotated[int | None, people_option("--least-clients")] = None,
+    people: Annotated[int | None, make_people_option("--least-clients")] = None,
     service: dict[str, Any],
     proxy: Annotated[
-        list[str] | None, optional("Name of a proxy. May be repeated.", "proxy", metavar="NAME")
+        list[str] | None, make_option("Name of a proxy. May be repeated.", "proxy", metavar="NAME")
     ] = None,
     accounts: AccountsOption = False,
     preset: PresetOption = DEFAULT_PRESET,
@@ -191,7 +193,7 @@ def init(
         f"{output.pluralize(len(found.items), 'item')}; tags that devices recommend with: {tags}.",
         err=True,
     )
-    typer.echo(f"Planned: {output.settings_in_words(chosen)}.", err=True)
+    typer.echo(f"Planned: {output.describe_settings(chosen)}.", err=True)
     typer.echo(f"{folder / SETTINGS} holds the settings, each explained.", err=True)
     for name in proxy or ["proxy"]:
         whose = f"is for the operator of the proxy {name!r} alone."
@@ -238,7 +240,7 @@ def status(
     catalogue: Annotated[
         Path | None,
         typer.Option(
-            callback=can_be_written,
+            callback=check_writable,
             help="Also write the catalogue of the next epoch to this JSON file.",
         ),
     ] = None,
@@ -260,7 +262,7 @@ def status(
         found = ServerStatus.read(store, settings, time.time(), running)
     if catalogue is not None:
         write_atomically(catalogue, found.chosen.catalogue.raw)
-    output.say_status(lines(found, settings), found.as_dict(), json_file)
+    output.print_status(describe_status(found, settings), found.as_dict(), json_file)
 
 
 @app.command()
@@ -286,7 +288,7 @@ def backup(
       sottovoce server backup --config my-server/server.toml monday.sqlite
     """
     back_up(ServerSettings.read(config).database, file, with_key=with_epoch_key)
-    output.say(f"{file} is the database of this moment. Keep the keys file elsewhere.")
+    output.print_line(f"{file} is the database of this moment. Keep the keys file elsewhere.")
 
 
 @app.command("go-beyond")
@@ -313,14 +315,14 @@ def beyond(
       sottovoce server go-beyond --config my-server/server.toml 57
     """
     now = time.time()
-    with opened(config) as (settings, store):
+    with open_store(config) as (settings, store):
         if epoch is not None and not yes and not seen_beyond(store, settings.proxies, now):
             said = "No proxy needs this, and the open epoch will be lost, and stay paid for. Go on?"
             typer.confirm(said, abort=True)
         number, heard = go_beyond(store, epoch, now, settings.proxies)
-    output.say(f"The next epoch has the number {number}.")
+    output.print_line(f"The next epoch has the number {number}.")
     for name in settings.proxies:
-        output.say(_heard(name, heard.get(name), now))
+        output.print_line(_heard(name, heard.get(name), now))
 
 
 @catalogue_app.command()
@@ -351,11 +353,11 @@ def update(
       sottovoce server catalogue update --config my-server/server.toml films.csv
     """
     wanted = catalogue_in(file, columns)
-    with opened(config) as (_, store):
+    with open_store(config) as (_, store):
         version, found = update_catalogue(store, wanted, retire_many=retire_many, dry_run=dry_run)
     _print(found)
     if found and not dry_run:
-        output.say(
+        output.print_line(
             f"Version {version} holds for lists within a minute, and for reports from the next "
             "epoch on."
         )
@@ -372,18 +374,18 @@ def close_now(config: ConfigOption, *, yes: YesOption = False) -> None:
     Example:
       sottovoce server epoch close --config my-server/server.toml
     """
-    with opened(config) as (settings, store):
+    with open_store(config) as (settings, store):
         close_epoch(store, time.time(), dry_run=True)  # what cannot be done is not asked about
         if not yes:
             said = "Reports without a crowd will be lost, and stay paid for. Close?"
             typer.confirm(said, abort=True)
         number, told = close_epoch(store, time.time())
-    output.say(f"Epoch {number} is closed. Workers and proxies go on with their next beats.")
-    grace = output.duration(settings.grace_seconds)
+    output.print_line(f"Epoch {number} is closed. Workers and proxies go on with their next beats.")
+    grace = output.format_duration(settings.grace_seconds)
     for name in settings.proxies:
-        output.say(f"Proxy {name}: {FOLLOWS[told.get(name)].format(grace=grace)}")
+        output.print_line(f"Proxy {name}: {FOLLOWS[told.get(name)].format(grace=grace)}")
     if CROWD_ENOUGH not in told.values():
-        output.say(f"If no proxy gets its crowd within {grace}, the model stays as it is.")
+        output.print_line(f"If no proxy gets its crowd within {grace}, the model stays as it is.")
 
 
 FOLLOWS: dict[str | None, str] = {
@@ -422,14 +424,14 @@ def begin(
       sottovoce server training begin --config my-server/server.toml --cancel
     """
     if cancel:
-        with opened(config) as (_, store):
-            output.say(f"Training {cancel_training(store)} goes on.")
+        with open_store(config) as (_, store):
+            output.print_line(f"Training {cancel_training(store)} goes on.")
         return
     if not yes:
         typer.confirm("Every device will ask its owner again. Begin another training?", abort=True)
-    with opened(config) as (settings, store):
+    with open_store(config) as (settings, store):
         begun = begin_training(store, settings, anew=anew)
-    output.say(
+    output.print_line(
         f"Training {begun.number}, {begun.terms.training.hex()}, follows the present epoch. "
         "Workers need no restart."
     )
@@ -457,10 +459,12 @@ def rotate(
     Example:
       sottovoce server keys rotate --config my-server/server.toml
     """
-    with opened(config) as (settings, store):
+    with open_store(config) as (settings, store):
         rotated = rotate_keys(store, settings.keys, newest_is_lost=newest_is_lost)
-    output.say(f"{settings.keys} holds the new key: copy it to all workers and restart them.")
-    output.say("New devices may pin this verification key:")
+    output.print_line(
+        f"{settings.keys} holds the new key: copy it to all workers and restart them."
+    )
+    output.print_line("New devices may pin this verification key:")
     typer.echo(rotated.verification_key.hex())
 
 
@@ -469,7 +473,7 @@ for below in (catalogue_app, epoch_app, training_app, keys_app):
 
 
 @contextmanager
-def opened(config: Path) -> Iterator[tuple[ServerSettings, ServerStore]]:
+def open_store(config: Path) -> Iterator[tuple[ServerSettings, ServerStore]]:
     """The settings and their database, brought up to date."""
     settings = ServerSettings.read(config)
     with closing(ServerStore(settings.database)) as store:
@@ -512,7 +516,7 @@ def _loaders() -> Any:
 
 def _print(found: Difference) -> None:
     if not found:
-        output.say("The catalogue is the same; nothing changes.")
+        output.print_line("The catalogue is the same; nothing changes.")
     changed = [
         f"{after.id}: {before.title} -> {after.title}"
         if before.title != after.title
@@ -537,7 +541,7 @@ def _dropped(found: Epoch) -> dict[str, int]:
     return {why: getattr(found, name) for name, why in DROPPED.items() if getattr(found, name)}
 
 
-def lines(found: ServerStatus, settings: ServerSettings) -> Iterator[str]:
+def describe_status(found: ServerStatus, settings: ServerSettings) -> Iterator[str]:
     """How a service stands, in words: all but what needs attention."""
     yield from _epoch(found)
     for epoch in reversed(found.last):
@@ -550,7 +554,9 @@ def lines(found: ServerStatus, settings: ServerSettings) -> Iterator[str]:
     yield from _keys(found)
     yield from (_heard(name, said, found.now) for name, said in found.heard.items())
     if isinstance(found.running, Running):
-        yield output.process("This server", found.running.since, found.running.last, found.now)
+        yield output.describe_process(
+            "This server", found.running.since, found.running.last, found.now
+        )
     if found.disk.free is not None:
         yield f"{found.disk.free / 1e9:,.1f} GB are free where the database lies."
     if found.epoch is not None and found.chosen.training.number != found.epoch.training:
@@ -571,29 +577,32 @@ def _epoch(found: ServerStatus) -> Iterator[str]:
     name = f"Epoch {epoch.epoch} of training {epoch.training}"
     if found.waiting is None:
         over = "asks for no reports" if epoch.closed_at is None else "is over"
-        yield f"{name} {over}, since {output.moment(epoch.closed_at or epoch.opens, now)}."
+        yield f"{name} {over}, since {output.format_moment(epoch.closed_at or epoch.opens, now)}."
     elif epoch.state == OPEN and now < epoch.closes:
-        since, until = output.moment(epoch.opens, now), output.moment(epoch.closes, now)
+        since, until = (
+            output.format_moment(epoch.opens, now),
+            output.format_moment(epoch.closes, now),
+        )
         yield f"{name} is open since {since}; it closes at {until} at the earliest."
     elif epoch.state == OPEN:
-        yield f"{name} is open; its time was over at {output.moment(epoch.closes, now)}."
+        yield f"{name} is open; its time was over at {output.format_moment(epoch.closes, now)}."
         yield from _open(found.waiting, found.manifest.terms.least_clients, now)
     else:
-        yield f"{name} is closed since {output.moment(epoch.closed_at or 0.0, now)}."
+        yield f"{name} is closed since {output.format_moment(epoch.closed_at or 0.0, now)}."
         yield from _closed(found.waiting, epoch, now)
 
 
 def _open(waiting: EpochWait, least: int, now: float) -> Iterator[str]:
     if waiting.short:
-        yield f"It waits for a crowd of {output.people(least)} at {', '.join(waiting.short)}."
+        yield f"It waits for a crowd of {output.count_people(least)} at {', '.join(waiting.short)}."
     elif not waiting.has_crowd:
-        yield f"It waits for a crowd of {output.people(least)}: no proxy has one."
+        yield f"It waits for a crowd of {output.count_people(least)}: no proxy has one."
     if waiting.silent:
         yield f"It has heard nothing of this epoch from {', '.join(waiting.silent)}."
     if waiting.is_over:
         yield "It waits for nothing: a worker closes it with its next beat."
     else:
-        yield f"It is closed at {output.moment(waiting.until, now)} in any case."
+        yield f"It is closed at {output.format_moment(waiting.until, now)} in any case."
         yield "To close it now: `sottovoce server epoch close`"
 
 
@@ -603,7 +612,7 @@ def _closed(waiting: EpochWait, epoch: Epoch, now: float) -> Iterator[str]:
     if waiting.is_over:
         yield "It waits for nothing: a worker applies it with its next beat."
     else:
-        until = output.moment(waiting.until, now)
+        until = output.format_moment(waiting.until, now)
         yield f"It waits for {', '.join(waiting.silent)} to hand in, until {until} at the latest."
 
 
@@ -611,7 +620,7 @@ def _heard(name: str, said: Heard | None, now: float) -> str:
     if said is None:
         return f"Nothing was heard from proxy {name} yet."
     at = f"epoch {said.epoch}" if said.epoch else "no epoch"
-    return f"Proxy {name} was heard last at {output.moment(said.heard, now)}, with {at}."
+    return f"Proxy {name} was heard last at {output.format_moment(said.heard, now)}, with {at}."
 
 
 def _people(found: ServerStatus) -> Iterator[str]:
@@ -652,7 +661,7 @@ def _catalogue(found: ServerStatus) -> Iterator[str]:
 def _keys(found: ServerStatus) -> Iterator[str]:
     times = found.keys.replaced
     replaced = "never replaced" if not times else f"replaced {output.pluralize(times, 'time')}"
-    made = f"; made {output.moment(found.keys.made, found.now)}" if found.keys.made else ""
+    made = f"; made {output.format_moment(found.keys.made, found.now)}" if found.keys.made else ""
     yield f"Verification key: {found.verification_key.hex()} ({replaced}{made})."
     if found.keys.problem is None:
         yield "Keys file and database belong together."

@@ -23,13 +23,13 @@ from sottovoce.cli.options import (
     Seed,
     Seeds,
     TagsOption,
-    engine_choice,
-    history_option,
-    min_interactions_option,
-    optional,
-    picture_option,
-    settings_options,
-    training_options,
+    add_engine_options,
+    add_settings_options,
+    add_training_options,
+    make_history_option,
+    make_min_interactions_option,
+    make_option,
+    make_plot_option,
 )
 from sottovoce.core.tags import build_tags
 from sottovoce.data import Interactions, Shards, load, parse_columns
@@ -50,18 +50,18 @@ DEFAULT_MINIMUM = 60
 """The paper's filter."""
 
 
-@training_options(
+@add_training_options(
     without=["seed"],
     planned=["factors", "alpha", "ridge"],
     often=["mechanism", "epsilon", "reports", "epochs"],
 )
-@engine_choice
-@settings_options("plan", get_settings(Simulation), often=[])
+@add_engine_options
+@add_settings_options("plan", get_settings(Simulation), often=[])
 def simulate(
     *,
     data: DataSource = SYNTHETIC,
     min_interactions: Annotated[
-        int | None, min_interactions_option(f"{DEFAULT_MINIMUM}; 0 for synthetic people")
+        int | None, make_min_interactions_option(f"{DEFAULT_MINIMUM}; 0 for synthetic people")
     ] = None,
     budget: BudgetOption = None,
     central_budget: CentralBudgetOption = None,
@@ -77,17 +77,17 @@ def simulate(
     seeds: Seeds = 1,
     engine: dict[str, Any],
     json: JsonFile = None,
-    plot: Annotated[Path | None, picture_option("a learning curve")] = None,
+    plot: Annotated[Path | None, make_plot_option("a learning curve")] = None,
     preset: PresetOption = DEFAULT_PRESET,
     history: Annotated[
-        float | None, history_option("the median of the data, to two digits")
+        float | None, make_history_option("the median of the data, to two digits")
     ] = None,
     columns: HistoryColumns = None,
     items: ItemsFile = None,
     tags: TagsOption = True,
     time: Annotated[
         bool | None,
-        optional(
+        make_option(
             "Recommend by the order of a history: the latest items count most.",
             "yes with --split latest or date, if the data has times",
             "--time/--no-time",
@@ -174,7 +174,7 @@ def _load(
         )
     if folder:
         return Shards.read(folder)
-    with output.messages.status(f"reading {output.plain(source)}"):
+    with output.messages.status(f"reading {output.escape_markup(source)}"):
         if minimum is None:
             minimum = 0 if source.startswith(SYNTHETIC) else DEFAULT_MINIMUM
         data = load(source, parse_columns(columns), items).filter(minimum)
@@ -210,18 +210,18 @@ def _one(data: Interactions | Shards, plan: Simulation, seed: int, checkpoint: P
 
 def _print(data: Interactions | Shards, runs: list[Run]) -> None:
     plan, known = runs[0].plan, runs[0].side_information
-    output.say(
+    output.print_line(
         f"{data.name}: {data.n_users:,} users x {data.n_items:,} items, "
         f"{data.n_interactions:,} interactions; {plan.split} split against "
-        f"{output.rivals(plan.negatives, data.untouched_counts)}"
+        f"{output.describe_candidates(plan.negatives, data.untouched_counts)}"
     )
-    output.warn_of_few_candidates(plan.negatives, data.untouched_counts)
-    output.say(output.settings_in_words(plan.settings))
+    output.warn_about_few_candidates(plan.negatives, data.untouched_counts)
+    output.print_line(output.describe_settings(plan.settings))
     if plan.tags and data.tags is not None:
         counted = build_tags(data.tags.tolist()).format_kinds()
-        output.say(f"Tags that devices recommend with: {counted}.")
+        output.print_line(f"Tags that devices recommend with: {counted}.")
     if about := runs[0].about_people():
-        output.say(about)
+        output.print_line(about)
     mechanism = plan.settings.mechanism
     columns = {f"{mechanism} with {known}" if known else mechanism: _mean(runs, "final")}
     if known:
@@ -229,11 +229,11 @@ def _print(data: Interactions | Shards, runs: list[Run]) -> None:
         columns[f"popularity with {known}, not private"] = _mean(runs, "informed_popularity")
     columns["popularity, not private"] = _mean(runs, "popularity")
     over = f"{len(runs)} seeds, 95% interval" if len(runs) > 1 else "one seed"
-    table = Table("metric", *output.right(*columns), caption=over, caption_justify="left")
+    table = Table("metric", *output.align_right(*columns), caption=over, caption_justify="left")
     for name in runs[0].final:
         table.add_row(name.upper(), *(str(metrics[name]) for metrics in columns.values()))
     output.results.print(table)
-    output.say(_privacy_report(runs).statement())
+    output.print_line(_privacy_report(runs).statement())
 
 
 def _privacy_report(runs: list[Run]) -> PrivacyReport:

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from sottovoce.cli import output
 from sottovoce.cli.client import verification_key
-from sottovoce.cli.options import HistoryColumns, JsonFile, optional
+from sottovoce.cli.options import HistoryColumns, JsonFile, make_option
 from sottovoce.data import load, parse_columns
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import format_epsilon
@@ -33,7 +33,7 @@ def swarm(
     ] = None,
     data: Annotated[
         str | None,
-        optional(
+        make_option(
             "Data set with the histories of the clients: a name or a path. Its items are matched "
             "with the catalogue by their ids.",
             "the one of --up",
@@ -89,7 +89,7 @@ def swarm(
         training=system.training,
         attest=system.attest,
     )
-    with output.messages.status(f"reading {output.plain(source)}"):
+    with output.messages.status(f"reading {output.escape_markup(source)}"):
         people = load(source, columns=parse_columns(columns))
     with SwarmBars() as bars:
         result = run_swarm(people, plan, bars)
@@ -108,9 +108,9 @@ def _system(up: Path | None, proxy: str | None, key: str | None) -> LiveSystem:
 def _check_crowd(system: LiveSystem, clients: int) -> None:
     """Fewer end no epoch by themselves, and of more some come too late to one that has waited."""
     if system.least_clients not in (1, clients):
-        output.note(
-            f"Note: an epoch waits for {output.people(system.least_clients)}, and there will be "
-            f"{clients:,}; to wait for all of them: sottovoce up ... --least-clients {clients}"
+        output.print_note(
+            f"Note: an epoch waits for {output.count_people(system.least_clients)}, and there will "
+            f"be {clients:,}; to wait for all of them: sottovoce up ... --least-clients {clients}"
         )
 
 
@@ -137,37 +137,37 @@ def show(result: SwarmResult) -> None:
     """The epochs as a table, and what they cost everybody."""
     histories, settings = result.people.data.histories, result.settings
     untouched = result.people.data.untouched_counts
-    output.say(
+    output.print_line(
         f"{result.people.data.name}: {histories.n_users:,} live clients x "
         f"{histories.n_items:,} items; {settings.mechanism}, "
         f"epsilon {format_epsilon(settings.epsilon, 6)}, "
         f"{output.pluralize(settings.reports, 'report')} an epoch; random split against "
-        f"{output.rivals(NEGATIVES, untouched)}"
+        f"{output.describe_candidates(NEGATIVES, untouched)}"
     )
-    output.warn_of_few_candidates(NEGATIVES, untouched)
+    output.warn_about_few_candidates(NEGATIVES, untouched)
     output.results.print(_table(result))
-    output.say(
+    output.print_line(
         "HR@10 is of the model alone, without tags and order. Popularity, not private: "
         f"{result.popularity[SHOWN]:.4f}."
     )
     for each in result.rounds:
         others = [f"{number:,} {what}" for what, number in each.outcomes.items() if what != "sent"]
         if others:
-            output.say(f"Epoch {each.epoch}, not sent: {', '.join(others)}.")
+            output.print_line(f"Epoch {each.epoch}, not sent: {', '.join(others)}.")
     for problem in result.problems[:5]:
-        output.say(f"Problem: {problem}")
+        output.print_line(f"Problem: {problem}")
     seconds = result.seconds
-    output.say(
+    output.print_line(
         f"{seconds['make']:.0f} s to make the clients, {seconds['drive']:.0f} s for the epochs, in "
         f"{PROCESSES} processes. No ledger has more than epsilon "
         f"{format_epsilon(result.spent, 6)}."
     )
-    output.say("Clients sent at once, without jitter: for demos and tests.")
-    output.say(result.privacy_report.statement())
+    output.print_line("Clients sent at once, without jitter: for demos and tests.")
+    output.print_line(result.privacy_report.statement())
 
 
 def _table(result: SwarmResult) -> Table:
-    table = Table(*output.right("epoch", "sent", "counted", "reports/s", "HR@10"))
+    table = Table(*output.align_right("epoch", "sent", "counted", "reports/s", "HR@10"))
     for each in result.rounds:
         table.add_row(
             str(each.epoch),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import sottovoce
-from sottovoce.cli.app import every_command
+from sottovoce.cli.app import collect_commands
 from tests.nightly.release.building import Built
 from tests.nightly.release.fresh import Fresh, House
 from tests.processes import free_port, read_until
@@ -69,7 +69,7 @@ def started() -> Iterator[Callable[..., str]]:
 def offered(fresh: Fresh) -> set[str]:
     """The commands that are there; each of the others says how to install it."""
     found = set()
-    for name, command in every_command().items():
+    for name, command in collect_commands().items():
         missing = re.search(r"\(not installed: (.*?)\)", fresh.run("sottovoce", name, "--help"))
         if missing is None:
             found.add(name)

@@ -4,21 +4,25 @@ from typing import Annotated, Any
 
 from rich.table import Table
 
-from sottovoce.cli.options import optional
-from sottovoce.cli.output import plain
+from sottovoce.cli.options import make_option
+from sottovoce.cli.output import escape_markup
 from sottovoce.core import MECHANISMS
 
 Mechanisms = Annotated[
     list[str] | None,
-    optional(f"Mechanism to run: {', '.join(MECHANISMS)}. May be repeated.", "all", "--mechanism"),
+    make_option(
+        f"Mechanism to run: {', '.join(MECHANISMS)}. May be repeated.", "all", "--mechanism"
+    ),
 ]
 
 
 def number_table(title: str, *headings: str) -> Table:
     """A table of numbers: the first column is text, the others are aligned to the right."""
-    made = Table(title=plain(title), title_justify="left")
+    made = Table(title=escape_markup(title), title_justify="left")
     for place, heading in enumerate(headings):
-        made.add_column(plain(heading), justify="right" if place else "left", overflow="fold")
+        made.add_column(
+            escape_markup(heading), justify="right" if place else "left", overflow="fold"
+        )
     return made
 
 

@@ -13,9 +13,9 @@ from sottovoce.cli.options import (
     DataSource,
     HistoryColumns,
     JsonFile,
-    optional,
-    picture_option,
-    training_options,
+    add_training_options,
+    make_option,
+    make_plot_option,
 )
 from sottovoce.data import Interactions, load, parse_columns
 from sottovoce.errors import SettingsError
@@ -26,7 +26,7 @@ from sottovoce_lab.cli import Mechanisms
 QUICK_SAMPLES, QUICK_CLIENTS, QUICK_TRIALS, QUICK_EPOCHS = 100_000, 400, 800, 5
 
 
-@training_options(only=["epsilon", "reports", "epochs", "alpha"])
+@add_training_options(only=["epsilon", "reports", "epochs", "alpha"])
 def audit(
     *,
     mechanism: Mechanisms = None,
@@ -44,7 +44,7 @@ def audit(
     data: DataSource = "synthetic:N=1000,M=500,seed=0",
     columns: HistoryColumns = None,
     clients: Annotated[
-        int | None, optional("Number of people of the data set who take part.", "all", min=2)
+        int | None, make_option("Number of people of the data set who take part.", "all", min=2)
     ] = None,
     history: Annotated[
         bool,
@@ -57,7 +57,7 @@ def audit(
         int, typer.Option(min=0, help="Seed of the attack; the audited client is never seeded.")
     ] = 0,
     json_file: JsonFile = None,
-    plot: Annotated[Path | None, picture_option("the attack")] = None,
+    plot: Annotated[Path | None, make_plot_option("the attack")] = None,
     quick: Annotated[
         bool,
         typer.Option(
@@ -94,7 +94,7 @@ def audit(
         plan, clients = _quicker(plan), min(clients or QUICK_CLIENTS, QUICK_CLIENTS)
     with output.messages.status("starting") as status:
         people = _people(data, columns, clients, seed) if attack else None
-        result = run_audit(plan, people, lambda what: status.update(output.plain(what)))
+        result = run_audit(plan, people, lambda what: status.update(output.escape_markup(what)))
     show(result)
     if json_file:
         output.write_json(json_file, result.as_dict())
@@ -130,8 +130,8 @@ def _verdicts(result: AuditResult) -> Table:
         table.add_row(
             check.mechanism,
             check.check,
-            output.plain(check.measured),
-            output.plain(check.bound),
+            output.escape_markup(check.measured),
+            output.escape_markup(check.bound),
             verdict,
         )
     return table

@@ -16,8 +16,8 @@ from sottovoce.cli.options import (
     HistoryColumns,
     JsonFile,
     MinInteractions,
-    optional,
-    training_options,
+    add_training_options,
+    make_option,
 )
 from sottovoce.core import MECHANISMS
 from sottovoce.data import load, parse_columns
@@ -41,7 +41,7 @@ app = typer.Typer(name="bench", invoke_without_command=True, add_completion=Fals
 
 
 @app.callback()
-@training_options(only=["factors", "epsilon", "reports", "seed"])
+@add_training_options(only=["factors", "epsilon", "reports", "seed"])
 def bench(
     context: typer.Context,
     *,
@@ -55,7 +55,7 @@ def bench(
     ] = 5,
     ray_workers: Annotated[
         int | None,
-        optional("Ray worker processes, one core each.", "one for each core", min=1),
+        make_option("Ray worker processes, one core each.", "one for each core", min=1),
     ] = None,
     parts: Annotated[
         int, typer.Option(help="Number of parts in which people are streamed.", min=2)
@@ -100,11 +100,11 @@ def bench(
         parts=parts,
         reference_users=_few(reference_users, QUICK_SAMPLE, quick=quick),
     )
-    with output.messages.status(f"reading {output.plain(data)}") as status:
+    with output.messages.status(f"reading {output.escape_markup(data)}") as status:
         people = load(data, parse_columns(columns)).filter(min_interactions)
         if quick and people.n_users > QUICK_USERS:
             people = people.subset(users=QUICK_USERS, seed=plan.seed)
-        result = run_bench(people, plan, lambda what: status.update(output.plain(what)))
+        result = run_bench(people, plan, lambda what: status.update(output.escape_markup(what)))
     show_bench(result)
     output.write_json(json_file, asdict(result))
 
@@ -142,7 +142,7 @@ def live(
     ),
     people: Annotated[
         list[int] | None,
-        optional(
+        make_option(
             "Number of people for whom to show what an epoch costs. May be repeated.",
             ", ".join(f"{n:,}" for n in PEOPLE),
             min=1,
@@ -172,7 +172,7 @@ def live(
         items=items,
     )
     with output.messages.status("starting") as status:
-        result = run_live_bench(plan, lambda what: status.update(output.plain(what)))
+        result = run_live_bench(plan, lambda what: status.update(output.escape_markup(what)))
     show_live(result)
     costs = [result.units.of(number) for number in people or PEOPLE]
     show_costs(result.units, costs, output.results)
@@ -188,7 +188,7 @@ def _few(number: int, most: int, *, quick: bool) -> int:
 def show_bench(result: BenchResult) -> None:
     data, plan, say = result.data, result.plan, output.results.print
     say(
-        f"{output.plain(data['name'])}: {data['users']:,} users x {data['items']:,} items, "
+        f"{output.escape_markup(data['name'])}: {data['users']:,} users x {data['items']:,} items, "
         f"{data['interactions']:,} interactions. {plan.factors} factors, {plan.reports} reports, "
         f"epsilon {plan.epsilon:g}, {plan.repeats} rounds: median (least..most). All engines give "
         "the same sums."
@@ -196,7 +196,7 @@ def show_bench(result: BenchResult) -> None:
     for each in result.mechanisms:
         say(_side_by_side(each))
         for engine, why in each.left_out.items():
-            output.say(f"Left out: {engine}: {why}.")
+            output.print_line(f"Left out: {engine}: {why}.")
     say(
         "An epoch: everybody's vector and reports, the estimate and the update; no evaluation. "
         "Streamed: parts are views of what is in memory, shards are read from disk and split "

@@ -11,8 +11,8 @@ import typer
 from rich.console import Console
 
 from sottovoce.cli import output
-from sottovoce.cli.figures import figure_class
-from sottovoce.cli.options import HistoryColumns, MinInteractions, group, optional
+from sottovoce.cli.figures import import_figure
+from sottovoce.cli.options import HistoryColumns, MinInteractions, make_group, make_option
 from sottovoce.data import Interactions, load, parse_columns
 from sottovoce.errors import SettingsError
 from sottovoce.simulation.engines import ENGINES, engine_package
@@ -32,7 +32,7 @@ from sottovoce_lab.paper import (
     write_all,
 )
 
-app = group(
+app = make_group(
     "paper",
     "Run the paper's figures and tables again, with its numbers next to ours.",
     "paper fig2 --quick --out results",
@@ -71,10 +71,10 @@ def _progress(cells: int) -> Iterator[Callable[[Cell, float | None], None]]:
             number, passed = number + 1, time.monotonic() - began
             rest = "estimating the rest" if left is None else f"about {_time(left)} left"
             said = f"cell {number} of {cells}, {_time(passed)} so far, {rest}: {cell}"
-            status.update(output.plain(said))
+            status.update(output.escape_markup(said))
             if not output.messages.is_terminal and passed >= next_line:
                 next_line = passed + 60
-                output.note(said)
+                output.print_note(said)
 
         yield begin
 
@@ -91,14 +91,14 @@ def _command(name: str) -> Callable[..., None]:
         ],
         data: Annotated[
             str | None,
-            optional(
+            make_option(
                 "Data set: a name from `sottovoce data info`, or a path.",
                 "with --quick a small synthetic one, otherwise required",
             ),
         ] = None,
         items: Annotated[
             Path | None,
-            optional(
+            make_option(
                 "File with the items' tags: a catalogue (.json), or a table with a column `item`.",
                 "those of the data set",
             ),
@@ -106,11 +106,11 @@ def _command(name: str) -> Callable[..., None]:
         seeds: Annotated[int, typer.Option(min=1, help="Number of random splits.")] = 3,
         methods: Annotated[
             list[str] | None,
-            optional(f"Method to compute: {', '.join(METHODS)}. May be repeated.", "all"),
+            make_option(f"Method to compute: {', '.join(METHODS)}. May be repeated.", "all"),
         ] = None,
         most_people: Annotated[
             int | None,
-            optional(
+            make_option(
                 "Largest number of people that `law` simulates. 100,000,000 people take a "
                 "graphics card 30 to 105 seconds for each training.",
                 f"{Scale.most_people:,} times --scale",
@@ -119,7 +119,7 @@ def _command(name: str) -> Callable[..., None]:
         ] = None,
         columns: HistoryColumns = None,
         min_interactions: MinInteractions = 0,
-        threads: Annotated[int | None, optional("CPU threads.", "all", min=1)] = None,
+        threads: Annotated[int | None, make_option("CPU threads.", "all", min=1)] = None,
         engine: Annotated[
             str,
             typer.Option(
@@ -127,7 +127,7 @@ def _command(name: str) -> Callable[..., None]:
             ),
         ] = "cpu",
         card: Annotated[
-            int | None, optional("Number of the graphics card (cuda engine).", "0", min=0)
+            int | None, make_option("Number of the graphics card (cuda engine).", "0", min=0)
         ] = None,
         scale: Annotated[
             float,
@@ -156,7 +156,7 @@ def _command(name: str) -> Callable[..., None]:
         source = data or (QUICK_DATA if quick else None)
         if source is None:
             raise SettingsError("name a data set (--data DATA), or try a small one (--quick)")
-        figure_class()
+        import_figure()
         people = _read(source, columns, items, min_interactions)
         about = About.of(
             people,
@@ -193,7 +193,7 @@ def report(
     Example:
       sottovoce paper report --out results
     """
-    figure_class()
+    import_figure()
     store = CellStore.open(out)
     asked = store.asked()
     _show(store, [name for name in EXPERIMENTS if name in asked])
@@ -202,7 +202,7 @@ def report(
 def _read(
     source: str, columns: str | None, items: Path | None, min_interactions: int
 ) -> Interactions:
-    with output.messages.status(f"reading {output.plain(source)}"):
+    with output.messages.status(f"reading {output.escape_markup(source)}"):
         return load(source, parse_columns(columns), items).filter(min_interactions)
 
 
@@ -221,19 +221,19 @@ def _show(store: CellStore, names: list[str]) -> None:
         for table in EXPERIMENTS[name](scale, store).tables():
             if table.filled:
                 _print(table)
-    output.results.print(output.plain(store.about.sentence()), soft_wrap=True)
+    output.results.print(output.escape_markup(store.about.sentence()), soft_wrap=True)
     write_all(store)
     where = store.folder / "report.html"
-    output.messages.print(f"written: {output.plain(str(where))}", soft_wrap=True)
+    output.messages.print(f"written: {output.escape_markup(str(where))}", soft_wrap=True)
 
 
 def _print(table: Table) -> None:
     headings, *rows = table.shown
     shown = number_table(table.title, *headings)
     for row in rows:
-        shown.add_row(*(output.plain(cell) for cell in row))
+        shown.add_row(*(output.escape_markup(cell) for cell in row))
     # Into a file or a pipe a table goes whole; only a terminal has an edge to fold it at.
     console = output.results if output.results.is_terminal else Console(width=MAX_WIDTH)
     console.print(shown)
     for note in table.notes:
-        output.results.print(output.plain(note), soft_wrap=True)
+        output.results.print(output.escape_markup(note), soft_wrap=True)

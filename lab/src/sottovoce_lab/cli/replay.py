@@ -24,12 +24,12 @@ from sottovoce.cli.options import (
     Seed,
     Seeds,
     TagsOption,
-    engine_choice,
-    history_option,
-    optional,
-    picture_option,
-    settings_options,
-    training_options,
+    add_engine_options,
+    add_settings_options,
+    add_training_options,
+    make_history_option,
+    make_option,
+    make_plot_option,
 )
 from sottovoce.data import Interactions, load, parse_columns
 from sottovoce.privacy import PrivacyReport
@@ -93,13 +93,13 @@ class Replayed:
         return min(self.runs, key=lambda run: run.crowd).privacy_report
 
 
-@training_options(
+@add_training_options(
     without=["seed"],
     planned=["factors", "alpha", "ridge"],
     often=["mechanism", "epsilon", "reports", "epochs", "half_life"],
 )
-@engine_choice
-@settings_options("plan", get_settings(ReplayPlan), often=[])
+@add_engine_options
+@add_settings_options("plan", get_settings(ReplayPlan), often=[])
 def replay(
     *,
     data: DataSource,
@@ -108,7 +108,7 @@ def replay(
     ],
     switch_at: Annotated[
         int | None,
-        optional(
+        make_option(
             "Tastes change at this period (items of equal popularity change places), to see how "
             "fast the model follows.",
             "never",
@@ -122,10 +122,10 @@ def replay(
     seeds: Seeds = 1,
     engine: dict[str, Any],
     json: JsonFile = None,
-    plot: Annotated[Path | None, picture_option("HR@10 by epoch")] = None,
+    plot: Annotated[Path | None, make_plot_option("HR@10 by epoch")] = None,
     preset: PresetOption = DEFAULT_PRESET,
     history: Annotated[
-        float | None, history_option("the median of the data, to two digits")
+        float | None, make_history_option("the median of the data, to two digits")
     ] = None,
     columns: HistoryColumns = None,
     items: ItemsFile = None,
@@ -148,7 +148,7 @@ def replay(
       sottovoce replay --data ml-latest-small --min-interactions 20 --periods 5
       sottovoce replay --data ratings.parquet --budget 50 --periods 40 --half-life 7 --switch-at 20
     """
-    with output.messages.status(f"reading {output.plain(data)}"):
+    with output.messages.status(f"reading {output.escape_markup(data)}"):
         people = load(data, parse_columns(columns), items).filter(min_interactions)
         if (sample_users, sample_items) != (None, None):
             people = people.subset(users=sample_users, items=sample_items, seed=seed)
@@ -205,15 +205,15 @@ def _shown(
 def print_replay(found: Replayed) -> None:
     plan, timeline = found.plan, found.runs[0].timeline
     settings, histories = plan.settings, found.data.histories
-    output.say(
+    output.print_line(
         f"{found.data.name}: {histories.n_users:,} users x "
         f"{histories.n_items:,} items, {histories.n_interactions:,} interactions in "
         f"{timeline.n_periods} periods of like numbers of them, "
         f"{_day(timeline.span[0][0])} to {_day(timeline.span[-1][1])}; the next "
         f"item of {plan.people:,} people against {plan.negatives} negatives"
     )
-    output.say(output.settings_in_words(settings))
-    output.say(
+    output.print_line(output.describe_settings(settings))
+    output.print_line(
         f"Learning without end: each person takes part in an epoch with a chance of "
         f"{settings.share:.3g}, {settings.max_turns} times at most; what was learnt weighs half "
         f"after {output.pluralize(settings.half_life, 'epoch')}."
@@ -227,8 +227,8 @@ def print_replay(found: Replayed) -> None:
         if rows:
             output.results.print(_new_items(rows, what))
     for name, each in found.recoveries().items():
-        output.say(_followed(name, each))
-    output.say(found.privacy_report().statement())
+        output.print_line(_followed(name, each))
+    output.print_line(found.privacy_report().statement())
 
 
 def _with(found: Replayed) -> str:
@@ -256,7 +256,7 @@ def _overall(found: Replayed) -> Table:
     periods = found.runs[0].timeline.later
     table = Table(
         f"periods {periods[0]} to {periods[-1]}",
-        *output.right("HR@10", "NDCG@10", f"HR@10{ALONE}", f"NDCG@10{ALONE}"),
+        *output.align_right("HR@10", "NDCG@10", f"HR@10{ALONE}", f"NDCG@10{ALONE}"),
         title=f"Mean over the later periods{_with(found)}, and{ALONE}",
         title_justify="left",
         caption=f"{over}; lately: of {RECENT} periods; frozen: learnt nothing after epoch "

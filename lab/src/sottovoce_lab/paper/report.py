@@ -12,7 +12,7 @@ import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from sottovoce.cli.figures import figure_class, save_figure
+from sottovoce.cli.figures import import_figure, save_figure
 from sottovoce.storage.files import write_atomically
 from sottovoce_lab.paper.cells import QUICK, About, CellStore, known_as
 from sottovoce_lab.paper.runner import EXPERIMENTS
@@ -68,7 +68,7 @@ def _write_numbers(store: CellStore, experiment: Experiment, tables: list[Table]
 
 def _write_pictures(store: CellStore, experiment: Experiment) -> bytes:
     """PNG and SVG; the SVG's bytes."""
-    figure_class()
+    import_figure()
     import matplotlib as mpl
 
     def draw(figure: Figure) -> None:
