@@ -116,7 +116,7 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, set
     """What `/metrics` says of a service that runs: names, and the values of each label."""
     with running(tmp_path_factory.mktemp("stack"), "east") as stack:
         texts = {
-            "server": stack.world.server.measured(),
+            "server": stack.world.server.render_metrics(),
             "proxy": stack.gates["east"].proxy.metrics.text(),
         }
     found: dict[str, dict[str, set[str]]] = {}

@@ -40,7 +40,7 @@ ERROR_CLASSES |= {
 # Functions that add the place to a message, and the number of the argument with the message.
 MESSAGE_HELPERS = {"table.add_problem": 2, "exclusive_lock": 1, "_locate_error": 2}
 # Dicts of messages by what a database says.
-MESSAGE_TABLES = ("_ADVICE_BY_ERROR", "_CAUSES")
+MESSAGE_TABLES = ("_ADVICE_BY_ERROR", "_ADVICE_BY_MESSAGE")
 
 # Verbs that an instruction may begin with.
 VERBS = (

@@ -18,7 +18,7 @@ from sottovoce.cli.server import app, open_store
 from sottovoce.errors import SettingsError
 from sottovoce.protocol import Catalogue, Chunk, Item, SignedManifest
 from sottovoce.protocol.contact import Contact, Reply
-from sottovoce.server import InProcess, Keys, Server, ServerSettings, ServerStore
+from sottovoce.server import InProcessOpener, Keys, Server, ServerSettings, ServerStore
 from sottovoce.training import Budget, plan_training
 from tests.processes import calling, free_port, read_until, wait_until
 from tests.server.changes import present
@@ -43,10 +43,10 @@ def test_init_makes_everything_that_run_needs(tmp_path: Path, catalogue: Path) -
     for name in settings.proxies:
         secret = folder / f"{name}.secret"
         assert secret.stat().st_mode & 0o777 == 0o600
-        assert settings.proxy_of(secret.read_text().strip()) == name
+        assert settings.find_proxy(secret.read_text().strip()) == name
     assert settings.catalogue.read_bytes() == catalogue.read_bytes()
     store = ServerStore(settings.database)
-    Server(store, keys, settings, opener=InProcess()).tick()
+    Server(store, keys, settings, opener=InProcessOpener()).tick()
     store.close()
 
 
@@ -170,7 +170,7 @@ def test_a_backup(config: Path, tmp_path: Path) -> None:
     copy = tmp_path / "monday.sqlite"
     assert "monday.sqlite is the database" in call("backup", "--config", config, copy)
     with closing(ServerStore(f"sqlite:///{copy}")) as store, store.read() as transaction:
-        assert transaction.training() is not None
+        assert transaction.find_training() is not None
 
 
 @contextmanager
@@ -254,9 +254,9 @@ def begun(config: Path) -> Path:
 def beat(config: Path) -> SignedManifest:
     settings = ServerSettings.read(config)
     store = ServerStore(settings.database)
-    server = Server(store, Keys.read(settings.keys), settings, opener=InProcess())
+    server = Server(store, Keys.read(settings.keys), settings, opener=InProcessOpener())
     server.tick()
-    signed = server.signed_manifest()
+    signed = server.get_signed_manifest()
     store.close()
     return signed
 
@@ -340,7 +340,7 @@ def test_the_signing_key_is_replaced(begun: Path) -> None:
     shown = call("keys", "rotate", "--config", begun)
     after = Keys.read(path)
     assert shown.strip().endswith(after.verification_key.hex())
-    assert (after.first, after.wrapping) == (before.first, before.wrapping)
+    assert (after.first_key, after.wrapping) == (before.first_key, before.wrapping)
     assert after.verification_key != before.verification_key
     assert before.signing.hex() not in path.read_text()
     assert beat(begun).key == before.verification_key, "what is published stays"

@@ -17,7 +17,7 @@ from sottovoce.client import Client, ProxyApi, Synced
 from sottovoce.client.reporting import Words
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Upstream
 from sottovoce.proxy.shuffle import Entropy
-from sottovoce.server import InProcess, Server, ServerSettings, ServerStore
+from sottovoce.server import InProcessOpener, Server, ServerSettings, ServerStore
 from tests.crash import FOREVER, Life, MortalDatabase, make_server_mortal
 from tests.server.world import KEYS
 
@@ -112,7 +112,7 @@ class KillableServer(Part):
     def start(self) -> None:
         self._reused.life = self.countdown
         self.server = Server(
-            self.store, self.keys, self.settings, clock=self._clock, opener=InProcess()
+            self.store, self.keys, self.settings, clock=self._clock, opener=InProcessOpener()
         )
 
     def restart(self) -> None:

@@ -66,19 +66,19 @@ class ServerOverNetwork:
         self.handed_in: list[Callable[[], object]] = []
 
     def manifest(self) -> bytes:
-        return self._ask(lambda: self._server.server.signed_manifest().encode())
+        return self._ask(lambda: self._server.server.get_signed_manifest().encode())
 
     def shelf(self) -> bytes:
-        return self._ask(lambda: self._server.server.signed_shelf().encode())
+        return self._ask(lambda: self._server.server.get_signed_shelf().encode())
 
     def model(self, sha256: bytes, most: int) -> bytes:
-        return self._ask(lambda: _found(self._server.server.model(sha256)))
+        return self._ask(lambda: _found(self._server.server.get_model(sha256)))
 
     def catalogue(self, sha256: bytes) -> bytes:
-        return self._ask(lambda: _found(self._server.server.catalogue(sha256)))
+        return self._ask(lambda: _found(self._server.server.get_catalogue(sha256)))
 
     def contact(self, contact: Contact) -> Reply:
-        return self._ask(lambda: self._server.server.contact(self._name, contact))
+        return self._ask(lambda: self._server.server.handle_contact(self._name, contact))
 
     def put_chunk(self, chunk: Chunk) -> None:
         self._hand_in(

@@ -83,7 +83,7 @@ class Templates:
         folder = self._folder / f"client-{least}-{dummies}"
         store = ServerStore(f"sqlite:///{self.server(least, dummies) / 'server.sqlite'}")
         with store.read() as transaction:
-            latest = transaction.latest()
+            latest = transaction.find_latest_epoch()
         store.close()
         assert latest is not None
         signed = SignedManifest.open(latest.manifest, KEYS.verification_key)
@@ -171,11 +171,11 @@ class Run:
         self.epochs = self._latest().epoch - 1
         with self.server.store.read() as transaction:
             for epoch in range(1, self.epochs + 1):
-                done = [name for name in names if transaction.commit_of(epoch, name) is not None]
+                done = [name for name in names if transaction.find_commit(epoch, name) is not None]
                 late = set(names) - set(done)
                 self.late += len(late)
                 assert not (late and self.patient), f"epoch {epoch} was applied without {late}"
-                sums, row = transaction.sums(epoch), transaction.epoch(epoch)
+                sums, row = transaction.get_sums(epoch), transaction.find_epoch(epoch)
                 assert row is not None
                 self.sent_batches.check(epoch, sums[:PEOPLES], names, late)
                 self._check_dummies(sums, row, late)
@@ -364,7 +364,7 @@ class Run:
 
     def _latest(self) -> Epoch:
         with self.server.store.read() as transaction:
-            latest = transaction.latest()
+            latest = transaction.find_latest_epoch()
         assert latest is not None
         return latest
 

@@ -81,7 +81,7 @@ class Ear:
         return [request.path for request in self.heard if request.method == method]
 
 
-class InProcess(httpx.BaseTransport):
+class InProcessOpener(httpx.BaseTransport):
     """From a plain `httpx.Client` straight into an application, which runs in a loop's thread."""
 
     def __init__(self, app: ASGIApp, portal: BlockingPortal, source: tuple[str, int]):
@@ -167,15 +167,15 @@ class Stack:
             monotonic=lambda: self.world.now,
         )
         made.record(items)
-        made.accept(self.world.signed().manifest.terms)
+        made.accept(self.world.get_signed().manifest.terms)
         return self._opened.enter_context(made)
 
     def turn(self, *, crowd: bool = True) -> int:
         """To the end of the open epoch and into the next, which takes longer without a crowd."""
-        signed = self.world.signed()
+        signed = self.world.get_signed()
         self.world.now = signed.manifest.closes if crowd else signed.manifest.ends
         self.hand_in()
-        assert self.world.signed().manifest.epoch == signed.manifest.epoch + 1
+        assert self.world.get_signed().manifest.epoch == signed.manifest.epoch + 1
         return signed.manifest.epoch
 
     def hand_in(self) -> None:
@@ -187,8 +187,8 @@ class Stack:
 
     def model(self) -> NDArray[np.float32]:
         """V as it is published."""
-        manifest = self.world.signed().manifest
-        content = self.world.server.model(manifest.model)
+        manifest = self.world.get_signed().manifest
+        content = self.world.server.get_model(manifest.model)
         assert content is not None
         return decode_items(content, ITEMS, manifest.terms.factors)
 
@@ -236,7 +236,7 @@ class Stack:
         lifespan = app.router.lifespan_context(app)
         self._opened.enter_context(self._portal.wrap_async_context_manager(lifespan))
         ear = Ear(app)
-        http = httpx.Client(transport=InProcess(ear, self._portal, source))
+        http = httpx.Client(transport=InProcessOpener(ear, self._portal, source))
         return ear, self._opened.enter_context(http)
 
 

@@ -31,7 +31,7 @@ def accounts(folder: Path, **changes: Any) -> Iterator[Stack]:
     given = {"training": TRAINING, "terms": terms, "accounts_key": key, **changes}
     with running(folder, **given) as stack:
         stack.hand_in()
-        assert stack.world.signed().manifest.epoch == 2
+        assert stack.world.get_signed().manifest.epoch == 2
         yield stack
 
 
@@ -61,7 +61,7 @@ def test_a_token_is_fetched_in_one_epoch_and_spent_in_the_next(folder: Path) -> 
             assert sync(stack, client, "ann").outcome == "sent"
             assert sync(stack, client, "ann").outcome == "already sent", "which fetches the next"
         epoch = stack.turn()
-        assert stack.world.counts(epoch)[1] == REPORTS
+        assert stack.world.get_counts(epoch)[1] == REPORTS
 
 
 def test_devices_of_one_account_share_its_turns_and_pay_for_them_once(folder: Path) -> None:
@@ -77,7 +77,7 @@ def test_devices_of_one_account_share_its_turns_and_pay_for_them_once(folder: Pa
             for device in devices:
                 sync(stack, device, "ann")
         paid = [device.status().spent or 0.0 for device in devices]
-        terms = stack.world.signed().manifest.terms
+        terms = stack.world.get_signed().manifest.terms
         assert sum(paid) == pytest.approx(2 * float(terms.cost))
 
 
@@ -85,7 +85,7 @@ def test_an_account_has_no_more_tokens_than_turns(folder: Path) -> None:
     """Whatever its devices forget: the proxy counts."""
     training = Settings.preset("loudest", reports=REPORTS, epochs=4, factors=2, lifetime=2)
     with accounts(folder, training=training) as stack:
-        assert stack.world.signed().manifest.terms.epochs == 2
+        assert stack.world.get_signed().manifest.terms.epochs == 2
         tokens = []
         for turn in range(4):
             tokens.append(taken(stack, "ann", bytes([turn] * 16)))
@@ -167,7 +167,7 @@ def test_no_sync_sends_what_was_left_over_and_asks_for_a_token(folder: Path, ans
         found = asked(stack, client, late, jitter=0)
         assert "batches" in found
         assert "tokens" not in found
-        assert stack.world.signed().manifest.epoch == 4
+        assert stack.world.get_signed().manifest.epoch == 4
         assert "tokens" in asked(stack, client, jitter=0)
 
 
@@ -242,7 +242,7 @@ def test_a_token_counts_once_and_in_its_epoch(folder: Path) -> None:
         assert late is not None
         assert spend(stack, late) == 409, "of the next epoch"
         epoch = stack.turn()
-        assert stack.world.counts(epoch)[1] == REPORTS
+        assert stack.world.get_counts(epoch)[1] == REPORTS
         assert spend(stack, other) == 409, "of the epoch before"
         assert spend(stack, late) == 202
 
@@ -258,7 +258,7 @@ def test_a_crowd_is_as_many_accounts(folder: Path) -> None:
         stack.turn()
         assert [spend(stack, token, seed) for seed, token in enumerate((one, two))] == [410] * 2
         epoch = stack.turn()
-        assert stack.world.counts(epoch)[1] == 0, "two are no crowd of three"
+        assert stack.world.get_counts(epoch)[1] == 0, "two are no crowd of three"
 
 
 def test_an_epoch_of_too_few_accounts_costs_nobody_anything_and_ends_in_time(folder: Path) -> None:
@@ -271,7 +271,7 @@ def test_an_epoch_of_too_few_accounts_costs_nobody_anything_and_ends_in_time(fol
         assert sync(stack, client, "ann").outcome == "not open"
         assert client.status().spent == 0
         stack.turn()
-        assert stack.world.signed().manifest.public_key is not None
+        assert stack.world.get_signed().manifest.public_key is not None
 
 
 def test_what_is_not_attested_gets_no_token(folder: Path) -> None:

@@ -29,7 +29,7 @@ def report(stack: Stack, gate: str, clients: list[Client]) -> set[str]:
 
 
 def counted(stack: Stack, epoch: int) -> int:
-    return stack.world.counts(epoch)[1]
+    return stack.world.get_counts(epoch)[1]
 
 
 @pytest.mark.parametrize("wrong", ["server", "east"])
@@ -37,12 +37,12 @@ def counted(stack: Stack, epoch: int) -> int:
 def test_a_service_whose_clock_jumps(stack: Stack, wrong: str, by: float) -> None:
     """The epoch waits; when the clock is right again everything that was taken is counted."""
     clients = {name: devices(stack, name) for name in stack.gates}
-    signed = stack.world.signed()
+    signed = stack.world.get_signed()
     assert report(stack, "west", clients["west"]) == {"sent"}
     assert report(stack, "east", clients["east"][:1]) == {"sent"}
     stack.ahead[wrong] = by
     stack.hand_in()
-    assert stack.world.signed() == signed, "one part alone ends no epoch"
+    assert stack.world.get_signed() == signed, "one part alone ends no epoch"
     stack.ahead[wrong] = 0
     assert report(stack, "east", clients["east"][1:]) == {"sent"}
     assert stack.turn() == 1
@@ -53,10 +53,10 @@ def test_a_server_that_is_a_day_ahead_when_it_publishes(stack: Stack) -> None:
     """Its next epoch opens in a day: devices wait for it and pay nothing meanwhile."""
     clients = devices(stack, "east")
     assert report(stack, "east", clients) == {"sent"}
-    stack.world.now = stack.world.signed().manifest.closes
+    stack.world.now = stack.world.get_signed().manifest.closes
     stack.ahead["server"] = DAY
     stack.hand_in()
-    signed = stack.world.signed()
+    signed = stack.world.get_signed()
     assert signed.manifest.epoch == 2
     assert counted(stack, 1) == LEAST * signed.manifest.terms.reports
     stack.ahead["server"] = 0

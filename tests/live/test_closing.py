@@ -29,13 +29,13 @@ def report(stack: Stack, gate: str, devices: int) -> None:
 
 def closed(stack: Stack) -> dict[str, str]:
     """After its time, when everybody has told what they have; what each proxy had said."""
-    stack.world.now = stack.world.signed().manifest.closes
+    stack.world.now = stack.world.get_signed().manifest.closes
     stack.hand_in()
-    assert stack.world.state(1) == "open"
+    assert stack.world.get_state(1) == "open"
     number, told = close_epoch(stack.world.store, stack.world.now)
     assert number == 1
     stack.hand_in()
-    assert stack.world.state(1) == "closed", "the proxy that is short may still get its crowd"
+    assert stack.world.get_state(1) == "closed", "the proxy that is short may still get its crowd"
     return told
 
 
@@ -47,14 +47,14 @@ def applied(stack: Stack) -> tuple[int, int]:
         assert gate.signed().manifest.epoch == 2
         with gate.store.read() as tables:
             assert tables.unsettled() == []
-    (epoch, *_) = stack.world.server.epochs()
+    (epoch, *_) = stack.world.server.list_epochs()
     return epoch.reports, epoch.crowdless
 
 
 def test_what_has_a_crowd_is_counted_and_nothing_else_is_handed_in(stack: Stack) -> None:
     report(stack, "west", LEAST)
     report(stack, "east", LEAST - 1)
-    reports = stack.world.signed().manifest.terms.reports
+    reports = stack.world.get_signed().manifest.terms.reports
     assert closed(stack) == {"east": CROWD_SHORT, "west": CROWD_ENOUGH}
     assert applied(stack) == (LEAST * reports, 0)
 
@@ -70,7 +70,7 @@ def test_without_any_crowd_the_model_stays(stack: Stack) -> None:
 def test_a_crowd_that_comes_after_all_still_counts(stack: Stack) -> None:
     report(stack, "west", LEAST)
     report(stack, "east", LEAST - 1)
-    reports = stack.world.signed().manifest.terms.reports
+    reports = stack.world.get_signed().manifest.terms.reports
     closed(stack)
     late = stack.client("east-late", ["film-9"])
     assert late.sync(stack.gates["east"].api(), jitter=0).outcome == "sent"

@@ -138,16 +138,18 @@ class System(Stack):
         """Everybody reports, and the epoch ends; how many of them it has counted."""
         for name in DEVICES:
             assert self.sync(name) in ("sent", "already sent"), name
-        manifest = self.world.signed().manifest
+        manifest = self.world.get_signed().manifest
         assert all(self.paid(name).count(manifest.epoch) == 1 for name in DEVICES)
         self.world.now = max(self.world.now, manifest.closes)
         for _ in range(6):
             self.settle(1)
-            if self.world.signed().manifest.epoch > manifest.epoch:
+            if self.world.get_signed().manifest.epoch > manifest.epoch:
                 break
             self.world.now += self.world.settings.grace_seconds / 5
         self.settle(1)
-        (reports,) = (e.reports for e in self.world.server.epochs() if e.epoch == manifest.epoch)
+        (reports,) = (
+            e.reports for e in self.world.server.list_epochs() if e.epoch == manifest.epoch
+        )
         return reports // REPORTS
 
     # Restarts
@@ -254,7 +256,7 @@ class System(Stack):
 
     def measured(self) -> str:
         found = ""
-        for measure in (self.world.server.measured, self.east.proxy.metrics.text):
+        for measure in (self.world.server.render_metrics, self.east.proxy.metrics.text):
             try:
                 found += measure().decode()
             except SottovoceError:
@@ -369,7 +371,7 @@ def future(system: System) -> None:
     """The server's clock was ahead while it heard nobody."""
     system.wire.instead = cut
     server_ahead(system)
-    assert system.world.signed().manifest.epoch == 4
+    assert system.world.get_signed().manifest.epoch == 4
     system.wire.instead = whole
 
 
@@ -410,11 +412,11 @@ def proxy_full(system: System) -> None:
 def proxy_full_for_long(system: System) -> None:
     """The server goes on meanwhile."""
     proxy_full(system)
-    system.world.now = system.world.signed().manifest.ends
+    system.world.now = system.world.get_signed().manifest.ends
     system.settle()
     system.world.now += system.world.settings.grace_seconds
     system.settle()
-    assert system.world.signed().manifest.epoch == 4
+    assert system.world.get_signed().manifest.epoch == 4
 
 
 def server_full(system: System) -> None:
@@ -507,10 +509,10 @@ def half_counted(system: System) -> None:
         return cut(request) if request.method == "PUT" and next(puts) >= 1 else None
 
     system.wire.instead = fail
-    system.world.now = system.world.signed().manifest.closes
+    system.world.now = system.world.get_signed().manifest.closes
     system.settle()
-    assert system.world.state(3) == "closed"
-    assert system.world.counts(3)[0] == 1
+    assert system.world.get_state(3) == "closed"
+    assert system.world.get_counts(3)[0] == 1
     back_up(system.world.settings.database, system.folder / "half", with_key=True)
     system.wire.instead = whole
     system.settle()
@@ -525,7 +527,7 @@ def proxy_restored(copy: str) -> Do:
 def proxy_mixed(system: System) -> None:
     """A copy of what was mixed, put back when the server had it and had gone on."""
     system.wire.instead = lambda request: cut(request) if request.method == "PUT" else None
-    system.world.now = system.world.signed().manifest.closes
+    system.world.now = system.world.get_signed().manifest.closes
     system.settle()
     system.copy_proxy("mixed")
     system.wire.instead = whole
@@ -589,7 +591,7 @@ def response(status: int, body: bytes) -> httpx.Response:
 
 def later_protocol(system: System) -> None:
     """What it signs has another version."""
-    signed = system.world.signed()
+    signed = system.world.get_signed()
     raw = signed.raw.replace(b'"version":2', b'"version":3')
     signature = KEYS.signer.sign(SignedManifest.label + raw)
     data = signed.encode().replace(signed.raw, raw).replace(signed.signature, signature)

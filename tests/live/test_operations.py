@@ -18,7 +18,7 @@ from sottovoce.protocol import Batch, Manifest
 from sottovoce.proxy import Proxy
 from sottovoce.proxy.epoch_files import BatchTables
 from sottovoce.proxy.intake import Intake
-from sottovoce.server.counting import Seen
+from sottovoce.server.counting import KeySet
 from sottovoce.server.transaction import Transaction
 from tests.crash import make_mortal
 from tests.live.conftest import quick_folder
@@ -91,7 +91,7 @@ def credulous_server(patch: pytest.MonkeyPatch) -> None:
         total = sum(counts.values(), np.zeros(2 * manifest.build().n_directions, np.int64))
         return total, 0, manifest.terms.dummies * len(counts)
 
-    patch.setattr("sottovoce.server.epochs.with_crowd", all_of_them)
+    patch.setattr("sottovoce.server.epochs.sum_crowds", all_of_them)
 
 
 def counts_again(patch: pytest.MonkeyPatch) -> None:
@@ -103,7 +103,7 @@ def counts_again(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Transaction, "has_chunk", lambda *_: False)
     patch.setattr(Transaction, "add_chunk", under_another_name)
-    patch.setattr(Seen, "contains", lambda _, keys: np.zeros(len(keys), bool))
+    patch.setattr(KeySet, "contains", lambda _, keys: np.zeros(len(keys), bool))
 
 
 def client_without_memory(patch: pytest.MonkeyPatch) -> None:

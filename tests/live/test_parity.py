@@ -55,13 +55,17 @@ def test_a_live_epoch_of_few_people_and_many_dummies(folder: Path) -> None:
     simulated = count_reports(engine.reports(V, 0), engine.mechanism.n_directions)
     with running(folder / "stack", training=plan, least_clients=1, chunk_reports=7_000) as stack:
         report(stack, join(stack, people), 1)
-        stack.world.now = stack.world.signed().manifest.closes
+        stack.world.now = stack.world.get_signed().manifest.closes
         for beat in 2 * (stack.beat, stack.gates["east"].beat):
             beat()
         with stack.world.store.read() as transaction:
-            counted = transaction.counts(1)["east"]
+            counted = transaction.get_counts(1)["east"]
         stack.hand_in()
-        model, row, sums = stack.model(), stack.world.server.epochs()[0], stack.world.sums(1)
+        model, row, sums = (
+            stack.model(),
+            stack.world.server.list_epochs()[0],
+            stack.world.get_sums(1),
+        )
     others = counted - simulated
     assert (simulated.sum(), others.sum(), others.min() >= 0) == (100, DUMMIES, True)
     assert chisquare(others).pvalue > 1e-6
@@ -104,8 +108,8 @@ def test_live_and_simulated_are_the_same_bits(
             simulated = engine.collect(V, epoch - 1)
             report(stack, clients, epoch)
             assert stack.turn() == epoch
-            assert np.array_equal(stack.world.sums(epoch), simulated.sums)
-            assert stack.world.counts(epoch)[1:] == (simulated.n_reports, 0, 0)
+            assert np.array_equal(stack.world.get_sums(epoch), simulated.sums)
+            assert stack.world.get_counts(epoch)[1:] == (simulated.n_reports, 0, 0)
             V = state.V
             assert np.array_equal(stack.model(), V), f"V after epoch {epoch}"
-        assert stack.world.signed().manifest.public_key is None
+        assert stack.world.get_signed().manifest.public_key is None

@@ -50,7 +50,7 @@ def sync(stack: Stack) -> dict[str, str]:
 
 
 def counted(stack: Stack) -> dict[int, int]:
-    return {e.epoch: e.reports for e in stack.world.server.epochs() if e.closed_at is not None}
+    return {e.epoch: e.reports for e in stack.world.server.list_epochs() if e.closed_at is not None}
 
 
 ALL, EVERYBODY = dict.fromkeys(HISTORIES, "sent"), len(HISTORIES) * REPORTS
@@ -63,7 +63,7 @@ def test_a_backup_of_this_epoch_loses_what_only_its_key_could_open(tmp_path: Pat
         with running(folder, "east", training=TRAINING, least_clients=2) as stack:
             back_up(stack.world.settings.database, folder / "b", with_key=with_key)
             assert sync(stack) == ALL
-            closes = stack.world.signed().manifest.closes
+            closes = stack.world.get_signed().manifest.closes
         restore(folder / "b", folder / "server.sqlite")
         with running(folder, "east", training=TRAINING, least_clients=2) as stack:
             stack.world.now = closes
@@ -122,7 +122,7 @@ def test_a_proxys_folder_put_back_counts_nothing_twice(tmp_path: Path, mixed: bo
         expected = send(stack, "east", range(3)) + send(stack, "west", range(3, 6))
         first = copied(stack, "east", tmp_path / "first")
         second = copied(stack, "east", tmp_path / "second")
-        stack.world.now = closes = stack.world.signed().manifest.closes
+        stack.world.now = closes = stack.world.get_signed().manifest.closes
         for gate in stack.gates.values():
             gate.proxy._tell_server()  # both have their crowd, and have mixed nothing yet
         stack.beat()
@@ -134,29 +134,29 @@ def test_a_proxys_folder_put_back_counts_nothing_twice(tmp_path: Path, mixed: bo
             copied(stack, "east", first)
             copied(stack, "east", second)
         east.beat()  # it hands in all of it; west has not, so the epoch stays closed
-        assert stack.world.state(1) == "closed"
+        assert stack.world.get_state(1) == "closed"
     restore_folder(first, tmp_path / "east")
     with running(tmp_path, "east", "west", **changes) as stack:
         stack.world.now = closes
-        before = stack.world.counts(1)
+        before = stack.world.get_counts(1)
         if mixed:  # the same chunks, all of which are known
             stack.gates["east"].beat()
         else:  # mixed anew into other chunks, after it said that it had handed in all
             with pytest.raises(RefusedError, match="409"):
                 stack.gates["east"].beat()
-        assert stack.world.counts(1) == before
+        assert stack.world.get_counts(1) == before
         stack.gates["west"].beat()
         stack.beat()
-        assert stack.world.sums(1).tolist() == expected.tolist()
+        assert stack.world.get_sums(1).tolist() == expected.tolist()
     restore_folder(second, tmp_path / "east")
     with running(tmp_path, "east", "west", **changes) as stack:
         stack.world.now = closes
         stack.hand_in()
-        assert stack.world.sums(1).tolist() == expected.tolist()
+        assert stack.world.get_sums(1).tolist() == expected.tolist()
         assert stack.gates["east"].signed().manifest.epoch == 2
         more = send(stack, "east", range(6, 9))
         stack.turn()
-        assert stack.world.sums(2).tolist() == more.tolist()
+        assert stack.world.get_sums(2).tolist() == more.tolist()
 
 
 def test_a_proxys_folder_put_back_in_the_middle_of_the_hand_in_loses_nothing(
@@ -169,7 +169,7 @@ def test_a_proxys_folder_put_back_in_the_middle_of_the_hand_in_loses_nothing(
     with running(tmp_path, "east", **changes) as stack:
         send(stack, "east", people)
         backup = copied(stack, "east", tmp_path / "backup")
-        stack.world.now = closes = stack.world.signed().manifest.closes
+        stack.world.now = closes = stack.world.get_signed().manifest.closes
         stack.gates["east"].beat()
         stack.beat()
         upstream: Any = stack.gates["east"].proxy._upstream
@@ -183,12 +183,12 @@ def test_a_proxys_folder_put_back_in_the_middle_of_the_hand_in_loses_nothing(
         upstream.put_chunk = put_two_chunks
         with suppress(UnavailableError):
             stack.gates["east"].beat()
-        assert stack.world.counts(1)[0] == 2
+        assert stack.world.get_counts(1)[0] == 2
     restore_folder(backup, tmp_path / "east")
     with running(tmp_path, "east", **changes) as stack:
         stack.world.now = closes
         stack.hand_in()
-        (epoch, *_) = stack.world.server.epochs()
+        (epoch, *_) = stack.world.server.list_epochs()
         assert epoch.crowdless == 0
         n_people = len(people) * REPORTS
         # Those behind the model: all but the dummies that the terms ask for.

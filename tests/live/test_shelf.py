@@ -27,4 +27,4 @@ def test_it_is_on_no_list_within_a_minute(tmp_path: Path) -> None:
         stack.gates["east"].beat()
         assert "film-5" not in listed(stack, client)
         assert client.sync(stack.gates["east"].api(), jitter=0).outcome == "sent"
-        assert stack.world.signed().manifest.epoch == 1
+        assert stack.world.get_signed().manifest.epoch == 1

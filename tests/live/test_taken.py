@@ -24,13 +24,13 @@ def test_an_epoch_that_is_mixed_costs_nobody_anything(folder: Path) -> None:
     ) as stack:
         east = stack.gates["east"]
         report(stack, east, 3)
-        stack.world.now = stack.world.signed().manifest.closes
+        stack.world.now = stack.world.get_signed().manifest.closes
         for wait in (0, 601):
             stack.world.now += wait
             for _ in range(3):
                 stack.beat()
                 east.beat()
-        assert stack.world.state(1) == "closed"
+        assert stack.world.get_state(1) == "closed"
         shown = east.signed().manifest
         assert shown.epoch == 1
         assert shown.asks_for_reports(stack.world.now)
@@ -41,7 +41,7 @@ def test_an_epoch_that_is_mixed_costs_nobody_anything(folder: Path) -> None:
         stack.hand_in()
         assert late.sync(east.api(), jitter=0).outcome == "sent"
         assert stack.turn() == 2
-        counted = {epoch.epoch: epoch.reports for epoch in stack.world.server.epochs()}
+        counted = {epoch.epoch: epoch.reports for epoch in stack.world.server.list_epochs()}
         assert (counted[1], counted[2]) == (3 * shown.terms.reports, shown.terms.reports)
 
 

@@ -32,7 +32,7 @@ def test_nothing_of_a_client_reaches_the_server(folder: Path) -> None:
         assert client.sync(gate.api(), jitter=0).outcome == "sent"
         sent = [Batch.decode(r.body, REPORTS) for r in gate.ear.heard if r.method == "POST"]
         epoch = stack.turn()
-        assert stack.world.counts(epoch)[1] == 11 * REPORTS
+        assert stack.world.get_counts(epoch)[1] == 11 * REPORTS
         heard = b"\n".join(request.everything() for request in stack.ear.heard)
     secrets = [*written_forms_of(SOURCE[0]), *written_forms_of("198.51.100.23")]
     secrets += [str(SOURCE[1]).encode(), AGENT.encode(), b"me=77", b"film-1", b"somebody"]

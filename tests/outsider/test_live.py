@@ -107,7 +107,7 @@ def web(stack: Stack) -> Web:
 
 def asked(stack: Stack) -> Terms:
     """As the owner is shown them."""
-    terms: Terms = json.loads(stack.world.signed().raw)["terms"]
+    terms: Terms = json.loads(stack.world.get_signed().raw)["terms"]
     return terms
 
 
@@ -141,12 +141,12 @@ def test_the_sums_are_those_of_what_a_crowd_reported(folder: Path, mechanism: st
             }
             assert LEAST < len(sent) < len(crowd), "somebody's coin says no"
             assert any(not person.rows for person in sent), "somebody has no history"
-            manifest = stack.world.signed().manifest
+            manifest = stack.world.get_signed().manifest
             sums = reported(stack, manifest, sent)
             assert stack.turn() == epoch
-            assert np.array_equal(stack.world.sums(epoch), sums)
-            assert stack.world.counts(epoch)[1:] == (len(sent) * REPORTS, 0, 0)
-            assert stack.world.signed().manifest.model != manifest.model, "V has moved"
+            assert np.array_equal(stack.world.get_sums(epoch), sums)
+            assert stack.world.get_counts(epoch)[1:] == (len(sent) * REPORTS, 0, 0)
+            assert stack.world.get_signed().manifest.model != manifest.model, "V has moved"
         assert {len(batch) for batch in posts(stack)} == {56 + 52 * REPORTS}
 
 

@@ -24,7 +24,7 @@ from sottovoce.sandbox.devices import PublicReader
 from sottovoce.sandbox.system import PANEL, Child, invented_panel, server_toml
 from sottovoce.sandbox.system import PEOPLE as ON_PANEL
 from sottovoce.server.settings import ServerSettings
-from sottovoce.server.setup import items_of
+from sottovoce.server.setup import list_catalogue_items
 from sottovoce.simulation import build_engine
 from sottovoce.simulation.evaluation.panel import panel_popularity, panel_quality
 from sottovoce.simulation.training import Trained, begin, train
@@ -189,7 +189,7 @@ def test_people_without_end_are_the_synthetic_ones_each_in_one_part() -> None:
 
 
 def catalogue_of(source: str) -> Catalogue:
-    return Catalogue.from_items(items_of(load(source)))
+    return Catalogue.from_items(list_catalogue_items(load(source)))
 
 
 def test_the_panel_is_of_other_people_than_those_who_report() -> None:

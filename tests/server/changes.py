@@ -6,14 +6,14 @@ from dataclasses import replace
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.server.administration import update_catalogue
 from sottovoce.server.catalogue import Difference
-from sottovoce.server.epochs import Chosen
+from sottovoce.server.epochs import PendingConfig
 from sottovoce.server.store import ServerStore
 
 
-def present(store: ServerStore) -> Chosen:
+def present(store: ServerStore) -> PendingConfig:
     """The training and the catalogue of the next epoch."""
     with store.read() as transaction:
-        return Chosen.now(transaction)
+        return PendingConfig.read(transaction)
 
 
 def change_catalogue(

@@ -25,14 +25,14 @@ def test_learning_without_an_end(make_world: MakeWorld, sqlite_url: str) -> None
     before = learn(world)
     for _ in range(settings.epochs + 2):
         V = model(world, before)
-        signed = world.closed()
+        signed = world.close_epoch()
         manifest = signed.manifest
         assert manifest.public_key is not None
         assert (manifest.epochs_left, manifest.terms.epochs) == (0, 2)
         assert manifest.terms.share == pytest.approx(2 / 3)
-        world.apply(signed, world.chunk(signed, 200))
-        before = world.signed()
-        estimate = manifest.build().estimate(world.sums(manifest.epoch), 200)
+        world.apply(signed, world.make_chunk(signed, 200))
+        before = world.get_signed()
+        estimate = manifest.build().estimate(world.get_sums(manifest.epoch), 200)
         faded = 0.5 * V.astype(np.float64) - settings.rate * estimate
         assert np.allclose(model(world, before), faded, rtol=1e-5)
 
@@ -45,26 +45,26 @@ def test_another_training_follows_the_present_epoch(world: World, anew: bool) ->
     changed = replace(TRAINING, factors=3, epsilon=4.0, epochs=5)
     other = replace(world.settings, training=changed)
     with pytest.raises(SettingsError, match=r"training\.epsilon.*2\.5.*server training begin"):
-        world.another(training=changed).server.tick()
+        world.add_worker(training=changed).server.tick()
     begun = begin_training(world.store, other, anew=anew)
     assert begun.number == 2
     with pytest.raises(SettingsError, match="server training begin --cancel"):
         begin_training(world.store, other, anew=anew)
-    assert world.signed() == before
-    world.apply(world.closed())
-    after = world.signed().manifest
+    assert world.get_signed() == before
+    world.apply(world.close_epoch())
+    after = world.get_signed().manifest
     assert after.epoch == before.manifest.epoch + 1
     assert after.terms.training == begun.terms.training != before.manifest.terms.training
     assert (after.terms.factors, after.terms.epsilon, after.epochs_left) == (3, 4.0, 5)
     worse = before.manifest.terms.list_worse_terms(after.terms)
     assert worse[0] == "reports would go to another training"
     assert after.reports_behind == (0 if anew else before.manifest.reports_behind)
-    inherited = model(world, world.signed())
+    inherited = model(world, world.get_signed())
     products = inherited.astype(np.float64) @ inherited.T.astype(np.float64)
     before_it = V.astype(np.float64) @ V.T.astype(np.float64)
     same = np.allclose(products, before_it, rtol=0, atol=1e-5 * np.abs(before_it).max())
     assert same is not anew, "in another basis, and with another factor, the same model"
-    world.another(training=changed).server.tick()
+    world.add_worker(training=changed).server.tick()
 
 
 def test_a_training_that_has_not_begun_may_still_be_changed(
@@ -74,13 +74,13 @@ def test_a_training_that_has_not_begun_may_still_be_changed(
     begun = begin_training(
         world.store, replace(world.settings, training=replace(TRAINING, factors=3)), anew=False
     )
-    world.another(training=replace(TRAINING, factors=3)).server.prepare()
+    world.add_worker(training=replace(TRAINING, factors=3)).server.prepare()
     assert present(world.store).training == begun, "a worker with the same file changes nothing"
     assert "other settings" not in caplog.text
-    later = world.another(training=replace(TRAINING, factors=1))
-    later.apply(later.closed())
+    later = world.add_worker(training=replace(TRAINING, factors=1))
+    later.apply(later.close_epoch())
     assert "training 2, which has had no epoch yet, has other settings" in caplog.text
-    terms = later.signed().manifest.terms
+    terms = later.get_signed().manifest.terms
     assert terms.factors == 1
     assert terms.training != begun.terms.training
 
@@ -94,12 +94,12 @@ def test_settings_that_no_manifest_could_have_are_refused_at_the_start(
     learn(world)
     if begun:
         begin_training(world.store, world.settings, anew=False)
-    small = world.another(terms=replace(world.settings.terms, most_items=5))
+    small = world.add_worker(terms=replace(world.settings.terms, most_items=5))
     with pytest.raises(SettingsError, match=r"\b20\b.*\b5\b"):
         small.server.prepare()
-    before = world.signed().manifest.epoch
-    world.apply(world.closed())
-    assert world.signed().manifest.epoch == before + 1
+    before = world.get_signed().manifest.epoch
+    world.apply(world.close_epoch())
+    assert world.get_signed().manifest.epoch == before + 1
 
 
 def test_an_old_file_does_not_undo_a_training_that_was_begun(world: World) -> None:
@@ -107,32 +107,32 @@ def test_an_old_file_does_not_undo_a_training_that_was_begun(world: World) -> No
     changed = replace(TRAINING, epsilon=4.0)
     begun = begin_training(world.store, replace(world.settings, training=changed), anew=False)
     with pytest.raises(SettingsError, match="server training begin --cancel"):
-        world.another().server.tick()
+        world.add_worker().server.tick()
     assert cancel_training(world.store) == 1
-    world.another().server.tick()
+    world.add_worker().server.tick()
     with pytest.raises(SettingsError, match=r"\b1\b"):
         cancel_training(world.store)
-    world.apply(world.closed())
-    assert world.signed().manifest.terms.training != begun.terms.training
+    world.apply(world.close_epoch())
+    assert world.get_signed().manifest.terms.training != begun.terms.training
 
 
 def test_an_epoch_that_waits_for_its_crowd_can_be_closed_and_never_before_its_time(
     world: World,
 ) -> None:
     world.server.tick()
-    signed = world.signed()
+    signed = world.get_signed()
     world.now = signed.manifest.closes - 61
     with pytest.raises(SettingsError, match="0:01:01"):
         close_epoch(world.store, world.now)
     world.now = signed.manifest.closes
-    world.tell(signed, east=CROWD_ENOUGH, west=CROWD_SHORT)
-    assert world.state(1) == "open"
+    world.report_crowds(signed, east=CROWD_ENOUGH, west=CROWD_SHORT)
+    assert world.get_state(1) == "open"
     assert close_epoch(world.store, world.now) == (1, {"east": CROWD_ENOUGH, "west": CROWD_SHORT})
-    assert world.state(1) == "closed"
+    assert world.get_state(1) == "closed"
     with pytest.raises(SettingsError, match="closed already"):
         close_epoch(world.store, world.now)
     world.apply(signed)
-    assert world.signed().manifest.epoch == 2
+    assert world.get_signed().manifest.epoch == 2
 
 
 def test_a_restored_database_goes_beyond_what_others_have_seen(
@@ -145,9 +145,9 @@ def test_a_restored_database_goes_beyond_what_others_have_seen(
             go_beyond(world.store, seen, world.now, world.settings.proxies)
     ahead = Contact(57, bytes(32), None, world.now, None)
     with pytest.raises(RefusedError, match="go-beyond 57"):
-        world.server.contact("east", ahead)
+        world.server.handle_contact("east", ahead)
     with pytest.raises(RefusedError):  # a liar
-        world.server.contact("west", replace(ahead, epoch=2**32 - 1))
+        world.server.handle_contact("west", replace(ahead, epoch=2**32 - 1))
     for _ in range(2):
         world.server.tick()
     assert caplog.text.count("it has seen epoch 57, and this database ends with 2") == 1
@@ -158,9 +158,9 @@ def test_a_restored_database_goes_beyond_what_others_have_seen(
     assert number == 58
     assert heard["east"].epoch == 57
     world.server.tick()
-    after = world.signed().manifest
+    after = world.get_signed().manifest
     assert (after.epoch, after.model) == (58, before.manifest.model)
     with world.store.read() as transaction:
-        assert transaction.wrapped_key(epoch) is None
-    world.apply(world.closed())
-    assert world.signed().manifest.epoch == 59
+        assert transaction.find_wrapped_key(epoch) is None
+    world.apply(world.close_epoch())
+    assert world.get_signed().manifest.epoch == 59

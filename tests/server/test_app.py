@@ -31,7 +31,7 @@ class Web:
     def __init__(self, world: World):
         self.world = world
         self.app = build_app(world.server, world.settings)
-        self.watch = build_watch(world.server.check, world.server.measured)
+        self.watch = build_watch(world.server.check, world.server.render_metrics)
 
     def watched(self, path: str) -> Answer:
         """What the operator sees, at an address of their own."""
@@ -80,8 +80,8 @@ def contact_of(signed: SignedManifest, crowd: str | None) -> dict[str, object]:
 def test_an_epoch_over_http(web: Web) -> None:
     world = web.world
     world.server.tick()
-    signed = world.signed()
-    chunk = world.chunk(signed, 20)
+    signed = world.get_signed()
+    chunk = world.make_chunk(signed, 20)
     path = f"/v2/epochs/1/chunks/{chunk.name}"
 
     def put() -> Answer:
@@ -90,10 +90,10 @@ def test_an_epoch_over_http(web: Web) -> None:
     assert web.post("/v2/contact", contact_of(signed, "short")).json()["state"] == "open"
     assert put().status == 425
     assert web.post("/v2/epochs/1/commit", commit_of(signed, 0, 0)).status == 425
-    world.closed()
+    world.close_epoch()
     told = web.post("/v2/contact", contact_of(signed, "short")).json()
     with world.store.read() as transaction:
-        name = transaction.service().name
+        name = transaction.get_service().name
     assert told == {"state": "closed", "time": world.now, "database": name}
     assert web.post("/v2/epochs/1/commit", commit_of(signed, 1, 20)).status == 409
     assert put().json() == {"counted": True}
@@ -111,8 +111,8 @@ def test_an_epoch_over_http(web: Web) -> None:
 
 def test_what_is_wrong_is_said(web: Web) -> None:
     world = web.world
-    signed = world.closed()
-    chunk = world.chunk(signed, 2)
+    signed = world.close_epoch()
+    chunk = world.make_chunk(signed, 2)
 
     def put(path: str, body: bytes, **options: Any) -> Answer:
         return web("PUT", path, body, headers=bearer("east"), **options)
@@ -152,8 +152,8 @@ def test_what_is_wrong_is_said(web: Web) -> None:
     ],
 )
 def test_strangers_are_refused_before_anything_is_read(web: Web, header: str | None) -> None:
-    signed = web.world.closed()
-    chunk = web.world.chunk(signed, 2)
+    signed = web.world.close_epoch()
+    chunk = web.world.make_chunk(signed, 2)
     headers = [] if header is None else [("authorization", header)]
     for method, path in (
         ("PUT", f"/v2/epochs/1/chunks/{chunk.name}"),
@@ -164,7 +164,7 @@ def test_strangers_are_refused_before_anything_is_read(web: Web, header: str | N
         answer = web(method, path, chunk.encode(), headers=headers)
         assert answer.status == 401
         assert answer.headers["www-authenticate"] == "Bearer"
-    assert web.world.counts(1) == (0, 0, 0, 0)
+    assert web.world.get_counts(1) == (0, 0, 0, 0)
     assert b"sottovoce_server_unknown_proxy_total 4.0" in web.watched("/metrics").body
 
 
@@ -182,7 +182,7 @@ def test_secrets_are_compared_in_constant_time_with_every_known_one(
     known = [access.secret_sha256 for access in web.world.settings.proxies.values()]
     for secret in (*SECRETS.values(), "wrong", ""):
         compared.clear()
-        web.world.settings.proxy_of(secret)
+        web.world.settings.find_proxy(secret)
         assert compared == known
 
 
@@ -190,8 +190,8 @@ def test_metrics_tell_of_the_whole_server_only(web: Web) -> None:
     world = web.world
     world.server.prepare()
     assert b'epoch_state{sottovoce_server_epoch_state="none"} 1.0' in web.watched("/metrics").body
-    signed = world.closed()
-    data = sealed(world.reports(6), signed)
+    signed = world.close_epoch()
+    data = sealed(world.draw_reports(6), signed)
     chunk = chunk_of(data + data[:52] + bytes(52), signed)
     world.send("east", chunk)
     assert b"applied_reports 0.0" in web.watched("/metrics").body, "not while it is being counted"
@@ -220,8 +220,8 @@ def test_metrics_tell_of_the_whole_server_only(web: Web) -> None:
 
 def test_nothing_about_a_request_is_logged(web: Web, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    signed = web.world.closed()
-    chunk = web.world.chunk(signed, 2)
+    signed = web.world.close_epoch()
+    chunk = web.world.make_chunk(signed, 2)
     web("PUT", f"/v2/epochs/1/chunks/{chunk.name}", chunk.encode(), headers=bearer("east"))
     web("PUT", f"/v2/epochs/1/chunks/{chunk.name}", b"x", headers=bearer("east"))
     web("PUT", f"/v2/epochs/9/chunks/{chunk.name}", chunk.encode())

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sottovoce.errors import SettingsError
 from sottovoce.protocol import Catalogue, Item, SignedManifest, decode_items, move_rows
 from sottovoce.server.administration import begin_training, update_catalogue
-from sottovoce.server.catalogue import Difference, updated
+from sottovoce.server.catalogue import Difference, merge_catalogues
 from tests.server.changes import change_catalogue, present, with_added, with_titles, without
 from tests.server.world import ITEMS, MakeWorld, World
 
@@ -21,22 +21,22 @@ NEW = (Item("film-new", "New", {"genre": ("Horror",)}), Item("film-newer", "Newe
 
 def model(world: World, signed: SignedManifest) -> NDArray[np.float32]:
     manifest = signed.manifest
-    content = world.server.model(manifest.model)
+    content = world.server.get_model(manifest.model)
     assert content is not None
     return decode_items(content, manifest.items, manifest.terms.factors)
 
 
 def catalogue(world: World, signed: SignedManifest) -> Catalogue:
-    content = world.server.catalogue(signed.manifest.catalogue)
+    content = world.server.get_catalogue(signed.manifest.catalogue)
     assert content is not None
     return Catalogue.decode(content)
 
 
 def learn(world: World) -> SignedManifest:
     """An epoch with reports; the manifest after it."""
-    signed = world.closed()
-    world.apply(signed, world.chunk(signed, 200))
-    return world.signed()
+    signed = world.close_epoch()
+    world.apply(signed, world.make_chunk(signed, 200))
+    return world.get_signed()
 
 
 @pytest.mark.parametrize("begun", [False, True])
@@ -50,24 +50,24 @@ def test_a_catalogue_of_other_items_begins_like_a_first_one(
     update_catalogue(world.store, others, retire_many=True)
     if begun:
         begin_training(world.store, world.settings, anew=False)
-    world.apply(world.closed())
-    V = model(world, world.signed())
+    world.apply(world.close_epoch())
+    V = model(world, world.get_signed())
     assert len(V) == 30
     assert V.any(axis=1).all()
 
 
 def test_another_catalogue_is_signed_for_lists_with_the_next_beat(world: World) -> None:
     learn(world)
-    first = world.server.signed_shelf().shelf
+    first = world.server.get_signed_shelf().shelf
     assert first.catalogue == present(world.store).catalogue.hash
     change_catalogue(world.store, lambda known: without(known, ["film-0"]))
     world.server.tick()
-    then = world.server.signed_shelf().shelf
+    then = world.server.get_signed_shelf().shelf
     assert then.catalogue == present(world.store).catalogue.hash != first.catalogue
-    assert world.server.catalogue(then.catalogue) is not None
+    assert world.server.get_catalogue(then.catalogue) is not None
     assert then.published > first.published
     world.server.tick()
-    assert world.server.signed_shelf().shelf == then, "nothing changed"
+    assert world.server.get_signed_shelf().shelf == then, "nothing changed"
 
 
 def test_what_the_running_epochs_terms_do_not_allow_waits_for_the_next_training(
@@ -82,32 +82,32 @@ def test_what_the_running_epochs_terms_do_not_allow_waits_for_the_next_training(
     with pytest.raises(SettingsError, match=str(most)):
         change_catalogue(world.store, lambda known: with_added(known, many))
     change_catalogue(world.store, lambda known: without(known, ["film-0"]))
-    world.apply(world.closed())
+    world.apply(world.close_epoch())
     change_catalogue(world.store, lambda known: with_added(known, many))
     world.server.tick()
-    shelf = world.server.signed_shelf().shelf
+    shelf = world.server.get_signed_shelf().shelf
     assert shelf.catalogue == present(world.store).catalogue.hash
 
 
 def test_a_shelf_never_goes_back_whatever_the_clock_says(world: World) -> None:
     learn(world)
-    first = world.server.signed_shelf().shelf
+    first = world.server.get_signed_shelf().shelf
     world.now -= 500
     change_catalogue(world.store, lambda known: without(known, ["film-0"]))
     world.server.tick()
-    assert world.server.signed_shelf().shelf.published == first.published + 1
+    assert world.server.get_signed_shelf().shelf.published == first.published + 1
 
 
 def test_a_worker_signs_once_when_it_starts(world: World) -> None:
     """Its database may have been restored: devices have seen a later shelf than it has."""
     learn(world)
     world.now += 50
-    other = world.another()
+    other = world.add_worker()
     other.server.tick()
-    shelf = world.server.signed_shelf().shelf
+    shelf = world.server.get_signed_shelf().shelf
     assert shelf.published == int(world.now)
     other.server.tick()
-    assert world.server.signed_shelf().shelf == shelf
+    assert world.server.get_signed_shelf().shelf == shelf
 
 
 def test_items_are_added_retired_and_renamed_from_the_next_epoch_on(world: World) -> None:
@@ -121,10 +121,10 @@ def test_items_are_added_retired_and_renamed_from_the_next_epoch_on(world: World
         version, difference = change_catalogue(world.store, change)
         assert difference
     assert version == 4
-    assert world.signed() == before, "an epoch that runs is not changed"
-    signed = world.closed()
+    assert world.get_signed() == before, "an epoch that runs is not changed"
+    signed = world.close_epoch()
     world.apply(signed)  # without reports: the model is as it was
-    after = world.signed()
+    after = world.get_signed()
     assert after.manifest.items == ITEMS
     ids = [item.id for item in catalogue(world, after).items]
     kept = [n for n in range(ITEMS) if n not in (0, 7)]
@@ -139,12 +139,12 @@ def test_the_terms_that_devices_agreed_to_stay(make_world: MakeWorld, sqlite_url
     """However the catalogue grows or shrinks: no field becomes worse, none can be proved so."""
     world = make_world(sqlite_url)
     world.server.tick()
-    agreed = world.signed().manifest.terms
+    agreed = world.get_signed().manifest.terms
     for size in (1, 2, 7, 19, 33, 40):
         wanted = Catalogue.from_items(Item(f"film-{n}", f"Film {n}") for n in range(size))
         update_catalogue(world.store, wanted, retire_many=True)
-        world.apply(world.closed())
-        manifest = world.signed().manifest
+        world.apply(world.close_epoch())
+        manifest = world.get_signed().manifest
         assert manifest.items == size
         assert agreed.list_worse_terms(manifest.terms) == []
         assert manifest.build().loud_fraction <= agreed.loud_fraction
@@ -173,14 +173,14 @@ def test_what_old_epochs_needed_is_deleted(make_world: MakeWorld, sqlite_url: st
         seen.append(learn(world))
         change_catalogue(world.store, partial(with_titles, titles={"film-0": f"Film {n}!"}))
     first, *kept = seen
-    assert world.server.model(first.manifest.model) is None
+    assert world.server.get_model(first.manifest.model) is None
     for signed in kept:
-        assert world.server.model(signed.manifest.model) is not None
-        assert world.server.catalogue(signed.manifest.catalogue) is not None
-    assert len(world.server.epochs()) == 4
-    assert not world.sums(1).any()
+        assert world.server.get_model(signed.manifest.model) is not None
+        assert world.server.get_catalogue(signed.manifest.catalogue) is not None
+    assert len(world.server.list_epochs()) == 4
+    assert not world.get_sums(1).any()
     world.server.tick()
-    assert catalogue(world, world.signed()).items[0].title == "Film 2!"
+    assert catalogue(world, world.get_signed()).items[0].title == "Film 2!"
 
 
 ids = st.lists(st.integers(0, 12), unique=True, min_size=1).map(
@@ -192,7 +192,7 @@ ids = st.lists(st.integers(0, 12), unique=True, min_size=1).map(
 def test_rows_go_with_their_items(before: list[Item], wanted: list[Item], titles: int) -> None:
     """Whatever is added, retired or renamed, and in which order the file has it."""
     known = Catalogue.from_items(before)
-    after = updated(
+    after = merge_catalogues(
         known, Catalogue.from_items(replace(item, title=f"{titles}") for item in wanted)
     )
     assert {item.id for item in after.items} == {item.id for item in wanted}

@@ -32,34 +32,34 @@ from sottovoce.protocol import (
     seal_reports,
 )
 from sottovoce.protocol.batch import CHUNK_HEADER_BYTES as HEADER
-from sottovoce.server.counting import InProcess, Opener, Pool, Seen
+from sottovoce.server.counting import InProcessOpener, KeySet, Opener, OpenerPool
 from sottovoce.training import Settings, list_basic_presets
 from tests.server.world import MakeWorld, World, chunk_of, chunks_of, sealed
 
 
 def test_a_chunk_counts_once_and_duplicates_once(world: World) -> None:
-    signed = world.closed()
-    reports = world.reports(60)
+    signed = world.close_epoch()
+    reports = world.draw_reports(60)
     data = sealed(reports, signed)
     first = chunk_of(
         data[: 40 * SEALED_BYTES] + data[: 10 * SEALED_BYTES], signed
     )  # ten twice in one chunk
     second = chunk_of(data[20 * SEALED_BYTES :], signed)  # twenty again in another
-    other_worker = world.another()
+    other_worker = world.add_worker()
     assert world.send("east", first) is True
     assert world.send("east", first) is False
     assert other_worker.send("west", second) is True
     assert other_worker.send("east", first) is False
     assert world.send("west", first) is False, "the same order, drawn by another proxy"
-    assert np.array_equal(world.sums(1), sum_signs(reports, world.n_directions()))
-    assert world.counts(1) == (2, 60, 30, 0)
+    assert np.array_equal(world.get_sums(1), sum_signs(reports, world.n_directions()))
+    assert world.get_counts(1) == (2, 60, 30, 0)
     world.commit("east", signed, [first])
 
 
 def test_what_does_not_open_is_counted_and_does_no_harm(world: World) -> None:
     """Another key, another epoch, a damaged byte, noise, a direction that is not there."""
-    signed = world.closed()
-    reports = world.reports(10)
+    signed = world.close_epoch()
+    reports = world.draw_reports(10)
     good = sealed(reports, signed)
     other_key = seal_reports(reports, derive_public_key(generate_epoch_key()), signed.hash)
     assert signed.manifest.public_key is not None
@@ -72,28 +72,28 @@ def test_what_does_not_open_is_counted_and_does_no_harm(world: World) -> None:
         other_key + good + other_epoch + bytes(damaged) + beyond + noise + bytes(SEALED_BYTES)
     )
     assert world.send("east", chunk_of(everything, signed)) is True
-    assert world.counts(1) == (1, 10, 0, 28)
-    assert np.array_equal(world.sums(1), sum_signs(reports, world.n_directions()))
+    assert world.get_counts(1) == (1, 10, 0, 28)
+    assert np.array_equal(world.get_sums(1), sum_signs(reports, world.n_directions()))
 
 
 def test_a_report_of_an_earlier_epoch_never_counts_again(world: World) -> None:
-    first = world.closed()
-    data = sealed(world.reports(5), first)
+    first = world.close_epoch()
+    data = sealed(world.draw_reports(5), first)
     world.apply(first, chunk_of(data, first))
-    second = world.closed()
+    second = world.close_epoch()
     assert second.manifest.epoch == 2
     assert world.send("east", chunk_of(data, second)) is True
-    assert world.counts(2) == (1, 0, 0, 5)
+    assert world.get_counts(2) == (1, 0, 0, 5)
 
 
 def test_chunks_are_refused_with_the_reason(world: World) -> None:
     world.server.tick()
-    signed = world.signed()
-    chunk = world.chunk(signed, 3)
+    signed = world.get_signed()
+    chunk = world.make_chunk(signed, 3)
     for early in (lambda: world.send("east", chunk), lambda: world.commit("east", signed)):
         with pytest.raises(TooEarlyError):
             early()
-    world.closed()
+    world.close_epoch()
     take = world.server.take_chunk
     refusals: list[tuple[type[Exception], Callable[[], object]]] = [
         (ProtocolError, lambda: take("east", 1, "0" * 64, chunk.encode())),
@@ -107,7 +107,7 @@ def test_chunks_are_refused_with_the_reason(world: World) -> None:
     for broken in (b"", b"SVC2", chunk.encode()[:-1], chunk.encode() + b"x"):
         with pytest.raises(ProtocolError):
             take("east", 1, hashlib.sha256(broken).hexdigest(), broken)
-    assert world.counts(1) == (0, 0, 0, 0)
+    assert world.get_counts(1) == (0, 0, 0, 0)
     world.apply(signed)
     with pytest.raises(ClosedError):
         world.send("east", chunk)
@@ -116,8 +116,8 @@ def test_chunks_are_refused_with_the_reason(world: World) -> None:
 
 
 def test_a_commit_must_name_what_was_received(world: World) -> None:
-    signed = world.closed()
-    chunks = chunks_of(sealed(world.reports(12), signed), signed, 6)
+    signed = world.close_epoch()
+    chunks = chunks_of(sealed(world.draw_reports(12), signed), signed, 6)
     world.send("east", chunks[0])
     with pytest.raises(RefusedError):
         world.commit("east", signed, chunks)
@@ -130,20 +130,20 @@ def test_a_commit_must_name_what_was_received(world: World) -> None:
     world.commit("east", signed, chunks)
     assert world.send("east", chunks[0]) is False
     with pytest.raises(RefusedError):
-        world.send("east", chunk_of(sealed(world.reports(2, seed=9), signed), signed))
+        world.send("east", chunk_of(sealed(world.draw_reports(2, seed=9), signed), signed))
     world.server.tick()
-    assert world.signed().manifest.epoch == 1, "west is still waited for"
+    assert world.get_signed().manifest.epoch == 1, "west is still waited for"
     world.commit("west", signed)
     world.server.tick()
-    assert world.signed().manifest.epoch == 2
+    assert world.get_signed().manifest.epoch == 2
     world.commit("east", signed, chunks)  # the answer was lost: the same again is well
 
 
 def test_a_proxy_that_commits_while_its_chunk_is_opened_adds_nothing(world: World) -> None:
-    signed = world.closed()
-    chunk = world.chunk(signed, 10)
+    signed = world.close_epoch()
+    chunk = world.make_chunk(signed, 10)
 
-    class Slow(InProcess):
+    class Slow(InProcessOpener):
         def open(self, *arguments: Any) -> OpenedReports:
             world.commit("east", signed)
             return super().open(*arguments)
@@ -151,7 +151,7 @@ def test_a_proxy_that_commits_while_its_chunk_is_opened_adds_nothing(world: Worl
     world.server._opener = Slow()
     with pytest.raises(RefusedError):
         world.send("east", chunk)
-    assert world.counts(1) == (0, 0, 0, 0)
+    assert world.get_counts(1) == (0, 0, 0, 0)
 
 
 def test_a_count_stays_at_the_largest_number_that_can_be_stored(world: World) -> None:
@@ -159,23 +159,23 @@ def test_a_count_stays_at_the_largest_number_that_can_be_stored(world: World) ->
     with world.store.write() as transaction:
         for _ in range(2):
             transaction.add_counts(1, "east", more, world.now)
-        assert transaction.counts(1)["east"].tolist() == [2**32 - 1, 10]
+        assert transaction.get_counts(1)["east"].tolist() == [2**32 - 1, 10]
 
 
 @pytest.mark.parametrize("preset", list_basic_presets())
 def test_every_mechanism_is_served(make_world: MakeWorld, sqlite_url: str, preset: str) -> None:
     world = make_world(sqlite_url, training=Settings.preset(preset))
-    signed = world.closed()
-    reports = world.reports(300)
+    signed = world.close_epoch()
+    reports = world.draw_reports(300)
     for chunk in chunks_of(sealed(reports, signed), signed, 70):
         assert world.send("east", chunk) is True
-    assert np.array_equal(world.sums(1), sum_signs(reports, world.n_directions()))
-    assert world.counts(1) == (5, 300, 0, 0)
+    assert np.array_equal(world.get_sums(1), sum_signs(reports, world.n_directions()))
+    assert world.get_counts(1) == (5, 300, 0, 0)
 
 
 @given(st.lists(st.lists(st.integers(0, 40), max_size=12), max_size=12))
 def test_seen_is_a_set(parts: list[list[int]]) -> None:
-    seen, expected = Seen(), set[int]()
+    seen, expected = KeySet(), set[int]()
     for part in parts:
         found = seen.contains(np.arange(41, dtype=np.uint64))
         assert set(np.flatnonzero(found).tolist()) == expected
@@ -192,21 +192,21 @@ def overlapping(data: bytes, signed: SignedManifest) -> list[Chunk]:
 
 
 def test_overlapping_chunks_over_many_workers_count_every_report_once(world: World) -> None:
-    signed = world.closed()
-    reports = world.reports(310)
+    signed = world.close_epoch()
+    reports = world.draw_reports(310)
     chunks = overlapping(sealed(reports, signed), signed)
-    workers = [world.another() for _ in range(4)]
+    workers = [world.add_worker() for _ in range(4)]
     with ThreadPoolExecutor(8) as threads:
         sent = threads.map(
             lambda n: workers[n % 4].send("east", chunks[n % len(chunks)]), range(3 * len(chunks))
         )
         assert sum(sent) == len(chunks)
-    assert world.counts(1) == (15, 310, 140, 0)
-    assert np.array_equal(world.sums(1), sum_signs(reports, world.n_directions()))
+    assert world.get_counts(1) == (15, 310, 140, 0)
+    assert np.array_equal(world.get_sums(1), sum_signs(reports, world.n_directions()))
 
 
 def test_many_workers_apply_an_epoch_once(world: World) -> None:
-    workers = [world.another() for _ in range(6)]
+    workers = [world.add_worker() for _ in range(6)]
 
     def tick(worker: World) -> None:
         worker.now = world.now
@@ -217,18 +217,18 @@ def test_many_workers_apply_an_epoch_once(world: World) -> None:
             list(threads.map(tick, workers * 2))
 
     all_tick()
-    assert [epoch.epoch for epoch in world.server.epochs()] == [1]
-    signed = world.closed()
-    chunk = world.chunk(signed, 15)
+    assert [epoch.epoch for epoch in world.server.list_epochs()] == [1]
+    signed = world.close_epoch()
+    chunk = world.make_chunk(signed, 15)
     world.send("east", chunk)
     world.commit("east", signed, [chunk])
     world.commit("west", signed)
     all_tick()
-    found = [(e.epoch, e.state, e.epochs_done) for e in world.server.epochs()]
+    found = [(e.epoch, e.state, e.epochs_done) for e in world.server.list_epochs()]
     assert found == [(1, "applied", 0), (2, "open", 1)]
 
 
-class Counted(InProcess):
+class Counted(InProcessOpener):
     """Knows how many it has opened; breaks when it is told to."""
 
     def __init__(self) -> None:
@@ -258,25 +258,25 @@ def counted(world: World) -> Counted:
 
 def test_repeats_are_opened_once_in_a_chunk_and_over_chunks(world: World, counted: Counted) -> None:
     """Garbage as well, for every worker and proxy: of a thousand copies of three reports, three."""
-    signed, other = world.closed(), world.another()
+    signed, other = world.close_epoch(), world.add_worker()
     other.server._opener = counted
-    reports = world.reports(1)
+    reports = world.draw_reports(1)
     garbage = bytes(range(1, 2 * SEALED_BYTES + 1))
     data = (sealed(reports, signed) + garbage) * 1000
     for number, (worker, proxy) in enumerate(((world, "east"), (world, "west"), (other, "west"))):
         assert worker.send(proxy, chunk_of(shuffled(data, number), signed))
     assert counted.opened == 3
-    assert world.counts(1) == (3, 1, 3 * 3000 - 3, 2)
-    assert np.array_equal(world.sums(1), sum_signs(reports, world.n_directions()))
+    assert world.get_counts(1) == (3, 1, 3 * 3000 - 3, 2)
+    assert np.array_equal(world.get_sums(1), sum_signs(reports, world.n_directions()))
 
 
 @pytest.mark.parametrize(
     "cap", [{"most_chunks": 3}, {"most_bytes": 4 * (HEADER + 5 * SEALED_BYTES) - 1}]
 )
 def test_one_proxy_hands_in_so_much_of_an_epoch(world: World, cap: dict[str, int]) -> None:
-    signed = world.closed()
-    capped = world.another(**cap)
-    chunks = [chunk_of(sealed(world.reports(5, seed), signed), signed) for seed in range(5)]
+    signed = world.close_epoch()
+    capped = world.add_worker(**cap)
+    chunks = [chunk_of(sealed(world.draw_reports(5, seed), signed), signed) for seed in range(5)]
     for chunk in chunks[:3]:
         assert capped.send("east", chunk)
     with pytest.raises(RefusedError):
@@ -292,8 +292,8 @@ KEY = generate_epoch_key()
 
 
 @pytest.fixture(scope="module")
-def pool() -> Iterator[Pool]:
-    pool = Pool(2)
+def pool() -> Iterator[OpenerPool]:
+    pool = OpenerPool(2)
     yield pool
     pool.close()
     with pytest.raises(UnavailableError):
@@ -301,10 +301,10 @@ def pool() -> Iterator[Pool]:
 
 
 @pytest.mark.parametrize("number", [1, 64, 65, 700])
-def test_a_pool_opens_as_one_process_does(pool: Pool, number: int) -> None:
+def test_a_pool_opens_as_one_process_does(pool: OpenerPool, number: int) -> None:
     reports = np.random.default_rng(number).integers(0, 40, number).astype(np.uint32)
     data = seal_reports(reports, derive_public_key(KEY), HASH) + bytes(SEALED_BYTES)
-    openers: list[Opener] = [pool, InProcess()]
+    openers: list[Opener] = [pool, InProcessOpener()]
     found, expected = (opener.open(data, KEY, HASH, 16) for opener in openers)
     assert np.array_equal(found.reports, expected.reports)
     assert np.array_equal(found.keys, expected.keys)
@@ -312,7 +312,9 @@ def test_a_pool_opens_as_one_process_does(pool: Pool, number: int) -> None:
 
 
 @pytest.mark.parametrize(("how", "dies"), [(signal.SIGKILL, True), (signal.SIGINT, False)])
-def test_a_worker_that_dies_costs_one_answer(pool: Pool, how: signal.Signals, dies: bool) -> None:
+def test_a_worker_that_dies_costs_one_answer(
+    pool: OpenerPool, how: signal.Signals, dies: bool
+) -> None:
     """Ctrl-C, which reaches all of them, is none of its business."""
     data = seal_reports(np.arange(10, dtype=np.uint32), derive_public_key(KEY), HASH)
     pool.open(data, KEY, HASH, 16)

@@ -85,14 +85,14 @@ def test_nothing_of_an_applied_epochs_key_or_chunks_is_left_in_the_files(
 ) -> None:
     """And nothing raw is ever stored."""
     world = make_world(sqlite_url)
-    signed = world.closed()
+    signed = world.close_epoch()
     with world.store.read() as transaction:
-        wrapped = transaction.wrapped_key(1)
+        wrapped = transaction.find_wrapped_key(1)
     assert wrapped is not None
     private = world.keys.unwrap(1, wrapped)
     assert wrapped in everything_in(tmp_path)
     assert private not in everything_in(tmp_path)
-    chunk = world.chunk(signed, 30)
+    chunk = world.make_chunk(signed, 30)
     world.send("east", chunk)
     left = everything_in(tmp_path)
     for at in range(0, len(chunk.sealed), 52):
@@ -100,7 +100,7 @@ def test_nothing_of_an_applied_epochs_key_or_chunks_is_left_in_the_files(
         assert chunk.sealed[at + 32 : at + 52] not in left
     world.apply(signed, chunk)
     left = everything_in(tmp_path)
-    assert world.signed().manifest.epoch == 2
+    assert world.get_signed().manifest.epoch == 2
     assert signed.hash in left, "the epoch itself is kept"
     for secret in (wrapped, wrapped[12:44], wrapped[:12], private, chunk.name.encode()):
         assert secret not in left
@@ -108,14 +108,14 @@ def test_nothing_of_an_applied_epochs_key_or_chunks_is_left_in_the_files(
 
 
 def test_an_applied_epochs_key_is_gone_from_every_database(world: World) -> None:
-    signed = world.closed()
-    world.apply(signed, world.chunk(signed, 30))
+    signed = world.close_epoch()
+    world.apply(signed, world.make_chunk(signed, 30))
     with world.store.read() as transaction:
-        assert transaction.wrapped_key(1) is None
-        assert transaction.wrapped_key(2) is not None
-        assert transaction.chunk_names(1) == set()
-        assert transaction.crowds(1) == transaction.counts(1) == {}
-        assert transaction.sums(1).any()
+        assert transaction.find_wrapped_key(1) is None
+        assert transaction.find_wrapped_key(2) is not None
+        assert transaction.list_chunk_names(1) == set()
+        assert transaction.get_crowds(1) == transaction.get_counts(1) == {}
+        assert transaction.get_sums(1).any()
 
 
 AT_ONCE = 6
@@ -123,7 +123,7 @@ AT_ONCE = 6
 
 def service(world: World) -> Service:
     with world.store.read() as transaction:
-        found = transaction.service()
+        found = transaction.get_service()
     assert found is not None
     return found
 
@@ -157,8 +157,8 @@ def copies(folder: Path, number: int) -> list[Path]:
 def published_by(world: World, path: Path) -> SignedManifest:
     """The next manifest, by a worker that starts with this file."""
     worker = World(world.settings, Keys.read(path), now=world.now)
-    worker.apply(worker.closed())
-    signed = worker.signed()
+    worker.apply(worker.close_epoch())
+    signed = worker.get_signed()
     world.now = worker.now
     worker.close()
     return signed
@@ -224,7 +224,7 @@ def test_a_key_that_another_has_overtaken_never_signs(world: World, broken_off: 
     worker.server.prepare()
     rotate_keys(world.store, second, newest_is_lost=True)
     with pytest.raises(SettingsError, match=Keys.read(second).verification_key.hex()):
-        worker.apply(worker.closed())
+        worker.apply(worker.close_epoch())
     worker.close()
     late = World(world.settings, Keys.read(first), now=world.now)
     with pytest.raises(SettingsError, match=Keys.read(second).verification_key.hex()):
@@ -241,13 +241,13 @@ def test_a_worker_says_at_once_that_another_key_signs(
 ) -> None:
     """It goes on meanwhile, says it once for each key, and is not ready when it cannot sign."""
     world.server.tick()
-    assert "\nsottovoce_server_keys_wrong 0.0\n" in world.server.measured().decode()
+    assert "\nsottovoce_server_keys_wrong 0.0\n" in world.server.render_metrics().decode()
     (path,) = copies(tmp_path, 1)
     rotate_keys(world.store, path)
     for _ in range(3):
         world.server.tick()
     assert len(caplog.messages) == 1
-    assert "\nsottovoce_server_keys_wrong 1.0\n" in world.server.measured().decode()
+    assert "\nsottovoce_server_keys_wrong 1.0\n" in world.server.render_metrics().decode()
     world.server.check()
     published_by(world, path)
     with pytest.raises(UnavailableError):
@@ -260,12 +260,12 @@ def test_a_worker_says_at_once_that_its_keys_file_is_lost(world: World, tmp_path
     path.rename(tmp_path / "kept.json")
     world.server.tick()
     assert str(path) in world.server.troubles.texts[0]
-    assert "\nsottovoce_server_keys_wrong 1.0\n" in world.server.measured().decode()
+    assert "\nsottovoce_server_keys_wrong 1.0\n" in world.server.render_metrics().decode()
     world.server.check()
     (tmp_path / "kept.json").rename(path)
     world.server.tick()
     assert world.server.troubles.texts == []
-    assert "\nsottovoce_server_keys_wrong 0.0\n" in world.server.measured().decode()
+    assert "\nsottovoce_server_keys_wrong 0.0\n" in world.server.render_metrics().decode()
 
 
 def test_what_is_withdrawn_is_signed_by_whoever_still_may(world: World, tmp_path: Path) -> None:
@@ -275,24 +275,24 @@ def test_what_is_withdrawn_is_signed_by_whoever_still_may(world: World, tmp_path
     rotate_keys(world.store, path)
     change_catalogue(world.store, lambda known: without(known, ["film-0"]))
     world.server.tick()
-    shelf = world.server.signed_shelf()
-    assert shelf.key == world.signed().key
+    shelf = world.server.get_signed_shelf()
+    assert shelf.key == world.get_signed().key
     assert shelf.shelf.catalogue == present(world.store).catalogue.hash
     published_by(world, path)
-    newer = world.server.signed_shelf()
+    newer = world.server.get_signed_shelf()
     change_catalogue(world.store, lambda known: without(known, ["film-1"]))
     world.server.tick()
-    assert world.server.signed_shelf() == newer, "not by a key that has been replaced"
+    assert world.server.get_signed_shelf() == newer, "not by a key that has been replaced"
 
 
 def test_signing_keys_change_and_nobody_leads_back(world: World) -> None:
     """Who knows the first key follows; who has seen the second believes the first no more."""
     first = learn(world)
-    second, third = KEYS.rotated(), KEYS.rotated().rotated()
-    assert second.first == third.first == KEYS.verification_key
+    second, third = KEYS.rotate(), KEYS.rotate().rotate()
+    assert second.first_key == third.first_key == KEYS.verification_key
     newer = World(world.settings, second, now=world.now)
-    newer.apply(newer.closed())
-    signed = newer.server.signed_manifest()
+    newer.apply(newer.close_epoch())
+    signed = newer.server.get_signed_manifest()
     assert signed.key == second.verification_key
     raw = signed.encode()
     for pinned in (KEYS.verification_key, second.verification_key):
@@ -301,9 +301,9 @@ def test_signing_keys_change_and_nobody_leads_back(world: World) -> None:
         SignedManifest.open(first.encode(), second.verification_key)
     world.now = newer.now
     with pytest.raises(SettingsError, match=second.verification_key.hex()):
-        world.apply(world.closed())
-    assert newer.signed().hash == signed.hash, "a worker with the old key publishes nothing"
-    assert world.signed().hash == signed.hash, "and serves what others publish"
+        world.apply(world.close_epoch())
+    assert newer.get_signed().hash == signed.hash, "a worker with the old key publishes nothing"
+    assert world.get_signed().hash == signed.hash, "and serves what others publish"
     stranger = World(world.settings, third)  # of another chain
     with pytest.raises(SettingsError, match=second.verification_key.hex()):
         stranger.server.tick()
@@ -319,7 +319,7 @@ def test_keys_with_their_statements_are_read_back(tmp_path: Path) -> None:
     if os.geteuid() == 0:
         os.chown(path, 65_534, 65_534)
     owner = path.stat().st_uid
-    keys = Keys.read(link).rotated()
+    keys = Keys.read(link).rotate()
     keys.replace(link)
     assert link.is_symlink()
     assert path.stat().st_uid == owner
@@ -331,7 +331,7 @@ def test_keys_with_their_statements_are_read_back(tmp_path: Path) -> None:
     text, stranger = path.read_text(), Keys.generate()
     for broken in (
         text.replace(keys.signing.hex(), stranger.signing.hex()),
-        text.replace(keys.first.hex(), stranger.first.hex()),
+        text.replace(keys.first_key.hex(), stranger.first_key.hex()),
         text.replace('"statements": [', '"statements": [3, '),
         text.replace('"statements": [', '"statements": {}, "other": ['),
     ):

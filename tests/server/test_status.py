@@ -16,7 +16,7 @@ from sottovoce.server.administration import begin_training, go_beyond
 from sottovoce.server.keys import rotate_keys
 from sottovoce.server.settings import ProxyAccess
 from sottovoce.server.status import ServerStatus
-from sottovoce.server.transaction import ALIVE
+from sottovoce.server.transaction import PROCESS_TIMEOUT_SECONDS
 from sottovoce.service.run import Running
 from sottovoce.training import Participation
 from tests.server.changes import change_catalogue, with_added
@@ -69,15 +69,15 @@ def look(world: World, after: float = 0.0) -> tuple[str, list[str]]:
 def test_what_an_epoch_waits_for(world: World) -> None:
     world.server.tick()
     for proxy in ("east", "west"):
-        world.contact(proxy, world.signed())
-    world.now = world.signed().manifest.closes
+        world.contact(proxy, world.get_signed())
+    world.now = world.get_signed().manifest.closes
     said, problems = look(world)
     assert "waits for a crowd of 2 people: no proxy has one." in said
     assert "It has heard nothing of this epoch from east, west." in said
     assert problems == []  # they still have time
     _, problems = look(world, after=61)
     assert problems == ["proxies that have not said what they hold: east, west"]
-    world.tell(world.signed(), east=CROWD_SHORT, west=CROWD_NONE)
+    world.report_crowds(world.get_signed(), east=CROWD_SHORT, west=CROWD_NONE)
     said, problems = look(world)
     assert "waits for a crowd of 2 people at east." in said
     assert "closed at 1970-01-01 00:35:00Z (in 16 min 40 s) in any case" in said
@@ -89,24 +89,24 @@ def test_what_an_epoch_waits_for(world: World) -> None:
 def test_each_worker_says_what_another_heard_of_a_proxy(world: World) -> None:
     """And that it is mended, or not asked for any more."""
     world.server.tick()
-    other = world.another()
+    other = world.add_worker()
     ahead = Contact(57, bytes(32), None, world.now, None)
     with pytest.raises(RefusedError):
-        world.server.contact("east", ahead)
+        world.server.handle_contact("east", ahead)
     for worker in (world, other):
         worker.server.tick()
         assert "go-beyond 57" in worker.server.troubles.texts[0]
-        assert b"refused_proxies 1.0" in worker.server.measured()
-    other.contact("east", world.signed())
+        assert b"refused_proxies 1.0" in worker.server.render_metrics()
+    other.contact("east", world.get_signed())
     for worker in (world, other):
         worker.server.tick()
         assert worker.server.troubles.texts == []
     with pytest.raises(RefusedError):
-        world.server.contact("east", ahead)
-    alone = world.another(proxies={"west": world.settings.proxies["west"]})
+        world.server.handle_contact("east", ahead)
+    alone = world.add_worker(proxies={"west": world.settings.proxies["west"]})
     alone.server.tick()
     assert alone.server.troubles.texts == []
-    assert b"refused_proxies 0.0" in alone.server.measured()
+    assert b"refused_proxies 0.0" in alone.server.render_metrics()
 
 
 def test_two_machines_with_one_secret_are_noticed(world: World) -> None:
@@ -114,11 +114,11 @@ def test_two_machines_with_one_secret_are_noticed(world: World) -> None:
     world.server.tick()
 
     def speak(process: str | None) -> bool:
-        signed = world.signed()
+        signed = world.get_signed()
         said = Contact(signed.manifest.epoch, signed.hash, None, world.now, process)
         world.now += 1
         with suppress(RefusedError):
-            world.server.contact("east", said)
+            world.server.handle_contact("east", said)
             return True
         return False
 
@@ -138,12 +138,12 @@ def test_two_machines_with_one_secret_are_noticed(world: World) -> None:
         0,
     ]
     assert problems()
-    assert b"refused_proxies 1.0" in world.server.measured()
+    assert b"refused_proxies 1.0" in world.server.render_metrics()
     for _ in range(3):  # c has stopped for good, and an operator only looks
-        world.now += ALIVE / 2
+        world.now += PROCESS_TIMEOUT_SECONDS / 2
         assert speak(None)
     assert speak("d")
-    world.now += ALIVE
+    world.now += PROCESS_TIMEOUT_SECONDS
     assert speak("d")
     assert problems() == []
 
@@ -155,9 +155,9 @@ def test_a_proxy_with_another_database_is_noticed(
     first, second = ("0123456789abcdef", "fedcba9876543210")
 
     def speak(database: str | None) -> list[str]:
-        signed = world.signed()
+        signed = world.get_signed()
         said = Contact(signed.manifest.epoch, signed.hash, None, world.now, None, None, database)
-        world.server.contact("east", said)
+        world.server.handle_contact("east", said)
         world.server.tick()
         return [each for each in look(world)[1] if first in each]
 
@@ -170,11 +170,11 @@ def test_a_proxy_with_another_database_is_noticed(
     assert speak(first) == [], "its old folder is back"
     assert speak(second) != []
     assert speak(None) != [], "somebody only asks"
-    signed = world.closed()
+    signed = world.close_epoch()
     world.apply(signed)
     assert speak(second) == [], "the epoch is over"
-    world.closed()
-    world.commit("east", world.signed())
+    world.close_epoch()
+    world.commit("east", world.get_signed())
     assert speak(first) == [], "nothing of the epoch waits in any database"
 
 
@@ -185,7 +185,7 @@ def test_a_worker_that_does_nothing_is_noticed(world: World) -> None:
         "what does its log say?"
     )
     world.server.tick()
-    signed = world.signed()
+    signed = world.get_signed()
     world.now = signed.manifest.closes
     for proxy, crowd in (("east", CROWD_ENOUGH), ("west", CROWD_NONE)):
         world.contact(proxy, signed, crowd)
@@ -204,15 +204,15 @@ def test_a_worker_that_does_nothing_is_noticed(world: World) -> None:
 
 
 def test_what_was_counted_and_dropped(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    signed = world.closed()
-    chunk = world.chunk(signed, 10)
+    signed = world.close_epoch()
+    chunk = world.make_chunk(signed, 10)
     with caplog.at_level(logging.INFO, "sottovoce"):
         world.apply(signed, chunk, replace(chunk, sealed=chunk.sealed[: len(chunk.sealed) // 2]))
     assert "epoch 1: 10 reports are counted; proxies that handed in: 1 of 2" in caplog.messages
     said, (problem,) = look(world)
     assert "Epoch 1 counted 10 reports; dropped: 5 came twice." in said
     assert problem.startswith("epoch 1: 5 reports")
-    world.apply(world.closed())
+    world.apply(world.close_epoch())
     assert look(world)[1][0].startswith("epoch 2 came to nothing")
 
 
@@ -222,7 +222,7 @@ def test_settings_with_which_no_worker_could_start(world: World) -> None:
     world.settings = replace(world.settings, training=replace(TRAINING, half_life=7.0))
     assert look(world)[1] == []
     with world.store.read() as transaction:
-        training = transaction.training()
+        training = transaction.find_training()
     assert training is not None
     assert training.settings == TRAINING, "looking changes nothing"
     world.settings = replace(world.settings, training=replace(TRAINING, epsilon=7.0))
@@ -246,7 +246,7 @@ def test_keys_that_belong_elsewhere(world: World) -> None:
     replace(KEYS, wrapping=bytes(32)).replace(path)
     path.chmod(0o600)
     assert re.search(r"\b1\b", look(world)[1][0]), "the epoch whose key they do not open"
-    KEYS.rotated().replace(path)
+    KEYS.rotate().replace(path)
     path.chmod(0o600)
     said, problems = look(world)
     assert "(replaced 1 time; made 20" in said

@@ -18,7 +18,7 @@ from sottovoce.protocol import Chunk, SignedManifest
 from sottovoce.protocol.contact import CROWD_ENOUGH, CROWD_NONE
 from sottovoce.server import ServerStore, build_app
 from sottovoce.server.schema import MIGRATIONS, epoch_keys
-from sottovoce.server.store import _CAUSES, back_up, database_url
+from sottovoce.server.store import _ADVICE_BY_MESSAGE, back_up, parse_database_url
 from tests.asgi import ask
 from tests.crash import Life, PowerCut, make_server_mortal
 from tests.lacking import leave_out
@@ -37,7 +37,7 @@ def version(store: ServerStore) -> int:
 
 def test_migrations_run_once_and_keep_what_is_there(world: World) -> None:
     world.server.tick()
-    before = world.server.epochs()
+    before = world.server.list_epochs()
     longer = [*MIGRATIONS, add_column]
     world.store.migrate()
     assert version(world.store) == len(MIGRATIONS)
@@ -46,8 +46,8 @@ def test_migrations_run_once_and_keep_what_is_there(world: World) -> None:
     assert version(world.store) == len(longer)
     columns = {column["name"] for column in inspect(world.store._engine).get_columns("epochs")}
     assert "remark" in columns
-    assert world.server.epochs() == before
-    older = world.another()
+    assert world.server.list_epochs() == before
+    older = world.add_worker()
     with pytest.raises(StoreError):
         older.server.tick()
     older.close()
@@ -98,19 +98,19 @@ def test_a_full_disk_counts_nothing_by_halves(
     make_world: MakeWorld, sqlite_url: str, pages: int
 ) -> None:
     world = make_world(sqlite_url)
-    signed = world.closed()
-    reports = world.reports(2200)
+    signed = world.close_epoch()
+    reports = world.draw_reports(2200)
     chunk = chunk_of(sealed(reports, signed), signed)  # its keys need some pages
-    full = world.another()
+    full = world.add_worker()
     make_full(full.store, pages)
     app = build_app(full.server, full.settings)
-    with pytest.raises(StoreError, match=_CAUSES["disk is full"]):
+    with pytest.raises(StoreError, match=_ADVICE_BY_MESSAGE["disk is full"]):
         full.send("east", chunk)
     assert anyio.run(put, app, chunk) == 503
-    assert world.counts(1) == (0, 0, 0, 0)
-    assert not world.sums(1).any()
+    assert world.get_counts(1) == (0, 0, 0, 0)
+    assert not world.get_sums(1).any()
     assert world.send("east", chunk) is True
-    assert np.array_equal(world.sums(1), sum_signs(reports, world.n_directions()))
+    assert np.array_equal(world.get_sums(1), sum_signs(reports, world.n_directions()))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_a_server_never_begins_with_an_empty_database(
     """Of a misspelt path or name, or where no disk is mounted: its training would begin anew."""
     world, empty = make_world(new_url()), new_url()
     world.server.tick()
-    worker = world.another(database=empty)
+    worker = world.add_worker(database=empty)
     path = worker.store._path
     for begin in (worker.server.tick, worker.store.migrate):
         with pytest.raises(SettingsError, match=r"/\w.*`sottovoce server init`"):
@@ -149,26 +149,26 @@ def test_a_server_never_begins_with_an_empty_database(
 
 
 def test_urls(tmp_path: Path) -> None:
-    assert database_url("sqlite:///a.db", tmp_path) == f"sqlite:///{tmp_path / 'a.db'}"
-    assert database_url("sqlite:////a.db", tmp_path) == "sqlite:////a.db"
+    assert parse_database_url("sqlite:///a.db", tmp_path) == f"sqlite:///{tmp_path / 'a.db'}"
+    assert parse_database_url("sqlite:////a.db", tmp_path) == "sqlite:////a.db"
     full = "postgresql+psycopg://me:word@host/name"
-    assert database_url("postgresql://me:word@host/name", tmp_path) == full
-    assert database_url(full, tmp_path) == full
+    assert parse_database_url("postgresql://me:word@host/name", tmp_path) == full
+    assert parse_database_url(full, tmp_path) == full
     for wrong in ("mysql://host/name", "sqlite://", "sqlite:///:memory:", "a file", "", "x://:y/"):
         with pytest.raises(SettingsError, match="database"):
-            database_url(wrong, tmp_path)
+            parse_database_url(wrong, tmp_path)
 
 
 def journey(world: World, made: list[tuple[SignedManifest, list[Chunk]]]) -> None:
     """One epoch, begun, filled, committed and applied, by parties that repeat everything."""
     world.server.tick()
     if not made:
-        signed = world.signed()
-        made.append((signed, chunks_of(sealed(world.reports(40), signed), signed, 25)))
+        signed = world.get_signed()
+        made.append((signed, chunks_of(sealed(world.draw_reports(40), signed), signed, 25)))
     signed, chunks = made[0]
     world.now = signed.manifest.closes
-    world.tell(signed, east=CROWD_ENOUGH, west=CROWD_NONE)
-    if world.signed().manifest.epoch == 1:
+    world.report_crowds(signed, east=CROWD_ENOUGH, west=CROWD_NONE)
+    if world.get_signed().manifest.epoch == 1:
         world.apply(signed, *chunks)
 
 
@@ -185,13 +185,15 @@ def test_a_crash_at_any_commit_counts_everything_once(
         with suppress(PowerCut):
             journey(world, made)
         world.store.close()
-        again = world.another()
+        again = world.add_worker()
         journey(again, made)
-        assert again.counts(1) == (2, 40, 0, 0), steps
-        assert np.array_equal(again.sums(1), sum_signs(again.reports(40), again.n_directions()))
-        states = [(e.epoch, e.state, e.epochs_done) for e in again.server.epochs()]
+        assert again.get_counts(1) == (2, 40, 0, 0), steps
+        assert np.array_equal(
+            again.get_sums(1), sum_signs(again.draw_reports(40), again.n_directions())
+        )
+        states = [(e.epoch, e.state, e.epochs_done) for e in again.server.list_epochs()]
         assert states == [(1, "applied", 0), (2, "open", 1)], steps
-        assert again.signed().manifest.reports_behind == 40
+        assert again.get_signed().manifest.reports_behind == 40
         if life.left >= 0:
             break
     assert steps > 28, "so many times before or after a commit"
@@ -201,9 +203,9 @@ def test_a_crash_at_any_commit_counts_everything_once(
 def filled(make_world: MakeWorld, sqlite_url: str) -> World:
     """One epoch is over, another is closed with a chunk counted; all of it is in the log."""
     world = make_world(sqlite_url)
-    signed = world.closed()
-    world.apply(signed, world.chunk(signed, 10))
-    world.send("east", world.chunk(world.closed(), 5))
+    signed = world.close_epoch()
+    world.apply(signed, world.make_chunk(signed, 10))
+    world.send("east", world.make_chunk(world.close_epoch(), 5))
     return world
 
 
@@ -213,16 +215,16 @@ def test_all_that_was_committed_and_the_key_only_if_asked_for(
 ) -> None:
     copy = tmp_path / "copy.sqlite"
     with filled.store.write() as transaction:  # a worker is writing meanwhile
-        wrapped = transaction.wrapped_key(2)
+        wrapped = transaction.find_wrapped_key(2)
         back_up(filled.settings.database, copy, with_key=with_key)
     assert wrapped is not None
     assert copy.stat().st_mode & 0o777 == 0o600
     assert not list(tmp_path.glob("copy.sqlite?*"))
     assert (wrapped in copy.read_bytes()) == with_key
     with closing(ServerStore(f"sqlite:///{copy}")) as store, store.read() as transaction:
-        assert transaction.all_epochs() == filled.server.epochs()
-        assert (transaction.wrapped_key(2) == wrapped) == with_key
-        assert len(transaction.chunk_names(2)) == 1
+        assert transaction.list_epochs() == filled.server.list_epochs()
+        assert (transaction.find_wrapped_key(2) == wrapped) == with_key
+        assert len(transaction.list_chunk_names(2)) == 1
 
 
 def test_nothing_is_overwritten_and_nothing_half_is_left(tmp_path: Path, filled: World) -> None:
@@ -273,18 +275,18 @@ def test_the_same_for_postgresql(
     if programs is None:
         leave_out("pg_dump and pg_restore")
     world, dump = make_world(postgres_url), tmp_path / "monday.dump"
-    signed = world.closed()
-    world.apply(signed, world.chunk(signed, 10))
-    before, url = world.server.epochs(), make_url(postgres_server)
+    signed = world.close_epoch()
+    world.apply(signed, world.make_chunk(signed, 10))
+    before, url = world.server.list_epochs(), make_url(postgres_server)
     schema = str(make_url(postgres_url).query["options"]).rpartition("=")[2]
     where = ["--host", str(url.query["host"]), "--username", str(url.username)]
     kept = ["--format=custom", "--exclude-table-data=*.epoch_keys", f"--schema={schema}"]
     name = str(url.database)
     run([programs / "pg_dump", *where, *kept, f"--file={dump}", name], check=True)
     with world.store.write() as transaction:
-        assert transaction.wrapped_key(2) is not None
+        assert transaction.find_wrapped_key(2) is not None
         transaction._connection.exec_driver_sql(f"DROP SCHEMA {schema} CASCADE")
     run([programs / "pg_restore", *where, f"--dbname={name}", dump], check=True)
     with closing(ServerStore(postgres_url)) as store, store.read() as transaction:
-        assert transaction.all_epochs() == before
-        assert transaction.wrapped_key(2) is None
+        assert transaction.list_epochs() == before
+        assert transaction.find_wrapped_key(2) is None

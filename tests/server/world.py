@@ -15,7 +15,7 @@ from sottovoce.core import sum_counts
 from sottovoce.protocol import SEALED_BYTES, Catalogue, Chunk, Item, SignedManifest, seal_reports
 from sottovoce.protocol.contact import CROWD_ENOUGH, CROWD_NONE, Contact, Crowd, State
 from sottovoce.server import (
-    InProcess,
+    InProcessOpener,
     Keys,
     Opener,
     ProxyAccess,
@@ -61,7 +61,7 @@ class World:
 
     settings: ServerSettings
     keys: Keys = KEYS
-    opener: Opener = field(default_factory=InProcess)
+    opener: Opener = field(default_factory=InProcessOpener)
     now: float = 1_000.0
 
     def __post_init__(self) -> None:
@@ -80,7 +80,7 @@ class World:
         begin_service(world.store, settings, world.keys)
         return world
 
-    def another(self, **changes: Any) -> World:
+    def add_worker(self, **changes: Any) -> World:
         """A further worker; closed with this one."""
         settings = replace(self.settings, **changes)
         self._others.append(World(settings, self.keys, self.opener, self.now))
@@ -91,21 +91,21 @@ class World:
             other.close()
         self.store.close()
 
-    def signed(self) -> SignedManifest:
-        return self.server.signed_manifest()
+    def get_signed(self) -> SignedManifest:
+        return self.server.get_signed_manifest()
 
     def n_directions(self) -> int:
-        return self.signed().manifest.build().n_directions
+        return self.get_signed().manifest.build().n_directions
 
-    def closed(self) -> SignedManifest:
+    def close_epoch(self) -> SignedManifest:
         """Let the open epoch's time pass, with a crowd at east and nobody at west; its manifest."""
         self.server.tick()
-        signed = self.signed()
+        signed = self.get_signed()
         self.now = signed.manifest.closes
-        self.tell(signed, east=CROWD_ENOUGH, west=CROWD_NONE)
+        self.report_crowds(signed, east=CROWD_ENOUGH, west=CROWD_NONE)
         return signed
 
-    def tell(self, signed: SignedManifest, **crowds: Crowd) -> None:
+    def report_crowds(self, signed: SignedManifest, **crowds: Crowd) -> None:
         """Proxies say what they hold; then the server beats."""
         for proxy, crowd in crowds.items():
             self.contact(proxy, signed, crowd)
@@ -114,12 +114,12 @@ class World:
     def contact(self, proxy: str, signed: SignedManifest, crowd: Crowd | None = None) -> State:
         """A proxy that is at this epoch speaks, and has the right time."""
         said = Contact(signed.manifest.epoch, signed.hash, crowd, self.now, None)
-        return self.server.contact(proxy, said).state
+        return self.server.handle_contact(proxy, said).state
 
-    def state(self, epoch: int) -> str:
-        return self.server.epochs()[epoch - 1].state
+    def get_state(self, epoch: int) -> str:
+        return self.server.list_epochs()[epoch - 1].state
 
-    def reports(self, number: int, seed: int = 0) -> NDArray[np.uint32]:
+    def draw_reports(self, number: int, seed: int = 0) -> NDArray[np.uint32]:
         rng = np.random.default_rng(seed)
         return rng.integers(0, 2 * self.n_directions(), number).astype(np.uint32)
 
@@ -132,8 +132,8 @@ class World:
         epoch = signed.manifest.epoch
         self.server.commit(proxy, epoch, signed.hash, len(given), reports)
 
-    def chunk(self, signed: SignedManifest, reports: int) -> Chunk:
-        return chunk_of(sealed(self.reports(reports), signed), signed)
+    def make_chunk(self, signed: SignedManifest, reports: int) -> Chunk:
+        return chunk_of(sealed(self.draw_reports(reports), signed), signed)
 
     def apply(self, signed: SignedManifest, *chunks: Chunk) -> None:
         """East hands these in, west nothing; the epoch is applied."""
@@ -143,16 +143,16 @@ class World:
         self.commit("west", signed)
         self.server.tick()
 
-    def sums(self, epoch: int) -> NDArray[np.int64]:
+    def get_sums(self, epoch: int) -> NDArray[np.int64]:
         """Of all that was counted so far, or, when it is applied, of what is in the model."""
         with self.store.read() as transaction:
-            counts = list(transaction.counts(epoch).values())
-            return sum_counts(np.sum(counts, axis=0)) if counts else transaction.sums(epoch)
+            counts = list(transaction.get_counts(epoch).values())
+            return sum_counts(np.sum(counts, axis=0)) if counts else transaction.get_sums(epoch)
 
-    def counts(self, epoch: int) -> tuple[int, int, int, int]:
+    def get_counts(self, epoch: int) -> tuple[int, int, int, int]:
         """Chunks, reports, duplicates, undecodable."""
         with self.store.read() as transaction:
-            found = transaction.epoch(epoch)
+            found = transaction.find_epoch(epoch)
         assert found is not None
         return found.chunks, found.reports, found.duplicates, found.undecodable
 

@@ -102,8 +102,8 @@ def test_no_request_breaks_a_proxy(tmp_path: Path) -> None:
 def test_no_request_breaks_a_server(tmp_path: Path) -> None:
     logging.getLogger("sottovoce").setLevel(logging.CRITICAL)
     world = servers.World.begin(servers.make_settings(tmp_path, f"sqlite:///{tmp_path / 'db'}"))
-    signed = world.closed()
-    chunk = world.chunk(signed, 3)
+    signed = world.close_epoch()
+    chunk = world.make_chunk(signed, 3)
     commit = {"manifest": signed.hash.hex(), "chunks": 1, "reports": 10**9}  # never right
     said = {"epoch": 1, "manifest": signed.hash.hex(), "time": 1.0}
     odd: list[Any] = [-1, 2**53, 10**400, 1.5, True, None, "1", [], {}, "\ud800", "short", 5]
@@ -122,5 +122,5 @@ def test_no_request_breaks_a_server(tmp_path: Path) -> None:
     asyncio.run(fuzzer.play(build_app(world.server, world.settings)))
     logging.getLogger("sottovoce").setLevel(logging.NOTSET)
     assert {200, 400, 401, 404, 405, 409, 413} <= set(fuzzer.statuses)
-    assert world.counts(1) == (1, 3, 0, 0), "the one good chunk counted once"
+    assert world.get_counts(1) == (1, 3, 0, 0), "the one good chunk counted once"
     world.close()

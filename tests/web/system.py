@@ -32,9 +32,9 @@ from sottovoce.protocol import (
 )
 from sottovoce.proxy import HttpUpstream, Proxy
 from sottovoce.sandbox.system import invented_panel
-from sottovoce.server import InProcess, Keys, Server, ServerSettings
+from sottovoce.server import InProcessOpener, Keys, Server, ServerSettings
 from sottovoce.server.administration import begin_service
-from sottovoce.server.setup import items_of
+from sottovoce.server.setup import list_catalogue_items
 from sottovoce.service.page import Page
 from sottovoce.training import Participation, Settings
 from tests.live.stack import by_hand
@@ -102,7 +102,9 @@ class System:
 
     def _start(self, keys: Keys, settings: ServerSettings) -> None:
         self.keys, self.settings = keys, settings
-        self.server = Server(self.store, keys, settings, clock=self._clock, opener=InProcess())
+        self.server = Server(
+            self.store, keys, settings, clock=self._clock, opener=InProcessOpener()
+        )
         self._beat_server = by_hand(self.server)
         self._beat_server()
 
@@ -172,7 +174,7 @@ class System:
         self._end(with_crowd=report)
         assert self.signed().manifest.epoch == epoch + 1
         with self.store.read() as transaction:
-            over = transaction.epoch(epoch)
+            over = transaction.find_epoch(epoch)
         assert over is not None
         assert over.state == "applied"
         return over
@@ -209,7 +211,7 @@ class System:
     def private_key(self, epoch: int) -> bytes:
         """Of an epoch that is still open: afterwards it is gone."""
         with self.store.read() as transaction:
-            wrapped = transaction.wrapped_key(epoch)
+            wrapped = transaction.find_wrapped_key(epoch)
         assert wrapped is not None
         key = KEYS.unwrap(epoch, wrapped)
         assert derive_public_key(key) == self.signed().manifest.public_key
@@ -264,7 +266,7 @@ def _histories(people: int, films: int) -> list[list[int]]:
 
 
 def _write_catalogue(folder: Path, people: int, films: int) -> Catalogue:
-    catalogue = Catalogue.from_items(items_of(synthetic_people(people, films, 0)))
+    catalogue = Catalogue.from_items(list_catalogue_items(synthetic_people(people, films, 0)))
     (folder / "catalogue.json").write_bytes(catalogue.raw)
     return catalogue
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sottovoce.errors import SettingsError
-from sottovoce.server import InProcess
+from sottovoce.server import InProcessOpener
 from sottovoce_lab.bench.live.bench_server import PROXY, BenchServer, OpensNothing, measure_counting
 from sottovoce_lab.bench.live.live_bench import (
     LiveBenchPlan,
@@ -99,11 +99,11 @@ def test_what_is_counted_is_what_was_made(tmp_path: Path, for_real: bool) -> Non
     chunk = bench.chunk(os.urandom(52 * 30))
     if for_real:
         (chunk,) = bench.sealed_chunks(1, 30, 1)
-    opener = InProcess() if for_real else OpensNothing()
+    opener = InProcessOpener() if for_real else OpensNothing()
     for name in ("first", "second"):
         with bench.fresh_server(tmp_path / name, opener) as server:
             assert server.take_chunk(PROXY, chunk.epoch, chunk.name, chunk.encode())
-            (epoch,) = server.epochs()
+            (epoch,) = server.list_epochs()
             assert (epoch.reports, epoch.undecodable) == (30, 0)
 
 

@@ -61,7 +61,7 @@ from sottovoce.sandbox.system import (
     write_shop,
     write_statement,
 )
-from sottovoce.server.setup import items_of
+from sottovoce.server.setup import list_catalogue_items
 from sottovoce.service.listen import Listen
 from sottovoce.service.widget import script_tag
 from sottovoce.storage.database import exclusive_lock
@@ -183,7 +183,7 @@ def up(
             else:
                 source = data or SYNTHETIC
                 found = load(source)
-                items = Catalogue.from_items(items_of(found))
+                items = Catalogue.from_items(list_catalogue_items(found))
             if people is None:
                 crowd = COMPANIONS + 1 if trial else {**defaults, **service}["least_clients"]
                 people = crowd if found is None or trial else found.n_users

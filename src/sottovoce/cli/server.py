@@ -32,24 +32,24 @@ from sottovoce.protocol import Catalogue, Item
 from sottovoce.protocol.catalogue import MAX_TEXT_LENGTH
 from sottovoce.protocol.contact import CROWD_ENOUGH, CROWD_NONE, CROWD_SHORT
 from sottovoce.protocol.terms import TRIAL_SENTENCE
-from sottovoce.server import Keys, Pool, Server, ServerSettings, ServerStore, build_app
+from sottovoce.server import Keys, OpenerPool, Server, ServerSettings, ServerStore, build_app
 from sottovoce.server.administration import (
     begin_training,
     cancel_training,
     close_epoch,
+    find_newest_seen,
     go_beyond,
     read_catalogue,
-    seen_beyond,
     update_catalogue,
 )
 from sottovoce.server.catalogue import Difference
 from sottovoce.server.epochs import EpochWait
 from sottovoce.server.keys import rotate_keys
 from sottovoce.server.settings import check_proxy_name
-from sottovoce.server.setup import SETTINGS, items_of, make_server
+from sottovoce.server.setup import SETTINGS, list_catalogue_items, make_server
 from sottovoce.server.status import DROPPED, ServerStatus
 from sottovoce.server.store import back_up
-from sottovoce.server.transaction import OPEN, Epoch, Heard
+from sottovoce.server.transaction import OPEN, Epoch, ProxyContact
 from sottovoce.service.listen import Listen
 from sottovoce.service.logs import begin_log
 from sottovoce.service.run import Running, build_watch
@@ -221,14 +221,17 @@ def run(
       sottovoce server run --config my-server/server.toml
       sottovoce server run --config my-server/server.toml --port 8092 --watch-port 8093
     """
-    settings = ServerSettings.read(config).at_ports(port, watch_port)
+    settings = ServerSettings.read(config).replace_ports(port, watch_port)
     last = begin_log(as_json=settings.log_json)
     keys = Keys.read(settings.keys)
-    with closing(ServerStore(settings.database)) as store, closing(Pool(settings.openers)) as pool:
+    with (
+        closing(ServerStore(settings.database)) as store,
+        closing(OpenerPool(settings.openers)) as pool,
+    ):
         server = Server(store, keys, settings, opener=pool)
         server.prepare()
         app = build_app(server, settings)
-        watch = build_watch(server.check, server.measured, config, server.troubles, last)
+        watch = build_watch(server.check, server.render_metrics, config, server.troubles, last)
         turned_away = server.metrics.turned_away
         serve(app, settings.listen, watch, settings.watch, turned_away=turned_away)
 
@@ -261,7 +264,7 @@ def status(
         running = Running.ask(settings.watch, config)
         found = ServerStatus.read(store, settings, time.time(), running)
     if catalogue is not None:
-        write_atomically(catalogue, found.chosen.catalogue.raw)
+        write_atomically(catalogue, found.pending.catalogue.raw)
     output.print_status(describe_status(found, settings), found.as_dict(), json_file)
 
 
@@ -316,7 +319,7 @@ def beyond(
     """
     now = time.time()
     with open_store(config) as (settings, store):
-        if epoch is not None and not yes and not seen_beyond(store, settings.proxies, now):
+        if epoch is not None and not yes and not find_newest_seen(store, settings.proxies, now):
             said = "No proxy needs this, and the open epoch will be lost, and stay paid for. Go on?"
             typer.confirm(said, abort=True)
         number, heard = go_beyond(store, epoch, now, settings.proxies)
@@ -499,7 +502,7 @@ def catalogue_in(path: Path, columns: str | None = None) -> Catalogue:
 
 
 def _catalogue_of(source: str) -> Catalogue:
-    return Catalogue.from_items(items_of(_loaders().load(source)))
+    return Catalogue.from_items(list_catalogue_items(_loaders().load(source)))
 
 
 def _loaders() -> Any:
@@ -544,7 +547,7 @@ def _dropped(found: Epoch) -> dict[str, int]:
 def describe_status(found: ServerStatus, settings: ServerSettings) -> Iterator[str]:
     """How a service stands, in words: all but what needs attention."""
     yield from _epoch(found)
-    for epoch in reversed(found.last):
+    for epoch in reversed(found.last_epochs):
         dropped = [f"{count:,} {why}" for why, count in _dropped(epoch).items()]
         tail = f"dropped: {', '.join(dropped)}" if dropped else "none were dropped"
         yield f"Epoch {epoch.epoch} counted {output.pluralize(epoch.reports, 'report')}; {tail}."
@@ -552,15 +555,15 @@ def describe_status(found: ServerStatus, settings: ServerSettings) -> Iterator[s
     yield from _people(found)
     yield from _catalogue(found)
     yield from _keys(found)
-    yield from (_heard(name, said, found.now) for name, said in found.heard.items())
+    yield from (_heard(name, said, found.now) for name, said in found.contacts.items())
     if isinstance(found.running, Running):
         yield output.describe_process(
             "This server", found.running.since, found.running.last, found.now
         )
     if found.disk.free is not None:
         yield f"{found.disk.free / 1e9:,.1f} GB are free where the database lies."
-    if found.epoch is not None and found.chosen.training.number != found.epoch.training:
-        yield f"Training {found.chosen.training.number} begins after this epoch."
+    if found.epoch is not None and found.pending.training.number != found.epoch.training:
+        yield f"Training {found.pending.training.number} begins after this epoch."
     how = (
         "`sottovoce server backup FILE`"
         if settings.database.startswith("sqlite")
@@ -616,16 +619,18 @@ def _closed(waiting: EpochWait, epoch: Epoch, now: float) -> Iterator[str]:
         yield f"It waits for {', '.join(waiting.silent)} to hand in, until {until} at the latest."
 
 
-def _heard(name: str, said: Heard | None, now: float) -> str:
+def _heard(name: str, said: ProxyContact | None, now: float) -> str:
     if said is None:
         return f"Nothing was heard from proxy {name} yet."
     at = f"epoch {said.epoch}" if said.epoch else "no epoch"
-    return f"Proxy {name} was heard last at {output.format_moment(said.heard, now)}, with {at}."
+    return (
+        f"Proxy {name} was heard last at {output.format_moment(said.last_contact, now)}, with {at}."
+    )
 
 
 def _people(found: ServerStatus) -> Iterator[str]:
     """Who takes part, where that changes what is promised."""
-    terms = found.chosen.training.terms
+    terms = found.pending.training.terms
     if terms.accounts:
         yield "A batch needs an account: what devices promise is for one account, not one device."
     if terms.trial:
@@ -647,7 +652,7 @@ def _learning(found: ServerStatus) -> str:
 
 
 def _catalogue(found: ServerStatus) -> Iterator[str]:
-    chosen, manifest = found.chosen, found.manifest
+    chosen, manifest = found.pending, found.manifest
     most = f"at most {chosen.training.terms.most_items:,} in this training"
     yield f"Catalogue version {chosen.version}: {output.pluralize(chosen.items, 'item')}, {most}."
     if manifest is not None and manifest.catalogue != chosen.catalogue.hash:

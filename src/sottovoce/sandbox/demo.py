@@ -26,7 +26,7 @@ from sottovoce.protocol.batch import BATCH_ID_BYTES
 from sottovoce.protocol.panel import Panel
 from sottovoce.sandbox.devices import PublicReader
 from sottovoce.sandbox.system import Sandbox
-from sottovoce.server.setup import items_of
+from sottovoce.server.setup import list_catalogue_items
 from sottovoce.service.workers import begin_worker
 from sottovoce.simulation.evaluation.panel import panel_popularity, panel_quality
 from sottovoce.training import Settings, plan_training
@@ -97,7 +97,7 @@ class DemoPlan:
         """
         items = (
             replace(item, tags={kind: tag for kind, tag in item.tags.items() if kind == TAG})
-            for item in items_of(self.sample)
+            for item in list_catalogue_items(self.sample)
         )
         Sandbox(
             Catalogue.from_items(items),

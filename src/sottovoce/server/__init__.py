@@ -6,17 +6,17 @@ is published; its private key is deleted in the transaction that applies it.
 """
 
 from sottovoce.server.app import build_app
-from sottovoce.server.counting import InProcess, Opener, Pool
+from sottovoce.server.counting import InProcessOpener, Opener, OpenerPool
 from sottovoce.server.keys import Keys
 from sottovoce.server.server import Server
 from sottovoce.server.settings import ProxyAccess, ServerSettings
 from sottovoce.server.store import ServerStore
 
 __all__ = [
-    "InProcess",
+    "InProcessOpener",
     "Keys",
     "Opener",
-    "Pool",
+    "OpenerPool",
     "ProxyAccess",
     "Server",
     "ServerSettings",

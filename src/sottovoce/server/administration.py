@@ -18,13 +18,13 @@ from sottovoce.errors import ProtocolError, SettingsError, get_reason
 from sottovoce.protocol import Catalogue, Manifest, SignedManifest
 from sottovoce.protocol.catalogue import MAX_CATALOGUE_BYTES
 from sottovoce.protocol.contact import NAME_BYTES
-from sottovoce.server.catalogue import Difference, updated
-from sottovoce.server.epochs import Chosen, is_ahead, most_skipped
+from sottovoce.server.catalogue import Difference, merge_catalogues
+from sottovoce.server.epochs import PendingConfig, find_max_epoch, is_in_future
 from sottovoce.server.keys import Keys, check_may_sign
 from sottovoce.server.settings import ServerSettings
 from sottovoce.server.store import ServerStore
 from sottovoce.server.training import Training
-from sottovoce.server.transaction import APPLIED, OPEN, Heard, Service, Transaction
+from sottovoce.server.transaction import APPLIED, OPEN, ProxyContact, Service, Transaction
 
 
 def update_catalogue(
@@ -37,7 +37,7 @@ def update_catalogue(
     """
     with store.write() as transaction:
         chosen = _locked(transaction)
-        after = updated(chosen.catalogue, wanted)
+        after = merge_catalogues(chosen.catalogue, wanted)
         found = Difference.between(chosen.catalogue, after)
         if not found:
             return chosen.version, found
@@ -51,12 +51,12 @@ def update_catalogue(
     return chosen.version + 1, found
 
 
-def _check_lists(transaction: Transaction, chosen: Chosen) -> None:
+def _check_lists(transaction: Transaction, chosen: PendingConfig) -> None:
     """Lists have it at once: devices refuse what the terms of the epoch that runs do not allow."""
-    latest = transaction.latest()
+    latest = transaction.find_latest_epoch()
     if latest is None or latest.state == APPLIED:
         return
-    training = transaction.training(latest.training)
+    training = transaction.find_training(latest.training)
     assert training is not None, "a training that has an epoch stays"
     try:
         replace(chosen, training=training).check()
@@ -72,15 +72,15 @@ def begin_training(store: ServerStore, settings: ServerSettings, *, anew: bool) 
     """Another training, with what the settings say now; devices will ask their owners."""
     with store.write() as transaction:
         chosen = _locked(transaction)
-        if not transaction.first_and_last(chosen.training.number):
+        if not transaction.list_first_and_last(chosen.training.number):
             raise SettingsError(
                 "the last training that was begun has had no epoch yet: change its settings and "
                 "restart the server, or take it back (`sottovoce server training begin --cancel`)"
             )
-        begun = Training.begin(
+        begun = Training.create(
             chosen.training.number + 1, settings.training, settings.terms, chosen.items, anew=anew
         )
-        Chosen(begun, chosen.catalogue, chosen.version).check()
+        PendingConfig(begun, chosen.catalogue, chosen.version).check()
         transaction.set_training(begun)
     return begun
 
@@ -89,7 +89,7 @@ def cancel_training(store: ServerStore) -> int:
     """Take back the last training that was begun, before its first epoch; the one that goes on."""
     with store.write() as transaction:
         number = _locked(transaction).training.number
-        if number == 1 or transaction.first_and_last(number):
+        if number == 1 or transaction.list_first_and_last(number):
             raise SettingsError(
                 f"training {number} has had an epoch, which devices have seen: it cannot be taken "
                 "back; begin another one after it"
@@ -98,7 +98,7 @@ def cancel_training(store: ServerStore) -> int:
     return number - 1
 
 
-def seen_beyond(store: ServerStore, proxies: Collection[str], now: float) -> int:
+def find_newest_seen(store: ServerStore, proxies: Collection[str], now: float) -> int:
     """The last epoch that makes it necessary to go beyond; 0: none.
 
     Of those proxies, as far as they can be believed, or one of the future that nobody believes in.
@@ -108,17 +108,17 @@ def seen_beyond(store: ServerStore, proxies: Collection[str], now: float) -> int
 
 
 def _seen(transaction: Transaction, proxies: Collection[str], now: float) -> int:
-    latest, most = transaction.latest(), most_skipped(transaction)
+    latest, most = transaction.find_latest_epoch(), find_max_epoch(transaction)
     known = 0 if latest is None else latest.epoch
-    heard = [said for name, said in transaction.heard().items() if name in proxies]
-    named = [said.epoch for said in heard if said.refused and known <= said.epoch <= most]
-    ahead = known if latest is not None and is_ahead(latest, now) else 0
+    heard = [said for name, said in transaction.get_contacts().items() if name in proxies]
+    named = [said.epoch for said in heard if said.refusal and known <= said.epoch <= most]
+    ahead = known if latest is not None and is_in_future(latest, now) else 0
     return max([*named, ahead])
 
 
 def go_beyond(
     store: ServerStore, epoch: int | None, now: float, proxies: Collection[str]
-) -> tuple[int, dict[str, Heard]]:
+) -> tuple[int, dict[str, ProxyContact]]:
     """Let the next epoch have a larger number than this; give the present one up.
 
     For a database that was restored from a backup: proxies and devices have seen later epochs, and
@@ -128,8 +128,8 @@ def go_beyond(
     """
     with store.write() as transaction:
         _locked(transaction)
-        service, latest = transaction.service(), transaction.latest(lock=True)
-        heard, most = transaction.heard(), most_skipped(transaction)
+        service, latest = transaction.get_service(), transaction.find_latest_epoch(lock=True)
+        heard, most = transaction.get_contacts(), find_max_epoch(transaction)
         seen = _seen(transaction, proxies, now)
         if not seen and epoch is None:
             raise SettingsError(
@@ -144,15 +144,15 @@ def go_beyond(
                 + (f"one has seen {seen}" if wanted < seen else "a proxy that names more lies")
             )
         if latest is not None and latest.state != APPLIED:
-            transaction.close(latest.epoch, now)
-            transaction.apply(latest.epoch, reports=0, crowdless=0, capped=0)
+            transaction.close_epoch(latest.epoch, now)
+            transaction.apply_epoch(latest.epoch, reports=0, crowdless=0, capped=0)
         following = max(wanted + 1, service.next_epoch)
         if latest is not None and latest.state == APPLIED and following == latest.epoch + 1:
             following += 1  # a training that is finished publishes again only after a gap
         transaction.set_service(service.verification_key, following)
         for said in heard.values():
-            if said.refused and said.epoch < following:
-                transaction.set_heard(replace(said, refused=""))
+            if said.refusal and said.epoch < following:
+                transaction.set_contact(replace(said, refusal=""))
     return following, heard
 
 
@@ -167,7 +167,7 @@ def close_epoch(
     """
     with store.write() as transaction:
         _locked(transaction)
-        epoch = transaction.latest(lock=True)
+        epoch = transaction.find_latest_epoch(lock=True)
         if epoch is None or epoch.state != OPEN:
             number = "" if epoch is None else f": epoch {epoch.epoch} is {epoch.state} already"
             raise SettingsError(f"there must be an open epoch{number}; nothing was changed")
@@ -178,14 +178,14 @@ def close_epoch(
                 "manifest says: wait until then"
             )
         if not dry_run:
-            transaction.close(epoch.epoch, now)
-        return epoch.epoch, transaction.crowds(epoch.epoch)
+            transaction.close_epoch(epoch.epoch, now)
+        return epoch.epoch, transaction.get_crowds(epoch.epoch)
 
 
-def _locked(transaction: Transaction) -> Chosen:
+def _locked(transaction: Transaction) -> PendingConfig:
     """What is chosen, while nobody else publishes or chooses."""
-    transaction.service(lock=True)
-    return Chosen.now(transaction)
+    transaction.get_service(lock=True)
+    return PendingConfig.read(transaction)
 
 
 # What the settings file says, and what the database has: they must not silently differ.
@@ -196,7 +196,7 @@ def _locked(transaction: Transaction) -> Chosen:
 
 log = logging.getLogger("sottovoce")
 
-MAY_CHANGE = {"epochs", "lifetime", "half_life"}
+CHANGEABLE_SETTINGS = {"epochs", "lifetime", "half_life"}
 """Of a training's settings, where the agreed terms allow it. Of the server's own all may."""
 
 
@@ -216,7 +216,7 @@ def begin_service(store: ServerStore, settings: ServerSettings, keys: Keys) -> N
     """
     store.create()
     with store.write() as transaction:
-        transaction.one_at_a_time()
+        transaction.acquire_setup_lock()
         service = transaction.find_service(lock=True)
         if service is not None:
             raise SettingsError(
@@ -230,20 +230,20 @@ def begin_service(store: ServerStore, settings: ServerSettings, keys: Keys) -> N
 
 def agree(transaction: Transaction, settings: ServerSettings, keys: Keys) -> None:
     """Check that these settings belong to the database, and note what they may change in it."""
-    service = transaction.service(lock=True)
+    service = transaction.get_service(lock=True)
     check_may_sign(keys, service)
     _follow_keys(transaction, service, keys)
-    training = transaction.training()
-    if training is None or transaction.latest() is None:
+    training = transaction.find_training()
+    if training is None or transaction.find_latest_epoch() is None:
         _begin(transaction, settings)
     else:
         _go_on(transaction, training, settings, keys)
 
 
-def check_agrees(transaction: Transaction, settings: ServerSettings, keys: Keys) -> None:
+def check_settings(transaction: Transaction, settings: ServerSettings, keys: Keys) -> None:
     """Refuse settings with which no worker could start; changes nothing."""
-    training = transaction.training()
-    if training is not None and transaction.latest() is not None:
+    training = transaction.find_training()
+    if training is not None and transaction.find_latest_epoch() is not None:
         _agreed(transaction, training, settings, keys)
 
 
@@ -252,7 +252,7 @@ def _follow_keys(transaction: Transaction, service: Service, keys: Keys) -> None
 
     It may be behind it for a while, which the worker says with its first beat.
     """
-    if keys.succeeds(service.newest_key):
+    if keys.is_successor_of(service.newest_key):
         transaction.set_newest_key(keys.verification_key)
 
 
@@ -260,8 +260,8 @@ def _begin(transaction: Transaction, settings: ServerSettings) -> None:
     catalogue = read_catalogue(settings.catalogue)
     transaction.set_catalogue(1, catalogue.hash, catalogue.raw)
     items = len(catalogue.items)
-    begun = Training.begin(1, settings.training, settings.terms, items, anew=True)
-    Chosen(begun, catalogue, 1).check()
+    begun = Training.create(1, settings.training, settings.terms, items, anew=True)
+    PendingConfig(begun, catalogue, 1).check()
     transaction.set_training(begun)
 
 
@@ -281,16 +281,16 @@ def _agreed(
     transaction: Transaction, training: Training, settings: ServerSettings, keys: Keys
 ) -> tuple[Training, bool]:
     """The training as these settings have it, and whether devices have seen it already."""
-    shown = transaction.first_and_last(training.number)
+    shown = transaction.list_first_and_last(training.number)
     if not shown:
         now = _begun_again(transaction, training, settings)
     else:
         _check_settings(training, settings)
-        now = training.changed(settings.training, settings.terms)
+        now = training.update(settings.training, settings.terms)
         for epoch in shown:
-            _check_terms(SignedManifest.open(epoch.manifest, keys.first).manifest, now)
+            _check_terms(SignedManifest.open(epoch.manifest, keys.first_key).manifest, now)
     if now != training:
-        replace(Chosen.now(transaction), training=now).check()
+        replace(PendingConfig.read(transaction), training=now).check()
     return now, bool(shown)
 
 
@@ -298,15 +298,19 @@ def _begun_again(
     transaction: Transaction, training: Training, settings: ServerSettings
 ) -> Training:
     """As these settings have it; itself if it is that already, since its id may have been named."""
-    before = transaction.training(training.number - 1)
+    before = transaction.find_training(training.number - 1)
     if settings.training != training.settings and settings.training == (before and before.settings):
         raise SettingsError(
             f"training {training.number} was begun with other settings than this file has, which "
             "are those of the training before: copy the new file to all workers, or take it back "
             "(`sottovoce server training begin --cancel`)"
         )
-    now = Training.begin(
-        training.number, settings.training, settings.terms, training.items, anew=training.anew
+    now = Training.create(
+        training.number,
+        settings.training,
+        settings.terms,
+        training.items,
+        anew=training.random_start,
     )
     same = replace(now, terms=replace(now.terms, training=training.terms.training)) == training
     return training if same else now
@@ -315,7 +319,7 @@ def _begun_again(
 def _check_settings(training: Training, settings: ServerSettings) -> None:
     before, now = training.settings.as_dict(), settings.training.as_dict()
     for name in now:
-        if name not in MAY_CHANGE and before.get(name) != now[name]:
+        if name not in CHANGEABLE_SETTINGS and before.get(name) != now[name]:
             raise SettingsError(
                 f"training.{name} was {before.get(name)!r} when this training began, now it is "
                 f"{now[name]!r}: set it back, {ANOTHER}"
@@ -327,7 +331,7 @@ def _check_terms(shown: Manifest, now: Training) -> None:
 
     What lies between is not worse than the first and not better than the last.
     """
-    worse = shown.terms.list_worse_terms(now.terms_for(shown.items))
+    worse = shown.terms.list_worse_terms(now.make_terms(shown.items))
     if worse:
         raise SettingsError(
             f"devices that agreed to the terms of epoch {shown.epoch} would refuse these, and "

@@ -52,23 +52,23 @@ class Api:
         )
 
     async def manifest(self, request: Request) -> Response:
-        signed = await self._work(self._server.signed_manifest)
+        signed = await self._work(self._server.get_signed_manifest)
         return serve(request, signed.encode(), signed.hash.hex(), BRIEFLY)
 
     async def shelf(self, request: Request) -> Response:
-        signed = await self._work(self._server.signed_shelf)
+        signed = await self._work(self._server.get_signed_shelf)
         return serve(request, signed.encode(), signed.hash.hex(), BRIEFLY)
 
     async def model(self, request: Request) -> Response:
-        return await self._file(request, self._server.model)
+        return await self._file(request, self._server.get_model)
 
     async def catalogue(self, request: Request) -> Response:
-        return await self._file(request, self._server.catalogue)
+        return await self._file(request, self._server.get_catalogue)
 
     async def contact(self, request: Request) -> Response:
         proxy = self._proxy(request)
         said = Contact.decode(await read_body(request.scope, request.receive, MAX_CONTACT_BYTES))
-        answer = await self._work(self._server.contact, proxy, said)
+        answer = await self._work(self._server.handle_contact, proxy, said)
         return Response(answer.encode(), media_type="application/json")
 
     async def chunk(self, request: Request) -> Response:
@@ -102,7 +102,7 @@ class Api:
     def _proxy(self, request: Request) -> str:
         """Who this is, before anything else of the request is looked at."""
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
-        proxy = self._settings.proxy_of(secret)
+        proxy = self._settings.find_proxy(secret)
         if scheme.lower() != "bearer" or proxy is None:
             self._server.metrics.unknown.inc()
             raise HTTPException(

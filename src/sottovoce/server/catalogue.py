@@ -37,7 +37,7 @@ class Difference:
             )
 
 
-def updated(catalogue: Catalogue, wanted: Catalogue) -> Catalogue:
+def merge_catalogues(catalogue: Catalogue, wanted: Catalogue) -> Catalogue:
     """As wanted; what stays keeps its place, what is new comes at the end."""
     new = _by_id(wanted.items)
     staying = [new.pop(item.id) for item in catalogue.items if item.id in new]

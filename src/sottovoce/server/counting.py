@@ -28,7 +28,7 @@ from sottovoce.service.workers import begin_worker
 log = logging.getLogger("sottovoce")
 
 
-class Seen:
+class KeySet:
     """A set of keys that only grows: sorted runs, each at least twice as long as the next.
 
     Adding costs a merge now and then, looking up a binary search in a few runs: next to nothing
@@ -64,9 +64,9 @@ class Counter:
         self._counted = 0
         """Chunks of the epoch, as far as they are known here."""
         self._chunks: set[str] = set()
-        self._seen = Seen()
+        self._seen = KeySet()
 
-    def unseen(self, chunk: Chunk) -> bytes:
+    def select_unseen(self, chunk: Chunk) -> bytes:
         """Its reports without repeats, in it or of what is counted: only these need to be opened.
 
         What another worker counts at the same time is dropped by `count`.
@@ -88,7 +88,7 @@ class Counter:
         keys = read_key_prefixes(chunk.sealed)
         with self._lock:
             with self._store.write() as transaction:
-                check_closed(transaction.epoch(chunk.epoch, lock=True), chunk.epoch)
+                check_closed(transaction.find_epoch(chunk.epoch, lock=True), chunk.epoch)
                 if transaction.has_chunk(chunk.epoch, chunk.name):
                     _note(transaction, proxy, chunk)
                     return False
@@ -99,7 +99,7 @@ class Counter:
                 transaction.add_counts(chunk.epoch, proxy, found, now)
                 new = keys[self._new(keys)]
                 transaction.add_chunk(chunk.epoch, chunk.name, proxy, chunk.reports, new)
-                transaction.count(
+                transaction.add_to_totals(
                     chunk.epoch,
                     reports=len(valid),
                     duplicates=len(keys) - len(new),
@@ -110,21 +110,21 @@ class Counter:
             self._counted += 1
         return True
 
-    def note(self, proxy: str, chunk: Chunk) -> None:
+    def record_repeat(self, proxy: str, chunk: Chunk) -> None:
         """A chunk that was counted before has come again."""
         with self._store.write() as transaction:
-            check_closed(transaction.epoch(chunk.epoch, lock=True), chunk.epoch)
+            check_closed(transaction.find_epoch(chunk.epoch, lock=True), chunk.epoch)
             _note(transaction, proxy, chunk)
 
     def _catch_up(self, transaction: Transaction, epoch: int) -> None:
         """Know the keys of all chunks that are counted, by any process."""
         if epoch != self._epoch:
-            self._epoch, self._counted, self._chunks, self._seen = epoch, 0, set(), Seen()
-        row = transaction.epoch(epoch)
+            self._epoch, self._counted, self._chunks, self._seen = epoch, 0, set(), KeySet()
+        row = transaction.find_epoch(epoch)
         if row is None or row.chunks == self._counted:
             return  # nobody else counted any: names of all are not asked for with every chunk
-        for name in transaction.chunk_names(epoch) - self._chunks:
-            self._remember(name, transaction.chunk_keys(epoch, name))
+        for name in transaction.list_chunk_names(epoch) - self._chunks:
+            self._remember(name, transaction.get_chunk_keys(epoch, name))
         self._counted = row.chunks
 
     def _remember(self, name: str, keys: NDArray[np.uint64]) -> None:
@@ -142,10 +142,12 @@ def _note(transaction: Transaction, proxy: str, chunk: Chunk) -> None:
 
     Otherwise its commit would name a chunk more than it is known for, for ever.
     """
-    if transaction.sender_of(chunk.epoch, chunk.name) == proxy:
+    if transaction.find_sender(chunk.epoch, chunk.name) == proxy:
         return
     again = f"{chunk.name} {proxy}"
-    if not (transaction.has_chunk(chunk.epoch, again) or transaction.commit_of(chunk.epoch, proxy)):
+    if not (
+        transaction.has_chunk(chunk.epoch, again) or transaction.find_commit(chunk.epoch, proxy)
+    ):
         no_keys = np.empty(0, np.uint64)
         transaction.add_chunk(chunk.epoch, again, proxy, chunk.reports, no_keys)
 
@@ -169,7 +171,7 @@ class Opener(Protocol):
         """As `protocol.open_reports`; `UnavailableError` if it cannot now."""
 
 
-class InProcess:
+class InProcessOpener:
     """Here and now: for small servers and tests."""
 
     def open(
@@ -178,7 +180,7 @@ class InProcess:
         return open_reports(sealed, private_key, manifest_hash, n_directions)
 
 
-class Pool:
+class OpenerPool:
     """Worker processes. One that dies costs one `UnavailableError`, never a wrong count."""
 
     def __init__(self, processes: int = 0):

@@ -58,7 +58,7 @@ log = logging.getLogger("sottovoce")
 
 
 @dataclass(frozen=True)
-class Chosen:
+class PendingConfig:
     """What holds for the next manifest."""
 
     training: Training
@@ -67,8 +67,8 @@ class Chosen:
     """The catalogue's."""
 
     @classmethod
-    def now(cls, transaction: Transaction) -> Self:
-        training, newest = transaction.training(), transaction.catalogue()
+    def read(cls, transaction: Transaction) -> Self:
+        training, newest = transaction.find_training(), transaction.find_catalogue()
         if training is None or newest is None:
             raise StoreError("the database is not set up: `sottovoce server init` does it")
         return cls(training, _catalogue(transaction, newest.sha256), newest.version)
@@ -89,7 +89,7 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class Learnt:
+class TrainingProgress:
     """How far a training has come."""
 
     epochs: int
@@ -98,7 +98,7 @@ class Learnt:
     """In the last of them."""
 
 
-_NOTHING = Learnt(0, 0)
+_NOTHING = TrainingProgress(0, 0)
 
 
 @dataclass(frozen=True)
@@ -106,26 +106,26 @@ class Publisher:
     settings: ServerSettings
     keys: Keys
 
-    def begin(self, transaction: Transaction, now: float) -> None:
-        chosen = Chosen.now(transaction)
+    def publish_first(self, transaction: Transaction, now: float) -> None:
+        chosen = PendingConfig.read(transaction)
         V = make_first_items(chosen.training.settings, chosen.items)
         self._publish(transaction, chosen, V, _NOTHING, now, None)
 
-    def apply(self, transaction: Transaction, epoch: Epoch, now: float) -> None:
+    def apply_epoch(self, transaction: Transaction, epoch: Epoch, now: float) -> None:
         """The paper's update; an epoch without a crowd leaves the model as it is."""
         self._check_keys(transaction)
-        manifest = self.manifest_of(epoch)
+        manifest = self.open_manifest(epoch)
         mechanism = manifest.build()
         V = _model(transaction, manifest)
-        learnt = Learnt(epoch.epochs_done, manifest.reports_behind)
-        committed = transaction.committed(epoch.epoch)
-        handed_in = transaction.counts(epoch.epoch)
-        counted, crowdless, dummies = with_crowd(handed_in, manifest, committed)
+        learnt = TrainingProgress(epoch.epochs_done, manifest.reports_behind)
+        committed = transaction.list_committed(epoch.epoch)
+        handed_in = transaction.get_counts(epoch.epoch)
+        counted, crowdless, dummies = sum_crowds(handed_in, manifest, committed)
         kept = cap_counts(counted, mechanism.event(1, 1), dummies)
         reports, over = int(kept.sum()) - dummies, int(counted.sum() - kept.sum())
         if reports > 0:
-            learnt, sums = Learnt(epoch.epochs_done + 1, reports), sum_counts(kept)
-            training = transaction.training(epoch.training)
+            learnt, sums = TrainingProgress(epoch.epochs_done + 1, reports), sum_counts(kept)
+            training = transaction.find_training(epoch.training)
             assert training is not None, "a training that has had an epoch stays"
             V = compute_next_items(
                 V,
@@ -140,7 +140,9 @@ class Publisher:
         if over:
             said = "epoch %d: %d reports dropped, more of one kind than honest people send"
             log.warning(said, epoch.epoch, over)
-        transaction.apply(epoch.epoch, reports=max(reports, 0), crowdless=crowdless, capped=over)
+        transaction.apply_epoch(
+            epoch.epoch, reports=max(reports, 0), crowdless=crowdless, capped=over
+        )
         said = "epoch %d: %d reports are counted; proxies that handed in: %d of %d"
         log.info(said, epoch.epoch, max(reports, 0), len(handed_in), len(self.settings.proxies))
         self._follow(transaction, epoch, V, learnt, now)
@@ -149,68 +151,68 @@ class Publisher:
         """Nobody can open more of its reports, so nobody shall pay for more; what counted stays."""
         said = "epoch %d ends now: its key is not in this database, as in a backup"
         log.error(said, epoch.epoch)
-        transaction.close(epoch.epoch, now)
-        self.apply(transaction, epoch, now)
+        transaction.close_epoch(epoch.epoch, now)
+        self.apply_epoch(transaction, epoch, now)
 
-    def has_more(self, transaction: Transaction, last: Epoch, now: float) -> bool:
+    def has_next(self, transaction: Transaction, last: Epoch, now: float) -> bool:
         """Whether something is to be published after an epoch that asks for no reports.
 
         With accounts the first is one, and lasts as long as any: they have their tokens in it.
         """
-        training, newest = transaction.training(), transaction.catalogue()
+        training, newest = transaction.find_training(), transaction.find_catalogue()
         assert training is not None
         assert newest is not None
         same = (training.number, newest.sha256) == (last.training, last.catalogue)
         has_gap = (
-            transaction.service().next_epoch > last.epoch + 1
+            transaction.get_service().next_epoch > last.epoch + 1
         )  # `go_beyond`: others have seen later ones
-        manifest = self.manifest_of(last)
+        manifest = self.open_manifest(last)
         is_later = manifest.next_token_key is None or now >= last.closes
         may_go_on = not training.terms.accounts or (
             self._next_token_key(transaction, manifest) is not None and is_later
         )
         return not same or has_gap or (may_go_on and _goes_on(training, last.epochs_done))
 
-    def go_on(self, transaction: Transaction, last: Epoch, now: float) -> None:
+    def publish_next(self, transaction: Transaction, last: Epoch, now: float) -> None:
         """After a finished training: more epochs, another training, another catalogue."""
-        manifest = self.manifest_of(last)
-        learnt = Learnt(last.epochs_done, manifest.reports_behind)
+        manifest = self.open_manifest(last)
+        learnt = TrainingProgress(last.epochs_done, manifest.reports_behind)
         self._follow(transaction, last, _model(transaction, manifest), learnt, now)
 
-    def manifest_of(self, epoch: Epoch) -> Manifest:
+    def open_manifest(self, epoch: Epoch) -> Manifest:
         """Our own, checked like anybody's."""
-        return SignedManifest.open(epoch.manifest, self.keys.first).manifest
+        return SignedManifest.open(epoch.manifest, self.keys.first_key).manifest
 
     def _follow(
         self,
         transaction: Transaction,
         last: Epoch,
         V: NDArray[np.float32],
-        learnt: Learnt,
+        learnt: TrainingProgress,
         now: float,
     ) -> None:
         """Publish the epoch after this one: its model carried over to what is chosen now."""
-        chosen = Chosen.now(transaction)
+        chosen = PendingConfig.read(transaction)
         if chosen.catalogue.hash != last.catalogue:
             before = _catalogue(transaction, last.catalogue)
             V = move_rows(V, before.items, chosen.catalogue.items)
         if chosen.training.number != last.training:
             settings = chosen.training.settings
-            if chosen.training.anew:
+            if chosen.training.random_start:
                 V, learnt = make_first_items(settings, chosen.items), _NOTHING
             else:
-                V, learnt = inherit_items(V, settings), Learnt(0, learnt.reports)
+                V, learnt = inherit_items(V, settings), TrainingProgress(0, learnt.reports)
         if not V.any():  # no item is left of those before: nobody could say anything of zeros
             V = make_first_items(chosen.training.settings, chosen.items)
-        self._publish(transaction, chosen, V, learnt, now, self.manifest_of(last))
-        transaction.forget_before(last.epoch + 2 - self.settings.keep_epochs)
+        self._publish(transaction, chosen, V, learnt, now, self.open_manifest(last))
+        transaction.delete_before(last.epoch + 2 - self.settings.keep_epochs)
 
     def _publish(
         self,
         transaction: Transaction,
-        chosen: Chosen,
+        chosen: PendingConfig,
         V: NDArray[np.float32],
-        learnt: Learnt,
+        learnt: TrainingProgress,
         now: float,
         last: Manifest | None,
     ) -> None:
@@ -248,19 +250,19 @@ class Publisher:
         transaction.add_file(model, "model", content)
         transaction.add_epoch(epoch, None if private is None else self.keys.wrap(number, private))
         transaction.set_service(self.keys.verification_key, number + 1)
-        self.lay_out(transaction, now)
+        self.publish_shelf(transaction, now)
 
     def _next_token_key(self, transaction: Transaction, last: Manifest | None) -> bytes | None:
         """What the proxy has announced, unless a manifest has named it before."""
-        heard, (proxy,) = transaction.heard(), self.settings.proxies
+        heard, (proxy,) = transaction.get_contacts(), self.settings.proxies
         found = heard[proxy].token_key if proxy in heard else b""
         used = () if last is None else (last.token_key, last.next_token_key)
         return found if found and found not in used else None
 
-    def lay_out(self, transaction: Transaction, now: float) -> None:
+    def publish_shelf(self, transaction: Transaction, now: float) -> None:
         """Sign which catalogue holds for lists: with every manifest, and whenever it changes."""
         self._check_keys(transaction)
-        newest, before = transaction.catalogue(), transaction.shelf()
+        newest, before = transaction.find_catalogue(), transaction.find_shelf()
         assert newest is not None
         published, most = int(now), 0 if before is None else before.most
         if most <= now + DAY_SECONDS:  # nobody believes a later one
@@ -271,21 +273,21 @@ class Publisher:
 
     def _check_keys(self, transaction: Transaction) -> int:
         """A worker with an old key computes nothing that it could not publish; the next number."""
-        service = transaction.service(lock=True)
+        service = transaction.get_service(lock=True)
         check_may_sign(self.keys, service)
         return service.next_epoch
 
 
-MOST_SKIPPED = 2**20
+MAX_SKIPPED_EPOCHS = 2**20
 """More epochs than any backup is old: anyone who names a later one would use up all numbers."""
 
 
-def most_skipped(transaction: Transaction) -> int:
+def find_max_epoch(transaction: Transaction) -> int:
     """The last epoch that somebody could have seen, if this database was set back."""
-    return min(transaction.service().next_epoch + MOST_SKIPPED, MAX_EPOCH - 1)
+    return min(transaction.get_service().next_epoch + MAX_SKIPPED_EPOCHS, MAX_EPOCH - 1)
 
 
-def is_ahead(epoch: Epoch, now: float) -> bool:
+def is_in_future(epoch: Epoch, now: float) -> bool:
     """Whether a clock was wrong when it was published: nobody reports before it opens."""
     return epoch.opens > now + MIN_NOTICED_SKEW_SECONDS
 
@@ -307,17 +309,17 @@ def _epochs_left(training: Training, epochs_done: int) -> int:
 
 
 def _model(transaction: Transaction, manifest: Manifest) -> NDArray[np.float32]:
-    content = transaction.file(manifest.model, "model") or b""
+    content = transaction.find_file(manifest.model, "model") or b""
     return decode_items(content, manifest.items, manifest.terms.factors)
 
 
 def _catalogue(transaction: Transaction, digest: bytes) -> Catalogue:
-    return Catalogue.decode(transaction.file(digest, "catalogue") or b"")
+    return Catalogue.decode(transaction.find_file(digest, "catalogue") or b"")
 
 
 def _manifest(
-    chosen: Chosen,
-    learnt: Learnt,
+    chosen: PendingConfig,
+    learnt: TrainingProgress,
     number: int,
     model: bytes,
     ridge: float,
@@ -328,7 +330,7 @@ def _manifest(
 ) -> Manifest:
     return Manifest(
         epoch=number,
-        terms=chosen.training.terms_for(chosen.items),
+        terms=chosen.training.make_terms(chosen.items),
         items=chosen.items,
         alpha=chosen.training.settings.alpha,
         regularization=ridge,
@@ -344,7 +346,7 @@ def _manifest(
     )
 
 
-def with_crowd(
+def sum_crowds(
     counts: Mapping[str, NDArray[np.int64]], manifest: Manifest, committed: Collection[str]
 ) -> tuple[NDArray[np.int64], int, int]:
     """The counts of those proxies together that have a crowd and their dummies.
@@ -396,19 +398,21 @@ class EpochWait:
     """Whether some proxy has enough people."""
 
 
-def waiting_for(
+def get_epoch_wait(
     transaction: Transaction, epoch: Epoch, settings: ServerSettings, now: float
 ) -> EpochWait | None:
     """None for an epoch that waits for nothing any more."""
     if epoch.state == OPEN:
-        return for_crowds(epoch, transaction.crowds(epoch.epoch), settings, now)
+        return get_crowd_wait(epoch, transaction.get_crowds(epoch.epoch), settings, now)
     if epoch.state == CLOSED:
-        committed = transaction.committed(epoch.epoch)
-        return for_reports(epoch, committed, transaction.last_counted(epoch.epoch), settings, now)
+        committed = transaction.list_committed(epoch.epoch)
+        return get_report_wait(
+            epoch, committed, transaction.get_count_times(epoch.epoch), settings, now
+        )
     return None
 
 
-def for_crowds(
+def get_crowd_wait(
     epoch: Epoch, told: Mapping[str, str], settings: ServerSettings, now: float
 ) -> EpochWait:
     """Of an open epoch: never closed before its time, then with the crowd, at the end in any case.
@@ -425,7 +429,7 @@ def for_crowds(
     return EpochWait(is_over, epoch.closes, epoch.ends, short, silent, has_crowd)
 
 
-def for_reports(
+def get_report_wait(
     epoch: Epoch,
     committed: Collection[str],
     counted: Mapping[str, float],
@@ -449,7 +453,7 @@ def for_reports(
 # What may be done to an epoch in which state: open, closed, applied.
 
 
-def check_known(epoch: Epoch | None, number: int) -> Epoch:
+def check_epoch_exists(epoch: Epoch | None, number: int) -> Epoch:
     if epoch is None:
         raise NotFoundError(f"there is no epoch {number}")
     return epoch
@@ -457,7 +461,7 @@ def check_known(epoch: Epoch | None, number: int) -> Epoch:
 
 def check_closed(epoch: Epoch | None, number: int) -> Epoch:
     """Chunks and commits belong to the time between closing and applying."""
-    found = check_known(epoch, number)
+    found = check_epoch_exists(epoch, number)
     if found.state == OPEN:
         raise TooEarlyError(f"epoch {number} is still open: send this when it is closed")
     if found.state != CLOSED:
@@ -473,15 +477,15 @@ def check_manifest(epoch: Epoch, manifest_hash: bytes) -> None:
 
 def check_not_committed(transaction: Transaction, epoch: int, proxy: str) -> None:
     """A commit means that this was all."""
-    if transaction.commit_of(epoch, proxy) is not None:
+    if transaction.find_commit(epoch, proxy) is not None:
         raise RefusedError(f"this proxy has committed epoch {epoch}: nothing more is taken of it")
 
 
-def check_room(
+def check_limits(
     transaction: Transaction, proxy: str, chunk: Chunk, settings: ServerSettings
 ) -> None:
     """What one proxy may hand in of one epoch; those under way at the same time are not counted."""
-    chunks, reports = transaction.received(chunk.epoch, proxy)
+    chunks, reports = transaction.count_received(chunk.epoch, proxy)
     size = HEADER * (chunks + 1) + SEALED_BYTES * (reports + chunk.reports)
     if chunks >= settings.most_chunks or size > settings.most_bytes:
         raise RefusedError(

@@ -41,19 +41,19 @@ class Keys:
     """AES-256, for the epochs' private keys at rest."""
     statements: tuple[KeyStatement, ...] = ()
     """By which earlier signing keys have named the next, from the first one on."""
-    first: bytes = b""
+    first_key: bytes = b""
     """The verification key that this service began with."""
-    made: int = 0
+    created: int = 0
     """Unix second of the signing key."""
 
     def __post_init__(self) -> None:
-        if not self.first:
-            object.__setattr__(self, "first", _public(self.signing))
+        if not self.first_key:
+            object.__setattr__(self, "first_key", _public(self.signing))
 
     @classmethod
     def generate(cls) -> Self:
         signing = Ed25519PrivateKey.generate().private_bytes_raw()
-        return cls(signing, os.urandom(KEY), made=int(time.time()))
+        return cls(signing, os.urandom(KEY), created=int(time.time()))
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -117,13 +117,13 @@ class Keys:
             "version": VERSION,
             "signing": self.signing.hex(),
             "wrapping": self.wrapping.hex(),
-            "first": self.first.hex(),
+            "first": self.first_key.hex(),
             "statements": [(each.key + each.signature).hex() for each in self.statements],
-            "made": self.made,
+            "made": self.created,
         }
         return json.dumps(content, indent=2).encode() + b"\n"
 
-    def rotated(self) -> Self:
+    def rotate(self) -> Self:
         """With another signing key, which this one names."""
         if len(self.statements) == MAX_STATEMENTS:
             raise SettingsError(
@@ -134,14 +134,14 @@ class Keys:
         named = KeyStatement.make(self.signer, key.public_key().public_bytes_raw())
         chain = (*self.statements, named)
         made = int(time.time())
-        return replace(self, signing=key.private_bytes_raw(), statements=chain, made=made)
+        return replace(self, signing=key.private_bytes_raw(), statements=chain, created=made)
 
-    def succeeds(self, verification_key: bytes) -> bool:
+    def is_successor_of(self, verification_key: bytes) -> bool:
         """Whether devices that know this key follow ours: it is ours, or an earlier one."""
-        return verification_key in (self.first, *(each.key for each in self.statements))
+        return verification_key in (self.first_key, *(each.key for each in self.statements))
 
     def _check_chain(self) -> None:
-        key = self.first
+        key = self.first_key
         for statement in self.statements:
             if not statement.follows(key):
                 raise ProtocolError("keys: a statement is not signed by the key before it")
@@ -212,7 +212,7 @@ def may_sign(keys: Keys, service: Service) -> bool:
 
 def check_newest(keys: Keys, service: Service) -> None:
     """Whether the newest key is in this file, or comes before what is."""
-    if not keys.succeeds(service.newest_key):
+    if not keys.is_successor_of(service.newest_key):
         raise SettingsError(
             f"the newest verification key, {service.newest_key.hex()}, is not in the keys file: "
             "copy the file from where `sottovoce server keys rotate` was run last"
@@ -222,14 +222,14 @@ def check_newest(keys: Keys, service: Service) -> None:
 def _check_known(keys: Keys, service: Service) -> None:
     """Devices never go back to a key that another has replaced: a worker must not either."""
     known = service.verification_key
-    if not keys.succeeds(known):
+    if not keys.is_successor_of(known):
         raise SettingsError(
             f"devices know the verification key {known.hex()}, which is not in the keys file: "
             "restore that file, or copy the new one to all workers if the key was changed"
         )
 
 
-def lacking(keys: Keys, service: Service, path: Path) -> str | None:
+def find_key_problem(keys: Keys, service: Service, path: Path) -> str | None:
     """What a worker with these keys must tell its operator: of a newer one, or of their file."""
     try:
         in_file = Keys.read(path)  # or they end with this process
@@ -239,7 +239,7 @@ def lacking(keys: Keys, service: Service, path: Path) -> str | None:
         check_may_sign(keys, service)
         check_newest(keys, service)
     except SettingsError as error:
-        if in_file.succeeds(service.newest_key):
+        if in_file.is_successor_of(service.newest_key):
             return "the signing key was changed, and the keys file has the new one: restart"
         return f"the signing key was changed: copy the newest keys file here, and restart ({error})"
     return None
@@ -252,12 +252,12 @@ def rotate_keys(store: ServerStore, path: Path, *, newest_is_lost: bool = False)
     its key: wherever this breaks off, the newest key that the database knows is in a file.
     """
     with store.write() as transaction:
-        service = transaction.service(lock=True)
+        service = transaction.get_service(lock=True)
         keys = Keys.read(path)
         _check_known(keys, service)
         if not newest_is_lost:
             check_newest(keys, service)
-        rotated = keys.rotated()
+        rotated = keys.rotate()
         rotated.replace(path)
         transaction.set_newest_key(rotated.verification_key)
     return rotated

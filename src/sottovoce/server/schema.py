@@ -124,13 +124,13 @@ contacts = _table(
     "contacts",
     {"proxy": Text},
     epoch=BigInteger,
-    heard=Float(53),
-    ahead=Float(53),
-    **dict.fromkeys(("refused", "processes"), Text),
+    last_contact=Float(53),
+    clock_ahead=Float(53),
+    **dict.fromkeys(("refusal", "processes"), Text),
     token_key=LargeBinary,
     **dict.fromkeys(("database", "earlier_database"), Text),
 )
-"""Columns are the fields of `Heard`, in their order."""
+"""Columns are the fields of `ProxyContact`, in their order."""
 
 files = _table("files", {"sha256": LargeBinary}, kind=Text, content=LargeBinary)
 """Models and catalogues by hash: those of the newest epochs (`keep_epochs`), and the next ones."""
@@ -149,7 +149,7 @@ _LOCK = 0x736F74746F
 """Of PostgreSQL's advisory lock."""
 
 
-def one_at_a_time(connection: Connection) -> None:
+def acquire_setup_lock(connection: Connection) -> None:
     """Until this transaction ends no other worker passes here: they may all start at once.
 
     SQLite has one writer anyway; on PostgreSQL a row that is not there yet cannot be locked.
@@ -170,7 +170,7 @@ def check_version(
 
 def migrate(connection: Connection, migrations: Sequence[Migration]) -> None:
     """Bring the database up to date, within the caller's transaction: all of it or nothing."""
-    one_at_a_time(connection)
+    acquire_setup_lock(connection)
     missing = check_version(connection, migrations)
     for migration in missing:
         migration(connection)

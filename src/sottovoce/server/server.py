@@ -21,18 +21,18 @@ from sottovoce.server.counting import Counter, Opener
 from sottovoce.server.epochs import (
     Publisher,
     check_closed,
-    check_known,
+    check_epoch_exists,
+    check_limits,
     check_manifest,
     check_not_committed,
-    check_room,
-    most_skipped,
-    waiting_for,
+    find_max_epoch,
+    get_epoch_wait,
 )
-from sottovoce.server.keys import Keys, check_may_sign, lacking, may_sign
+from sottovoce.server.keys import Keys, check_may_sign, find_key_problem, may_sign
 from sottovoce.server.settings import ServerSettings
-from sottovoce.server.status import SILENCE, Metrics, of_proxy
+from sottovoce.server.status import SILENCE, Metrics, describe_proxy
 from sottovoce.server.store import ServerStore
-from sottovoce.server.transaction import APPLIED, OPEN, Epoch, Heard, Service, Transaction
+from sottovoce.server.transaction import APPLIED, OPEN, Epoch, ProxyContact, Service, Transaction
 from sottovoce.service.logs import Troubles
 
 
@@ -50,7 +50,7 @@ class Server:
     ):
         self.metrics = Metrics()
         self.metrics.watch(
-            disk_free_bytes=store.free_bytes,
+            disk_free_bytes=store.get_free_bytes,
             keys_wrong=lambda: self.troubles["keys"] is not None,
         )
         self._store = store
@@ -84,7 +84,7 @@ class Server:
     def tick(self) -> None:
         """Move on as far as the clock and the proxies allow; any number of workers may."""
         self.prepare()
-        self._store.check()  # a full disk shows here, and is said, before a proxy meets it
+        self._store.check_writable()  # a full disk shows here, and is said, before a proxy meets it
         while self._step():
             self._scrubbed = False
         self._heed_proxies()
@@ -96,29 +96,29 @@ class Server:
         """One step, in a transaction of its own; whether there was one to take."""
         now = self._clock()
         with self._store.write() as transaction:
-            service = transaction.service(lock=True)
+            service = transaction.get_service(lock=True)
             self._heed_keys(service)
             if may_sign(self._keys, service):
                 self._lay_out(transaction, now)
-            latest = transaction.latest(lock=True)
+            latest = transaction.find_latest_epoch(lock=True)
             if latest is None:
-                self._publisher.begin(transaction, now)
+                self._publisher.publish_first(transaction, now)
             elif latest.state == APPLIED:
-                if not self._publisher.has_more(transaction, latest, now):
+                if not self._publisher.has_next(transaction, latest, now):
                     return False
-                self._publisher.go_on(transaction, latest, now)
-            elif transaction.wrapped_key(latest.epoch) is None:
+                self._publisher.publish_next(transaction, latest, now)
+            elif transaction.find_wrapped_key(latest.epoch) is None:
                 self._publisher.end_without_key(transaction, latest, now)
             elif not self._is_over(transaction, latest, now):
                 return False
             elif latest.state == OPEN:
-                transaction.close(latest.epoch, now)
+                transaction.close_epoch(latest.epoch, now)
             else:
-                self._publisher.apply(transaction, latest, now)
+                self._publisher.apply_epoch(transaction, latest, now)
         return True
 
     def _is_over(self, transaction: Transaction, epoch: Epoch, now: float) -> bool:
-        waiting = waiting_for(transaction, epoch, self._settings, now)
+        waiting = get_epoch_wait(transaction, epoch, self._settings, now)
         is_over = waiting is not None and waiting.is_over
         return is_over and not self._clock_is_wrong(transaction, epoch, now)
 
@@ -127,10 +127,13 @@ class Server:
 
         They hold what people have paid for, and take nothing more meanwhile.
         """
-        heard, most = transaction.heard(), allowed_clock_skew(self._publisher.manifest_of(epoch))
+        heard, most = (
+            transaction.get_contacts(),
+            allowed_clock_skew(self._publisher.open_manifest(epoch)),
+        )
         known = [heard[name] for name in self._settings.proxies if name in heard]
-        lately = [said for said in known if now - said.heard <= SILENCE]
-        return bool(lately) and all(abs(said.ahead) > most for said in lately)
+        lately = [said for said in known if now - said.last_contact <= SILENCE]
+        return bool(lately) and all(abs(said.clock_ahead) > most for said in lately)
 
     def _lay_out(self, transaction: Transaction, now: float) -> None:
         """Sign another catalogue at once, and once after a start the same one again.
@@ -138,11 +141,11 @@ class Server:
         A database that was restored has an older shelf than devices have seen. And so has one of a
         time when our clock was behind.
         """
-        shelf, newest = transaction.shelf(), transaction.catalogue()
+        shelf, newest = transaction.find_shelf(), transaction.find_catalogue()
         is_behind = shelf is not None and shelf.published < shelf.most <= now + DAY_SECONDS
         is_other = shelf is None or shelf.catalogue != newest.sha256
         if is_other or is_behind or not self._is_laid_out:
-            self._publisher.lay_out(transaction, now)
+            self._publisher.publish_shelf(transaction, now)
             self._is_laid_out = True
 
     def _heed_keys(self, service: Service) -> None:
@@ -150,7 +153,7 @@ class Server:
 
         Others may still publish: a process that hears of it when nobody can any more is late.
         """
-        said = lacking(self._keys, service, self._settings.keys)
+        said = find_key_problem(self._keys, service, self._settings.keys)
         self.troubles.tell("keys", said, level=logging.ERROR)
 
     def _heed_proxies(self) -> None:
@@ -158,69 +161,69 @@ class Server:
         now = self._clock()
         self._began = min(now, self._began or now)
         for name, said in self._heard().items():
-            silent = now - max(self._began, 0.0 if said is None else said.heard)
-            level = logging.ERROR if said is not None and said.refused else logging.WARNING
-            self.troubles.tell(f"proxy {name}", of_proxy(name, said, silent), level=level)
+            silent = now - max(self._began, 0.0 if said is None else said.last_contact)
+            level = logging.ERROR if said is not None and said.refusal else logging.WARNING
+            self.troubles.tell(f"proxy {name}", describe_proxy(name, said, silent), level=level)
 
-    def _heard(self) -> dict[str, Heard | None]:
+    def _heard(self) -> dict[str, ProxyContact | None]:
         """What each proxy of the settings said last."""
         with self._store.read() as transaction:
-            heard = transaction.heard()
+            heard = transaction.get_contacts()
         return {name: heard.get(name) for name in self._settings.proxies}
 
     # What everybody may ask
 
-    def signed_manifest(self) -> SignedManifest:
+    def get_signed_manifest(self) -> SignedManifest:
         with self._store.read() as transaction:
-            latest = transaction.latest()
+            latest = transaction.find_latest_epoch()
         if latest is None:
             raise UnavailableError("there is no manifest yet")
-        return SignedManifest.open(latest.manifest, self._keys.first)
+        return SignedManifest.open(latest.manifest, self._keys.first_key)
 
-    def signed_shelf(self) -> SignedShelf:
+    def get_signed_shelf(self) -> SignedShelf:
         with self._store.read() as transaction:
-            shelf = transaction.shelf()
+            shelf = transaction.find_shelf()
         if shelf is None:
             raise UnavailableError("there is no shelf yet")
-        return SignedShelf.open(shelf.signed, self._keys.first)
+        return SignedShelf.open(shelf.signed, self._keys.first_key)
 
-    def model(self, sha256: bytes) -> bytes | None:
+    def get_model(self, sha256: bytes) -> bytes | None:
         with self._store.read() as transaction:
-            return transaction.file(sha256, "model")
+            return transaction.find_file(sha256, "model")
 
-    def catalogue(self, sha256: bytes) -> bytes | None:
+    def get_catalogue(self, sha256: bytes) -> bytes | None:
         with self._store.read() as transaction:
-            return transaction.file(sha256, "catalogue")
+            return transaction.find_file(sha256, "catalogue")
 
-    def epochs(self) -> list[Epoch]:
+    def list_epochs(self) -> list[Epoch]:
         with self._store.read() as transaction:
-            return transaction.all_epochs()
+            return transaction.list_epochs()
 
     def check(self) -> None:
         """Whether it could do its work now; `UnavailableError` or `StoreError` if not."""
-        self.signed_manifest()
+        self.get_signed_manifest()
         self._check_keys()
-        self._store.check()
+        self._store.check_writable()
 
     def _check_keys(self) -> None:
         """A worker whose key another has replaced cannot publish, whatever else it does."""
         with self._store.read() as transaction:
-            service = transaction.service()
+            service = transaction.get_service()
         try:
             check_may_sign(self._keys, service)
         except SettingsError as error:
             raise UnavailableError(f"this worker can publish nothing: {error}") from error
 
-    def measured(self) -> bytes:
+    def render_metrics(self) -> bytes:
         with self._store.read() as transaction:
-            latest, applied = transaction.latest(), transaction.last_applied()
+            latest, applied = transaction.find_latest_epoch(), transaction.find_last_applied()
         heard = [said for said in self._heard().values() if said is not None]
-        manifest = None if latest is None else self._publisher.manifest_of(latest)
+        manifest = None if latest is None else self._publisher.open_manifest(latest)
         return self.metrics.text(latest, manifest, applied, heard, self._clock())
 
     # What proxies may do
 
-    def contact(self, proxy: str, said: Contact) -> Reply:
+    def handle_contact(self, proxy: str, said: Contact) -> Reply:
         """Hear where a proxy is and whether it has its crowd; say how its epoch stands.
 
         `RefusedError` if nothing of that epoch can ever be counted here. What was said is kept
@@ -228,19 +231,21 @@ class Server:
         """
         now = self._clock()
         with self._store.write() as transaction:
-            last = transaction.heard().get(proxy, Heard(proxy, 0, 0.0, 0.0))
-            found = transaction.epoch(said.epoch, lock=said.crowd is not None)
+            last = transaction.get_contacts().get(proxy, ProxyContact(proxy, 0, 0.0, 0.0))
+            found = transaction.find_epoch(said.epoch, lock=said.crowd is not None)
             refused = self._refusal(transaction, found, said)
             key = said.token_key or (last.token_key if said.process is None else b"")
-            heard = Heard(proxy, said.epoch, now, said.time - now, refused or "", token_key=key)
+            heard = ProxyContact(
+                proxy, said.epoch, now, said.time - now, refused or "", token_key=key
+            )
             is_unfinished = _is_unfinished(transaction, proxy)
             heard = heard.with_database(said.database, last, is_unfinished=is_unfinished)
-            if last.others(said.process, now):
-                refused, heard = TWIN, last
-            transaction.set_heard(heard.with_process(said.process, last, now))
+            if last.list_other_processes(said.process, now):
+                refused, heard = TWO_PROCESSES, last
+            transaction.set_contact(heard.with_process(said.process, last, now))
             if refused is None and found is not None and found.state == OPEN and said.crowd:
                 transaction.set_crowd(said.epoch, proxy, said.crowd)
-            database = transaction.service().name
+            database = transaction.get_service().name
         if refused is not None:
             raise RefusedError(refused)
         if found is None:
@@ -249,17 +254,17 @@ class Server:
 
     def _refusal(self, transaction: Transaction, found: Epoch | None, said: Contact) -> str | None:
         """Why nothing of the epoch that a proxy is at can be counted here; None: it can."""
-        latest = transaction.latest()
+        latest = transaction.find_latest_epoch()
         if latest is None or said.epoch < latest.epoch:
             return None  # it is over, and the proxy will follow
         beyond = f"`sottovoce server go-beyond {said.epoch}` lets all go on with the next"
-        name = transaction.service().name
+        name = transaction.get_service().name
         if said.server_database not in (None, name):
             beyond = (
                 f"This database ({name}) is not the one that it knows ({said.server_database}): "
                 f"check `database` in the settings. Only if that one is lost for good: {beyond}"
             )
-        if said.epoch > most_skipped(transaction):
+        if said.epoch > find_max_epoch(transaction):
             return f"it names epoch {said.epoch}, which no backup is old enough for: it lies"
         if found is None:
             return (
@@ -283,11 +288,11 @@ class Server:
         chunk = _decoded(epoch, name, data)
         found = self._key_for(proxy, chunk)
         if found is None:
-            self._counter.note(proxy, chunk)
+            self._counter.record_repeat(proxy, chunk)
             return False
         private_key, n_directions = found
         began = time.perf_counter()
-        unseen = self._counter.unseen(chunk)
+        unseen = self._counter.select_unseen(chunk)
         opened = self._opener.open(unseen, private_key, chunk.manifest_hash, n_directions)
         self.metrics.opening.inc(time.perf_counter() - began)
         counted = self._counter.count(proxy, chunk, opened, n_directions, self._clock())
@@ -299,12 +304,12 @@ class Server:
     ) -> None:
         """Record that this was all; `RefusedError` if less of it was received."""
         with self._store.write() as transaction:
-            found = check_known(transaction.epoch(epoch, lock=True), epoch)
+            found = check_epoch_exists(transaction.find_epoch(epoch, lock=True), epoch)
             check_manifest(found, manifest_hash)
-            if transaction.commit_of(epoch, proxy) == (chunks, reports):
+            if transaction.find_commit(epoch, proxy) == (chunks, reports):
                 return
             check_closed(found, epoch)
-            received = transaction.received(epoch, proxy)
+            received = transaction.count_received(epoch, proxy)
             # More may have come: a proxy whose folder was put back mixes again, into other chunks.
             # Reports that both mixes have count once.
             if received[0] < chunks or received[1] < reports:
@@ -318,20 +323,20 @@ class Server:
     def _key_for(self, proxy: str, chunk: Chunk) -> tuple[bytes, int] | None:
         """The epoch's private key and directions, or None if the chunk is counted already."""
         with self._store.read() as transaction:
-            epoch = check_closed(transaction.epoch(chunk.epoch), chunk.epoch)
+            epoch = check_closed(transaction.find_epoch(chunk.epoch), chunk.epoch)
             check_manifest(epoch, chunk.manifest_hash)
             if transaction.has_chunk(chunk.epoch, chunk.name):
                 return None
             check_not_committed(transaction, chunk.epoch, proxy)
-            check_room(transaction, proxy, chunk, self._settings)
-            wrapped = transaction.wrapped_key(chunk.epoch)
+            check_limits(transaction, proxy, chunk, self._settings)
+            wrapped = transaction.find_wrapped_key(chunk.epoch)
         if wrapped is None:
             raise StoreError(f"the key of epoch {chunk.epoch} must be in the database")
-        n_directions = self._publisher.manifest_of(epoch).build().n_directions
+        n_directions = self._publisher.open_manifest(epoch).build().n_directions
         return self._keys.unwrap(chunk.epoch, wrapped), n_directions
 
 
-TWIN = (
+TWO_PROCESSES = (
     "another process speaks with this proxy's secret, and has done so for longer: the server hears "
     "that one. If it is a copy, stop one of them: the other is heard within two minutes. If both "
     "are meant, give each a name and a secret of its own ([proxies] of the server)"
@@ -340,15 +345,15 @@ TWIN = (
 
 def _is_unfinished(transaction: Transaction, proxy: str) -> bool:
     """Return whether batches of the latest epoch may still wait at this proxy."""
-    latest = transaction.latest()
+    latest = transaction.find_latest_epoch()
     if latest is None or latest.state == APPLIED:
         return False
-    return transaction.commit_of(latest.epoch, proxy) is None
+    return transaction.find_commit(latest.epoch, proxy) is None
 
 
 def _lost_key(transaction: Transaction, keys: Keys, epoch: Epoch) -> str | None:
     """Why its reports could not be opened."""
-    wrapped = transaction.wrapped_key(epoch.epoch)
+    wrapped = transaction.find_wrapped_key(epoch.epoch)
     if wrapped is None:
         return f"the key of epoch {epoch.epoch} is not in this database, as in a backup"
     try:

@@ -12,7 +12,7 @@ from typing import Any, Self
 from sottovoce.errors import SettingsError
 from sottovoce.protocol import SEALED_BYTES
 from sottovoce.protocol.batch import CHUNK_HEADER_BYTES
-from sottovoce.server.store import database_url
+from sottovoce.server.store import parse_database_url
 from sottovoce.service.listen import Listen, Watch
 from sottovoce.service.toml import read_settings, written
 from sottovoce.settings import check, get_settings, setting
@@ -106,15 +106,15 @@ class ServerSettings:
     def read(cls, path: Path) -> Self:
         """From TOML; paths, and that of an SQLite database too, are relative to the file."""
         settings = read_settings(path, cls)
-        return replace(settings, database=database_url(settings.database, path.parent))
+        return replace(settings, database=parse_database_url(settings.database, path.parent))
 
-    def at_ports(self, port: int | None, watch_port: int | None) -> Self:
+    def replace_ports(self, port: int | None, watch_port: int | None) -> Self:
         """The same for one worker of several on a machine; None leaves a port as it is."""
         listen = self.listen if port is None else replace(self.listen, port=port)
         watch = self.watch if watch_port is None else replace(self.watch, port=watch_port)
         return replace(self, listen=listen, watch=watch)
 
-    def proxy_of(self, secret: str) -> str | None:
+    def find_proxy(self, secret: str) -> str | None:
         """Whose secret this is. Every known one is compared: the time taken says nothing."""
         digest = sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
         found = None
@@ -196,7 +196,7 @@ port = {watch_port}
 {proxies}"""
 
 
-def server_toml(
+def render_server_toml(
     *,
     proxies: Mapping[str, str],
     training: Settings,

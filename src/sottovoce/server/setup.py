@@ -12,7 +12,7 @@ from sottovoce.protocol import Catalogue, Item
 from sottovoce.protocol.catalogue import MAX_TEXT_LENGTH
 from sottovoce.server.administration import begin_service
 from sottovoce.server.keys import Keys
-from sottovoce.server.settings import ServerSettings, server_toml
+from sottovoce.server.settings import ServerSettings, render_server_toml
 from sottovoce.server.store import ServerStore
 from sottovoce.storage.files import write_new
 from sottovoce.training import Settings
@@ -20,7 +20,7 @@ from sottovoce.training import Settings
 SETTINGS = "server.toml"
 
 
-def items_of(data: Any) -> list[Item]:
+def list_catalogue_items(data: Any) -> list[Item]:
     """Of a data set (`sottovoce.data.Interactions`), as a catalogue has them."""
     return [
         Item(number, title[:MAX_TEXT_LENGTH], tags) for number, title, tags in data.list_items()
@@ -37,7 +37,7 @@ def make_server(
     """All files and the database, or, if one of them is there or something fails, nothing."""
     keys, given = Keys.generate(), {name: secrets.token_urlsafe(32) for name in proxies}
     digests = {name: hashlib.sha256(s.encode()).hexdigest() for name, s in given.items()}
-    text = server_toml(proxies=digests, training=training, **service)
+    text = render_server_toml(proxies=digests, training=training, **service)
     contents = {SETTINGS: text.encode(), "catalogue.json": catalogue.raw}
     contents |= {f"{name}.secret": f"{secret}\n".encode() for name, secret in given.items()}
     with ExitStack() as undo:

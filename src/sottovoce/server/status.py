@@ -13,13 +13,21 @@ from sqlalchemy import make_url
 from sottovoce.errors import SettingsError, SottovoceError, StoreError
 from sottovoce.protocol import Manifest, SignedManifest
 from sottovoce.protocol.contact import describe_clock_skew
-from sottovoce.server.administration import check_agrees
-from sottovoce.server.epochs import Chosen, EpochWait, is_ahead, waiting_for
+from sottovoce.server.administration import check_settings
+from sottovoce.server.epochs import EpochWait, PendingConfig, get_epoch_wait, is_in_future
 from sottovoce.server.keys import Keys, check_newest
 from sottovoce.server.settings import ServerSettings
 from sottovoce.server.store import ServerStore, check_exists
 from sottovoce.server.training import Training
-from sottovoce.server.transaction import APPLIED, CLOSED, OPEN, Epoch, Heard, Service, Transaction
+from sottovoce.server.transaction import (
+    APPLIED,
+    CLOSED,
+    OPEN,
+    Epoch,
+    ProxyContact,
+    Service,
+    Transaction,
+)
 from sottovoce.service.listen import TurnedAway, expiring
 from sottovoce.service.run import Running
 
@@ -73,7 +81,7 @@ class Disk:
             check_exists(file)
         free = None if file is None else shutil.disk_usage(file.parent).free
         try:
-            store.check()
+            store.check_writable()
         except StoreError as error:
             return cls(free, str(error))
         if free is not None and free < LEAST_FREE:
@@ -81,15 +89,15 @@ class Disk:
         return cls(free, None)
 
 
-def of_proxy(name: str, said: Heard | None, silent: float) -> str | None:
+def describe_proxy(name: str, said: ProxyContact | None, silent: float) -> str | None:
     """What is wrong with a proxy that said this last, so many seconds ago; None: nothing."""
     if said is None:
         never = f"nothing was heard from proxy {name} yet: does it run, and reach this server?"
         return never if silent > PATIENCE else None
     if silent > SILENCE:
         return f"nothing was heard from proxy {name} for {SILENCE / 60:.0f} minutes: does it run?"
-    if said.refused:
-        return f"proxy {name}: {said.refused}"
+    if said.refusal:
+        return f"proxy {name}: {said.refusal}"
     if said.has_twins:
         return (
             f"two processes speak as proxy {name}, and only the older one is heard: stop one, or "
@@ -102,13 +110,13 @@ def of_proxy(name: str, said: Heard | None, silent: float) -> str | None:
             "there. Start it with its old folder. If it was set up again on purpose, this ends "
             "with the epoch"
         )
-    return describe_clock_skew(said.ahead, f"the clock of proxy {name}", "this server's")
+    return describe_clock_skew(said.clock_ahead, f"the clock of proxy {name}", "this server's")
 
 
 @dataclass(frozen=True)
 class ServerStatus:
     now: float
-    chosen: Chosen
+    pending: PendingConfig
     """What holds for the next epoch."""
     verification_key: bytes
     """Of the key that signed last."""
@@ -125,15 +133,15 @@ class ServerStatus:
     """Of that epoch."""
     waiting: EpochWait | None = None
     """None for an epoch that waits for nothing any more."""
-    last: tuple[Epoch, ...] = ()
+    last_epochs: tuple[Epoch, ...] = ()
     """That asked for reports and are over, the newest first."""
     is_listed: bool = False
     """Whether a worker has signed the chosen catalogue for lists."""
     settings_problem: str | None = None
     """Why no worker could start with the settings file as it is now."""
-    expiring: tuple[str, ...] = ()
+    expiring_certificates: tuple[str, ...] = ()
     """Certificates that must be renewed."""
-    heard: Mapping[str, Heard | None] = field(default_factory=dict)
+    contacts: Mapping[str, ProxyContact | None] = field(default_factory=dict)
     """What each proxy said last; None: nothing yet."""
 
     @classmethod
@@ -142,16 +150,16 @@ class ServerStatus:
     ) -> Self:
         disk = Disk.of(store, settings)
         with store.read() as transaction:
-            service, latest = transaction.service(), transaction.latest()
-            chosen, known = Chosen.now(transaction), service.verification_key
+            service, latest = transaction.get_service(), transaction.find_latest_epoch()
+            chosen, known = PendingConfig.read(transaction), service.verification_key
             keys = _keys_file(settings.keys, service, transaction, latest)
             if latest is None:
                 return cls(now, chosen, known, keys, settings.heartbeat, running, disk)
-            heard = transaction.heard()
-            shelf = transaction.shelf()
+            heard = transaction.get_contacts()
+            shelf = transaction.find_shelf()
             over = [
                 each
-                for each in reversed(transaction.all_epochs())
+                for each in reversed(transaction.list_epochs())
                 if each.state == APPLIED and each.closed_at is not None
             ]
             return cls(
@@ -164,8 +172,8 @@ class ServerStatus:
                 disk,
                 latest,
                 SignedManifest.open(latest.manifest, known).manifest,
-                transaction.training(latest.training),
-                waiting_for(transaction, latest, settings, now),
+                transaction.find_training(latest.training),
+                get_epoch_wait(transaction, latest, settings, now),
                 tuple(over[:LAST]),
                 shelf is not None and shelf.catalogue == chosen.catalogue.hash,
                 None if keys.problem else _settings_file(transaction, settings),
@@ -181,48 +189,50 @@ class ServerStatus:
             found.append(self.running)  # what proxies say lately, another worker has heard
         known = (self.disk.problem, self.keys.problem, self.settings_problem)
         found += [each for each in known if each is not None and each not in found]
-        found += self.expiring
+        found += self.expiring_certificates
         if self.epoch is not None:
             found += [each for each in self._of_proxies(self.epoch) if each not in found]
         if self.epoch is not None and self.waiting is not None:
             patience = max(BEATS * self.heartbeat, LEAST_PATIENCE)
             found += _idle(self.epoch, self.waiting, self.now - patience)
             found += _stuck(self.epoch, self.waiting, self.now)
-        if self.last:
-            found += _dropped(self.last[0])
+        if self.last_epochs:
+            found += _dropped(self.last_epochs[0])
         return found
 
     @property
     def _is_heard(self) -> bool:
         """By another worker. SQLite has one, so what it heard before it ended is no sign of it."""
         has_others = self.disk.free is None
-        lately = (said and self.now - said.heard <= PATIENCE for said in self.heard.values())
+        lately = (
+            said and self.now - said.last_contact <= PATIENCE for said in self.contacts.values()
+        )
         return has_others and any(lately)
 
     def _of_proxies(self, epoch: Epoch) -> Iterator[str]:
-        if is_ahead(epoch, self.now):
+        if is_in_future(epoch, self.now):
             yield (
                 f"epoch {epoch.epoch} opens in the future, so a clock was wrong when it was "
                 f"published, or is now. `sottovoce server go-beyond {epoch.epoch}` lets all go on"
             )
-        for name, said in self.heard.items():
-            since = epoch.opens if said is None else said.heard
-            if (text := of_proxy(name, said, self.now - since)) is not None:
+        for name, said in self.contacts.items():
+            since = epoch.opens if said is None else said.last_contact
+            if (text := describe_proxy(name, said, self.now - since)) is not None:
                 yield text
 
     def as_dict(self) -> dict[str, Any]:
-        last = [_counts(each) for each in self.last]
+        last = [_counts(each) for each in self.last_epochs]
         found: dict[str, Any] = {
             "problems": self.problems,
             "verification_key": self.verification_key.hex(),
             "keys": asdict(self.keys),
             "disk": asdict(self.disk),
-            "proxies": {name: said and asdict(said) for name, said in self.heard.items()},
+            "proxies": {name: said and asdict(said) for name, said in self.contacts.items()},
             "running": asdict(self.running) if isinstance(self.running, Running) else None,
             "next": {
-                "training": self.chosen.training.number,
-                "catalogue_version": self.chosen.version,
-                "items": self.chosen.items,
+                "training": self.pending.training.number,
+                "catalogue_version": self.pending.version,
+                "items": self.pending.items,
             },
             "epoch": None,
             "last_epochs": last,
@@ -251,8 +261,8 @@ def _keys_file(
     """Read the file that a worker would read, and try its wrapping key on the open epoch."""
     try:
         keys = Keys.read(path)
-        wrapped = None if latest is None else transaction.wrapped_key(latest.epoch)
-        if not keys.succeeds(service.verification_key):
+        wrapped = None if latest is None else transaction.find_wrapped_key(latest.epoch)
+        if not keys.is_successor_of(service.verification_key):
             raise SettingsError(f"{path}: must be the keys file of this database")
         check_newest(keys, service)
         if latest is not None and wrapped is not None:
@@ -266,13 +276,13 @@ def _keys_file(
             len(keys.statements),
         )
     is_newer = keys.verification_key != service.verification_key
-    return KeysFile(None, len(keys.statements), is_newer, keys.made)
+    return KeysFile(None, len(keys.statements), is_newer, keys.created)
 
 
 def _settings_file(transaction: Transaction, settings: ServerSettings) -> str | None:
     """Those that run read it when they started, and would not notice before the next start."""
     try:
-        check_agrees(transaction, settings, Keys.read(settings.keys))
+        check_settings(transaction, settings, Keys.read(settings.keys))
     except SottovoceError as error:
         return f"no worker could start with these settings any more: {error}"
     return None
@@ -370,7 +380,7 @@ class Metrics:
         latest: Epoch | None,
         manifest: Manifest | None,
         applied: Epoch | None,
-        heard: Sequence[Heard],
+        heard: Sequence[ProxyContact],
         now: float,
     ) -> bytes:
         self._state.state(latest.state if latest else "none")
@@ -380,9 +390,9 @@ class Metrics:
             "training": latest and latest.training,
             "items": manifest and manifest.items,
             "overdue_seconds": max(now - latest.closes, 0.0) if latest and waits else 0.0,
-            "refused_proxies": sum(bool(said.refused) or said.has_twins for said in heard),
-            "clock_apart_seconds": max((abs(said.ahead) for said in heard), default=0.0),
-            "silent_seconds": max((now - said.heard for said in heard), default=0.0),
+            "refused_proxies": sum(bool(said.refusal) or said.has_twins for said in heard),
+            "clock_apart_seconds": max((abs(said.clock_ahead) for said in heard), default=0.0),
+            "silent_seconds": max((now - said.last_contact for said in heard), default=0.0),
             **{f"applied_{name}": getattr(applied, name, 0) for name in APPLIED_COUNTS},
         }
         for name, value in values.items():

@@ -28,10 +28,10 @@ from sottovoce.storage.database import (
     prepare,
 )
 
-BUSY_SECONDS = 30
+BUSY_TIMEOUT_SECONDS = 30
 """How long a writer waits for another one, on SQLite."""
-CONNECT_SECONDS = 10
-MOST_CONNECTIONS = 40
+CONNECT_TIMEOUT_SECONDS = 10
+MAX_EXTRA_CONNECTIONS = 40
 """More than there are threads that ask: none waits for a connection."""
 
 _PRAGMAS = (
@@ -40,7 +40,7 @@ _PRAGMAS = (
 )
 
 
-def database_url(given: str, base: Path) -> str:
+def parse_database_url(given: str, base: Path) -> str:
     """In full: the driver named, the path of an SQLite file relative to `base`."""
     try:
         url = make_url(given)
@@ -60,16 +60,16 @@ def database_url(given: str, base: Path) -> str:
 
 def open_engine(url: str) -> Engine:
     """Nothing is connected to before it is used."""
-    common = {"hide_parameters": True, "max_overflow": MOST_CONNECTIONS}
+    common = {"hide_parameters": True, "max_overflow": MAX_EXTRA_CONNECTIONS}
     if not url.startswith("sqlite"):
         return create_engine(
             url,
             pool_pre_ping=True,
             isolation_level="READ COMMITTED",
-            connect_args={"connect_timeout": CONNECT_SECONDS},
+            connect_args={"connect_timeout": CONNECT_TIMEOUT_SECONDS},
             **common,
         )
-    engine = create_engine(url, connect_args={"timeout": BUSY_SECONDS}, **common)
+    engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_SECONDS}, **common)
     event.listen(engine, "do_connect", _check_file)
     event.listen(engine, "connect", _prepare)
     event.listen(engine, "begin", _begin)
@@ -91,7 +91,7 @@ def check_exists(path: Path) -> None:
 
 
 def _prepare(connection: Any, _: object) -> None:
-    prepare(connection, *_PRAGMAS, wait=BUSY_SECONDS)
+    prepare(connection, *_PRAGMAS, wait=BUSY_TIMEOUT_SECONDS)
 
 
 def _begin(connection: Connection) -> None:
@@ -168,7 +168,7 @@ class ServerStore:
             with closing(self._engine.raw_connection()) as pooled:
                 return empty_log(cast("sqlite3.Connection", pooled.driver_connection))
 
-    def check(self) -> None:
+    def check_writable(self) -> None:
         """Whether it can be written to now: something harmless is, or no full disk would show."""
         with self._begun(writes=True) as connection:
             check_version(connection)
@@ -178,7 +178,7 @@ class ServerStore:
             same = {"version": schema_version.c.version}
             connection.execute(schema_version.update().values(same))
 
-    def free_bytes(self) -> float:
+    def get_free_bytes(self) -> float:
         """Where the file lies; NaN if the database is none."""
         return nan if self._path is None else float(shutil.disk_usage(self._path.parent).free)
 
@@ -240,7 +240,7 @@ def _database_errors(where: str) -> Iterator[None]:
         raise _explained(where, str(error)) from error
 
 
-_CAUSES = {
+_ADVICE_BY_MESSAGE = {
     "disk is full": "the disk is full: make room",
     "no space left": "the disk is full: make room",
     "readonly": "the database is read-only: mend the permissions, or write to the primary",
@@ -263,6 +263,9 @@ _LOST = ("not a database", "malformed")
 
 def _explained(where: str, message: str) -> StoreError:
     lowered = message.lower()
-    cause = next((text for sign, text in _CAUSES.items() if sign in lowered), "the database failed")
+    cause = next(
+        (text for sign, text in _ADVICE_BY_MESSAGE.items() if sign in lowered),
+        "the database failed",
+    )
     kind = LostError if any(sign in lowered for sign in _LOST) else StoreError
     return kind(f"{where}{cause} ({message.splitlines()[0] if message else 'no more is known'})")

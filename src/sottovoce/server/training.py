@@ -20,17 +20,17 @@ class Training:
     """Its id, and all that owners agree to, as at a catalogue of `items`."""
     items: int
     """When it began. What was best for so many stays: devices have agreed to it."""
-    anew: bool
+    random_start: bool
     """Whether its first model is random, and not that of the training before."""
 
     @classmethod
-    def begin(
+    def create(
         cls, number: int, settings: Settings, asked: Participation, items: int, *, anew: bool
     ) -> Self:
         terms = Terms.from_settings(os.urandom(TRAINING_ID_BYTES), settings, asked, items)
         return cls(number, settings, terms, items, anew)
 
-    def changed(self, settings: Settings, asked: Participation) -> Self:
+    def update(self, settings: Settings, asked: Participation) -> Self:
         """The same training under what its operator asks for now.
 
         Only what the settings say themselves changes, never what was worked out from them once: a
@@ -42,15 +42,15 @@ class Training:
             asks = replace(asks, parameters=parameters, loud_fraction=loud)
         return replace(self, settings=settings, terms=asks)
 
-    def mechanism(self, items: int) -> Mechanism:
+    def build_mechanism(self, items: int) -> Mechanism:
         shape = Shape(self.items, self.settings.factors, self.settings.alpha)
         kind = MECHANISMS[self.terms.mechanism]
         begun = kind.from_manifest(shape, self.terms.epsilon, self.terms.parameters)
         return begun.for_items(items)
 
-    def terms_for(self, items: int) -> Terms:
+    def make_terms(self, items: int) -> Terms:
         """What a manifest says of it; no worse than `terms`, however many items there are."""
-        return replace(self.terms, parameters=self.mechanism(items).public_parameters())
+        return replace(self.terms, parameters=self.build_mechanism(items).public_parameters())
 
     def as_row(self) -> dict[str, object]:
         return {
@@ -58,7 +58,7 @@ class Training:
             "settings": json.dumps(self.settings.as_dict(), sort_keys=True),
             "terms": json.dumps(self.terms.as_dict(), sort_keys=True),
             "items": self.items,
-            "anew": int(self.anew),
+            "anew": int(self.random_start),
         }
 
     @classmethod

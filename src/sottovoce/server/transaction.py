@@ -12,6 +12,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sottovoce.errors import StoreError
 from sottovoce.protocol import SignedShelf
 from sottovoce.server.schema import (
+    acquire_setup_lock,
     catalogues,
     chunks,
     commits,
@@ -20,7 +21,6 @@ from sottovoce.server.schema import (
     epoch_keys,
     epochs,
     files,
-    one_at_a_time,
     service,
     shelf,
     sums,
@@ -84,22 +84,22 @@ class Epoch:
     """Dropped when it was applied: more of one kind than honest people send."""
 
 
-ALIVE = 120.0
+PROCESS_TIMEOUT_SECONDS = 120.0
 """Seconds after which a process that says nothing has ended: it speaks once a minute at least."""
 
 
 @dataclass(frozen=True)
-class Heard:
+class ProxyContact:
     """A row of `contacts`: what a proxy said last."""
 
     proxy: str
     epoch: int
     """That its clients are shown; 0 before the first."""
-    heard: float
+    last_contact: float
     """When."""
-    ahead: float
+    clock_ahead: float
     """Seconds that its clock was ahead of ours."""
-    refused: str = ""
+    refusal: str = ""
     """Why that epoch cannot be counted here."""
     processes: str = "{}"
     """JSON: when each process that speaks as this proxy was heard first and last."""
@@ -110,7 +110,7 @@ class Heard:
     earlier_database: str = ""
     """The one before, if batches of the unfinished epoch may wait there; else empty."""
 
-    def others(self, process: str | None, now: float) -> list[str]:
+    def list_other_processes(self, process: str | None, now: float) -> list[str]:
         """Processes that speak besides this one, and did so before it: two machines, one secret.
 
         One that was heard no more since this one began has ended: that was a restart.
@@ -120,22 +120,28 @@ class Heard:
         return [
             name
             for name, (first, last) in known.items()
-            if first < began < last and abs(now - last) <= ALIVE
+            if first < began < last and abs(now - last) <= PROCESS_TIMEOUT_SECONDS
         ]
 
     @property
     def has_twins(self) -> bool:
         known: dict[str, list[float]] = loads(self.processes)
         newest = max((last for _, last in known.values()), default=0.0)
-        return any(self.others(name, newest) for name in known)
+        return any(self.list_other_processes(name, newest) for name in known)
 
     def with_process(self, process: str | None, last: Self, now: float) -> Self:
         """The same, and this process was heard now; None: somebody only asks."""
         known: dict[str, list[float]] = loads(last.processes)
         if process is None:
-            return replace(self, processes=last.processes, heard=last.heard if known else now)
+            return replace(
+                self, processes=last.processes, last_contact=last.last_contact if known else now
+            )
         first, _ = known.pop(process, (now, now))
-        recent = {name: heard for name, heard in known.items() if abs(now - heard[1]) <= ALIVE}
+        recent = {
+            name: heard
+            for name, heard in known.items()
+            if abs(now - heard[1]) <= PROCESS_TIMEOUT_SECONDS
+        }
         return replace(self, processes=dumps({**recent, process: [first, now]}))
 
     def with_database(self, name: str | None, last: Self, *, is_unfinished: bool) -> Self:
@@ -158,12 +164,12 @@ class Transaction:
     def __init__(self, connection: Connection):
         self._connection = connection
 
-    def one_at_a_time(self) -> None:
-        one_at_a_time(self._connection)
+    def acquire_setup_lock(self) -> None:
+        acquire_setup_lock(self._connection)
 
     # What the operator chose: key, trainings, catalogues
 
-    def service(self, *, lock: bool = False) -> Service:
+    def get_service(self, *, lock: bool = False) -> Service:
         """While it is locked nobody else moves on or chooses."""
         found = self.find_service(lock=lock)
         if found is None:
@@ -188,7 +194,7 @@ class Transaction:
         """The key that is to sign next; the service must be locked."""
         self._connection.execute(service.update().values(newest_key=verification_key))
 
-    def training(self, number: int | None = None) -> Training | None:
+    def find_training(self, number: int | None = None) -> Training | None:
         """The one of this number; without a number the newest, which is that of the next epoch."""
         query = select(trainings).order_by(trainings.c.number.desc()).limit(1)
         if number is not None:
@@ -203,7 +209,7 @@ class Transaction:
     def drop_training(self, number: int) -> None:
         self._connection.execute(trainings.delete().where(trainings.c.number == number))
 
-    def catalogue(self) -> Any:
+    def find_catalogue(self) -> Any:
         """Version and sha256 of the newest, which is that of the next epoch; None before."""
         return self._row(select(catalogues).order_by(catalogues.c.version.desc()).limit(1))
 
@@ -212,7 +218,7 @@ class Transaction:
         self._add(catalogues, version=version, sha256=sha256)
         self.add_file(sha256, "catalogue", content)
 
-    def shelf(self) -> Any:
+    def find_shelf(self) -> Any:
         """The newest; None before the first."""
         return self._row(select(shelf))
 
@@ -223,35 +229,35 @@ class Transaction:
         row = {"published": said.published, "catalogue": said.catalogue, "most": most}
         self._add(shelf, id=1, signed=signed.encode(), **row)
 
-    def file(self, sha256: bytes, kind: FileKind) -> bytes | None:
+    def find_file(self, sha256: bytes, kind: FileKind) -> bytes | None:
         query = select(files.c.content).where(files.c.sha256 == sha256, files.c.kind == kind)
         return self._connection.scalar(query)
 
     def add_file(self, sha256: bytes, kind: FileKind, content: bytes) -> None:
         """Does nothing if the file is there already."""
-        if self.file(sha256, kind) is None:
+        if self.find_file(sha256, kind) is None:
             self._add(files, sha256=sha256, kind=kind, content=content)
 
     # Epochs
 
-    def epoch(self, number: int, *, lock: bool = False) -> Epoch | None:
+    def find_epoch(self, number: int, *, lock: bool = False) -> Epoch | None:
         """The epoch of that number. While it is locked nobody else counts in it."""
         return self._epoch(select(epochs).where(epochs.c.epoch == number), lock=lock)
 
-    def latest(self, *, lock: bool = False) -> Epoch | None:
+    def find_latest_epoch(self, *, lock: bool = False) -> Epoch | None:
         return self._epoch(select(epochs).order_by(epochs.c.epoch.desc()).limit(1), lock=lock)
 
-    def last_applied(self) -> Epoch | None:
+    def find_last_applied(self) -> Epoch | None:
         """The newest epoch whose reports are in a model."""
         over = (epochs.c.state == APPLIED) & epochs.c.closed_at.is_not(None)
         return self._epoch(select(epochs).where(over).order_by(epochs.c.epoch.desc()).limit(1))
 
-    def all_epochs(self) -> list[Epoch]:
+    def list_epochs(self) -> list[Epoch]:
         """Oldest first."""
         rows = self._connection.execute(select(epochs).order_by(epochs.c.epoch))
         return [Epoch(*row) for row in rows]
 
-    def first_and_last(self, training: int) -> list[Epoch]:
+    def list_first_and_last(self, training: int) -> list[Epoch]:
         """Epochs of one training; an empty list if it has not begun."""
         query = select(epochs).where(epochs.c.training == training)
         orders = epochs.c.epoch, epochs.c.epoch.desc()
@@ -264,11 +270,11 @@ class Transaction:
         if wrapped is not None:
             self._add(epoch_keys, epoch=epoch.epoch, wrapped=wrapped)
 
-    def close(self, epoch: int, now: float) -> None:
+    def close_epoch(self, epoch: int, now: float) -> None:
         """Proxies take no more reports for it."""
         self._change_epoch(epoch, state=CLOSED, closed_at=now)
 
-    def apply(self, epoch: int, *, reports: int, crowdless: int, capped: int) -> None:
+    def apply_epoch(self, epoch: int, *, reports: int, crowdless: int, capped: int) -> None:
         """Only the sums stay: the key, what came from which proxy and what waited are deleted.
 
         What waits in a proxy's earlier database is lost from here on.
@@ -279,24 +285,24 @@ class Transaction:
             self._connection.execute(table.delete().where(table.c.epoch == epoch))
         self._connection.execute(contacts.update().values(earlier_database=""))
 
-    def wrapped_key(self, epoch: int) -> bytes | None:
+    def find_wrapped_key(self, epoch: int) -> bytes | None:
         """None when it is deleted."""
         query = select(epoch_keys.c.wrapped).where(epoch_keys.c.epoch == epoch)
         return self._connection.scalar(query)
 
-    def forget_before(self, epoch: int) -> None:
+    def delete_before(self, epoch: int) -> None:
         """Drop what only epochs before this one needed: their sums, models and catalogues."""
         self._connection.execute(sums.delete().where(sums.c.epoch < epoch))
         later = epochs.c.epoch >= epoch
         needed = union(select(epochs.c.model).where(later), select(epochs.c.catalogue).where(later))
-        newest = self.catalogue()
+        newest = self.find_catalogue()
         wanted = b"" if newest is None else newest.sha256  # by the next epoch
         unused = files.c.sha256.not_in(needed) & (files.c.sha256 != wanted)
         self._connection.execute(files.delete().where(unused))
 
     # Counts, chunks and commits of an epoch
 
-    def counts(self, epoch: int) -> dict[str, NDArray[np.int64]]:
+    def get_counts(self, epoch: int) -> dict[str, NDArray[np.int64]]:
         """How often each report came so far, by proxy; nothing once the epoch is applied."""
         query = select(counts.c.proxy, counts.c.counts).where(counts.c.epoch == epoch)
         return {proxy: _counts(content) for proxy, content in self._connection.execute(query)}
@@ -313,12 +319,12 @@ class Transaction:
         else:
             self._connection.execute(counts.update().where(same).values(**found))
 
-    def last_counted(self, epoch: int) -> dict[str, float]:
+    def get_count_times(self, epoch: int) -> dict[str, float]:
         """When the last chunk of each proxy was counted; without proxies that sent none."""
         query = select(counts.c.proxy, counts.c.counted_at).where(counts.c.epoch == epoch)
         return {row.proxy: row.counted_at for row in self._connection.execute(query)}
 
-    def sums(self, epoch: int) -> NDArray[np.int64]:
+    def get_sums(self, epoch: int) -> NDArray[np.int64]:
         """Of an applied epoch; empty if it counted nothing."""
         found = self._connection.scalar(select(sums.c.sums).where(sums.c.epoch == epoch))
         return np.frombuffer(found or b"", dtype="<i8").astype(np.int64)
@@ -327,16 +333,16 @@ class Transaction:
         self._add(sums, epoch=epoch, sums=values.astype("<i8").tobytes())
 
     def has_chunk(self, epoch: int, name: str) -> bool:
-        return self.sender_of(epoch, name) is not None
+        return self.find_sender(epoch, name) is not None
 
-    def sender_of(self, epoch: int, name: str) -> str | None:
+    def find_sender(self, epoch: int, name: str) -> str | None:
         query = select(chunks.c.proxy).where(chunks.c.epoch == epoch, chunks.c.name == name)
         return self._connection.scalar(query)
 
-    def chunk_names(self, epoch: int) -> set[str]:
+    def list_chunk_names(self, epoch: int) -> set[str]:
         return set(self._connection.scalars(select(chunks.c.name).where(chunks.c.epoch == epoch)))
 
-    def chunk_keys(self, epoch: int, name: str) -> NDArray[np.uint64]:
+    def get_chunk_keys(self, epoch: int, name: str) -> NDArray[np.uint64]:
         query = select(chunks.c.prefixes).where(chunks.c.epoch == epoch, chunks.c.name == name)
         return np.frombuffer(self._connection.scalar(query) or b"", dtype="<u8").astype(np.uint64)
 
@@ -346,7 +352,7 @@ class Transaction:
         content = keys.astype("<u8").tobytes()
         self._add(chunks, epoch=epoch, name=name, proxy=proxy, reports=reports, prefixes=content)
 
-    def count(self, epoch: int, *, reports: int, duplicates: int, undecodable: int) -> None:
+    def add_to_totals(self, epoch: int, *, reports: int, duplicates: int, undecodable: int) -> None:
         self._change_epoch(
             epoch,
             chunks=epochs.c.chunks + 1,
@@ -355,7 +361,7 @@ class Transaction:
             undecodable=epochs.c.undecodable + undecodable,
         )
 
-    def received(self, epoch: int, proxy: str) -> tuple[int, int]:
+    def count_received(self, epoch: int, proxy: str) -> tuple[int, int]:
         """Chunks of this proxy, and the reports that were in them."""
         query = select(func.count(), func.coalesce(func.sum(chunks.c.reports), 0)).where(
             chunks.c.epoch == epoch, chunks.c.proxy == proxy
@@ -363,7 +369,7 @@ class Transaction:
         number, reports = self._connection.execute(query).one()
         return int(number), int(reports)
 
-    def commit_of(self, epoch: int, proxy: str) -> tuple[int, int] | None:
+    def find_commit(self, epoch: int, proxy: str) -> tuple[int, int] | None:
         """Chunks and reports that were all, as the proxy said; None before."""
         same = (commits.c.epoch == epoch) & (commits.c.proxy == proxy)
         row = self._row(select(commits.c.chunks, commits.c.reports).where(same))
@@ -372,7 +378,7 @@ class Transaction:
     def add_commit(self, epoch: int, proxy: str, chunks: int, reports: int) -> None:
         self._add(commits, epoch=epoch, proxy=proxy, chunks=chunks, reports=reports)
 
-    def committed(self, epoch: int) -> set[str]:
+    def list_committed(self, epoch: int) -> set[str]:
         query = select(commits.c.proxy).where(commits.c.epoch == epoch)
         return set(self._connection.scalars(query))
 
@@ -381,22 +387,22 @@ class Transaction:
         self._connection.execute(waiting.delete().where(same))
         self._add(waiting, epoch=epoch, proxy=proxy, crowd=crowd)
 
-    def crowds(self, epoch: int) -> dict[str, str]:
+    def get_crowds(self, epoch: int) -> dict[str, str]:
         """What each proxy said last about its crowd; without proxies that have said nothing."""
         query = select(waiting.c.proxy, waiting.c.crowd).where(waiting.c.epoch == epoch)
         return {row.proxy: row.crowd for row in self._connection.execute(query)}
 
-    def set_heard(self, said: Heard) -> None:
+    def set_contact(self, said: ProxyContact) -> None:
         """In one statement: a proxy and `sottovoce proxy status` may speak at once."""
         dialect: Any = postgresql if self._connection.dialect.name == "postgresql" else sqlite
         row, key = asdict(said), [contacts.c.proxy]
         insert = dialect.insert(contacts).values(row)
         self._connection.execute(insert.on_conflict_do_update(index_elements=key, set_=row))
 
-    def heard(self) -> dict[str, Heard]:
+    def get_contacts(self) -> dict[str, ProxyContact]:
         """What each proxy said last."""
         rows = self._connection.execute(select(contacts).order_by(contacts.c.proxy))
-        return {row.proxy: Heard(*row) for row in rows}
+        return {row.proxy: ProxyContact(*row) for row in rows}
 
     def _row(self, query: Select[Any], *, lock: bool = False) -> Any:
         return self._connection.execute(query.with_for_update() if lock else query).one_or_none()

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import sottovoce.cli.proxy
 import sottovoce.cli.server
-from sottovoce.server import InProcess
+from sottovoce.server import InProcessOpener
 
 
-class Opener(InProcess):
-    """As `Pool`, without processes: those take a second to start."""
+class Opener(InProcessOpener):
+    """As `OpenerPool`, without processes: those take a second to start."""
 
     def __init__(self, _: int):
         pass
@@ -30,7 +30,7 @@ class Opener(InProcess):
 
 def main() -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children that ended are not waited for
-    vars(sottovoce.cli.server)["Pool"] = Opener
+    vars(sottovoce.cli.server)["OpenerPool"] = Opener
     parts = {"server": sottovoce.cli.server.run, "proxy": sottovoce.cli.proxy.run}
     for line in sys.stdin:
         order = json.loads(line)

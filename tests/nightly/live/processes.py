@@ -121,9 +121,9 @@ class Site:
         store = ServerStore(self.database)
         try:
             with store.read() as transaction:
-                over = [e for e in transaction.all_epochs() if e.state == "applied"]
+                over = [e for e in transaction.list_epochs() if e.state == "applied"]
                 for each in over:
-                    self._check_epoch(each, transaction.sums(each.epoch), sent_batches)
+                    self._check_epoch(each, transaction.get_sums(each.epoch), sent_batches)
         finally:
             store.close()
         return len(over)

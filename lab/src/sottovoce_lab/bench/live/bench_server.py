@@ -30,10 +30,10 @@ from sottovoce.protocol import (
 )
 from sottovoce.protocol.contact import CROWD_ENOUGH, Contact
 from sottovoce.server import (
-    InProcess,
+    InProcessOpener,
     Keys,
     Opener,
-    Pool,
+    OpenerPool,
     ProxyAccess,
     Server,
     ServerSettings,
@@ -83,10 +83,10 @@ class BenchServer:
         store = ServerStore(settings.database)
         begin_service(store, settings, keys)
         server = _closed(store, keys, settings)
-        signed = server.signed_manifest()
+        signed = server.get_signed_manifest()
         with store.read() as transaction:
-            wrapped = transaction.wrapped_key(signed.manifest.epoch)
-        model = server.model(signed.manifest.model)
+            wrapped = transaction.find_wrapped_key(signed.manifest.epoch)
+        model = server.get_model(signed.manifest.model)
         store.close()
         assert wrapped is not None, "a closed epoch has its key"
         assert model is not None, "a published model is kept"
@@ -135,10 +135,10 @@ class BenchServer:
 def _closed(store: ServerStore, keys: Keys, settings: ServerSettings) -> Server:
     """Its first epoch is over: no proxy can end it before its time, so that is set forward."""
     now = time.time()
-    server = Server(store, keys, settings, opener=InProcess(), clock=lambda: now)
+    server = Server(store, keys, settings, opener=InProcessOpener(), clock=lambda: now)
     server.tick()
-    signed = server.signed_manifest()
-    server.contact(PROXY, Contact(1, signed.hash, CROWD_ENOUGH, now, None))
+    signed = server.get_signed_manifest()
+    server.handle_contact(PROXY, Contact(1, signed.hash, CROWD_ENOUGH, now, None))
     now += settings.epoch_seconds
     server.tick()
     return server
@@ -214,7 +214,7 @@ def count_epoch(
     bench: BenchServer, folder: Path, chunks: Path, processes: int, pipe: Connection
 ) -> None:
     """In a process of its own: take all chunks; with 0 processes nothing is opened."""
-    pool = Pool(processes) if processes else None
+    pool = OpenerPool(processes) if processes else None
     with bench.fresh_server(folder, pool or OpensNothing()) as server:
         start, epoch = resident(os.getpid()), bench.signed.manifest.epoch
         for path in sorted(chunks.iterdir()):

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 
 from sottovoce.protocol import SEALED_BYTES, Chunk
 from sottovoce.protocol.sealing import HPKE_INFO_PREFIX, HPKE_SUITE
-from sottovoce.server import InProcess, Pool
+from sottovoce.server import InProcessOpener, OpenerPool
 from sottovoce_lab.bench.live.bench_server import PROXY, BenchServer
 from sottovoce_lab.bench.timing import Contender, Spread, Watch, ratio, take_turns
 
@@ -64,7 +64,7 @@ def measure_opening(
         contenders = []
         for number in processes:
             workers = open_things.enter_context(Workers(number))
-            pool = Pool(number)
+            pool = OpenerPool(number)
             open_things.callback(pool.close)
             contenders += _contenders(bench, folder, workers, pool, number, chunks)
         seconds = take_turns(contenders, rounds, watch)
@@ -101,7 +101,7 @@ def measure_core(
     raw, served = [], []
     for number in range(rounds):
         raw.append(_cpu_seconds(raw_work))
-        with bench.fresh_server(folder / f"core-{number}", InProcess()) as server:
+        with bench.fresh_server(folder / f"core-{number}", InProcessOpener()) as server:
             take = partial(server.take_chunk, PROXY, chunk.epoch, name, data)
             served.append(_cpu_seconds(take))
     seconds = np.asarray(served)
@@ -119,7 +119,12 @@ def _name(what: str, processes: int) -> str:
 
 
 def _contenders(
-    bench: BenchServer, folder: Path, workers: Workers, pool: Pool, number: int, chunks: list[Chunk]
+    bench: BenchServer,
+    folder: Path,
+    workers: Workers,
+    pool: OpenerPool,
+    number: int,
+    chunks: list[Chunk],
 ) -> list[Contender]:
     """Each does one chunk's worth of work; every round has a chunk of its own."""
     reports = chunks[0].reports
