@@ -11,7 +11,7 @@ from sottovoce.data import synthetic_people
 
 
 def main() -> list[str]:
-    """The titles that a new viewer of three films is recommended."""
+    """Return the titles that are recommended to a new viewer of three films."""
     people = synthetic_people(n_users=2000, n_items=500, seed=0)
     assert people.titles is not None
     model = FederatedMF(factors=5, epochs=10, epsilon=2.5, reports=100, seed=0)

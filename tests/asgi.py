@@ -1,6 +1,5 @@
-"""Requests made by hand: whatever method, headers and pieces a test wants, without a socket."""
+"""Handmade requests with any method, headers and pieces of a body, without a socket."""
 
-import asyncio
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -8,13 +7,13 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message
 
-HERE = ("192.0.2.1", 50_000)
+CLIENT_ADDRESS = ("192.0.2.1", 50_000)
 Headers = Iterable[tuple[str | bytes, str | bytes]]
 
 
 @dataclass
 class Answer:
-    """What an application answered."""
+    """The answer of an application."""
 
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
@@ -36,21 +35,15 @@ async def ask(
     body: bytes | Iterable[bytes] = b"",
     headers: Headers = (),
     *,
-    client: tuple[str, int] | None = HERE,
+    client: tuple[str, int] | None = CLIENT_ADDRESS,
     hang_up: bool = False,
-    held: asyncio.Event | None = None,
 ) -> Answer:
-    """One request, its body whole or in pieces; with `hang_up` the line breaks after them.
-
-    With `held` the first piece is asked for, and comes, when that has happened.
-    """
+    """Send one request, its body whole or in pieces; with `hang_up` the connection then breaks."""
     pieces = iter([body] if isinstance(body, bytes) else body)
     answer, is_over = Answer(), hang_up
 
     async def receive() -> Message:
         nonlocal is_over
-        if held is not None:
-            await held.wait()
         piece = next(pieces, None)
         if piece is None and is_over:
             return {"type": "http.disconnect"}

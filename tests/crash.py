@@ -1,4 +1,4 @@
-"""Programs that die at any step: before or after a commit, a cleaning, a call."""
+"""Programs that end at any step: before or after a commit, a cleaning or a call."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -11,17 +11,17 @@ from sottovoce.proxy.epoch_files import ReportFile, delete_file
 from sottovoce.server import ServerStore
 from sottovoce.storage.database import Database
 
-FOREVER = 10**9
+UNLIMITED_STEPS = 10**9
 
 
 class PowerCut(BaseException):
-    """No error of the program: its end. Nothing may catch it."""
+    """The end of the program, which nothing may catch."""
 
 
 class Life:
-    """So many things are done, and nothing ever after."""
+    """A limited number of steps, after which the program ends."""
 
-    def __init__(self, steps: int = FOREVER):
+    def __init__(self, steps: int = UNLIMITED_STEPS):
         self.left = steps
         self.done: set[str] = set()
 
@@ -81,7 +81,7 @@ def delete_file_or_die(path: Path) -> None:
 
 
 def make_mortal(patch: pytest.MonkeyPatch) -> None:
-    """The files of clients and proxies, from now on."""
+    """Let the files of clients and proxies end at their steps."""
     for module in ("client.store", "client.history", "proxy.store", "proxy.epoch_files"):
         patch.setattr(f"sottovoce.{module}.Database", MortalDatabase)
     patch.setattr(epoch_files, "ReportFile", MortalReportFile)
@@ -89,7 +89,7 @@ def make_mortal(patch: pytest.MonkeyPatch) -> None:
 
 
 def make_server_mortal(store: ServerStore, step: Callable[[object], None]) -> None:
-    """This store of a server takes a step before and after each commit."""
+    """Let this store of a server take a step before and after each commit."""
     dialect: Any = store._engine.dialect
     commit = dialect.do_commit
 

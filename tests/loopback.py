@@ -1,4 +1,4 @@
-"""A proxy behind a real socket of this machine."""
+"""A proxy behind a real socket on the loopback address."""
 
 import threading
 from collections.abc import Callable
@@ -14,7 +14,7 @@ Answer = Callable[[BaseHTTPRequestHandler, bytes], None]
 
 
 class LoopbackServer:
-    """Answers as told and notes every request, byte for byte."""
+    """A server that gives the same answer to all requests, and records their bytes."""
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
@@ -48,8 +48,8 @@ class LoopbackServer:
         self.http.server_close()
 
 
-def careless_http() -> httpx.Client:
-    """As careless as one can be set up."""
+def make_careless_http() -> httpx.Client:
+    """Return a client that adds everything by which a person can be recognised."""
     return httpx.Client(
         headers={"Accept-Language": "ro", "X-Who": "me"},
         cookies={"who": "me"},

@@ -1,4 +1,4 @@
-"""Commands and processes as people start them: ports, what they say, and waiting for it."""
+"""Helpers to run commands and processes: their output, free ports, and waiting."""
 
 import os
 import random
@@ -12,15 +12,15 @@ from typing import IO
 import typer
 from typer.testing import CliRunner
 
-PATIENCE = 60.0
+MAX_WAIT_SECONDS = 60.0
 
 
-def calling(app: typer.Typer, *before: object) -> Callable[..., str]:
-    """Runs a command in this process: what it printed; its error comes through."""
+def make_caller(app: typer.Typer, *before: object) -> Callable[..., str]:
+    """Return a function that runs a command in this process and returns what it printed."""
 
     def call(*arguments: object) -> str:
         runner = CliRunner(env={"COLUMNS": "200"})
-        result = runner.invoke(app, [str(each) for each in (*before, *arguments)])
+        result = runner.invoke(app, [str(argument) for argument in (*before, *arguments)])
         if result.exception is not None:
             raise result.exception
         return result.stdout
@@ -28,16 +28,16 @@ def calling(app: typer.Typer, *before: object) -> Callable[..., str]:
     return call
 
 
-PORTS = 2_000
-"""For each of pytest's processes, below those that systems give to outgoing connections."""
+# Ports for each of pytest's processes, below those that systems give to outgoing connections.
+PORTS_PER_WORKER = 2_000
 _worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 10
-_first = 11_000 + PORTS * _worker  # browsers do not go to 10080
-_ports = cycle(random.sample(range(_first, _first + PORTS), PORTS))
+_first = 11_000 + PORTS_PER_WORKER * _worker  # browsers refuse port 10080
+_ports = cycle(random.sample(range(_first, _first + PORTS_PER_WORKER), PORTS_PER_WORKER))
 
 
 def free_port() -> int:
-    """One that nobody else takes before it is used, be it minutes later."""
-    for port in islice(_ports, PORTS):
+    """Return a port that no other test takes before it is used."""
+    for port in islice(_ports, PORTS_PER_WORKER):
         try:
             socket.create_server(("127.0.0.1", port)).close()
         except OSError:
@@ -47,18 +47,18 @@ def free_port() -> int:
 
 
 def read_until(pattern: str, stream: IO[str]) -> re.Match[str]:
-    """What was found; its `string` is all that was said until then."""
-    seen = ""
+    """Read lines until the pattern matches; the match's `string` is all the text until then."""
+    text = ""
     for line in stream:
-        seen += line
-        if found := re.search(pattern, seen):
-            return found
-    raise AssertionError(seen)
+        text += line
+        if match := re.search(pattern, text):
+            return match
+    raise AssertionError(text)
 
 
 def wait_until(done: Callable[[], object], what: str) -> None:
-    """Real processes take real time; nothing tells when one is done but to look."""
-    give_up = time.monotonic() + PATIENCE
+    """Look again and again until it is done."""
+    deadline = time.monotonic() + MAX_WAIT_SECONDS
     while not done():
-        assert time.monotonic() < give_up, f"waited too long for {what}"
+        assert time.monotonic() < deadline, f"waited too long for {what}"
         time.sleep(0.005)

@@ -1,4 +1,4 @@
-"""What `deploy/` starts exists, with the options that it is given, and is watched by real names."""
+"""Tests of `deploy/`: its commands, options and metrics exist, and its images are complete."""
 
 import json
 import re
@@ -23,23 +23,23 @@ DEPLOY = Path(__file__).parents[1] / "deploy"
 UNITS = sorted(DEPLOY.glob("*.service"))
 CONTAINERFILE = DEPLOY / "Containerfile"
 COMPOSE = DEPLOY / "compose.yaml"
-WATCH = "SOTTOVOCE_WATCH_PORT"
+WATCH_PORT_VARIABLE = "SOTTOVOCE_WATCH_PORT"
 SERVICES = ("proxy", "server")
 
 
-def check(words: list[str]) -> None:
-    """A command of ours that can run with these options."""
+def check_command(words: list[str]) -> None:
+    """Check that this command of ours exists and has these options."""
     command: Any = typer.main.get_command(app)
     while hasattr(command, "get_command"):
         command, words = command.get_command(None, words[0]), words[1:]
         assert command is not None, words
-    known = {name for parameter in command.params for name in parameter.opts}
-    assert {word for word in words if word.startswith("--")} <= known
+    options = {name for parameter in command.params for name in parameter.opts}
+    assert {word for word in words if word.startswith("--")} <= options
 
 
 def read_yaml(path: Path) -> Any:
     if find_spec("yaml") is None:
-        leave_out(f"{path.name}, for want of PyYAML")
+        leave_out(f"{path.name}, which needs PyYAML")
     import yaml
 
     return yaml.safe_load(path.read_text())
@@ -50,29 +50,28 @@ def test_units_start_commands_that_exist(unit: Path) -> None:
     (line,) = re.findall("^ExecStart=(.*)$", unit.read_text(), re.MULTILINE)
     program, *words = shlex.split(line)
     assert Path(program).name == "sottovoce"
-    check(words)
+    check_command(words)
 
 
-def test_health_is_asked_for_where_it_is_watched() -> None:
-    """On the ports of the examples, and never on one that is published."""
+def test_ports_for_health_agree_and_are_not_published() -> None:
     files = [DEPLOY / f"{name}.example.toml" for name in SERVICES]
     examples = [tomllib.loads(path.read_text()) for path in files]
     services = read_yaml(COMPOSE)["services"]
-    assert services["proxy"]["environment"] == {WATCH: examples[0]["watch"]["port"]}
-    published = {name: each["ports"] for name, each in services.items() if "ports" in each}
+    assert services["proxy"]["environment"] == {WATCH_PORT_VARIABLE: examples[0]["watch"]["port"]}
+    published = {name: service["ports"] for name, service in services.items() if "ports" in service}
     assert published == {"proxy": [f"127.0.0.1:8080:{examples[0]['listen']['port']}"]}
     assert {example["watch"]["host"] for example in examples} == {"127.0.0.1"}
     image = CONTAINERFILE.read_text()
-    assert f"ENV {WATCH}={examples[1]['watch']['port']}\n" in image
+    assert f"ENV {WATCH_PORT_VARIABLE}={examples[1]['watch']['port']}\n" in image
     assert f"For a proxy: {examples[0]['watch']['port']}." in image
 
 
-def test_each_service_reaches_its_own_files_alone() -> None:
-    """In volumes that belong to the image's user, since their folders do."""
+def test_each_service_reaches_only_its_own_files() -> None:
+    # Volumes belong to the user of the image, because their folders do.
     compose, image = read_yaml(COMPOSE), CONTAINERFILE.read_text()
     (home,) = re.findall("^WORKDIR (.*)$", image, re.MULTILINE)
-    (made,) = re.findall("^USER 10001\n(?s:.*)^RUN mkdir --mode=700 (.*)$", image, re.MULTILINE)
-    mounts = {name: f"{name}:{home}/{name}" for name in made.split()}
+    (folders,) = re.findall("^USER 10001\n(?s:.*)^RUN mkdir --mode=700 (.*)$", image, re.MULTILINE)
+    mounts = {name: f"{name}:{home}/{name}" for name in folders.split()}
     services = compose["services"]
     assert {name: services[name]["volumes"] for name in mounts} == {
         name: [mount] for name, mount in mounts.items()
@@ -88,63 +87,63 @@ def test_each_service_reaches_its_own_files_alone() -> None:
 def test_the_image_has_all_that_the_package_is_built_from(tmp_path: Path) -> None:
     for line in re.findall("^COPY (?!--)(.*)$", CONTAINERFILE.read_text(), re.MULTILINE):
         *sources, target = line.split()
-        for source in (DEPLOY.parent / each for each in sources):
-            place = tmp_path / target.strip("/")
+        for source in (DEPLOY.parent / name for name in sources):
+            copy = tmp_path / target.strip("/")
             if source.is_dir():
-                shutil.copytree(source, place)
+                shutil.copytree(source, copy)
             else:
-                place.mkdir(exist_ok=True)
-                shutil.copy(source, place)
+                copy.mkdir(exist_ok=True)
+                shutil.copy(source, copy)
     build = f"from hatchling.build import build_wheel; build_wheel({str(tmp_path)!r})"
     subprocess.run([sys.executable, "-c", build], cwd=tmp_path / "src", check=True)
     assert list(tmp_path.glob("*.whl"))
 
 
 def test_the_image_is_linted() -> None:
-    beside = shutil.which("hadolint", path=str(Path(sys.executable).parent))
-    program = beside or shutil.which("hadolint")
+    installed_here = shutil.which("hadolint", path=str(Path(sys.executable).parent))
+    program = installed_here or shutil.which("hadolint")
     if program is None:
-        leave_out("the Containerfile, for want of hadolint")
-    done = subprocess.run(
+        leave_out("the Containerfile, which needs hadolint")
+    result = subprocess.run(
         [program, "--no-color", str(CONTAINERFILE)], capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stdout) == (0, "")
+    assert (result.returncode, result.stdout) == (0, "")
 
 
 @pytest.fixture(scope="module")
 def metrics(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, set[str]]]:
-    """What `/metrics` says of a service that runs: names, and the values of each label."""
+    """Return the metrics of running services: names, and the values of each label."""
     with running(tmp_path_factory.mktemp("stack"), "east") as stack:
         texts = {
             "server": stack.world.server.render_metrics(),
             "proxy": stack.gates["east"].proxy.metrics.text(),
         }
-    found: dict[str, dict[str, set[str]]] = {}
+    metrics: dict[str, dict[str, set[str]]] = {}
     for service, text in texts.items():
         for family in text_string_to_metric_families(text.decode()):
             for sample in family.samples:
-                labels = found.setdefault(f"{service} {sample.name}", {})
+                labels = metrics.setdefault(f"{service} {sample.name}", {})
                 for label, value in sample.labels.items():
                     labels.setdefault(label, set()).add(value)
-    return found
+    return metrics
 
 
 def check_expression(expression: str, service: str, metrics: dict[str, dict[str, set[str]]]) -> int:
-    """Every name and every label value of it is real; how many there are."""
+    """Check that each name and label value is real; return the number of names."""
     assert expression.count("(") == expression.count(")"), expression
-    named = re.findall(r"\b(sottovoce_(?:server|proxy)_\w+)(?:\{([^}]*)\})?", expression)
-    labels = {label for found in metrics.values() for label in found}
-    for name, selector in named:
+    selectors = re.findall(r"\b(sottovoce_(?:server|proxy)_\w+)(?:\{([^}]*)\})?", expression)
+    labels = {label for metric in metrics.values() for label in metric}
+    for name, selector in selectors:
         if name in labels:  # the state of an epoch is a label of the metric's own name
             continue
-        known = metrics[f"{service} {name}"]
+        values_by_label = metrics[f"{service} {name}"]
         for label, values in re.findall(r'(\w+)=~?"([^"]*)"', selector):
-            assert set(values.split("|")) <= known[label], expression
-    return len(named) + expression.count(f'up{{job="sottovoce-{service}"}}')
+            assert set(values.split("|")) <= values_by_label[label], expression
+    return len(selectors) + expression.count(f'up{{job="sottovoce-{service}"}}')
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_alerts_are_on_what_is_measured(
+def test_alerts_use_metrics_that_exist(
     service: str, metrics: dict[str, dict[str, set[str]]]
 ) -> None:
     (group,) = read_yaml(DEPLOY / f"{service}.alerts.yaml")["groups"]
@@ -160,18 +159,18 @@ def test_alerts_are_on_what_is_measured(
 
 
 @pytest.mark.parametrize("service", SERVICES)
-def test_dashboards_show_what_is_measured(
+def test_dashboards_use_metrics_that_exist(
     service: str, metrics: dict[str, dict[str, set[str]]]
 ) -> None:
     board = json.loads((DEPLOY / f"{service}.dashboard.json").read_text())
     places = [tuple(panel["gridPos"].values()) for panel in board["panels"]]
     assert len(set(places)) == len(places) > 5
-    shown = set()
+    on_dashboard = set()
     for panel in board["panels"]:
         for target in panel["targets"]:
             assert check_expression(target["expr"], service, metrics) > 0
-            shown |= set(re.findall(r"sottovoce_\w+", target["expr"]))
-    # What an operator is told to watch can be seen.
-    said = (DEPLOY.parent / "docs" / "operators.md").read_text()
-    told = set(re.findall(rf"sottovoce_{service}_\w+", said))
-    assert told <= shown | {"sottovoce_server_epoch"}
+            on_dashboard |= set(re.findall(r"sottovoce_\w+", target["expr"]))
+    # The dashboard has every metric that the guide tells an operator to watch.
+    guide = (DEPLOY.parent / "docs" / "operators.md").read_text()
+    in_guide = set(re.findall(rf"sottovoce_{service}_\w+", guide))
+    assert in_guide <= on_dashboard | {"sottovoce_server_epoch"}

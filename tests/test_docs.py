@@ -29,33 +29,33 @@ PAGES += sorted(
 COMMAND = re.compile(r"^\s*(?:\$ )?sottovoce ((?:.*\\\n)*.*)$", re.MULTILINE)
 
 
-def commands() -> list[tuple[str, str]]:
-    """Every `sottovoce ...` line of every page's code blocks."""
-    found = []
+def list_commands() -> list[tuple[str, str]]:
+    """Return every `sottovoce ...` line of every page's code blocks."""
+    lines = []
     for page in PAGES:
         for block in re.findall(r"```(?:sh|bash|console)\n(.*?)```", page.read_text(), re.DOTALL):
-            found += [(page.name, line) for line in COMMAND.findall(block)]
-    return found
+            lines += [(page.name, line) for line in COMMAND.findall(block)]
+    return lines
 
 
-def subcommand(command: Any, name: str) -> Any:
-    """What a group has under this name, if it is a group and has it."""
+def get_subcommand(command: Any, name: str) -> Any:
+    """Return the command of this name, or None if there is none or this is no group."""
     return command.get_command(None, name) if hasattr(command, "get_command") else None
 
 
-@pytest.mark.parametrize(("page", "line"), commands())
+@pytest.mark.parametrize(("page", "line"), list_commands())
 def test_every_documented_command_and_option_exists(page: str, line: str) -> None:
     words = shlex.split(line.replace("\\\n", " "), comments=True)
     command: Any = typer.main.get_command(app)
-    while words and (below := subcommand(command, words[0])):
-        command, words = below, words[1:]
+    while words and (subcommand := get_subcommand(command, words[0])):
+        command, words = subcommand, words[1:]
     runs = not hasattr(command, "get_command") or command.invoke_without_command
     assert runs, f"{page}: no such command: sottovoce {line}"
-    known = {
+    options = {
         name for parameter in command.params for name in parameter.opts + parameter.secondary_opts
     }
     used = {word.partition("=")[0] for word in words if word.startswith("--")}
-    assert used <= known | {"--help"}, f"{page}: {used - known}"
+    assert used <= options | {"--help"}, f"{page}: {used - options}"
 
 
 def test_every_command_is_documented() -> None:
@@ -65,10 +65,9 @@ def test_every_command_is_documented() -> None:
         assert f"sottovoce {name}" in text, name
 
 
-def test_the_readme_s_python(
+def test_python_of_the_readme_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Every block, in one session."""
     monkeypatch.chdir(tmp_path)
     blocks = re.findall("```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     names: dict[str, object] = {}
@@ -96,20 +95,19 @@ def test_exported_names_exist_and_every_module_says_what_it_is_for(name: str) ->
         assert hasattr(module, exported), f"{name}.{exported}"
 
 
-ROOMS = "|".join(module.name for module in pkgutil.iter_modules(sottovoce.__path__))
-NAME = re.compile(rf"`((?:{ROOMS})(?:\.\w+)+)`")
-FILES = (".py", ".toml")
+PACKAGES = "|".join(module.name for module in pkgutil.iter_modules(sottovoce.__path__))
+NAME_OF_OURS = re.compile(rf"`((?:{PACKAGES})(?:\.\w+)+)`")
+FILE_SUFFIXES = (".py", ".toml")
 
 
 @pytest.mark.parametrize("page", [ROOT / "CONTRIBUTING.md", ROOT / "docs" / "architecture.md"])
 def test_names_of_our_code_exist(page: Path) -> None:
-    """`client.reporting.make_batch` and the like."""
-    for name in NAME.findall(page.read_text()):
-        if not name.endswith(FILES):
-            assert resolves("sottovoce." + name), f"{page.name}: {name}"
+    for name in NAME_OF_OURS.findall(page.read_text()):
+        if not name.endswith(FILE_SUFFIXES):
+            assert can_resolve("sottovoce." + name), f"{page.name}: {name}"
 
 
-def resolves(name: str) -> bool:
+def can_resolve(name: str) -> bool:
     try:
         pkgutil.resolve_name(name)
     except (ImportError, AttributeError):
@@ -126,23 +124,25 @@ def test_what_examples_use_is_in_the_reference() -> None:
                 assert f"{module}.{name}" in listed, f"{file.name}: {module}.{name}"
 
 
-LISTED = re.compile(r"^\.\. auto(class|function|module):: (\S+)\n((?:   :.*\n)*)", re.MULTILINE)
+DOCUMENTED_NAME = re.compile(
+    r"^\.\. auto(class|function|module):: (\S+)\n((?:   :.*\n)*)", re.MULTILINE
+)
 
 
-def in_the_reference() -> Iterator[tuple[str, Any, bool]]:
-    """What the Python reference shows: its name, itself, and whether its fields are shown."""
+def list_reference() -> Iterator[tuple[str, Any, bool]]:
+    """Yield what the Python reference shows: name, object, and whether its fields are shown."""
     page = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
-    for kind, name, options in LISTED.findall(page):
+    for kind, name, options in DOCUMENTED_NAME.findall(page):
         module, _, last = name.rpartition(".")
-        found = getattr(importlib.import_module(module), last)
+        documented = getattr(importlib.import_module(module), last)
         (members,) = re.findall(r":members:(.*)", options) or ["none"]
-        inside = [] if kind == "function" else vars(found).items()
+        inside = [] if kind == "function" else vars(documented).items()
         if kind != "module":
-            yield name, found, members == ""
+            yield name, documented, members == ""
         for member, value in inside:
             method = getattr(value, "__func__", value)
             is_ours = getattr(method, "__module__", "") == (
-                name if kind == "module" else found.__module__
+                name if kind == "module" else documented.__module__
             )
             is_shown = member[0] != "_" and (
                 members == "" or member in members.replace(",", " ").split()
@@ -151,14 +151,14 @@ def in_the_reference() -> Iterator[tuple[str, Any, bool]]:
                 yield f"{name}.{member}", method, False
 
 
-def described(found: Any, *, fields: bool) -> set[str]:
-    """Parameters that Sphinx finds in the docstring, or in those of the fields of a class."""
+def list_described(documented: Any, *, fields: bool) -> set[str]:
+    """Return the parameters that Sphinx reads in the docstring or in those of a class's fields."""
     names = {"self", "cls"}
-    if found is Settings:
+    if documented is Settings:
         names |= set(list_settings())  # in a table of their own
-    read = NumpyDocstring(str(GoogleDocstring(inspect.getdoc(found) or "")))
+    read = NumpyDocstring(str(GoogleDocstring(inspect.getdoc(documented) or "")))
     names |= set(re.findall(r":param (\w+):", str(read)))
-    for kind in found.__mro__[:-1] if fields else ():
+    for kind in documented.__mro__[:-1] if fields else ():
         about = ModuleAnalyzer.for_module(kind.__module__).find_attr_docs()
         names |= {name for owner, name in about if owner == kind.__name__}
     return names
@@ -166,10 +166,11 @@ def described(found: Any, *, fields: bool) -> set[str]:
 
 def test_every_parameter_in_the_reference_is_described() -> None:
     missing = {
-        name: set(inspect.signature(found).parameters) - described(found, fields=fields)
-        for name, found, fields in in_the_reference()
+        name: set(inspect.signature(documented).parameters)
+        - list_described(documented, fields=fields)
+        for name, documented, fields in list_reference()
     }
-    assert {name: each for name, each in missing.items() if each} == {}
+    assert {name: names for name, names in missing.items() if names} == {}
 
 
 def test_every_option_of_a_command_has_its_help() -> None:
@@ -192,7 +193,7 @@ def test_numbers_of_the_version_agree() -> None:
         )
     }
     locked = web["package-lock.json"]["packages"]
-    found = {
+    versions = {
         "pyproject.toml": tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
             "version"
         ],
@@ -216,5 +217,5 @@ def test_numbers_of_the_version_agree() -> None:
         "package-lock.json, page": locked["page"]["dependencies"]["sottovoce-client"],
     }
     assert {
-        place: number for place, number in found.items() if number != sottovoce.__version__
+        place: number for place, number in versions.items() if number != sottovoce.__version__
     } == {}

@@ -18,9 +18,9 @@ from sottovoce import cli
 from sottovoce.cli import app as door
 from sottovoce.cli.app import COMMANDS, LazyCommand, app, collect_commands, get_help_line
 from sottovoce.errors import DataError, MissingExtraError
-from tests.processes import calling
+from tests.processes import make_caller
 
-call = calling(app)
+call = make_caller(app)
 
 
 def said_by(

@@ -7,9 +7,9 @@ import pytest
 from sottovoce.cli.app import app
 from sottovoce.errors import SettingsError
 from sottovoce.server.settings import ServerSettings
-from tests.processes import calling
+from tests.processes import make_caller
 
-call = calling(app)
+call = make_caller(app)
 SMALL = ["plan", "--people", "200", "--items", "60", "--history", "6"]
 
 

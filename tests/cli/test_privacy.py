@@ -5,9 +5,9 @@ import pytest
 
 from sottovoce.cli.app import app
 from sottovoce.errors import SettingsError
-from tests.processes import calling
+from tests.processes import make_caller
 
-call = calling(app, "privacy")
+call = make_caller(app, "privacy")
 
 
 def test_table_paragraph_and_json(tmp_path: Path) -> None:

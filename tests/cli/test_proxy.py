@@ -22,14 +22,14 @@ from sottovoce.protocol.contact import Reply
 from sottovoce.proxy import ProxySettings
 from sottovoce.service.toml import read_settings
 from tests.loopback import LoopbackServer, reply
-from tests.processes import calling, read_until
+from tests.processes import make_caller, read_until
 from tests.proxy.world import KEY as SIGNING_KEY
 from tests.proxy.world import signed
 
 KEY = "ab" * 32
 SIGNER = SIGNING_KEY.public_key().public_bytes_raw().hex()
 """Of a server that is there."""
-run = calling(app)
+run = make_caller(app)
 NOBODY = "http://127.0.0.1:9"
 """Nobody listens there."""
 

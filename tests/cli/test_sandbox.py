@@ -15,7 +15,7 @@ from sottovoce.sandbox.system import LiveSystem, proxy_toml, server_toml, set_va
 from sottovoce.server import ServerSettings
 from sottovoce.service.toml import read_settings
 from sottovoce.storage.database import exclusive_lock
-from tests.processes import calling, free_port
+from tests.processes import free_port, make_caller
 
 DATA = "synthetic:N=60,M=30,seed=0"
 
@@ -24,7 +24,7 @@ def made(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> N
     """Set up and changed, but not run."""
     monkeypatch.setattr("sottovoce.cli.sandbox._run_up", lambda *_: None)
     monkeypatch.setattr("signal.signal", lambda *_: None)
-    calling(app)("up", folder, *arguments)
+    make_caller(app)("up", folder, *arguments)
 
 
 def test_a_first_start_on_a_taken_port_writes_nothing(

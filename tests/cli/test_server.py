@@ -20,10 +20,10 @@ from sottovoce.protocol import Catalogue, Chunk, Item, SignedManifest
 from sottovoce.protocol.contact import Contact, Reply
 from sottovoce.server import InProcessOpener, Keys, Server, ServerSettings, ServerStore
 from sottovoce.training import Budget, plan_training
-from tests.processes import calling, free_port, read_until, wait_until
+from tests.processes import free_port, make_caller, read_until, wait_until
 from tests.server.changes import present
 
-call = calling(app)
+call = make_caller(app)
 
 
 @pytest.fixture

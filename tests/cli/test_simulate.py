@@ -7,9 +7,9 @@ import pytest
 from sottovoce.cli.app import app
 from sottovoce.data import synthetic_people
 from sottovoce.errors import SettingsError, SottovoceError
-from tests.processes import calling
+from tests.processes import make_caller
 
-call = calling(app)
+call = make_caller(app)
 SMALL = ["simulate", "--data", "synthetic:N=300,M=80,seed=1", "--epochs", "2", "--reports", "10"]
 
 

@@ -6,9 +6,9 @@ import pytest
 
 from sottovoce.cli.app import app
 from sottovoce.errors import SettingsError, UnavailableError
-from tests.processes import calling
+from tests.processes import make_caller
 
-call = calling(app, "swarm")
+call = make_caller(app, "swarm")
 KEY = "ab" * 32
 
 

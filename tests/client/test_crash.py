@@ -16,7 +16,7 @@ from sottovoce.errors import ClosedError, SottovoceError, UnavailableError
 from sottovoce.protocol import Batch
 from sottovoce.protocol.tokens import Attestation
 from tests.client.world import COST, DAY, REPORTS, FakeProxy, World, charges, item, sha
-from tests.crash import FOREVER, Life, MortalDatabase, PowerCut, make_mortal
+from tests.crash import UNLIMITED_STEPS, Life, MortalDatabase, PowerCut, make_mortal
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -77,7 +77,7 @@ def test_a_crash_after_every_step_of_a_sync(tmp_path: Path) -> None:
         outcome = sync_for(world, proxy, folder, steps)
         check(proxy, folder)
         died_sent += outcome is None and len(proxy.received) == 1
-        second = sync_for(world, proxy, folder, FOREVER)
+        second = sync_for(world, proxy, folder, UNLIMITED_STEPS)
         assert second in ("sent", "already sent")
         assert len(set(proxy.received)) == 1
         assert [charge.purpose for charge in charges(folder)] == [sha(proxy.received[0])]
@@ -98,10 +98,10 @@ def test_a_crash_after_every_step_of_fetching_a_token(tmp_path: Path) -> None:
         proxy = FakeProxy(world)
         outcome = sync_for(world, proxy, folder, steps)
         had_asked = "token" in proxy.calls
-        assert sync_for(world, proxy, folder, FOREVER) == "no token"
+        assert sync_for(world, proxy, folder, UNLIMITED_STEPS) == "no token"
         world.now += DAY
         proxy.publish(world.signed(2))
-        second = sync_for(world, proxy, folder, FOREVER)
+        second = sync_for(world, proxy, folder, UNLIMITED_STEPS)
         assert second in ("sent", "no token")
         assert len(charges(folder)) == len(proxy.received) == (second == "sent")
         if second != "sent":
@@ -145,7 +145,7 @@ class Lifetime(RuleBasedStateMachine):
 
     @rule()
     def sync(self) -> None:
-        sync_for(self.world, self.proxy, self.folder, FOREVER)
+        sync_for(self.world, self.proxy, self.folder, UNLIMITED_STEPS)
 
     @rule(kind=st.sampled_from([UnavailableError, ClosedError]), arrived=st.booleans())
     def fail(self, kind: type[SottovoceError], arrived: bool) -> None:

@@ -11,7 +11,7 @@ import pytest
 from sottovoce.client import HttpProxy
 from sottovoce.client.http import checked_url
 from sottovoce.errors import ClosedError, RefusedError, SettingsError, UnavailableError
-from tests.loopback import LoopbackServer, careless_http, reply
+from tests.loopback import LoopbackServer, make_careless_http, reply
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def server() -> Iterator[LoopbackServer]:
 
 @pytest.fixture
 def api(server: LoopbackServer) -> Iterator[HttpProxy]:
-    with careless_http() as http:
+    with make_careless_http() as http:
         yield HttpProxy(http, server.url + "/")
 
 

@@ -32,7 +32,7 @@ from sottovoce.core import MECHANISMS
 from sottovoce.privacy import Charge
 from sottovoce.protocol import Manifest, Terms
 from sottovoce.protocol.terms import TERM_RULES
-from tests.cases import one_a_line
+from tests.cases import format_cases
 from tests.client.world import (
     World,
 )
@@ -192,7 +192,7 @@ def test_decisions_are_those_of_the_file() -> None:
 
 
 def write() -> None:
-    FILE.write_text(one_a_line(content()) + "\n")
+    FILE.write_text(format_cases(content()) + "\n")
 
 
 def test_no_shape_has_a_longer_lead_than_a_batch_waits_for() -> None:

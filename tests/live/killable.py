@@ -18,7 +18,7 @@ from sottovoce.client.reporting import Words
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Upstream
 from sottovoce.proxy.shuffle import Entropy
 from sottovoce.server import InProcessOpener, Server, ServerSettings, ServerStore
-from tests.crash import FOREVER, Life, MortalDatabase, make_server_mortal
+from tests.crash import UNLIMITED_STEPS, Life, MortalDatabase, make_server_mortal
 from tests.server.world import KEYS
 
 Clock = Callable[[], float]
@@ -40,7 +40,7 @@ class Countdown(Life):
         self._part = part
 
     def end(self) -> None:
-        self.left = FOREVER
+        self.left = UNLIMITED_STEPS
         self._part.copy_disk()
         raise Killed(self._part)
 

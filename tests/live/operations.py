@@ -19,7 +19,7 @@ from sottovoce.proxy import ProxyStore
 from sottovoce.server import ServerSettings, ServerStore
 from sottovoce.server.transaction import OPEN, Epoch
 from sottovoce.training import Participation, Settings
-from tests.crash import FOREVER
+from tests.crash import UNLIMITED_STEPS
 from tests.live.killable import (
     KillableClient,
     KillableProxy,
@@ -153,7 +153,7 @@ class Run:
         """No more faults: an epoch with reports in it must now come to its end."""
         self.network.faults = 0.0
         for part in self.parts():
-            part.countdown.left = FOREVER
+            part.countdown.left = UNLIMITED_STEPS
         last = self._latest()
         if last.state == OPEN and not self.sent_batches.has_any(last.epoch):
             return

@@ -27,7 +27,7 @@ from sottovoce.service.toml import read_settings
 from tests.cli.test_sandbox import DATA, made
 from tests.lacking import leave_out
 from tests.nightly.shopper import Shopper, shopper
-from tests.processes import PATIENCE, free_port, read_until, wait_until
+from tests.processes import MAX_WAIT_SECONDS, free_port, read_until, wait_until
 from tests.server import postgres
 from tests.test_deploy import COMPOSE, CONTAINERFILE, WATCH, read_yaml
 
@@ -164,7 +164,7 @@ def session_of(leader: int) -> list[int]:
 
 def check_gone(process: subprocess.Popen[str], temporary: Path) -> None:
     """No process, no file, no traceback."""
-    assert process.wait(PATIENCE) == 0
+    assert process.wait(MAX_WAIT_SECONDS) == 0
     wait_until(lambda: not session_of(process.pid), "all processes to end")
     assert list(temporary.iterdir()) == []
     said = (temporary.parent / "stderr").read_text()
@@ -320,7 +320,7 @@ def test_one_init_and_up(tmp_path: Path) -> None:
         with Client.create(place, proxy_url=url, verification_key=trusted, limit=1e6) as device:
             device.record(["1"])
             device.accept(device.asked(api))
-        assert sync_one(place, api, PATIENCE).outcome == "sent"
+        assert sync_one(place, api, MAX_WAIT_SECONDS).outcome == "sent"
         with Client.open(place) as device:
             assert len(device.recommend(10)) == 10
 

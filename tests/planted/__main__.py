@@ -1,4 +1,4 @@
-"""Plants each bug, runs the tests that should see it, and takes it out again.
+"""Plant each bug, run the tests that should see it, and take it out again.
 
 python -m tests.planted                 all of them: three minutes on two idle cores
 python -m tests.planted coin ledger     those whose names have one of these words
@@ -18,9 +18,9 @@ from queue import SimpleQueue
 from typing import NamedTuple, Self
 
 ROOT = Path(__file__).parents[2]
-LONGEST = 900
-FAILED = 1
-"""pytest's and npm's code for tests that ran and failed; a bug that breaks the run is none."""
+MAX_SECONDS_PER_BUG = 900
+# Exit status of pytest and npm after failed tests. A bug that breaks the run itself does not count.
+TESTS_FAILED_STATUS = 1
 
 
 class Bug(NamedTuple):
@@ -31,11 +31,11 @@ class Bug(NamedTuple):
     tests: tuple[str, ...]
     """Paths for pytest, or files of tests in a workspace of `web/`."""
     right: str
-    """As the file has it, once: a part of a line, or some lines."""
+    """A part of a line, or some lines, that occur once in the file."""
     wrong: str
 
     @classmethod
-    def read(cls, paragraph: str) -> Self:
+    def parse(cls, paragraph: str) -> Self:
         name, where, *change = paragraph.splitlines()
         file, _, tests = where.partition(" | ")
         right, wrong = (
@@ -44,18 +44,18 @@ class Bug(NamedTuple):
         return cls(name, file, tuple(tests.split()), right, wrong)
 
 
-def listed() -> list[Bug]:
-    paragraphs = (Path(__file__).parent / "bugs.txt").read_text(encoding="utf-8").strip()
-    return [Bug.read(each) for each in paragraphs.split("\n\n")]
+def load_bugs() -> list[Bug]:
+    text = (Path(__file__).parent / "bugs.txt").read_text(encoding="utf-8").strip()
+    return [Bug.parse(paragraph) for paragraph in text.split("\n\n")]
 
 
 class Copy:
-    """The sources in another folder, with nothing planted."""
+    """A copy of the sources in another folder."""
 
     def __init__(self, folder: Path):
         self._folder = folder
-        listed = ("git", "ls-files", "--cached", "--others", "--exclude-standard")
-        names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True)
+        list_files = ("git", "ls-files", "--cached", "--others", "--exclude-standard")
+        names = subprocess.run(list_files, cwd=ROOT, capture_output=True, text=True, check=True)
         for name in names.stdout.splitlines():
             if (ROOT / name).is_file():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -64,12 +64,12 @@ class Copy:
             shutil.copytree(modules, folder / "web" / "node_modules", symlinks=True)
 
     def check(self, bugs: list[Bug]) -> None:
-        """A test that fails without any bug would see all of them."""
+        """Check that the tests pass without any bug: a test that always fails would see all bugs."""
         if failed := self._run(tuple({test for bug in bugs for test in bug.tests})):
             raise SystemExit(f"nothing is planted, and yet: {failed}")
 
-    def catches(self, bug: Bug) -> str:
-        """What the tests said of it; empty if they saw nothing."""
+    def find_failure(self, bug: Bug) -> str:
+        """Plant a bug and return the first test that fails, or an empty string."""
         path = self._folder / bug.file
         before = path.read_text(encoding="utf-8")
         assert before.count(bug.right) == 1, f"{bug.name}: {bug.file} has {bug.right!r} not once"
@@ -81,18 +81,20 @@ class Copy:
 
     def _run(self, tests: tuple[str, ...]) -> str:
         for command in _commands(tests):
-            done = subprocess.run(
+            result = subprocess.run(
                 command,
                 cwd=self._folder,
                 env={**os.environ, "CI": "1", "PYTHONPATH": os.pathsep.join(self._sources())},
                 capture_output=True,
                 text=True,
-                timeout=LONGEST,
+                timeout=MAX_SECONDS_PER_BUG,
                 check=False,
             )
-            if done.returncode == FAILED:
-                return _first_failure(done.stdout)
-            assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+            if result.returncode == TESTS_FAILED_STATUS:
+                return _first_failure(result.stdout)
+            assert result.returncode == 0, (
+                f"{command}\n{result.stdout[-3000:]}{result.stderr[-3000:]}"
+            )
         return ""
 
     def _sources(self) -> list[str]:
@@ -102,16 +104,19 @@ class Copy:
 def _commands(tests: tuple[str, ...]) -> list[tuple[str, ...]]:
     web = [
         ("npm", "--prefix", folder, "test", file)
-        for folder, _, file in (each.partition("/test/") for each in tests)
+        for folder, _, file in (test.partition("/test/") for test in tests)
         if folder.startswith("web/")
     ]
-    ours = [each for each in tests if not each.startswith("web/")]
+    python_tests = [test for test in tests if not test.startswith("web/")]
     options = ("-x", "-q", "-p", "no:cacheprovider", "-n", "0")
-    return [*([(sys.executable, "-m", "pytest", *options, *ours)] if ours else []), *web]
+    return [
+        *([(sys.executable, "-m", "pytest", *options, *python_tests)] if python_tests else []),
+        *web,
+    ]
 
 
-def _first_failure(said: str) -> str:
-    for line in said.splitlines():
+def _first_failure(output: str) -> str:
+    for line in output.splitlines():
         if line.startswith("not ok "):
             return line[:110]
         if line.startswith(("FAILED ", "ERROR tests")):
@@ -124,33 +129,35 @@ def main() -> None:
     arguments.add_argument("words", nargs="*")
     arguments.add_argument("--list", action="store_true")
     arguments.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    given = arguments.parse_args()
+    options = arguments.parse_args()
     chosen = [
-        bug for bug in listed() if not given.words or any(word in bug.name for word in given.words)
+        bug
+        for bug in load_bugs()
+        if not options.words or any(word in bug.name for word in options.words)
     ]
-    if given.list:
+    if options.list:
         print("\n".join(f"{bug.name}  ({bug.file})" for bug in chosen))
         return
     with tempfile.TemporaryDirectory() as name:
         copies: SimpleQueue[Copy] = SimpleQueue()
-        for number in range(given.jobs):
+        for number in range(options.jobs):
             copies.put(Copy(Path(name) / str(number)))
         copy = copies.get()
         copy.check(chosen)
         copies.put(copy)
 
-        def tried(bug: Bug) -> bool:
-            copy, begun = copies.get(), time.monotonic()
+        def try_bug(bug: Bug) -> bool:
+            copy, start = copies.get(), time.monotonic()
             try:
-                seen = copy.catches(bug)
+                failure = copy.find_failure(bug)
             finally:
                 copies.put(copy)
-            took = time.monotonic() - begun
-            print(f"{seen or 'NOT SEEN'}  <- {bug.name} ({took:.0f} s)", flush=True)
-            return bool(seen)
+            seconds = time.monotonic() - start
+            print(f"{failure or 'NOT SEEN'}  <- {bug.name} ({seconds:.0f} s)", flush=True)
+            return bool(failure)
 
-        with ThreadPoolExecutor(given.jobs) as pool:
-            seen = list(pool.map(tried, chosen))
+        with ThreadPoolExecutor(options.jobs) as pool:
+            seen = list(pool.map(try_bug, chosen))
     missed = [bug.name for bug, was_seen in zip(chosen, seen, strict=True) if not was_seen]
     print(f"{len(chosen) - len(missed)} of {len(chosen)} bugs were seen")
     if missed:

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from sottovoce.errors import BudgetExceededError, LedgerError, SettingsError
 from sottovoce.privacy import Charge, Entry, Ledger, Limit, round_down, round_up
-from tests.cases import one_a_line
+from tests.cases import format_cases
 
 
 def purpose(name: object) -> bytes:
@@ -301,7 +301,7 @@ def test_ledger_decisions_equal_the_vectors(label: str) -> None:
 
 def write() -> None:
     cases = [{"label": label, "steps": played(steps)} for label, steps in STEP_SEQUENCES.items()]
-    VECTOR_FILE.write_text(one_a_line(cases) + "\n")
+    VECTOR_FILE.write_text(format_cases(cases) + "\n")
 
 
 if __name__ == "__main__":

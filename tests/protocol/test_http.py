@@ -24,7 +24,7 @@ from sottovoce.protocol import SignedManifest, SignedShelf, routes
 from sottovoce.protocol.catalogue import MAX_CATALOGUE_BYTES
 from sottovoce.protocol.http import HttpSource
 from sottovoce.proxy import HttpUpstream
-from tests.loopback import LoopbackServer, careless_http, reply
+from tests.loopback import LoopbackServer, make_careless_http, reply
 
 Connect = Callable[[httpx.Client, str], HttpSource]
 
@@ -47,7 +47,7 @@ def connect(request: pytest.FixtureRequest) -> Connect:
 
 @pytest.fixture
 def source(server: LoopbackServer, connect: Connect) -> Iterator[HttpSource]:
-    with careless_http() as http:
+    with make_careless_http() as http:
         yield connect(http, server.url + "/")
 
 

@@ -43,7 +43,7 @@ from sottovoce.protocol.tokens import (
     TokenRequest,
     blind_token,
 )
-from tests.cases import one_a_line
+from tests.cases import format_cases
 from tests.protocol import malformed, wellformed
 from tests.protocol.examples import (
     EPOCH_KEY,
@@ -335,7 +335,7 @@ def kept() -> dict[str, Any]:
 
 
 def main() -> None:
-    VECTOR_FILE.write_text(one_a_line(make(kept())) + "\n")
+    VECTOR_FILE.write_text(format_cases(make(kept())) + "\n")
 
 
 if __name__ == "__main__":

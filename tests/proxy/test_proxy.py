@@ -24,7 +24,7 @@ from sottovoce.proxy import dummies as dummies_module
 from sottovoce.proxy.forward import MirroredEpoch
 from sottovoce.proxy.store import NAME, Tables
 from sottovoce.storage.database import Database
-from tests.crash import FOREVER, Life, MortalDatabase, PowerCut, make_mortal
+from tests.crash import UNLIMITED_STEPS, Life, MortalDatabase, PowerCut, make_mortal
 from tests.proxy.world import (
     CLOSES,
     ENDS,
@@ -679,7 +679,7 @@ class FragileWorld(World):
             action()
         except PowerCut:
             self.lives += 1
-            self.life.left = FOREVER
+            self.life.left = UNLIMITED_STEPS
             disk = self.folder.with_name(f"life-{self.lives}")
             shutil.copytree(self.folder, disk)
             self._revive(disk)
@@ -687,7 +687,7 @@ class FragileWorld(World):
             action()
 
 
-def live(folder: Path, steps: int = FOREVER) -> FragileWorld:
+def live(folder: Path, steps: int = UNLIMITED_STEPS) -> FragileWorld:
     """Two epochs and the beginning of a third; when the second is heard of, its time is over."""
     world = FragileWorld(folder / "life-1", steps)
     world.insist(lambda: world.proxy.tick())
@@ -722,7 +722,7 @@ def test_a_power_cut_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("sottovoce.proxy.dummies.DUMMIES_AT_ONCE", 2)
     whole = live(tmp_path / "whole").life
     assert {"before a commit", "after a deletion", "put_chunk", "after commit"} <= whole.done
-    for steps in range(FOREVER - whole.left):
+    for steps in range(UNLIMITED_STEPS - whole.left):
         world = live(tmp_path / f"cut-{steps}", steps)
         assert world.lives == 2, steps
         with suppress(OSError):

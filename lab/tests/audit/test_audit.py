@@ -13,9 +13,9 @@ from sottovoce.cli.app import app
 from sottovoce.core import MECHANISMS
 from sottovoce.errors import SettingsError
 from sottovoce_lab.audit import AuditPlan, judge
-from tests.processes import calling
+from tests.processes import make_caller
 
-call = calling(app, "audit")
+call = make_caller(app, "audit")
 TINY = ["--data", "synthetic:N=60,M=30,seed=0", "--reports", "5", "--trials", "80", "--quick"]
 TINY += ["--samples", f"{HONEST_SAMPLES}"]
 

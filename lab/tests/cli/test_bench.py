@@ -9,12 +9,12 @@ import pytest
 
 from sottovoce.cli.app import app
 from sottovoce.errors import SettingsError
-from tests.processes import calling
+from tests.processes import make_caller
 
 SMALL = ("--data", "synthetic:N=80,M=40,seed=0", "--reports", "4", "--repeats", "1")
 COORDINATE = (*SMALL, "--mechanism", "coordinate")
 
-bench = calling(app, "bench")
+bench = make_caller(app, "bench")
 
 
 @pytest.fixture(autouse=True)

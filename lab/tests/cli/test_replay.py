@@ -8,9 +8,9 @@ import pytest
 from lab.tests.replay.living import living_people
 from sottovoce.cli.app import app
 from sottovoce.errors import SottovoceError
-from tests.processes import calling
+from tests.processes import make_caller
 
-call = calling(app)
+call = make_caller(app)
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from sottovoce.protocol import Batch, Catalogue, Item, SignedManifest, seal_repo
 from sottovoce.server import Keys, ServerStore
 from sottovoce.server.transaction import Epoch
 from tests.live.sent_batches import SentBatches
-from tests.processes import calling, free_port, wait_until
+from tests.processes import free_port, make_caller, wait_until
 
 ROOT = Path(__file__).parents[3]
 ITEMS, FACTORS, REPORTS = 20, 16, 2
@@ -66,7 +66,7 @@ class Site:
         catalogue = self.folder / "films.json"
         catalogue.write_bytes(FILMS.raw)
         named = [argument for name in proxies for argument in ("--proxy", name)]
-        calling(server_app)(
+        make_caller(server_app)(
             "init", self.folder / "server", "--catalogue", catalogue, "--database", self.database,
             "--preset", "coordinate", "--ends", "--least-clients", CROWD,
             "--epoch-seconds", 1, *named,
@@ -89,7 +89,7 @@ class Site:
 
     def _make_proxy(self, name: str, server: int, chunk_reports: int) -> None:
         self.configs[name] = self.folder / name / "proxy.toml"
-        calling(proxy_app)(
+        make_caller(proxy_app)(
             "init", self.folder / name, "--server", f"http://127.0.0.1:{server}",
             "--key", self.key.hex(), "--secret-file", self.folder / "server" / f"{name}.secret",
         )  # fmt: skip
