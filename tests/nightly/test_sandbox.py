@@ -29,7 +29,7 @@ from tests.lacking import leave_out
 from tests.nightly.shopper import Shopper, shopper
 from tests.processes import MAX_WAIT_SECONDS, free_port, read_until, wait_until
 from tests.server import postgres
-from tests.test_deploy import COMPOSE, CONTAINERFILE, WATCH, read_yaml
+from tests.test_deploy import COMPOSE, CONTAINERFILE, WATCH_PORT_VARIABLE, read_yaml
 
 __all__ = ["shopper"]
 CLIENTS, EPOCHS = 20, 2
@@ -277,7 +277,7 @@ class Containers:
     def running(self, name: str, watch: int) -> Iterator[None]:
         """Until its end; ready, as the image's own health check finds."""
         (check,) = re.findall("^HEALTHCHECK .* CMD (.*)$", CONTAINERFILE.read_text(), re.MULTILINE)
-        asked = {**self.environment, WATCH: str(self.ports[watch])}
+        asked = {**self.environment, WATCH_PORT_VARIABLE: str(self.ports[watch])}
 
         def is_ready() -> bool:
             assert process.poll() is None, f"the {name} has ended"

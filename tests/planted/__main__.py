@@ -64,7 +64,7 @@ class Copy:
             shutil.copytree(modules, folder / "web" / "node_modules", symlinks=True)
 
     def check(self, bugs: list[Bug]) -> None:
-        """Check that the tests pass without any bug: a test that always fails would see all bugs."""
+        """Check that the tests pass without a bug: a test that always fails would see all."""
         if failed := self._run(tuple({test for bug in bugs for test in bug.tests})):
             raise SystemExit(f"nothing is planted, and yet: {failed}")
 

@@ -12,7 +12,7 @@ from hatchling.plugin.manager import PluginManager
 from packaging.metadata import Metadata
 
 import sottovoce
-from hatch_build import absolute
+from hatch_build import make_links_absolute
 from tests.lacking import leave_out
 from tests.nightly.release.building import ROOT, Built, repository
 from tests.nightly.release.fresh import run
@@ -58,7 +58,7 @@ def test_package_indexes_can_read_what_it_says_of_itself(built: Built) -> None:
     assert set(about.provides_extra or ()) == set(project["optional-dependencies"])
     assert about.description_content_type == "text/markdown"
     readme, address = (ROOT / "README.md").read_text(encoding="utf-8"), repository()
-    whole = absolute(readme, address, project["version"]) if address else readme
+    whole = make_links_absolute(readme, address, project["version"]) if address else readme
     assert about.description == whole
 
 
