@@ -38,7 +38,8 @@ from sottovoce.server import Keys, ServerStore, build_app
 from sottovoce.server.administration import go_beyond
 from sottovoce.server.status import ServerStatus
 from sottovoce.server.store import back_up
-from sottovoce.service.run import Heartbeat, Running
+from sottovoce.service.heartbeat import Heartbeat
+from sottovoce.service.watch import ProcessState
 from sottovoce.training import Settings
 from tests.lacking import leave_out
 from tests.live.conftest import quick_folder
@@ -115,10 +116,10 @@ class System(Stack):
         """As the heartbeats of both: what fails is said, and tried again."""
         for _ in range(beats):
             if "server" not in self.why_down:
-                Heartbeat(self.beat, 1.0, self.world.server.troubles).once()
+                Heartbeat(self.beat, 1.0, self.world.server.troubles).tick()
             if "east" not in self.why_down:
                 heart = Heartbeat(self.east.beat, 1.0, self.east.proxy.troubles)
-                heart.once()
+                heart.tick()
                 self.east.proxy.metrics.watch(beat_failures=partial(int, heart.failures))
 
     def sync(self, name: str) -> str:
@@ -236,8 +237,8 @@ class System(Stack):
         except SottovoceError as error:
             return [str(error)]
 
-    def _running(self, name: str, part: Any) -> Running | str:
-        return self.why_down.get(name) or Running(0.0, troubles=tuple(part.troubles.texts))
+    def _running(self, name: str, part: Any) -> ProcessState | str:
+        return self.why_down.get(name) or ProcessState(0.0, troubles=tuple(part.troubles.texts))
 
     @property
     def parts(self) -> list[Any]:
@@ -813,7 +814,7 @@ def test_a_fault(
         check_says(fault.lasts, system.well[0])
         assert system.well[1:] == ([], "server east")
         for part, texts in told:  # a process that was restarted has nothing to mend
-            assert part not in system.parts or not texts or "mended after" in caplog.text
+            assert part not in system.parts or not texts or "resolved after" in caplog.text
         assert system.round() in (len(DEVICES), len(DEVICES) - fault.loses)
         assert system.round() == len(DEVICES)
         assert system.well == ([], [], "server east")

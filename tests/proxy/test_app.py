@@ -12,7 +12,7 @@ from starlette.applications import Starlette
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.proxy import Rate
 from sottovoce.service.page import Page
-from sottovoce.service.run import build_watch
+from sottovoce.service.watch import build_watch
 from tests.asgi import Answer, ask
 from tests.proxy.world import (
     CATALOGUE,

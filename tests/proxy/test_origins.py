@@ -16,8 +16,8 @@ from sottovoce.errors import SettingsError
 from sottovoce.proxy.origins import check_origin
 from sottovoce.proxy.status import Asked, ProxyStatus
 from sottovoce.service.page import Page
-from sottovoce.service.run import Running
-from sottovoce.service.widget import script_tag
+from sottovoce.service.watch import ProcessState
+from sottovoce.service.widget import format_script_tag
 from tests.asgi import Answer, ask
 from tests.proxy.world import (
     CATALOGUE,
@@ -264,30 +264,29 @@ def test_the_widget_is_for_everybody_once_there_are_origins(
     assert answer.headers["cache-control"].startswith("public, max-age=")
     assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
     digest = b64encode(sha384(answer.body).digest()).decode()
-    assert f'src="https://proxy.example/widget.js" integrity="sha384-{digest}"' in script_tag(
-        "https://proxy.example"
-    )
+    tag = format_script_tag("https://proxy.example")
+    assert f'src="https://proxy.example/widget.js" integrity="sha384-{digest}"' in tag
     packed = get(open_world, "/widget.js", None, ("accept-encoding", "gzip"))
     assert gzip.decompress(packed.body) == answer.body
     assert get(open_world, "/page/widget.js").status == 404
     closed = make_world(page=Page(serve=True))
     assert get(closed, "/widget.js").status == 404
-    status = ProxyStatus(0, 0, Running(0.0), Asked())
-    assert script_tag() in "\n".join(describe_status(status, open_world.settings))
+    status = ProxyStatus(0, 0, ProcessState(0.0), Asked())
+    assert format_script_tag() in "\n".join(describe_status(status, open_world.settings))
     assert "widget.js" not in "\n".join(describe_status(status, closed.settings))
 
 
 def test_the_script_for_tokens_is_where_there_are_accounts_and_origins(
     open_world: World, make_world: MakeWorld
 ) -> None:
-    key, status = "ab" * 32, ProxyStatus(0, 0, Running(0.0), Asked())
+    key, status = "ab" * 32, ProxyStatus(0, 0, ProcessState(0.0), Asked())
     world = make_world(origins=("https://shop.example",), accounts_key=key, page=Page(serve=True))
     answer = get(world, "/accounts.js", "https://unknown.example")
     assert answer.status == 200
     assert answer.headers["access-control-allow-origin"] == "*"
     assert answer.headers["content-type"] == "text/javascript; charset=utf-8"
     digest = b64encode(sha384(answer.body).digest()).decode()
-    tag = script_tag(name="accounts.js")
+    tag = format_script_tag(name="accounts.js")
     assert f'src="https://PROXY/accounts.js" integrity="sha384-{digest}"' in tag
     assert tag in "\n".join(describe_status(status, world.settings))
     assert get(world, "/page/accounts.js").status == 404

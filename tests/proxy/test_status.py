@@ -12,13 +12,13 @@ from sottovoce.protocol.panel import Panel, Panellist
 from sottovoce.proxy.status import ProxyStatus
 from sottovoce.proxy.store import looking
 from sottovoce.service.page import Page
-from sottovoce.service.run import Running
+from sottovoce.service.watch import ProcessState
 from tests.proxy.world import CATALOGUE, CLOSES, ENDS, HOLD, World, signed
 
 
 def look(world: World) -> tuple[str, list[str]]:
     """All that is said, and what needs attention."""
-    found = ProxyStatus.read(world.settings, world.server, world.clock.now, Running(0.0))
+    found = ProxyStatus.read(world.settings, world.server, world.clock.now, ProcessState(0.0))
     assert found.as_dict()["problems"] == found.problems
     return "\n".join(describe_status(found, world.settings)), found.problems
 
@@ -143,7 +143,7 @@ def test_batches_refused_for_their_address(world: World) -> None:
     assert world.proxy.metrics.notes() == []
     world.proxy.metrics.refused(HTTPException(429))
     (said,) = world.proxy.metrics.notes()
-    found = ProxyStatus.read(world.settings, world.server, 0.0, Running(0.0, notes=(said,)))
+    found = ProxyStatus.read(world.settings, world.server, 0.0, ProcessState(0.0, notes=(said,)))
     assert "Batches refused for their address ([rate]) since the start: 1." in list(
         describe_status(found, world.settings)
     )

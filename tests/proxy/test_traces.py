@@ -15,7 +15,7 @@ import pytest
 
 from sottovoce.errors import StoreError, UnavailableError
 from sottovoce.proxy import Rate
-from sottovoce.service.run import build_watch
+from sottovoce.service.watch import build_watch
 from tests.asgi import ask
 from tests.proxy.world import (
     MakeWorld,

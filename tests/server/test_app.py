@@ -13,7 +13,7 @@ import pytest
 from sottovoce.protocol import SignedManifest
 from sottovoce.server import build_app
 from sottovoce.server.app import MAX_CHUNK
-from sottovoce.service.run import build_watch
+from sottovoce.service.watch import build_watch
 from tests.asgi import Answer, ask
 from tests.server.world import SECRETS, MakeWorld, World, bearer, chunk_of, sealed
 

@@ -17,7 +17,7 @@ from sottovoce.server.keys import rotate_keys
 from sottovoce.server.settings import ProxyAccess
 from sottovoce.server.status import ServerStatus
 from sottovoce.server.transaction import PROCESS_TIMEOUT_SECONDS
-from sottovoce.service.run import Running
+from sottovoce.service.watch import ProcessState
 from sottovoce.training import Participation
 from tests.server.changes import change_catalogue, with_added
 from tests.server.world import ITEMS, KEYS, TRAINING, MakeWorld, World
@@ -61,7 +61,7 @@ def world(make_world: MakeWorld, url: str) -> World:
 
 def look(world: World, after: float = 0.0) -> tuple[str, list[str]]:
     """All that is said, and what needs attention."""
-    found = ServerStatus.read(world.store, world.settings, world.now + after, Running(0.0))
+    found = ServerStatus.read(world.store, world.settings, world.now + after, ProcessState(0.0))
     assert found.as_dict()["problems"] == found.problems
     return "\n".join(describe_status(found, world.settings)), found.problems
 

@@ -16,11 +16,12 @@ from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from prometheus_client import CollectorRegistry, generate_latest
-from sottovoce.service.listen import Listen, TurnedAway, Watch
-from sottovoce.service.logs import begin_log
-from sottovoce.service.run import build_watch, run
-from sottovoce.service.http import errors_as_problems
-from sottovoce.service.http import read_body
+from sottovoce.service.connections import RejectionCounter
+from sottovoce.service.http import build_error_handlers, read_body
+from sottovoce.service.listen import Listen, Watch
+from sottovoce.service.logs import start_logging
+from sottovoce.service.run import run_service
+from sottovoce.service.watch import build_watch
 
 async def hello(request):
     return PlainTextResponse("hello")
@@ -53,17 +54,17 @@ app = Starlette(
         Route("/body", body, methods=["POST"]),
         *(Route(path, endpoint) for path, endpoint in paths.items()),
     ],
-    exception_handlers=errors_as_problems(),
+    exception_handlers=build_error_handlers(),
     lifespan=lifespan,
 )
 registry = CollectorRegistry()
-turned_away = TurnedAway("program", registry)
+rejections = RejectionCounter("program", registry)
 watch = build_watch(lambda: None, lambda: generate_latest(registry))
 caps = dict(pair.split("=") for pair in sys.argv[3:] if "=" in pair)
 caps = {name: Path(value) if value[0] == "/" else json.loads(value) for name, value in caps.items()}
 listen = Listen(port=int(sys.argv[1]), **caps)
-begin_log(as_json=False)
-run(app, listen, watch, Watch(port=int(sys.argv[2])), turned_away=turned_away)
+start_logging(as_json=False)
+run_service(app, listen, watch, Watch(port=int(sys.argv[2])), on_rejection=rejections)
 print("returned", flush=True)
 """
 RUNNING = re.compile(r"running on https?://127\.0\.0\.1:(\d+)")

@@ -16,16 +16,8 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from sottovoce import errors
-from sottovoce.service.http import (
-    BRIEFLY,
-    FOR_EVER,
-    compress,
-    epoch_of,
-    errors_as_problems,
-    hash_of,
-    read_body,
-    serve,
-)
+from sottovoce.service.files import CACHE_BRIEFLY, CACHE_FOREVER, compress, send_file
+from sottovoce.service.http import build_error_handlers, parse_epoch, parse_hash, read_body
 from tests.asgi import Answer, ask
 
 
@@ -44,7 +36,7 @@ def app_raising(error: BaseException | None = None) -> Starlette:
         return PlainTextResponse(str(len(body)))
 
     routes = [Route("/", endpoint, methods=["POST"])]
-    return Starlette(routes=routes, exception_handlers=errors_as_problems())
+    return Starlette(routes=routes, exception_handlers=build_error_handlers())
 
 
 def call(
@@ -166,19 +158,19 @@ TAG = '"tag"'
 async def answer(request: Request) -> Response:
     match request.path_params:
         case {"epoch": _}:
-            return PlainTextResponse(str(epoch_of(request)))
+            return PlainTextResponse(str(parse_epoch(request)))
         case {"sha256": _}:
-            return PlainTextResponse(hash_of(request).hex())
+            return PlainTextResponse(parse_hash(request).hex())
         case {"kind": "plain"}:
-            return serve(request, CONTENT, "tag", BRIEFLY)
+            return send_file(request, CONTENT, "tag", CACHE_BRIEFLY)
         case {"kind": "packed"}:
-            return serve(request, CONTENT, "tag", FOR_EVER, compress(CONTENT))
-    return serve(request, None, "tag", FOR_EVER)
+            return send_file(request, CONTENT, "tag", CACHE_FOREVER, compress(CONTENT))
+    return send_file(request, None, "tag", CACHE_FOREVER)
 
 
 APP = Starlette(
     routes=[Route(f"/{path}", answer) for path in ("{kind}", "epochs/{epoch}", "files/{sha256}")],
-    exception_handlers=errors_as_problems(),
+    exception_handlers=build_error_handlers(),
 )
 
 

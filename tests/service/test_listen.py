@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce.errors import SettingsError
-from sottovoce.service.http import network_of
-from sottovoce.service.listen import Listen, Places, Watch
+from sottovoce.service.connections import ConnectionLimiter, get_network
+from sottovoce.service.listen import Listen, Watch
 
 
 class Somebody:
@@ -16,70 +16,72 @@ class Somebody:
         self.address = address
         self.gave_way = False
 
-    def late(self) -> None:
+    def time_out(self) -> None:
         raise AssertionError("nobody looks at the clock here")
 
-    def give_way(self) -> None:
+    def drop(self) -> None:
         self.gave_way = True
 
 
-def entering(places: Places, *people: Somebody) -> list[bool]:
-    return [places.take(each, each.address) for each in people]
+def entering(places: ConnectionLimiter, *people: Somebody) -> list[bool]:
+    return [places.add(each, each.address) for each in people]
 
 
 def test_nobody_goes_whose_request_is_complete() -> None:
-    places = Places(2, 0)
+    places = ConnectionLimiter(2, 0)
     busy = [Somebody() for _ in range(2)]
     entering(places, *busy)
     for each in busy:
-        places.work(each)
+        places.set_working(each)
     assert entering(places, Somebody()) == [False]
-    places.leave(busy[0])
+    places.remove(busy[0])
     assert entering(places, Somebody()) == [True]
     assert not any(each.gave_way for each in busy)
 
 
 def test_one_address_is_limited_by_itself() -> None:
-    places = Places(100, 2)
+    places = ConnectionLimiter(100, 2)
     many = [Somebody() for _ in range(5)]
     alone = Somebody("192.0.2.2")
     neighbours = [Somebody(f"2001:db8::{n}") for n in range(3)]
     assert all(entering(places, alone, *many, *neighbours))
     assert [each.gave_way for each in (alone, *many)] == [False] + [True] * 3 + [False] * 2
     assert [each.gave_way for each in neighbours] == [True, False, False]
-    busy = Places(100, 1)
+    busy = ConnectionLimiter(100, 1)
     entering(busy, many[0])
-    busy.work(many[0])
+    busy.set_working(many[0])
     assert entering(busy, Somebody(), alone) == [False, True]
 
 
 @given(
     st.lists(
         st.tuples(
-            st.sampled_from(["take", "work", "wait", "leave"]), st.integers(0, 5), st.integers(0, 2)
+            st.sampled_from(["add", "set_working", "set_waiting", "remove"]),
+            st.integers(0, 5),
+            st.integers(0, 2),
         )
     )
 )
 def test_places_are_never_lost_and_addresses_never_kept(
     steps: list[tuple[str, int, int]],
 ) -> None:
-    places = Places(4, 2)
+    places = ConnectionLimiter(4, 2)
     inside: dict[int, Somebody] = {}
     for step, number, network in steps:
         if number not in inside:
             somebody = Somebody(f"192.0.2.{network}")
-            if places.take(somebody, somebody.address):
+            if places.add(somebody, somebody.address):
                 inside[number] = somebody
-        elif step != "take":
+        elif step != "add":
             getattr(places, step)(inside[number])
-            if step == "leave":
+            if step == "remove":
                 del inside[number]
         inside = {number: each for number, each in inside.items() if not each.gave_way}
         assert len(places) == len(inside) <= 4
     for each in inside.values():
-        places.leave(each)
-    assert not places._addresses
-    assert (places._everybody.taken, places._everybody.waiting) == (0, {})
+        places.remove(each)
+    assert not places._by_address
+    assert (places._total.used, places._total.waiting) == (0, {})
 
 
 @pytest.mark.parametrize(
@@ -98,7 +100,7 @@ def test_places_are_never_lost_and_addresses_never_kept(
     ],
 )
 def test_who_counts_as_one(one: str, other: str, same: bool) -> None:
-    assert (network_of(one) == network_of(other)) is same
+    assert (get_network(one) == get_network(other)) is same
 
 
 def test_a_host_that_is_none_is_refused() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sottovoce.service.logs import OWN, Lines, Objects, Troubles, pasted
+from sottovoce.service.logs import OWN, JsonFormatter, PlainFormatter, Troubles, pasted
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ERROR .+")
 
@@ -26,12 +26,12 @@ def record(text: str, *, failed: bool = False) -> logging.LogRecord:
 @pytest.mark.parametrize("failed", [False, True])
 @pytest.mark.parametrize("text", ["a disk is full", "two\nlines", "50% of it"])
 def test_whatever_happened_is_one_line_with_its_time(text: str, failed: bool) -> None:
-    line = Lines().format(record(text, failed=failed))
+    line = PlainFormatter().format(record(text, failed=failed))
     assert LINE.fullmatch(line)
     assert line.startswith("2027-01-15T08:00:00Z ERROR ")
     assert "uvicorn" not in line
     assert ("ValueError" in line) == failed
-    found = json.loads(Objects().format(record(text, failed=failed)))
+    found = json.loads(JsonFormatter().format(record(text, failed=failed)))
     assert list(found) == ["time", "level", "text"]
     assert line == " ".join(found.values())
 
@@ -47,14 +47,14 @@ def test_commands_can_be_pasted_with_the_settings_file(monkeypatch: pytest.Monke
     assert pasted(said) == pasted(pasted(said)) == named
     cancelled = pasted("`sottovoce server training begin --cancel`")
     assert cancelled == "`sottovoce server training begin --config 'my server/s.toml' --cancel`"
-    assert Lines().format(record(said)).endswith(named)
+    assert PlainFormatter().format(record(said)).endswith(named)
 
 
 def test_what_changes_all_the_time_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
     troubles = Troubles()
     for epoch in range(1000):
-        troubles.tell("proxy", f"epoch {epoch}")
-    troubles.tell("long", "x" * 10**6)
+        troubles.update("proxy", f"epoch {epoch}")
+    troubles.update("long", "x" * 10**6)
     assert troubles["proxy"] == "epoch 999"
     assert len(caplog.records) == 2
     assert len(caplog.text) < 10_000
@@ -63,19 +63,19 @@ def test_what_changes_all_the_time_does_not_fill_the_log(caplog: pytest.LogCaptu
 def test_trouble_is_said_when_it_begins_or_changes_and_when_it_is_over(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sottovoce.service.logs.PAUSE", 0.0)
+    monkeypatch.setattr("sottovoce.service.logs.MIN_SECONDS_BETWEEN_LINES", 0.0)
     troubles = Troubles()
-    troubles.tell("server", None)
+    troubles.update("server", None)
     for text in ("no server", "no server", "no disk", "no disk"):
-        troubles.tell("beat", text)
-    troubles.tell("clock", "late")
+        troubles.update("beat", text)
+    troubles.update("clock", "late")
     assert troubles.texts == ["no disk", "late"]
     assert (troubles["beat"], troubles["server"]) == ("no disk", None)
-    troubles.tell("beat", None)
-    troubles.tell("beat", None)
+    troubles.update("beat", None)
+    troubles.update("beat", None)
     said = [each.getMessage() for each in caplog.records]
     assert said[:3] == ["no server", "no disk", "late"]
     assert len(said) == 4
-    assert "mended" in said[3]
+    assert "resolved" in said[3]
     assert "no disk" in said[3]
     assert troubles.texts == ["late"]

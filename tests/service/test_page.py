@@ -12,7 +12,8 @@ from starlette.applications import Starlette
 
 from sottovoce.errors import SettingsError
 from sottovoce.protocol.panel import Panel, Panellist
-from sottovoce.service.page import Page, in_package, page_routes, read_assets
+from sottovoce.service.files import get_assets_folder, read_assets
+from sottovoce.service.page import Page, build_page_routes
 from tests.asgi import Answer, ask
 
 
@@ -36,7 +37,7 @@ def test_a_page_that_was_not_built_or_otherwise(
         (assets / name).write_bytes(content)
     for folder in (assets, assets / "nowhere"):
         with pytest.raises(SettingsError):
-            page_routes(KEY, Page(), folder)
+            build_page_routes(KEY, Page(), folder)
 
 
 # The page in the package.
@@ -44,7 +45,7 @@ def test_a_page_that_was_not_built_or_otherwise(
 
 @pytest.fixture(scope="module")
 def app() -> Starlette:
-    return Starlette(routes=page_routes(KEY, Page()))
+    return Starlette(routes=build_page_routes(KEY, Page()))
 
 
 def packed(app: Starlette, path: str, encoding: bytes = b"identity") -> Answer:
@@ -105,7 +106,7 @@ def get(
     assets: Path | None, path: str, method: str = "GET", *, content: Page | None = None,
     headers: Iterable[tuple[str, str]] = (),
 ) -> Answer:  # fmt: skip
-    app = Starlette(routes=page_routes(KEY, content or Page(), assets))
+    app = Starlette(routes=build_page_routes(KEY, content or Page(), assets))
     app.router.redirect_slashes = False
     return asyncio.run(ask(app, method, path, headers=headers))
 
@@ -172,7 +173,7 @@ PANEL = Panel(bytes(32), (Panellist((0,), 1, (2,)),)).encode()
 def test_the_panel_as_it_was_at_the_start(assets: Path, tmp_path: Path) -> None:
     path = tmp_path / "given.json"
     path.write_bytes(PANEL)
-    routes = page_routes(KEY, Page(panel=path), assets)
+    routes = build_page_routes(KEY, Page(panel=path), assets)
     path.write_bytes(b"changed")
     answer = asyncio.run(ask(Starlette(routes=routes), "GET", "/page/panel.json"))
     assert (answer.status, answer.body) == (200, PANEL)
@@ -186,7 +187,7 @@ def test_a_panel_that_is_none(assets: Path, tmp_path: Path, given: bytes | None)
     if given is not None:
         path.write_bytes(given)
     with pytest.raises(SettingsError, match=r"page\.panel: .*given\.json"):
-        page_routes(KEY, Page(panel=path), assets)
+        build_page_routes(KEY, Page(panel=path), assets)
 
 
 FIRST_LOAD = ("/", "/page/page.js", "/page/worker.js", "/page/style.css", "/page/icon.svg")
@@ -196,7 +197,7 @@ MOST = 150_000
 
 
 def test_no_other_origin_is_named_but_in_licences() -> None:
-    for name, content in read_assets(in_package()).items():
+    for name, content in read_assets(get_assets_folder()).items():
         if name == "LICENSES.txt":
             continue
         origins = set(re.findall(rb"https?://[\w-]+\.[\w.-]+", content))

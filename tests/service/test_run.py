@@ -11,9 +11,9 @@ from queue import Queue
 import pytest
 
 from sottovoce.errors import SettingsError, UnavailableError
+from sottovoce.service.heartbeat import Heartbeat
 from sottovoce.service.listen import Listen
 from sottovoce.service.logs import Troubles
-from sottovoce.service.run import Heartbeat
 from sottovoce.service.toml import read_settings
 from tests.service.program import Service
 
@@ -149,11 +149,11 @@ def pauses_of(
     def beat() -> None:
         outcome = next(left, ...)
         if outcome is ...:
-            heart._stopping = True
+            heart._is_stopping = True
         elif outcome is not None:
             raise outcome
 
-    heart = Heartbeat(beat, interval, Troubles(), slowest=slowest)
+    heart = Heartbeat(beat, interval, Troubles(), max_interval=slowest)
     heart._awake = pauses = Pauses()
     heart.start()
     heart._thread.join(SOON)
@@ -186,7 +186,7 @@ def test_a_hurry_during_a_beat_is_not_lost(hearts: Callable[..., Heartbeat]) -> 
 
     heart = hearts(beat)
     begun.get(timeout=SOON)
-    heart.hurry()
+    heart.wake_up()
     go_on.release(3)
     begun.get(timeout=SOON)
 

@@ -21,7 +21,8 @@ from cryptography.x509.oid import NameOID
 from sottovoce.errors import SettingsError, TlsError, UnavailableError
 from sottovoce.proxy import ProxySettings, connect
 from sottovoce.proxy.settings import Tls
-from sottovoce.service.listen import Listen, seconds_left
+from sottovoce.service.listen import Listen
+from sottovoce.service.tls import get_seconds_to_expiry
 from sottovoce.storage.files import write_new
 from tests.service.program import LIMIT, Service
 
@@ -209,9 +210,9 @@ def test_who_speaks_no_tls_and_who_speaks_it_unasked(
 
 def test_how_long_certificates_hold(folder: Path) -> None:
     shown = [None, folder / "server.pem", folder / "authority.pem"]
-    assert isnan(seconds_left([None]))
-    assert 0 < seconds_left(shown) <= 3600
-    assert seconds_left([*shown, folder / "none.pem"]) == 0
+    assert isnan(get_seconds_to_expiry([None]))
+    assert 0 < get_seconds_to_expiry(shown) <= 3600
+    assert get_seconds_to_expiry([*shown, folder / "none.pem"]) == 0
 
 
 def test_a_private_key_of_another_certificate_is_named(folder: Path) -> None:
@@ -220,7 +221,7 @@ def test_a_private_key_of_another_certificate_is_named(folder: Path) -> None:
     with pytest.raises(SettingsError, match=r"server\.key.*proxy\.pem"):
         asked(folder, "https://127.0.0.1", Tls(None, *mixed))
     with pytest.raises(SettingsError, match=r"server\.key.*proxy\.pem"):
-        Listen(certificate=mixed[0], private_key=mixed[1]).tls()
+        Listen(certificate=mixed[0], private_key=mixed[1]).make_tls_context()
 
 
 def test_whoever_never_ends_the_handshake_locks_nobody_out(

@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Route
 
-from sottovoce.service.widget import script_tag
+from sottovoce.service.widget import format_script_tag
 from tests.lacking import leave_out
 from tests.server.world import KEYS
 from tests.web.front import HURRY, Heard, served
@@ -65,8 +65,10 @@ class Shop:
         text = EXAMPLE.read_text(encoding="utf-8")
         tag = re.search("<script.*</script>", text)
         assert tag is not None
-        assert tag[0] == re.sub('sha384-[^"]*', "sha384-HASH", script_tag("https://proxy.example"))
-        text = text.replace(tag[0], script_tag(system.url))
+        assert tag[0] == re.sub(
+            'sha384-[^"]*', "sha384-HASH", format_script_tag("https://proxy.example")
+        )
+        text = text.replace(tag[0], format_script_tag(system.url))
         for place, value in (
             ("https://proxy.example", system.url),
             (f"{1:064}", KEYS.verification_key.hex()),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from sottovoce.service.page import in_package
+from sottovoce.service.files import get_assets_folder
 from tests.web import chromium
 from tests.web.front import instead
 from tests.web.shop import POLICY, Customer, Shop, running_shop
@@ -77,7 +77,7 @@ def listed(system: System, *seen: str) -> list[str]:
 
 
 def test_it_is_small() -> None:
-    size = len(gzip.compress((in_package() / "widget.js").read_bytes(), mtime=0))
+    size = len(gzip.compress((get_assets_folder() / "widget.js").read_bytes(), mtime=0))
     print(f"widget.js: {size} bytes, compressed")
     assert size <= MOST
 

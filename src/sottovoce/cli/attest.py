@@ -10,7 +10,7 @@ from sottovoce.cli.options import HostOption, make_group, make_option
 from sottovoce.errors import ProtocolError, SettingsError
 from sottovoce.protocol.strict import parse_hex
 from sottovoce.service.attest import PATH, Attester, build_attester, read_sessions, read_text
-from sottovoce.service.logs import begin_log
+from sottovoce.service.logs import start_logging
 
 app = make_group(
     "attest",
@@ -73,7 +73,7 @@ def run(
     Example:
       sottovoce attest run attest.json --sessions sessions.txt --origin https://shop.example
     """
-    begin_log(as_json=False)
+    start_logging(as_json=False)
     known = None if sessions is None else read_sessions(sessions)
     shop = None if page is None else read_text(page)
     served = build_attester(Attester.read(file), known, tuple(origin or ()), page=shop)

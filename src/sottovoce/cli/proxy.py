@@ -21,11 +21,11 @@ from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Rate, build_app, c
 from sottovoce.proxy.settings import DATA, PORT, SETTINGS, WATCH_PORT, make_proxy
 from sottovoce.proxy.status import ProxyStatus, ask
 from sottovoce.service.listen import Listen, Watch
-from sottovoce.service.logs import begin_log
-from sottovoce.service.run import Running, build_watch
-from sottovoce.service.run import run as serve
+from sottovoce.service.logs import start_logging
+from sottovoce.service.run import run_service
 from sottovoce.service.toml import read_settings
-from sottovoce.service.widget import ACCOUNTS, script_tag
+from sottovoce.service.watch import ProcessState, build_watch
+from sottovoce.service.widget import ACCOUNTS_SCRIPT, format_script_tag
 from sottovoce.settings import get_settings
 
 app = make_group(
@@ -132,7 +132,7 @@ def run(config: ConfigOption) -> None:
       sottovoce proxy run --config ./proxy/proxy.toml
     """
     settings = read_settings(config, ProxySettings)
-    last = begin_log(as_json=settings.log_json)
+    last = start_logging(as_json=settings.log_json)
     http, upstream = connect(settings)
     with http, ProxyStore.open(settings.folder) as store:
         proxy = Proxy(store, upstream, settings)
@@ -140,7 +140,7 @@ def run(config: ConfigOption) -> None:
         metrics, turned_away = proxy.metrics, proxy.metrics.turned_away
         said = proxy.troubles, last, metrics.notes
         watch = build_watch(proxy.check, metrics.text, config, *said)
-        serve(app, settings.listen, watch, settings.watch, turned_away=turned_away)
+        run_service(app, settings.listen, watch, settings.watch, on_rejection=turned_away)
 
 
 @app.command()
@@ -158,7 +158,7 @@ def status(config: ConfigOption, *, json_file: JsonFile = None) -> None:
     settings = read_settings(config, ProxySettings)
     http, upstream = connect(settings)
     with http:
-        running = Running.ask(settings.watch, config)
+        running = ProcessState.fetch(settings.watch, config)
         found = ProxyStatus.read(settings, upstream, time.time(), running)
     output.print_status(describe_status(found, settings), found.as_dict(), json_file)
 
@@ -176,16 +176,18 @@ def describe_status(found: ProxyStatus, settings: ProxySettings) -> Iterator[str
         )
     if found.server.epoch is not None:
         yield f"The server answers at {settings.server}, with epoch {found.server.epoch}."
-    if isinstance(found.running, Running):
+    if isinstance(found.running, ProcessState):
         yield output.describe_process(
             "This proxy", found.running.since, found.running.last, found.now
         )
         yield from map(ensure_full_stop, found.running.notes)
     if settings.origins:
         pages = ", ".join(settings.origins)
-        yield f"The widget, for pages of {pages} (PROXY is your public address): {script_tag()}"
+        tag = format_script_tag()
+        yield f"The widget, for pages of {pages} (PROXY is your public address): {tag}"
         if settings.attester is not None:
-            yield f"And for tokens of their accounts: {script_tag(name=ACCOUNTS)}"
+            tag = format_script_tag(name=ACCOUNTS_SCRIPT)
+            yield f"And for tokens of their accounts: {tag}"
     if not found.panel_fits:
         yield (
             "The page's panel is of another catalogue than this epoch: visitors "

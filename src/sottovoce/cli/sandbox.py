@@ -63,7 +63,7 @@ from sottovoce.sandbox.system import (
 )
 from sottovoce.server.setup import list_catalogue_items
 from sottovoce.service.listen import Listen
-from sottovoce.service.widget import script_tag
+from sottovoce.service.widget import format_script_tag
 from sottovoce.storage.database import exclusive_lock
 from sottovoce.training import DEFAULT_PRESET, Budget, Participation, plan_open_ended, plan_training
 
@@ -240,7 +240,7 @@ def _embedding(folder: Path, system: LiveSystem, limit: str) -> Iterator[str]:
         yield f"In a page of {' or '.join(sites)}: what {folder / 'server' / SHOP} has."
     elif sites:
         yield f"In a page of {' or '.join(sites)} (examples/shop.html):"
-        yield f"  {script_tag(system.proxy)}"
+        yield f"  {format_script_tag(system.proxy)}"
         yield (
             f'  <sottovoce-consent proxy="{system.proxy}" key="{system.key.hex()}" '
             f'limit="{limit}"></sottovoce-consent>'

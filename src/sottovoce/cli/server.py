@@ -51,9 +51,9 @@ from sottovoce.server.status import DROPPED, ServerStatus
 from sottovoce.server.store import back_up
 from sottovoce.server.transaction import OPEN, Epoch, ProxyContact
 from sottovoce.service.listen import Listen
-from sottovoce.service.logs import begin_log
-from sottovoce.service.run import Running, build_watch
-from sottovoce.service.run import run as serve
+from sottovoce.service.logs import start_logging
+from sottovoce.service.run import run_service
+from sottovoce.service.watch import ProcessState, build_watch
 from sottovoce.settings import get_settings
 from sottovoce.storage.files import write_atomically
 from sottovoce.training import DEFAULT_PRESET, Budget, Participation, plan_open_ended, plan_training
@@ -222,7 +222,7 @@ def run(
       sottovoce server run --config my-server/server.toml --port 8092 --watch-port 8093
     """
     settings = ServerSettings.read(config).replace_ports(port, watch_port)
-    last = begin_log(as_json=settings.log_json)
+    last = start_logging(as_json=settings.log_json)
     keys = Keys.read(settings.keys)
     with (
         closing(ServerStore(settings.database)) as store,
@@ -233,7 +233,7 @@ def run(
         app = build_app(server, settings)
         watch = build_watch(server.check, server.render_metrics, config, server.troubles, last)
         turned_away = server.metrics.turned_away
-        serve(app, settings.listen, watch, settings.watch, turned_away=turned_away)
+        run_service(app, settings.listen, watch, settings.watch, on_rejection=turned_away)
 
 
 @app.command()
@@ -261,7 +261,7 @@ def status(
     """
     settings = ServerSettings.read(config)
     with closing(ServerStore(settings.database)) as store:
-        running = Running.ask(settings.watch, config)
+        running = ProcessState.fetch(settings.watch, config)
         found = ServerStatus.read(store, settings, time.time(), running)
     if catalogue is not None:
         write_atomically(catalogue, found.pending.catalogue.raw)
@@ -556,7 +556,7 @@ def describe_status(found: ServerStatus, settings: ServerSettings) -> Iterator[s
     yield from _catalogue(found)
     yield from _keys(found)
     yield from (_heard(name, said, found.now) for name, said in found.contacts.items())
-    if isinstance(found.running, Running):
+    if isinstance(found.running, ProcessState):
         yield output.describe_process(
             "This server", found.running.since, found.running.last, found.now
         )

@@ -27,21 +27,18 @@ from sottovoce.proxy.intake import GroupCommit, RateLimit
 from sottovoce.proxy.origins import CrossOrigin, check_sender
 from sottovoce.proxy.proxy import Proxy
 from sottovoce.proxy.settings import ProxySettings
+from sottovoce.service.files import BINARY_TYPE, CACHE_BRIEFLY, CACHE_FOREVER, send_file
+from sottovoce.service.heartbeat import Heartbeat
 from sottovoce.service.http import (
-    BRIEFLY,
-    BYTES,
-    FOR_EVER,
-    epoch_of,
-    errors_as_problems,
-    hash_of,
-    problem_of,
+    answer_error,
+    build_error_handlers,
+    parse_epoch,
+    parse_hash,
     read_body,
-    serve,
 )
-from sottovoce.service.listen import seconds_left
-from sottovoce.service.page import page_routes
-from sottovoce.service.run import Heartbeat
-from sottovoce.service.widget import script_routes
+from sottovoce.service.page import build_page_routes
+from sottovoce.service.tls import get_seconds_to_expiry
+from sottovoce.service.widget import build_script_routes
 
 
 class Taking:
@@ -74,7 +71,7 @@ class Taking:
             await self._take(scope, receive)
         except (SottovoceError, HTTPException, ClientDisconnect) as error:
             self._proxy.metrics.refused(error)
-            await problem_of(error)(scope, receive, send)
+            await answer_error(error)(scope, receive, send)
             return
         self._proxy.metrics.accepted.inc()
         headers = [(b"content-length", b"0")]
@@ -124,15 +121,15 @@ def build_app(
             Route(routes.CATALOGUE, api.catalogue),
             Route(routes.TAKEN_BATCH, api.taken),
             Route(routes.TOKENS, api.tokens, methods=["POST"]),
-            *(page_routes(settings.key, page) if page.serve else ()),
-            *(script_routes(accounts=has_accounts) if settings.origins else ()),
+            *(build_page_routes(settings.key, page) if page.serve else ()),
+            *(build_script_routes(accounts=has_accounts) if settings.origins else ()),
         ],
         middleware=[
             Middleware(NoSniff),
             *([Middleware(CrossOrigin, settings.origins)] if settings.origins else ()),
             Middleware(Taking, proxy, api.writer, limit, settings.origins),
         ],
-        exception_handlers=errors_as_problems(),
+        exception_handlers=build_error_handlers(),
         lifespan=api.lifespan,
     )
     app.router.redirect_slashes = False
@@ -156,7 +153,7 @@ class Api:
         self._heartbeat = Heartbeat(proxy.tick, settings.poll_seconds, proxy.troubles)
         proxy.metrics.watch(
             beat_failures=lambda: self._heartbeat.failures,
-            certificate_seconds=lambda: seconds_left(settings.certificates),
+            certificate_seconds=lambda: get_seconds_to_expiry(settings.certificates),
         )
 
     @asynccontextmanager
@@ -173,7 +170,7 @@ class Api:
         signed = self._proxy.manifest()
         if signed is None:
             raise UnavailableError("no manifest has come from the server yet")
-        return serve(request, signed.encode(), signed.hash.hex(), BRIEFLY)
+        return send_file(request, signed.encode(), signed.hash.hex(), CACHE_BRIEFLY)
 
     async def tokens(self, request: Request) -> Response:
         check_sender(request.scope, self._origins)
@@ -181,39 +178,41 @@ class Api:
         _check_wait(self._asking.wait(_address(request.scope), 0))
         body = await read_body(request.scope, request.receive, REQUEST_BYTES)
         answer = await self._issuer.write(self._proxy.accounts.check(body))
-        return Response(answer, media_type=BYTES, headers={"Cache-Control": "no-store"})
+        return Response(answer, media_type=BINARY_TYPE, headers={"Cache-Control": "no-store"})
 
     async def taken(self, request: Request) -> Response:
         """Whether a batch of this manifest would be taken now: devices ask before they pay."""
         try:
-            self._proxy.intake.check_taken(hash_of(request))
+            self._proxy.intake.check_taken(parse_hash(request))
             _check_wait(self._limit.would_wait(_address(request.scope), self._proxy.intake.epoch))
             answer = Response(status_code=HTTPStatus.NO_CONTENT)
         except (SottovoceError, HTTPException) as error:
-            answer = problem_of(error)
+            answer = answer_error(error)
         answer.headers["Cache-Control"] = "no-store"  # a cache may keep a 410
         return answer
 
     async def manifest_of(self, request: Request) -> Response:
-        epoch = epoch_of(request)
+        epoch = parse_epoch(request)
         data = await run_in_threadpool(self._proxy.mirror.manifest_of, epoch)
-        return serve(request, data, str(epoch), FOR_EVER)
+        return send_file(request, data, str(epoch), CACHE_FOREVER)
 
     async def shelf(self, request: Request) -> Response:
         shelf = self._proxy.mirror.shelf
         if shelf is None:
             raise UnavailableError("no shelf has come from the server yet")
-        return serve(request, shelf.signed.encode(), shelf.signed.hash.hex(), BRIEFLY)
+        return send_file(request, shelf.signed.encode(), shelf.signed.hash.hex(), CACHE_BRIEFLY)
 
     async def model(self, request: Request) -> Response:
-        sha256 = hash_of(request)
+        sha256 = parse_hash(request)
         data = await run_in_threadpool(self._proxy.mirror.model, sha256)
-        return serve(request, data, sha256.hex(), FOR_EVER)
+        return send_file(request, data, sha256.hex(), CACHE_FOREVER)
 
     async def catalogue(self, request: Request) -> Response:
-        sha256 = hash_of(request)
+        sha256 = parse_hash(request)
         data = await run_in_threadpool(self._proxy.mirror.catalogue, sha256)
-        return serve(request, data, sha256.hex(), FOR_EVER, self._proxy.mirror.compressed(sha256))
+        return send_file(
+            request, data, sha256.hex(), CACHE_FOREVER, self._proxy.mirror.compressed(sha256)
+        )
 
 
 class NoSniff:

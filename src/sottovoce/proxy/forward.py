@@ -48,8 +48,8 @@ from sottovoce.protocol.http import HttpSource, Peer, is_loopback_host
 from sottovoce.protocol.manifest import MANIFEST_VERSION
 from sottovoce.proxy.settings import ProxySettings
 from sottovoce.proxy.store import FileKind, Flush, ProxyStore
-from sottovoce.service.http import compress
-from sottovoce.service.listen import load_certificate
+from sottovoce.service.files import compress
+from sottovoce.service.tls import load_certificate
 from sottovoce.storage.files import read_secret
 
 log = logging.getLogger("sottovoce")

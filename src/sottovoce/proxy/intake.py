@@ -27,7 +27,7 @@ from sottovoce.proxy.accounts import Accounts
 from sottovoce.proxy.epoch_files import SPARE_BYTES, BatchTables, estimate_stored_bytes
 from sottovoce.proxy.settings import ProxySettings, Rate
 from sottovoce.proxy.store import ProxyStore
-from sottovoce.service.http import network_of
+from sottovoce.service.connections import get_network
 
 log = logging.getLogger("sottovoce")
 
@@ -391,7 +391,7 @@ class RateLimit:
 
     def _known(self, address: str) -> Known:
         """What is known of it; it is now the last to be forgotten."""
-        whom = network_of(address)
+        whom = get_network(address)
         known = self._addresses.pop(whom, None) or Known(self._burst, self._clock())
         self._addresses[whom] = known
         if len(self._addresses) > self._most:

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from sottovoce.errors import SettingsError
 from sottovoce.protocol import routes
 from sottovoce.protocol.http import is_loopback_host
-from sottovoce.service.http import header
+from sottovoce.service.http import get_header
 
 _LABEL = "[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?"
 _ORIGIN = re.compile(
@@ -82,9 +82,9 @@ def check_sender(scope: Scope, allowed: Collection[str]) -> None:
     Such a site could make a crowd out of its visitors' addresses. Browsers name the page's origin
     with every POST, and say whether it is the proxy's own; programs name none.
     """
-    origin, site = header(scope, b"origin"), header(scope, b"sec-fetch-site")
+    origin, site = get_header(scope, b"origin"), get_header(scope, b"sec-fetch-site")
     is_page = origin is not None or site in _OTHER_SITE
-    if is_page and origin not in allowed and not _is_own(origin, site, header(scope, b"host")):
+    if is_page and origin not in allowed and not _is_own(origin, site, get_header(scope, b"host")):
         raise HTTPException(HTTPStatus.FORBIDDEN, "pages of this origin may send nothing here")
 
 
@@ -110,7 +110,7 @@ class CrossOrigin:
         if scope["type"] != "http" or not scope["path"].startswith(routes.API_ROOT):
             await self._app(scope, receive, send)
             return
-        origin = header(scope, b"origin") or ""
+        origin = get_header(scope, b"origin") or ""
         is_allowed = origin in self._allowed
 
         async def with_headers(message: Message) -> None:
@@ -133,5 +133,5 @@ def _is_preflight(scope: Scope) -> bool:
     return (
         scope["method"] == "OPTIONS"
         and scope["path"] in (routes.BATCHES, routes.TOKENS)
-        and header(scope, b"access-control-request-method") == "POST"
+        and get_header(scope, b"access-control-request-method") == "POST"
     )

@@ -143,14 +143,14 @@ class Proxy:
                 except Exception as error:
                     failures.append(error)
         others = [str(error) for error in failures[1:] if str(error) != str(failures[0])]
-        self.troubles.tell("steps", "; ".join(dict.fromkeys(others)) or None)
+        self.troubles.update("steps", "; ".join(dict.fromkeys(others)) or None)
         if failures:
             raise failures[0]
 
     def _check_store(self) -> None:
         """Learn whether the disk takes more, before a device finds out that has paid."""
-        self.troubles.tell("folder", self._store.lost(), level=logging.ERROR)
-        self.troubles.tell("tokens", self.accounts.problem, level=logging.ERROR)
+        self.troubles.update("folder", self._store.lost(), level=logging.ERROR)
+        self.troubles.update("tokens", self.accounts.problem, level=logging.ERROR)
         if self._store.failing or self._store.free_bytes() < MIN_FREE_BYTES:
             self._store.probe()
 
@@ -171,9 +171,9 @@ class Proxy:
             except (ProtocolError, RefusedError) as error:
                 problems.append(at_odds(error, self.intake.epoch))
                 self.metrics.untrusted.inc()
-                self.troubles.tell("server", problems[0], level=logging.ERROR)
+                self.troubles.update("server", problems[0], level=logging.ERROR)
         if not problems:
-            self.troubles.tell("server", None)
+            self.troubles.update("server", None)
             self._is_agreed = True
 
     @property
@@ -252,7 +252,7 @@ class Proxy:
             # Reports go on: they are for the epoch's own catalogue.
             self.metrics.untrusted.inc(isinstance(error, ProtocolError))
             shelf, said = None, f"lists stay as they are: {error}"
-        self.troubles.tell("shelf", said, level=logging.ERROR)
+        self.troubles.update("shelf", said, level=logging.ERROR)
         if shelf is not None:
             self.mirror.publish_shelf(shelf)
 
@@ -289,8 +289,8 @@ class Proxy:
         problem = None
         if signed is not None:
             problem = self.intake.lacks_room or self.intake.find_lack_of_disk()
-        self.troubles.tell("room", problem, level=logging.ERROR)
-        self.troubles.tell("full", None if problem is not None else self.intake.is_full)
+        self.troubles.update("room", problem, level=logging.ERROR)
+        self.troubles.update("full", None if problem is not None else self.intake.is_full)
         if signed is not None and problem is None:
             due = count_due_dummies(signed.manifest, self._clock())
             limit = MAX_DUMMIES_PER_BEAT
@@ -340,7 +340,7 @@ class Proxy:
         now = self._clock()
         self._ahead = (sent + now) / 2 - server_time
         self._compared_at = now - self._monotonic()
-        self.troubles.tell("clock", clocks_apart(self._ahead, self.manifest()))
+        self.troubles.update("clock", clocks_apart(self._ahead, self.manifest()))
 
     def _crowd(self, signed: SignedManifest) -> Crowd:
         if self.accounts.are_fewer(self._least(signed)):

@@ -14,7 +14,7 @@ from sottovoce.proxy.origins import check_origin
 from sottovoce.proxy.store import ProxyStore
 from sottovoce.service.listen import Listen, Watch
 from sottovoce.service.page import Page
-from sottovoce.service.toml import written
+from sottovoce.service.toml import render_settings
 from sottovoce.settings import check, setting
 from sottovoce.storage.files import write_new
 
@@ -116,7 +116,7 @@ class ProxySettings:
             raise SettingsError(str(error)) from error
         for origin in self.origins:
             check_origin(origin)
-        self.watch.check_apart(self.listen)
+        self.watch.check_ports_differ(self.listen)
         self._check_crowd()
 
     def _check_crowd(self) -> None:
@@ -215,9 +215,9 @@ def settings_file(
         .format(
             **{name: json.dumps(text, ensure_ascii=False) for name, text in texts.items()},
             least_clients=least_clients,
-            service=written(ProxySettings, left_out={"least_clients"}),
-            rate=written(Rate, **vars(rate)),
-            caps=written(Listen, connections_per_address=places),
+            service=render_settings(ProxySettings, omit={"least_clients"}),
+            rate=render_settings(Rate, **vars(rate)),
+            caps=render_settings(Listen, connections_per_address=places),
             port=port,
             watch_port=watch_port,
         )

@@ -28,9 +28,10 @@ from sottovoce.proxy.epoch_files import estimate_disk_bytes
 from sottovoce.proxy.forward import IS_IT_ONE, Upstream, own_manifest
 from sottovoce.proxy.settings import ProxySettings
 from sottovoce.proxy.store import Flush, count_waiting, looking
-from sottovoce.service.listen import TurnedAway, expiring
+from sottovoce.service.connections import RejectionCounter
 from sottovoce.service.page import Page, read_panel
-from sottovoce.service.run import Running
+from sottovoce.service.tls import describe_expiring
+from sottovoce.service.watch import ProcessState
 
 PATIENCE = 60.0
 """Seconds that a proxy has for what it does by itself."""
@@ -56,7 +57,7 @@ class ProxyStatus:
     now: float
     free: int
     """Bytes on the disk."""
-    running: Running | str
+    running: ProcessState | str
     """What the process says of itself, or why nothing is known of it."""
     server: Asked
     signed: SignedManifest | None = None
@@ -78,7 +79,7 @@ class ProxyStatus:
 
     @classmethod
     def read(
-        cls, settings: ProxySettings, upstream: Upstream, now: float, running: Running | str
+        cls, settings: ProxySettings, upstream: Upstream, now: float, running: ProcessState | str
     ) -> Self:
         with looking(settings.folder) as tables:
             raw = tables.latest_manifest()
@@ -87,11 +88,11 @@ class ProxyStatus:
             unsettled = tuple(tables.unsettled())
         batches = 0 if signed is None else count_waiting(settings.folder, signed.manifest.epoch)
         free = shutil.disk_usage(settings.folder).free
-        seen = ask(upstream, settings.key, signed, now, speaks=isinstance(running, Running))
+        seen = ask(upstream, settings.key, signed, now, speaks=isinstance(running, ProcessState))
         terms = None if signed is None else signed.manifest.terms
         least = settings.least_clients if terms is None else settings.least_for(terms)
         fits = signed is None or _fits(settings.page, signed)
-        old = tuple(expiring(settings.certificates, now))
+        old = tuple(describe_expiring(settings.certificates, now))
         each = settings.rate.per_epoch
         return cls(
             now, free, running, seen, signed, is_over, batches, least, unsettled, old, each, fits
@@ -148,7 +149,7 @@ class ProxyStatus:
             "free_bytes": self.free,
             "needed_bytes": self.needed,
             "server": asdict(self.server),
-            "running": asdict(self.running) if isinstance(self.running, Running) else None,
+            "running": asdict(self.running) if isinstance(self.running, ProcessState) else None,
             "not_handed_in": [
                 {"epoch": e.epoch, "chunks": e.chunks, "delivered": e.delivered}
                 for e in self.unsettled
@@ -265,7 +266,7 @@ class Metrics:
         self.lost = self._counter("reports_lost", "Too late for the server, dummies among them")
         about = "Manifests and shelves of the server refused"
         self.untrusted = self._counter("manifests_untrusted", about)
-        self.turned_away = TurnedAway("proxy", self._registry)
+        self.turned_away = RejectionCounter("proxy", self._registry)
         for _, reason in (*REASONS, (Exception, OTHER), (Exception, RATE)):
             self._refused.labels(reason)
         for outcome in (SHUFFLED, EMPTY, DISCARDED, GIVEN_UP):

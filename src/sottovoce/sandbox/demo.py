@@ -27,7 +27,7 @@ from sottovoce.protocol.panel import Panel
 from sottovoce.sandbox.devices import PublicReader
 from sottovoce.sandbox.system import Sandbox
 from sottovoce.server.setup import list_catalogue_items
-from sottovoce.service.workers import begin_worker
+from sottovoce.service.workers import set_up_worker
 from sottovoce.simulation.evaluation.panel import panel_popularity, panel_quality
 from sottovoce.training import Settings, plan_training
 
@@ -168,7 +168,7 @@ class Reporters:
 
 def begin(url: str, key: bytes, plan: DemoPlan, part: int, parts: int) -> None:
     """In a process of its own, which invents its part of the people."""
-    begin_worker()
+    set_up_worker()
     os.nice(_NICE)
     people = generate_people(plan.films, plan.seed, part, parts)
     with httpx.Client(trust_env=False) as http:

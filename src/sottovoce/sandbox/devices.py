@@ -33,7 +33,7 @@ from sottovoce.protocol import (
     fetch_manifest,
     fetch_release,
 )
-from sottovoce.service.workers import begin_worker
+from sottovoce.service.workers import set_up_worker
 from sottovoce.simulation.evaluation.ranking import Candidates, sample_candidates
 from sottovoce.simulation.people import LeftOut, Part, Parts, Whole
 from sottovoce.simulation.people import People as Simulated
@@ -178,7 +178,7 @@ _api: ProxyApi | None = None
 def _start_worker(url: str) -> None:
     """In a new process."""
     global _api
-    begin_worker()
+    set_up_worker()
     http = httpx.Client(verify=httpx.create_ssl_context(), trust_env=False)
     _api = SharedDownloads(HttpProxy(http, url))
 

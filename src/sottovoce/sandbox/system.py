@@ -40,8 +40,8 @@ from sottovoce.server.setup import make_server
 from sottovoce.service.attest import PATH as ATTEST_PATH
 from sottovoce.service.attest import Attester
 from sottovoce.service.listen import Listen, Watch
-from sottovoce.service.run import READY
 from sottovoce.service.toml import read_settings
+from sottovoce.service.watch import READY_PATH
 from sottovoce.simulation.evaluation.panel import make_panel
 from sottovoce.storage.files import write_atomically
 from sottovoce.training import Participation, Settings
@@ -194,7 +194,8 @@ class Child:
             self.check()
             if time.monotonic() > deadline:
                 raise UnavailableError(
-                    f"the {self.name} is not ready after {READY_SECONDS:g} seconds: {url}{READY}"
+                    f"the {self.name} is not ready after {READY_SECONDS:g} seconds: "
+                    f"{url}{READY_PATH}"
                 )
             time.sleep(_LOOK_SECONDS)
 
@@ -248,7 +249,7 @@ def watch(children: Sequence[Child], stopping: Callable[[], bool]) -> None:
 
 def is_ready(url: str) -> bool:
     try:
-        return httpx.get(f"{url}{READY}", timeout=5.0, trust_env=False).status_code == 200
+        return httpx.get(f"{url}{READY_PATH}", timeout=5.0, trust_env=False).status_code == 200
     except httpx.HTTPError:
         return False
 

@@ -19,18 +19,16 @@ from sottovoce.protocol.batch import CHUNK_HEADER_BYTES as HEADER
 from sottovoce.protocol.contact import MAX_CONTACT_BYTES, Contact
 from sottovoce.server.server import Server
 from sottovoce.server.settings import ServerSettings
+from sottovoce.service.files import CACHE_BRIEFLY, CACHE_FOREVER, send_file
+from sottovoce.service.heartbeat import Heartbeat
 from sottovoce.service.http import (
-    BRIEFLY,
-    FOR_EVER,
-    epoch_of,
-    errors_as_problems,
-    hash_of,
-    problem,
+    build_error_handlers,
+    make_problem,
+    parse_epoch,
+    parse_hash,
     read_body,
-    serve,
 )
-from sottovoce.service.listen import seconds_left
-from sottovoce.service.run import Heartbeat
+from sottovoce.service.tls import get_seconds_to_expiry
 
 T = TypeVar("T")
 
@@ -48,16 +46,16 @@ class Api:
         self.heartbeat = Heartbeat(server.tick, settings.heartbeat, server.troubles)
         server.metrics.watch(
             beat_failures=lambda: self.heartbeat.failures,
-            certificate_seconds=lambda: seconds_left(settings.certificates),
+            certificate_seconds=lambda: get_seconds_to_expiry(settings.certificates),
         )
 
     async def manifest(self, request: Request) -> Response:
         signed = await self._work(self._server.get_signed_manifest)
-        return serve(request, signed.encode(), signed.hash.hex(), BRIEFLY)
+        return send_file(request, signed.encode(), signed.hash.hex(), CACHE_BRIEFLY)
 
     async def shelf(self, request: Request) -> Response:
         signed = await self._work(self._server.get_signed_shelf)
-        return serve(request, signed.encode(), signed.hash.hex(), BRIEFLY)
+        return send_file(request, signed.encode(), signed.hash.hex(), CACHE_BRIEFLY)
 
     async def model(self, request: Request) -> Response:
         return await self._file(request, self._server.get_model)
@@ -72,7 +70,7 @@ class Api:
         return Response(answer.encode(), media_type="application/json")
 
     async def chunk(self, request: Request) -> Response:
-        proxy, epoch = self._proxy(request), epoch_of(request)
+        proxy, epoch = self._proxy(request), parse_epoch(request)
         name = strict.parse_hex(request.path_params["sha256"], what="a chunk's name").hex()
         data = await read_body(request.scope, request.receive, MAX_CHUNK)
         take = partial(self._server.take_chunk, proxy, epoch, name, data)
@@ -80,7 +78,7 @@ class Api:
         return JSONResponse({"counted": counted})
 
     async def commit(self, request: Request) -> Response:
-        proxy, epoch = self._proxy(request), epoch_of(request)
+        proxy, epoch = self._proxy(request), parse_epoch(request)
         given = await _json(request, {"manifest", "chunks", "reports"})
         manifest = strict.parse_hex(given["manifest"], what="manifest")
         chunks, reports = (
@@ -88,7 +86,7 @@ class Api:
             for name in ("chunks", "reports")
         )
         await self._work(self._server.commit, proxy, epoch, manifest, chunks, reports)
-        self.heartbeat.hurry()
+        self.heartbeat.wake_up()
         return JSONResponse({})
 
     async def _work(self, function: Callable[..., T], *arguments: object) -> T:
@@ -96,8 +94,8 @@ class Api:
         return await anyio.to_thread.run_sync(partial(function, *arguments), limiter=self._threads)
 
     async def _file(self, request: Request, find: Callable[[bytes], bytes | None]) -> Response:
-        sha256 = hash_of(request)
-        return serve(request, await self._work(find, sha256), sha256.hex(), FOR_EVER)
+        sha256 = parse_hash(request)
+        return send_file(request, await self._work(find, sha256), sha256.hex(), CACHE_FOREVER)
 
     def _proxy(self, request: Request) -> str:
         """Who this is, before anything else of the request is looked at."""
@@ -136,14 +134,14 @@ def build_app(server: Server, settings: ServerSettings) -> Starlette:
             Route(routes.CHUNK, api.chunk, methods=["PUT"]),
             Route(routes.COMMIT, api.commit, methods=["POST"]),
         ],
-        exception_handlers={**errors_as_problems(), LostError: _lost},
+        exception_handlers={**build_error_handlers(), LostError: _lost},
         lifespan=lifespan,
     )
 
 
 async def _lost(_: Request, __: Exception) -> Response:
     """Nothing of this epoch may ever be counted: proxies shall take no more of it meanwhile."""
-    return problem(HTTPStatus.CONFLICT, "the database is damaged or gone: restore a backup")
+    return make_problem(HTTPStatus.CONFLICT, "the database is damaged or gone: restore a backup")
 
 
 async def _json(request: Request, keys: set[str]) -> dict[str, object]:

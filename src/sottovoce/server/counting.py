@@ -23,7 +23,7 @@ from sottovoce.protocol import SEALED_BYTES, Chunk, OpenedReports, open_reports,
 from sottovoce.server.epochs import check_closed, check_not_committed
 from sottovoce.server.store import ServerStore
 from sottovoce.server.transaction import Transaction
-from sottovoce.service.workers import begin_worker
+from sottovoce.service.workers import set_up_worker
 
 log = logging.getLogger("sottovoce")
 
@@ -217,7 +217,7 @@ class OpenerPool:
             if self._workers is None:
                 # Forking a process that has threads can lock it up for ever; spawning cannot.
                 self._workers = ProcessPoolExecutor(
-                    self.processes, get_context("spawn"), initializer=begin_worker
+                    self.processes, get_context("spawn"), initializer=set_up_worker
                 )
             return self._workers
 

@@ -154,7 +154,7 @@ class Server:
         Others may still publish: a process that hears of it when nobody can any more is late.
         """
         said = find_key_problem(self._keys, service, self._settings.keys)
-        self.troubles.tell("keys", said, level=logging.ERROR)
+        self.troubles.update("keys", said, level=logging.ERROR)
 
     def _heed_proxies(self) -> None:
         """What is wrong with them, whichever worker heard it; silence since this one began."""
@@ -163,7 +163,7 @@ class Server:
         for name, said in self._heard().items():
             silent = now - max(self._began, 0.0 if said is None else said.last_contact)
             level = logging.ERROR if said is not None and said.refusal else logging.WARNING
-            self.troubles.tell(f"proxy {name}", describe_proxy(name, said, silent), level=level)
+            self.troubles.update(f"proxy {name}", describe_proxy(name, said, silent), level=level)
 
     def _heard(self) -> dict[str, ProxyContact | None]:
         """What each proxy of the settings said last."""

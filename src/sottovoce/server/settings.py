@@ -14,7 +14,7 @@ from sottovoce.protocol import SEALED_BYTES
 from sottovoce.protocol.batch import CHUNK_HEADER_BYTES
 from sottovoce.server.store import parse_database_url
 from sottovoce.service.listen import Listen, Watch
-from sottovoce.service.toml import read_settings, written
+from sottovoce.service.toml import read_settings, render_settings
 from sottovoce.settings import check, get_settings, setting
 from sottovoce.training import (
     DEFAULT_PRESET,
@@ -90,7 +90,7 @@ class ServerSettings:
                 f"terms.accounts must be false with {len(self.proxies)} proxies: one gives all "
                 "tokens, so leave the others out of [proxies]"
             )
-        self.watch.check_apart(self.listen)
+        self.watch.check_ports_differ(self.listen)
         least = self.training.dummies + self.terms.least_clients * self.training.reports
         if self.most_bytes < SEALED_BYTES * least + CHUNK_HEADER_BYTES:
             raise SettingsError(
@@ -217,13 +217,13 @@ def render_server_toml(
         database=json.dumps(database),
         keys=json.dumps("keys.json"),
         catalogue=json.dumps("catalogue.json"),
-        service=written(ServerSettings, epoch_seconds=epoch_seconds),
+        service=render_settings(ServerSettings, epoch_seconds=epoch_seconds),
         host=json.dumps(host),
         port=port,
         watch_port=watch_port,
-        terms=written(Participation, left_out=others, **asked)
-        + written(Participation, left_out=set(asked), off=True),
-        caps=written(Listen),
+        terms=render_settings(Participation, omit=others, **asked)
+        + render_settings(Participation, omit=set(asked), commented=True),
+        caps=render_settings(Listen),
         presets=", ".join(list_basic_presets()),
         preset=json.dumps(training.mechanism),
         training=_training(training),

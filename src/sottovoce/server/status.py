@@ -28,8 +28,9 @@ from sottovoce.server.transaction import (
     Service,
     Transaction,
 )
-from sottovoce.service.listen import TurnedAway, expiring
-from sottovoce.service.run import Running
+from sottovoce.service.connections import RejectionCounter
+from sottovoce.service.tls import describe_expiring
+from sottovoce.service.watch import ProcessState
 
 PATIENCE = 60.0
 """Seconds that proxies have for what they do by themselves."""
@@ -123,7 +124,7 @@ class ServerStatus:
     keys: KeysFile
     heartbeat: float
     """Seconds between a worker's beats."""
-    running: Running | str
+    running: ProcessState | str
     """What the worker at the settings' own address says of itself, or why nothing is known."""
     disk: Disk
     epoch: Epoch | None = None
@@ -146,7 +147,7 @@ class ServerStatus:
 
     @classmethod
     def read(
-        cls, store: ServerStore, settings: ServerSettings, now: float, running: Running | str
+        cls, store: ServerStore, settings: ServerSettings, now: float, running: ProcessState | str
     ) -> Self:
         disk = Disk.of(store, settings)
         with store.read() as transaction:
@@ -177,7 +178,7 @@ class ServerStatus:
                 tuple(over[:LAST]),
                 shelf is not None and shelf.catalogue == chosen.catalogue.hash,
                 None if keys.problem else _settings_file(transaction, settings),
-                tuple(expiring(settings.certificates, now)),
+                tuple(describe_expiring(settings.certificates, now)),
                 {name: heard.get(name) for name in settings.proxies},
             )
 
@@ -228,7 +229,7 @@ class ServerStatus:
             "keys": asdict(self.keys),
             "disk": asdict(self.disk),
             "proxies": {name: said and asdict(said) for name, said in self.contacts.items()},
-            "running": asdict(self.running) if isinstance(self.running, Running) else None,
+            "running": asdict(self.running) if isinstance(self.running, ProcessState) else None,
             "next": {
                 "training": self.pending.training.number,
                 "catalogue_version": self.pending.version,
@@ -368,7 +369,7 @@ class Metrics:
         self.chunks = self._counter("chunks", "Chunks taken by this worker")
         self.opening = self._counter("opening_seconds", "Seconds that chunks spent being opened")
         self.unknown = self._counter("unknown_proxy", "Requests without a known proxy's secret")
-        self.turned_away = TurnedAway("server", self._registry)
+        self.turned_away = RejectionCounter("server", self._registry)
 
     def watch(self, **values: Callable[[], float]) -> None:
         """Numbers that are looked up when somebody asks."""

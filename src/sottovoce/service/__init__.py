@@ -1,1 +1,1 @@
-"""What proxy and server have in common: settings from TOML, HTTP without surprises, a heartbeat."""
+"""What proxy and server share: settings files, HTTP, connections, a heartbeat, the built page."""

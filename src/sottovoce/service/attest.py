@@ -26,7 +26,7 @@ from starlette.routing import Route
 from sottovoce.errors import SettingsError, get_reason
 from sottovoce.protocol.signing import KEY_BYTES
 from sottovoce.protocol.tokens import Attestation
-from sottovoce.service.http import BYTES
+from sottovoce.service.files import BINARY_TYPE
 from sottovoce.storage.files import write_new
 
 PATH = "/attest"
@@ -103,7 +103,7 @@ def build_attester(
         if account is None:
             return Response("log in first\n", HTTPStatus.UNAUTHORIZED)
         made = attester.attest(account, clock())
-        return Response(made, media_type=BYTES, headers={"Cache-Control": "no-store"})
+        return Response(made, media_type=BINARY_TYPE, headers={"Cache-Control": "no-store"})
 
     async def show(_: Request) -> Response:
         return HTMLResponse(page)

@@ -115,16 +115,20 @@ def _below(value: dict[str, Any], kind: Any, inner: list[Any], name: str, base: 
         raise SettingsError(f"{name}: {error}") from error
 
 
-def written(
-    kind: Any, *, left_out: Container[str] = (), off: bool = False, **values: object
+def render_settings(
+    kind: Any, *, omit: Container[str] = (), commented: bool = False, **values: object
 ) -> str:
-    """The stated settings for a new file, each in a line with its help.
+    """Render the settings of a class for a new file, each in a line with its help.
 
-    With their defaults except for `values`; as comments if they are `off`.
+    Args:
+        kind: The settings class.
+        omit: Names of settings to leave out.
+        commented: Whether every line is a comment.
+        **values: Values instead of the defaults.
     """
-    sign = "# " if off else ""
+    sign = "# " if commented else ""
     return "".join(
         f"{sign}{name} = {json.dumps(values.get(name, each.default))}  # {each.help}\n"
         for name, each in get_settings(kind).items()
-        if name not in left_out
+        if name not in omit
     )

@@ -1,47 +1,41 @@
-"""The widget: one script for pages of other sites, and the tag by which they load exactly it.
+"""The widget: one script for pages of other sites, and the tag that loads exactly this script.
 
-Where there are accounts a second one makes tokens: few need it, and it is as long again.
+A second script makes tokens where reports need accounts. It is separate because it is as long
+again and few services need it.
 """
 
 import base64
 import hashlib
 from functools import cache
 
-from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Route
 
-from sottovoce.service.page import WIDGET, as_file, in_package
+from sottovoce.service.files import File, get_assets_folder
 
-ACCOUNTS = "accounts.js"
-HEADERS = {
-    # The same bytes for everybody: whose pages may ask for anything else, `origins` says.
+WIDGET_SCRIPT = "widget.js"
+ACCOUNTS_SCRIPT = "accounts.js"
+SCRIPT_HEADERS = {
+    # The same bytes for everybody. Which sites may ask for anything else is up to `origins`.
     "Access-Control-Allow-Origin": "*",
     "Cross-Origin-Resource-Policy": "cross-origin",
-    # A page whose tag names a newer one gets it soon.
+    # A page whose tag names a newer script gets it soon.
     "Cache-Control": "public, max-age=300",
 }
 
 
-def script_routes(*, accounts: bool) -> list[Route]:
-    return [_route(name) for name in (WIDGET, *([ACCOUNTS] if accounts else ()))]
+def build_script_routes(*, accounts: bool) -> list[Route]:
+    """Build the routes of the scripts."""
+    names = [WIDGET_SCRIPT, ACCOUNTS_SCRIPT] if accounts else [WIDGET_SCRIPT]
+    return [
+        File.from_asset(name, _read_script(name)).as_route(f"/{name}", SCRIPT_HEADERS)
+        for name in names
+    ]
 
 
-def _route(name: str) -> Route:
-    file = as_file(name, _script(name))
-
-    async def answer(request: Request) -> Response:
-        return file.respond(request, HEADERS)
-
-    return Route(f"/{name}", answer)
-
-
-def script_tag(proxy: str = "https://PROXY", name: str = WIDGET) -> str:
-    """With the hash of the script: a browser runs no other.
-
-    No referrer: some pages would tell the proxy their whole address.
-    """
-    digest = base64.b64encode(hashlib.sha384(_script(name)).digest()).decode()
+def format_script_tag(proxy: str = "https://PROXY", name: str = WIDGET_SCRIPT) -> str:
+    """Return the tag with the hash of the script: a browser runs no other."""
+    digest = base64.b64encode(hashlib.sha384(_read_script(name)).digest()).decode()
+    # Without `no-referrer`, some pages would send the proxy their whole address.
     return (
         f'<script type="module" src="{proxy}/{name}" integrity="sha384-{digest}" '
         'crossorigin referrerpolicy="no-referrer"></script>'
@@ -49,6 +43,6 @@ def script_tag(proxy: str = "https://PROXY", name: str = WIDGET) -> str:
 
 
 @cache
-def _script(name: str) -> bytes:
-    folder = in_package() / "accounts" if name == ACCOUNTS else in_package()
+def _read_script(name: str) -> bytes:
+    folder = get_assets_folder() / "accounts" if name == ACCOUNTS_SCRIPT else get_assets_folder()
     return (folder / name).read_bytes()

@@ -1,6 +1,6 @@
-"""What a process that works for another does first.
+"""The first step of a worker process.
 
-Nothing else is imported here: every worker begins with it, and should not wait for more.
+Nothing else is imported here, because every worker imports this module and should start quickly.
 """
 
 import os
@@ -9,8 +9,8 @@ import threading
 from multiprocessing import parent_process
 
 
-def begin_worker() -> None:
-    """In the worker: Ctrl-C is for the parent to handle, and nobody outlives it."""
+def set_up_worker() -> None:
+    """Leave Ctrl-C to the parent process, and end when it ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sottovoce.service.page import WIDGET, in_package
+from sottovoce.service.files import get_assets_folder
+from sottovoce.service.widget import WIDGET_SCRIPT
 from tests.nightly.release.building import ROOT, packed_npm
 from tests.nightly.release.fresh import run
 from tests.web.shop import client_scripts
@@ -61,7 +62,9 @@ def test_they_are_the_scripts_that_browsers_ran(tarballs: tuple[Path, ...], tmp_
     for name, shown in scripts.items():
         assert inside(tarballs[0], f"dist/{name}.js") == shown
     assert inside(tarballs[1], "dist/sottovoce-worker.js") == scripts["sottovoce-worker"]
-    assert inside(tarballs[1], "dist/widget.js") == (in_package() / WIDGET).read_bytes()
+    assert (
+        inside(tarballs[1], "dist/widget.js") == (get_assets_folder() / WIDGET_SCRIPT).read_bytes()
+    )
 
 
 def inside(tarball: Path, name: str) -> bytes:

@@ -32,7 +32,8 @@ from sottovoce.proxy.epoch_files import BatchTables
 from sottovoce.sandbox.system import is_ready
 from sottovoce.service.listen import Listen
 from sottovoce.service.listen import Watch as WatchSettings
-from sottovoce.service.run import build_watch, run
+from sottovoce.service.run import run_service
+from sottovoce.service.watch import build_watch
 from sottovoce_lab.bench.live.bench_server import BenchServer
 from sottovoce_lab.bench.timing import (
     ResidentMemory,
@@ -254,7 +255,7 @@ def serve_proxy(
         store.commits = commits
         proxy = Proxy(store, shown, settings)
         watch = build_watch(proxy.check, proxy.metrics.text)
-        run(build_app(proxy, settings), settings.listen, watch, settings.watch)
+        run_service(build_app(proxy, settings), settings.listen, watch, settings.watch)
 
 
 @dataclass(frozen=True)

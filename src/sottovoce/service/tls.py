@@ -1,0 +1,111 @@
+"""TLS: the operator's certificates, and TLS of connections that count before their handshake."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from asyncio.sslproto import SSLProtocol
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from math import inf, nan
+from pathlib import Path
+
+from cryptography.x509 import load_pem_x509_certificate
+
+from sottovoce.errors import SettingsError, get_reason
+from sottovoce.service.connections import LATE, ConnectionLimiter
+
+# An operator is warned this long before a certificate expires.
+EXPIRY_WARNING_SECONDS = 14 * 86_400
+
+
+def load_certificate(context: ssl.SSLContext, certificate: Path, private_key: Path | None) -> None:
+    """Load a certificate to show to others; the key may be in the same file."""
+    key = private_key or certificate
+    try:
+        context.load_cert_chain(certificate, private_key)
+    except (OSError, ValueError) as error:
+        if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
+            raise SettingsError(f"{key}: must be the private key of {certificate}") from error
+        raise SettingsError(
+            f"{certificate}: no certificate with the private key in {key}: {error}"
+        ) from error
+
+
+def get_seconds_to_expiry(certificates: Iterable[Path | None]) -> float:
+    """Return the time until the first expires: 0 if one cannot be read, NaN if there are none."""
+    try:
+        ends = [_read_end(path).timestamp() for path in certificates if path is not None]
+    except (OSError, ValueError):
+        return 0.0
+    return min(ends, default=nan) - time.time()
+
+
+def describe_expiring(certificates: Iterable[Path | None], now: float) -> Iterator[str]:
+    """Yield a problem for each certificate that has expired, will soon, or cannot be read."""
+    for path in certificates:
+        if path is None:
+            continue
+        try:
+            end = _read_end(path)
+        except (OSError, ValueError) as error:
+            yield f"{path}: no certificate can be read: {get_reason(error)}"
+            continue
+        if end.timestamp() < now + EXPIRY_WARNING_SECONDS:
+            verb = "has expired" if end.timestamp() < now else "expires"
+            yield f"{path}: this certificate {verb}, on {end:%Y-%m-%d}; renew it"
+
+
+def _read_end(certificate: Path) -> datetime:
+    return load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc
+
+
+class TlsConnection(SSLProtocol):
+    """TLS of one connection, which counts from its first moment, even if no handshake follows.
+
+    asyncio's own way (`ssl=` of `create_server`) shows a connection only after its handshake, so
+    nothing could drop those that never begin one. And asyncio and uvloop give each connection a
+    buffer of 256 KiB: 4,096 silent ones took up to a gigabyte.
+    """
+
+    # Bytes that are read at once, and that wait to be decrypted before reading pauses: the longest
+    # record of TLS 1.3 (RFC 8446, 5.2) with its header.
+    max_size = 5 + 2**14 + 256
+
+    def __init__(
+        self,
+        limiter: ConnectionLimiter,
+        handshake_seconds: float,
+        context: ssl.SSLContext,
+        make_protocol: Callable[[TlsConnection], asyncio.Protocol],
+    ):
+        loop = asyncio.get_running_loop()
+        # Nobody waits for the end of the handshake: the protocol is called then.
+        super().__init__(loop, make_protocol(self), context, None, server_side=True)  # type: ignore[arg-type]
+        self._app_transport.set_read_buffer_limits(self.max_size)
+        self._limiter = limiter
+        self._handshake_seconds = handshake_seconds
+        self._socket_transport: asyncio.Transport | None = None
+        self.deadline = inf
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        self._socket_transport = transport
+        self.deadline = self._loop.time() + self._handshake_seconds
+        peer = transport.get_extra_info("peername")
+        if self._limiter.admit(self, peer[0] if peer else "", self._loop):
+            super().connection_made(transport)
+        else:
+            transport.abort()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._limiter.remove(self)
+        super().connection_lost(exc)
+
+    def time_out(self) -> None:
+        self._limiter.on_rejection(LATE)
+        self.drop()
+
+    def drop(self) -> None:
+        if self._socket_transport is not None:
+            self._socket_transport.abort()
