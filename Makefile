@@ -23,7 +23,7 @@ help:
 	@echo "make part    a fifth of the night's tests and the laboratory's, another one each day"
 	@echo "make test-lab  the tests of the laboratory (lab/)"
 	@echo "make coverage  all tests but the laboratory's, and which lines none of them runs"
-	@echo "make lint    ruff, mypy --strict, import-linter, prose (which only prints); tsc and Biome too where Node is"
+	@echo "make lint    ruff, mypy --strict, import-linter, plain English; tsc and Biome too where Node is"
 	@echo "make format  let ruff rewrite the sources"
 	@echo "make docs    the documentation as a site under build/docs; a link that leads nowhere is an error"
 	@echo "make bench   a short side-by-side timing on synthetic people"
