@@ -63,7 +63,7 @@ watch = build_watch(lambda: None, lambda: generate_latest(registry))
 caps = dict(pair.split("=") for pair in sys.argv[3:] if "=" in pair)
 caps = {name: Path(value) if value[0] == "/" else json.loads(value) for name, value in caps.items()}
 listen = Listen(port=int(sys.argv[1]), **caps)
-start_logging(as_json=False)
+start_logging()
 run_service(app, listen, watch, Watch(port=int(sys.argv[2])), on_rejection=rejections)
 print("returned", flush=True)
 """

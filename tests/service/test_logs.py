@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sottovoce.service.logs import OWN, JsonFormatter, PlainFormatter, Troubles, pasted
+from sottovoce.service.logs import LineFormatter, OwnCommands, Troubles
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ERROR .+")
 
@@ -26,28 +26,24 @@ def record(text: str, *, failed: bool = False) -> logging.LogRecord:
 @pytest.mark.parametrize("failed", [False, True])
 @pytest.mark.parametrize("text", ["a disk is full", "two\nlines", "50% of it"])
 def test_whatever_happened_is_one_line_with_its_time(text: str, failed: bool) -> None:
-    line = PlainFormatter().format(record(text, failed=failed))
+    line = LineFormatter().format(record(text, failed=failed))
     assert LINE.fullmatch(line)
     assert line.startswith("2027-01-15T08:00:00Z ERROR ")
     assert "uvicorn" not in line
     assert ("ValueError" in line) == failed
-    found = json.loads(JsonFormatter().format(record(text, failed=failed)))
+    found = json.loads(LineFormatter(as_json=True).format(record(text, failed=failed)))
     assert list(found) == ["time", "level", "text"]
     assert line == " ".join(found.values())
 
 
-def test_commands_can_be_pasted_with_the_settings_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of this process's own service: the other's is not known here, and `init` makes one."""
-    said = (
-        "run `sottovoce server go-beyond 7`, not `sottovoce proxy run` or `sottovoce server init`"
-    )
-    assert pasted(said) == said
-    monkeypatch.setitem(OWN, "server", Path("my server/s.toml"))
-    named = said.replace("go-beyond", "go-beyond --config 'my server/s.toml'")
-    assert pasted(said) == pasted(pasted(said)) == named
-    cancelled = pasted("`sottovoce server training begin --cancel`")
-    assert cancelled == "`sottovoce server training begin --config 'my server/s.toml' --cancel`"
-    assert PlainFormatter().format(record(said)).endswith(named)
+def test_commands_of_the_service_can_be_pasted_with_its_settings_file() -> None:
+    """The settings of the other service are not known here, and `init` writes new ones."""
+    commands = OwnCommands("server", Path("my server/s.toml"))
+    text = "`sottovoce server go-beyond 7`, not `sottovoce proxy run` or `sottovoce server init`"
+    completed = text.replace(" 7`", " 7 --config 'my server/s.toml'`")
+    assert commands.complete(text) == commands.complete(completed) == completed
+    assert OwnCommands().complete(text) == text
+    assert LineFormatter(commands).format(record(text)).endswith(completed)
 
 
 def test_what_changes_all_the_time_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:

@@ -14,9 +14,7 @@ def main() -> None:
     try:
         _app()()
     except SottovoceError as error:
-        from sottovoce.service.logs import pasted
-
-        said = "\n".join(map(escape_control_characters, pasted(str(error)).split("\n")))
+        said = "\n".join(map(escape_control_characters, str(error).split("\n")))
         print(f"sottovoce: {said}", file=sys.stderr)  # noqa: T201 - the edge of the program
         raise SystemExit(2) from error
 

@@ -73,7 +73,7 @@ def run(
     Example:
       sottovoce attest run attest.json --sessions sessions.txt --origin https://shop.example
     """
-    start_logging(as_json=False)
+    start_logging()
     known = None if sessions is None else read_sessions(sessions)
     shop = None if page is None else read_text(page)
     served = build_attester(Attester.read(file), known, tuple(origin or ()), page=shop)

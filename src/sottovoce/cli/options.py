@@ -11,7 +11,6 @@ from typing import Annotated, Any
 import typer
 
 from sottovoce.cli.figures import import_figure
-from sottovoce.service.logs import OWN
 from sottovoce.settings import Setting
 from sottovoce.training import list_presets, list_settings
 
@@ -193,14 +192,8 @@ def add_engine_options(command: Command) -> Command:
 
 
 def make_config_option(service: str) -> Any:
-    """`--config`; commands that a message names get it too."""
-
-    def know(path: Path) -> Path:
-        OWN[service] = path
-        return path
-
-    about = f"Settings file, from `sottovoce {service} init`."
-    return typer.Option("--config", callback=know, help=about)
+    """Return the option `--config`."""
+    return typer.Option("--config", help=f"Settings file, from `sottovoce {service} init`.")
 
 
 def add_settings_options(

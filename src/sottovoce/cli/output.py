@@ -19,7 +19,7 @@ from sottovoce.characters import ensure_full_stop, escape_control_characters
 from sottovoce.characters import pluralize as pluralize
 from sottovoce.errors import SettingsError, get_reason
 from sottovoce.privacy.statement import format_epsilon
-from sottovoce.service.logs import pasted
+from sottovoce.service.logs import OwnCommands
 from sottovoce.storage.files import write_atomically
 from sottovoce.training import Settings
 
@@ -105,11 +105,13 @@ def warn_about_few_candidates(negatives: int, untouched: NDArray[np.integer]) ->
         )
 
 
-def print_status(lines: Iterable[str], content: dict[str, Any], json_file: Path | None) -> None:
-    """In words, and as JSON where that is wanted; exit code 1 if something needs attention."""
+def print_status(
+    lines: Iterable[str], content: dict[str, Any], json_file: Path | None, commands: OwnCommands
+) -> None:
+    """Print a status, write it as JSON, and exit with code 1 if something needs attention."""
     for line in lines:
-        print_line(pasted(line))
-    problems = [pasted(each) for each in content["problems"]]
+        print_line(commands.complete(line))
+    problems = [commands.complete(problem) for problem in content["problems"]]
     write_json(json_file, content | {"problems": problems})
     for problem in problems:
         print_line(f"Needs attention: {ensure_full_stop(problem)}")

@@ -21,7 +21,7 @@ from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Rate, build_app, c
 from sottovoce.proxy.settings import DATA, PORT, SETTINGS, WATCH_PORT, make_proxy
 from sottovoce.proxy.status import ProxyStatus, ask
 from sottovoce.service.listen import Listen, Watch
-from sottovoce.service.logs import start_logging
+from sottovoce.service.logs import OwnCommands, start_logging
 from sottovoce.service.run import run_service
 from sottovoce.service.toml import read_settings
 from sottovoce.service.watch import ProcessState, build_watch
@@ -132,14 +132,15 @@ def run(config: ConfigOption) -> None:
       sottovoce proxy run --config ./proxy/proxy.toml
     """
     settings = read_settings(config, ProxySettings)
-    last = start_logging(as_json=settings.log_json)
+    commands = OwnCommands("proxy", config)
+    last = start_logging(commands, as_json=settings.log_json)
     http, upstream = connect(settings)
     with http, ProxyStore.open(settings.folder) as store:
         proxy = Proxy(store, upstream, settings)
         app = build_app(proxy, settings)
         metrics, turned_away = proxy.metrics, proxy.metrics.turned_away
         said = proxy.troubles, last, metrics.notes
-        watch = build_watch(proxy.check, metrics.text, config, *said)
+        watch = build_watch(proxy.check, metrics.text, commands, *said)
         run_service(app, settings.listen, watch, settings.watch, on_rejection=turned_away)
 
 
@@ -160,7 +161,8 @@ def status(config: ConfigOption, *, json_file: JsonFile = None) -> None:
     with http:
         running = ProcessState.fetch(settings.watch, config)
         found = ProxyStatus.read(settings, upstream, time.time(), running)
-    output.print_status(describe_status(found, settings), found.as_dict(), json_file)
+    lines, commands = describe_status(found, settings), OwnCommands("proxy", config)
+    output.print_status(lines, found.as_dict(), json_file, commands)
 
 
 def describe_status(found: ProxyStatus, settings: ProxySettings) -> Iterator[str]:

@@ -51,7 +51,7 @@ from sottovoce.server.status import DROPPED, ServerStatus
 from sottovoce.server.store import back_up
 from sottovoce.server.transaction import OPEN, Epoch, ProxyContact
 from sottovoce.service.listen import Listen
-from sottovoce.service.logs import start_logging
+from sottovoce.service.logs import OwnCommands, start_logging
 from sottovoce.service.run import run_service
 from sottovoce.service.watch import ProcessState, build_watch
 from sottovoce.settings import get_settings
@@ -222,7 +222,8 @@ def run(
       sottovoce server run --config my-server/server.toml --port 8092 --watch-port 8093
     """
     settings = ServerSettings.read(config).replace_ports(port, watch_port)
-    last = start_logging(as_json=settings.log_json)
+    commands = OwnCommands("server", config)
+    last = start_logging(commands, as_json=settings.log_json)
     keys = Keys.read(settings.keys)
     with (
         closing(ServerStore(settings.database)) as store,
@@ -231,7 +232,7 @@ def run(
         server = Server(store, keys, settings, opener=pool)
         server.prepare()
         app = build_app(server, settings)
-        watch = build_watch(server.check, server.render_metrics, config, server.troubles, last)
+        watch = build_watch(server.check, server.render_metrics, commands, server.troubles, last)
         turned_away = server.metrics.turned_away
         run_service(app, settings.listen, watch, settings.watch, on_rejection=turned_away)
 
@@ -265,7 +266,8 @@ def status(
         found = ServerStatus.read(store, settings, time.time(), running)
     if catalogue is not None:
         write_atomically(catalogue, found.pending.catalogue.raw)
-    output.print_status(describe_status(found, settings), found.as_dict(), json_file)
+    lines, commands = describe_status(found, settings), OwnCommands("server", config)
+    output.print_status(lines, found.as_dict(), json_file, commands)
 
 
 @app.command()

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import re
 import shlex
 import sys
 import time
@@ -23,51 +22,58 @@ RESOLVED_PREFIX = "resolved"
 MIN_SECONDS_BETWEEN_LINES = 60.0
 MAX_TROUBLE_LENGTH = 2_000
 
-OWN: dict[str, Path] = {}
-"""The settings file that this process was given, by its service: server or proxy."""
+
+@dataclass(frozen=True)
+class OwnCommands:
+    """The commands of one service, each of which needs its settings file."""
+
+    service: str = ""
+    """`server`, `proxy`, or nothing for a process without commands."""
+    config: Path = Path()
+
+    def complete(self, text: str) -> str:
+        """Add `--config` to the commands in a message, so that an operator can paste them.
+
+        >>> OwnCommands("server", Path("s.toml")).complete("Run `sottovoce server go-beyond 7`")
+        'Run `sottovoce server go-beyond 7 --config s.toml`'
+        """
+        parts = text.split("`")
+        for place in range(1, len(parts) - 1):
+            match parts[place].split():
+                # Only `init` needs no settings file.
+                case ["sottovoce", self.service, name, *options] if (
+                    name != "init" and "--config" not in options
+                ):
+                    parts[place] += f" --config {shlex.quote(str(self.config))}"
+        return "`".join(parts)
 
 
-def pasted(text: str) -> str:
-    """Commands in a text as they can be pasted: with the settings file, where it is known."""
-    for service, config in OWN.items():
-        command = rf"`sottovoce {service}(?: (?!init\b)[a-z][a-z-]*)++(?! --config)"
-        named = f" --config {shlex.quote(str(config))}".replace("\\", "\\\\")
-        text = re.sub(command, rf"\g<0>{named}", text)
-    return text
+# For a process that has no commands of its own.
+NO_COMMANDS = OwnCommands()
 
 
-class PlainFormatter(logging.Formatter):
-    """Formats a record as one line, such as `2027-01-15T08:00:00Z WARNING text`."""
+class LineFormatter(logging.Formatter):
+    """Formats a record as one line: `2027-01-15T08:00:00Z WARNING text`, or a JSON object."""
+
+    def __init__(self, commands: OwnCommands = NO_COMMANDS, *, as_json: bool = False):
+        super().__init__()
+        self._commands = commands
+        self._as_json = as_json
 
     def format(self, record: logging.LogRecord) -> str:
-        return f"{_format_time(record)} {record.levelname} {_format_text(record)}"
-
-
-class JsonFormatter(logging.Formatter):
-    """Formats a record as a JSON object in one line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        fields = {
-            "time": _format_time(record),
-            "level": record.levelname,
-            "text": _format_text(record),
-        }
+        moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
+        text = self._commands.complete(record.getMessage())
+        if record.exc_info:
+            text += ": " + "".join(traceback.format_exception(*record.exc_info))
+        text = " | ".join(line.strip() for line in text.splitlines() if line.strip())
+        if not self._as_json:
+            return f"{moment} {record.levelname} {text}"
+        fields = {"time": moment, "level": record.levelname, "text": text}
         return json.dumps(fields, ensure_ascii=False)
 
 
-def _format_time(record: logging.LogRecord) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(record.created))
-
-
-def _format_text(record: logging.LogRecord) -> str:
-    text = pasted(record.getMessage())
-    if record.exc_info:
-        text += ": " + "".join(traceback.format_exception(*record.exc_info))
-    return " | ".join(line.strip() for line in text.splitlines() if line.strip())
-
-
 class LastWarning(logging.Handler):
-    """Keeps the last warning or error, for `status`."""
+    """Keeps the line of the last warning or error, for `status`."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -75,13 +81,14 @@ class LastWarning(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if not record.getMessage().startswith(RESOLVED_PREFIX):
-            self.line = PlainFormatter().format(record)
+            self.line = self.format(record)
 
 
-def start_logging(*, as_json: bool) -> LastWarning:
+def start_logging(commands: OwnCommands = NO_COMMANDS, *, as_json: bool = False) -> LastWarning:
     """Log to stderr, and return what keeps the last warning."""
     handler, last_warning = logging.StreamHandler(sys.stderr), LastWarning()
-    handler.setFormatter(JsonFormatter() if as_json else PlainFormatter())
+    handler.setFormatter(LineFormatter(commands, as_json=as_json))
+    last_warning.setFormatter(LineFormatter(commands))
     logging.basicConfig(level=logging.INFO, handlers=[handler, last_warning])
     for name, level in LIBRARY_LEVELS.items():
         logging.getLogger(name).setLevel(level)

@@ -25,7 +25,7 @@ from sottovoce.errors import ProtocolError, StoreError, UnavailableError, get_re
 from sottovoce.protocol import strict
 from sottovoce.service.http import build_error_handlers
 from sottovoce.service.listen import Watch
-from sottovoce.service.logs import LastWarning, Troubles, pasted
+from sottovoce.service.logs import NO_COMMANDS, LastWarning, OwnCommands, Troubles
 
 HEALTH_PATH = "/healthz"
 READY_PATH = "/readyz"
@@ -83,7 +83,7 @@ class ProcessState:
 def build_watch(
     check: Callable[[], None],
     metrics: Callable[[], bytes],
-    config: Path = Path(),
+    commands: OwnCommands = NO_COMMANDS,
     troubles: Troubles | None = None,
     last_warning: LastWarning | None = None,
     notes: Callable[[], Sequence[str]] = tuple,
@@ -93,7 +93,7 @@ def build_watch(
     Args:
         check: Raises an error if the service cannot do its work.
         metrics: Returns the metrics in Prometheus' text format.
-        config: The settings file of the service.
+        commands: The commands of the service, with its settings file.
         troubles: What is wrong now.
         last_warning: The last warning in the log.
         notes: Returns what is worth knowing but no trouble.
@@ -107,19 +107,18 @@ def build_watch(
         try:
             await run_in_threadpool(check)
         except (UnavailableError, StoreError) as error:
-            text = pasted(f"not ready: {error}\n")
+            text = commands.complete(f"not ready: {error}\n")
             return PlainTextResponse(text, HTTPStatus.SERVICE_UNAVAILABLE)
-        return PlainTextResponse(pasted("\n".join(["ready", *current.texts, ""])))
+        return PlainTextResponse(commands.complete("\n".join(["ready", *current.texts, ""])))
 
     async def send_metrics(_: Request) -> Response:
         return Response(await run_in_threadpool(metrics), media_type=CONTENT_TYPE_LATEST)
 
     async def send_state(_: Request) -> Response:
         last = None if last_warning is None else last_warning.line
-        texts = tuple(current.texts)
-        return JSONResponse(
-            asdict(ProcessState(since, str(config.resolve()), texts, last, tuple(notes())))
-        )
+        config = str(commands.config.resolve())
+        state = ProcessState(since, config, tuple(current.texts), last, tuple(notes()))
+        return JSONResponse(asdict(state))
 
     return Starlette(
         routes=[
