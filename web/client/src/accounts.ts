@@ -11,7 +11,7 @@
 
 import { DLEQProof, Evaluation, FinalizeData, Oprf, VOPRFClient } from "@cloudflare/voprf-ts";
 import { CryptoNoble } from "@cloudflare/voprf-ts/crypto-noble";
-import { concat, utf8 } from "./encoding.js";
+import { concat, utf8 } from "./bytes.js";
 import { SettingsError, UntrustedError } from "./errors.js";
 
 /** What the product's backend says of whoever is logged in, now: 104 bytes; null: nobody is. */

@@ -3,12 +3,12 @@
  * more by asking again.
  */
 
-import { equal } from "./encoding.js";
+import { equal } from "./bytes.js";
+import type { Manifest, Terms } from "./epoch.js";
 import { SettingsError, TermsError } from "./errors.js";
 import { type Charge, isWithin } from "./ledger.js";
-import type { Manifest } from "./manifest.js";
 import type { EpochState } from "./outbox.js";
-import { brokenBy, readTerms, type Terms, writtenTerms } from "./terms.js";
+import { brokenBy, readTerms, writtenTerms } from "./terms.js";
 import { apart, isTime, type Token } from "./timing.js";
 
 /** Refuse whatever is worse. Whoever has not been asked yet has nothing that could be broken. */

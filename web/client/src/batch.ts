@@ -15,11 +15,11 @@
  */
 
 import { Aes128Gcm, CipherSuite, DhkemX25519HkdfSha256, HkdfSha256 } from "@hpke/core";
+import { type Bytes, concat, owned, sha256, toHex, utf8 } from "./bytes.js";
 import { rowsOf } from "./catalogue.js";
 import type { Entropy, Words } from "./coin.js";
-import { type Bytes, concat, owned, sha256, toHex, utf8 } from "./encoding.js";
+import { endOf } from "./epoch.js";
 import { ProtocolError, SettingsError } from "./errors.js";
-import { endOf } from "./manifest.js";
 import { makeReports } from "./mechanism/registry.js";
 import type { MadeBatch } from "./outbox.js";
 import type { Reportable } from "./release.js";

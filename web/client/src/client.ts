@@ -9,26 +9,23 @@
 
 import type { Account } from "./accounts.js";
 import type { Item } from "./catalogue.js";
+import type { Terms } from "./epoch.js";
 import { type SottovoceError, TermsError } from "./errors.js";
+import type { PastRelease } from "./fetching.js";
 import type { Standing, TouchedItem } from "./history.js";
-import type { Seen } from "./network.js";
+import { type Ask, connect, revived, serve } from "./messages.js";
 import type { OpenOptions } from "./options.js";
+import type { Seen } from "./polling.js";
 import type { Short } from "./promise.js";
 import type { Recommendation } from "./recommending.js";
-import type { PastRelease } from "./release.js";
-import type { Terms } from "./terms.js";
-import {
-  type Ask,
-  type BatchesCalls,
-  type BatchesTold,
-  connect,
-  type HistoryCalls,
-  type Named,
-  type NetworkCalls,
-  type NetworkTold,
-  revived,
-  serve,
-  type WorkerName,
+import type {
+  BatchesCalls,
+  BatchesTold,
+  HistoryCalls,
+  Named,
+  NetworkCalls,
+  NetworkTold,
+  WorkerName,
 } from "./workers.js";
 
 /** Where a client stands, and how it last looked for news. */

@@ -7,7 +7,7 @@
  * floating-point attack to hold on to. Tests hand in their own words; nothing else here is random.
  */
 
-import type { Bytes } from "./encoding.js";
+import type { Bytes } from "./bytes.js";
 import { SettingsError } from "./errors.js";
 
 /** Words of 64 bits in one draw. */

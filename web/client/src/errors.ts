@@ -16,7 +16,7 @@
  * Names are set by hand: a minifier may rename classes, and what a person is told must not change.
  */
 
-import type { Terms } from "./terms.js";
+import type { Terms } from "./epoch.js";
 
 /** The root: catch this to catch everything of ours. */
 export class SottovoceError extends Error {

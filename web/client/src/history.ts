@@ -5,21 +5,23 @@
 
 import { epochsOf, judged } from "./agreement.js";
 import { makeBatch } from "./batch.js";
+import { equal, toHex } from "./bytes.js";
 import type { Item } from "./catalogue.js";
 import { type Entropy, systemEntropy, systemWords, type Words } from "./coin.js";
-import { equal, toHex } from "./encoding.js";
+import { Database, type State } from "./database.js";
+import { asksForReports, type Manifest, type Terms } from "./epoch.js";
 import { SettingsError, StoreError } from "./errors.js";
-import { type Budget, budgetOf, type Charge } from "./ledger.js";
-import { asksForReports, type Manifest } from "./manifest.js";
-import { checkedItems, systemTimer, type Timer } from "./options.js";
+import type { Budget, Charge } from "./ledger.js";
+import { budgetOf } from "./ledger.js";
+import { checkedItems } from "./options.js";
 import { type EpochState, type LeftDevice, Outbox } from "./outbox.js";
 import { type Offer, offerOf, type Short, shortOf } from "./promise.js";
 import { popular, type Recommendation, recommendations } from "./recommending.js";
 import { Reading, type Release } from "./release.js";
+import { systemTimer, type Timer } from "./schedule.js";
 import { listedCatalogue } from "./shelf.js";
-import { Database, type State, Store } from "./store.js";
+import { Store } from "./store.js";
 import type { Job } from "./syncing.js";
-import type { Terms } from "./terms.js";
 import type { Plan } from "./timing.js";
 
 export interface HistoryOptions {

@@ -2,8 +2,9 @@
 
 export type { Outcome } from "./agreement.js";
 export type { Item } from "./catalogue.js";
-export { type Tag, type Tags, type Traits, tagsOf } from "./catalogue.js";
 export { Client, type ClientOptions, type News } from "./client.js";
+export type { State } from "./database.js";
+export type { Manifest, Terms } from "./epoch.js";
 export {
   ClosedError,
   LedgerError,
@@ -17,9 +18,9 @@ export {
   UnavailableError,
   UntrustedError,
 } from "./errors.js";
+export type { PastRelease } from "./fetching.js";
 export type { TouchedItem } from "./history.js";
 export { type Amount, type Charge, epochsWithin, limitFor, type Price, spent } from "./ledger.js";
-export type { Manifest } from "./manifest.js";
 export type { Odds } from "./mechanism/base.js";
 export type { Explanation, Told } from "./mechanism/registry.js";
 export type { Matrix } from "./model.js";
@@ -37,10 +38,9 @@ export {
   telling,
 } from "./promise.js";
 export type { ItemReason, Reason, Recommendation, TagReason } from "./recommending.js";
-export type { PastRelease } from "./release.js";
-export type { State } from "./store.js";
 export type { Synced } from "./syncing.js";
-export type { Terms } from "./terms.js";
+export type { Tag, Tags, Traits } from "./tags.js";
+export { tagsOf } from "./tags.js";
 export type { Plan } from "./timing.js";
 export { type Solution, scoreOf, solution, type WideModel, wideModel } from "./wide.js";
 export type { WorkerName } from "./workers.js";

@@ -1,47 +1,13 @@
 /** The manifest: everything that a device must know of one epoch, signed by the server. */
 
-import * as strict from "./encoding.js";
-import { type Bytes, sha256 } from "./encoding.js";
+import { equal, sha256 } from "./bytes.js";
+import type { Manifest, SignedManifest } from "./epoch.js";
 import { ProtocolError } from "./errors.js";
+import * as strict from "./json.js";
 import { mechanismNamed } from "./mechanism/registry.js";
 import { checkShape, LEAST_RIDGE, MOST_ALPHA, MOST_ITEMS, MOST_RIDGE } from "./model.js";
 import { type Kind, mostBytes, openSigned } from "./signing.js";
-import { MIN_LOUD_RATIO, readTerms, type Terms } from "./terms.js";
-
-/** One epoch; hashes and keys are bytes here and hexadecimal in the JSON. */
-export interface Manifest {
-  /** The epoch's number: counts from 1 over all trainings of a service, and never goes back. */
-  readonly epoch: number;
-  /** What devices are asked for. */
-  readonly terms: Terms;
-  /** M: the number of items of the catalogue, which are the rows of the item matrix. */
-  readonly items: number;
-  /** How much more an item counts that was touched: 1 + alpha against 1. */
-  readonly alpha: number;
-  /** lambda: the ridge with which a device computes its user vector from this model. */
-  readonly regularization: number;
-  /** SHA-256 of the model file. */
-  readonly model: Bytes;
-  /** SHA-256 of the catalogue file, which says what each row of the item matrix is. */
-  readonly catalogue: Bytes;
-  /** The X25519 key to which reports of this epoch are sealed. null: no reports are asked for. */
-  readonly publicKey: Bytes | null;
-  /** The key that the tokens of this epoch were made with, where reports need tokens. */
-  readonly tokenKey: Bytes | null;
-  /** The one for tokens of the next epoch, which accounts may have from now on. */
-  readonly nextTokenKey: Bytes | null;
-  /** The Unix second from which reports are taken. */
-  readonly opens: number;
-  /**
-   * The Unix second until which reports are taken in any case. From then on the epoch ends as soon as
-   * its crowd is there, at the latest at `endOf`.
-   */
-  readonly closes: number;
-  /** Epochs of the training still to come, this one included. 0: without end, or it is over. */
-  readonly epochsLeft: number;
-  /** Reports counted in the last epoch that changed the model; 0 before the first. */
-  readonly reportsBehind: number;
-}
+import { MIN_LOUD_RATIO, readTerms } from "./terms.js";
 
 /** Bytes of the longest manifest, without signatures. */
 const MAX_MANIFEST = 16_384;
@@ -115,7 +81,7 @@ function checkTokenKeys({ terms, publicKey, tokenKey, nextTokenKey }: Manifest):
   const isWrong = terms.accounts
     ? tokenKey === null
       ? publicKey !== null
-      : nextTokenKey !== null && strict.equal(tokenKey, nextTokenKey)
+      : nextTokenKey !== null && equal(tokenKey, nextTokenKey)
     : tokenKey !== null || nextTokenKey !== null;
   if (isWrong) throw new ProtocolError("manifest: keys of tokens against the terms");
 }
@@ -144,27 +110,6 @@ function checkMechanism(manifest: Manifest): void {
   if (terms.dummies > 0 && tooFew) {
     throw new ProtocolError("manifest: fewer directions are loud than the terms say");
   }
-}
-
-/** From this second on no report of the epoch is of use. */
-export function endOf({ closes, terms }: Manifest): number {
-  return closes + terms.hold;
-}
-
-/** Whether a device may report at this time, in Unix seconds. */
-export function asksForReports(manifest: Manifest, now: number): boolean {
-  return manifest.publicKey !== null && manifest.opens <= now && now < endOf(manifest);
-}
-
-/** A manifest whose signature was checked. */
-export interface SignedManifest {
-  readonly manifest: Manifest;
-  /** SHA-256 of the manifest's bytes, without signatures: names the epoch everywhere. */
-  readonly hash: Bytes;
-  /** The verification key that signed it: what a reader trusts from now on. */
-  readonly key: Bytes;
-  /** As served. */
-  readonly raw: Bytes;
 }
 
 const SIGNED: Kind = { name: "manifest", magic: "SVM2", most: MAX_MANIFEST };

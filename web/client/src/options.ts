@@ -3,23 +3,13 @@
  */
 
 import type { Account } from "./accounts.js";
+import { toHex } from "./bytes.js";
 import type { Entropy } from "./coin.js";
-import { hexadecimal, text, toHex } from "./encoding.js";
 import { SettingsError } from "./errors.js";
+import { hexadecimal, text } from "./json.js";
+import type { Timer } from "./schedule.js";
 import type { Beginning } from "./store.js";
 import type { Job } from "./syncing.js";
-
-/** Both clocks, and what happens later. */
-export interface Timer {
-  /** Unix seconds. */
-  clock(): number;
-  /** Seconds that nobody can set back. */
-  now(): number;
-  sleep(seconds: number): Promise<void>;
-  /** Does some work so many seconds later, unless it is told not to. */
-  start(seconds: number, work: () => Promise<void>): number;
-  stop(handle: number): void;
-}
 
 /** What a client is opened with: all of it can be sent to a worker. */
 export interface OpenOptions {
@@ -56,23 +46,6 @@ export interface NetworkOptions extends OpenOptions {
   /** Keeps two tabs from syncing at once. Default: the browser's; null: none. */
   locks?: Pick<LockManager, "request"> | null;
 }
-
-/** Milliseconds: a longer time-out would be over at once. */
-const LONGEST = 2 ** 31 - 1;
-
-export const systemTimer: Timer = {
-  clock: () => Date.now() / 1000,
-  now: () => performance.now() / 1000,
-  sleep: async (seconds) => {
-    for (let left = Math.ceil(seconds * 1000); left > 0; left -= LONGEST) {
-      await new Promise((done) => setTimeout(done, Math.min(left, LONGEST)));
-    }
-  },
-  // Whoever starts something so far ahead sleeps for the rest of it.
-  start: (seconds, work) =>
-    Number(setTimeout(() => void work(), Math.min(Math.ceil(seconds * 1000), LONGEST))),
-  stop: (handle) => clearTimeout(handle),
-};
 
 /** As long a name as a catalogue can have. */
 const MAX_TEXT = 512;

@@ -5,7 +5,6 @@
  * that rests on `keep`, the only transaction that makes a batch or a charge.
  */
 
-import { type Charge, decide } from "./ledger.js";
 import {
   answer,
   type BatchRow,
@@ -14,11 +13,11 @@ import {
   type Settings,
   type ShownRow,
   type State,
-  settingsIn,
   type Table,
   type Transaction,
-  waitingIn,
-} from "./store.js";
+} from "./database.js";
+import { type Charge, decide } from "./ledger.js";
+import { settingsIn, waitingIn } from "./store.js";
 import type { Plan, Token } from "./timing.js";
 
 /** A batch, its price, what is shown of it, and whose history it is of. Nothing of it is kept yet. */

@@ -3,8 +3,8 @@
  * the batch, which says it in noise.
  */
 
+import { concat, toHex } from "./bytes.js";
 import { MAX_CATALOGUE } from "./catalogue.js";
-import { concat, isObject, toHex } from "./encoding.js";
 import {
   ClosedError,
   ProtocolError,
@@ -12,9 +12,10 @@ import {
   SottovoceError,
   UnavailableError,
 } from "./errors.js";
+import { isObject } from "./json.js";
 import { MAX_SIGNED_MANIFEST } from "./manifest.js";
+import type { Grid } from "./schedule.js";
 import { MAX_SIGNED_SHELF } from "./shelf.js";
-import type { Grid } from "./timing.js";
 
 const WRONG_EPOCH = "urn:sottovoce:wrong-epoch";
 /** Seconds without a single byte after which an answer is given up. */

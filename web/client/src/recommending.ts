@@ -2,9 +2,10 @@
  * Recommending, on the device and without a network: what is computed here never leaves.
  */
 
-import { type Catalogue, columnsOf, type Item, rowsOf } from "./catalogue.js";
-import { descendingOrder } from "./model.js";
+import { type Catalogue, type Item, rowsOf } from "./catalogue.js";
 import type { Release } from "./release.js";
+import { columnsOf } from "./tags.js";
+import { descendingOrder } from "./vector.js";
 import { partsOf, type Solution, scoreOf, solution } from "./wide.js";
 
 /** An own item that speaks for a recommendation. */

@@ -6,14 +6,13 @@
  * back to an older shelf.
  */
 
+import { fromHex, sha256, toHex } from "./bytes.js";
 import { type Catalogue, catalogueOf } from "./catalogue.js";
-import * as strict from "./encoding.js";
-import { fromHex, sha256, toHex } from "./encoding.js";
+import type { Manifest, Terms } from "./epoch.js";
 import { ProtocolError, UntrustedError } from "./errors.js";
-import type { Manifest } from "./manifest.js";
+import * as strict from "./json.js";
 import { checkShape, type Matrix } from "./model.js";
 import { type Kind, mostBytes, openSigned } from "./signing.js";
-import type { Terms } from "./terms.js";
 
 export interface Shelf {
   /** The Unix second of signing, or the one after that of the shelf before: it always grows. */

@@ -12,7 +12,7 @@
  * reader follows the statements from the key that it trusts.
  */
 
-import { type Bytes, concat, equal, owned, toHex, utf8 } from "./encoding.js";
+import { type Bytes, concat, equal, owned, toHex, utf8 } from "./bytes.js";
 import { ProtocolError, UntrustedError } from "./errors.js";
 
 /** What can be signed. */

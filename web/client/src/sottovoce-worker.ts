@@ -1,6 +1,7 @@
 /** The script of both workers of a client: `Client.open` starts it twice, under two names. */
 
-import { type Line, serveAs, type WorkerName } from "./workers.js";
+import type { Line } from "./messages.js";
+import { serveAs, type WorkerName } from "./workers.js";
 
 const scope = globalThis as unknown as Line & { name: WorkerName };
 serveAs(scope.name, scope);

@@ -33,8 +33,10 @@
 
 import type { Account } from "./accounts.js";
 import { judged, mayAsk, type Outcome, sentenceOf, turnsLeft } from "./agreement.js";
+import { equal } from "./bytes.js";
 import type { Entropy } from "./coin.js";
-import { equal } from "./encoding.js";
+import type { BatchRow } from "./database.js";
+import { endOf, type Manifest } from "./epoch.js";
 import {
   ClosedError,
   PostponedError,
@@ -42,23 +44,20 @@ import {
   StoreError,
   UnavailableError,
 } from "./errors.js";
+import type { Fetched, Fetching, Known } from "./fetching.js";
 import { budgetOf, type Charge } from "./ledger.js";
-import { endOf, type Manifest } from "./manifest.js";
 import type { End, Outbox, Waiting } from "./outbox.js";
 import type { HttpProxy } from "./proxy.js";
-import type { Fetched, Fetching, Known } from "./release.js";
-import type { BatchRow, Store } from "./store.js";
+import { type Grid, MIN_GAP, STEP } from "./schedule.js";
+import type { Store } from "./store.js";
 import {
   ASK_LEAD,
   drawnPlan,
   drawnToken,
-  type Grid,
   lead,
-  MIN_GAP,
   MOST_LEAD,
   MOST_PATIENCE,
   type Plan,
-  STEP,
   type Token,
 } from "./timing.js";
 

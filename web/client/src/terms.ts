@@ -5,47 +5,14 @@
  * each field has one rule, and a single field that is worse refuses the manifest, whatever got better.
  */
 
+import { toHex } from "./bytes.js";
 import { MAX_EPSILON } from "./coin.js";
-import * as strict from "./encoding.js";
-import { toHex } from "./encoding.js";
+import type { Terms } from "./epoch.js";
 import { ProtocolError } from "./errors.js";
+import * as strict from "./json.js";
 import { SIGN } from "./mechanism/base.js";
 import { MECHANISMS, mechanismNamed } from "./mechanism/registry.js";
 import { MOST_FACTORS, MOST_ITEMS } from "./model.js";
-
-/** What a device is asked for, at most, and among how many, at least. */
-export interface Terms {
-  /** The training's id: 32 hexadecimal digits, drawn at random when it begins. */
-  readonly training: string;
-  /** Name of the mechanism that makes reports. */
-  readonly mechanism: string;
-  /** The public parameters of that mechanism, by the names that they have in the manifest. */
-  readonly parameters: Readonly<Record<string, number>>;
-  /** The privacy budget of one report. */
-  readonly epsilon: number;
-  /** rho: the largest fraction of all directions that can be loud for one history. */
-  readonly loudFraction: number;
-  /** k: the number of reports in every batch. */
-  readonly reports: number;
-  /** The largest number of epochs in which a device ever takes part, discarded ones included. */
-  readonly epochs: number;
-  /** The fraction of epochs in which a device takes part; without an end, its chance in each. */
-  readonly share: number;
-  /** The smallest number of devices whose reports are mixed; below it an epoch is discarded. */
-  readonly leastClients: number;
-  /** Seconds that an epoch waits for `leastClients` after it closes, before it is discarded. */
-  readonly hold: number;
-  /** D: uniform random reports that every proxy mixes into each epoch. */
-  readonly dummies: number;
-  /** F: the number of columns of the item matrix. */
-  readonly factors: number;
-  /** The largest number of items (M) that the catalogue may grow to. */
-  readonly mostItems: number;
-  /** Whether a batch needs a token, of which each account gets one for an epoch. */
-  readonly accounts: boolean;
-  /** Whether this is a trial, in which most people are invented: nobody is hidden among them. */
-  readonly trial: boolean;
-}
 
 const LEAST_EPSILON = 1e-6;
 const MOST_REPORTS = 10_000;

@@ -9,9 +9,10 @@
  * believed only as far as the own items bear it out. An item has few tags: D is never made whole.
  */
 
-import { columnsOf, type Tags } from "./catalogue.js";
-import type { Manifest } from "./manifest.js";
-import { factorized, type Matrix, solve, sumOfAllSquares } from "./model.js";
+import type { Manifest } from "./epoch.js";
+import type { Matrix } from "./model.js";
+import { columnsOf, type Tags } from "./tags.js";
+import { factorized, solve, sumOfAllSquares } from "./vector.js";
 
 /**
  * In squared lengths of a column, times `1 + alpha`: a tag is held back by as much as the own items

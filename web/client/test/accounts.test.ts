@@ -6,7 +6,7 @@ import { DLEQProof, Evaluation, FinalizeData, Oprf, VOPRFClient } from "@cloudfl
 import { CryptoNoble } from "@cloudflare/voprf-ts/crypto-noble";
 import { account, blinded, finalize } from "../src/accounts.js";
 import { encodeBatch } from "../src/batch.js";
-import { concat, fromHex, toHex } from "../src/encoding.js";
+import { concat, fromHex, toHex } from "../src/bytes.js";
 import { SettingsError, UntrustedError } from "../src/errors.js";
 import { protocol } from "./vectors.js";
 

@@ -8,15 +8,16 @@
 import { createInterface } from "node:readline";
 import { account, finalize } from "../src/accounts.js";
 import { encodeBatch, sealReports } from "../src/batch.js";
+import { fromHex, toHex } from "../src/bytes.js";
 import { decodeCatalogue } from "../src/catalogue.js";
-import { fromHex, toHex } from "../src/encoding.js";
 import { LedgerError } from "../src/errors.js";
 import { type Charge, decide, remaining, roundedDown, roundedUp, spent } from "../src/ledger.js";
 import { openManifest } from "../src/manifest.js";
 import { allRows } from "../src/mechanism/loudest.js";
 import { makeReports } from "../src/mechanism/registry.js";
-import { ascending, decodeItems, userVector } from "../src/model.js";
+import { decodeItems } from "../src/model.js";
 import { writtenTerms } from "../src/terms.js";
+import { ascending, userVector } from "../src/vector.js";
 import { fromWords, readCharge, type WrittenCharge } from "./vectors.js";
 
 interface Step {

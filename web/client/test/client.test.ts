@@ -6,11 +6,11 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
 import { OUTCOMES } from "../src/agreement.js";
+import type { ClientOptions } from "../src/client.js";
 import * as errors from "../src/errors.js";
-import type { ClientOptions } from "../src/index.js";
 import * as exported from "../src/index.js";
+import { connect, type Line, serve } from "../src/messages.js";
 import { JITTER } from "../src/timing.js";
-import { connect, type Line, serve } from "../src/workers.js";
 import { Browser } from "./virtual.js";
 import { AT_ONCE, COST, item, onGrid, REPORTS, TERMS, World } from "./world.js";
 

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { IDBFactory } from "fake-indexeddb";
-import { fromHex } from "../src/encoding.js";
+import { fromHex } from "../src/bytes.js";
 import { SottovoceError, StoreError } from "../src/errors.js";
 import { ended, Life, mortal, onTransaction, PowerCut } from "./mortal.js";
 import { seeded } from "./vectors.js";

@@ -6,11 +6,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { IDBFactory } from "fake-indexeddb";
-import { toHex } from "../src/encoding.js";
+import { toHex } from "../src/bytes.js";
 import { StoreError, UnavailableError } from "../src/errors.js";
 import { makeReports } from "../src/mechanism/registry.js";
+import { STEP } from "../src/schedule.js";
 import { Store } from "../src/store.js";
-import { STEP } from "../src/timing.js";
 import {
   AT_ONCE,
   COST,

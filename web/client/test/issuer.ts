@@ -3,7 +3,7 @@
 import { EvaluationRequest, generatePublicKey, Oprf, VOPRFServer } from "@cloudflare/voprf-ts";
 import { CryptoNoble } from "@cloudflare/voprf-ts/crypto-noble";
 import { type Account, account } from "../src/accounts.js";
-import { concat, toHex, utf8 } from "../src/encoding.js";
+import { concat, toHex, utf8 } from "../src/bytes.js";
 import type { Virtual } from "./virtual.js";
 import { type Answer, type Changes, reply } from "./world.js";
 

@@ -4,7 +4,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { sha256, toHex, utf8 } from "../src/encoding.js";
+import { sha256, toHex, utf8 } from "../src/bytes.js";
 import { TermsError, UntrustedError } from "../src/errors.js";
 import { MAX_SIGNED_MANIFEST } from "../src/manifest.js";
 import {

@@ -4,13 +4,14 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { fromHex } from "../src/bytes.js";
 import { flipThreshold, systemEntropy, uniformThreshold } from "../src/coin.js";
-import { fromHex } from "../src/encoding.js";
 import { SettingsError } from "../src/errors.js";
 import type { Mechanism } from "../src/mechanism/base.js";
 import { loudAt, slices, type Voice } from "../src/mechanism/loudest.js";
 import { MECHANISMS, makeReports, mechanismNamed } from "../src/mechanism/registry.js";
-import { ascending, decodeItems, type Matrix, usable, userVector } from "../src/model.js";
+import { decodeItems, type Matrix, usable } from "../src/model.js";
+import { ascending, userVector } from "../src/vector.js";
 import {
   fromFloatHex,
   fromWords,

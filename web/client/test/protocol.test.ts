@@ -5,10 +5,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { encodeBatch, INFO, SEALED, sealReports, suite } from "../src/batch.js";
+import { concat, fromHex, sha256, toHex, utf8 } from "../src/bytes.js";
 import { decodeCatalogue } from "../src/catalogue.js";
-import { concat, fromHex, readObject, sha256, toHex, utf8 } from "../src/encoding.js";
+import { asksForReports } from "../src/epoch.js";
 import { ProtocolError, UntrustedError } from "../src/errors.js";
-import { asksForReports, decodeManifest, openManifest } from "../src/manifest.js";
+import { readObject } from "../src/json.js";
+import { decodeManifest, openManifest } from "../src/manifest.js";
 import { decodeItems } from "../src/model.js";
 import { decodeShelf, openShelf } from "../src/shelf.js";
 import { writtenTerms } from "../src/terms.js";

@@ -4,7 +4,7 @@
 
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { toHex, utf8 } from "../src/encoding.js";
+import { toHex, utf8 } from "../src/bytes.js";
 import { ProtocolError, SettingsError } from "../src/errors.js";
 import { checkedAddress } from "../src/options.js";
 import { HttpProxy, type ProxyOptions } from "../src/proxy.js";

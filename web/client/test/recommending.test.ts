@@ -4,12 +4,14 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Catalogue, catalogueOf, type Traits, tagsOf } from "../src/catalogue.js";
-import { fromHex } from "../src/encoding.js";
-import { openManifest, type SignedManifest } from "../src/manifest.js";
+import { fromHex } from "../src/bytes.js";
+import { type Catalogue, catalogueOf } from "../src/catalogue.js";
+import type { SignedManifest } from "../src/epoch.js";
+import { openManifest } from "../src/manifest.js";
 import type { Matrix } from "../src/model.js";
 import { personalOf, recency, recommendations, scoresOf } from "../src/recommending.js";
 import { type Release, takenIn } from "../src/release.js";
+import { type Traits, tagsOf } from "../src/tags.js";
 import { partsOf, scoreOf, solution, wideModel } from "../src/wide.js";
 import { manifestWith, recommending, seeded } from "./vectors.js";
 import { AT_ONCE, FACTORS, ITEMS, item, itemMatrix, traitsOf, World } from "./world.js";

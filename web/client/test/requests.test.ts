@@ -6,9 +6,8 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { MOST_TOUCHED } from "../src/model.js";
-import { systemTimer } from "../src/options.js";
 import { Outbox } from "../src/outbox.js";
-import { Grid, type Looked, Schedule, STEP, TICK } from "../src/timing.js";
+import { Grid, type Looked, Schedule, STEP, systemTimer, TICK } from "../src/schedule.js";
 import { accountOf, Issuer } from "./issuer.js";
 import { Browser, type Tab, Virtual } from "./virtual.js";
 import { DAY, item, LEAD, onGrid, REPORTS, reply, TERMS, World } from "./world.js";

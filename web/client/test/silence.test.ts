@@ -7,11 +7,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { IDBFactory } from "fake-indexeddb";
-import { toHex } from "../src/encoding.js";
+import { toHex } from "../src/bytes.js";
 import { MECHANISMS, makeReports, mechanismNamed } from "../src/mechanism/registry.js";
-import { type Matrix, userVector } from "../src/model.js";
+import type { Matrix } from "../src/model.js";
 import { readTerms, writtenTerms } from "../src/terms.js";
 import { lead } from "../src/timing.js";
+import { userVector } from "../src/vector.js";
 import { manifestWith, seeded, wordFrom } from "./vectors.js";
 import { charges, DAY, encodeCatalogue, encodeModel, item, rounds, TERMS, World } from "./world.js";
 

@@ -2,10 +2,11 @@
 
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
+import { Database } from "../src/database.js";
 import { SettingsError, StoreError } from "../src/errors.js";
 import { MOST_TOUCHED } from "../src/model.js";
 import { Outbox } from "../src/outbox.js";
-import { Database, Store } from "../src/store.js";
+import { Store } from "../src/store.js";
 import { onTransaction } from "./mortal.js";
 import {
   AT_ONCE,

@@ -5,14 +5,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { turnsLeft } from "../src/agreement.js";
+import { fromHex, toHex } from "../src/bytes.js";
 import { decodeCatalogue } from "../src/catalogue.js";
 import type { Entropy } from "../src/coin.js";
-import { fromHex, toHex } from "../src/encoding.js";
+import type { Terms } from "../src/epoch.js";
 import { ProtocolError } from "../src/errors.js";
 import type { Charge } from "../src/ledger.js";
 import { decodeManifest, openManifest } from "../src/manifest.js";
 import { decodeItems } from "../src/model.js";
-import { brokenBy, RULES, readTerms, type Terms, writtenTerms } from "../src/terms.js";
+import { brokenBy, RULES, readTerms, writtenTerms } from "../src/terms.js";
 import { chance, drawnPlan, isTime, lead } from "../src/timing.js";
 import { manifestWith, plans, protocol } from "./vectors.js";
 import { TERMS } from "./world.js";

@@ -6,7 +6,8 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import type { Entropy } from "../src/coin.js";
-import { drawnPlan, JITTER, STEP } from "../src/timing.js";
+import { STEP } from "../src/schedule.js";
+import { drawnPlan, JITTER } from "../src/timing.js";
 import { manifestWith, seeded } from "./vectors.js";
 import {
   AT_ONCE,

@@ -6,8 +6,9 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import type { Outcome } from "../src/agreement.js";
-import { toHex } from "../src/encoding.js";
-import { ASK_LEAD, STEP, type Token, tokenChance } from "../src/timing.js";
+import { toHex } from "../src/bytes.js";
+import { STEP } from "../src/schedule.js";
+import { ASK_LEAD, type Token, tokenChance } from "../src/timing.js";
 import { accountOf, Issuer } from "./issuer.js";
 import { manifestWith, plans } from "./vectors.js";
 import { Browser, type Tab } from "./virtual.js";

@@ -10,10 +10,10 @@ import protocol from "../../../tests/vectors/protocol.json" with { type: "json" 
 import recommending from "../../../tests/vectors/recommending.json" with { type: "json" };
 import thresholds from "../../../tests/vectors/thresholds.json" with { type: "json" };
 import { INFO, SEALED, suite } from "../src/batch.js";
-import { concat } from "../src/encoding.js";
+import { concat } from "../src/bytes.js";
+import type { Manifest, Terms } from "../src/epoch.js";
 import type { Charge } from "../src/ledger.js";
-import { decodeManifest, type Manifest } from "../src/manifest.js";
-import type { Terms } from "../src/terms.js";
+import { decodeManifest } from "../src/manifest.js";
 
 export { ledger, mechanisms, plans, promises, protocol, recommending, thresholds };
 

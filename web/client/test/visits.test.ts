@@ -5,7 +5,8 @@
 
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { lead, STEP, TICK } from "../src/timing.js";
+import { STEP, TICK } from "../src/schedule.js";
+import { lead } from "../src/timing.js";
 import { Browser } from "./virtual.js";
 import {
   DAY,

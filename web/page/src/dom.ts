@@ -3,7 +3,8 @@
  * that the page is put together from.
  */
 
-import type { Ask, Film, State } from "./session.js";
+import type { Ask } from "./session.js";
+import type { Film, State } from "./state.js";
 
 /** What may stand inside an element. */
 export type Child = Node | string | null | false;

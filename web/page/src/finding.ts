@@ -7,7 +7,7 @@
  * found, titles that share most of their trigrams with it are taken to be meant, and rather well-known ones.
  */
 
-import type { Film } from "./session.js";
+import type { Film } from "./state.js";
 
 const MARKS = /\p{M}+/gu;
 const APOSTROPHES = /['’`]/gu;

@@ -5,7 +5,8 @@
 import { Client } from "sottovoce-client";
 import { connect } from "sottovoce-client/workers";
 import type { DeskCalls, DeskTold } from "./desk.js";
-import { type Ask, Session, troubleOf } from "./session.js";
+import type { Ask } from "./session.js";
+import { Session, troubleOf } from "./session.js";
 import { type Page, showPage, showSentence } from "./view/page.js";
 
 const KEY = /^[0-9a-f]{64}$/u;

@@ -1,7 +1,7 @@
 /** All terms in plain words and numbers: what a person accepts, and nothing left out. */
 
+import type { Offer } from "sottovoce-client";
 import { inFigures } from "sottovoce-client";
-import type { Offer } from "./session.js";
 import {
   amountText,
   atMostText,

@@ -1,7 +1,7 @@
 /** Titles as people say them. */
 
 import type { Item } from "sottovoce-client";
-import type { Film } from "./session.js";
+import type { Film } from "./state.js";
 
 const ARTICLES =
   "the|a|an|le|la|les|l'|un|une|der|die|das|ein|eine|il|lo|gli|i|el|los|las|o|os|as|den|det|de";

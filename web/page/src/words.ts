@@ -11,7 +11,7 @@ import {
   type Plan,
   type Synced,
 } from "sottovoce-client";
-import type { Because, Curve } from "./session.js";
+import type { Because, Curve } from "./state.js";
 
 /** By so much of itself a product of floats is off: three times 0.1 is not 0.31. */
 const NOISE = 1e-14;

@@ -7,8 +7,9 @@ import test from "node:test";
 import { tagsOf, wideModel } from "sottovoce-client";
 import vectors from "../../../tests/vectors/panel.json" with { type: "json" };
 import { fromFloatHex } from "../../client/test/vectors.js";
-import { deskCalls, fits, hitRatio, popularityModel, readPanel } from "../src/desk.js";
-import { layout } from "../src/view/pictures.js";
+import { deskCalls } from "../src/desk.js";
+import { fits, hitRatio, popularityModel, readPanel } from "../src/panel.js";
+import { layout } from "../src/view/chart.js";
 
 for (const vector of vectors) {
   test(`HR@10 is the Python side's: ${vector.kind}`, () => {

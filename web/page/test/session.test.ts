@@ -1,12 +1,13 @@
 import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
 import test from "node:test";
+import type { Terms } from "sottovoce-client";
 import type { Ask } from "sottovoce-client/workers";
-import type { Terms } from "../../client/src/terms.js";
 import { Browser } from "../../client/test/virtual.js";
 import { COST, DAY, item, TERMS, World } from "../../client/test/world.js";
 import { type DeskCalls, deskCalls } from "../src/desk.js";
-import { type Curve, type Event, Session, type State } from "../src/session.js";
+import { Session } from "../src/session.js";
+import type { Curve, Event, State } from "../src/state.js";
 import { meaningText } from "../src/view/consent.js";
 
 const PACE = 5;

@@ -10,12 +10,12 @@ import { explain } from "../../client/src/mechanism/registry.js";
 import { offerOf } from "../../client/src/promise.js";
 import { manifestWith } from "../../client/test/vectors.js";
 import { TERMS } from "../../client/test/world.js";
-import type { Because } from "../src/session.js";
+import type { Because } from "../src/state.js";
 import { crowdSentence, termsInNumbers, termsInWords } from "../src/terms.js";
 import { toFilm } from "../src/titles.js";
 import { meaningText } from "../src/view/consent.js";
+import { stepsOf } from "../src/view/epsilon.js";
 import { budgetText, lifetimeText } from "../src/view/leaving.js";
-import { stepsOf } from "../src/view/pictures.js";
 import { statementOf } from "../src/view/together.js";
 import {
   atMostText,

@@ -6,10 +6,9 @@
  */
 
 import { WORDS_PER_DRAW } from "../coin.js";
+import type { Manifest, Terms } from "../epoch.js";
 import { SettingsError } from "../errors.js";
-import type { Manifest } from "../manifest.js";
 import type { Matrix } from "../model.js";
-import type { Terms } from "../terms.js";
 
 /** How often one report says the truth. */
 export interface Odds {

@@ -1,8 +1,8 @@
 /** `coordinate`: the paper's Algorithm 1, one clipped gradient entry rounded to one bit. */
 
 import { flipThreshold, pick } from "../coin.js";
-import type { Manifest } from "../manifest.js";
-import { dot } from "../model.js";
+import type { Manifest } from "../epoch.js";
+import { dot } from "../vector.js";
 import { type Draw, type Mechanism, type Person, SIGN, type Told } from "./base.js";
 
 const { fround } = Math;

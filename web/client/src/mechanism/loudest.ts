@@ -6,11 +6,10 @@
  * the history there are two output probabilities, and the threshold makes their ratio e^epsilon.
  */
 
+import { concat, sha256, utf8 } from "../bytes.js";
 import { pick, uniformThreshold } from "../coin.js";
-import { concat, sha256, utf8 } from "../encoding.js";
-import type { Manifest } from "../manifest.js";
-import { ascendingOrder, dot } from "../model.js";
-import type { Terms } from "../terms.js";
+import type { Manifest, Terms } from "../epoch.js";
+import { ascendingOrder, dot } from "../vector.js";
 import type { Draw, Mechanism, Odds, Person, Told } from "./base.js";
 
 /** Our default; `block` is b, `loud` is L. */

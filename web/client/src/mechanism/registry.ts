@@ -7,11 +7,11 @@
  * reports, here and in the Python client.
  */
 
-import { shown } from "../encoding.js";
+import type { Manifest, Terms } from "../epoch.js";
 import { ProtocolError, SettingsError } from "../errors.js";
-import type { Manifest } from "../manifest.js";
-import { ascending, type Matrix, userVector } from "../model.js";
-import type { Terms } from "../terms.js";
+import { shown } from "../json.js";
+import type { Matrix } from "../model.js";
+import { ascending, userVector } from "../vector.js";
 import { drawsOf, type Mechanism, type Odds, type Told } from "./base.js";
 import { coordinate } from "./coordinate.js";
 import { loudest } from "./loudest.js";

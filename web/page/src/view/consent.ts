@@ -3,12 +3,14 @@
  * and in plain words.
  */
 
+import type { Offer } from "sottovoce-client";
 import { type Amount, epochsWithin, limitFor } from "sottovoce-client";
 import { button, h, say } from "../dom.js";
-import type { Ask, Offer, State } from "../session.js";
+import type { Ask } from "../session.js";
+import type { State } from "../state.js";
 import { termsInNumbers, termsInWords } from "../terms.js";
 import { amountText, atMostText, epochsText } from "../words.js";
-import { epsilonFigure } from "./pictures.js";
+import { epsilonFigure } from "./epsilon.js";
 
 /** So many epochs are offered to begin with. */
 const DEFAULT_EPOCHS = 10;

@@ -3,7 +3,9 @@
  */
 
 import { button, h, say, show } from "../dom.js";
-import { type Ask, type Event, type State, type Trouble, troubleOf } from "../session.js";
+import type { Ask } from "../session.js";
+import { troubleOf } from "../session.js";
+import type { Event, State, Trouble } from "../state.js";
 import { asked, askForNewTerms, type Question } from "./consent.js";
 import { adviceView, filmsView } from "./films.js";
 import { leavingView } from "./leaving.js";

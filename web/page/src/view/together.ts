@@ -1,10 +1,14 @@
 /** What everybody has taught the model together, and what everybody is promised. */
+
+import type { Offer } from "sottovoce-client";
 import { inFigures, type Manifest, telling } from "sottovoce-client";
 import { h, say, section, show, type View } from "../dom.js";
-import { type Curve, type Offer, type Point, type State, sentence } from "../session.js";
+import { sentence } from "../session.js";
+import type { Curve, Point, State } from "../state.js";
 import { crowdSentence, WHEN } from "../terms.js";
 import { amountText, atMostText, countdownText, oddsSentence, sentencesOf } from "../words.js";
-import { chart, epsilonFigure, type Level } from "./pictures.js";
+import { chart, type Level } from "./chart.js";
+import { epsilonFigure } from "./epsilon.js";
 
 /** So often blind chance puts a film among the first ten of a hundred. */
 const CHANCE = 0.1;

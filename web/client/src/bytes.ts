@@ -1,0 +1,51 @@
+/** Bytes and their few conversions. */
+
+/** Bytes in memory of their own, as WebCrypto and IndexedDB want them. */
+export type Bytes = Uint8Array<ArrayBuffer>;
+
+const encoder = new TextEncoder();
+
+export function toHex(data: Uint8Array): string {
+  let text = "";
+  for (const byte of data) text += byte.toString(16).padStart(2, "0");
+  return text;
+}
+
+/** Decode hexadecimal that was checked before (`json.hexadecimal`). */
+export function fromHex(text: string): Bytes {
+  const data = new Uint8Array(text.length / 2);
+  for (let at = 0; at < data.length; at++) {
+    data[at] = Number.parseInt(text.slice(2 * at, 2 * at + 2), 16);
+  }
+  return data;
+}
+
+export function concat(parts: readonly Uint8Array[]): Bytes {
+  const whole = new Uint8Array(parts.reduce((length, part) => length + part.length, 0));
+  let at = 0;
+  for (const part of parts) {
+    whole.set(part, at);
+    at += part.length;
+  }
+  return whole;
+}
+
+/** Whether two runs of bytes are the same. For public values: it stops at the first difference. */
+export function equal(a: Uint8Array, b: Uint8Array): boolean {
+  return a.length === b.length && a.every((byte, at) => byte === b[at]);
+}
+
+export function utf8(text: string): Bytes {
+  return new Uint8Array(encoder.encode(text));
+}
+
+/** The same bytes; copied only if they lie in memory that is shared with another thread. */
+export function owned(data: Uint8Array): Bytes {
+  const { buffer, byteOffset, byteLength } = data;
+  if (buffer instanceof ArrayBuffer) return new Uint8Array(buffer, byteOffset, byteLength);
+  return new Uint8Array(data);
+}
+
+export async function sha256(data: Uint8Array): Promise<Bytes> {
+  return new Uint8Array(await crypto.subtle.digest("SHA-256", owned(data)));
+}
