@@ -50,7 +50,7 @@ VERBS = (
 SAYS_WHAT_IS_RIGHT = re.compile(r"\b(must|needs?|at least|at most)\b|\bthere are \{")
 SAYS_WHAT_TO_DO = re.compile(rf"(^|[:;,.(] |\bor |\band )({VERBS})\b", re.IGNORECASE)
 HAS_COMMAND = re.compile(r"`sottovoce |pip install |\W--[a-z]")
-QUOTES_AN_ERROR = re.compile(r"\{.*\b(error|reason|fallback|message|taken|told|what)\b.*\}")
+QUOTES_AN_ERROR = re.compile(r"\{.*\b(error|reason|fallback|hint|message|taken|told|what)\b.*\}")
 NAMES_SOMETHING = re.compile(r"\{|\w_\w|\w\(\)")
 
 # Expressions for texts, by the name that they are assigned to.

@@ -42,8 +42,9 @@ def test_settings_have_name_type_default_and_help_in_order() -> None:
     ],
 )  # fmt: skip
 def test_invalid_value_is_refused_with_the_name_of_the_setting(name: str, value: Any) -> None:
-    with pytest.raises(SettingsError, match=rf"^{name}\b"):
+    with pytest.raises(SettingsError, match=rf"^{name}\b") as caught:
         Kettle(**{name: value})
+    assert caught.value.setting == name
 
 
 def test_numbers_of_numpy_are_converted_to_python() -> None:

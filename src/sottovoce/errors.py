@@ -42,7 +42,16 @@ class SottovoceError(Exception):
 
 
 class SettingsError(SottovoceError, ValueError):
-    """A setting has an invalid value."""
+    """A setting has an invalid value.
+
+    Args:
+        message: What is wrong and what to do.
+        setting: Name of the setting with its tables, such as `listen.port`, if it is in a file.
+    """
+
+    def __init__(self, message: str, *, setting: str = ""):
+        super().__init__(message)
+        self.setting = setting
 
 
 class UnknownParameterError(SettingsError, TypeError):

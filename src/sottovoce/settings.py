@@ -98,9 +98,7 @@ class Setting:
         if self.kind in (int, float):
             return self._check_number(value)
         if not isinstance(value, (bool, np.bool_) if self.kind is bool else str):
-            raise SettingsError(
-                f"{self.name} must be {_TYPE_NAMES[self.kind]}, not {format_value(value)}"
-            )
+            raise make_value_error(self.name, _TYPE_NAMES[self.kind], value)
         return self.kind(value)
 
     def _check_number(self, value: Any) -> Any:
@@ -118,7 +116,7 @@ class Setting:
             is_valid = False
         if not is_valid:
             expected = f"{_TYPE_NAMES[self.kind]} {self.format_bounds()}".rstrip()
-            raise SettingsError(f"{self.name} must be {expected}, not {format_value(value)}")
+            raise make_value_error(self.name, expected, value)
         return self.kind(value)
 
     def format_bounds(self) -> str:
@@ -131,6 +129,11 @@ class Setting:
             ("of at most", self.max_value),
         )
         return " and ".join(f"{words} {bound:g}" for words, bound in bounds if bound is not None)
+
+
+def make_value_error(name: str, expected: str, value: object) -> SettingsError:
+    """Return the error for a value that is not what is expected."""
+    return SettingsError(f"{name} must be {expected}, not {format_value(value)}", setting=name)
 
 
 def format_value(value: object) -> str:

@@ -17,7 +17,7 @@ class Inner:
 
     def __post_init__(self) -> None:
         if self.port < 0:
-            raise SettingsError("port must not be negative")
+            raise SettingsError("port must not be negative", setting="port")
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Example:
 
     def __post_init__(self) -> None:
         if self.rate < 0:
-            raise SettingsError(f"rate must not be negative, got {self.rate}")
+            raise SettingsError(f"rate must not be negative, got {self.rate}", setting="rate")
 
 
 LEAST = 'name = "x"\nfolder = "data"\n'

@@ -20,7 +20,9 @@ def get_mechanism(name: str) -> type[Mechanism]:
     # A list, because a name from a file may be unhashable.
     if name not in list(MECHANISMS):
         names = ", ".join(MECHANISMS)
-        raise SettingsError(f"mechanism must be one of {names}; got {name!r:.80}")
+        raise SettingsError(
+            f"mechanism must be one of {names}; got {name!r:.80}", setting="mechanism"
+        )
     return MECHANISMS[name]
 
 

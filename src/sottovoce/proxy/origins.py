@@ -52,19 +52,25 @@ def check_origin(origin: str) -> None:
     found = _ORIGIN.fullmatch(origin)
     if found is None:
         rule = next(rule for pattern, rule in _RULES if not re.fullmatch(pattern, origin))
-        raise SettingsError(f"origins: {origin!r} must be as browsers write an origin: {rule}")
+        raise SettingsError(
+            f"origins: {origin!r} must be as browsers write an origin: {rule}", setting="origins"
+        )
     scheme, host, port = found["scheme"], found["host"], found["port"]
     if port is not None and (port == _USUAL_PORTS[scheme] or int(port) > 65_535):
         usual = _USUAL_PORTS[scheme]
         raise SettingsError(
-            f"origins: {origin} must have a port of at most 65535, or none for the usual {usual}"
+            f"origins: {origin} must have a port of at most 65535, or none for the usual {usual}",
+            setting="origins",
         )
     if not _is_usual(host):
-        raise SettingsError(f"origins: {origin} must have its IPv6 address in the shortest form")
+        raise SettingsError(
+            f"origins: {origin} must have its IPv6 address in the shortest form", setting="origins"
+        )
     if scheme == "http" and not is_loopback_host(host.strip("[]")):
         raise SettingsError(
             f"origins: {origin} is not encrypted: anyone on the way could pose as this site, and "
-            "browsers give its pages no cryptography; use https (http is for this machine alone)"
+            "browsers give its pages no cryptography; use https (http is for this machine alone)",
+            setting="origins",
         )
 
 

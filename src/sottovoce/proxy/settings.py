@@ -58,7 +58,10 @@ class Tls:
 
     def __post_init__(self) -> None:
         if (self.certificate is None) != (self.private_key is None):
-            raise SettingsError("certificate and private_key belong together: name both or none")
+            raise SettingsError(
+                "certificate and private_key belong together: name both or none",
+                setting="private_key" if self.certificate is None else "certificate",
+            )
 
 
 @dataclass(frozen=True)
@@ -106,14 +109,16 @@ class ProxySettings:
         check(self)
         if not _is_address(self.server):
             raise SettingsError(
-                f"server must be https://HOST or https://HOST:PORT, not {self.server}"
+                f"server must be https://HOST or https://HOST:PORT, not {self.server}",
+                setting="server",
             )
-        try:
-            parse_hex(self.verification_key, what="verification_key")
-            if self.accounts_key is not None:
-                parse_hex(self.accounts_key, what="accounts_key")
-        except ProtocolError as error:
-            raise SettingsError(str(error)) from error
+        for name in ("verification_key", "accounts_key"):
+            key = getattr(self, name)
+            try:
+                if key is not None:
+                    parse_hex(key, what=name)
+            except ProtocolError as error:
+                raise SettingsError(str(error), setting=name) from error
         for origin in self.origins:
             check_origin(origin)
         self.watch.check_ports_differ(self.listen)
@@ -124,7 +129,8 @@ class ProxySettings:
         if self.most_batches < self.least_clients:
             raise SettingsError(
                 f"most_batches must be at least least_clients ({self.least_clients}), not "
-                f"{self.most_batches}: the crowd would never come"
+                f"{self.most_batches}: the crowd would never come",
+                setting="most_batches",
             )
         given = {"per_epoch": self.rate.per_epoch}
         if self.rate.batches_per_minute:
@@ -133,7 +139,8 @@ class ProxySettings:
             if value >= self.least_clients > 1:
                 raise SettingsError(
                     f"rate.{name} must be below least_clients ({self.least_clients}), not {value}: "
-                    "one address would be a whole crowd"
+                    "one address would be a whole crowd",
+                    setting=f"rate.{name}",
                 )
 
     def least_for(self, terms: Terms) -> int:

@@ -38,7 +38,8 @@ class ProxyAccess:
         if not _DIGEST.fullmatch(self.secret_sha256):
             raise SettingsError(
                 "secret_sha256 must be 64 lower-case hexadecimal digits: "
-                "printf %s SECRET | sha256sum"
+                "printf %s SECRET | sha256sum",
+                setting="secret_sha256",
             )
 
 
@@ -88,14 +89,16 @@ class ServerSettings:
         if self.terms.accounts and len(self.proxies) > 1:
             raise SettingsError(
                 f"terms.accounts must be false with {len(self.proxies)} proxies: one gives all "
-                "tokens, so leave the others out of [proxies]"
+                "tokens, so leave the others out of [proxies]",
+                setting="terms.accounts",
             )
         self.watch.check_ports_differ(self.listen)
         least = self.training.dummies + self.terms.least_clients * self.training.reports
         if self.most_bytes < SEALED_BYTES * least + CHUNK_HEADER_BYTES:
             raise SettingsError(
                 f"most_bytes must be at least {SEALED_BYTES * least + CHUNK_HEADER_BYTES}, not "
-                f"{self.most_bytes}: the dummies and the crowd of one epoch are larger"
+                f"{self.most_bytes}: the dummies and the crowd of one epoch are larger",
+                setting="most_bytes",
             )
 
     @property

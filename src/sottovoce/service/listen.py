@@ -55,16 +55,17 @@ class Listen:
     def __post_init__(self) -> None:
         check(self)
         if not 0 <= self.port < 2**16:
-            raise SettingsError(f"port must be from 0 to 65535, not {self.port}")
+            raise SettingsError(f"port must be from 0 to 65535, not {self.port}", setting="port")
         if self.certificate is None and (self.private_key or self.client_authority):
             raise SettingsError(
                 "private_key and client_authority mean nothing without a certificate: "
-                "name one, or leave them out and let something in front speak TLS"
+                "name one, or leave them out and let something in front speak TLS",
+                setting="private_key" if self.private_key else "client_authority",
             )
         for name in ("certificate", "private_key", "client_authority"):
             path = getattr(self, name)
             if path is not None and not path.is_file():
-                raise SettingsError(f"{name}: {path} must be a file that can be read")
+                raise SettingsError(f"{name}: {path} must be a file that can be read", setting=name)
 
     def bind(self, option: str = "") -> list[socket.socket]:
         """Return listening sockets, one for each address of the host.
@@ -126,5 +127,6 @@ class Watch(Listen):
         """Check that the two listeners have two ports; port 0 means any free one."""
         if self.port == public.port != 0:
             raise SettingsError(
-                f"the service and its health and metrics need two ports, both are {self.port}"
+                f"the service and its health and metrics need two ports, both are {self.port}",
+                setting=f"{self.table}.port",
             )

@@ -80,7 +80,8 @@ class Page:
         for name, text in (("statement", self.statement), ("notice", self.notice)):
             if len(text) > MAX_TEXT_LENGTH:
                 raise SettingsError(
-                    f"{name} has {len(text)} characters, at most {MAX_TEXT_LENGTH} are shown"
+                    f"{name} has {len(text)} characters, at most {MAX_TEXT_LENGTH} are shown",
+                    setting=name,
                 )
 
 

@@ -1,4 +1,4 @@
-"""Settings of a service: one TOML file, one frozen dataclass, parsed once, unknown keys refused."""
+"""Settings files of a service: TOML into frozen dataclasses, and defaults into a new file."""
 
 import json
 import re
@@ -11,13 +11,20 @@ from types import NoneType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from sottovoce.errors import SettingsError
-from sottovoce.settings import Setting, format_value, get_settings
+from sottovoce.settings import Setting, get_settings, make_value_error
 
 T = TypeVar("T")
 
+# The header of a table, and the key of a line.
+_HEADER_PATTERN = re.compile(r"\s*\[\s*([\w.\-]+)\s*\]")
+_KEY_PATTERN = re.compile(r"\s*['\"]?([\w\-]+)['\"]?\s*[.=]")
 
-def read_settings(path: Path, kind: type[T]) -> T:
-    """The file as a dataclass; nested dataclasses are tables, paths are relative to the file."""
+
+def read_settings(path: Path, settings_class: type[T]) -> T:
+    """Read a settings class from a file: nested classes are tables.
+
+    Paths in the file are relative to its folder. Errors name the file, the line and the setting.
+    """
     if not path.exists():
         raise SettingsError(f"{path}: there is no such file; name the settings file")
     if path.is_dir():
@@ -28,91 +35,82 @@ def read_settings(path: Path, kind: type[T]) -> T:
     except (OSError, ValueError, RecursionError) as error:
         raise SettingsError(f"{path}: cannot be read as TOML: {error}") from error
     try:
-        return _table(content, kind, "", path.parent)
+        return _parse_table(content, settings_class, "", path.parent)
     except SettingsError as error:
-        raise SettingsError(f"{path}{_line(str(error), text)}: {error}") from error
+        line = _find_line(error.setting, text)
+        location = path if line is None else f"{path}, line {line}"
+        raise SettingsError(f"{location}: {error}", setting=error.setting) from error
 
 
-def _line(said: str, text: str) -> str:
-    """Where the setting stands that a message begins with, or else its table."""
-    found = _NAMED.match(said)
-    names = () if found is None else (f"{found[1]}.{found[2]}", found[1])
-    return next(filter(None, (_line_of(name, text) for name in names)), "")
-
-
-_NAMED = re.compile(r"(?:unknown )?([\w.\-]+)(?:: (?:unknown )?(\w+))?")
-
-
-def _line_of(name: str, text: str) -> str:
-    """Where a setting stands, as far as a line can say it: `, line 7`."""
-    *tables, last = name.split(".")
+def _find_line(setting: str, text: str) -> int | None:
+    """Return the line of a setting, or of the innermost of its tables that the file names."""
     table = ""
+    lines: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), 1):
-        if header := _HEADER.match(line):
+        if header := _HEADER_PATTERN.match(line):
             table = header[1]
-            if table == name:
-                return f", line {number}"
-        named = re.match(rf"\s*['\"]?{re.escape(last)}['\"]?\s*[.=]", line)
-        if named and table == ".".join(tables):
-            return f", line {number}"
-    return ""
+            lines.setdefault(table, number)
+        elif key := _KEY_PATTERN.match(line):
+            lines.setdefault(f"{table}.{key[1]}".lstrip("."), number)
+    name = setting.partition("[")[0]  # without the place in a list
+    while name and name not in lines:
+        name = name.rpartition(".")[0]
+    return lines.get(name)
 
 
-_HEADER = re.compile(r"\s*\[\s*([\w.\-]+)\s*\]")
-
-
-def _table(content: dict[str, Any], kind: type[T], prefix: str, base: Path) -> T:
-    known: dict[str, Field[Any]] = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
-    unknown = sorted(set(content) - set(known))
+def _parse_table(content: dict[str, Any], kind: type[T], prefix: str, folder: Path) -> T:
+    declared: dict[str, Field[Any]] = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]
+    unknown = sorted(set(content) - set(declared))
     if unknown:
-        name, near = f"{prefix}{unknown[0]}", get_close_matches(unknown[0], known, n=1)
-        what = f"did you mean {prefix}{near[0]}?" if near else f"there are {', '.join(known)}"
-        raise SettingsError(f"unknown {name}; {what}")
-    missing = [name for name, field in known.items() if _needed(field) and name not in content]
-    if missing:
-        raise SettingsError(f"{prefix}{missing[0]} must be set")
-    types = get_type_hints(kind)
-    values = {name: _value(v, types[name], f"{prefix}{name}", base) for name, v in content.items()}
+        name, similar = f"{prefix}{unknown[0]}", get_close_matches(unknown[0], declared, n=1)
+        hint = f"there are {', '.join(declared)}"
+        if similar:
+            hint = f"did you mean {prefix}{similar[0]}?"
+        raise SettingsError(f"unknown {name}; {hint}", setting=name)
+    for name, field in declared.items():
+        is_required = field.default is MISSING and field.default_factory is MISSING
+        if is_required and name not in content:
+            raise SettingsError(f"{prefix}{name} must be set", setting=f"{prefix}{name}")
+    kinds = get_type_hints(kind)
+    values = {
+        name: _parse_value(value, kinds[name], f"{prefix}{name}", folder)
+        for name, value in content.items()
+    }
     try:
         return kind(**values)
-    except SettingsError as error:  # it begins with the name of a setting
-        raise SettingsError(f"{prefix}{error}") from error
+    except SettingsError as error:
+        # The message begins with the name of a setting in this table.
+        raise SettingsError(f"{prefix}{error}", setting=f"{prefix}{error.setting}") from error
 
 
-def _needed(field: Field[Any]) -> bool:
-    return field.default is MISSING and field.default_factory is MISSING
-
-
-def _value(value: object, kind: Any, name: str, base: Path) -> Any:
-    """One value of the kinds that our settings have."""
-    origin, inner = get_origin(kind), [each for each in get_args(kind) if each is not NoneType]
+def _parse_value(value: object, kind: Any, name: str, folder: Path) -> Any:
+    origin = get_origin(kind)
+    inner = [argument for argument in get_args(kind) if argument is not NoneType]
     if origin is tuple:
         if not isinstance(value, list):
-            raise SettingsError(f"{name} must be a list, not {format_value(value)}")
-        return tuple(_value(v, inner[0], f"{name}[{at}]", base) for at, v in enumerate(value))
+            raise make_value_error(name, "a list", value)
+        return tuple(
+            _parse_value(item, inner[0], f"{name}[{place}]", folder)
+            for place, item in enumerate(value)
+        )
     if inner and origin is not dict:  # or None
-        return _value(value, inner[0], name, base)
-    if origin is dict or is_dataclass(kind):
-        if not isinstance(value, dict):
-            raise SettingsError(f"{name} must be a table, not {format_value(value)}")
-        return _below(value, kind, inner, name, base)
+        return _parse_value(value, inner[0], name, folder)
     if kind is Path:
         if not isinstance(value, str) or not value:
-            raise SettingsError(f"{name} must be a path, not {format_value(value)}")
-        return base / value
-    return Setting(name, kind).check_value(value)
-
-
-def _below(value: dict[str, Any], kind: Any, inner: list[Any], name: str, base: Path) -> Any:
-    """A table: one whose keys the operator chose, one that knows best what may stand in it, any."""
-    if inner:
-        return {key: _value(each, inner[1], f"{name}.{key}", base) for key, each in value.items()}
+            raise make_value_error(name, "a path", value)
+        return folder / value
+    if origin is not dict and not is_dataclass(kind):
+        return Setting(name, kind).check_value(value)
+    if not isinstance(value, dict):
+        raise make_value_error(name, "a table", value)
+    if origin is dict:  # the operator chooses the keys
+        return {key: _parse_value(value[key], inner[1], f"{name}.{key}", folder) for key in value}
     if not hasattr(kind, "from_table"):
-        return _table(value, kind, f"{name}.", base)
+        return _parse_table(value, kind, f"{name}.", folder)
     try:
         return kind.from_table(value)
     except SettingsError as error:
-        raise SettingsError(f"{name}: {error}") from error
+        raise SettingsError(f"{name}: {error}", setting=f"{name}.{error.setting}") from error
 
 
 def render_settings(
@@ -128,7 +126,7 @@ def render_settings(
     """
     sign = "# " if commented else ""
     return "".join(
-        f"{sign}{name} = {json.dumps(values.get(name, each.default))}  # {each.help}\n"
-        for name, each in get_settings(kind).items()
+        f"{sign}{name} = {json.dumps(values.get(name, setting.default))}  # {setting.help}\n"
+        for name, setting in get_settings(kind).items()
         if name not in omit
     )

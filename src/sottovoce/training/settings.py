@@ -121,7 +121,8 @@ class Settings:
             if name not in declared:
                 raise SettingsError(
                     f"{name} is no option of {self.mechanism!r}"
-                    f"{_describe_owners(name)}; leave it out"
+                    f"{_describe_owners(name)}; leave it out",
+                    setting=name,
                 )
         complete = {
             name: option.check_value(self.options.get(name, option.default))
@@ -145,7 +146,10 @@ class Settings:
         """
         presets = list_basic_presets()
         if preset not in presets:
-            raise SettingsError(f"no preset {format_value(preset)}; there are {', '.join(presets)}")
+            raise SettingsError(
+                f"no preset {format_value(preset)}; there are {', '.join(presets)}",
+                setting="preset",
+            )
         kind = get_mechanism({PAPER_PRESET: "coordinate"}.get(preset, preset))
         return cls(**_to_arguments({"mechanism": kind.name, **kind.usual, **_drop_none(changes)}))
 
@@ -268,7 +272,10 @@ def _to_arguments(values: Mapping[str, Any]) -> dict[str, Any]:
     """Convert settings and options on one level to the arguments of `Settings`."""
     names = list_settings()
     if unknown := sorted(set(values) - set(names)):
-        raise SettingsError(f"no such setting: {', '.join(unknown)}; there are {', '.join(names)}")
+        raise SettingsError(
+            f"no such setting: {', '.join(unknown)}; there are {', '.join(names)}",
+            setting=unknown[0],
+        )
     settings = {name: value for name, value in values.items() if name in get_settings(Settings)}
     options = {name: value for name, value in values.items() if name not in settings}
     return {**settings, "options": options}
