@@ -25,13 +25,16 @@ _PUBLIC = (*_EXTRAS, "errors", "privacy", "training")
 
 
 def __dir__() -> list[str]:
-    """The public interface, as far as its extras are installed."""
-    there = {"sim": find_spec("polars"), "client": find_spec("httpx")}
-    return ["__version__", *(name for name in _PUBLIC if there.get(_EXTRAS.get(name, ""), True))]
+    """List the public interface, as far as its extras are installed."""
+    installed = {"sim": find_spec("polars"), "client": find_spec("httpx")}
+    return [
+        "__version__",
+        *(name for name in _PUBLIC if installed.get(_EXTRAS.get(name, ""), True)),
+    ]
 
 
 def __getattr__(name: str) -> object:
-    """Import only when asked for: a client needs numpy alone."""
+    """Import a name when it is first used: a client needs only numpy."""
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
@@ -39,6 +42,6 @@ def __getattr__(name: str) -> object:
             return import_module(f"{__name__}.{name}")
         from sottovoce.simulation.federated import FederatedMF
     except ModuleNotFoundError as error:
-        said = f"{name} needs {error.name}: pip install 'sottovoce[{_EXTRAS.get(name, 'sim')}]'"
-        raise MissingExtraError(said) from error
+        message = f"{name} needs {error.name}: pip install 'sottovoce[{_EXTRAS.get(name, 'sim')}]'"
+        raise MissingExtraError(message) from error
     return FederatedMF

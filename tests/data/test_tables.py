@@ -321,7 +321,7 @@ def test_error_of_a_damaged_file_names_it(tmp_path: Path, name: str, content: by
 
 
 class PandasLike:
-    """A DataFrame as pandas has it without pyarrow."""
+    """A DataFrame like that of pandas without pyarrow."""
 
     def __init__(self, **columns: list[Any]):
         self._columns = {name: np.array(values, object) for name, values in columns.items()}
@@ -338,7 +338,7 @@ class PandasLike:
 
 
 class ArrowLike:
-    """A table as pyarrow has it."""
+    """A table like that of pyarrow."""
 
     def __init__(self, **columns: list[Any]):
         self._frame = pl.DataFrame(columns)

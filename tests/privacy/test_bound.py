@@ -143,7 +143,7 @@ def test_bound_of_groups_is_above_the_exact_epsilon(one: Group, other: Group) ->
 @given(st.floats(0.2, 2.0), st.integers(2, 5_000))
 @settings(max_examples=50)
 def test_grouped_blanket_is_never_larger(epsilon: float, clients: int) -> None:
-    """Each count is at least as likely to be reached as in the exact distribution."""
+    # Each count is at least as likely to be reached as in the exact distribution.
     from scipy import stats
 
     event = Reporting(epsilon, 1, 1)

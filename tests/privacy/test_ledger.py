@@ -2,7 +2,7 @@
 
 `tests/vectors/ledger.json` has what every ledger, in any language, must decide alike. Limits and
 charges go in, one after the other; out come each decision, what was spent so far, and what a person
-is shown. The file changes only when the ledger's rule does. To write it anew:
+is shown. The file changes only when the ledger's rule does. To write it again:
 `python -m tests.privacy.test_ledger`.
 """
 
@@ -273,7 +273,7 @@ def _done(ledger: Ledger, step: Step) -> dict[str, str]:
     fields = step["charge"]
     named = {name: bytes.fromhex(fields[name]) for name in ("training", "purpose")}
     result = decision(ledger, Charge(**{**fields, **named}))
-    # The bytes that are hashed, for whoever keeps the chain too.
+    # The bytes that are hashed, for everyone who keeps the chain too.
     return {"decision": result} | (
         {"hashed": ledger.entries[-1].hash_input.decode()} if result == "charged" else {}
     )

@@ -2,8 +2,8 @@
 
 `tests/vectors/promises.json` has the promises that every client must make. The input of a case are
 terms, earlier charges and a limit. The output are the epsilons (`local` exactly, `central` and
-`alone` to a relative 1e-9, because sums and elementary functions may round differently), the turns
-that are left, how many of them the limit allows, and the sentences and figures for the owner. The
+`alone` to a relative 1e-9, because sums and elementary functions may round differently). It also
+has the turns that are left, how many of them the limit allows, and the texts for the owner. The
 file changes only when the promise does.
 To write it again: `python -m tests.privacy.test_promises`.
 """
@@ -327,7 +327,7 @@ FIRST_TRAININGS: list[Numbers] = [
     (1.0, 0.2, 10_000, 100_000, 10_000_000, 1e-6),
     (1.0, 0.2, 10, 10, 1_000, 0.5),
     (1.0, 0.2, 10, 10, 30, 1e-100),
-    # Dummies: beside a crowd and instead of one, many and hardly any; for several reports.
+    # Dummies: with a crowd and without one, many and hardly any; for several reports.
     *((10.0, 0.0011, 1, 1, clients, 1e-6, 75_040) for clients in (1, 20, 75_040)),
     *((5.0, 0.0318, 1, 2, 1, 1e-6, dummies) for dummies in (1, 30, 2_000, 10_000_000)),
     *((2.5, 0.5, 100, 20, 100, 1e-6, dummies) for dummies in (99, 1_000_050)),
@@ -379,7 +379,7 @@ LATER_TRAININGS: list[tuple[Numbers, float, list[dict[str, Any]]]] = [
         1e4,
         [charged(20, "other", (2.5, 0.5, 100, 20, 75_040, 1e-6)), charged(1, "own")],
     ),
-    # Other dummies, and crowds beside them.
+    # Other dummies, and crowds with them.
     *(
         (
             EPS_5,

@@ -1,5 +1,6 @@
-"""The central view: reference values, brute force on tiny crowds, what must be monotone; no stated
-delta lies below the exact one, and none far above, where sizes are grouped too.
+"""The central view: reference values, brute force on tiny crowds, monotone figures.
+
+No delta is below the exact one, and none is far above it, also where sizes are grouped.
 """
 
 from collections import Counter
@@ -61,7 +62,7 @@ def test_reference_value_of_loudest() -> None:
 
 
 DUMMY_CASES = [
-    # (eps, rho, T, n, D): a person in an epoch with so many others and dummies, at 1e-6
+    # (eps, rho, T, n, D): a person in an epoch with this many others and dummies, at 1e-6
     *((10.0, 0.0011, 1, 75_040, dummies) for dummies in (18_760, 75_040, 300_160)),
     (10.0, 0.0011, 1, 100, 18_760),
     *((10.0, 0.0011, 1, 1, dummies) for dummies in (18_760, 75_040, 300_160)),

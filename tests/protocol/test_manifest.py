@@ -100,8 +100,8 @@ def test_every_field_is_required_once_with_its_type(name: str) -> None:
         deep = changed(RAW_JSON, **{name: "HERE"}).decode().replace('"HERE"', nested(depth))
         assert refuses(Manifest.decode, deep.encode()), depth
     content = json.loads(RAW_JSON)
-    given = content[name] if name in content else content["terms"][name]
-    again = f'"{name}":{json.dumps(given, separators=(",", ":"))}'
+    value = content[name] if name in content else content["terms"][name]
+    again = f'"{name}":{json.dumps(value, separators=(",", ":"))}'
     assert RAW_JSON.decode().count(again) == 1
     assert refuses(Manifest.decode, RAW_JSON.decode().replace(again, f"{again},{again}").encode())
 

@@ -3,7 +3,7 @@
 Everything but the sealed reports follows from the constants in `examples.py`. Sealing draws a fresh
 key for every report, so those bytes were made once and are kept: an implementation opens them, and
 proves its own sealing by a round trip. The file changes only when the protocol does. To write it
-anew, with the sealed reports kept as long as they open: `python -m tests.protocol.test_vectors`.
+again, with the sealed reports kept as long as they open: `python -m tests.protocol.test_vectors`.
 """
 
 import json
