@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from sottovoce.cli.app import app
-from sottovoce.cli.sandbox import LOCK
+from sottovoce.cli.sandbox import LOCK_FILE
 from sottovoce.errors import SettingsError, StoreError
 from sottovoce.protocol.terms import TRIAL_SENTENCE
 from sottovoce.proxy import ProxySettings
-from sottovoce.sandbox.companions import COMPANIONS
-from sottovoce.sandbox.system import LiveSystem, proxy_toml, server_toml, set_values
+from sottovoce.sandbox.people import COMPANIONS_PER_EPOCH
+from sottovoce.sandbox.setup import LiveSystem, get_proxy_config, get_server_config, set_values
 from sottovoce.server import ServerSettings
 from sottovoce.service.toml import read_settings
 from sottovoce.storage.database import exclusive_lock
@@ -50,8 +50,8 @@ def test_options_are_written_to_the_settings(
     named = [word for site in sites for word in ("--origin", site)]
     chosen = ("--preset", "strong", "--port", port, "--least-clients", 133, *named)
     made(folder, monkeypatch, "--data", DATA, *chosen)
-    server = ServerSettings.read(server_toml(folder))
-    proxy = read_settings(proxy_toml(folder), ProxySettings)
+    server = ServerSettings.read(get_server_config(folder))
+    proxy = read_settings(get_proxy_config(folder), ProxySettings)
     assert (proxy.listen.port, proxy.rate.batches_per_minute, proxy.rate.per_epoch) == (port, 0, 0)
     ports = {proxy.listen.port, server.listen.port, proxy.watch.port, server.watch.port}
     assert len(ports) == 4
@@ -85,11 +85,13 @@ def test_a_trial_says_so_wherever_it_is_shown(
         with pytest.raises(SettingsError):
             made(folder, monkeypatch, "--trial", "--data", DATA, *plan)
     made(folder, monkeypatch, "--trial", "--data", DATA, "--port", free_port())
-    server, system = ServerSettings.read(server_toml(folder)), LiveSystem.read(folder)
-    page = read_settings(proxy_toml(folder), ProxySettings).page
+    server, system = ServerSettings.read(get_server_config(folder)), LiveSystem.read(folder)
+    page = read_settings(get_proxy_config(folder), ProxySettings).page
     assert server.terms.trial
     assert system.trial
-    assert system.least_clients < COMPANIONS, "an epoch ends also without the one who tries it"
+    assert system.least_clients < COMPANIONS_PER_EPOCH, (
+        "an epoch ends also without the one who tries it"
+    )
     assert server.training.share == 1, "nobody sits out"
     assert page.notice == TRIAL_SENTENCE
     assert page.statement.startswith(TRIAL_SENTENCE)
@@ -100,15 +102,15 @@ def test_a_later_start_takes_no_options_and_follows_the_settings(
 ) -> None:
     folder = tmp_path / "here"
     made(folder, monkeypatch, "--data", DATA, "--epochs", 7)
-    keys = ServerSettings.read(server_toml(folder)).keys.read_bytes()
+    keys = ServerSettings.read(get_server_config(folder)).keys.read_bytes()
     for again in (("--data", DATA), ("--least-clients", 5), ("--epochs", 9), ("--budget", 50)):
         with pytest.raises(SettingsError):
             made(folder, monkeypatch, *again)
-    set_values(server_toml(folder), {("training", "epochs"): 9})
+    set_values(get_server_config(folder), {("training", "epochs"): 9})
     made(folder, monkeypatch)
-    page = read_settings(proxy_toml(folder), ProxySettings).page
+    page = read_settings(get_proxy_config(folder), ProxySettings).page
     assert "900 reports" in page.statement, "nine epochs of a hundred"
-    assert ServerSettings.read(server_toml(folder)).keys.read_bytes() == keys
+    assert ServerSettings.read(get_server_config(folder)).keys.read_bytes() == keys
 
 
 def test_a_first_start_that_failed_or_was_cut_short_is_begun_again(
@@ -134,11 +136,11 @@ def test_a_folder_that_is_running_says_so(tmp_path: Path, monkeypatch: pytest.Mo
     made(folder, monkeypatch, "--data", DATA)
     again = ("--data", DATA, "--epoch-seconds", 7)
     with (
-        exclusive_lock(folder / LOCK, "taken"),
+        exclusive_lock(folder / LOCK_FILE, "taken"),
         pytest.raises(StoreError),
     ):
         made(folder, monkeypatch, *again)
-    assert ServerSettings.read(server_toml(folder)).epoch_seconds != 7
+    assert ServerSettings.read(get_server_config(folder)).epoch_seconds != 7
 
 
 def test_a_folder_of_somebody_else_is_left_alone(
@@ -158,4 +160,4 @@ def test_a_folder_of_somebody_else_is_left_alone(
 @pytest.fixture(autouse=True)
 def no_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process goes on after a command that was refused."""
-    monkeypatch.setattr("sottovoce.sandbox.system.signal.signal", lambda *_: None)
+    monkeypatch.setattr("sottovoce.sandbox.processes.signal.signal", lambda *_: None)

@@ -160,3 +160,17 @@ def test_subsets_have_the_requested_size_and_larger_ones_include_smaller() -> No
 def test_impossible_requests_are_refused(request_subset: Any) -> None:
     with pytest.raises((DataError, SettingsError)):
         request_subset(make_data([[0, 1], [2], [3, 4]]))
+
+
+def test_matched_items_have_the_rows_of_the_catalogue() -> None:
+    data = Interactions.from_lists("tiny", [[0, 1, 2], [2], [1, 3]], n_items=4)
+    data = replace(data, timestamps=np.arange(6) * 10)
+    matched = data.match_items({"9": 0, "2": 1, "1": 2, "0": 3})
+    histories = [matched.histories[user].tolist() for user in range(3)]
+    assert histories == [[1, 2, 3], [1], [2]]
+    assert matched.timestamps is not None
+    assert matched.timestamps.tolist() == [20, 10, 0, 30, 40]
+    assert matched.n_items == 4
+    assert matched.item_ids.tolist() == ["9", "2", "1", "0"]
+    with pytest.raises(DataError):
+        data.match_items({"a": 0, "b": 1})

@@ -12,7 +12,7 @@ import pytest
 from sottovoce.protocol import Catalogue
 from sottovoce.protocol.panel import Panel
 from sottovoce.proxy import ProxySettings
-from sottovoce.sandbox.system import set_values
+from sottovoce.sandbox.setup import set_values
 from sottovoce.server import ServerSettings
 from tests.nightly.follow import DOCS, Follower, follow
 from tests.processes import wait_until

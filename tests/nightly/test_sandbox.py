@@ -20,8 +20,8 @@ from sottovoce.client import Client, HttpProxy
 from sottovoce.protocol import SignedManifest
 from sottovoce.protocol.panel import Panel
 from sottovoce.proxy import ProxySettings
-from sottovoce.sandbox.devices import sync_one
-from sottovoce.sandbox.system import proxy_toml
+from sottovoce.sandbox.setup import get_proxy_config
+from sottovoce.sandbox.swarm import sync_client
 from sottovoce.server import Keys
 from sottovoce.service.toml import read_settings
 from tests.cli.test_sandbox import DATA, made
@@ -97,20 +97,21 @@ def check_report(found: dict[str, Any]) -> None:
     for each in found["epochs"]:
         assert each["outcomes"] == {"sent": CLIENTS}
         assert each["counted"] == CLIENTS * 100
-        assert 0 <= each["metrics"]["hr@10"] <= 1
     assert found["ledgers_spent_at_most"] == EPOCHS * 100 * 2.5
     assert found["privacy"]["spans"][-1]["pure"] == EPOCHS * 100 * 2.5
     assert found["problems"] == []
 
 
 @pytest.mark.slow
-def test_if_one_ends_the_other_is_stopped_and_it_is_said(
+def test_up_stops_the_server_if_the_proxy_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "here"
     with monkeypatch.context() as patched:
         made(folder, patched, "--data", DATA, "--port", free_port())
-    (read_settings(proxy_toml(folder), ProxySettings).folder / "proxy.sqlite3").mkdir(parents=True)
+    database = read_settings(get_proxy_config(folder), ProxySettings).folder / "proxy.sqlite3"
+    database.unlink()
+    database.mkdir()
     process = subprocess.Popen(
         command("up", folder), stderr=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -320,7 +321,7 @@ def test_one_init_and_up(tmp_path: Path) -> None:
         with Client.create(place, proxy_url=url, verification_key=trusted, limit=1e6) as device:
             device.record(["1"])
             device.accept(device.asked(api))
-        assert sync_one(place, api, MAX_WAIT_SECONDS).outcome == "sent"
+        assert sync_client(place, api, MAX_WAIT_SECONDS).outcome == "sent"
         with Client.open(place) as device:
             assert len(device.recommend(10)) == 10
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sottovoce.errors import ProtocolError, UntrustedError
 from sottovoce.protocol import Catalogue, Item, SignedManifest, encode_items, model_size
 from sottovoce.proxy.forward import Mirror
-from sottovoce.sandbox.devices import PublicReader
+from sottovoce.sandbox.people import PublicReader
 from tests.client.world import DAY, FACTORS, ITEMS, FakeProxy, World, item
 from tests.protocol.examples import damaged
 from tests.proxy.world import open_store
@@ -59,7 +59,7 @@ def reader(world: World, source: FakeProxy, _: Path) -> Party:
 
     def refresh() -> None:
         attempt = copy(stored[0])  # a manifest whose files fail is not remembered
-        attempt.release(attempt.manifest())
+        attempt.read_release(attempt.read_manifest())
         stored[0] = attempt
 
     return Party(refresh, lambda: (stored[0]._newest, stored[0]._files))

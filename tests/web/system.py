@@ -31,7 +31,7 @@ from sottovoce.protocol import (
     verify_release,
 )
 from sottovoce.proxy import HttpUpstream, Proxy
-from sottovoce.sandbox.system import invented_panel
+from sottovoce.sandbox.setup import make_invented_panel
 from sottovoce.server import InProcessOpener, Keys, Server, ServerSettings
 from sottovoce.server.administration import begin_service
 from sottovoce.server.setup import list_catalogue_items
@@ -273,7 +273,7 @@ def _write_catalogue(folder: Path, people: int, films: int) -> Catalogue:
 
 def _write_panel(folder: Path, people: int, films: int, catalogue: Catalogue) -> Panel:
     source = f"synthetic:N={people},M={films},seed=0"
-    panel = invented_panel(source, catalogue, synthetic_people(people, films, 0))
+    panel = make_invented_panel(source, catalogue, synthetic_people(people, films, 0))
     assert panel is not None
     (folder / "panel.json").write_bytes(panel.encode())
     return panel

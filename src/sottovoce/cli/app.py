@@ -201,7 +201,7 @@ COMMANDS = {
     "data": _ours("data", "sim", "List, fetch, describe and shard data sets."),
     "up": _ours("sandbox", "sim,server", "Run a server and a proxy on this machine until Ctrl-C."),
     "swarm": _ours(
-        "swarm", "sim,server", "Drive many real clients, and test what the server learns."
+        "swarm", "sim,server", "Drive many real clients, which take part in a live system."
     ),
     "server": _ours("server", "server", "Open reports, update the model, publish the next epoch."),
     "proxy": _ours("proxy", "proxy", "Take sealed reports, hold them, shuffle them, forward them."),

@@ -103,14 +103,14 @@ def init(
     """
     from sottovoce.client import Client
 
-    where, trusted = folder_of(folder), verification_key(key)
+    where, trusted = folder_of(folder), parse_key(key)
     Client.create(where, proxy_url=proxy, verification_key=trusted, limit=limit).close()
     typer.echo(f"Client created in {where}.")
     typer.echo(f"Next: {typed('record ITEM...', folder)}, then: {typed('terms', folder)}")
 
 
-def verification_key(text: str) -> bytes:
-    """A server's key as people write it."""
+def parse_key(text: str) -> bytes:
+    """Parse the verification key of a server."""
     if not re.fullmatch("[0-9a-fA-F]{64}", text):
         raise SettingsError(f"--key must be 64 hexadecimal digits, not {text!r:.80}")
     return bytes.fromhex(text)

@@ -21,7 +21,12 @@ from sottovoce.cli.options import (
     make_option,
     make_people_option,
 )
-from sottovoce.cli.server import CATALOGUE_FILE, STATED, CatalogueColumns, catalogue_in
+from sottovoce.cli.server import (
+    CATALOGUE_HELP,
+    SERVICE_SETTINGS,
+    CatalogueColumns,
+    read_catalogue_file,
+)
 from sottovoce.client import HttpProxy
 from sottovoce.data import load
 from sottovoce.data.synthetic import SYNTHETIC
@@ -31,33 +36,33 @@ from sottovoce.protocol import Catalogue, Terms
 from sottovoce.protocol.panel import Panel
 from sottovoce.protocol.terms import TRAINING_ID_BYTES, TRIAL_SENTENCE
 from sottovoce.proxy.origins import check_origin
-from sottovoce.sandbox.companions import COMPANIONS, begin_companions
-from sottovoce.sandbox.companions import TRIAL as TRIAL_DEFAULTS
 from sottovoce.sandbox.demo import (
+    DEFAULT_FILMS,
     EPOCH_SECONDS,
-    FILMS,
-    PEOPLE,
+    PEOPLE_PER_EPOCH,
     CurvePoint,
     DemoPlan,
     Reporters,
-    follow,
+    follow_curve,
 )
-from sottovoce.sandbox.devices import PublicReader
-from sottovoce.sandbox.system import (
-    HOST,
-    ONE_OPERATOR,
-    PANEL,
-    PORT,
-    SHOP,
+from sottovoce.sandbox.people import (
+    COMPANIONS_PER_EPOCH,
+    TRIAL_DEFAULTS,
+    PublicReader,
+    start_companions,
+)
+from sottovoce.sandbox.processes import StopSignal, run_system, temporary_folder, watch_children
+from sottovoce.sandbox.setup import (
+    DEFAULT_PORT,
+    LOCAL_HOST,
+    ONE_OPERATOR_NOTICE,
+    PANEL_FILE,
+    SHOP_FILE,
     LiveSystem,
     Sandbox,
-    StopSignal,
-    free_port,
-    is_free,
-    is_made,
-    new_folder,
-    running_system,
-    watch,
+    find_free_port,
+    is_port_free,
+    is_set_up,
     write_shop,
     write_statement,
 )
@@ -67,14 +72,15 @@ from sottovoce.service.widget import format_script_tag
 from sottovoce.storage.database import exclusive_lock
 from sottovoce.training import DEFAULT_PRESET, Budget, Participation, plan_open_ended, plan_training
 
-LOCK = "up.lock"
+# Locked while `up` runs in its folder.
+LOCK_FILE = "up.lock"
 UP_DEFAULTS = {"epoch_seconds": 60, "least_clients": 100}
 
 
 @add_training_options(only=["epochs"], often=[])
 @add_settings_options(
     "service",
-    {name: STATED[name] for name in UP_DEFAULTS},
+    {name: SERVICE_SETTINGS[name] for name in UP_DEFAULTS},
     defaults={name: str(value) for name, value in UP_DEFAULTS.items()},
 )
 def up(
@@ -88,7 +94,7 @@ def up(
     ] = None,
     catalogue: Annotated[
         Path | None,
-        typer.Option(help=f"Instead of --data. {CATALOGUE_FILE}"),
+        typer.Option(help=f"Instead of --data. {CATALOGUE_HELP}"),
     ] = None,
     columns: CatalogueColumns = None,
     budget: BudgetOption = None,
@@ -100,8 +106,8 @@ def up(
         bool,
         typer.Option(
             "--trial",
-            help=f"Try it alone: {COMPANIONS} invented people report with you in every epoch of "
-            f"{TRIAL_DEFAULTS['epoch_seconds']} seconds. All who take part can see that.",
+            help=f"Try it alone: {COMPANIONS_PER_EPOCH} invented people report with you in every "
+            f"epoch of {TRIAL_DEFAULTS['epoch_seconds']} seconds. All who take part can see that.",
         ),
     ] = False,
     accounts: Annotated[
@@ -115,7 +121,9 @@ def up(
     service: dict[str, Any],
     port: Annotated[
         int | None,
-        make_option("Port of the proxy, for clients and browsers.", f"{PORT}", min=1, max=65_535),
+        make_option(
+            "Port of the proxy, for clients and browsers.", f"{DEFAULT_PORT}", min=1, max=65_535
+        ),
     ] = None,
     origin: Annotated[
         list[str] | None,
@@ -139,26 +147,9 @@ def up(
       sottovoce up try --trial --catalogue shop.csv --columns item=sku,title=name,kind=category
     """
     stop = StopSignal()
-    given = bool(
-        training
-        or service
-        or any(
-            (
-                data,
-                catalogue,
-                columns,
-                budget,
-                central_budget,
-                people,
-                trial,
-                accounts,
-                port,
-                origin,
-            )
-        )
-        or preset != DEFAULT_PRESET
-    )
-    is_first = not is_made(folder)
+    sources = (data, catalogue, columns, budget, central_budget, people, trial, accounts)
+    has_options = any((training, service, *sources, port, origin)) or preset != DEFAULT_PRESET
+    is_first = not is_set_up(folder)
     if is_first:
         if data is not None and catalogue is not None:
             raise SettingsError("give --data or --catalogue, not both")
@@ -173,43 +164,46 @@ def up(
                 "a trial has a plan of its own, in which you take part in every epoch: leave "
                 "--budget, --central-budget and --people out, or --trial"
             )
-        defaults = TRIAL_DEFAULTS if trial else UP_DEFAULTS
-        for each in origin or []:
-            check_origin(each)
-        Listen(HOST, port or PORT).check_free("with --port")
+        for address in origin or []:
+            check_origin(address)
+        Listen(LOCAL_HOST, port or DEFAULT_PORT).check_free("with --port")
         with output.messages.status("making keys, catalogue and settings"):
             if catalogue is not None:
-                source, found, items = None, None, catalogue_in(catalogue, columns)
+                source, interactions = None, None
+                items = read_catalogue_file(catalogue, columns)
             else:
                 source = data or SYNTHETIC
-                found = load(source)
-                items = Catalogue.from_items(list_catalogue_items(found))
-            if people is None:
-                crowd = COMPANIONS + 1 if trial else {**defaults, **service}["least_clients"]
-                people = crowd if found is None or trial else found.n_users
-            chosen = (plan_training if training else plan_open_ended)(
-                people,
+                interactions = load(source)
+                items = Catalogue.from_items(list_catalogue_items(interactions))
+            defaults = TRIAL_DEFAULTS if trial else UP_DEFAULTS
+            if trial:
+                people = COMPANIONS_PER_EPOCH + 1
+            elif people is None and interactions is not None:
+                people = interactions.n_users
+            settings = (plan_training if training else plan_open_ended)(
+                people or {**defaults, **service}["least_clients"],
                 len(items.items),
-                history=None if found is None else found.typical_length,
+                history=None if interactions is None else interactions.typical_length,
                 preset=preset,
                 budget=Budget.from_options(budget, central_budget),
                 **training,
             )
-            least = {"least_clients": 1} if chosen.dummies else {}  # dummies hide by themselves
+            if settings.dummies:  # which hide people by themselves: no crowd is waited for
+                defaults = {**defaults, "least_clients": 1}
             Sandbox(
                 items,
-                chosen,
-                **{**defaults, **least, **service},
+                settings,
+                **{**defaults, **service},
                 trial=trial,
                 accounts=accounts,
-                port=port or PORT,
+                port=port or DEFAULT_PORT,
                 data=source,
-                people=found,
+                people=interactions,
                 origins=tuple(origin or ()),
-            ).make(folder)
-        output.print_note(f"Planned: {output.describe_settings(chosen)}.")
-    with exclusive_lock(folder / LOCK, "is running already; stop that `sottovoce up` first"):
-        if given and not is_first:
+            ).set_up(folder)
+        output.print_note(f"Planned: {output.describe_settings(settings)}.")
+    with exclusive_lock(folder / LOCK_FILE, "is running already; stop that `sottovoce up` first"):
+        if has_options and not is_first:
             raise SettingsError(
                 f"{folder} is set up already: run it again without options, edit its settings, or "
                 "name a new folder"
@@ -223,23 +217,46 @@ def up(
 
 def _run_up(folder: Path, system: LiveSystem, stop: StopSignal) -> None:
     for address in (system.server, system.proxy):
-        Listen(HOST, int(address.rpartition(":")[2])).check_free()
-    with running_system(folder, system, stop) as children:
+        Listen(LOCAL_HOST, int(address.rpartition(":")[2])).check_free()
+    with run_system(folder, system, stop) as children:
         if not stop():
             _print_addresses(folder, system)
             if system.trial:
-                begin_companions(system.proxy, system.key)
-        watch(children, stop)
+                start_companions(system.proxy, system.key)
+        watch_children(children, stop)
     output.print_note("Stopped.")
 
 
-def _embedding(folder: Path, system: LiveSystem, limit: str) -> Iterator[str]:
-    """What a page of the named sites needs; nothing where there are none."""
-    sites = [each for each in system.origins if each != system.shop]
+def _print_addresses(folder: Path, system: LiveSystem) -> None:
+    key, limit = system.key.hex(), f"{system.limit:g}"
+    # The catalogue of a shop comes without people.
+    histories = "" if system.data else " --data HISTORIES.csv"
+    for line in (
+        f"Proxy, for clients and browsers: {system.proxy}",
+        f"Server, for the proxy: {system.server}",
+        f"Verification key: {key}",
+        f"{ONE_OPERATOR_NOTICE} (docs/operators.md).",
+        "Try next, in another terminal:",
+        f"  sottovoce client init --proxy {system.proxy} --key {key} --limit {limit}",
+        f"  sottovoce swarm --up {folder} --clients {system.least_clients}{histories}",
+        *_describe_embedding(folder, system, limit),
+        f"An epoch waits for reports of {output.count_people(system.least_clients)}.",
+    ):
+        typer.echo(line)
+    if system.shop:
+        typer.echo(f"A toy shop, where any name logs in: {system.shop}")
+    if system.trial:
+        typer.echo(f"{TRIAL_SENTENCE} {COMPANIONS_PER_EPOCH} of them report in every epoch.")
+    typer.echo("Ctrl-C stops all of it.")
+
+
+def _describe_embedding(folder: Path, system: LiveSystem, limit: str) -> Iterator[str]:
+    """Yield what pages of the named sites need; nothing if no site was named."""
+    sites = " or ".join(origin for origin in system.origins if origin != system.shop)
     if sites and system.shop:
-        yield f"In a page of {' or '.join(sites)}: what {folder / 'server' / SHOP} has."
+        yield f"In a page of {sites}: what {folder / 'server' / SHOP_FILE} has."
     elif sites:
-        yield f"In a page of {' or '.join(sites)} (examples/shop.html):"
+        yield f"In a page of {sites} (examples/shop.html):"
         yield f"  {format_script_tag(system.proxy)}"
         yield (
             f'  <sottovoce-consent proxy="{system.proxy}" key="{system.key.hex()}" '
@@ -248,45 +265,23 @@ def _embedding(folder: Path, system: LiveSystem, limit: str) -> Iterator[str]:
         yield "  <sottovoce-list></sottovoce-list>"
 
 
-def _print_addresses(folder: Path, system: LiveSystem) -> None:
-    key, limit = system.key.hex(), system.limit
-    histories = "" if system.data else " --data HISTORIES.csv"  # a shop's catalogue has no people
-    for line in (
-        f"Proxy, for clients and browsers: {system.proxy}",
-        f"Server, for the proxy: {system.server}",
-        f"Verification key: {key}",
-        f"{ONE_OPERATOR} (docs/operators.md).",
-        "Try next, in another terminal:",
-        f"  sottovoce client init --proxy {system.proxy} --key {key} --limit {limit:g}",
-        f"  sottovoce swarm --up {folder} --clients {system.least_clients}{histories}",
-        *_embedding(folder, system, f"{limit:g}"),
-        f"An epoch waits for reports of {output.count_people(system.least_clients)}.",
-        *([f"A toy shop, where any name logs in: {system.shop}"] if system.shop else ()),
-        *(
-            [f"{TRIAL_SENTENCE} {COMPANIONS} of them report in every epoch."]
-            if system.trial
-            else ()
-        ),
-        "Ctrl-C stops all of it.",
-    ):
-        typer.echo(line)
-
-
 def demo(
     *,
     people: Annotated[
         int, typer.Option(min=20, help="Number of invented people who report, new in each epoch.")
-    ] = PEOPLE,
+    ] = PEOPLE_PER_EPOCH,
     films: Annotated[
         int, typer.Option(min=30, help="Number of real films in the catalogue.", hidden=True)
-    ] = FILMS,
+    ] = DEFAULT_FILMS,
     epoch_seconds: Annotated[
         int, typer.Option(min=1, help="Length of an epoch in seconds.", hidden=True)
     ] = EPOCH_SECONDS,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the invented people.", hidden=True)] = 0,
     port: Annotated[
         int | None,
-        make_option("Port of the page.", f"{PORT}, or the next free one", min=1, max=65_535),
+        make_option(
+            "Port of the page.", f"{DEFAULT_PORT}, or the next free one", min=1, max=65_535
+        ),
     ] = None,
     browser: Annotated[
         bool,
@@ -307,18 +302,18 @@ def demo(
       sottovoce demo --people 2000 --no-browser
     """
     stop = StopSignal()
-    if port is not None and not is_free(port):
+    if port is not None and not is_port_free(port):
         raise SettingsError(f"port {port} is taken: name another one, or leave --port out")
-    with new_folder("demo") as place:
+    with temporary_folder("demo") as folder:
         plan = DemoPlan(people, films, epoch_seconds, seed)
-        plan.make(place, port or free_port(PORT))
+        plan.set_up(folder, port or find_free_port(DEFAULT_PORT))
         if not stop():
-            _run_demo(place, plan, stop, browser=browser and can_open(os.environ, sys.platform))
+            _run_demo(folder, plan, stop, browser=browser and can_open(os.environ, sys.platform))
     output.print_note("Stopped.")
 
 
 def can_open(environment: Mapping[str, str], platform: str) -> bool:
-    """Whether a window could appear in front of the person who started this.
+    """Return whether a window can appear in front of the person who started this.
 
     >>> can_open({"DISPLAY": ":0", "SSH_CONNECTION": "here there"}, "linux")
     False
@@ -333,11 +328,11 @@ def can_open(environment: Mapping[str, str], platform: str) -> bool:
 def _run_demo(folder: Path, plan: DemoPlan, stop: StopSignal, *, browser: bool) -> None:
     typer.echo("Starting a server and a proxy ...")
     system = LiveSystem.read(folder)
-    panel = Panel.decode((folder / "proxy" / PANEL).read_bytes())
+    panel = Panel.decode((folder / "proxy" / PANEL_FILE).read_bytes())
     with ExitStack() as stack:
-        # Their processes take a while to begin, too: they wait for the proxy meanwhile.
+        # The processes of the people also take a while to begin, and then wait for the proxy.
         reporters = stack.enter_context(Reporters(system.proxy, system.key, plan))
-        children = stack.enter_context(running_system(folder, system, stop, quiet=True))
+        children = stack.enter_context(run_system(folder, system, stop, quiet=True))
         stack.callback(reporters.terminate)
         if stop():
             return
@@ -347,7 +342,7 @@ def _run_demo(folder: Path, plan: DemoPlan, stop: StopSignal, *, browser: bool) 
         http = stack.enter_context(httpx.Client(trust_env=False))
         reader = PublicReader(HttpProxy(http, system.proxy), system.key)
         checks = [*(child.check for child in children), reporters.check]
-        for point in follow(reader, panel, checks, stop):
+        for point in follow_curve(reader, panel, checks, stop):
             _print_epoch(point)
 
 
@@ -365,7 +360,7 @@ def _print_demo(address: str, plan: DemoPlan) -> None:
     typer.echo(
         f"Privacy: one report of epsilon {training.epsilon:g} in a lifetime, yours too. Mixed with "
         f"{training.dummies:,} random reports, it is {central} for what a server sees that does "
-        f"not work together with the proxy. {ONE_OPERATOR}."
+        f"not work together with the proxy. {ONE_OPERATOR_NOTICE}."
     )
     typer.echo(
         "HR@10: how often a film that was held back is among the first ten of a hundred, for "
@@ -376,7 +371,6 @@ def _print_demo(address: str, plan: DemoPlan) -> None:
 
 
 def _print_epoch(point: CurvePoint) -> None:
-    """With the page's numbers."""
     popularity = "" if point.popularity is None else f", {point.popularity:.3f} popularity"
     typer.echo(
         f"epoch {point.epoch:>2}  HR@10 {point.quality:.3f} with whispers, "

@@ -86,10 +86,10 @@ keys_app = make_group(
 
 LISTED = 10
 """Items of one kind of change that are named."""
-CATALOGUE_FILE = "Catalogue (.json), or a table of items (.csv, .tsv, .parquet)."
+CATALOGUE_HELP = "Catalogue (.json), or a table of items (.csv, .tsv, .parquet)."
 EXAMPLE = "item=NAME,title=NAME,genre=NAME"
 ADVICE = f". Name one of them so, or say which it is: --columns {EXAMPLE}"
-STATED = get_settings(ServerSettings) | get_settings(Participation)
+SERVICE_SETTINGS = get_settings(ServerSettings) | get_settings(Participation)
 """Settings of a service that are options of `init` and of `up`."""
 
 ConfigOption = Annotated[Path, make_config_option("server")]
@@ -111,12 +111,12 @@ def port_option(what: str) -> Any:
 
 @add_training_options(only=["epochs"], planned=["epochs"])
 @add_settings_options(
-    "service", {name: STATED[name] for name in ("epoch_seconds", "least_clients")}
+    "service", {name: SERVICE_SETTINGS[name] for name in ("epoch_seconds", "least_clients")}
 )
 def init(
     folder: Annotated[Path, typer.Argument(help="Folder for all files; created if missing.")],
     *,
-    catalogue: Annotated[Path | None, typer.Option(help=CATALOGUE_FILE)] = None,
+    catalogue: Annotated[Path | None, typer.Option(help=CATALOGUE_HELP)] = None,
     columns: CatalogueColumns = None,
     data: Annotated[
         str | None,
@@ -169,7 +169,9 @@ def init(
         check_proxy_name(name)
     if proxy and len(set(proxy)) < len(proxy):
         raise SettingsError("--proxy: every proxy needs a name of its own")
-    found = _catalogue_of(data or "") if catalogue is None else catalogue_in(catalogue, columns)
+    found = (
+        _catalogue_of(data or "") if catalogue is None else read_catalogue_file(catalogue, columns)
+    )
     chosen = (plan_training if ends else plan_open_ended)(
         people or service.get("least_clients", Participation.least_clients),
         len(found.items),
@@ -333,7 +335,7 @@ def beyond(
 @catalogue_app.command()
 def update(
     config: ConfigOption,
-    file: Annotated[Path, typer.Argument(help=CATALOGUE_FILE)],
+    file: Annotated[Path, typer.Argument(help=CATALOGUE_HELP)],
     *,
     columns: CatalogueColumns = None,
     dry_run: Annotated[
@@ -357,7 +359,7 @@ def update(
       sottovoce server catalogue update --config my-server/server.toml films.csv --dry-run
       sottovoce server catalogue update --config my-server/server.toml films.csv
     """
-    wanted = catalogue_in(file, columns)
+    wanted = read_catalogue_file(file, columns)
     with open_store(config) as (_, store):
         version, found = update_catalogue(store, wanted, retire_many=retire_many, dry_run=dry_run)
     _print(found)
@@ -486,7 +488,7 @@ def open_store(config: Path) -> Iterator[tuple[ServerSettings, ServerStore]]:
         yield settings, store
 
 
-def catalogue_in(path: Path, columns: str | None = None) -> Catalogue:
+def read_catalogue_file(path: Path, columns: str | None = None) -> Catalogue:
     """As the protocol has it, or a table of items."""
     if path.suffix == ".json":
         if columns:

@@ -1,4 +1,4 @@
-"""`sottovoce swarm`: live clients over HTTP, and how good the model gets."""
+"""`sottovoce swarm`: real clients that take part in a live system."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,16 +7,16 @@ import typer
 from rich.table import Table
 
 from sottovoce.cli import output
-from sottovoce.cli.client import verification_key
+from sottovoce.cli.client import parse_key
 from sottovoce.cli.options import HistoryColumns, JsonFile, make_option
 from sottovoce.data import load, parse_columns
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import format_epsilon
-from sottovoce.sandbox.devices import NEGATIVES, PROCESSES
-from sottovoce.sandbox.swarm import SwarmPlan, SwarmResult, run_swarm
-from sottovoce.sandbox.system import LiveSystem
+from sottovoce.sandbox.setup import LiveSystem
+from sottovoce.sandbox.swarm import SWARM_PROCESSES, SwarmPlan, SwarmResult, run_swarm
 
-SHOWN = "hr@10"
+# Error messages of clients that are printed.
+MAX_PROBLEMS = 5
 
 
 def swarm(
@@ -46,7 +46,7 @@ def swarm(
         int,
         typer.Option(
             min=0,
-            help="Seed of the choice of people and of the split; reports are never seeded.",
+            help="Seed of the choice of people; reports are never seeded.",
             hidden=True,
         ),
     ] = 0,
@@ -57,11 +57,10 @@ def swarm(
         ),
     ] = 600.0,
 ) -> None:
-    """Drive many real clients, and test what the server learns.
+    """Drive many real clients, which take part in a live system.
 
     Each client has a database and a ledger of its own, draws its noise from the operating system,
-    and seals each report. Clients of one process share a connection and the public files. One item
-    of each history is left out, and ranked among 99 items that the person never touched.
+    and seals each report. Clients of one process share a connection and the public files.
 
     The server decides how many reports a client sends. An epoch ends when its time is over and
     enough people have reported: set `sottovoce up --least-clients` to the number of clients. For
@@ -74,106 +73,73 @@ def swarm(
       sottovoce swarm --proxy http://127.0.0.1:8080 --key 3b6a27bc...29 --clients 600 \\
         --data ml-latest-small
     """
-    system = _system(up, proxy, key)
+    if up is not None and proxy is None and key is None:
+        system = LiveSystem.read(up)
+    elif up is None and proxy is not None and key is not None:
+        system = LiveSystem(proxy, parse_key(key))
+    else:
+        raise SettingsError("give either --up FOLDER, or --proxy URL and --key KEY")
     source = data or system.data
     if source is None:
         raise SettingsError("name a data set with the histories of the clients: --data DATA")
-    _check_crowd(system, clients)
-    plan = SwarmPlan(
-        proxy=system.proxy,
-        key=system.key,
-        clients=clients,
-        epochs=epochs,
-        seed=seed,
-        wait=wait,
-        training=system.training,
-        attest=system.attest,
-    )
-    with output.messages.status(f"reading {output.escape_markup(source)}"):
-        people = load(source, columns=parse_columns(columns))
-    with SwarmBars() as bars:
-        result = run_swarm(people, plan, bars)
-    show(result)
-    output.write_json(json, result.as_dict())
-
-
-def _system(up: Path | None, proxy: str | None, key: str | None) -> LiveSystem:
-    if up is not None and proxy is None and key is None:
-        return LiveSystem.read(up)
-    if up is None and proxy is not None and key is not None:
-        return LiveSystem(proxy, verification_key(key))
-    raise SettingsError("give either --up FOLDER, or --proxy URL and --key KEY")
-
-
-def _check_crowd(system: LiveSystem, clients: int) -> None:
-    """Fewer end no epoch by themselves, and of more some come too late to one that has waited."""
+    # Fewer clients never end an epoch by themselves. Of more, some may come too late to it.
     if system.least_clients not in (1, clients):
         output.print_note(
             f"Note: an epoch waits for {output.count_people(system.least_clients)}, and there will "
             f"be {clients:,}; to wait for all of them: sottovoce up ... --least-clients {clients}"
         )
+    plan = SwarmPlan(system.proxy, system.key, clients, epochs, seed, wait, system.attest)
+    with output.messages.status(f"reading {output.escape_markup(source)}"):
+        people = load(source, columns=parse_columns(columns))
+    with SwarmBars() as bars:
+        result = run_swarm(people, plan, bars)
+    _print_result(result)
+    output.write_json(json, result.as_dict())
 
 
 class SwarmBars(output.CountBar):
     """Progress on stderr: one bar after the other, with the time left and reports a second."""
 
-    _reports = 0
+    _reports_per_step = 0
 
-    def begin(self, what: str, total: int, reports_each: int = 0) -> None:
+    def begin_task(self, name: str, total: int, reports_per_step: int = 0) -> None:
+        """Begin a bar; the one before stays visible."""
         for task in self.tasks[-1:]:
-            self.stop_task(task.id)  # it stays visible
-        self._reports = reports_each
-        self.add_task(what, total=total, state="")
+            self.stop_task(task.id)
+        self._reports_per_step = reports_per_step
+        self.add_task(name, total=total, state="")
 
     def step(self) -> None:
+        """Advance the last bar."""
         task = self.tasks[-1]
         self.advance(task.id)
-        if self._reports and task.elapsed:
-            rate = f"{task.completed * self._reports / task.elapsed:,.0f} reports/s"
+        if self._reports_per_step and task.elapsed:
+            rate = f"{task.completed * self._reports_per_step / task.elapsed:,.0f} reports/s"
             self.update(task.id, state=rate)
 
 
-def show(result: SwarmResult) -> None:
-    """The epochs as a table, and what they cost everybody."""
-    histories, settings = result.people.data.histories, result.settings
-    untouched = result.people.data.untouched_counts
+def _print_result(result: SwarmResult) -> None:
+    people, terms, seconds = result.people, result.terms, result.seconds
     output.print_line(
-        f"{result.people.data.name}: {histories.n_users:,} live clients x "
-        f"{histories.n_items:,} items; {settings.mechanism}, "
-        f"epsilon {format_epsilon(settings.epsilon, 6)}, "
-        f"{output.pluralize(settings.reports, 'report')} an epoch; random split against "
-        f"{output.describe_candidates(NEGATIVES, untouched)}"
+        f"{people.name}: {people.n_users:,} live clients x {people.n_items:,} items; "
+        f"{terms.mechanism}, epsilon {format_epsilon(terms.epsilon, 6)}, "
+        f"{output.pluralize(terms.reports, 'report')} an epoch"
     )
-    output.warn_about_few_candidates(NEGATIVES, untouched)
-    output.results.print(_table(result))
-    output.print_line(
-        "HR@10 is of the model alone, without tags and order. Popularity, not private: "
-        f"{result.popularity[SHOWN]:.4f}."
-    )
+    table = Table(*output.align_right("epoch", "sent", "counted", "reports/s"))
+    for each in result.rounds:
+        rate = each.sent * terms.reports / each.seconds["sync"]
+        table.add_row(str(each.epoch), f"{each.sent:,}", f"{each.counted:,}", f"{rate:,.0f}")
+    output.results.print(table)
     for each in result.rounds:
         others = [f"{number:,} {what}" for what, number in each.outcomes.items() if what != "sent"]
         if others:
             output.print_line(f"Epoch {each.epoch}, not sent: {', '.join(others)}.")
-    for problem in result.problems[:5]:
+    for problem in result.problems[:MAX_PROBLEMS]:
         output.print_line(f"Problem: {problem}")
-    seconds = result.seconds
     output.print_line(
         f"{seconds['make']:.0f} s to make the clients, {seconds['drive']:.0f} s for the epochs, in "
-        f"{PROCESSES} processes. No ledger has more than epsilon "
-        f"{format_epsilon(result.spent, 6)}."
+        f"{SWARM_PROCESSES} processes. No ledger has more than epsilon "
+        f"{format_epsilon(result.max_spent, 6)}."
     )
     output.print_line("Clients sent at once, without jitter: for demos and tests.")
     output.print_line(result.privacy_report.statement())
-
-
-def _table(result: SwarmResult) -> Table:
-    table = Table(*output.align_right("epoch", "sent", "counted", "reports/s", "HR@10"))
-    for each in result.rounds:
-        table.add_row(
-            str(each.epoch),
-            f"{each.sent:,}",
-            f"{each.counted:,}",
-            f"{each.sent * result.settings.reports / each.seconds['sync']:,.0f}",
-            f"{each.metrics[SHOWN]:.4f}",
-        )
-    return table

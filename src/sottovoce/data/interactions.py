@@ -214,6 +214,31 @@ class Interactions:
             _mark_numbers(items, self.histories.n_items, "item"),
         )
 
+    def match_items(self, rows: Mapping[str, int]) -> Self:
+        """Return the same users with the items of a catalogue; other items are left out.
+
+        Args:
+            rows: Row of each item in the catalogue by its id, in order.
+        """
+        # A catalogue has ids as text, also where those of the data are integers.
+        matches = np.array([rows.get(str(item), -1) for item in self.item_ids.tolist()], np.int32)
+        if not (matches >= 0).any():
+            raise DataError(
+                f"{self.name}: none of its {len(matches):,} items is in the catalogue "
+                f"({len(rows):,} items, the first is {next(iter(rows))!r}); name the data set that "
+                "the catalogue was made from"
+            )
+        items = matches[self.histories.indices]
+        matched = items >= 0
+        users = self.histories.users_of_entries()[matched].astype(np.int32)
+        times = None if self.timestamps is None else self.timestamps[matched]
+        pairs = Pairs(users, items[matched], times)
+        histories, timestamps, _ = pack(pairs, self.n_users, len(rows))
+        ids = to_object_array(list(rows))
+        return replace(
+            self, histories=histories, item_ids=ids, timestamps=timestamps, titles=None, tags=None
+        )
+
     def _keep(self, users: Bools, items: Bools) -> Self:
         # Large data sets are not copied without need.
         if users.all() and items.all():

@@ -1,4 +1,4 @@
-"""The live system, driven and measured from outside: a swarm of clients, and its benchmark.
+"""A whole system on one machine: its folder, its processes, and people who take part in it.
 
 Nothing is imported here: worker processes begin with this package and need little of it.
 """

@@ -1,54 +1,57 @@
-"""A swarm: live clients over HTTP, epoch by epoch.
+"""A swarm: many real clients on one machine, each in a folder of its own, epoch by epoch.
 
-The server learns from these clients as from any others; what is measured is the model that it
-publishes, on the items that no device was told of.
+A pool of processes syncs them: processes and not threads, because sealing holds the interpreter's
+lock. Clients of a process share its connection and the public files that it has downloaded.
+Database, ledger, randomness, sealing and the check of the manifest are each client's own.
 """
 
+import os
 import time
 from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, Self, TypeVar
 
 import httpx
 
-from sottovoce.client import HttpProxy
+from sottovoce.client import Client, HttpProxy, ProxyApi
+from sottovoce.client.http import attesting
 from sottovoce.data import Interactions
-from sottovoce.errors import RefusedError, UnavailableError
+from sottovoce.errors import RefusedError, SottovoceError, UnavailableError
 from sottovoce.privacy import PrivacyReport, make_privacy_report
-from sottovoce.protocol import Manifest, SignedManifest
-from sottovoce.sandbox.devices import PROCESSES, ClientPool, People, PublicReader, choose_people
-from sottovoce.sandbox.system import new_folder
-from sottovoce.simulation import build_engine
-from sottovoce.simulation.engines import AUTO
-from sottovoce.simulation.evaluation.metrics import summary
-from sottovoce.simulation.run import evaluate, popularity_ranks
-from sottovoce.training import Settings
+from sottovoce.protocol import SignedManifest, Terms
+from sottovoce.sandbox.people import PublicReader
+from sottovoce.sandbox.processes import temporary_folder
+from sottovoce.service.workers import set_up_worker
 
-LEAST_TIME = 30.0
-"""Seconds to an epoch's end: with less, the next one is waited for,"""
-BEATS = 5.0
-"""and so long beyond it: one that is still there then waits for its crowd, which is us."""
-
-
-def training_of(manifest: Manifest, epochs: int, known: Settings | None = None) -> Settings:
-    """The settings behind a manifest; what it does not say is `known`, else the preset's.
-
-    For some epochs of it: whose turn they are is not among them.
-    """
-    base = known or Settings.preset(manifest.terms.mechanism)
-    return replace(manifest.training(base), epochs=epochs, lifetime=0)
+T = TypeVar("T")
+# Processes of a pool.
+SWARM_PROCESSES = 2 * (os.cpu_count() or 1)
+# Clients that a process gets at a time.
+CLIENTS_PER_PIECE = 4
+# Pause before a second try, doubled for each further one, up to a maximum.
+FIRST_PAUSE_SECONDS = 0.1
+MAX_PAUSE_SECONDS = 5.0
+# Clients need at least this long to send before an epoch closes.
+MIN_SECONDS_LEFT = 30.0
+# An epoch that is still open this long after its closing time waits for participants: join it.
+CLOSE_GRACE_SECONDS = 5.0
+FINISHED_MESSAGE = "the training is finished: the server asks for no more reports"
 
 
 class SwarmProgress(Protocol):
-    """Is told how far the swarm is."""
+    """Receives progress updates."""
 
-    def begin(self, what: str, total: int, reports_each: int = 0) -> None:
-        """Begin a task of `total` steps, each of `reports_each` reports; the last one is done."""
+    def begin_task(self, name: str, total: int, reports_per_step: int = 0) -> None:
+        """Begin a task of `total` steps; the last task is done."""
 
     def step(self) -> None:
-        """Another step is done."""
+        """Count one step of the task."""
 
 
 @dataclass(frozen=True)
@@ -56,19 +59,17 @@ class SwarmPlan:
     """Which clients to run, and against which proxy."""
 
     proxy: str
-    """Its address."""
+    """Address of the proxy."""
     key: bytes
-    """The server's verification key."""
+    """Verification key of the server."""
     clients: int
     epochs: int
     seed: int = 0
-    """Of who takes part, what is left out, and against what it is ranked; never of a report."""
+    """Seed of the choice of people. Reports always use the operating system's randomness."""
     wait: float = 600.0
-    """Seconds that one epoch may take after everybody has sent."""
-    training: Settings | None = None
-    """What the server trains with, where it is known better than from the manifest."""
+    """Seconds that one epoch may take after all clients have sent."""
     attest: str = ""
-    """Where each client has an account, if reports need one."""
+    """Address where each client has an account; empty if reports need none."""
 
 
 @dataclass(frozen=True)
@@ -77,47 +78,46 @@ class Round:
 
     epoch: int
     outcomes: dict[str, int]
-    """How many clients' syncs came to what."""
+    """Number of clients by the outcome of their sync."""
     retries: int
     counted: int
-    """Reports behind the new model, as the server says."""
+    """Reports that the new model rests on, by its manifest."""
     seconds: dict[str, float]
-    """`sync`, of all clients; `wait`, until the next manifest was there."""
-    metrics: dict[str, float]
-    """Of the new model."""
+    """Time of all syncs (`sync`), and until the next manifest was there (`wait`)."""
 
     @property
     def sent(self) -> int:
-        """Clients whose batch the proxy has acknowledged."""
+        """Number of clients whose batch the proxy has acknowledged."""
         return self.outcomes.get("sent", 0)
 
 
 @dataclass(frozen=True, eq=False)
 class SwarmResult:
+    """What the clients did, and what it cost them."""
+
     plan: SwarmPlan
-    people: People
-    settings: Settings
+    people: Interactions
+    terms: Terms
     rounds: list[Round]
-    popularity: dict[str, float]
-    """The metrics of recommending what most have touched: a reader must see them."""
-    spent: float
-    """The largest epsilon that any client's ledger shows."""
+    max_spent: float
+    """The largest epsilon in any client's ledger."""
     problems: list[str]
     """Every error message, once."""
     privacy_report: PrivacyReport
+    """The privacy cost of these epochs for each client, at most."""
     seconds: dict[str, float]
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the content of the JSON file."""
         return {
             "proxy": self.plan.proxy,
-            "data": self.people.data.summary(),
+            "data": self.people.summary(),
             "clients": self.plan.clients,
-            "processes": PROCESSES,
+            "processes": SWARM_PROCESSES,
             "seed": self.plan.seed,
-            "settings": self.settings.as_dict(),
+            "terms": self.terms.as_dict(),
             "epochs": [{**asdict(each), "sent": each.sent} for each in self.rounds],
-            "popularity": self.popularity,
-            "ledgers_spent_at_most": self.spent,
+            "ledgers_spent_at_most": self.max_spent,
             "problems": self.problems,
             "privacy": {
                 **self.privacy_report.as_dict(),
@@ -127,33 +127,35 @@ class SwarmResult:
         }
 
 
-def run_swarm(data: Interactions, plan: SwarmPlan, watch: SwarmProgress) -> SwarmResult:
-    """Make the clients, drive them through the epochs, say how good the model got."""
+def run_swarm(data: Interactions, plan: SwarmPlan, progress: SwarmProgress) -> SwarmResult:
+    """Create the clients and take part in the epochs."""
     with httpx.Client(verify=httpx.create_ssl_context(), trust_env=False) as http:
         reader = PublicReader(HttpProxy(http, plan.proxy), plan.key)
-        first = reader.manifest()
+        first = reader.read_manifest()
         if first.manifest.public_key is None and first.manifest.next_token_key is None:
-            raise RefusedError("the training is finished: the server asks for no more reports")
-        catalogue = reader.release(first).catalogue
-        people = choose_people(data, catalogue, plan.clients, plan.seed)
+            raise RefusedError(FINISHED_MESSAGE)
+        catalogue = reader.read_release(first).catalogue
+        people = data.match_items(catalogue.numbers).subset(users=plan.clients, seed=plan.seed)
         began = time.perf_counter()
-        with new_folder("swarm") as folder, ClientPool(plan.proxy) as pool:
-            swarm = _Swarm(plan, reader, people, pool, watch, first)
-            swarm.make_clients(folder)
-            made = time.perf_counter()
-            swarm.drive()
-        driven = time.perf_counter()
-    seconds = {"make": made - began, "drive": driven - made}
+        with temporary_folder("swarm") as folder, ClientPool(plan.proxy) as pool:
+            swarm = _Swarm(plan, reader, pool, progress, first.manifest.terms)
+            swarm.create_clients(people, folder)
+            created = time.perf_counter()
+            swarm.run_epochs()
+        ended = time.perf_counter()
+    event = swarm.terms.event
     return SwarmResult(
         plan,
         people,
-        swarm.settings,
+        swarm.terms,
         swarm.rounds,
-        summary(popularity_ranks(people.candidates)),
-        swarm.spent,
+        swarm.max_spent,
         sorted(swarm.problems),
-        swarm.make_privacy_report(),
-        seconds,
+        make_privacy_report(
+            replace(event, epochs=min(len(swarm.rounds), event.epochs)),
+            min(each.sent for each in swarm.rounds),
+        ),
+        {"make": created - began, "drive": ended - created},
     )
 
 
@@ -162,94 +164,216 @@ class _Swarm:
         self,
         plan: SwarmPlan,
         reader: PublicReader,
-        people: People,
-        pool: ClientPool,
-        watch: SwarmProgress,
-        first: SignedManifest,
+        pool: "ClientPool",
+        progress: SwarmProgress,
+        terms: Terms,
     ):
-        self.settings = training_of(first.manifest, plan.epochs, plan.training)
-        self.spent = 0.0
+        self.terms = terms
+        self.rounds: list[Round] = []
+        self.max_spent = 0.0
         self.problems: set[str] = set()
         self._plan = plan
         self._reader = reader
-        self._people = people
         self._pool = pool
-        self._watch = watch
-        self._first = first
-        self._engine = build_engine(AUTO, people.tested, self.settings)
+        self._progress = progress
         self._folders: list[Path] = []
-        self.rounds: list[Round] = []
 
-    def make_clients(self, folder: Path) -> None:
-        """Each with what its owner touched, and a limit that the epochs to come just fit into."""
-        plan, users = self._plan, range(self._people.train.n_users)
+    def create_clients(self, people: Interactions, folder: Path) -> None:
+        """Create one client for each person, with a limit that just covers the epochs."""
+        plan, users = self._plan, range(people.n_users)
         self._folders = [folder / f"{user:06}" for user in users]
-        items = [self._people.items_of(user) for user in users]
-        limit = self.settings.epsilon * self.settings.reports * plan.epochs
-        self._watch.begin("making clients", len(users))
-        for _ in self._pool.make(self._folders, items, plan.proxy, plan.key, limit):
-            self._watch.step()
+        items = [[str(people.item_ids[row]) for row in people.histories[user]] for user in users]
+        limit = self.terms.epsilon * self.terms.reports * plan.epochs
+        self._progress.begin_task("making clients", people.n_users)
+        for _ in self._pool.create(self._folders, items, plan.proxy, plan.key, limit):
+            self._progress.step()
 
-    def drive(self) -> None:
-        """Epoch after epoch, until there are enough or the training is finished."""
-        self._first = signed = self._with_time_left(self._reader.manifest())
+    def run_epochs(self) -> None:
+        """Take part until there are enough epochs or the training is finished."""
+        signed = self._find_epoch_with_time_left()
+        self.terms = signed.manifest.terms
         if self._plan.attest:
-            signed = self._with_tokens(signed)
+            signed = self._wait_for_tokens(signed)
         while len(self.rounds) < self._plan.epochs and signed.manifest.public_key is not None:
-            signed = self._one(signed)
+            signed = self._run_epoch(signed)
+        if not self.rounds:
+            raise RefusedError(FINISHED_MESSAGE)
 
-    def _with_tokens(self, signed: SignedManifest) -> SignedManifest:
-        """The epoch after this one: everybody fetches a token for it, and nobody has one now."""
+    def _wait_for_tokens(self, signed: SignedManifest) -> SignedManifest:
+        # A token is for the next epoch, and nobody has one for this epoch.
         self._sync(signed.manifest.epoch)
-        self._watch.begin("tokens are for the next epoch", 1)
-        following = self._reader.after(signed.manifest.epoch, self._plan.wait)
-        self._watch.step()
-        return following
+        return self._wait_after(signed, "tokens are for the next epoch", self._plan.wait)
 
-    def _with_time_left(self, signed: SignedManifest) -> SignedManifest:
-        """The next epoch, if this one would end while clients are sending."""
+    def _find_epoch_with_time_left(self) -> SignedManifest:
+        """Return the current epoch, or the next one if it closes too soon."""
+        signed = self._reader.read_manifest()
         manifest = signed.manifest
-        left = manifest.closes - time.time()
-        if -BEATS < left < min(LEAST_TIME, (manifest.closes - manifest.opens) / 2):
-            self._watch.begin(f"epoch {manifest.epoch} is nearly over", 1)
+        seconds_left = manifest.closes - time.time()
+        required = min(MIN_SECONDS_LEFT, (manifest.closes - manifest.opens) / 2)
+        if -CLOSE_GRACE_SECONDS < seconds_left < required:
+            task = f"epoch {manifest.epoch} is nearly over"
             with suppress(UnavailableError):
-                signed = self._reader.after(manifest.epoch, left + BEATS)
-            self._watch.step()
+                signed = self._wait_after(signed, task, seconds_left + CLOSE_GRACE_SECONDS)
         return signed
 
-    def _one(self, signed: SignedManifest) -> SignedManifest:
+    def _wait_after(self, signed: SignedManifest, task: str, patience: float) -> SignedManifest:
+        self._progress.begin_task(task, 1)
+        try:
+            return self._reader.wait_for_epoch_after(signed.manifest.epoch, patience)
+        finally:
+            self._progress.step()
+
+    def _run_epoch(self, signed: SignedManifest) -> SignedManifest:
         epoch, began = signed.manifest.epoch, time.perf_counter()
         outcomes, retries = self._sync(epoch)
         synced = time.perf_counter()
-        self._watch.begin(f"epoch {epoch}: waiting for the server", 1)
-        following = self._reader.after(epoch, self._plan.wait)
-        waited = time.perf_counter()
-        self._watch.step()
-        metrics = evaluate(self._engine, self._reader.release(following).V)
+        task = f"epoch {epoch}: waiting for the server"
+        following = self._wait_after(signed, task, self._plan.wait)
+        seconds = {"sync": synced - began, "wait": time.perf_counter() - synced}
         # An epoch whose crowd did not come leaves the model as it was.
         applied = following.manifest.model != signed.manifest.model
         counted = following.manifest.reports_behind if applied else 0
-        seconds = {"sync": synced - began, "wait": waited - synced}
-        self.rounds.append(Round(epoch, outcomes, retries, counted, seconds, metrics))
+        self.rounds.append(Round(epoch, outcomes, retries, counted, seconds))
         return following
 
     def _sync(self, epoch: int) -> tuple[dict[str, int], int]:
-        self._watch.begin(f"epoch {epoch}", len(self._folders), self.settings.reports)
+        """Sync all clients; return their number by outcome, and the number of retries."""
+        self._progress.begin_task(f"epoch {epoch}", len(self._folders), self.terms.reports)
         outcomes: Counter[str] = Counter()
         retries = 0
         for result in self._pool.sync(self._folders, self._plan.wait, self._plan.attest):
             outcomes[result.outcome] += 1
             retries += result.tries - 1
-            self.spent = max(self.spent, result.spent)
+            self.max_spent = max(self.max_spent, result.spent)
             if result.problem:
                 self.problems.add(result.problem)
-            self._watch.step()
+            self._progress.step()
         return dict(outcomes), retries
 
-    def make_privacy_report(self) -> PrivacyReport:
-        """What taking part in these epochs cost each client, at most."""
-        event = self._first.manifest.terms.event
-        epochs = min(len(self.rounds), event.epochs)
-        return make_privacy_report(
-            replace(event, epochs=epochs), min(each.sent for each in self.rounds)
+
+@dataclass(frozen=True)
+class SyncResult:
+    """What became of one client's sync."""
+
+    outcome: str
+    """As in `sottovoce.client.Synced`, or `unavailable`, or `failed`."""
+    tries: int
+    spent: float
+    """Epsilon that the ledger has in all."""
+    problem: str = ""
+
+
+class ClientPool:
+    """A pool of processes that run clients. Use it in a `with`."""
+
+    def __init__(self, url: str):
+        self._pool = ProcessPoolExecutor(
+            SWARM_PROCESSES, get_context("spawn"), initializer=_start_worker, initargs=(url,)
         )
+
+    def create(
+        self, folders: Sequence[Path], items: Sequence[list[str]], *arguments: Any
+    ) -> Iterator[None]:
+        """Create a client in each folder, whose owner touched these items (`_create_client`)."""
+        create = partial(_create_client, *arguments)
+        yield from _check_pool(self._pool.map(create, folders, items, chunksize=CLIENTS_PER_PIECE))
+
+    def sync(
+        self, folders: Sequence[Path], patience: float, attest: str = ""
+    ) -> Iterator[SyncResult]:
+        """Sync every client once, trying each for at most `patience` seconds."""
+        sync = partial(_sync_in_pool, patience, attest)
+        yield from _check_pool(self._pool.map(sync, folders, chunksize=CLIENTS_PER_PIECE))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+
+def _check_pool(results: Iterator[T]) -> Iterator[T]:
+    try:
+        yield from results
+    except BrokenExecutor as error:
+        raise UnavailableError("a process that clients run in has ended; begin again") from error
+
+
+# The connection of a process of the pool.
+_worker_api: ProxyApi | None = None
+
+
+def _start_worker(url: str) -> None:
+    global _worker_api
+    set_up_worker()
+    http = httpx.Client(verify=httpx.create_ssl_context(), trust_env=False)
+    _worker_api = SharedDownloads(HttpProxy(http, url))
+
+
+def _create_client(url: str, key: bytes, limit: float, folder: Path, items: list[str]) -> None:
+    """Create a client whose owner accepts the current terms, and no others."""
+    assert _worker_api is not None, "the pool starts its processes with an address"
+    with Client.create(folder, proxy_url=url, verification_key=key, limit=limit) as client:
+        client.record(items)
+        client.accept(client.asked(_worker_api))
+
+
+def _sync_in_pool(patience: float, attest: str, folder: Path) -> SyncResult:
+    assert _worker_api is not None, "the pool starts its processes with an address"
+    return sync_client(folder, _worker_api, patience, attest=attest)
+
+
+class SharedDownloads:
+    """A `ProxyApi` that downloads each model and catalogue once, for all clients of a process."""
+
+    def __init__(self, api: ProxyApi):
+        self.manifest = api.manifest
+        self.shelf = api.shelf
+        self.check_taken = api.check_taken
+        self.send = api.send
+        self.token = api.token
+        self.model = cache(api.model)
+        self.catalogue = cache(api.catalogue)
+
+
+def sync_client(
+    folder: Path,
+    api: ProxyApi,
+    patience: float,
+    *,
+    attest: str = "",
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> SyncResult:
+    """Sync one client until it works, is refused, or time is up.
+
+    A batch is made once and only ever sent again. It is sent at once, without jitter: a swarm is a
+    test, and nobody's wake-up time is in it.
+
+    Args:
+        folder: Folder of the client. Its name is the name of the account.
+        api: The proxy.
+        patience: Seconds to try.
+        attest: Address where the client has an account. It then fetches its next token too.
+        clock: Seconds that never go back.
+        sleep: Function that waits.
+    """
+    deadline = clock() + patience
+    tries, pause = 1, FIRST_PAUSE_SECONDS
+    attestation = attesting(attest, folder.name) if attest else None
+    with Client.open(folder) as client:
+        while True:
+            try:
+                synced = client.sync(api, jitter=0, attest=attestation)
+                if attestation is not None and synced.outcome == "sent":
+                    client.sync(api, jitter=0, attest=attestation)
+                return SyncResult(synced.outcome, tries, synced.spent)
+            except UnavailableError as error:
+                if clock() + pause > deadline:
+                    spent = client.status().spent or 0.0
+                    return SyncResult("unavailable", tries, spent, str(error))
+            except SottovoceError as error:
+                problem = f"{type(error).__name__}: {error}"
+                return SyncResult("failed", tries, client.status().spent or 0.0, problem)
+            sleep(pause)
+            tries, pause = tries + 1, min(2 * pause, MAX_PAUSE_SECONDS)

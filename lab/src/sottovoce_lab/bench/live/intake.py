@@ -29,7 +29,7 @@ from sottovoce.protocol.contact import CROWD_ENOUGH, Contact, Reply
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Rate, build_app
 from sottovoce.proxy.dummies import draw_dummies
 from sottovoce.proxy.epoch_files import BatchTables
-from sottovoce.sandbox.system import is_ready
+from sottovoce.sandbox.processes import is_ready
 from sottovoce.service.listen import Listen
 from sottovoce.service.listen import Watch as WatchSettings
 from sottovoce.service.run import run_service

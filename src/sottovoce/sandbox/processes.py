@@ -1,0 +1,184 @@
+"""Start, watch and stop the processes of a system on one machine."""
+
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO
+from urllib.parse import urlsplit
+
+import httpx
+
+from sottovoce.errors import SettingsError, UnavailableError, get_reason
+from sottovoce.sandbox.setup import (
+    ATTESTER_FILE,
+    SHOP_FILE,
+    LiveSystem,
+    get_proxy_config,
+    get_server_config,
+)
+from sottovoce.service.watch import READY_PATH
+
+# A service is ready after this long at the latest.
+READY_SECONDS = 60.0
+# A process that still runs this long after SIGTERM is killed. Services give requests under way 30.
+STOP_SECONDS = 40.0
+# Pause between two checks of a process.
+CHECK_SECONDS = 0.3
+# Lines of a quiet process that are printed if it ends by itself.
+MAX_LAST_LINES = 20
+
+
+class Child:
+    """One `sottovoce ...` process. Its output goes to our stderr, each line after its name.
+
+    A quiet one prints nothing, except its last lines if it ends by itself.
+    """
+
+    def __init__(self, name: str, arguments: Sequence[str], *, quiet: bool = False):
+        self.name = name
+        self._last_lines: deque[str] = deque(maxlen=MAX_LAST_LINES)
+        self.process = subprocess.Popen(  # noqa: S603 - our own program
+            [sys.executable, "-m", "sottovoce", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            # A group of its own: Ctrl-C in a terminal is for us, and we stop the process.
+            process_group=0,
+        )
+        assert self.process.stdout is not None
+        self._reader = threading.Thread(
+            target=self._forward,
+            args=(self.process.stdout, self._last_lines.append if quiet else _write_line),
+            daemon=True,
+        )
+        self._reader.start()
+
+    def wait_until_ready(self, url: str, stopping: Callable[[], bool]) -> None:
+        """Wait until `/readyz` at this address answers 200.
+
+        Raises:
+            UnavailableError: The process ended or took too long.
+        """
+        deadline = time.monotonic() + READY_SECONDS
+        while not stopping() and not is_ready(url):
+            self.check()
+            if time.monotonic() > deadline:
+                raise UnavailableError(
+                    f"the {self.name} is not ready after {READY_SECONDS:g} seconds: "
+                    f"{url}{READY_PATH}"
+                )
+            time.sleep(CHECK_SECONDS)
+
+    def check(self) -> None:
+        """Raise an `UnavailableError` if the process has ended by itself."""
+        if self.process.poll() is not None:
+            self._reader.join(1.0)
+            for line in self._last_lines:
+                _write_line(line)
+            raise UnavailableError(
+                f"the {self.name} ended by itself with code {self.process.returncode}; its last "
+                "output is above. Everything else was stopped"
+            )
+
+    def terminate(self) -> None:
+        """Ask the process to end."""
+        self.process.terminate()
+
+    def stop(self) -> None:
+        """Ask the process to end and wait until it has."""
+        self.terminate()
+        try:
+            self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        self._reader.join(1.0)
+
+    def _forward(self, stream: IO[str], write: Callable[[str], None]) -> None:
+        for line in stream:
+            write(f"{self.name} | {line}")
+        stream.close()
+
+
+def _write_line(line: str) -> None:
+    sys.stderr.write(line)
+    sys.stderr.flush()
+
+
+def is_ready(url: str) -> bool:
+    """Return whether `/readyz` at this address answers 200."""
+    try:
+        return httpx.get(f"{url}{READY_PATH}", timeout=5.0, trust_env=False).status_code == 200
+    except httpx.HTTPError:
+        return False
+
+
+class StopSignal:
+    """Tells, when called, whether Ctrl-C or SIGTERM came since it was made."""
+
+    def __init__(self) -> None:
+        self._received = False
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def __call__(self) -> bool:
+        return self._received
+
+    def _on_signal(self, *_: object) -> None:
+        self._received = True
+
+
+@contextmanager
+def run_system(
+    folder: Path, system: LiveSystem, stopping: Callable[[], bool], *, quiet: bool = False
+) -> Iterator[list[Child]]:
+    """Run server, proxy and toy shop during the block, which begins when they are ready."""
+    commands = {
+        "server": ["run", "--config", str(get_server_config(folder))],
+        "proxy": ["run", "--config", str(get_proxy_config(folder))],
+    }
+    if system.shop:
+        port = str(urlsplit(system.shop).port)
+        origins = [f"--origin={origin}" for origin in (system.proxy, *system.origins)]
+        keys, page = (str(folder / "server" / name) for name in (ATTESTER_FILE, SHOP_FILE))
+        commands["attest"] = ["run", keys, "--page", page, "--port", port, *origins]
+    with ExitStack() as stack:
+        children = []
+        # All begin before any is waited for, because each takes a while to import.
+        for name, arguments in commands.items():
+            children.append(Child(name, [name, *arguments], quiet=quiet))
+            stack.callback(children[-1].stop)
+        for child, url in zip(children, (system.server_watch, system.proxy_watch), strict=False):
+            child.wait_until_ready(url, stopping)
+        # All are asked to end before any is waited for.
+        for child in children:
+            stack.callback(child.terminate)
+        yield children
+
+
+def watch_children(children: Sequence[Child], stopping: Callable[[], bool]) -> None:
+    """Wait until it is time to stop; raise an `UnavailableError` if a process ends before."""
+    while not stopping():
+        for child in children:
+            child.check()
+        time.sleep(CHECK_SECONDS)
+
+
+@contextmanager
+def temporary_folder(name: str) -> Iterator[Path]:
+    """Make a folder that is deleted after the block."""
+    try:
+        folder = tempfile.TemporaryDirectory(prefix=f"sottovoce-{name}-")
+    except OSError as error:
+        raise SettingsError(f"no temporary folder can be made: {get_reason(error)}") from error
+    with folder as path:
+        yield Path(path)
