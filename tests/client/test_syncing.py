@@ -20,6 +20,7 @@ from sottovoce.errors import (
     UnavailableError,
 )
 from sottovoce.protocol import Batch, open_reports
+from sottovoce.protocol.tokens import Attestation
 from tests.client.world import (
     COST,
     DAY,
@@ -122,6 +123,21 @@ def test_a_pause_holds_and_ends(client: Client, proxy: FakeProxy, folder: Path) 
     assert charges(folder) == []
     client.pause(on=False)
     assert client.sync(proxy).outcome == "sent"
+
+
+def test_a_pause_while_the_backend_is_asked_stops_the_request_for_a_token(
+    world: World, folder: Path
+) -> None:
+    proxy = FakeProxy(world, accounts=True)
+    with world.create(folder, accept=False) as client:
+        client.accept(world.terms(accounts=True))
+
+        def attest() -> bytes:
+            client.pause()
+            return Attestation(bytes(32), 0, bytes(64)).encode()
+
+        client.sync(proxy, attest=attest)
+        assert "token" not in proxy.calls
 
 
 def test_a_pause_while_the_batch_waits_keeps_it_here(client: Client, proxy: FakeProxy) -> None:

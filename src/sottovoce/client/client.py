@@ -373,6 +373,8 @@ class Client:
     def pause(self, on: bool = True) -> None:  # noqa: FBT001, FBT002 - its name says what it is
         """Stop reporting: no batch leaves after this returns, not even one that waits.
 
+        Nor does a request for a token. What is published is still fetched.
+
         A request that is under way is waited for.
 
         Args:

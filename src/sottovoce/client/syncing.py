@@ -356,12 +356,16 @@ class Syncing:
         element, finalize = blind_token(self.entropy(BATCH_ID_BYTES))
         attestation = Attestation.decode(self.attest())
         request = TokenRequest(epoch, attestation, element).encode()
-        begun = self.monotonic()
-        try:
-            answer = self.api.token(request)
-        except SpentError:  # another device of this account was first
-            self.store.want_token(epoch, takes_part=False)
-            return
+        # As in `_deliver`: a pause waits for this lock, and nothing leaves after it.
+        with self.store.sending():
+            if self.store.paused:
+                return
+            begun = self.monotonic()
+            try:
+                answer = self.api.token(request)
+            except SpentError:  # another device of this account was first
+                self.store.want_token(epoch, takes_part=False)
+                return
         if self.monotonic() - begun > MOST_PATIENCE:
             raise UnavailableError(
                 f"the proxy took more than {MOST_PATIENCE:g} seconds to answer for a token; it is "

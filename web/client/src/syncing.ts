@@ -223,9 +223,7 @@ export class Syncing {
   }
 
   /** At its moment, whatever the page does meanwhile. The same again is answered again. */
-  async #ask(token: Token, { at }: Fetched): Promise<void> {
-    const { outbox, proxy, grid, monotonic } = this.tools;
-    const { epoch } = token;
+  async #ask(token: Token, { signed: { manifest }, at }: Fetched): Promise<void> {
     const { signal } = this.#permission;
     let request = null as Uint8Array | null;
     this.#requested(token).then(
@@ -234,13 +232,24 @@ export class Syncing {
       },
       () => {}, // the page knows why
     );
-    const moment = grid.roundUp(at.now + ASK_LEAD);
-    await this.#sleepUntil(moment - MIN_GAP);
-    if (request === null || signal.aborted) return;
+    const moment = this.tools.grid.roundUp(at.now + ASK_LEAD);
+    await this.#sleepUntil(moment - STEP); // time to look whether a tab has paused or sent meanwhile
+    await this.tools.sending(async () => {
+      const standing = await this.tools.outbox.standing(manifest.epoch);
+      const may = mayAsk(standing, manifest, at.clock);
+      await this.#sleepUntil(moment - MIN_GAP);
+      if (may && request !== null && !signal.aborted)
+        await this.#askNow(token.epoch, request, signal);
+    });
+  }
+
+  async #askNow(epoch: number, request: Uint8Array, signal: AbortSignal): Promise<void> {
+    const { outbox, proxy, monotonic } = this.tools;
     this.#said = "request";
     this.#asked = epoch;
+    const begun = monotonic();
     const answer = await proxy.token(request, signal);
-    if (answer !== null && monotonic() - moment > MOST_PATIENCE) return;
+    if (answer !== null && monotonic() - begun > MOST_PATIENCE) return;
     // Without one another device of this account was first: this one sits that epoch out.
     const known = await outbox.learn(epoch, { answer, wanted: answer !== null });
     if (known !== undefined) this.#finish(known);

@@ -272,6 +272,41 @@ test("a pause while the page is asked stops the request", async (t) => {
   assert.ok(browser.requests.every(([, what]) => what.startsWith("GET")));
 });
 
+test("a pause in another tab while the page is asked stops the request", async (t) => {
+  const { world } = await Service.begin(t);
+  const browser = new Browser(world);
+  const { virtual } = browser;
+  const asking = await browser.tab({ jitter: 0, account: accountOf(1, virtual) });
+  const other = await browser.tab();
+  await asking.accept(ACCOUNTS);
+  asking.show();
+  await virtual.pass(STEP + ASK_LEAD - 1);
+  await other.pause(true);
+  await virtual.pass(VISIT);
+  assert.ok(browser.requests.every(([, what]) => what.startsWith("GET")));
+});
+
+test("a pause in another tab waits for a request that has left", async (t) => {
+  const { world, issuer } = await Service.begin(t);
+  const browser = new Browser(world);
+  const { virtual } = browser;
+  const asking = await browser.tab({ jitter: 0, account: accountOf(1, virtual) });
+  const other = await browser.tab();
+  await asking.accept(ACCOUNTS);
+  const done: string[] = [];
+  world.answer = async (response, call, body) => {
+    if ((call as string) === "tokens") {
+      void other.pause(true).then(() => done.push("paused"));
+      for (let turns = 0; turns < 50; turns += 1) await new Promise((then) => setImmediate(then));
+      done.push("answered");
+    }
+    return issuer.answer(response, call, body);
+  };
+  asking.show();
+  await virtual.pass(VISIT);
+  assert.deepEqual(done, ["answered", "paused"]);
+});
+
 test("the coin is tossed once, and forgetting is no other toss", async (t) => {
   const share = 2 ** -32;
   const service = await Service.begin(t, { terms: { share } });
