@@ -91,8 +91,7 @@ export class Session {
 
   /** A yes to what was shown: to that and no more, up to a limit; then to begin. */
   async agree(terms: Terms, limit: number): Promise<void> {
-    await this.client.accept(terms);
-    await this.client.setLimit(limit);
+    await this.acceptTerms(terms, limit);
     await this.client.pause(false);
   }
 
@@ -104,8 +103,10 @@ export class Session {
     return this.client.setLimit(limit);
   }
 
-  acceptTerms(terms: Terms): Promise<void> {
-    return this.client.accept(terms);
+  /** The limit first, whose sentences were displayed: another tab may have set a larger one meanwhile. */
+  async acceptTerms(terms: Terms, limit: number): Promise<void> {
+    await this.client.setLimit(limit);
+    await this.client.accept(terms);
   }
 
   /** Deletes what tells of the owner, and stops taking part. */

@@ -140,7 +140,7 @@ test("worse terms are told, refused, and taken only when they are accepted", asy
   assert.ok(asked);
   assert.deepEqual(asked.terms, { ...TERMS, epsilon: 5 });
   assert.equal(asked.figures.local, 2 * COST * TERMS.epochs);
-  await session.acceptTerms(asked.terms);
+  await session.acceptTerms(asked.terms, state().limit);
   await pass(30);
   assert.equal(state().trouble, null);
   assert.equal(world.received.length, 1);
@@ -159,6 +159,21 @@ test("another training is shown with all that was spent before, and what the lim
   assert.deepEqual([offer?.turns, offer?.figures.local], [2, 3 * COST]);
   assert.ok(offer);
   assert.match(meaningText(limit, gone, offer), /^Enough for 1 more epoch:/u);
+});
+
+test("new terms are accepted up to the limit that was shown, whatever another tab has set", async (context) => {
+  const { world, client, session, look, pass, state } = await begin(context);
+  await session.agree(shown(state()), COST);
+  await look();
+  await world.publish(2, { terms: { training: "aa".repeat(16) }, opens: 0, closes: 4_000_000 });
+  await look();
+  const { asked, limit } = state();
+  assert.ok(asked && limit === COST);
+  const other = await client.browser.tab();
+  await other.setLimit(COST * 10);
+  await session.acceptTerms(asked.terms, limit);
+  await pass(90);
+  assert.deepEqual([state().limit, state().spent], [COST, COST]);
 });
 
 test("what is accepted is what was shown, not what was asked before or since", async (context) => {

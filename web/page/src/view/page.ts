@@ -140,9 +140,10 @@ function notices(options: PageOptions) {
   const agree = async () => {
     const shown = now?.asked ?? null; // those that are shown, whatever comes meanwhile
     if (now === null || shown === null) return;
+    const { limit } = now;
     const worse = trouble?.terms?.worse ?? [];
     if (!(await askForNewTerms(worse, shown, now, options.ask))) return;
-    await options.ask((session) => session.acceptTerms(shown.terms));
+    await options.ask((session) => session.acceptTerms(shown.terms, limit));
   };
   const title = h("strong", {});
   const text = h("span", { id: "alert-text" });
