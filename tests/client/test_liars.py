@@ -4,6 +4,7 @@ Every way to tamper with what is published is tried in `tests/protocol/test_publ
 """
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ LIES: dict[str, Callable[[World], SignedManifest]] = {
     "model": other_model,
     "reports": lambda world: world.signed(3, reports=5),
     "epsilon": lambda world: world.signed(3, epsilon=2.500001),
+    "less": lambda world: world.signed(3, epsilon=2.499999),
+    "fewer reports": lambda world: world.signed(3, reports=3),
     "fewer": lambda world: world.signed(3, least_clients=99),
     "far more": lambda world: world.signed(3, least_clients=1_001),
     "loud": lambda world: world.signed(3, loud_fraction=0.5),
@@ -139,11 +142,30 @@ def test_what_is_accepted_is_what_was_shown_and_not_what_came_later(
     assert told.sync(proxy).spent == 10.0
 
 
+@pytest.mark.parametrize("cheaper", [{"epsilon": 0.25}, {"reports": 1}])
+def test_cheaper_reports_under_a_limit_are_no_more_than_were_told(
+    proxy: FakeProxy, world: World, folder: Path, cheaper: dict[str, Any]
+) -> None:
+    """Among dummies many reports of a small epsilon can tell more than one of a large epsilon."""
+    with world.create(folder, limit=1.5 * COST, accept=False) as client:
+        terms = client.asked(proxy)
+        assert client.outlook(terms).short[0].startswith(
+            "Your history stays here; at most 4 reports,"
+        )
+        client.accept(terms)
+        for epoch in range(2, 8):
+            world.now = (epoch + 0.5) * DAY
+            proxy.publish(world.signed(epoch, **cheaper))
+            with suppress(TermsError):
+                client.sync(proxy)
+        assert sum(charge.reports for charge in charges(folder)) <= 4
+
+
 def test_better_terms_are_taken_and_do_not_become_the_bound(
     told: Client, proxy: FakeProxy, world: World
 ) -> None:
-    proxy.publish(world.signed(3, epsilon=1.0, reports=1, least_clients=1000))
-    assert told.sync(proxy).spent == 1.0
+    proxy.publish(world.signed(3, epochs=3, dummies=0, least_clients=1000))
+    assert told.sync(proxy).spent == COST
     assert told.status().terms == world.terms()
     proxy.next_epoch()
     assert told.sync(proxy).outcome == "sent"

@@ -22,9 +22,9 @@ CATALOGUE_CAP, HEADER_CAP, MANIFEST_CAP, SHELF_CAP = 64 * 2**20, 4096, 16384, 10
 SIGNED_CAP = 5 + 96 * 32 + 64
 
 TERMS: dict[str, tuple[type, float, float, str]] = {
-    "epsilon": (float, 1e-6, 40, "more"),
+    "epsilon": (float, 1e-6, 40, "other"),
     "loud_fraction": (float, 0, 0.5, "other"),
-    "reports": (int, 1, 10000, "more"),
+    "reports": (int, 1, 10000, "other"),
     "epochs": (int, 1, LAST, "more"),
     "share": (float, 2.0**-32, 1, "more"),
     "least_clients": (int, 1, 10**7, "less"),

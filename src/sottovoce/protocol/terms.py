@@ -250,11 +250,13 @@ TERM_RULES = (
     Rule("training", "reports would go to another training"),
     Rule("mechanism", "reports would be made by {1}, not by {0}"),
     ParametersRule("parameters", "the mechanism's parameters would be {1}, not {0}"),
-    Rule("epsilon", "the budget of one report would rise from epsilon {} to {}", lt),
+    # A smaller epsilon, or fewer reports in an epoch, are not better: the owner's limit would then
+    # allow more reports than it said, which may tell more among dummies.
+    Rule("epsilon", "the budget of one report would change from epsilon {0} to {1}"),
     # A smaller fraction is not better: among dummies, a report that names one of fewer loud
     # directions stands out more.
     Rule("loud_fraction", "the share of loud directions would be {1}, not {0}"),
-    Rule("reports", "an epoch would take {1} reports, not {0}", lt),
+    Rule("reports", "an epoch would take {1} reports, not {0}"),
     Rule("epochs", "a lifetime would have {1} epochs, not {0}", lt),
     Rule("share", "the part of the epochs with this device would rise from {} to {}", lt),
     Rule(

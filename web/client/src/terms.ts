@@ -145,8 +145,10 @@ export const RULES: Readonly<Record<keyof Terms, Rule>> = {
     sentence: "the mechanism's parameters would be {1}, not {0}",
   },
   epsilon: {
-    isWorse: atMost("epsilon"),
-    sentence: "the budget of one report would rise from epsilon {0} to {1}",
+    // Less of it, or fewer reports, are no better: the owner's limit would then allow more reports than it
+    // said, which may tell more among dummies.
+    isWorse: other("epsilon"),
+    sentence: "the budget of one report would change from epsilon {0} to {1}",
   },
   loudFraction: {
     // Fewer are no better: among dummies a report that names one of fewer stands out more.
@@ -154,7 +156,7 @@ export const RULES: Readonly<Record<keyof Terms, Rule>> = {
     sentence: "the share of loud directions would be {1}, not {0}",
   },
   reports: {
-    isWorse: atMost("reports"),
+    isWorse: other("reports"),
     sentence: "an epoch would take {1} reports, not {0}",
   },
   epochs: {

@@ -7,8 +7,11 @@ import { test } from "node:test";
 import { sha256, toHex, utf8 } from "../src/bytes.js";
 import { TermsError, UntrustedError } from "../src/errors.js";
 import { MAX_SIGNED_MANIFEST } from "../src/manifest.js";
+import { shortOf } from "../src/promise.js";
 import {
   AT_ONCE,
+  COST,
+  charges,
   DAY,
   type Device,
   dump,
@@ -20,6 +23,7 @@ import {
   item,
   itemMatrix,
   newSigningKey,
+  REPORTS,
   reply,
   TERMS,
   told,
@@ -172,7 +176,7 @@ test("new terms hold once exactly they were accepted", async (t) => {
   await assert.rejects(client.sync(AT_ONCE), /changed its terms/);
   const error = await client.refresh().catch((caught: unknown) => caught);
   assert.ok(error instanceof TermsError);
-  assert.equal(error.worse.length, 2);
+  assert.equal(error.worse.length, 3);
   assert.deepEqual(error.asked, { ...TERMS, epsilon: 5, reports: 2, leastClients: 50 });
   await client.accept(error.asked);
   assert.equal((await client.sync(AT_ONCE)).spent, 10);
@@ -223,10 +227,25 @@ test("what are no terms cannot be accepted", async (t) => {
   assert.equal((await client.status()).terms, null);
 });
 
+test("cheaper reports under a limit are no more than were told", async (t) => {
+  for (const cheaper of [{ epsilon: 0.25 }, { reports: 1 }]) {
+    const world = await World.begin(t);
+    const name = JSON.stringify(cheaper);
+    const client = await world.client({ limit: 1.5 * COST, name });
+    assert.equal(shortOf(TERMS, [], 1.5 * COST).reports, REPORTS);
+    for (const epoch of [2, 3, 4, 5]) {
+      world.now = (epoch + 0.5) * DAY;
+      await world.publish(epoch, { terms: cheaper });
+      await assert.rejects(client.sync(AT_ONCE), TermsError);
+    }
+    assert.deepEqual(await charges(world, name), []);
+  }
+});
+
 test("better terms are taken and do not become the bound", async (t) => {
   const [world, client] = await told(t);
-  await world.publish(3, { terms: { epsilon: 1, reports: 1, least_clients: 1000 } });
-  assert.equal((await client.sync(AT_ONCE)).spent, 1);
+  await world.publish(3, { terms: { epochs: 10, least_clients: 1000 } });
+  assert.equal((await client.sync(AT_ONCE)).spent, COST);
   assert.deepEqual((await client.status()).terms, TERMS);
   world.now += DAY;
   await world.publish(4);
