@@ -105,7 +105,7 @@ export async function sealReports(
     const seal = (report: number) => sealOne(report, recipient, info);
     return concat(await Promise.all(Array.from(reports, seal)));
   } catch (error) {
-    throw new ProtocolError("nothing can be sealed to this epoch's key; nothing is sent", {
+    throw new ProtocolError("nothing can be sealed to this epoch's key; no report is made of it", {
       cause: error,
     });
   }

@@ -4,7 +4,7 @@
  *     SottovoceError
  *     ├── SettingsError        a setting or an argument has a value that cannot work
  *     ├── LedgerError          the record of spent budget contradicts itself
- *     ├── UntrustedError       a signature, a hash, an epoch or the terms do not hold: nothing is sent
+ *     ├── UntrustedError       a signature, a hash, an epoch or the terms do not hold: no report is made of it
  *     │   ├── ProtocolError    bytes are not what the protocol says they must be
  *     │   └── TermsError       the server asks for more than was accepted
  *     ├── UnavailableError     the proxy cannot be reached now, or is busy: the same again later

@@ -221,7 +221,7 @@ function checkOrder(newest: Settings["newest"], signed: SignedManifest): void {
   if (newest !== null && epoch < newest.epoch) {
     throw new UntrustedError(
       `this manifest is of epoch ${epoch}, but epoch ${newest.epoch} was seen already; somebody ` +
-        "serves old ones. Nothing is sent",
+        "serves old ones. No report is made of it",
     );
   }
   checkOnly(newest, signed);
@@ -231,7 +231,7 @@ function checkOnly(newest: Settings["newest"], signed: SignedManifest): void {
   if (signed.manifest.epoch === newest?.epoch && toHex(signed.hash) !== newest.hash) {
     throw new UntrustedError(
       `there are two different manifests of epoch ${newest.epoch}, both signed: the server does ` +
-        "not tell everybody the same. Nothing is sent",
+        "not tell everybody the same. No report is made of it",
     );
   }
 }
@@ -254,8 +254,8 @@ function decoded(manifest: Manifest, content: Uint8Array): PastRelease {
 async function checked(content: Uint8Array, hash: Uint8Array): Promise<Uint8Array> {
   if (!equal(await sha256(content), hash)) {
     throw new UntrustedError(
-      `the proxy gave other bytes than the file ${toHex(hash)} that the server signed; nothing is ` +
-        "sent",
+      `the proxy gave other bytes than the file ${toHex(hash)} that the server signed; no ` +
+        "report is made of it",
     );
   }
   return content;

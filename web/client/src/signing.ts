@@ -54,7 +54,7 @@ export async function openSigned(
   const key = await lastKey(owned(trusted), statements);
   if (!(await isSigned(key, signature, concat([utf8(`sottovoce ${kind.name} 2\0`), text])))) {
     throw new UntrustedError(
-      `the ${kind.name} is not signed by the server whose key this page has; nothing is sent. Whoever ` +
+      `the ${kind.name} is not signed by the server whose key this page has; no report is made of it. Whoever ` +
         "built the page compares its key with the server's verification key",
     );
   }
@@ -91,7 +91,7 @@ async function lastKey(trusted: Bytes, statements: readonly KeyStatement[]): Pro
   for (const next of statements.slice(known + 1)) {
     if (!(await isSigned(key, next.signature, concat([SIGNED_KEY, key, next.key])))) {
       throw new UntrustedError(
-        "a key statement is not signed by the server that this device knows; nothing is sent",
+        "a key statement is not signed by the server that this device knows; no report is made of it",
       );
     }
     key = next.key;
@@ -107,7 +107,7 @@ async function isSigned(key: Bytes, signature: Bytes, message: Bytes): Promise<b
   } catch (error) {
     throw new UntrustedError(
       "the server's signature cannot be checked: its key is none, or this browser is too old for " +
-        "Ed25519; nothing is sent",
+        "Ed25519; no report is made of it",
       { cause: error },
     );
   }

@@ -364,7 +364,7 @@ export class Syncing {
       }
     }
     throw new StoreError(
-      `The batch of epoch ${manifest.epoch} was not made in time. Nothing was sent; it is tried again.`,
+      `The batch of epoch ${manifest.epoch} was not made in time; it is tried again.`,
     );
   }
 

@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { sha256, toHex, utf8 } from "../src/bytes.js";
-import { TermsError, UntrustedError } from "../src/errors.js";
+import { TermsError, UnavailableError, UntrustedError } from "../src/errors.js";
 import { MAX_SIGNED_MANIFEST } from "../src/manifest.js";
 import { shortOf } from "../src/promise.js";
 import {
@@ -26,6 +26,7 @@ import {
   REPORTS,
   reply,
   TERMS,
+  toBatches,
   told,
   traitsOf,
   World,
@@ -146,6 +147,30 @@ for (const [name, [calls, lie]] of Object.entries(LIES)) {
     assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
   });
 }
+
+test("an error of a sync that has sent what waited does not say that nothing was sent", async (t) => {
+  const lies: Lie[] = [
+    (world) => world.publish(1),
+    (world) => world.publish(3, { reports_behind: 1 }),
+    async (world) => {
+      world.manifest = world.manifest.map((byte, at) => (at === 70 ? byte ^ 1 : byte));
+    },
+  ];
+  for (const lie of lies) {
+    const [world, client] = await told(t);
+    await world.publish(3);
+    world.answer = toBatches(503);
+    await assert.rejects(client.sync(AT_ONCE), UnavailableError);
+    world.answer = () => false;
+    await lie(world);
+    await assert.rejects(client.sync(AT_ONCE), (error) => {
+      assert.ok(error instanceof UntrustedError);
+      assert.doesNotMatch(error.message, /nothing/iu);
+      return true;
+    });
+    assert.equal(world.received.length, 1);
+  }
+});
 
 test("an older epoch is refused also after forgetting", async (t) => {
   const [world, client] = await told(t);

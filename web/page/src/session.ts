@@ -231,7 +231,8 @@ function otherTerms({ worse, asked }: TermsError): Trouble {
 }
 
 function untrusted(said: string): Trouble {
-  const nothing = /nothing (?:is|was)\s+sent/iu.test(said) ? "" : " Nothing was sent.";
+  // The same sync may have sent a batch that an earlier one left behind.
+  const nothing = /no\s+report is made/iu.test(said) ? "" : " No report is made of it.";
   return trouble("untrusted", `${sentence(said)}${nothing} ${GOES_ON} ${LOOKS_AGAIN}`);
 }
 
