@@ -149,8 +149,8 @@ def test_cheaper_reports_under_a_limit_are_no_more_than_were_told(
     """Among dummies many reports of a small epsilon can tell more than one of a large epsilon."""
     with world.create(folder, limit=1.5 * COST, accept=False) as client:
         terms = client.asked(proxy)
-        assert client.outlook(terms).short[0].startswith(
-            "Your history stays here; at most 4 reports,"
+        assert (
+            client.outlook(terms).short[0].startswith("Your history stays here; at most 4 reports,")
         )
         client.accept(terms)
         for epoch in range(2, 8):
