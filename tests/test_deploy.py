@@ -116,7 +116,7 @@ def metrics(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, set
     with running(tmp_path_factory.mktemp("stack"), "east") as stack:
         texts = {
             "server": stack.world.server.render_metrics(),
-            "proxy": stack.gates["east"].proxy.metrics.text(),
+            "proxy": stack.gates["east"].proxy.metrics.render(),
         }
     metrics: dict[str, dict[str, set[str]]] = {}
     for service, text in texts.items():

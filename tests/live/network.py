@@ -16,6 +16,7 @@ from sottovoce.errors import (
 from sottovoce.protocol import Chunk
 from sottovoce.protocol.contact import Contact, Reply
 from tests.live.killable import KillableProxy, KillableServer, Killed, Part
+from tests.proxy.world import accept
 
 T = TypeVar("T")
 
@@ -125,20 +126,20 @@ class ProxyOverNetwork:
         return self._ask(self._shelf)
 
     def model(self, sha256: bytes, most: int) -> bytes:
-        return self._ask(lambda: _found(self._part.proxy.mirror.model(sha256)))
+        return self._ask(lambda: _found(self._part.proxy.mirror.read_model(sha256)))
 
     def catalogue(self, sha256: bytes) -> bytes:
-        return self._ask(lambda: _found(self._part.proxy.mirror.catalogue(sha256)))
+        return self._ask(lambda: _found(self._part.proxy.mirror.read_catalogue(sha256)))
 
     def token(self, request: bytes) -> bytes:
         accounts = self._part.proxy.accounts
-        (answer,) = self._ask(lambda: accounts.issue([accounts.check(request)]))
+        (answer,) = self._ask(lambda: accounts.issue_tokens([accounts.check_request(request)]))
         if isinstance(answer, Exception):
             raise answer
         return answer
 
     def check_taken(self, manifest_hash: bytes) -> None:
-        self._ask(lambda: self._part.proxy.intake.check_taken(manifest_hash))
+        self._ask(lambda: self._part.proxy.intake.check_would_take(manifest_hash))
 
     def send(self, batch: bytes) -> None:
         try:
@@ -148,11 +149,11 @@ class ProxyOverNetwork:
 
     def _accept(self, batch: bytes) -> None:
         self._sent_batches.tried(self._part.name, batch)
-        self._part.proxy.accept(batch)
+        accept(self._part.proxy, batch)
         self._sent_batches.acknowledged(self._part.name, batch)
 
     def _manifest(self) -> bytes:
-        signed = self._part.proxy.manifest()
+        signed = self._part.proxy.manifest
         if signed is None:
             raise UnavailableError("no manifest has come from the server yet")
         return signed.encode()

@@ -213,7 +213,7 @@ class Run:
     def send(self) -> None:
         """Somebody new reports."""
         part = self.rng.choice(self.proxies)
-        signed = part.proxy.manifest()
+        signed = part.proxy.manifest
         if signed is not None and signed.manifest.public_key is not None:
             directions = self._directions()
             batch = self._sealed(signed, directions)
@@ -239,7 +239,7 @@ class Run:
         if not self.batches:
             return
         part, batch = self.rng.choice(self.batches)
-        signed = part.proxy.manifest()
+        signed = part.proxy.manifest
         assert signed is not None
         name = self.rng.randbytes(16)
         forged = replace(batch, id=name, epoch=batch.epoch + 1)

@@ -116,7 +116,7 @@ class Gate:
         return self.http.post(f"{PROXY_URL}/v2/batches", content=data, headers=headers).status_code
 
     def signed(self) -> SignedManifest:
-        signed = self.proxy.manifest()
+        signed = self.proxy.manifest
         assert signed is not None
         return signed
 

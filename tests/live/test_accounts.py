@@ -324,12 +324,12 @@ def test_a_proxy_without_its_keys_takes_nothing_and_goes_on_by_itself(folder: Pa
         client = stack.client("phone", ["film-1"])
         sync(stack, client, "ann")
         with gate.store.write() as tables:
-            for seed in tables.token_keys():
+            for seed in tables.get_token_keys():
                 tables.set_token_epoch(seed, 0)
-            tables.forget_token_keys(1)
+            tables.delete_token_keys(1)
         stack.turn()
         assert gate.proxy.troubles["tokens"]
-        assert gate.proxy.is_barred
+        assert gate.proxy.is_paused
         with pytest.raises(UnavailableError):
             sync(stack, client, "ann")
         assert client.status().spent == 0

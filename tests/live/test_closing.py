@@ -46,7 +46,7 @@ def applied(stack: Stack) -> tuple[int, int]:
     for gate in stack.gates.values():
         assert gate.signed().manifest.epoch == 2
         with gate.store.read() as tables:
-            assert tables.unsettled() == []
+            assert tables.get_unsettled() == []
     (epoch, *_) = stack.world.server.list_epochs()
     return epoch.reports, epoch.crowdless
 

@@ -33,7 +33,7 @@ from sottovoce.errors import (
 )
 from sottovoce.protocol import SignedManifest
 from sottovoce.proxy.status import ProxyStatus
-from sottovoce.proxy.store import NAME
+from sottovoce.proxy.store import DATABASE_FILE
 from sottovoce.server import Keys, ServerStore, build_app
 from sottovoce.server.administration import go_beyond
 from sottovoce.server.status import ServerStatus
@@ -120,7 +120,7 @@ class System(Stack):
             if "east" not in self.why_down:
                 heart = Heartbeat(self.east.beat, 1.0, self.east.proxy.troubles)
                 heart.tick()
-                self.east.proxy.metrics.watch(beat_failures=partial(int, heart.failures))
+                self.east.proxy.metrics.set_gauges(beat_failures=partial(int, heart.failures))
 
     def sync(self, name: str) -> str:
         """What becomes of this device's turn."""
@@ -257,7 +257,7 @@ class System(Stack):
 
     def measured(self) -> str:
         found = ""
-        for measure in (self.world.server.render_metrics, self.east.proxy.metrics.text):
+        for measure in (self.world.server.render_metrics, self.east.proxy.metrics.render):
             try:
                 found += measure().decode()
             except SottovoceError:
@@ -396,16 +396,16 @@ def beyond(system: System) -> None:
 
 def proxy_full(system: System) -> None:
     store: Any = system.east.store
-    databases, free = (store._writer, store._files.batches._database), store.free_bytes
+    databases, free = (store._writer, store._files.batches._database), store.count_free_bytes
     for database in databases:
         database.rows(f"PRAGMA max_page_count = {database.row('PRAGMA page_count')[0]}")
-    store.free_bytes = lambda: 0
+    store.count_free_bytes = lambda: 0
 
     def mend() -> None:
         for database in databases:
             with suppress(StoreError):  # its epoch is over, and it is closed
                 database.rows("PRAGMA max_page_count = 1000000")
-        store.free_bytes = free
+        store.count_free_bytes = free
 
     system.undo = mend
 
@@ -463,13 +463,13 @@ def proxy_damaged(system: System) -> None:
     databases = (store._writer, store._reader, store._files.batches._database)
     for database in databases:
         database.empty_log()
-    damage(system.folder / "east" / NAME)
+    damage(system.folder / "east" / DATABASE_FILE)
     for database in databases:
         database.rows("PRAGMA shrink_memory")
 
 
 def proxy_gone(system: System) -> None:
-    remove(system.folder / "east" / NAME)
+    remove(system.folder / "east" / DATABASE_FILE)
 
 
 def server_gone(system: System) -> None:
@@ -618,7 +618,7 @@ def server_older(system: System) -> None:
 def proxy_version(version: int) -> Do:
     def make(system: System) -> None:
         system.stop_proxy()
-        with closing(sqlite3.connect(system.folder / "east" / NAME)) as db:
+        with closing(sqlite3.connect(system.folder / "east" / DATABASE_FILE)) as db:
             db.execute(f"PRAGMA user_version = {version}")
         system.restart_proxy()
 
@@ -691,8 +691,8 @@ FAULTS = [
         proxy="full; make room", ready="server", metric=BARRED, loses=1),
     Fault("server's disk full", server_full, undo, "disk is full: make room", "answered 503",
         "east", FAILS, takes=True),
-    Fault("proxy's database locked", locked(f"east/{NAME}"), undo, proxy="another program holds it",
-        ready="server", metric=BARRED),
+    Fault("proxy's database locked", locked(f"east/{DATABASE_FILE}"), undo,
+        proxy="another program holds it", ready="server", metric=BARRED),
     Fault("server's database locked", locked("server.sqlite"), undo, "another program holds",
         "answered 503", "east", FAILS, takes=True),
     Fault("proxy's database damaged", proxy_damaged, proxy_anew, proxy="begin with a new one",

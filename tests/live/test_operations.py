@@ -68,7 +68,7 @@ def test_nothing_lost_and_nothing_twice() -> None:
 
 def hasty_proxy(patch: pytest.MonkeyPatch) -> None:
     """It acknowledges first, and writes at its next beat."""
-    keep, tick = Intake.keep, Proxy.tick
+    store, tick = Intake.store_batches, Proxy.tick
     later: dict[int, list[Batch]] = {}
 
     def promise(self: Intake, batches: list[Batch]) -> list[None]:
@@ -77,10 +77,10 @@ def hasty_proxy(patch: pytest.MonkeyPatch) -> None:
 
     def write_then_tick(self: Proxy) -> None:
         if waiting := later.pop(id(self.intake), []):
-            keep(self.intake, waiting)
+            store(self.intake, waiting)
         tick(self)
 
-    patch.setattr(Intake, "keep", promise)
+    patch.setattr(Intake, "store_batches", promise)
     patch.setattr(Proxy, "tick", write_then_tick)
 
 

@@ -124,11 +124,11 @@ def test_a_proxys_folder_put_back_counts_nothing_twice(tmp_path: Path, mixed: bo
         second = copied(stack, "east", tmp_path / "second")
         stack.world.now = closes = stack.world.get_signed().manifest.closes
         for gate in stack.gates.values():
-            gate.proxy._tell_server()  # both have their crowd, and have mixed nothing yet
+            gate.proxy._contact_server()  # both have their crowd, and have mixed nothing yet
         stack.beat()
         east = stack.gates["east"]
         if mixed:
-            east.proxy._tell_server()
+            east.proxy._contact_server()
             shutil.rmtree(first)
             shutil.rmtree(second)
             copied(stack, "east", first)

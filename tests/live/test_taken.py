@@ -1,5 +1,6 @@
 """A device pays for no epoch that its proxy shows and takes nothing of any more."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,7 +49,7 @@ def test_an_epoch_that_is_mixed_costs_nobody_anything(folder: Path) -> None:
 def test_an_epoch_that_is_full_costs_nobody_anything(folder: Path) -> None:
     with running(folder / "stack", "east", terms=TERMS) as stack:
         east = stack.gates["east"]
-        east.proxy.intake._most_batches = 2
+        east.proxy.intake._settings = replace(east.proxy.intake._settings, most_batches=2)
         report(stack, east, 2)
         late = stack.client("late", ["film-2"])
         with pytest.raises(UnavailableError):

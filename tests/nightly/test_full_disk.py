@@ -49,7 +49,7 @@ def steps_of(world: World, acknowledged: list[Batch]) -> list[Callable[[], None]
 
     def send() -> None:
         (batch,) = world.people.batches(world.now, 1)
-        world.proxy.accept(batch.encode())
+        world.accept(batch)
         acknowledged.append(batch)
 
     def beat() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sottovoce.errors import ProtocolError, UntrustedError
 from sottovoce.protocol import Catalogue, Item, SignedManifest, encode_items, model_size
-from sottovoce.proxy.forward import Mirror
+from sottovoce.proxy.mirror import Mirror
 from sottovoce.sandbox.people import PublicReader
 from tests.client.world import DAY, FACTORS, ITEMS, FakeProxy, World, item
 from tests.protocol.examples import damaged
@@ -47,11 +47,11 @@ def proxy(world: World, source: FakeProxy, folder: Path) -> Party:
     mirror = Mirror(store, source, expected, lambda: 1e9)  # late enough for all of them
 
     def refresh() -> None:
-        newer = mirror.newer()
+        newer = mirror.fetch_newer()
         if newer is not None:
             mirror.publish(newer)
 
-    return Party(refresh, lambda: (mirror.current, mirror._load()), store.close)
+    return Party(refresh, lambda: (mirror.current, mirror._load_epoch()), store.close)
 
 
 def reader(world: World, source: FakeProxy, _: Path) -> Party:

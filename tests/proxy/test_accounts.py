@@ -50,24 +50,24 @@ def test_a_key_is_for_one_epoch_whatever_a_server_names(tmp_path: Path) -> None:
     """Tokens of an epoch are made with the key that it was announced with, and with no other."""
     with opened(tmp_path) as accounts:
         accounts.follow(named(1, None, None))
-        first = accounts.announced
+        first = accounts.announced_key
         assert first is not None
         accounts.follow(named(2, None, first))
-        second = accounts.announced
+        second = accounts.announced_key
         assert second not in (None, first), "named once, it is announced no more"
         element, _ = blind_token(bytes(16))
-        assert accounts.check(request(3, element).encode()).epoch == 3
+        assert accounts.check_request(request(3, element).encode()).epoch == 3
         accounts.follow(named(3, None, first))
         with pytest.raises(RefusedError):  # of the third epoch: with it an account would have two
-            accounts.check(request(4, element).encode())
+            accounts.check_request(request(4, element).encode())
         accounts.follow(named(4, first, second))
         assert is_barred(accounts)
         foreign = Issuer(bytes(32)).public_key
         accounts.follow(named(5, second, foreign))
         assert not is_barred(accounts)
         with pytest.raises(RefusedError):
-            accounts.check(request(6, element).encode())
-        accounts.follow(named(6, foreign, accounts.announced))
+            accounts.check_request(request(6, element).encode())
+        accounts.follow(named(6, foreign, accounts.announced_key))
         assert is_barred(accounts)
 
 
@@ -77,13 +77,13 @@ def test_a_refused_request_costs_no_evaluation(
     """Batches wait for the same lock, and one account can ask as often as it likes."""
     with opened(tmp_path) as accounts:
         accounts.follow(named(1, None, None))
-        accounts.follow(named(2, None, accounts.announced))
+        accounts.follow(named(2, None, accounts.announced_key))
         element = blind_token(bytes(16))[0]
-        assert isinstance(accounts.issue([request(3, element)])[0], bytes)
+        assert isinstance(accounts.issue_tokens([request(3, element)])[0], bytes)
         evaluated: list[bytes] = []
         monkeypatch.setattr(Issuer, "evaluate", lambda _, given: evaluated.append(given))
         others = [request(3, blind_token(bytes([turn] * 16))[0]) for turn in range(9)]
-        assert all(isinstance(each, RefusedError) for each in accounts.issue(others))
+        assert all(isinstance(each, RefusedError) for each in accounts.issue_tokens(others))
         assert evaluated == []
 
 
@@ -96,24 +96,24 @@ def test_a_power_cut_while_tokens_are_given(
         folder, life = tmp_path / str(steps), Life(steps)
         with opened(folder) as accounts:
             accounts.follow(named(1, None, None))
-            accounts.follow(named(2, None, accounts.announced))
+            accounts.follow(named(2, None, accounts.announced_key))
             shown = accounts._issuers[3].public_key
         element, finalize = blind_token(bytes(16))
         answered = False
         with suppress(PowerCut), opened(folder) as accounts:
             accounts.follow(named(2, None, shown))
             MortalDatabase.life = life
-            answered = isinstance(accounts.issue([request(3, element)])[0], bytes)
+            answered = isinstance(accounts.issue_tokens([request(3, element)])[0], bytes)
         MortalDatabase.life = Life()
         with opened(folder) as accounts:
             accounts.follow(named(2, None, shown))
-            (again,) = accounts.issue([request(3, element)])
+            (again,) = accounts.issue_tokens([request(3, element)])
             assert isinstance(again, bytes)
             accounts._issuers[3].check(finalize(again, shown))
-            (other,) = accounts.issue([request(3, blind_token(bytes(16))[0])])
+            (other,) = accounts.issue_tokens([request(3, blind_token(bytes(16))[0])])
             assert isinstance(other, RefusedError)
             with accounts._store.read() as tables:
-                assert tables.issued(3) == 1
+                assert tables.count_issued(3) == 1
         if answered:
             break
     assert steps >= 2

@@ -43,7 +43,7 @@ def get(world: World, path: str, method: str = "GET", **headers: str) -> Answer:
 
 def watched(world: World, path: str) -> Answer:
     """What the operator sees, at an address of their own."""
-    app = build_watch(world.proxy.check, world.proxy.metrics.text)
+    app = build_watch(world.proxy.check_ready, world.proxy.metrics.render)
     return asyncio.run(ask(app, "GET", path))
 
 

@@ -69,7 +69,7 @@ def test_a_reservation_that_is_refused_gives_back_what_it_took(
             file.reserve(8 * RESERVATION_STEP_BYTES)
         assert file.path.stat().st_size == RESERVATION_STEP_BYTES
     monkeypatch.undo()
-    monkeypatch.setattr(file, "_free_bytes", lambda: SPARE_BYTES + RESERVATION_STEP_BYTES)
+    monkeypatch.setattr(file, "_count_free_bytes", lambda: SPARE_BYTES + RESERVATION_STEP_BYTES)
     with pytest.raises(StoreError):
         file.reserve(3 * RESERVATION_STEP_BYTES)
     file.reserve(2 * RESERVATION_STEP_BYTES)

@@ -28,7 +28,8 @@ from sottovoce.protocol import (
     SignedShelf,
 )
 from sottovoce.protocol.contact import DAY_SECONDS, Contact
-from sottovoce.proxy import HttpUpstream, Upstream, connect, forward
+from sottovoce.proxy import HttpUpstream, Upstream, connect
+from sottovoce.proxy import upstream as upstream_module
 from sottovoce.storage.files import write_new
 from tests.proxy.world import (
     CATALOGUE,
@@ -70,15 +71,17 @@ def test_a_newer_shelf_is_shown_with_the_next_beat_and_the_one_before_is_still_s
     for _ in range(2):
         assert world.proxy.mirror.shelf is not None
         assert world.proxy.mirror.shelf.signed == world.server.shelved
-        assert world.proxy.mirror.catalogue(OTHER.hash) == OTHER.raw
-        assert world.proxy.mirror.catalogue(CATALOGUE.hash) == CATALOGUE.raw
+        assert world.proxy.mirror.read_catalogue(OTHER.hash) == OTHER.raw
+        assert world.proxy.mirror.read_catalogue(CATALOGUE.hash) == CATALOGUE.raw
         world.reopen()
     world.server.shelved = shelved(OPENS + 61, CATALOGUE.hash)
     world.proxy.tick()
-    assert world.proxy.mirror.catalogue(OTHER.hash) == OTHER.raw, "somebody has just read of it"
+    assert world.proxy.mirror.read_catalogue(OTHER.hash) == OTHER.raw, (
+        "somebody has just read of it"
+    )
     world.server.shelved = shelved(OPENS + 62, CATALOGUE.hash)
     world.proxy.tick()
-    assert world.proxy.mirror.catalogue(OTHER.hash) is None
+    assert world.proxy.mirror.read_catalogue(OTHER.hash) is None
 
 
 @pytest.mark.parametrize(
@@ -107,7 +110,7 @@ def test_a_shelf_of_a_time_when_clocks_were_wrong_is_replaced(world: World) -> N
     opened, world.clock.now = world.clock.now, OPENS + 400 * DAY_SECONDS
     world.server.files[OTHER.hash] = OTHER.raw
     world.server.shelved = shelved(int(world.clock.now), OTHER.hash)
-    newer = world.proxy.mirror.newer_shelf()
+    newer = world.proxy.mirror.fetch_newer_shelf()
     assert newer is not None
     world.proxy.mirror.publish_shelf(newer)
     world.clock.now = opened
@@ -126,17 +129,17 @@ def test_a_lying_server(make_world: MakeWorld, lie: str, caplog: pytest.LogCaptu
     honest = world.now
     tell(world, lie)
     world.proxy.tick()
-    assert world.proxy.manifest() == honest
+    assert world.proxy.manifest == honest
     world.reopen()
     world.proxy.tick()
-    assert world.proxy.manifest() == honest
+    assert world.proxy.manifest == honest
     assert world.server.told == [], "the epoch runs on"
     assert any(record.levelno == logging.ERROR for record in caplog.records)
     assert metric(world, "manifests_untrusted_total") == 1
     world.server.now = honest
     world.server.go_on(signed(8))
     world.proxy.tick()
-    assert world.proxy.manifest() == world.now
+    assert world.proxy.manifest == world.now
 
 
 def test_a_key_that_was_replaced_is_not_believed_again(world: World) -> None:
@@ -146,11 +149,11 @@ def test_a_key_that_was_replaced_is_not_believed_again(world: World) -> None:
     world.server.go_on(SignedManifest.make(manifest(2), key, (statement,)))
     world.proxy.tick()
     second = world.now
-    assert world.proxy.manifest() == second
+    assert world.proxy.manifest == second
     world.reopen()
     world.server.go_on(signed(3))
     world.proxy.tick()
-    assert world.proxy.manifest() == second
+    assert world.proxy.manifest == second
     assert metric(world, "manifests_untrusted_total") == 1
 
 
@@ -166,26 +169,26 @@ def test_old_models_are_pruned_and_what_is_known_is_not_fetched_again(
         world.server.go_on(signed(epoch))
         world.proxy.tick()
         hashes.append(world.now.manifest.model)
-    assert [world.proxy.mirror.model(name) is not None for name in hashes] == [
+    assert [world.proxy.mirror.read_model(name) is not None for name in hashes] == [
         False,
         False,
         True,
         True,
     ]
-    assert world.proxy.mirror.catalogue(CATALOGUE.hash) == CATALOGUE.raw
-    assert world.proxy.mirror.model(CATALOGUE.hash) is None
-    assert world.proxy.mirror.catalogue(hashes[3]) is None
+    assert world.proxy.mirror.read_catalogue(CATALOGUE.hash) == CATALOGUE.raw
+    assert world.proxy.mirror.read_model(CATALOGUE.hash) is None
+    assert world.proxy.mirror.read_catalogue(hashes[3]) is None
     world.server.go_on(signed(5, model=hashes[3]))
     world.proxy.tick()
-    assert world.proxy.mirror.model(hashes[3]) == model_of(4)
+    assert world.proxy.mirror.read_model(hashes[3]) == model_of(4)
     assert (fetched.count("catalogue"), fetched.count("model")) == (0, 3)
     with world.store.write() as tables:
         tables.add_file(CATALOGUE.hash, b"damaged")
     world.reopen()
     world.server.go_on(signed(6))
     world.proxy.tick()
-    assert world.proxy.manifest() == world.now
-    assert world.proxy.mirror.catalogue(CATALOGUE.hash) == CATALOGUE.raw
+    assert world.proxy.manifest == world.now
+    assert world.proxy.mirror.read_catalogue(CATALOGUE.hash) == CATALOGUE.raw
 
 
 CHUNK = Chunk(7, bytes(32), bytes(SEALED_BYTES))
@@ -239,7 +242,7 @@ def test_what_is_told_and_with_which_secret() -> None:
 @pytest.mark.parametrize("more", [b"", b"Content-Length: 999\r\n\r\n"], ids=["head", "body"])
 def test_a_server_that_drips_is_left(monkeypatch: pytest.MonkeyPatch, more: bytes) -> None:
     """A byte now and then is no silence: neither in the head of an answer nor in its body."""
-    monkeypatch.setattr(forward, "LONGEST", 0.2)
+    monkeypatch.setattr(upstream_module, "MAX_EXCHANGE_SECONDS", 0.2)
     ended = threading.Event()
 
     def drip(listening: socket.socket) -> None:

@@ -28,7 +28,9 @@ from sottovoce.proxy.epoch_files import (
     BatchTables,
     estimate_stored_bytes,
 )
-from sottovoce.proxy.intake import GROUP, LATER, GroupCommit, RateLimit
+from sottovoce.proxy.group_commit import MAX_REQUESTS_PER_TRANSACTION, GroupCommit
+from sottovoce.proxy.intake import RETRY_WHEN_FULL_SECONDS
+from sottovoce.proxy.rate_limit import RateLimit
 from tests.proxy.world import (
     CLOSES,
     ENDS,
@@ -50,13 +52,13 @@ Writer = GroupCommit[Batch, None]
 def test_a_batch_is_one_however_often_it_comes(world: World) -> None:
     """The same bytes again are fine; the same id or the same reports beside others are not."""
     (batch,) = world.send(1)
-    world.proxy.accept(batch.encode())
+    world.accept(batch)
     copies = [replace(batch, id=bytes([draw]) * 16) for draw in range(9)]
     for other in (world.people.batch(world.now, id=batch.id), *copies):
         with pytest.raises(RefusedError):
-            world.proxy.accept(other.encode())
+            world.accept(other)
     assert stored(world) == [batch.sealed]
-    assert world.proxy.intake.waiting == 1
+    assert world.proxy.intake.n_waiting == 1
 
 
 @pytest.mark.parametrize(
@@ -100,15 +102,15 @@ def test_closed_it_refuses_even_what_it_had(world: World, restarted: bool) -> No
         world.send(1)
     world.proxy.tick()
     sent += world.send(1)
-    assert world.proxy.intake.waiting == 3, "a restart goes on counting"
+    assert world.proxy.intake.n_waiting == 3, "a restart goes on counting"
     world.end_epoch()
     if restarted:
         world.reopen()
         world.proxy.tick()
     for batch in (sent[0], world.people.batch(world.now)):
         with pytest.raises(ClosedError):
-            world.proxy.accept(batch.encode())
-    assert world.proxy.intake.waiting == 0
+            world.accept(batch)
+    assert world.proxy.intake.n_waiting == 0
 
 
 def test_a_batch_checked_before_the_close_is_refused_behind_it(world: World) -> None:
@@ -116,14 +118,14 @@ def test_a_batch_checked_before_the_close_is_refused_behind_it(world: World) -> 
     world.send(3)
     late = world.proxy.intake.check(world.people.batch(world.now).encode())
     world.end_epoch()
-    (outcome,) = world.proxy.intake.keep([late])
+    (outcome,) = world.proxy.intake.store_batches([late])
     assert isinstance(outcome, ClosedError)
     world.server.go_on(signed(2))
     world.proxy.tick()
-    (outcome,) = world.proxy.intake.keep([late])
+    (outcome,) = world.proxy.intake.store_batches([late])
     assert isinstance(outcome, WrongEpochError)
     assert not stored(world)
-    assert world.proxy.intake.waiting == 0
+    assert world.proxy.intake.n_waiting == 0
 
 
 def test_a_close_between_the_check_and_the_transaction_is_seen(
@@ -138,7 +140,7 @@ def test_a_close_between_the_check_and_the_transaction_is_seen(
         return write_batches(n_reports)
 
     monkeypatch.setattr(world.store, "write_batches", close_first)
-    (outcome,) = world.proxy.intake.keep([batch])
+    (outcome,) = world.proxy.intake.store_batches([batch])
     assert isinstance(outcome, ClosedError)
     assert not stored(world)
 
@@ -150,13 +152,13 @@ def test_an_epoch_whose_crowd_does_not_fit_on_the_disk_takes_nothing(
     world = make_world(signed(least_clients=1000, reports=100, dummies=7))
     world.send(1)
     needed = SPARE_BYTES + estimate_stored_bytes(999, 100, 7)
-    monkeypatch.setattr(world.store, "free_bytes", lambda: needed - 1)
+    monkeypatch.setattr(world.store, "count_free_bytes", lambda: needed - 1)
     world.proxy.tick()
     with pytest.raises(UnavailableError):
         world.send(1)
     (problem,) = world.proxy.troubles.texts
     assert "10.6 MB more" in problem
-    monkeypatch.setattr(world.store, "free_bytes", lambda: needed)
+    monkeypatch.setattr(world.store, "count_free_bytes", lambda: needed)
     world.proxy.tick()
     world.send(1)
 
@@ -180,10 +182,10 @@ def test_the_room_for_mixing_is_reserved_before_a_batch_is_acknowledged(
         world.send(100)
     assert len(stored(world)) >= len(sent)
     world.proxy.tick()
-    assert world.proxy.is_barred
+    assert world.proxy.is_paused
     with monkeypatch.context() as patch:  # whatever else needs room has none any more
         patch.setattr(os, "posix_fallocate", lambda *_: 1 / 0)
-        waiting = world.proxy.intake.waiting
+        waiting = world.proxy.intake.n_waiting
         world.end_epoch()
     assert len(world.server.reports(1)) == waiting * 10_000
 
@@ -193,12 +195,12 @@ def test_one_bad_batch_does_not_spoil_its_group(world: World) -> None:
     good = world.people.batches(world.now, 3)
     twin = replace(good[0], sealed=good[1].sealed)
     bad = replace(world.people.batch(world.now), id=first.id)
-    outcomes = world.proxy.intake.keep([good[0], bad, good[1], twin, good[2], first])
+    outcomes = world.proxy.intake.store_batches([good[0], bad, good[1], twin, good[2], first])
     assert [type(outcome) for outcome in outcomes] == [
         type(None), RefusedError, type(None), RefusedError, type(None), type(None),
     ]  # fmt: skip
     assert sorted(stored(world)) == sorted(b.sealed for b in [first, *good])
-    assert world.proxy.intake.waiting == 4
+    assert world.proxy.intake.n_waiting == 4
 
 
 @pytest.mark.parametrize(
@@ -215,15 +217,15 @@ def test_an_epoch_takes_so_many_and_no_more(
 ) -> None:
     world = make_world(signed(dummies=dummies), **cap)
     kept = world.people.batches(world.now, 3)
-    outcomes = world.proxy.intake.keep([*kept, world.people.batch(world.now)])
+    outcomes = world.proxy.intake.store_batches([*kept, world.people.batch(world.now)])
     assert [outcome is None for outcome in outcomes] == [True] * 3 + [False]
     with pytest.raises(FullError):
         world.send(1)
     for _ in range(2):
         world.proxy.tick()
     assert caplog.text.count("is full with 3 batches") == 1, "a line for each would keep its time"
-    world.proxy.check()  # those who are in count
-    world.proxy.accept(kept[0].encode())  # its sender did not hear the answer
+    world.proxy.check_ready()  # those who are in count
+    world.accept(kept[0])  # its sender did not hear the answer
     assert sorted(stored(world)) == sorted(batch.sealed for batch in kept)
     world.reopen()
     world.proxy.tick()
@@ -242,8 +244,8 @@ def test_an_epoch_takes_so_many_and_no_more(
 class Limit(RateLimit):
     """In one epoch, if nothing else is said; what may come comes at once."""
 
-    def wait(self, address: str, epoch: int = 1) -> float:
-        pause = super().wait(address, epoch)
+    def begin(self, address: str, epoch: int = 1) -> float:
+        pause = super().begin(address, epoch)
         if not pause:
             self.end(address, epoch)
         return pause
@@ -252,7 +254,7 @@ class Limit(RateLimit):
 def limit(
     clock: Clock, per_minute: float = 6, burst: int = 3, most: int = 100, per_epoch: int = 0
 ) -> Limit:
-    return Limit(Rate(per_minute, burst, per_epoch), clock, most_addresses=most)
+    return Limit(Rate(per_minute, burst, per_epoch), clock, max_addresses=most)
 
 
 def test_a_burst_then_one_every_ten_seconds() -> None:
@@ -260,26 +262,26 @@ def test_a_burst_then_one_every_ten_seconds() -> None:
     clock = Clock(100)
     asked = limit(clock)
     clock.now = 0
-    assert [asked.wait("192.0.2.1") for _ in range(3)] == [0, 0, 0]
-    assert asked.wait("192.0.2.1") == pytest.approx(10)
-    assert asked.wait("192.0.2.2") == 0
+    assert [asked.begin("192.0.2.1") for _ in range(3)] == [0, 0, 0]
+    assert asked.begin("192.0.2.1") == pytest.approx(10)
+    assert asked.begin("192.0.2.2") == 0
     clock.now = 4
-    assert asked.wait("192.0.2.1") == pytest.approx(6)
+    assert asked.begin("192.0.2.1") == pytest.approx(6)
     clock.now = 10.001
-    assert asked.wait("192.0.2.1") == 0
-    assert asked.wait("192.0.2.1") > 9
+    assert asked.begin("192.0.2.1") == 0
+    assert asked.begin("192.0.2.1") > 9
     clock.now = 1e9
-    assert [asked.wait("192.0.2.1") > 0 for _ in range(4)] == [False, False, False, True]
+    assert [asked.begin("192.0.2.1") > 0 for _ in range(4)] == [False, False, False, True]
 
 
 def test_the_memory_is_bounded_and_forgets_the_longest_silent() -> None:
     asked = limit(Clock(0), burst=1, most=2)
     for address in ("a", "b", "a", "c"):
-        asked.wait(address)
+        asked.begin(address)
     assert list(asked._addresses) == ["a", "c"]
-    assert asked.wait("b") == 0
+    assert asked.begin("b") == 0
     off = limit(Clock(0), per_minute=0, burst=1)
-    assert not any(off.wait("a") for _ in range(1000))
+    assert not any(off.begin("a") for _ in range(1000))
     assert not off._addresses, "zero is off, and remembers nobody"
 
 
@@ -289,26 +291,26 @@ def test_so_many_in_an_epoch_and_then_no_more(per_minute: float) -> None:
     clock = Clock(0)
     asked = limit(clock, per_minute, per_epoch=2)
     for _ in range(2):
-        assert RateLimit.wait(asked, "a", 1) == 0
+        assert RateLimit.begin(asked, "a", 1) == 0
         asked.end("a", None)  # it was not stored
         clock.now += 1e6
-        assert asked.wait("a") == 0
+        assert asked.begin("a") == 0
         clock.now += 1e6
-    assert asked.wait("a") == LATER
-    assert asked.wait("b") == 0
-    assert asked.wait("a", 2) == 0, "another epoch"
+    assert asked.begin("a") == RETRY_WHEN_FULL_SECONDS
+    assert asked.begin("b") == 0
+    assert asked.begin("a", 2) == 0, "another epoch"
 
 
 def test_what_is_under_way_counts_for_every_epoch_and_what_came_for_its_own() -> None:
     asked = RateLimit(Rate(0, per_epoch=2), Clock(0))
-    assert [asked.wait("a", 1) for _ in range(3)] == [0, 0, LATER]
-    assert asked.wait("a", 2) == LATER
+    assert [asked.begin("a", 1) for _ in range(3)] == [0, 0, RETRY_WHEN_FULL_SECONDS]
+    assert asked.begin("a", 2) == RETRY_WHEN_FULL_SECONDS
     asked.end("a", 1)  # too late for the second epoch: it was stored in the first
-    assert [asked.wait("a", 2) for _ in range(2)] == [0, LATER]
+    assert [asked.begin("a", 2) for _ in range(2)] == [0, RETRY_WHEN_FULL_SECONDS]
     asked.end("a", 2)  # begun in the first epoch
-    assert asked.wait("a", 2) == LATER
+    assert asked.begin("a", 2) == RETRY_WHEN_FULL_SECONDS
     asked.end("a", None)
-    assert [asked.wait("a", 2) for _ in range(2)] == [0, LATER]
+    assert [asked.begin("a", 2) for _ in range(2)] == [0, RETRY_WHEN_FULL_SECONDS]
 
 
 def test_one_address_is_taken_so_often_in_an_epoch(make_world: MakeWorld) -> None:
@@ -381,7 +383,11 @@ def test_whoever_waits_shares_a_transaction() -> None:
         assert set(await rest) == {None}
 
     run(keep, work)
-    assert [len(group) for group in groups] == [1, GROUP, 699 - GROUP]
+    assert [len(group) for group in groups] == [
+        1,
+        MAX_REQUESTS_PER_TRANSACTION,
+        699 - MAX_REQUESTS_PER_TRANSACTION,
+    ]
     assert [batch for group in groups for batch in group] == BATCHES
 
 
@@ -407,7 +413,7 @@ def test_more_than_memory_should_hold_are_sent_away() -> None:
         gate.set()
         return await answers
 
-    answers = run(keep, work, most_waiting=10)
+    answers = run(keep, work, max_pending=10)
     away = [answer for answer in answers if isinstance(answer, UnavailableError)]
     # Ten wait, and up to ten are in the transaction that the thread began meanwhile.
     assert len(BATCHES) - 20 <= len(away) <= len(BATCHES) - 10
@@ -442,5 +448,5 @@ def test_what_waits_at_the_end_is_stored(world: World) -> None:
         await asyncio.sleep(0)
         return task
 
-    run(world.proxy.intake.keep, work)
+    run(world.proxy.intake.store_batches, work)
     assert len(stored(world)) == 50

@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from sottovoce.cli.proxy import describe_status
 from sottovoce.errors import SettingsError
 from sottovoce.proxy.origins import check_origin
-from sottovoce.proxy.status import Asked, ProxyStatus
+from sottovoce.proxy.status import ProxyStatus, ServerProbe
 from sottovoce.service.page import Page
 from sottovoce.service.watch import ProcessState
 from sottovoce.service.widget import format_script_tag
@@ -271,7 +271,7 @@ def test_the_widget_is_for_everybody_once_there_are_origins(
     assert get(open_world, "/page/widget.js").status == 404
     closed = make_world(page=Page(serve=True))
     assert get(closed, "/widget.js").status == 404
-    status = ProxyStatus(0, 0, ProcessState(0.0), Asked())
+    status = ProxyStatus(0, 0, ProcessState(0.0), ServerProbe())
     assert format_script_tag() in "\n".join(describe_status(status, open_world.settings))
     assert "widget.js" not in "\n".join(describe_status(status, closed.settings))
 
@@ -279,7 +279,7 @@ def test_the_widget_is_for_everybody_once_there_are_origins(
 def test_the_script_for_tokens_is_where_there_are_accounts_and_origins(
     open_world: World, make_world: MakeWorld
 ) -> None:
-    key, status = "ab" * 32, ProxyStatus(0, 0, ProcessState(0.0), Asked())
+    key, status = "ab" * 32, ProxyStatus(0, 0, ProcessState(0.0), ServerProbe())
     world = make_world(origins=("https://shop.example",), accounts_key=key, page=Page(serve=True))
     answer = get(world, "/accounts.js", "https://unknown.example")
     assert answer.status == 200

@@ -21,8 +21,8 @@ from sottovoce.protocol import SEALED_BYTES, batch_size
 from sottovoce.protocol.contact import DAY_SECONDS, MONTH_SECONDS
 from sottovoce.proxy import ProxyStore
 from sottovoce.proxy import dummies as dummies_module
-from sottovoce.proxy.forward import MirroredEpoch
-from sottovoce.proxy.store import NAME, Tables
+from sottovoce.proxy.mirror import MirroredEpoch
+from sottovoce.proxy.store import DATABASE_FILE, Tables
 from sottovoce.storage.database import Database
 from tests.crash import UNLIMITED_STEPS, Life, MortalDatabase, PowerCut, make_mortal
 from tests.proxy.world import (
@@ -83,7 +83,7 @@ def test_a_whole_epoch_and_the_next(world: World) -> None:
     assert metric(world, "overdue_seconds") == 0
     world.server.go_on(signed(2))
     world.proxy.tick()
-    assert world.proxy.manifest() == world.now
+    assert world.proxy.manifest == world.now
     second = world.send(3)
     world.end_epoch()
     assert sorted(world.server.reports(2)) == sorted(all_reports(second))
@@ -211,7 +211,7 @@ def test_a_server_in_a_hurry_gets_nothing(
         assert metric(world, 'flushes_total{outcome="given_up"}') == 1
         assert ("ERROR" in caplog.text) == bool(people), "no error where nothing is lost"
         with pytest.raises(ClosedError if how == "applied" else WrongEpochError):
-            world.proxy.accept(world.people.batch(signed(dummies=DUMMIES)).encode())
+            world.accept(world.people.batch(signed(dummies=DUMMIES)))
     else:
         assert not sent or anywhere(all_reports(sent), world.folder), "they wait for its time"
         world.send(1)
@@ -225,7 +225,7 @@ def test_no_dummies_are_drawn_for_an_epoch_that_the_server_has_left(
     world.server.go_on(signed(2, opens=CLOSES, closes=ENDS))
     monkeypatch.setattr("sottovoce.proxy.dummies.seal_reports", None)
     world.proxy.tick()
-    assert world.proxy.manifest() == world.now
+    assert world.proxy.manifest == world.now
 
 
 def test_a_new_manifest_is_shown_only_after_the_flush(
@@ -244,8 +244,8 @@ def test_a_new_manifest_is_shown_only_after_the_flush(
     monkeypatch.setattr(world.proxy.mirror, "publish", watched)
     world.proxy.tick()
     assert seen == [(True, 0)]
-    assert world.proxy.manifest() == world.now
-    assert world.proxy.intake.waiting == 0
+    assert world.proxy.manifest == world.now
+    assert world.proxy.intake.n_waiting == 0
 
 
 @pytest.mark.parametrize("flushed", [False, True])
@@ -289,7 +289,7 @@ def test_an_unknown_epoch_that_is_not_over_is_kept(world: World) -> None:
     beat_cut_off_at(world, "put_chunk")
     state = world.server.states.pop(1)
     world.proxy.tick()
-    assert world.proxy.is_barred
+    assert world.proxy.is_paused
     world.server.states[1] = state
     world.proxy.tick()
     assert world.server.commits[1][1] == 12
@@ -393,7 +393,7 @@ def test_none_is_drawn_for_nobody(make_world: MakeWorld) -> None:
 def test_a_server_that_asks_for_too_many_keeps_no_beat_and_fills_no_disk(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sottovoce.proxy.proxy.MAX_DUMMIES_PER_BEAT", 10)
+    monkeypatch.setattr("sottovoce.proxy.proxy.MAX_DUMMIES_PER_TICK", 10)
     world = make_world(signed(dummies=10**7))
     for beats in range(1, 3):
         world.clock.now = CLOSES - 1
@@ -405,7 +405,7 @@ def test_a_server_that_asks_for_too_many_keeps_no_beat_and_fills_no_disk(
     assert not dummies(full)
     (said,) = full.proxy.troubles.texts
     assert f"most_bytes must be far above {SEALED_BYTES * 100 + 3 * batch_size(4)}" in said
-    assert full.proxy.is_barred, "nobody pays for what could not be kept"
+    assert full.proxy.is_paused, "nobody pays for what could not be kept"
 
 
 def test_a_server_set_back_hears_again_that_there_is_a_crowd(world: World) -> None:
@@ -488,7 +488,7 @@ def test_a_folder_that_is_gone_loses_nothing_that_was_acknowledged(world: World,
     else:
         shutil.rmtree(world.folder)
     world.proxy.tick()
-    assert world.store.free_bytes() == 0
+    assert world.store.count_free_bytes() == 0
     with pytest.raises(UnavailableError):
         world.send(1)
     world.end_epoch()
@@ -582,7 +582,7 @@ def test_a_transaction_that_changes_nothing_does_not_show_that_a_disk_can_be_wri
             world.proxy.tick()
         with world.store.write_batches():
             pass
-        assert world.proxy.is_barred
+        assert world.proxy.is_paused
     assert "can be written again" not in caplog.text
 
 
@@ -637,7 +637,7 @@ def test_an_older_database_beside_the_files_of_this_epoch_loses_none_of_them(
 ) -> None:
     """Somebody has put back `proxy.sqlite3` alone, and the server is away at the first beat."""
     world.store.close()
-    backup = shutil.copy(world.folder / NAME, tmp_path / "backup")
+    backup = shutil.copy(world.folder / DATABASE_FILE, tmp_path / "backup")
     world.reopen()
     world.proxy.tick()
     world.send(3)
@@ -646,14 +646,14 @@ def test_an_older_database_beside_the_files_of_this_epoch_loses_none_of_them(
     world.proxy.tick()
     sent = world.send(4)
     world.store.close()
-    shutil.copy(backup, world.folder / NAME)
+    shutil.copy(backup, world.folder / DATABASE_FILE)
     world.reopen()
     world.server.reachable = False
     with pytest.raises(UnavailableError):
         world.proxy.tick()
     world.server.reachable = True
     world.proxy.tick()
-    assert world.proxy.intake.waiting == 4
+    assert world.proxy.intake.n_waiting == 4
     world.end_epoch()
     assert sorted(world.server.reports(2)) == sorted(all_reports(sent))
 
@@ -696,7 +696,7 @@ def live(folder: Path, steps: int = UNLIMITED_STEPS) -> FragileWorld:
     for epoch in (1, 2):
         batches = world.people.batches(world.now, 3)
         for batch in batches:
-            world.insist(lambda data=batch: world.proxy.accept(data.encode()))  # type: ignore[misc]
+            world.insist(lambda batch=batch: world.accept(batch))  # type: ignore[misc]
         world.close_epoch()
         world.insist(lambda: world.proxy.tick())
         world.insist(lambda: world.proxy.tick())
@@ -710,7 +710,7 @@ def live(folder: Path, steps: int = UNLIMITED_STEPS) -> FragileWorld:
         assert not any(report in raw for report in arrived)
         world.server.go_on(signed(epoch + 1, dummies=DUMMIES))
         world.insist(lambda: world.proxy.tick())
-        assert world.proxy.manifest() == world.now
+        assert world.proxy.manifest == world.now
     world.store.close()
     return world
 

@@ -10,7 +10,7 @@ import pytest
 
 from sottovoce.errors import SettingsError
 from sottovoce.proxy import ProxySettings, Rate, Tls
-from sottovoce.proxy.settings import settings_file
+from sottovoce.proxy.setup import render_settings_file
 from sottovoce.service.listen import Listen, Watch
 from sottovoce.service.page import Page
 from sottovoce.service.toml import read_settings
@@ -18,7 +18,7 @@ from tests.proxy.world import World, manifest, settings
 
 
 def test_the_example_is_what_init_writes_and_says_the_defaults() -> None:
-    assert EXAMPLE.read_text() == settings_file(**PLACES)
+    assert EXAMPLE.read_text() == render_settings_file(**PLACES)
     assert read_settings(EXAMPLE, ProxySettings) == ProxySettings(
         Path(PLACES["folder"]),
         PLACES["server"],
@@ -63,7 +63,7 @@ def test_every_line_of_the_example_that_is_switched_off_works(tmp_path: Path) ->
 
 @pytest.mark.parametrize("odd", ['a "b" \\ c', "naïve\ttab", "a\nb = 1"])
 def test_odd_values_are_quoted(tmp_path: Path, odd: str) -> None:
-    (tmp_path / "p.toml").write_text(settings_file(**{**PLACES, "secret_file": odd}))
+    (tmp_path / "p.toml").write_text(render_settings_file(**{**PLACES, "secret_file": odd}))
     assert read_settings(tmp_path / "p.toml", ProxySettings).secret_file == tmp_path / odd
 
 
@@ -136,7 +136,9 @@ def test_dummies_count_for_the_proxys_own_crowd_and_not_for_the_terms(tmp_path: 
     """A dummy hides no worse than a report of somebody else: of four reports each needs one."""
     own = settings(tmp_path, least_clients=10)
     needed = {
-        (least, dummies): own.least_for(manifest(least_clients=least, dummies=dummies).terms)
+        (least, dummies): own.compute_min_crowd(
+            manifest(least_clients=least, dummies=dummies).terms
+        )
         for least in (1, 3, 20)
         for dummies in (0, 3, 8, 39, 4000)
     }
@@ -145,4 +147,4 @@ def test_dummies_count_for_the_proxys_own_crowd_and_not_for_the_terms(tmp_path: 
 
 
 if __name__ == "__main__":
-    EXAMPLE.write_text(settings_file(**PLACES))
+    EXAMPLE.write_text(render_settings_file(**PLACES))

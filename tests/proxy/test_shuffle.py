@@ -168,7 +168,7 @@ def flushed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flushed]:
     world = World(tmp_path_factory.mktemp("flush"), signed(reports=REPORTS), chunk_reports=CHUNK)
     world.proxy.tick()
     batches = world.people.batches(world.now, PEOPLE)
-    assert not any(world.proxy.intake.keep(batches))
+    assert not any(world.proxy.intake.store_batches(batches))
     before: list[bytes] = []
 
     def look(call: str) -> None:

@@ -10,7 +10,7 @@ from sottovoce.cli.proxy import describe_status
 from sottovoce.errors import SettingsError, StoreError, UnknownProxyError
 from sottovoce.protocol.panel import Panel, Panellist
 from sottovoce.proxy.status import ProxyStatus
-from sottovoce.proxy.store import looking
+from sottovoce.proxy.store import open_snapshot
 from sottovoce.service.page import Page
 from sottovoce.service.watch import ProcessState
 from tests.proxy.world import CATALOGUE, CLOSES, ENDS, HOLD, World, signed
@@ -19,7 +19,7 @@ from tests.proxy.world import CATALOGUE, CLOSES, ENDS, HOLD, World, signed
 def look(world: World) -> tuple[str, list[str]]:
     """All that is said, and what needs attention."""
     found = ProxyStatus.read(world.settings, world.server, world.clock.now, ProcessState(0.0))
-    assert found.as_dict()["problems"] == found.problems
+    assert found.to_dict()["problems"] == found.problems
     return "\n".join(describe_status(found, world.settings)), found.problems
 
 
@@ -135,14 +135,14 @@ def test_an_epoch_without_reports(tmp_path: Path) -> None:
 
 
 def test_a_full_disk(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sottovoce.proxy.status.LEAST_FREE", 1 << 62)
+    monkeypatch.setattr("sottovoce.proxy.status.MIN_FREE_BYTES", 1 << 62)
     assert "MB are free on the disk" in look(world)[1][0]
 
 
 def test_batches_refused_for_their_address(world: World) -> None:
-    assert world.proxy.metrics.notes() == []
-    world.proxy.metrics.refused(HTTPException(429))
-    (said,) = world.proxy.metrics.notes()
+    assert world.proxy.metrics.list_notes() == []
+    world.proxy.metrics.count_refusal(HTTPException(429))
+    (said,) = world.proxy.metrics.list_notes()
     found = ProxyStatus.read(world.settings, world.server, 0.0, ProcessState(0.0, notes=(said,)))
     assert "Batches refused for their address ([rate]) since the start: 1." in list(
         describe_status(found, world.settings)
@@ -150,7 +150,10 @@ def test_batches_refused_for_their_address(world: World) -> None:
 
 
 def test_a_folder_without_a_database(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="sottovoce proxy create-database"), looking(tmp_path):
+    with (
+        pytest.raises(StoreError, match="sottovoce proxy create-database"),
+        open_snapshot(tmp_path),
+    ):
         pass
     assert not list(tmp_path.iterdir())
 

@@ -11,8 +11,8 @@ import pytest
 
 from sottovoce.errors import SettingsError, StoreError, UnavailableError
 from sottovoce.proxy import ProxyStore
-from sottovoce.proxy.epoch_files import batch_file_name, place_of
-from sottovoce.proxy.store import NAME, count_waiting
+from sottovoce.proxy.epoch_files import compute_place, name_batch_file
+from sottovoce.proxy.store import DATABASE_FILE, count_waiting_batches
 from sottovoce.storage.database import _ADVICE_BY_ERROR, Database
 from tests.proxy.world import World, count_batches
 
@@ -35,7 +35,7 @@ BATCH_COLUMNS = {"batches": ["place", "id", "sealed"], "dummies": ["part", "seal
 
 def test_what_is_written_and_nothing_else(world: World) -> None:
     sent = world.send(5)
-    for name, columns in ((NAME, COLUMNS), (batch_file_name(1), BATCH_COLUMNS)):
+    for name, columns in ((DATABASE_FILE, COLUMNS), (name_batch_file(1), BATCH_COLUMNS)):
         with closing(sqlite3.connect(world.folder / name)) as db:
             tables = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
             found = {
@@ -43,10 +43,12 @@ def test_what_is_written_and_nothing_else(world: World) -> None:
                 for (table,) in tables
             }
             assert found == columns
-            if name != NAME:
+            if name != DATABASE_FILE:
                 places = {place for (place,) in db.execute("SELECT rowid FROM batches")}
-                assert places == {place_of(batch) for batch in sent}
-    databases = [f"{name}{suffix}" for name in (NAME, batch_file_name(1)) for suffix in SUFFIXES]
+                assert places == {compute_place(batch) for batch in sent}
+    databases = [
+        f"{name}{suffix}" for name in (DATABASE_FILE, name_batch_file(1)) for suffix in SUFFIXES
+    ]
     present = {path.name for path in world.folder.iterdir()}
     assert present == {*databases, "epoch-1-shuffled.bin", "proxy.lock"}
 
@@ -75,7 +77,7 @@ def test_a_database_is_created_once_and_has_a_name_of_its_own(tmp_path: Path) ->
     for number in range(2):
         folder = tmp_path / f"proxy-{number}"
         ProxyStore.create(folder)
-        with pytest.raises(StoreError, match=NAME):
+        with pytest.raises(StoreError, match=DATABASE_FILE):
             ProxyStore.create(folder)
         for _ in range(2):
             with ProxyStore.open(folder) as store:
@@ -160,32 +162,32 @@ def test_a_disk_that_takes_nothing(
         with pytest.raises(StoreError, match=advice):
             world.proxy.tick()
     with pytest.raises(UnavailableError):
-        world.proxy.check()
+        world.proxy.check_ready()
     assert sum(advice in message for message in caplog.messages) == 1
     mend(world)
     world.proxy.tick()
-    world.proxy.check()
+    world.proxy.check_ready()
     assert "can be written again" in caplog.text
     world.send(2)
-    assert count_batches(world) == world.proxy.intake.waiting
+    assert count_batches(world) == world.proxy.intake.n_waiting
 
 
 def test_a_file_that_is_no_proxys_database_is_refused_with_what_to_do(tmp_path: Path) -> None:
     """Empty, as after a kill while it was created, or of another program or version."""
-    (tmp_path / NAME).touch()
+    (tmp_path / DATABASE_FILE).touch()
     for _ in range(2):
         with pytest.raises(StoreError, match="create-database"):
             ProxyStore.open(tmp_path)
 
 
 def test_a_file_that_was_replaced_before_the_first_beat_is_noticed(world: World) -> None:
-    assert world.store.lost() is None
+    assert world.store.find_lost_file() is None
     copy = world.folder / "copy"
-    for name in (batch_file_name(1), NAME):
+    for name in (name_batch_file(1), DATABASE_FILE):
         path = world.folder / name
         shutil.copy(path, copy)
         copy.replace(path)
-        assert name in (world.store.lost() or "")
+        assert name in (world.store.find_lost_file() or "")
 
 
 @pytest.mark.parametrize("content", [None, b""])
@@ -193,5 +195,5 @@ def test_counting_beside_a_proxy_that_deletes_or_begins_a_file_is_no_error(
     tmp_path: Path, content: bytes | None
 ) -> None:
     if content is not None:
-        (tmp_path / batch_file_name(1)).write_bytes(content)
-    assert count_waiting(tmp_path, 1) == 0
+        (tmp_path / name_batch_file(1)).write_bytes(content)
+    assert count_waiting_batches(tmp_path, 1) == 0

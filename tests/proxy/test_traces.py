@@ -86,7 +86,7 @@ def session(world: World) -> list[bytes]:
                             client=client, hang_up=hang_up,
                         )
                     )  # fmt: skip
-                watch = build_watch(world.proxy.check, world.proxy.metrics.text)
+                watch = build_watch(world.proxy.check_ready, world.proxy.metrics.render)
                 answers.append(await ask(watch, "GET", "/metrics", headers=headers, client=client))
                 answers.append(await ask(app, "GET", "/no/such", headers=headers, client=client))
         assert [a.status for a in answers[::6]] == [202] * 12
@@ -176,7 +176,7 @@ def test_the_order_of_arrival_is_not_in_the_tables(make_world: MakeWorld) -> Non
     for order in (batches, batches[::-1]):
         world = make_world(first)
         for batch in order:
-            world.proxy.accept(batch.encode())
+            world.accept(batch)
         with world.store.read_batches() as tables:
             dumps.append(tables.connection.execute("SELECT * FROM batches").fetchall())
         assert [row[0] for row in dumps[-1]] == sorted(row[0] for row in dumps[-1])
@@ -214,7 +214,7 @@ def test_post_is_the_only_thing_that_writes(world: World) -> None:
         async with serving(world) as app:
             for path in ("/v2/manifest", "/v2/manifests/1"):
                 assert (await ask(app, "GET", path)).status == 200
-            watch = build_watch(world.proxy.check, world.proxy.metrics.text)
+            watch = build_watch(world.proxy.check_ready, world.proxy.metrics.render)
             for path in ("/healthz", "/readyz", "/metrics"):
                 assert (await ask(watch, "GET", path)).status == 200
             assert (await post(app, b"nonsense")).status == 400

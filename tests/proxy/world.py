@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from starlette.applications import Starlette
+from starlette.types import Message, Scope
 
 from sottovoce.errors import (
     ClosedError,
     NotFoundError,
     RefusedError,
+    SottovoceError,
     TooEarlyError,
     UnavailableError,
 )
@@ -42,8 +44,11 @@ from sottovoce.protocol import (
 )
 from sottovoce.protocol.contact import Contact, Reply, State
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Rate, build_app
+from sottovoce.proxy.app import BatchEndpoint
 from sottovoce.proxy.epoch_files import BatchTables
-from sottovoce.proxy.store import NAME
+from sottovoce.proxy.group_commit import GroupCommit
+from sottovoce.proxy.rate_limit import RateLimit
+from sottovoce.proxy.store import DATABASE_FILE
 from sottovoce.training import Participation, Settings
 from tests.asgi import Answer, ask
 
@@ -107,7 +112,7 @@ def shelved(published: int, catalogue: bytes) -> SignedShelf:
 
 def open_store(folder: Path) -> ProxyStore:
     """Open the store of a folder, which is created if it is empty."""
-    if not (folder / NAME).exists():
+    if not (folder / DATABASE_FILE).exists():
         ProxyStore.create(folder)
     return ProxyStore.open(folder)
 
@@ -249,6 +254,32 @@ class ServerInMemory:
         assert manifest_hash == self.hashes[epoch]
 
 
+def accept(proxy: Proxy, data: bytes) -> None:
+    """Send a batch to the endpoint of a proxy; raise the error that its answer would report.
+
+    An end of the process in the thread that stores the batch ends the caller.
+    """
+    ends: list[BaseException] = []
+
+    def store(batches: Sequence[Batch]) -> list[SottovoceError | None]:
+        try:
+            return proxy.intake.store_batches(batches)
+        except BaseException as end:
+            ends.append(end)
+            raise RuntimeError from end
+
+    async def receive() -> Message:
+        return {"type": "http.request", "body": data}
+
+    limit = RateLimit(Rate(batches_per_minute=0, per_epoch=0), Clock(0))
+    endpoint = BatchEndpoint(Starlette(), proxy, GroupCommit(store), limit, origins=())
+    scope: Scope = {"type": "http", "method": "POST", "headers": [], "client": None}
+    try:
+        asyncio.run(endpoint.take(scope, receive))
+    except RuntimeError:
+        raise ends[0] from None
+
+
 class World:
     """A proxy, its server, its clock, its people."""
 
@@ -279,8 +310,11 @@ class World:
         """So many people report."""
         batches = self.people.batches(self.now, n)
         for batch in batches:
-            self.proxy.accept(batch.encode())
+            self.accept(batch)
         return batches
+
+    def accept(self, batch: Batch) -> None:
+        accept(self.proxy, batch.encode())
 
     def close_epoch(self) -> None:
         """Its time is over, and the server closes it."""
@@ -315,7 +349,7 @@ def raw_bytes(folder: Path) -> bytes:
 
 def metric(world: World, name: str) -> float:
     """What `/metrics` says under this name."""
-    lines = world.proxy.metrics.text().decode().splitlines()
+    lines = world.proxy.metrics.render().decode().splitlines()
     (value,) = (
         line.rpartition(" ")[2] for line in lines if line.startswith(f"sottovoce_proxy_{name} ")
     )

@@ -94,7 +94,7 @@ def test_no_request_breaks_a_proxy(tmp_path: Path) -> None:
 
     asyncio.run(main())
     assert {200, 202, 304, 400, 403, 404, 405, 409, 413} <= set(fuzzer.statuses)
-    assert len(proxies.stored(world)) == world.proxy.intake.waiting >= 20
+    assert len(proxies.stored(world)) == world.proxy.intake.n_waiting >= 20
     world.store.close()
 
 

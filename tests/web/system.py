@@ -38,7 +38,7 @@ from sottovoce.server.setup import list_catalogue_items
 from sottovoce.service.page import Page
 from sottovoce.training import Participation, Settings
 from tests.live.stack import by_hand
-from tests.proxy.world import open_store
+from tests.proxy.world import accept, open_store
 from tests.proxy.world import settings as proxy_settings
 from tests.server.world import KEYS, SECRETS, make_settings
 from tests.web.front import Front, served
@@ -139,21 +139,21 @@ class System:
 
     def signed(self) -> SignedManifest:
         """What the proxy shows, as the server signed it."""
-        signed = self.proxy.manifest()
+        signed = self.proxy.manifest
         assert signed is not None
         return signed
 
     def published_of(self, epoch: int) -> bytes:
         """The signed manifest of this or an earlier epoch."""
-        found = self.proxy.mirror.manifest_of(epoch)
+        found = self.proxy.mirror.read_manifest(epoch)
         assert found is not None
         return found
 
     def release(self, signed: SignedManifest) -> Release:
         """As a Python client holds it."""
-        model = self.proxy.mirror.model(signed.manifest.model)
+        model = self.proxy.mirror.read_model(signed.manifest.model)
         assert model is not None
-        catalogue = self.proxy.mirror.catalogue(signed.manifest.catalogue)
+        catalogue = self.proxy.mirror.read_catalogue(signed.manifest.catalogue)
         assert catalogue is not None
         return verify_release(signed, model, catalogue)
 
@@ -170,7 +170,7 @@ class System:
             for films in self.people:
                 rows = release.rows_of(films)
                 made = make_batch(release, rows, 0.0, draw_os_words, os.urandom)
-                self.proxy.accept(made.batch)
+                accept(self.proxy, made.batch)
         self._end(with_crowd=report)
         assert self.signed().manifest.epoch == epoch + 1
         with self.store.read() as transaction:

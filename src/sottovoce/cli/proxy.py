@@ -18,8 +18,14 @@ from sottovoce.cli.options import (
 )
 from sottovoce.protocol import SignedManifest
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Rate, build_app, connect
-from sottovoce.proxy.settings import DATA, PORT, SETTINGS, WATCH_PORT, make_proxy
-from sottovoce.proxy.status import ProxyStatus, ask
+from sottovoce.proxy.setup import (
+    DATA_FOLDER,
+    DEFAULT_PORT,
+    DEFAULT_WATCH_PORT,
+    SETTINGS_FILE,
+    make_proxy,
+)
+from sottovoce.proxy.status import ProxyStatus, probe_server
 from sottovoce.service.listen import Listen, Watch
 from sottovoce.service.logs import OwnCommands, start_logging
 from sottovoce.service.run import run_service
@@ -60,10 +66,10 @@ def init(
         ),
     ] = False,
     host: HostOption = Listen.host,
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on.")] = PORT,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port to listen on.")] = DEFAULT_PORT,
     watch_port: Annotated[
         int, typer.Option(min=0, max=65_535, help="Port for health and metrics.")
-    ] = WATCH_PORT,
+    ] = DEFAULT_WATCH_PORT,
 ) -> None:
     """Write the settings of a new proxy, with every field explained. Overwrites nothing.
 
@@ -78,7 +84,7 @@ def init(
     """
     least = crowd.get("least_clients", ProxySettings.least_clients)
     checked = ProxySettings(
-        *(folder / DATA, server, secret_file, key, least),
+        *(folder / DATA_FOLDER, server, secret_file, key, least),
         rate=Rate.for_crowd(least),
         listen=Listen(host, port),
         watch=Watch(port=watch_port),
@@ -96,9 +102,9 @@ def init(
             port=port,
             watch_port=watch_port,
         )
-        asked = ask(upstream, checked.key, None, time.time())
-    config = f"--config {folder / SETTINGS}"
-    typer.echo(f"Settings written to {folder / SETTINGS}. Review them, then run:")
+        asked = probe_server(upstream, checked.key, None, time.time())
+    config = f"--config {folder / SETTINGS_FILE}"
+    typer.echo(f"Settings written to {folder / SETTINGS_FILE}. Review them, then run:")
     typer.echo(f"sottovoce proxy run {config}")
     for problem in asked.problems:
         typer.echo(f"Not ready: {problem}")
@@ -139,8 +145,8 @@ def run(config: ConfigOption) -> None:
         proxy = Proxy(store, upstream, settings)
         app = build_app(proxy, settings)
         metrics, turned_away = proxy.metrics, proxy.metrics.turned_away
-        said = proxy.troubles, last, metrics.notes
-        watch = build_watch(proxy.check, metrics.text, commands, *said)
+        said = proxy.troubles, last, metrics.list_notes
+        watch = build_watch(proxy.check_ready, metrics.render, commands, *said)
         run_service(app, settings.listen, watch, settings.watch, on_rejection=turned_away)
 
 
@@ -162,7 +168,7 @@ def status(config: ConfigOption, *, json_file: JsonFile = None) -> None:
         running = ProcessState.fetch(settings.watch, config)
         found = ProxyStatus.read(settings, upstream, time.time(), running)
     lines, commands = describe_status(found, settings), OwnCommands("proxy", config)
-    output.print_status(lines, found.as_dict(), json_file, commands)
+    output.print_status(lines, found.to_dict(), json_file, commands)
 
 
 def describe_status(found: ProxyStatus, settings: ProxySettings) -> Iterator[str]:
@@ -196,8 +202,8 @@ def describe_status(found: ProxyStatus, settings: ProxySettings) -> Iterator[str
             "see no curve now. Make one for this catalogue (docs/operators.md)."
         )
     yield (
-        f"{found.free / 1e9:,.1f} GB are free in {settings.folder}; this epoch takes up to "
-        f"{found.needed / 1e6:,.3g} MB more for its crowd."
+        f"{found.free_bytes / 1e9:,.1f} GB are free in {settings.folder}; this epoch takes up to "
+        f"{found.needed_bytes / 1e6:,.3g} MB more for its crowd."
     )
     yield "There is nothing to back up: a copy would keep what mixing is meant to destroy."
 
@@ -222,8 +228,8 @@ def _epoch(found: ProxyStatus, signed: SignedManifest) -> Iterator[str]:
         ends = output.format_moment(manifest.ends, now)
         yield f"{name} is open; its time was over at {until}. It is discarded at {ends}."
     yield (
-        f"Batches that wait: {found.batches:,}; a crowd is {found.least:,}"
-        f"{', so these are too few yet' * (found.batches < found.least)}. "
+        f"Batches that wait: {found.n_batches:,}; a crowd is {found.min_crowd:,}"
+        f"{', so these are too few yet' * (found.n_batches < found.min_crowd)}. "
         f"Dummies that are mixed in: {manifest.terms.dummies:,}."
     )
     if signed.statements:

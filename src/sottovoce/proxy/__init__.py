@@ -1,10 +1,10 @@
 """The paper's component 2, the proxy: strip, hold, shuffle, forward. See docs/architecture.md."""
 
 from sottovoce.proxy.app import build_app
-from sottovoce.proxy.forward import HttpUpstream, Upstream, connect
 from sottovoce.proxy.proxy import Proxy
 from sottovoce.proxy.settings import ProxySettings, Rate, Tls
 from sottovoce.proxy.store import ProxyStore
+from sottovoce.proxy.upstream import HttpUpstream, Upstream, connect
 from sottovoce.service.page import Page
 
 __all__ = [

@@ -1,9 +1,9 @@
 """Tokens for accounts: at most one for each account and epoch, made blindly, and spent once.
 
 The key of an epoch's tokens is drawn here and announced to the server, which names it in a manifest
-for the epoch after: all devices see the same one. When that epoch is over the key is forgotten.
-That a token was spent is known by its batch, which has the token's id.
-Tokens of an epoch that can have no crowd take no turn.
+for the epoch after: all devices see the same one. When that epoch is over, the key is deleted. A
+spent token is recognised by its batch, which has the token's id. Tokens of an epoch that can have
+no crowd are given back.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,10 +14,10 @@ from sottovoce.protocol.tokens import Issuer, TokenRequest, draw_seed
 from sottovoce.proxy.settings import ProxySettings
 from sottovoce.proxy.store import ProxyStore, Tables
 
-ANOTHER = "this account has had its token of epoch {epoch}, or all of its tokens"
-
 
 class Accounts:
+    """Issues tokens to devices and checks them."""
+
     def __init__(self, store: ProxyStore, settings: ProxySettings, clock: Callable[[], float]):
         self._store = store
         self._settings = settings
@@ -25,35 +25,37 @@ class Accounts:
         self._service = settings.key
         self._clock = clock
         self._issuers: dict[int | None, Issuer] = {}
-        """By epoch; None: no manifest has named it yet."""
+        """Issuers by epoch; None for the one that no manifest has named yet."""
         self._manifest: Manifest | None = None
         self.problem: str | None = None
-        """Why no token can be redeemed in the epoch that is shown."""
-        self._most: int | None = None
-        """Tokens that were given for it: no more people can report. None: anybody can."""
+        """Why no token can be redeemed in the epoch that clients are shown."""
+        self._n_issued: int | None = None
+        """Tokens of that epoch, so that no more people can report; None if nobody needs one."""
 
     def follow(self, signed: SignedManifest) -> None:
-        """Learn from a manifest which keys are for which epoch, and have one for the next."""
+        """Assign keys to epochs as a manifest says, and draw a key for a later epoch."""
         manifest = signed.manifest
         if not manifest.terms.accounts:
-            self._manifest = self.problem = self._most = None
+            self._manifest = self.problem = self._n_issued = None
             return
         with self._store.write() as tables:
-            tables.forget_token_keys(manifest.epoch)
-            for seed, epoch in tables.token_keys().items():
-                # Once: a key for two epochs would give an account two tokens in one of them.
+            tables.delete_token_keys(manifest.epoch)
+            for seed, epoch in tables.get_token_keys().items():
+                # Only once: a key for two epochs would give an account two tokens in one of them.
                 if epoch is None and Issuer(seed).public_key == manifest.next_token_key:
                     tables.set_token_epoch(seed, manifest.epoch + 1)
-            if None not in tables.token_keys().values():
+            if None not in tables.get_token_keys().values():
                 tables.add_token_key(draw_seed())
-            issuers = {epoch: Issuer(seed) for seed, epoch in tables.token_keys().items()}
-            if tables.issued(manifest.epoch) < self._settings.least_for(manifest.terms):
+            issuers = {epoch: Issuer(seed) for seed, epoch in tables.get_token_keys().items()}
+            if tables.count_issued(manifest.epoch) < self._settings.compute_min_crowd(
+                manifest.terms
+            ):
                 tables.give_back(manifest.epoch)  # nobody can spend them
-            self._most = tables.issued(manifest.epoch)
+            self._n_issued = tables.count_issued(manifest.epoch)
         self._issuers, self._manifest = issuers, manifest
-        self.problem = self._problem(manifest)
+        self.problem = self._find_problem(manifest)
 
-    def _problem(self, manifest: Manifest) -> str | None:
+    def _find_problem(self, manifest: Manifest) -> str | None:
         if self._attester is None:
             return "the terms ask for accounts: accounts_key must name the backend's key"
         epoch, key = manifest.epoch, manifest.token_key
@@ -61,70 +63,74 @@ class Accounts:
             return None
         return (
             f"the key of epoch {epoch}'s tokens is not in this proxy's folder, as in a backup; "
-            "it goes on by itself, two epochs later at most"
+            "wait: at most two epochs later there is a new one"
         )
 
-    def are_fewer(self, least: int) -> bool:
-        """Than so many: then the epoch can have no crowd, and nobody shall pay for it."""
-        return self._most is not None and self._most < least
+    def has_too_few_tokens(self, min_crowd: int) -> bool:
+        """Return whether the epoch can have no crowd, so that nobody should pay for it."""
+        return self._n_issued is not None and self._n_issued < min_crowd
 
     @property
-    def announced(self) -> bytes | None:
+    def announced_key(self) -> bytes | None:
         """The public key that the next manifest may name."""
         issuer = self._issuers.get(None)
         return None if issuer is None or self._attester is None else issuer.public_key
 
-    def check(self, data: bytes) -> TokenRequest:
-        """What a device asks for, if an account does: before anything is read from the disk."""
+    def check_request(self, data: bytes) -> TokenRequest:
+        """Decode a device's request and check its attestation, without reading the disk."""
         request = TokenRequest.decode(data)
         if self._manifest is None or self._attester is None:
             raise RefusedError("this service knows no accounts")
         request.attestation.check(self._attester, self._service, self._clock())
-        if request.epoch != self._manifest.epoch + 1 or self._issuer_of(request.epoch) is None:
+        if request.epoch != self._manifest.epoch + 1 or self._get_issuer(request.epoch) is None:
             raise RefusedError(f"no tokens for epoch {request.epoch} are given now")
         return request
 
-    def _issuer_of(self, epoch: int) -> Issuer | None:
-        """The one that the signed manifest names for it."""
+    def _get_issuer(self, epoch: int) -> Issuer | None:
+        """Return the issuer that the current manifest names for an epoch."""
         manifest, issuer = self._manifest, self._issuers.get(epoch)
         if manifest is None or issuer is None or issuer.public_key != manifest.next_token_key:
             return None
         return issuer
 
-    def issue(self, requests: Sequence[TokenRequest]) -> list[bytes | SottovoceError]:
-        """All in one transaction; for each what its device gets, or why it gets nothing."""
+    def issue_tokens(self, requests: Sequence[TokenRequest]) -> list[bytes | SottovoceError]:
+        """Return for each request the answer, or why it is refused, in one transaction."""
         answers: list[bytes | SottovoceError] = []
         try:
             with self._store.write() as tables:
                 for request in requests:
                     try:
-                        answers.append(self._answer(request, tables))
+                        answers.append(self._issue_token(request, tables))
                     except (RefusedError, ProtocolError) as error:
                         answers.append(error)
         except StoreError as error:
             return [error] * len(requests)
         return answers
 
-    def _answer(self, request: TokenRequest, tables: Tables) -> bytes:
-        """The same again for the same element: whoever did not hear the answer asks again."""
-        manifest, issuer = self._manifest, self._issuer_of(request.epoch)
+    def _issue_token(self, request: TokenRequest, tables: Tables) -> bytes:
+        manifest, issuer = self._manifest, self._get_issuer(request.epoch)
         if manifest is None or issuer is None:
             raise RefusedError(f"no tokens for epoch {request.epoch} are given any more")
-        training, whose = manifest.terms.training, request.attestation.pseudonym
-        turns, epoch, blinded = tables.account(training, whose)
-        is_known = epoch == request.epoch and blinded == request.blinded
-        if not is_known and (epoch >= request.epoch or turns >= manifest.terms.epochs):
-            raise RefusedError(ANOTHER.format(epoch=request.epoch))
-        answer = issuer.evaluate(request.blinded)  # first: what is no element takes no turn
-        if not is_known:
-            tables.set_account(training, whose, turns + 1, request.epoch, request.blinded)
+        training, pseudonym = manifest.terms.training, request.attestation.pseudonym
+        turns, epoch, blinded = tables.get_account(training, pseudonym)
+        # A device that did not receive the answer asks again with the same element.
+        is_repeated = epoch == request.epoch and blinded == request.blinded
+        if not is_repeated and (epoch >= request.epoch or turns >= manifest.terms.epochs):
+            raise RefusedError(
+                f"this account has had its token of epoch {request.epoch}, or all of its tokens"
+            )
+        # Before the turn is stored: a malformed element must not use it up.
+        answer = issuer.evaluate(request.blinded)
+        if not is_repeated:
+            tables.set_account(training, pseudonym, turns + 1, request.epoch, request.blinded)
             tables.add_issued(request.epoch)
         return answer
 
-    def redeem(self, batch: Batch) -> None:
-        """`RefusedError` unless its token is one of this epoch; whether it is spent, is seen later.
+    def check_token(self, batch: Batch) -> None:
+        """Raise a `RefusedError` unless the batch has a token of its epoch.
 
-        That is when the batch is stored: another one with its id is refused.
+        Whether the token was spent before is seen when the batch is stored: another batch with the
+        token's id is refused.
         """
         issuer = self._issuers.get(batch.epoch)
         if issuer is None:

@@ -1,7 +1,7 @@
 """The proxy's own reports: uniformly random, so that they hide a person as others' noise does.
 
-They protect also where everybody else in the crowd is fake. They are drawn and sealed while the
-epoch is open, as time passes, and stored with the batches: the end of the epoch takes no longer
+They protect people even if everybody else in the crowd is fake. They are drawn and sealed while the
+epoch is open, as time passes, and stored with the batches. So the end of the epoch takes no longer
 because of them, and a crash neither loses nor doubles one.
 """
 
@@ -16,14 +16,14 @@ from sottovoce.proxy.store import ProxyStore
 
 # Dummies that are sealed and stored in one transaction: about a tenth of a second of work.
 DUMMIES_AT_ONCE = 1000
-# Dummies that one beat draws before the end of the epoch, whatever a server asks for.
-MAX_DUMMIES_PER_BEAT = 50_000
+# Dummies that one tick draws before the end of the epoch, however many the terms ask for.
+MAX_DUMMIES_PER_TICK = 50_000
 
 
 def count_due_dummies(manifest: Manifest, now: float) -> int:
     """Return how many dummies there should be by now."""
-    passed = (now - manifest.opens) / (manifest.closes - manifest.opens)
-    return int(manifest.terms.dummies * min(max(passed, 0.0), 1.0))
+    elapsed = (now - manifest.opens) / (manifest.closes - manifest.opens)
+    return int(manifest.terms.dummies * min(max(elapsed, 0.0), 1.0))
 
 
 def draw_dummies(
@@ -34,7 +34,7 @@ def draw_dummies(
     *,
     limit: int = MAX_DUMMIES,
 ) -> None:
-    """Draw dummies until there are as many as are due, but at most `limit` of them."""
+    """Draw and store the dummies that are due and missing, but at most `limit` of them."""
     with store.read_batches() as tables:
         missing = min(due - tables.count_dummies(), limit)
     for sealed in seal_dummies(signed, missing, entropy):

@@ -36,40 +36,43 @@ _MIGRATIONS = (
 )
 
 
-# What a file of batches takes on the disk, as measured for 1 to 100 reports in a batch: this many
-# times the sealed reports, and so many bytes more for each batch.
+# Size of a file of batches on the disk, as measured for 1 to 100 reports in a batch:
+#   STORED_BYTES_FACTOR * sealed reports + ROW_OVERHEAD_BYTES for each batch.
 STORED_BYTES_FACTOR = 1.2
 ROW_OVERHEAD_BYTES = 150
 
-# Bytes that are written to learn whether there is room: more than a few batches.
+# Written to see whether there is room: more than a few batches.
 PROBE_BYTES = 65_536
 
-# What a reservation leaves free on the disk, in bytes: for write-ahead logs and models.
+# A reservation leaves this much free on the disk, for write-ahead logs and models.
 SPARE_BYTES = 2**22
 
-# Room for shuffled reports is reserved in multiples of this many bytes.
+# Room for shuffled reports is reserved in multiples of this.
 RESERVATION_STEP_BYTES = 2**20
+
+# Files that SQLite keeps next to a database: its write-ahead log and the index of the log.
+DATABASE_SUFFIXES = ("-wal", "-shm", "")
 
 
 def estimate_stored_bytes(n_batches: int, reports_per_batch: int, n_dummies: int = 0) -> int:
-    """Return what the file of so many batches and dummies takes on the disk."""
+    """Return the size of a file with these batches and dummies."""
     n_reports = n_batches * reports_per_batch + n_dummies
     return int(STORED_BYTES_FACTOR * n_reports * SEALED_BYTES) + n_batches * ROW_OVERHEAD_BYTES
 
 
 def estimate_disk_bytes(n_batches: int, reports_per_batch: int, n_dummies: int = 0) -> int:
-    """Return what so many batches and dummies take on the disk, stored and shuffled."""
+    """Return the bytes that batches and dummies take on the disk, stored and shuffled."""
     n_reports = n_batches * reports_per_batch + n_dummies
     return estimate_stored_bytes(n_batches, reports_per_batch, n_dummies) + n_reports * SEALED_BYTES
 
 
-def place_of(batch: Batch) -> int:
-    """Return the key of a batch's row: a hash of its id, which might not be random."""
+def compute_place(batch: Batch) -> int:
+    """Return the key of a batch's row: a hash, since the id might not be random."""
     return int.from_bytes(blake2b(batch.id, digest_size=8).digest(), "big", signed=True)
 
 
 class BatchTables:
-    """The batches and dummies of one epoch. Rows do not tell in which order they came."""
+    """The batches and dummies of one epoch. The order of rows is not that of arrival."""
 
     def __init__(self, connection: sqlite3.Connection):
         self.connection = connection
@@ -78,10 +81,10 @@ class BatchTables:
         """Store a batch and return whether it is new.
 
         Raises:
-            RefusedError: Half of it is here already: the id, or the reports.
+            RefusedError: The id is stored with other reports, or the reports under another id.
         """
         insert = "INSERT INTO batches VALUES (?, ?, ?) ON CONFLICT DO NOTHING"
-        row = (place_of(batch), batch.id, batch.sealed)
+        row = (compute_place(batch), batch.id, batch.sealed)
         if self.connection.execute(insert, row).rowcount:
             return True
         return not self.has_batch(batch)
@@ -90,11 +93,11 @@ class BatchTables:
         """Return whether this batch is stored.
 
         Raises:
-            RefusedError: Half of it is here already: the id, or the reports.
+            RefusedError: The id is stored with other reports, or the reports under another id.
         """
         rows = self.connection.execute(
             "SELECT id, sealed FROM batches WHERE place = ? OR substr(sealed, 1, 32) = ?",
-            (place_of(batch), batch.sealed[:32]),
+            (compute_place(batch), batch.sealed[:32]),
         ).fetchall()
         if not rows or (batch.id, batch.sealed) in rows:
             return bool(rows)
@@ -103,96 +106,92 @@ class BatchTables:
         raise RefusedError("these reports are here already, under another id")
 
     def count_batches(self) -> int:
-        """Return how many batches are stored."""
         (count,) = self.connection.execute("SELECT count(*) FROM batches").fetchone()
         return int(count)
 
     def add_dummies(self, sealed: bytes) -> None:
-        """Store sealed dummies, one after the other."""
+        """Store sealed dummies that are joined together."""
         self.connection.execute("INSERT INTO dummies (sealed) VALUES (?)", (sealed,))
 
     def count_dummies(self) -> int:
-        """Return how many dummies are stored."""
         query = "SELECT total(length(sealed)) FROM dummies"
         (size,) = self.connection.execute(query).fetchone()
         return int(size) // SEALED_BYTES
 
-    def try_out(self) -> None:
-        """Take some pages and give them back."""
+    def check_writable(self) -> None:
+        """Write some pages and delete them, to see whether the disk takes them."""
         self.connection.execute("INSERT INTO dummies VALUES (-1, zeroblob(?))", (PROBE_BYTES,))
         self.connection.execute("DELETE FROM dummies WHERE part = -1")
 
-    def reports(self) -> Iterator[bytes]:
-        """Yield all sealed reports, those of a batch together; in the same order at every call."""
+    def read_reports(self) -> Iterator[bytes]:
+        """Yield all sealed reports, those of a batch together, in the same order at every call."""
         for table in ("batches", "dummies"):
-            query = f"SELECT sealed FROM {table} ORDER BY rowid"  # noqa: S608 - names of our own
+            query = f"SELECT sealed FROM {table} ORDER BY rowid"  # noqa: S608 - our own names
             for (sealed,) in self.connection.execute(query):
                 yield sealed
 
 
 class BatchFile:
-    """The database of one epoch's batches. The caller lets one thread use it at a time."""
+    """The database of one epoch's batches, created if missing, for one thread at a time."""
 
     def __init__(self, path: Path):
-        """Open the file, or create it."""
         self.path = path
         self._database = Database(path, _MIGRATIONS, wait=1.0, shared=True)
         self.tables = BatchTables(self._database.connection)
-        self._same_file = FileIdentity(path)
-        self._same_file.check()  # from here on it is this one
+        self._file_identity = FileIdentity(path)
+        self._file_identity.check()  # remembers this file: a later check compares with it
 
     @contextmanager
     def transaction(self) -> Iterator[BatchTables]:
-        """Commit what the block writes, all of it or nothing; it is on disk when this returns."""
+        """Commit the block as a whole to the disk when it ends, or nothing after an error."""
         with self._database.transaction():
             yield self.tables
 
     def check(self) -> None:
-        """Raise `LostError` if the file was removed or replaced while it is open."""
-        self._same_file.check()
+        """Raise a `LostError` if the file was removed or replaced while it is open."""
+        self._file_identity.check()
 
     def close(self) -> None:
-        """Close the connection."""
         self._database.close()
 
 
 class ReportFile:
-    """The reports of one epoch in random order, in a plain file.
+    """The reports of one epoch in random order, in a plain file, which is created if missing.
 
     Its room is reserved before a batch is acknowledged, so that a disk that is full at the end of
-    the epoch cannot prevent mixing. It stays open: it can be handed in even if the folder is gone.
+    the epoch cannot prevent mixing. It stays open: it can be read even if the folder is gone.
     """
 
     def __init__(self, path: Path):
-        """Open the file, or create it."""
         self.path = path
         try:
             self._handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
             self._reserved = os.fstat(self._handle).st_size
         except OSError as error:
-            raise self._error(error) from error
+            raise self._to_store_error(error) from error
 
     def reserve(self, size: int) -> None:
-        """Make the disk set aside this many bytes, in steps, since a reservation takes time.
+        """Make the disk set aside this many bytes.
 
         Raises:
-            StoreError: There is not enough room. What was reserved before stays so.
+            StoreError: There is not enough room. What was reserved before stays reserved.
         """
         if size <= self._reserved:
             return
+        # In steps, since a reservation takes time.
         size = -(-size // RESERVATION_STEP_BYTES) * RESERVATION_STEP_BYTES
         missing = size - self._reserved
         try:
             if hasattr(os, "posix_fallocate"):  # not on macOS and Windows
-                if self._free_bytes() < missing + SPARE_BYTES:
+                if self._count_free_bytes() < missing + SPARE_BYTES:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                 os.posix_fallocate(self._handle, 0, size)
         except OSError as error:
             # Some file systems reserve nothing: there a full disk delays mixing until it has room.
             if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
-                # ext4 keeps what it has set aside before it was full.
+                # ext4 does not release what it had set aside before it was full.
                 os.ftruncate(self._handle, self._reserved)
-                raise self._error(error) from error
+                raise self._to_store_error(error) from error
         self._reserved = size
 
     def write(self, runs: Iterable[bytes]) -> None:
@@ -208,11 +207,11 @@ class ReportFile:
             os.ftruncate(self._handle, size)
             os.fsync(self._handle)
         except OSError as error:
-            raise self._error(error) from error
+            raise self._to_store_error(error) from error
         self._reserved = size
 
     def read(self, start: int, size: int) -> bytes:
-        """Return a part of the content; `LostError` if the file is too short for it."""
+        """Return a part of the content; raise a `LostError` if the file is too short for it."""
         content = bytearray()
         try:
             os.lseek(self._handle, start, os.SEEK_SET)
@@ -225,24 +224,19 @@ class ReportFile:
                     )
                 content += piece
         except OSError as error:
-            raise self._error(error) from error
+            raise self._to_store_error(error) from error
         return bytes(content)
 
     def close(self) -> None:
-        """Close the file."""
         os.close(self._handle)
 
-    def _free_bytes(self) -> int:
-        """Return what is free on the disk of this file, also if its folder is gone."""
+    def _count_free_bytes(self) -> int:
+        # Asks for the open file, because its folder may be gone.
         disk = os.fstatvfs(self._handle)
         return disk.f_bavail * disk.f_frsize
 
-    def _error(self, error: OSError) -> StoreError:
+    def _to_store_error(self, error: OSError) -> StoreError:
         return StoreError(f"{self.path}: {get_reason(error)}; make room on the disk")
-
-
-# Beside an SQLite database lie its write-ahead log and the index of the log.
-SUFFIXES = ("-wal", "-shm", "")
 
 
 def delete_file(path: Path) -> None:
@@ -251,24 +245,24 @@ def delete_file(path: Path) -> None:
 
 
 class EpochFiles:
-    """The files of all epochs that run, or that the server does not have yet."""
+    """The files of the running epoch, and of those that the server does not have yet."""
 
     def __init__(self, folder: Path):
         self._folder = folder
         self.batches: BatchFile | None = None
-        """Of the epoch that runs; None where none asks for reports."""
+        """The batches of the running epoch; None if none asks for reports."""
         self._running: int | None = None
         self._reports: dict[int, ReportFile] = {}
 
     def begin(self, epoch: int) -> bool:
-        """Open the files of the epoch that runs; return whether they were there already."""
+        """Open or create the files of the epoch that runs now; return whether they existed."""
         if self.batches is not None:
             self.batches.close()
             self.batches = None
-        path = self._folder / batch_file_name(epoch)
-        was_there = path.exists()
+        path = self._folder / name_batch_file(epoch)
+        existed = path.exists()
         self.batches = BatchFile(path)
-        self.reports(epoch)
+        self.open_reports(epoch)
         self._running = epoch
         try:
             sync_folder(self._folder)
@@ -276,57 +270,55 @@ class EpochFiles:
             raise StoreError(
                 f"{self._folder}: {get_reason(error)}; let the proxy write to its folder"
             ) from error
-        return was_there
+        return existed
 
     def reserve(self, size: int) -> None:
-        """Set aside room for the shuffled reports of the epoch that runs."""
+        """Reserve room for the shuffled reports of the running epoch."""
         if self._running is not None:
-            self.reports(self._running).reserve(size)
+            self.open_reports(self._running).reserve(size)
 
-    def reports(self, epoch: int) -> ReportFile:
-        """Return an epoch's shuffled reports; the file is created if it does not exist."""
+    def open_reports(self, epoch: int) -> ReportFile:
+        """Return the file of an epoch's shuffled reports, which is created if missing."""
         if epoch not in self._reports:
-            self._reports[epoch] = ReportFile(self._folder / _report_file_name(epoch))
+            self._reports[epoch] = ReportFile(self._folder / _name_report_file(epoch))
         return self._reports[epoch]
 
     def delete_others(self, running: int | None, unsettled: Iterable[int], newest: int) -> None:
-        """Delete the files of all epochs but the one that runs and those not handed in yet.
+        """Delete the files of all epochs but the running one and those not handed over yet.
 
-        Those of epochs after the newest known one stay: an old copy of the database was put back
-        beside them, and will follow the server to that epoch.
+        Files of epochs after `newest` stay: somebody has put back an old copy of the database,
+        which will follow the server to that epoch.
         """
-        kept = {*unsettled, *([] if running is None else [running])}
-        names = {_report_file_name(epoch) for epoch in kept}
+        needed = {*unsettled, *([] if running is None else [running])}
+        names = {_name_report_file(epoch) for epoch in needed}
         if running is not None:
-            names |= {f"{batch_file_name(running)}{suffix}" for suffix in SUFFIXES}
+            names |= {f"{name_batch_file(running)}{suffix}" for suffix in DATABASE_SUFFIXES}
         if self.batches is not None and self.batches.path.name not in names:
             self.batches.close()
             self.batches = self._running = None
-        for epoch in self._reports.keys() - kept:
+        for epoch in self._reports.keys() - needed:
             self._reports.pop(epoch).close()
-        # A log goes before its database: SQLite would apply it to the next file of that name.
+        # Delete a log before its database: SQLite would apply it to the next file of that name.
         for path in sorted(self._folder.glob("epoch-*"), reverse=True):
-            if path.name not in names and _epoch_of(path) <= newest:
+            if path.name not in names and _parse_epoch(path) <= newest:
                 delete_file(path)
 
     def close(self) -> None:
-        """Close all files."""
         if self.batches is not None:
             self.batches.close()
         for file in self._reports.values():
             file.close()
 
 
-def batch_file_name(epoch: int) -> str:
-    """Return the name of the file that holds an epoch's batches."""
+def name_batch_file(epoch: int) -> str:
     return f"epoch-{epoch}-batches.sqlite3"
 
 
-def _epoch_of(path: Path) -> int:
-    """Return the number in the name of a file of an epoch; 0 for another file."""
+def _parse_epoch(path: Path) -> int:
+    """Return the epoch in the name of a file, or 0 if there is none."""
     number = path.name.split("-")[1]
     return int(number) if number.isdecimal() else 0
 
 
-def _report_file_name(epoch: int) -> str:
+def _name_report_file(epoch: int) -> str:
     return f"epoch-{epoch}-shuffled.bin"

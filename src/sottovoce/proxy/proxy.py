@@ -1,7 +1,7 @@
 """The proxy: the paper's component 2. It strips, holds, shuffles and forwards.
 
-`accept` is what clients cause, `tick` what the proxy does by itself. A beat can be cut off at any
-point and done again: every step either is one transaction or may be repeated.
+Clients cause what `intake` does, and `tick` is what the proxy does by itself. A tick can be cut off
+at any point and repeated: every step either is one transaction or may be done again.
 """
 
 import logging
@@ -25,31 +25,44 @@ from sottovoce.protocol.contact import (
 )
 from sottovoce.protocol.manifest import format_manifest_hash
 from sottovoce.proxy.accounts import Accounts
-from sottovoce.proxy.dummies import MAX_DUMMIES_PER_BEAT, count_due_dummies, draw_dummies
-from sottovoce.proxy.flush import discard, flush
-from sottovoce.proxy.forward import Mirror, MirroredEpoch, Upstream, hand_in
+from sottovoce.proxy.dummies import MAX_DUMMIES_PER_TICK, count_due_dummies, draw_dummies
+from sottovoce.proxy.flush import discard, flush, hand_over
 from sottovoce.proxy.intake import Intake
+from sottovoce.proxy.metrics import (
+    FLUSH_DISCARDED,
+    FLUSH_EMPTY,
+    FLUSH_GIVEN_UP,
+    FLUSH_SHUFFLED,
+    Metrics,
+)
+from sottovoce.proxy.mirror import Mirror, MirroredEpoch
 from sottovoce.proxy.settings import ProxySettings
 from sottovoce.proxy.shuffle import Entropy
-from sottovoce.proxy.status import (
-    DISCARDED,
-    EMPTY,
-    GIVEN_UP,
-    SHUFFLED,
-    Metrics,
-    at_odds,
-    clocks_apart,
-)
 from sottovoce.proxy.store import ProxyStore
+from sottovoce.proxy.upstream import Upstream, describe_clock_problem, describe_mismatch
 from sottovoce.service.logs import Troubles
 
 log = logging.getLogger("sottovoce")
 
-# With less free on the disk than this, every beat tries whether it can still be written.
+# With less free on the disk than this, every tick checks whether it can still be written.
 MIN_FREE_BYTES = 2**24
+
+# Troubles during which nothing is taken.
+PAUSING_TROUBLES = ("server", "folder", "room")
 
 
 class Proxy:
+    """A proxy of one server.
+
+    Args:
+        store: Its database and files.
+        upstream: Its server.
+        settings: Its settings.
+        clock: Returns Unix seconds.
+        monotonic: Returns the seconds of a clock that nobody sets.
+        entropy: Returns random bytes.
+    """
+
     def __init__(
         self,
         store: ProxyStore,
@@ -67,33 +80,33 @@ class Proxy:
         self._monotonic = monotonic
         self._entropy = entropy
         self._process = draw_process_name()
-        self._beating = threading.Lock()
-        self._compared_at = 0.0
-        """Our clock less the monotonic one, when it was last compared with the server's."""
+        self._tick_lock = threading.Lock()
         self._has_asked = False
         """Whether the server was asked since the start, however it answered."""
         self._is_agreed = False
-        """Whether server and proxy went together at the last beat."""
-        self._handed_in: set[int] = set()
-        """Epochs that this process has handed in, or found to be lost."""
+        """Whether server and proxy fitted together at the last tick."""
+        self._clock_ahead: float | None = None
+        """Seconds that our clock was ahead of the server's; None if they were not compared yet."""
+        self._clock_offset = 0.0
+        """Our clock minus the monotonic one when it was last compared with the server's."""
+        self._handed_over: set[int] = set()
+        """Epochs that this process has handed over, or given up as lost."""
         self._last_ended = 0
         """The last epoch that was mixed, discarded or given up; 0 before the first."""
-        self._ahead: float | None = None
-        """Seconds that our clock was ahead of the server's; None: not compared since the start."""
         self.troubles = Troubles()
         self.mirror = Mirror(store, upstream, settings, clock)
         self.accounts = Accounts(store, settings, clock)
-        self.intake = Intake(store, settings, clock, lambda: self.is_barred, self.accounts)
+        self.intake = Intake(store, settings, clock, lambda: self.is_paused, self.accounts)
         self.metrics = Metrics()
         self._resume()
-        self.metrics.watch(
-            batches_waiting=lambda: self.intake.waiting,
+        self.metrics.set_gauges(
+            batches_waiting=lambda: self.intake.n_waiting,
             epoch=lambda: self.intake.epoch,
-            crowd=self._needed,
-            overdue_seconds=self._overdue,
-            disk_free_bytes=store.free_bytes,
-            clock_ahead_seconds=lambda: self._ahead or 0.0,
-            barred=lambda: self.is_barred,
+            crowd=self._count_needed,
+            overdue_seconds=self._compute_overdue,
+            disk_free_bytes=store.count_free_bytes,
+            clock_ahead_seconds=lambda: self._clock_ahead or 0.0,
+            barred=lambda: self.is_paused,
         )
         if settings.least_clients > 1 and not settings.rate.per_epoch:
             log.warning(
@@ -101,42 +114,53 @@ class Proxy:
                 "of this proxy limits it"
             )
 
-    def accept(self, data: bytes) -> None:
-        """Take a batch; it is on disk when this returns."""
-        (problem,) = self.intake.keep([self.intake.check(data)])
-        if problem is not None:
-            raise problem
-
+    @property
     def manifest(self) -> SignedManifest | None:
-        """Of the present epoch; None before the first."""
+        """The manifest of the current epoch; None before the first."""
         return None if self.mirror.current is None else self.mirror.current.signed
 
-    def check(self) -> None:
-        """Whether a client would be served now; `UnavailableError` if not."""
+    def check_ready(self) -> None:
+        """Raise an `UnavailableError` unless clients are served."""
         if self.mirror.current is None or self.mirror.shelf is None:
             raise UnavailableError("no manifest, or no shelf, has come from the server yet")
-        if self.is_barred:
-            why = self.troubles.texts or ["the database cannot be written, or it has just started"]
-            raise UnavailableError("; ".join(why))
+        reasons = self.find_pause_reasons()
+        if reasons:
+            raise UnavailableError("; ".join(dict.fromkeys([*self.troubles.texts, *reasons])))
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether nothing is taken; devices ask for it right before they pay."""
+        return bool(self.find_pause_reasons())
+
+    def find_pause_reasons(self) -> list[str]:
+        """Return why a batch that came now could not be counted, as far as this proxy knows."""
+        reasons = [self.troubles[name] for name in PAUSING_TROUBLES]
+        # These may change between two ticks, which update the troubles.
+        reasons.append(self.accounts.problem)
+        if self._store.is_failing:
+            reasons.append("the database cannot be written")
+        if self._is_clock_wrong:
+            reasons.append(describe_clock_problem(self._clock_ahead or 0.0, self.manifest))
+        if not self._has_asked:
+            reasons.append("the proxy has just started, and has not asked the server yet")
+        return [reason for reason in reasons if reason is not None]
 
     def tick(self) -> None:
-        """One beat, and never two at once: an epoch ends by one of them.
-
-        What cannot be done now is raised, and done at a later one.
-        """
+        """Do all regular work once; raise what failed, which a later tick does again."""
         # In this order: an epoch that the server has left is given up before it could be mixed, and
-        # what devices have paid for is handed in before housekeeping.
+        # what devices have paid for is handed over before housekeeping.
         steps = (
             self._check_store,
             self._agree,
             self._end_by_clock,
-            self._delete_files,  # who sent which reports, before anything is handed in
+            self._delete_files,  # who sent which reports, before anything is handed over
             self._forward,
             self._prepare_epoch,
             self._delete_files,
         )
         failures = []
-        with self._beating:
+        # Never two ticks at once: each may end an epoch.
+        with self._tick_lock:
             for step in steps:
                 try:
                     step()
@@ -148,28 +172,28 @@ class Proxy:
             raise failures[0]
 
     def _check_store(self) -> None:
-        """Learn whether the disk takes more, before a device finds out that has paid."""
-        self.troubles.update("folder", self._store.lost(), level=logging.ERROR)
+        """Check whether the disk takes more, before a device that has paid finds out."""
+        self.troubles.update("folder", self._store.find_lost_file(), level=logging.ERROR)
         self.troubles.update("tokens", self.accounts.problem, level=logging.ERROR)
-        if self._store.failing or self._store.free_bytes() < MIN_FREE_BYTES:
-            self._store.probe()
+        if self._store.is_failing or self._store.count_free_bytes() < MIN_FREE_BYTES:
+            self._store.check_writable()
 
     def _delete_files(self) -> None:
-        """Delete what is handed in, and the batches of what is mixed."""
-        running = self._running()
-        newest = 0 if self.mirror.current is None else self.mirror.current.signed.manifest.epoch
-        self._store.delete_others(None if running is None else running.manifest.epoch, newest)
+        """Delete what is handed over, and the batches of what is mixed."""
+        running = self._get_running()
+        newest = 0 if self.manifest is None else self.manifest.manifest.epoch
+        self._store.delete_settled(None if running is None else running.manifest.epoch, newest)
 
     def _agree(self) -> None:
-        """Follow the server and tell it where we are, in any case: so its operator hears of it."""
+        """Follow the server and contact it, even if one fails, so that its operator sees it."""
         self._is_agreed = False
         self._has_asked = True
         problems = []
-        for step in (self._follow_server, self._tell_server):
+        for step in (self._follow_server, self._contact_server):
             try:
                 step()
             except (ProtocolError, RefusedError) as error:
-                problems.append(at_odds(error, self.intake.epoch))
+                problems.append(describe_mismatch(error, self.intake.epoch))
                 self.metrics.untrusted.inc()
                 self.troubles.update("server", problems[0], level=logging.ERROR)
         if not problems:
@@ -177,35 +201,23 @@ class Proxy:
             self._is_agreed = True
 
     @property
-    def is_barred(self) -> bool:
-        """Whether what came in now could not be counted, as far as is known here.
+    def _is_clock_wrong(self) -> bool:
+        """Whether our clock and the server's differ too much."""
+        manifest = None if self.manifest is None else self.manifest.manifest
+        return abs(self._clock_ahead or 0.0) > allowed_clock_skew(manifest)
 
-        Then nothing is taken, and whoever has not paid yet does not: a device asks right before.
-        """
-        told = any(self.troubles[name] for name in ("server", "folder", "room"))
-        told |= self.accounts.problem is not None
-        return self._store.failing or told or self._clock_is_wrong or not self._has_asked
-
-    @property
-    def _clock_is_wrong(self) -> bool:
-        """Ours or the server's."""
-        signed = self.manifest()
-        return abs(self._ahead or 0.0) > allowed_clock_skew(
-            None if signed is None else signed.manifest
-        )
-
-    def _was_set(self, signed: SignedManifest) -> bool:
-        """Whether our clock has jumped since it was compared with the server's."""
-        jump = self._clock() - self._monotonic() - self._compared_at
+    def _has_clock_jumped(self, signed: SignedManifest) -> bool:
+        """Return whether our clock was set since it was compared with the server's."""
+        jump = self._clock() - self._monotonic() - self._clock_offset
         return abs(jump) > allowed_clock_skew(signed.manifest)
 
     def _resume(self) -> None:
-        """Go on where an earlier process was."""
-        signed = self.manifest()
+        """Continue where an earlier process stopped."""
+        signed = self.manifest
         if signed is None:
             return
         self.accounts.follow(signed)
-        if self._running() is None:
+        if self._get_running() is None:
             self.intake.close(signed)
             self._last_ended = signed.manifest.epoch
         elif not self._open_intake(signed):
@@ -216,58 +228,55 @@ class Proxy:
             )
 
     def _end_by_clock(self) -> None:
-        """An epoch waits no longer than its terms say, whether or not the server is there.
-
-        A month longer where our clock may be wrong: it differs from the server's, or was not
-        compared yet. Otherwise a wrong time would throw away what people have paid for.
-        """
-        signed = self._running()
+        """End an epoch that has waited as long as its terms say, even without the server."""
+        signed = self._get_running()
         if signed is None:
             return
-        is_doubtful = self._ahead is None or self._clock_is_wrong or self._was_set(signed)
-        doubt = MONTH_SECONDS if is_doubtful else 0.0
-        if self._clock() >= signed.manifest.ends + doubt:
-            self._end(signed)
+        # Wait a month longer where our clock may be wrong, or was not compared yet. Otherwise a
+        # wrong time would throw away what people have paid for.
+        is_doubtful = (
+            self._clock_ahead is None or self._is_clock_wrong or self._has_clock_jumped(signed)
+        )
+        if self._clock() >= signed.manifest.ends + (MONTH_SECONDS if is_doubtful else 0.0):
+            self._end_epoch(signed)
 
     def _follow_server(self) -> None:
-        """A new epoch is shown to clients only after the one before was flushed or given up.
-
-        A server that goes on while ours still runs will count nothing of it any more: so nothing is
-        mixed or forwarded, and nobody else is asked to report in it.
-        """
         try:
-            self._show()
-            newer = self.mirror.newer()
+            self._show_epoch()
+            newer = self.mirror.fetch_newer()
             if newer is not None:
-                self._go_on(newer)
+                self._begin_epoch(newer)
         finally:
+            # Even if no epoch begins: an item that was withdrawn must leave all lists.
             self._follow_shelf()
 
     def _follow_shelf(self) -> None:
-        """Also while no epoch goes on: what was withdrawn shall be on no list."""
-        said = None
+        shelf, problem = None, None
         try:
-            shelf = self.mirror.newer_shelf()
+            shelf = self.mirror.fetch_newer_shelf()
         except (ProtocolError, RefusedError, UnavailableError) as error:
-            # Reports go on: they are for the epoch's own catalogue.
+            # Reports continue: they are for the epoch's own catalogue.
             self.metrics.untrusted.inc(isinstance(error, ProtocolError))
-            shelf, said = None, f"lists stay as they are: {error}"
-        self.troubles.update("shelf", said, level=logging.ERROR)
+            problem = f"lists stay as they are: {error}"
+        self.troubles.update("shelf", problem, level=logging.ERROR)
         if shelf is not None:
             self.mirror.publish_shelf(shelf)
 
-    def _go_on(self, newer: MirroredEpoch) -> None:
-        signed = self._running()
+    def _begin_epoch(self, newer: MirroredEpoch) -> None:
+        """Show a new epoch to clients, after the one before has ended."""
+        # The server counts nothing more of an epoch that it has left: mix and forward nothing of
+        # it, and let nobody else report in it.
+        signed = self._get_running()
         if signed is not None:
             self._give_up(signed)
         if newer.signed.manifest.public_key is not None:
             self._store.begin_epoch(newer.signed.manifest.epoch)
         self.mirror.publish(newer)
-        self._show()
+        self._show_epoch()
 
-    def _show(self) -> None:
-        """Take what belongs to the epoch that clients see; at a later beat if the disk fails."""
-        signed = self.manifest()
+    def _show_epoch(self) -> None:
+        """Open the intake for the epoch that clients see, unless a tick before has done so."""
+        signed = self.manifest
         if signed is not None and signed.manifest.epoch != self.intake.epoch:
             self.accounts.follow(signed)
             if signed.manifest.public_key is None:
@@ -277,152 +286,154 @@ class Proxy:
             log.info("epoch %d: %s", signed.manifest.epoch, format_manifest_hash(signed.hash))
 
     def _open_intake(self, signed: SignedManifest) -> bool:
-        """Take batches of an epoch from now on; return whether its files were there already."""
-        was_there = self._store.begin_epoch(signed.manifest.epoch)
+        """Take batches of an epoch from now on; return whether its files existed."""
+        existed = self._store.begin_epoch(signed.manifest.epoch)
         with self._store.read_batches() as tables:
-            self.intake.open(signed, waiting=tables.count_batches())
-        return was_there
+            self.intake.open(signed, n_waiting=tables.count_batches())
+        return existed
 
     def _prepare_epoch(self) -> None:
-        """Make sure of the room for the epoch that runs, then draw the dummies that are due."""
-        signed = self._running()
+        """Make sure of the room for the running epoch, then draw the dummies that are due."""
+        signed = self._get_running()
         problem = None
         if signed is not None:
-            problem = self.intake.lacks_room or self.intake.find_lack_of_disk()
+            problem = self.intake.find_limit_problem() or self.intake.find_disk_problem()
         self.troubles.update("room", problem, level=logging.ERROR)
-        self.troubles.update("full", None if problem is not None else self.intake.is_full)
+        self.troubles.update("full", self.intake.describe_full_epoch() if problem is None else None)
         if signed is not None and problem is None:
             due = count_due_dummies(signed.manifest, self._clock())
-            limit = MAX_DUMMIES_PER_BEAT
+            limit = MAX_DUMMIES_PER_TICK
             draw_dummies(self._store, signed, due, self._entropy, limit=limit)
 
-    def _tell_server(self) -> None:
-        """Where we are. Of the crowd nothing is said before the epoch's time.
-
-        Nor is the epoch mixed before it: a server could end it at the moment when only one person
-        has reported, or fill the crowd up by itself. One that is applied already is given up.
-        """
-        signed, sent = self.manifest(), self._clock()
-        running = self._running()
+    def _contact_server(self) -> None:
+        """Report the state of the current epoch, and end the epoch if the server says so."""
+        signed, sent_at = self.manifest, self._clock()
+        running = self._get_running()
         crowd = None
-        if signed is not None and sent >= signed.manifest.closes:
-            crowd = self._crowd_after_flush(signed) if running is None else self._crowd(running)
-        epoch, known = (0, None) if signed is None else (signed.manifest.epoch, signed.hash)
+        # Before its time nothing is said of the crowd, and the epoch is not mixed. Otherwise a
+        # server could end it when only one person has reported, or fill the crowd up by itself.
+        if signed is not None and sent_at >= signed.manifest.closes:
+            crowd = (
+                self._get_crowd_after_flush(signed) if running is None else self._get_crowd(running)
+            )
+        epoch, manifest_hash = (0, None) if signed is None else (signed.manifest.epoch, signed.hash)
         with self._store.read() as tables:
-            server_database = tables.server_database()
+            server_database = tables.get_server_database()
         contact = Contact(
             epoch,
-            known,
+            manifest_hash,
             crowd,
-            sent,
+            sent_at,
             self._process,
-            self.accounts.announced,
+            self.accounts.announced_key,
             database=self._store.name,
             server_database=server_database,
         )
-        answer = self._upstream.contact(contact)
-        self._compare_clocks(sent, answer.time)
+        reply = self._upstream.contact(contact)
+        self._compare_clocks(sent_at, reply.time)
         if running is not None and self.troubles["server"] is None:
-            if answer.state == "applied":
+            if reply.state == "applied":
                 self._give_up(running)
             elif (
-                answer.state == "closed"
+                reply.state == "closed"
                 and crowd is not None
-                and self._crowd(running) != CROWD_SHORT
+                and self._get_crowd(running) != CROWD_SHORT
             ):
-                self._end(running)
-        if answer.database != server_database:
+                self._end_epoch(running)
+        if reply.database != server_database:
             with self._store.write() as tables:
-                tables.set_server_database(answer.database)
+                tables.set_server_database(reply.database)
 
-    def _compare_clocks(self, sent: float, server_time: float) -> None:
-        """Remember how far our clock is ahead, and when that was by a clock that nobody sets."""
+    def _compare_clocks(self, sent_at: float, server_time: float) -> None:
+        """Remember how far our clock is ahead of the server's, and its offset at this moment."""
         now = self._clock()
-        self._ahead = (sent + now) / 2 - server_time
-        self._compared_at = now - self._monotonic()
-        self.troubles.update("clock", clocks_apart(self._ahead, self.manifest()))
+        self._clock_ahead = (sent_at + now) / 2 - server_time
+        self._clock_offset = now - self._monotonic()
+        self.troubles.update("clock", describe_clock_problem(self._clock_ahead, self.manifest))
 
-    def _crowd(self, signed: SignedManifest) -> Crowd:
-        if self.accounts.are_fewer(self._least(signed)):
+    def _get_crowd(self, signed: SignedManifest) -> Crowd:
+        if self.accounts.has_too_few_tokens(self._compute_min_crowd(signed)):
             return CROWD_NEVER
-        return classify_crowd(self.intake.waiting, self._least(signed))
+        return classify_crowd(self.intake.n_waiting, self._compute_min_crowd(signed))
 
-    def _crowd_after_flush(self, signed: SignedManifest) -> Crowd | None:
-        """Return what to say of an epoch that is over here, to a server that has it still open.
+    def _get_crowd_after_flush(self, signed: SignedManifest) -> Crowd | None:
+        """Return the crowd of an epoch that is over here, for a server that has it still open.
 
         Such a server was set back, and would otherwise wait until the hold of the epoch is over.
         """
         if signed.manifest.public_key is None:
             return None
         with self._store.read() as tables:
-            mixed = [f.reports for f in tables.unsettled() if f.epoch == signed.manifest.epoch]
+            mixed = [f.reports for f in tables.get_unsettled() if f.epoch == signed.manifest.epoch]
         return CROWD_ENOUGH if any(mixed) else CROWD_NEVER
 
-    def _least(self, signed: SignedManifest) -> int:
-        return self._settings.least_for(signed.manifest.terms)
+    def _compute_min_crowd(self, signed: SignedManifest) -> int:
+        return self._settings.compute_min_crowd(signed.manifest.terms)
 
     def _forward(self) -> None:
-        """Hand in what is mixed, if the server is there and agrees."""
+        """Hand over what is mixed, if the server can be reached and agrees."""
         if not self._is_agreed:
             return
         with self._store.read() as tables:
-            unsettled = tables.unsettled()
-        for mixed in unsettled:
-            # On a full disk the end of a hand-in cannot be stored: it is not begun again.
-            if mixed.epoch not in self._handed_in:
-                n_lost = hand_in(self._store, self._upstream, mixed, self.intake.epoch)
-                self._handed_in.add(mixed.epoch)
-                self.metrics.forwarded.inc(mixed.reports - n_lost)
+            unsettled = tables.get_unsettled()
+        for flushed in unsettled:
+            # On a full disk it cannot be stored that an epoch was handed over: do not repeat it.
+            if flushed.epoch not in self._handed_over:
+                n_lost = hand_over(self._store, self._upstream, flushed, self.intake.epoch)
+                self._handed_over.add(flushed.epoch)
+                self.metrics.forwarded.inc(flushed.reports - n_lost)
                 self.metrics.lost.inc(n_lost)
             with self._store.write() as tables:
-                tables.settle(mixed.epoch)
+                tables.settle(flushed.epoch)
 
-    def _running(self) -> SignedManifest | None:
-        """The manifest of an epoch that asks for reports and is not over."""
-        signed = self.manifest()
+    def _get_running(self) -> SignedManifest | None:
+        """Return the manifest of the running epoch: one that asks for reports and is not over."""
+        signed = self.manifest
         if signed is None or signed.manifest.public_key is None:
             return None
         with self._store.read() as tables:
             return None if tables.is_flushed(signed.manifest.epoch) else signed
 
-    def _end(self, signed: SignedManifest) -> None:
-        """Refuse from now on; then mix what there is, or discard it if it is too little."""
+    def _end_epoch(self, signed: SignedManifest) -> None:
+        """Refuse batches from now on; mix what there is, or discard it if it is too little."""
         self.intake.close(signed)
-        batches, done = flush(
+        n_batches, flushed = flush(
             self._store,
             signed,
-            min_batches=self._least(signed),
+            min_batches=self._compute_min_crowd(signed),
             chunk_reports=self._settings.chunk_reports,
             entropy=self._entropy,
         )
         self._end_intake(signed)
-        outcome = SHUFFLED if done.reports else DISCARDED if batches else EMPTY
-        self.metrics.flushes.labels(outcome).inc()
+        empty = FLUSH_DISCARDED if n_batches else FLUSH_EMPTY
+        self.metrics.flushes.labels(FLUSH_SHUFFLED if flushed.reports else empty).inc()
 
     def _give_up(self, signed: SignedManifest) -> None:
-        """The server has gone on without us: what waits here can never count."""
+        """End an epoch without which the server has gone on: its batches can never count."""
         self.intake.close(signed)
-        lost = discard(self._store, signed)
+        n_lost = discard(self._store, signed)
         self._end_intake(signed)
-        self.metrics.flushes.labels(GIVEN_UP).inc()
-        self.metrics.lost.inc(lost)
-        said = "epoch %d: the server went on without us; %d reports that waited are given up"
-        log.log(logging.ERROR if lost else logging.INFO, said, signed.manifest.epoch, lost)
+        self.metrics.flushes.labels(FLUSH_GIVEN_UP).inc()
+        self.metrics.lost.inc(n_lost)
+        log.log(
+            logging.ERROR if n_lost else logging.INFO,
+            "epoch %d: the server went on without this proxy; %d reports that waited are given up",
+            *(signed.manifest.epoch, n_lost),
+        )
 
     def _end_intake(self, signed: SignedManifest) -> None:
         self.intake.reset_waiting()
         self._last_ended = signed.manifest.epoch
 
-    def _needed(self) -> int:
-        signed = self.manifest()
-        return self._settings.least_clients if signed is None else self._least(signed)
+    def _count_needed(self) -> int:
+        """Return the batches that the current epoch waits for, for the metrics."""
+        signed = self.manifest
+        return self._settings.least_clients if signed is None else self._compute_min_crowd(signed)
 
-    def _overdue(self) -> float:
-        """Return for how long an epoch has waited since its time; 0 once it is mixed or given up.
-
-        From memory: the disk may fail.
-        """
-        signed = self.manifest()
+    def _compute_overdue(self) -> float:
+        """Return the seconds that an epoch has waited since its time; 0 once it is over here."""
+        # From memory, because the disk may fail.
+        signed = self.manifest
         if signed is None or signed.manifest.public_key is None:
             return 0.0
         if signed.manifest.epoch == self._last_ended:

@@ -10,10 +10,8 @@ Given that, the shuffles give the order with probability 1 / (n_1! ... n_B!). Th
 depend on the order. Summed over all sizes it still does not: all N! orders are equally likely, and
 knowing the sizes changes nothing. QED.
 
-A bucket fits into memory. For each bucket the reports are read once more from where they are
-stored, so the disk never holds them in an order between that of the batches and the final one.
-
-Randomness is an argument: `os.urandom` in the service.
+A bucket fits into memory. The stored reports are read again for each bucket, so the disk never has
+them in an order between that of the batches and the final one.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -23,12 +21,12 @@ from numpy.typing import NDArray
 
 from sottovoce.protocol import SEALED_BYTES
 
-# Takes a number of bytes and returns that many random ones.
+# Returns this many random bytes: `os.urandom` in the service.
 Entropy = Callable[[int], bytes]
 
-# Reports of one bucket, in bytes: the memory that mixing takes is about twice as much.
+# Size of the reports of one bucket; shuffling takes about twice as much memory.
 MAX_BUCKET_BYTES = 2**26
-# Reports that are read from the store, drawn for, or written at once.
+# Reports that are read, scattered or written in one step.
 REPORTS_AT_ONCE = 100_000
 
 
@@ -38,7 +36,7 @@ def draw_words(n: int, entropy: Entropy) -> NDArray[np.uint64]:
 
 
 def draw_below(n: int, limit: int, entropy: Entropy) -> NDArray[np.int64]:
-    """Draw whole numbers from 0 up to a limit, each equally likely."""
+    """Draw whole numbers from 0 to `limit - 1`, each equally likely."""
     # Words past the last multiple of the limit would favour small numbers: draw them again.
     last = np.uint64(2**64 // limit * limit - 1)
     words = draw_words(n, entropy)
@@ -79,13 +77,15 @@ def shuffle(
         order = draw_permutation(len(reports), entropy)
         for start in range(0, len(order), REPORTS_AT_ONCE):
             yield reports[order[start : start + REPORTS_AT_ONCE]].tobytes()
-        del reports, order  # before the next bucket is read: one at a time is in memory
+        # Release this bucket before the next one is read.
+        del reports, order
 
 
 def _draw_buckets(total: int, n_buckets: int, entropy: Entropy) -> NDArray[np.uint16]:
-    """Draw the bucket of each report, piece by piece: words take four times the memory."""
+    """Draw the bucket of each report."""
     buckets = np.zeros(total, np.uint16)
     if n_buckets > 1:
+        # In pieces, because the random words take four times the memory of the buckets.
         for start in range(0, total, REPORTS_AT_ONCE):
             piece = buckets[start : start + REPORTS_AT_ONCE]
             piece[:] = draw_below(len(piece), n_buckets, entropy)
@@ -99,29 +99,29 @@ def _select_bucket(
     selected = np.empty((size, SEALED_BYTES), np.uint8)
     n_read = n_selected = 0
     for reports in _join_pieces(pieces):
-        assert n_read + len(reports) <= len(buckets), "reports changed while they were mixed"
+        assert n_read + len(reports) <= len(buckets), "reports changed while they were shuffled"
         is_chosen = buckets[n_read : n_read + len(reports)] == bucket
         chosen = reports[is_chosen]
         selected[n_selected : n_selected + len(chosen)] = chosen
         n_read += len(reports)
         n_selected += len(chosen)
-    assert (n_read, n_selected) == (len(buckets), size), "reports changed while they were mixed"
+    assert (n_read, n_selected) == (len(buckets), size), "reports changed while they were shuffled"
     return selected
 
 
 def _join_pieces(pieces: Iterable[bytes]) -> Iterator[NDArray[np.uint8]]:
-    """Yield the reports of small pieces in large arrays: numpy has a price for each call."""
-    waiting: list[bytes] = []
+    """Yield the reports of small pieces in large arrays, since each call of numpy has a cost."""
+    joined: list[bytes] = []
     size = 0
     for piece in pieces:
-        waiting.append(piece)
+        joined.append(piece)
         size += len(piece)
         if size >= SEALED_BYTES * REPORTS_AT_ONCE:
-            yield _as_rows(b"".join(waiting))
-            waiting, size = [], 0
-    if waiting:
-        yield _as_rows(b"".join(waiting))
+            yield _to_rows(b"".join(joined))
+            joined, size = [], 0
+    if joined:
+        yield _to_rows(b"".join(joined))
 
 
-def _as_rows(sealed: bytes) -> NDArray[np.uint8]:
+def _to_rows(sealed: bytes) -> NDArray[np.uint8]:
     return np.frombuffer(sealed, dtype=np.uint8).reshape(-1, SEALED_BYTES)

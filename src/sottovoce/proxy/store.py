@@ -1,7 +1,7 @@
-"""The proxy's store: one database for what lasts, and the files of each epoch.
+"""The proxy's store: a database for what lasts, and the files of each epoch.
 
-Nothing is acknowledged before it is on disk. What has no column is never written: no time, no
-address, no agent.
+Nothing is acknowledged before it is on disk. Times, addresses and agents have no column, so they
+are never written.
 """
 
 import logging
@@ -22,7 +22,7 @@ from sottovoce.proxy.epoch_files import (
     BatchFile,
     BatchTables,
     EpochFiles,
-    batch_file_name,
+    name_batch_file,
 )
 from sottovoce.storage.database import (
     Database,
@@ -36,11 +36,10 @@ log = logging.getLogger("sottovoce")
 
 FileKind = Literal["model", "catalogue"]
 
-NAME = "proxy.sqlite3"
-LOCK = "proxy.lock"
-# Random bytes in the name of a database.
-NAME_BYTES = 8
-LET_DELETE = "let the proxy delete files in its folder"
+DATABASE_FILE = "proxy.sqlite3"
+LOCK_FILE = "proxy.lock"
+# Size of the random name of a database.
+DATABASE_NAME_BYTES = 8
 
 _MIGRATIONS = (
     (
@@ -56,7 +55,7 @@ _MIGRATIONS = (
             model BLOB NOT NULL,
             catalogue BLOB NOT NULL
         )""",
-        # The newest two: the one before for those who have just read it.
+        # The newest two: clients that have just read the older one may still fetch its catalogue.
         """CREATE TABLE shelves (
             place INTEGER PRIMARY KEY,
             signed BLOB NOT NULL,
@@ -68,7 +67,8 @@ _MIGRATIONS = (
             epoch INTEGER,
             issued INTEGER NOT NULL DEFAULT 0
         )""",
-        # How many tokens an account has had in a training; the last again, if it asks again.
+        # How many tokens an account has had in a training, and what the last one was made from: a
+        # device that asks again gets the same one.
         """CREATE TABLE accounts (
             training BLOB NOT NULL,
             pseudonym BLOB NOT NULL,
@@ -92,7 +92,8 @@ _MIGRATIONS = (
         )""",
     ),
 )
-_FILE: dict[FileKind, str] = {
+# Queries that return a file only if a manifest or a shelf names it as one of this kind.
+_FILE_QUERIES: dict[FileKind, str] = {
     "model": "SELECT content FROM files JOIN manifests ON model = sha256 WHERE sha256 = ?",
     "catalogue": "SELECT content FROM files WHERE sha256 = ? AND (sha256 IN"
     " (SELECT catalogue FROM manifests) OR sha256 IN (SELECT catalogue FROM shelves))",
@@ -100,8 +101,8 @@ _FILE: dict[FileKind, str] = {
 
 
 @dataclass(frozen=True)
-class Flush:
-    """What one epoch became: how much of it there is, and how much the server has."""
+class FlushedEpoch:
+    """An epoch that is over: how many reports it has, and how many chunks the server has."""
 
     epoch: int
     manifest_hash: bytes
@@ -115,32 +116,31 @@ class Flush:
 
     @property
     def chunks(self) -> int:
-        """How many chunks there are."""
+        """The number of chunks."""
         return -(-self.reports // self.chunk_reports)
 
     def count_reports(self, n_chunks: int) -> int:
-        """Return how many reports the first so many chunks have."""
+        """Return how many reports the first chunks have."""
         return min(n_chunks * self.chunk_reports, self.reports)
 
 
 class Tables:
-    """The tables, within a transaction that `ProxyStore` begins and ends."""
+    """The tables of the database, within a transaction that `ProxyStore` begins and ends."""
 
     def __init__(self, db: sqlite3.Connection):
         self._db = db
 
-    def name(self) -> str:
+    def get_name(self) -> str:
         """Return the random name of this database."""
         (name,) = self._db.execute("SELECT name FROM about").fetchone()
         return str(name)
 
-    def server_database(self) -> str | None:
+    def get_server_database(self) -> str | None:
         """Return the name of the server's database; None before the first contact."""
         (name,) = self._db.execute("SELECT server FROM about").fetchone()
         return None if name is None else str(name)
 
     def set_server_database(self, name: str) -> None:
-        """Remember the name of the server's database."""
         self._db.execute("UPDATE about SET server = ?", (name,))
 
     def add_manifest(self, signed: SignedManifest) -> None:
@@ -148,28 +148,29 @@ class Tables:
         row = (manifest.epoch, signed.hash, signed.encode(), manifest.model, manifest.catalogue)
         self._db.execute("INSERT INTO manifests VALUES (?, ?, ?, ?, ?)", row)
 
-    def latest_manifest(self) -> bytes | None:
-        return self._one("SELECT signed FROM manifests ORDER BY epoch DESC LIMIT 1")
+    def get_latest_manifest(self) -> bytes | None:
+        return self._get_value("SELECT signed FROM manifests ORDER BY epoch DESC LIMIT 1")
 
-    def manifest_of(self, epoch: int) -> bytes | None:
-        return self._one("SELECT signed FROM manifests WHERE epoch = ?", epoch)
+    def get_manifest(self, epoch: int) -> bytes | None:
+        return self._get_value("SELECT signed FROM manifests WHERE epoch = ?", epoch)
 
     def add_shelf(self, signed: SignedShelf) -> None:
+        """Add a shelf, and delete all but the newest two."""
         row = (signed.encode(), signed.shelf.catalogue)
         self._db.execute("INSERT INTO shelves (signed, catalogue) VALUES (?, ?)", row)
         self._db.execute("DELETE FROM shelves WHERE place < (SELECT max(place) FROM shelves) - 1")
 
-    def latest_shelf(self) -> bytes | None:
-        return self._one("SELECT signed FROM shelves ORDER BY place DESC LIMIT 1")
+    def get_latest_shelf(self) -> bytes | None:
+        return self._get_value("SELECT signed FROM shelves ORDER BY place DESC LIMIT 1")
 
     def add_file(self, sha256: bytes, content: bytes) -> None:
         self._db.execute("REPLACE INTO files VALUES (?, ?)", (sha256, content))
 
-    def file(self, kind: FileKind, sha256: bytes) -> bytes | None:
-        return self._one(_FILE[kind], sha256)
+    def get_file(self, kind: FileKind, sha256: bytes) -> bytes | None:
+        return self._get_value(_FILE_QUERIES[kind], sha256)
 
     def prune_files(self, keep: int) -> None:
-        """Drop the files that none of the last so many epochs names, and no shelf."""
+        """Delete the files that neither the last `keep` epochs nor a shelf name."""
         self._db.execute(
             """
             WITH recent AS (SELECT model, catalogue FROM manifests ORDER BY epoch DESC LIMIT ?)
@@ -185,35 +186,39 @@ class Tables:
     def add_token_key(self, seed: bytes) -> None:
         self._db.execute("INSERT INTO token_keys (seed) VALUES (?)", (seed,))
 
-    def token_keys(self) -> dict[bytes, int | None]:
-        """Seeds, and the epoch of each."""
+    def get_token_keys(self) -> dict[bytes, int | None]:
+        """Return the epoch of each seed; None if no manifest has named it."""
         return dict(self._db.execute("SELECT seed, epoch FROM token_keys"))
 
     def set_token_epoch(self, seed: bytes, epoch: int) -> None:
         self._db.execute("UPDATE token_keys SET epoch = ? WHERE seed = ?", (epoch, seed))
 
+    def delete_token_keys(self, before: int) -> None:
+        """Delete the keys of epochs before this one."""
+        self._db.execute("DELETE FROM token_keys WHERE epoch < ?", (before,))
+
     def add_issued(self, epoch: int) -> None:
-        """One more token of this epoch."""
+        """Count one more token of this epoch."""
         self._db.execute("UPDATE token_keys SET issued = issued + 1 WHERE epoch = ?", (epoch,))
 
-    def issued(self, epoch: int) -> int:
+    def count_issued(self, epoch: int) -> int:
         row = self._db.execute("SELECT issued FROM token_keys WHERE epoch = ?", (epoch,)).fetchone()
         return 0 if row is None else int(row[0])
 
     def give_back(self, epoch: int) -> None:
-        """The turns of all tokens of this epoch, which has none from now on."""
+        """Give accounts back their turns of this epoch, in which nobody can spend a token."""
         self._db.execute("UPDATE token_keys SET issued = 0 WHERE epoch = ?", (epoch,))
         self._db.execute(
             "UPDATE accounts SET turns = turns - 1, epoch = 0, blinded = x'' WHERE epoch = ?",
             (epoch,),
         )
 
-    def forget_token_keys(self, before: int) -> None:
-        """Of epochs before this one."""
-        self._db.execute("DELETE FROM token_keys WHERE epoch < ?", (before,))
+    def get_account(self, training: bytes, pseudonym: bytes) -> tuple[int, int, bytes]:
+        """Return an account's number of tokens in this training, and the last one.
 
-    def account(self, training: bytes, pseudonym: bytes) -> tuple[int, int, bytes]:
-        """Tokens that it has had in this training, the epoch of the last and what it was for."""
+        Returns:
+            The number, the epoch of the last token, and the blinded element that it was made from.
+        """
         row = self._db.execute(
             "SELECT turns, epoch, blinded FROM accounts WHERE training = ? AND pseudonym = ?",
             (training, pseudonym),
@@ -226,43 +231,43 @@ class Tables:
         row = (training, pseudonym, turns, epoch, blinded)
         self._db.execute("REPLACE INTO accounts VALUES (?, ?, ?, ?, ?)", row)
 
-    def add_flush(self, flush: Flush) -> None:
-        """From here on nothing more belongs to its epoch."""
-        row = (*astuple(flush), False)
+    def add_flush(self, flushed: FlushedEpoch) -> None:
+        """Record that an epoch is over: from here on no batch belongs to it."""
+        row = (*astuple(flushed), False)
         self._db.execute("INSERT INTO flushes VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def is_flushed(self, epoch: int) -> bool:
-        return self._one("SELECT 1 FROM flushes WHERE epoch = ?", epoch) is not None
+        return self._get_value("SELECT 1 FROM flushes WHERE epoch = ?", epoch) is not None
 
-    def unsettled(self) -> list[Flush]:
-        """What the server has not yet confirmed, oldest first."""
+    def get_unsettled(self) -> list[FlushedEpoch]:
+        """Return the epochs that the server has not yet confirmed, oldest first."""
         rows = self._db.execute(
             "SELECT epoch, manifest_hash, chunk_reports, reports, dummies, delivered FROM flushes "
             "WHERE NOT settled ORDER BY epoch"
         )
-        return [Flush(*row) for row in rows]
+        return [FlushedEpoch(*row) for row in rows]
 
     def set_delivered(self, epoch: int, chunks: int) -> None:
         self._db.execute("UPDATE flushes SET delivered = ? WHERE epoch = ?", (chunks, epoch))
 
     def settle(self, epoch: int) -> None:
-        """Record that the server has it all, or will never take it: either way it is not kept."""
+        """Record that the server has all of an epoch, or will never take it."""
         self._db.execute("UPDATE flushes SET settled = 1 WHERE epoch = ?", (epoch,))
 
-    def try_out(self) -> None:
-        """Take some pages and give them back."""
+    def check_writable(self) -> None:
+        """Write some pages and delete them, to see whether the disk takes them."""
         self._db.execute("INSERT INTO files VALUES (x'', zeroblob(?))", (PROBE_BYTES,))
         self._db.execute("DELETE FROM files WHERE sha256 = x''")
 
-    def _one(self, statement: str, *values: object) -> bytes | None:
-        row = self._db.execute(statement, values).fetchone()
+    def _get_value(self, query: str, *values: object) -> bytes | None:
+        row = self._db.execute(query, values).fetchone()
         return None if row is None else row[0]
 
 
 class ProxyStore:
     """The database and the files of epochs, behind locks.
 
-    One connection to the database writes, another reads while it does.
+    One connection to the database writes, while another one reads.
     """
 
     def __init__(self, writer: Database, reader: Database, files: EpochFiles):
@@ -271,16 +276,16 @@ class ProxyStore:
         self._writer = writer
         self._reader = reader
         self._files = files
-        self._held = ExitStack()
+        self._resources = ExitStack()
         self._writing = threading.Lock()
         self._reading = threading.Lock()
         self._using_batches = threading.Lock()
-        self._same_file = FileIdentity(writer.path)
+        self._file_identity = FileIdentity(writer.path)
         self._failing: set[Path] = set()
         self._is_damaged = False
-        self._same_file.check()  # from here on it is this one
+        self._file_identity.check()  # remembers this file: a later check compares with it
         with self.read() as tables:
-            self.name = tables.name()
+            self.name = tables.get_name()
 
     @classmethod
     def create(cls, folder: Path) -> None:
@@ -291,142 +296,140 @@ class ProxyStore:
             raise StoreError(
                 f"{folder}: {get_reason(error)}; let the proxy write to its folder"
             ) from error
-        path = folder / NAME
+        path = folder / DATABASE_FILE
         if path.exists() or any(folder.glob("epoch-*")):
             raise StoreError(f"{path}: files of a proxy are here already; name another folder")
         # One transaction: a database without a name does not exist.
         with closing(Database(path, _MIGRATIONS, upgrade=False)) as db, db.transaction():
             db.migrate()
-            db.rows("INSERT INTO about (name) VALUES (?)", token_hex(NAME_BYTES))
+            db.rows("INSERT INTO about (name) VALUES (?)", token_hex(DATABASE_NAME_BYTES))
 
     @classmethod
     def open(cls, folder: Path) -> Self:
         """Open the store of a folder; refused while another process has it."""
-        _check_exists(folder / NAME)
+        path = folder / DATABASE_FILE
+        _check_exists(path)
         with ExitStack() as opened:
             taken = "another process uses it; give each proxy a folder"
-            opened.enter_context(exclusive_lock(folder / LOCK, taken, wait=1.0))
-            # Threads share them, behind the locks of the store.
+            opened.enter_context(exclusive_lock(folder / LOCK_FILE, taken, wait=1.0))
+            # Threads share the two connections, behind the locks of the store.
             writer, reader = (
                 opened.enter_context(
-                    closing(
-                        Database(folder / NAME, _MIGRATIONS, wait=1.0, shared=True, upgrade=False)
-                    )
+                    closing(Database(path, _MIGRATIONS, wait=1.0, shared=True, upgrade=False))
                 )
                 for _ in range(2)
             )
             reader.rows("PRAGMA query_only = ON")
             if not reader.row("SELECT 1 FROM sqlite_master WHERE name = 'about'"):
                 raise StoreError(
-                    f"{folder / NAME}: this is no proxy's database of this version; move the "
-                    "folder away, and run `sottovoce proxy create-database`"
+                    f"{path}: this is no proxy's database of this version; move the folder away, "
+                    "and run `sottovoce proxy create-database`"
                 )
             files = opened.enter_context(closing(EpochFiles(folder)))
             store = cls(writer, reader, files)
-            store._held = opened.pop_all()
+            store._resources = opened.pop_all()
         return store
 
     @property
-    def failing(self) -> bool:
-        """Whether the last write failed, as on a full disk. Once damaged, until a restart."""
+    def is_failing(self) -> bool:
+        """Whether the last write failed, as on a full disk; damage lasts until a restart."""
         return self._is_damaged or bool(self._failing)
 
     @contextmanager
     def write(self) -> Iterator[Tables]:
-        """One transaction: all of it, on disk, when the block ends; none of it after an error."""
+        """Commit the block as a whole to the disk when it ends, or nothing after an error."""
         db = self._writer.connection
-        with self._writing, self._watching(self._path, db), self._writer.transaction():
+        with self._writing, self._track_failures(self._path, db), self._writer.transaction():
             yield Tables(db)
 
     @contextmanager
     def read(self) -> Iterator[Tables]:
-        """What was committed last; does not wait for a writer."""
-        with self._reading, self._watching(self._path), convert_sqlite_errors(self._path):
+        """Read what was committed last, without waiting for a writer."""
+        with self._reading, self._track_failures(self._path), convert_sqlite_errors(self._path):
             yield Tables(self._reader.connection)
 
     def begin_epoch(self, epoch: int) -> bool:
-        """Open the files of the epoch that runs from now on, or create them.
-
-        Returns:
-            Whether its batches were there already.
-        """
+        """Open or create the files of the epoch that runs now; return whether they existed."""
         with self._using_batches:
             return self._files.begin(epoch)
 
     @contextmanager
     def write_batches(self, n_reports: int = 0) -> Iterator[BatchTables]:
-        """One transaction on the batches of the epoch that runs: all of it, on disk, or nothing.
+        """Commit changes of the running epoch's batches as a whole, or nothing after an error.
 
         Args:
-            n_reports: Room for mixing so many reports is reserved before.
+            n_reports: Reports for which room to shuffle them is reserved first.
 
         Raises:
             ClosedError: No epoch runs.
         """
         with self._using_batches:
-            file = self._running_file()
+            file = self._get_running_file()
             self._files.reserve(n_reports * SEALED_BYTES)
             db = file.tables.connection
-            with self._watching(file.path, db), file.transaction() as tables:
+            with self._track_failures(file.path, db), file.transaction() as tables:
                 yield tables
 
     @contextmanager
     def read_batches(self) -> Iterator[BatchTables]:
-        """Read the batches of the epoch that runs; nobody writes meanwhile."""
+        """Read the batches of the running epoch, while nobody writes."""
         with self._using_batches:
-            file = self._running_file()
-            with self._watching(file.path), convert_sqlite_errors(file.path):
+            file = self._get_running_file()
+            with self._track_failures(file.path), convert_sqlite_errors(file.path):
                 yield file.tables
 
-    def _running_file(self) -> BatchFile:
+    def _get_running_file(self) -> BatchFile:
         if self._files.batches is None:
             raise ClosedError("no epoch is open: wait for the next one")
         return self._files.batches
 
     def reserve(self, n_reports: int) -> None:
-        """Set aside the room that mixing so many reports takes, so that it cannot fail later."""
+        """Reserve the room that shuffling this many reports takes, so that it cannot fail later."""
         with self._using_batches:
             self._files.reserve(n_reports * SEALED_BYTES)
 
     def write_shuffled(self, epoch: int, runs: Iterable[bytes]) -> None:
         """Store the shuffled reports of an epoch; they are on disk when this returns."""
-        self._files.reports(epoch).write(runs)
+        self._files.open_reports(epoch).write(runs)
 
-    def read_chunk(self, flush: Flush, position: int) -> bytes:
-        """Return a chunk of shuffled reports; `LostError` if its file is damaged."""
-        start = position * flush.chunk_reports
-        n_reports = min(flush.chunk_reports, flush.reports - start)
-        return self._files.reports(flush.epoch).read(start * SEALED_BYTES, n_reports * SEALED_BYTES)
+    def read_chunk(self, flushed: FlushedEpoch, position: int) -> bytes:
+        """Return a chunk of shuffled reports; raise a `LostError` if its file is damaged."""
+        start = position * flushed.chunk_reports
+        n_reports = min(flushed.chunk_reports, flushed.reports - start)
+        file = self._files.open_reports(flushed.epoch)
+        return file.read(start * SEALED_BYTES, n_reports * SEALED_BYTES)
 
-    def delete_others(self, running: int | None, newest: int) -> None:
-        """Delete the files of all epochs up to the newest that are over and handed in."""
+    def delete_settled(self, running: int | None, newest: int) -> None:
+        """Delete the files of all epochs up to the newest that are over and handed over."""
         with self.read() as tables:
-            unsettled = [flush.epoch for flush in tables.unsettled()]
+            unsettled = [flushed.epoch for flushed in tables.get_unsettled()]
         with self._using_batches:
             try:
                 self._files.delete_others(running, unsettled, newest)
             except OSError as error:
-                raise StoreError(f"{self._folder}: {get_reason(error)}; {LET_DELETE}") from error
+                raise StoreError(
+                    f"{self._folder}: {get_reason(error)}; let the proxy delete files there"
+                ) from error
             if self._files.batches is None:
                 self._failing &= {self._path}
 
-    def probe(self) -> None:
-        """Learn whether writing works again: what needs room is written, and deleted."""
+    def check_writable(self) -> None:
+        """Raise a `StoreError` if one of the files cannot be written."""
         with self.write() as tables:
-            tables.try_out()
+            tables.check_writable()
         if self._files.batches is not None:
             with self.write_batches() as batches:
-                batches.try_out()
+                batches.check_writable()
 
-    def free_bytes(self) -> int:
-        """Return what is free on the disk; 0 if the folder is gone."""
+    def count_free_bytes(self) -> int:
+        """Return the free bytes on the disk; 0 if the folder is gone."""
         try:
             return shutil.disk_usage(self._folder).free
         except OSError:
             return 0
 
     def close(self) -> None:
-        self._held.close()
+        self._resources.close()
 
     def __enter__(self) -> Self:
         return self
@@ -434,10 +437,10 @@ class ProxyStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def lost(self) -> str | None:
-        """Return why what comes in would be lost with this process, or None."""
+    def find_lost_file(self) -> str | None:
+        """Return which file was removed or replaced, so that new data would be lost, or None."""
         try:
-            self._same_file.check()
+            self._file_identity.check()
             if self._files.batches is not None:
                 self._files.batches.check()
         except LostError as error:
@@ -445,28 +448,28 @@ class ProxyStore:
         return None
 
     @contextmanager
-    def _watching(self, path: Path, writer: sqlite3.Connection | None = None) -> Iterator[None]:
-        """Log once that a file fails, and once that it can be written again; not every request.
-
-        Only a transaction of the writer that changed something shows that it can.
-        """
+    def _track_failures(
+        self, path: Path, writer: sqlite3.Connection | None = None
+    ) -> Iterator[None]:
+        """Log once that a file fails, and once that it can be written again."""
         n_changes = 0 if writer is None else writer.total_changes
         try:
             yield
         except StoreError as error:
-            if not self.failing:
+            if not self.is_failing:
                 log.error("%s; nothing is acknowledged until that is mended", error)
             self._failing.add(path)
             self._is_damaged |= isinstance(error, LostError)
             raise
+        # Only a transaction that changed something shows that the file can be written.
         if writer is not None and writer.total_changes > n_changes and path in self._failing:
             self._failing.discard(path)
-            if not self.failing:
+            if not self.is_failing:
                 log.warning("%s: can be written again", path)
 
 
 def _check_exists(path: Path) -> None:
-    """Refuse a path without a database: a misspelt or unmounted one must not start empty."""
+    # A misspelt or unmounted path must not start with an empty database.
     if not path.exists():
         raise StoreError(
             f"{path}: there is no such database; check `folder` in the settings, and that its disk "
@@ -475,12 +478,9 @@ def _check_exists(path: Path) -> None:
 
 
 @contextmanager
-def looking(folder: Path) -> Iterator[Tables]:
-    """What was committed last, for whoever looks from outside while a proxy runs or not.
-
-    Takes no lock, writes nothing and makes no database.
-    """
-    path = folder / NAME
+def open_snapshot(folder: Path) -> Iterator[Tables]:
+    """Read what was committed last, whether or not a proxy runs; take no lock, write nothing."""
+    path = folder / DATABASE_FILE
     _check_exists(path)
     with _open_read_only(path) as db:
         (version,) = db.execute("PRAGMA user_version").fetchone()
@@ -489,9 +489,9 @@ def looking(folder: Path) -> Iterator[Tables]:
         yield Tables(db)
 
 
-def count_waiting(folder: Path, epoch: int) -> int:
-    """Return how many batches of an epoch wait, as `looking` does; 0 if it has no file."""
-    path = folder / batch_file_name(epoch)
+def count_waiting_batches(folder: Path, epoch: int) -> int:
+    """Return how many batches of an epoch wait, like `open_snapshot`; 0 if it has no file."""
+    path = folder / name_batch_file(epoch)
     try:
         with _open_read_only(path) as db:
             is_ready = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'copies'").fetchone()
@@ -499,12 +499,13 @@ def count_waiting(folder: Path, epoch: int) -> int:
     except StoreError:
         if path.exists():
             raise
-        return 0  # it was deleted meanwhile
+        # The proxy has deleted it in the meantime.
+        return 0
 
 
 @contextmanager
 def _open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
-    """Open a database for one view of one moment."""
+    """Open a database for one consistent view."""
     with (
         convert_sqlite_errors(path),
         closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db,

@@ -21,7 +21,7 @@ from sottovoce.protocol import Catalogue, Terms
 from sottovoce.protocol.panel import Panel
 from sottovoce.protocol.terms import TRAINING_ID_BYTES, TRIAL_SENTENCE
 from sottovoce.proxy import ProxySettings
-from sottovoce.proxy.settings import make_proxy
+from sottovoce.proxy.setup import make_proxy
 from sottovoce.server import ServerSettings
 from sottovoce.server.administration import read_catalogue
 from sottovoce.server.setup import make_server

@@ -254,7 +254,7 @@ def serve_proxy(
     with CountingStore.open(folder) as store:
         store.commits = commits
         proxy = Proxy(store, shown, settings)
-        watch = build_watch(proxy.check, proxy.metrics.text)
+        watch = build_watch(proxy.check_ready, proxy.metrics.render)
         run_service(build_app(proxy, settings), settings.listen, watch, settings.watch)
 
 

@@ -1,0 +1,69 @@
+"""Transactions that many requests share: a disk syncs only a few hundred times a second."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from sottovoce.errors import UnavailableError
+
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
+
+MAX_REQUESTS_PER_TRANSACTION = 512
+# More requests are refused, since those that wait are held in memory.
+MAX_PENDING_REQUESTS = 8192
+
+
+class GroupCommit(Generic[Request, Answer]):
+    """Stores batches, or requests for tokens: all that arrive during one sync share the next.
+
+    Args:
+        store_all: Stores several requests in one transaction; returns an answer or an error for
+            each. It runs in a thread.
+        max_pending: Requests that may wait at once.
+    """
+
+    def __init__(
+        self,
+        store_all: Callable[[list[Request]], Sequence[Answer | Exception]],
+        *,
+        max_pending: int = MAX_PENDING_REQUESTS,
+    ):
+        self._store_all = store_all
+        self._max_pending = max_pending
+        self._pending: list[tuple[Request, asyncio.Future[Answer]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    async def write(self, request: Request) -> Answer:
+        """Return the answer once the request is on disk, or raise its error."""
+        if len(self._pending) >= self._max_pending:
+            raise UnavailableError("too many at once")
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._pending.append((request, future))
+        if self._task is None:
+            self._task = asyncio.create_task(self._store_pending())
+        return await future
+
+    async def finish(self) -> None:
+        """Wait until all pending requests are on disk."""
+        if self._task is not None:
+            await self._task
+
+    async def _store_pending(self) -> None:
+        while self._pending:
+            group = self._pending[:MAX_REQUESTS_PER_TRANSACTION]
+            self._pending = self._pending[MAX_REQUESTS_PER_TRANSACTION:]
+            outcomes: Sequence[Answer | Exception]
+            try:
+                requests = [request for request, _ in group]
+                outcomes = await asyncio.to_thread(self._store_all, requests)
+            except Exception as error:  # a bug must not leave anybody waiting
+                outcomes = [error] * len(group)
+            for (_, future), outcome in zip(group, outcomes, strict=True):
+                if future.done():  # the sender has hung up
+                    continue
+                if isinstance(outcome, Exception):
+                    future.set_exception(outcome)
+                else:
+                    future.set_result(outcome)
+        self._task = None
