@@ -9,18 +9,18 @@ from sottovoce.errors import MissingExtraError, SottovoceError
 
 
 def main() -> None:
-    """Run the command line; what is wrong becomes a line or two, and exit code 2."""
+    """Run the command line. An error of ours is printed in a line or two, with exit code 2."""
     warnings.showwarning = lambda message, *_, **__: print(f"Note: {message}", file=sys.stderr)  # noqa: T201
     try:
-        _app()()
+        _import_app()()
     except SottovoceError as error:
-        said = "\n".join(map(escape_control_characters, str(error).split("\n")))
-        print(f"sottovoce: {said}", file=sys.stderr)  # noqa: T201 - the edge of the program
+        text = "\n".join(map(escape_control_characters, str(error).split("\n")))
+        print(f"sottovoce: {text}", file=sys.stderr)  # noqa: T201 - the edge of the program
         raise SystemExit(2) from error
 
 
-def _app() -> Callable[[], None]:
-    """The command line; a bare install lacks its packages and gets a message, not a traceback."""
+def _import_app() -> Callable[[], None]:
+    # A bare install lacks the packages of the command line.
     try:
         from sottovoce.cli.app import run
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Pictures: matplotlib if it is there, a whole file or none."""
+"""Pictures by matplotlib, which is needed only for them; a file is written whole or not at all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def import_figure() -> type[Figure]:
-    """Of matplotlib, if it is there: better to miss it before an hour of work than after it."""
+    """Return matplotlib's `Figure`. Call it before long work, so that its lack shows at once."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -31,7 +31,7 @@ def import_figure() -> type[Figure]:
 def draw_interval(
     axes: Any, points: Sequence[tuple[float, Interval]], alpha: float, **line: Any
 ) -> None:
-    """A curve of means with their 95% intervals as a band of the same colour."""
+    """Draw a curve of means with their 95% intervals as a band of the same colour."""
     xs = [x for x, _ in points]
     means = [interval.mean for _, interval in points]
     low = [interval.mean - (interval.half_width or 0.0) for _, interval in points]
@@ -43,14 +43,15 @@ def draw_interval(
 def save_figure(
     path: Path,
     draw: Callable[[Figure], None],
-    *also: Path,
+    *more_paths: Path,
     size: tuple[float, float] = (7, 4.2),
 ) -> None:
-    """One picture of that size in inches, in the formats that the names say; `draw` fills it."""
+    """Save a picture of this size in inches, in the formats that the suffixes of the paths name."""
     figure = import_figure()(figsize=size, layout="constrained")
     draw(figure)
-    for each in (path, *also):
-        drawn = BytesIO()
-        figure.savefig(drawn, format=each.suffix.removeprefix(".") or "png", dpi=150)
-        write_atomically(each, drawn.getvalue())
-        figure.set_layout_engine("none")  # everything has its place now
+    for each_path in (path, *more_paths):
+        picture = BytesIO()
+        figure.savefig(picture, format=each_path.suffix.removeprefix(".") or "png", dpi=150)
+        write_atomically(each_path, picture.getvalue())
+        # Do not lay it out again for the next format.
+        figure.set_layout_engine("none")

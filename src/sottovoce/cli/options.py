@@ -1,4 +1,4 @@
-"""Options that several commands have, and options that are read from a statement of settings."""
+"""Options that several commands have, and options that are made from declared settings."""
 
 import inspect
 import os
@@ -15,56 +15,61 @@ from sottovoce.settings import Setting
 from sottovoce.training import list_presets, list_settings
 
 Command = Callable[..., None]
-PICTURES = (".png", ".svg")
+IMAGE_SUFFIXES = (".png", ".svg")
 
 
 def make_group(name: str, text: str, example: str) -> typer.Typer:
-    """A command with commands of its own, described by `text`."""
-    told = f"{text}\n\n\b\nExample:\n  sottovoce {example}"
-    return typer.Typer(name=name, help=told, no_args_is_help=True, add_completion=False)
+    """Return a command with commands of its own."""
+    help_text = f"{text}\n\n\b\nExample:\n  sottovoce {example}"
+    return typer.Typer(name=name, help=help_text, no_args_is_help=True, add_completion=False)
 
 
-def make_option(text: str, default: str, *names: str, **more: Any) -> Any:
-    """An option that may be left out; `default` says in words what holds then."""
-    return typer.Option(*names, help=text, show_default=default, **more)
+def make_option(help_text: str, default_text: str, *names: str, **attributes: Any) -> Any:
+    """Return an option that may be left out, with its default in words."""
+    return typer.Option(*names, help=help_text, show_default=default_text, **attributes)
 
 
 def check_writable(path: Path | None) -> Path | None:
-    """Checked before the work. Missing folders are made, so the first one there counts."""
+    """Refuse a path that cannot be written, before the work that leads to the file."""
     if path is not None:
-        there = next(each for each in (path, *path.absolute().parents) if each.exists())
-        is_fine = there == path or (there.is_dir() and os.access(there, os.W_OK))
-        never = path.is_dir() or path.is_socket() or path.is_block_device()
-        if never or not is_fine:
+        # Missing folders are created, so the nearest one that exists must be writable.
+        nearest = next(parent for parent in (path, *path.absolute().parents) if parent.exists())
+        is_writable = nearest == path or (nearest.is_dir() and os.access(nearest, os.W_OK))
+        if path.is_dir() or path.is_socket() or path.is_block_device() or not is_writable:
             raise typer.BadParameter(f"{path} cannot be written")
     return path
 
 
-def _can_be_drawn(path: Path | None) -> Path | None:
-    if path is not None and path.suffix not in PICTURES:
-        raise typer.BadParameter(f"{path} must end in {' or '.join(PICTURES)}")
+def _check_image(path: Path | None) -> Path | None:
     if path is not None:
+        if path.suffix not in IMAGE_SUFFIXES:
+            raise typer.BadParameter(f"{path} must end in {' or '.join(IMAGE_SUFFIXES)}")
         import_figure()
     return check_writable(path)
 
 
 def make_plot_option(what: str) -> Any:
-    """`--plot`."""
+    """Return `--plot`."""
     return typer.Option(
-        "--plot", callback=_can_be_drawn, help=f"Also draw {what} to this PNG or SVG file."
+        "--plot", callback=_check_image, help=f"Also draw {what} to this PNG or SVG file."
     )
 
 
-def make_people_option(default: str) -> Any:
-    """`--people`."""
+def make_people_option(default_text: str) -> Any:
+    """Return `--people`."""
     text = "Number of people expected to take part. The training is planned for it."
-    return make_option(text, default, "--people", min=1)
+    return make_option(text, default_text, "--people", min=1)
 
 
-def make_history_option(default: str) -> Any:
-    """`--history`."""
+def make_history_option(default_text: str) -> Any:
+    """Return `--history`."""
     text = "Items that a typical person has touched. The training is planned for it."
-    return make_option(text, default, "--history", min=1, hidden=True)
+    return make_option(text, default_text, "--history", min=1, hidden=True)
+
+
+def make_config_option(service: str) -> Any:
+    """Return `--config`."""
+    return typer.Option("--config", help=f"Settings file, from `sottovoce {service} init`.")
 
 
 JsonFile = Annotated[
@@ -97,13 +102,15 @@ HistoryColumns = Annotated[
         "--columns",
     ),
 ]
-_FEWER = "Leave out people and items with fewer interactions than this."
-MinInteractions = Annotated[int, typer.Option("--min-interactions", min=0, help=_FEWER)]
+MIN_INTERACTIONS_HELP = "Leave out people and items with fewer interactions than this."
+MinInteractions = Annotated[
+    int, typer.Option("--min-interactions", min=0, help=MIN_INTERACTIONS_HELP)
+]
 
 
-def make_min_interactions_option(default: str, **more: Any) -> Any:
-    """`--min-interactions`, where the default depends on the data."""
-    return make_option(_FEWER, default, "--min-interactions", min=0, **more)
+def make_min_interactions_option(default: str, **attributes: Any) -> Any:
+    """Return `--min-interactions` with a default that depends on the data."""
+    return make_option(MIN_INTERACTIONS_HELP, default, "--min-interactions", min=0, **attributes)
 
 
 ItemsFile = Annotated[
@@ -139,9 +146,8 @@ Seeds = Annotated[
         help="Number of runs, with seeds from --seed on; shows mean and 95% interval.",
     ),
 ]
-PRESETS = f"Training preset: {', '.join(list_presets())}."
-"""Help text of `--preset`."""
-PresetOption = Annotated[str, typer.Option("--preset", help=PRESETS, hidden=True)]
+PRESET_HELP = f"Training preset: {', '.join(list_presets())}."
+PresetOption = Annotated[str, typer.Option("--preset", help=PRESET_HELP, hidden=True)]
 BudgetOption = Annotated[
     float | None,
     typer.Option(
@@ -165,82 +171,87 @@ def add_training_options(
     only: Iterable[str] = (),
     without: Iterable[str] = (),
     planned: Iterable[str] = (),
-    often: Iterable[str] | None = None,
+    visible: Iterable[str] | None = None,
 ) -> Callable[[Command], Command]:
-    """Give a command the settings of a training; it gets those given, by name, as `training`.
+    """Give a command the settings of a training as options.
 
-    Those that are `planned` have no default of their own. If `often` is given, the others are
-    shown by `--help-all` alone.
+    Args:
+        only: Names of the settings, or none for all.
+        without: Names of settings to leave out.
+        planned: Names of settings whose default is planned.
+        visible: Names of the options that `--help` lists, or None for all.
     """
-    known = list_settings()
-    chosen = {name: known[name] for name in only or known if name not in without}
+    settings = list_settings()
+    settings = {name: settings[name] for name in only or settings if name not in without}
     defaults = dict.fromkeys(planned, "planned")
-    return add_settings_options("training", chosen, defaults=defaults, often=often)
+    return add_settings_options("training", settings, defaults=defaults, visible=visible)
 
 
 def add_engine_options(command: Command) -> Command:
-    """Give a command `--engine` and the options of engines; it gets these as `engine`."""
-    from sottovoce.simulation.engines import AUTO, ENGINES, engine_options  # a server has none
+    """Give a command `--engine` and the options of all engines."""
+    # Imported here, because a server has no engines.
+    from sottovoce.simulation.engines import AUTO, ENGINES, engine_options
 
     text = f"what computes the reports: {', '.join((AUTO, *ENGINES))}. All give the same results"
     options = {"engine": Setting("engine", str, default=AUTO, help=text)}
     for engine, settings in engine_options().items():
-        for name, each in settings.items():
-            said = f"{options[name].help}; " if name in options else ""
-            options[name] = replace(each, help=f"{said}{each.help} ({engine} engine)")
-    return add_settings_options("engine", options, often=["engine"])(command)
-
-
-def make_config_option(service: str) -> Any:
-    """Return the option `--config`."""
-    return typer.Option("--config", help=f"Settings file, from `sottovoce {service} init`.")
+        for name, setting in settings.items():
+            others = f"{options[name].help}; " if name in options else ""
+            options[name] = replace(setting, help=f"{others}{setting.help} ({engine} engine)")
+    return add_settings_options("engine", options, visible=["engine"])(command)
 
 
 def add_settings_options(
-    into: str,
+    parameter: str,
     settings: Mapping[str, Setting],
     *,
     defaults: Mapping[str, str] | None = None,
-    often: Iterable[str] | None = None,
+    visible: Iterable[str] | None = None,
 ) -> Callable[[Command], Command]:
-    """Give a command an option for each setting, in the place of its parameter `into`.
+    """Give a command an option for each setting, with its help, type and range.
 
-    Help, type and range are those of the setting. The command gets a dictionary of those given.
-    `defaults` says in words what holds otherwise, where that is not the setting's own default.
+    Args:
+        parameter: Parameter of the command that these options replace. It gets a dictionary of the
+            values that the user gave.
+        settings: The settings by name.
+        defaults: Defaults in words, if they are not the settings' own.
+        visible: Names of the options that `--help` lists, or None for all; `--help-all` lists all.
     """
-    said = {name: each.none_meaning or str(each.default).lower() for name, each in settings.items()}
-    said |= defaults or {}
-    shown = set(settings if often is None else often)
-    parameters = [
-        _parameter(each, said[name], hidden=name not in shown) for name, each in settings.items()
+    texts = {name: s.none_meaning or str(s.default).lower() for name, s in settings.items()}
+    texts |= defaults or {}
+    visible = set(settings if visible is None else visible)
+    options = [
+        _make_parameter(setting, texts[name], hidden=name not in visible)
+        for name, setting in settings.items()
     ]
 
     def decorate(command: Command) -> Command:
         @wraps(command)
-        def called(*positional: Any, **given: Any) -> None:
-            values = {name: given.pop(name, None) for name in settings}
+        def run(*args: Any, **kwargs: Any) -> None:
+            values = {name: kwargs.pop(name, None) for name in settings}
             chosen = {n: settings[n].check_value(v) for n, v in values.items() if v is not None}
-            command(*positional, **given, **{into: chosen})
+            command(*args, **kwargs, **{parameter: chosen})
 
         signature = inspect.signature(command, eval_str=True)
-        every = [
+        parameters = [
             new
             for old in signature.parameters.values()
-            for new in (parameters if old.name == into else [old])
+            for new in (options if old.name == parameter else [old])
         ]
-        function: Any = called
-        function.__signature__ = signature.replace(parameters=every)
-        function.__annotations__ = {each.name: each.annotation for each in every}
-        return called
+        # typer reads both.
+        function: Any = run
+        function.__signature__ = signature.replace(parameters=parameters)
+        function.__annotations__ = {each.name: each.annotation for each in parameters}
+        return run
 
     return decorate
 
 
-def _parameter(setting: Setting, default: str, *, hidden: bool) -> inspect.Parameter:
-    option = make_option(f"{setting.help[0].upper()}{setting.help[1:]}.", default, hidden=hidden)
+def _make_parameter(setting: Setting, default_text: str, *, hidden: bool) -> inspect.Parameter:
+    text = f"{setting.help[0].upper()}{setting.help[1:]}."
     return inspect.Parameter(
         setting.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=None,
-        annotation=Annotated[setting.kind | None, option],
+        annotation=Annotated[setting.kind | None, make_option(text, default_text, hidden=hidden)],
     )

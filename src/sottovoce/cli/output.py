@@ -1,4 +1,4 @@
-"""What the commands share to say something: tables, progress, a question, a status, a JSON file."""
+"""Output that the commands share: lines, tables, progress, a question, a status, a JSON file."""
 
 import json
 import sys
@@ -42,60 +42,66 @@ class CountBar(Progress):
 
 
 def escape_markup(text: str) -> str:
-    """Text from outside, for rich: neither its markup nor a command to the terminal."""
+    """Return text from outside without effect on rich or on the terminal."""
     return escape(escape_control_characters(text))
 
 
 def print_line(line: str) -> None:
-    """One sentence, wrapped where the terminal ends and nowhere else."""
+    """Print one line of the results, wrapped only where the terminal ends."""
     results.print(escape_markup(line), soft_wrap=True)
 
 
 def print_note(line: str) -> None:
-    """The same next to the results."""
+    """Print one line to stderr."""
     messages.print(escape_markup(line), soft_wrap=True)
 
 
 def align_right(*headings: str) -> list[Column]:
+    """Return columns of numbers."""
     return [Column(heading, justify="right") for heading in headings]
 
 
-def make_table(lines: Iterable[tuple[str, str]], title: str | None = None) -> Table:
-    """Labels and values."""
-    made = Table(
-        "", "", show_header=False, title=title and escape_markup(title), title_justify="left"
-    )
-    for label, value in lines:
-        made.add_row(label, escape_markup(value))
-    return made
+def make_table(rows: Iterable[tuple[str, str]], title: str | None = None) -> Table:
+    """Return a table of labels and values."""
+    title = None if title is None else escape_markup(title)
+    table = Table("", "", show_header=False, title=title, title_justify="left")
+    for label, value in rows:
+        table.add_row(label, escape_markup(value))
+    return table
 
 
 def describe_settings(training: Settings) -> str:
-    """What is trained, given or planned."""
+    """Return the settings of a training in words."""
     options = "".join(f", {name} {value}" for name, value in training.options.items() if value)
-    every = training.turns == training.epochs
-    epochs = ("" if every else f"{training.turns} of ") + pluralize(training.epochs, "epoch")
+    turns = "" if training.turns == training.epochs else f"{training.turns} of "
+    dummies = f"; the proxy adds {training.dummies:,} dummies an epoch" if training.dummies else ""
     return (
         f"{training.mechanism}: epsilon {format_epsilon(training.epsilon)}, reports "
-        f"{training.reports} in each of {epochs}, factors {training.factors}, alpha "
-        f"{training.alpha:.3g}, ridge {training.ridge:.3g}{options}"
-        + (f"; the proxy adds {training.dummies:,} dummies an epoch" if training.dummies else "")
+        f"{training.reports} in each of {turns}{pluralize(training.epochs, 'epoch')}, factors "
+        f"{training.factors}, alpha {training.alpha:.3g}, ridge {training.ridge:.3g}{options}"
+        f"{dummies}"
     )
 
 
 def count_people(number: int) -> str:
+    """Return the number with the noun."""
     return "1 person" if number == 1 else f"{number:,} people"
 
 
 def describe_candidates(negatives: int, untouched: NDArray[np.integer]) -> str:
-    """What a left-out item is ranked against; `untouched` are the items that each person lacks."""
+    """Return against what a left-out item is ranked.
+
+    Args:
+        negatives: Number of other items, or 0 for the whole catalogue.
+        untouched: Number of items that each person never touched.
+    """
     if not negatives:
         return "the whole catalogue"
     return f"{'at most ' * bool((untouched < negatives).any())}{negatives} negatives"
 
 
 def warn_about_few_candidates(negatives: int, untouched: NDArray[np.integer]) -> None:
-    """Where nobody's left-out item can miss the list."""
+    """Warn if a list of ten contains every candidate."""
     most = int(untouched.max(initial=0))
     candidates = 1 + (min(most, negatives) if negatives else most)
     if candidates <= 10:
@@ -120,25 +126,25 @@ def print_status(
     print_line("All is well.")
 
 
-def describe_process(what: str, since: float, last: str | None, now: float) -> str:
-    """Of a service: since when it runs, and what it complained of last."""
-    said = "It has complained of nothing" if last is None else f"Its last complaint: {last}"
-    return f"{what} runs since {format_moment(since, now)}. {ensure_full_stop(said)}"
-
-
-def format_time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+def describe_process(name: str, since: float, last_problem: str | None, now: float) -> str:
+    """Return since when a service runs and what it complained of last."""
+    complaint = (
+        "It has complained of nothing"
+        if last_problem is None
+        else f"Its last complaint: {last_problem}"
+    )
+    return f"{name} runs since {format_moment(since, now)}. {ensure_full_stop(complaint)}"
 
 
 def format_moment(seconds: float, now: float) -> str:
-    """When it was or will be, also as seen from now."""
-    away = format_duration(abs(now - seconds))
-    distance = f"{away} ago" if seconds <= now else f"in {away}"
-    return f"{format_time(seconds)} ({distance})"
+    """Return a moment as UTC and as its distance from now."""
+    distance = format_duration(abs(now - seconds))
+    distance = f"{distance} ago" if seconds <= now else f"in {distance}"
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%SZ} ({distance})"
 
 
 def format_duration(seconds: float) -> str:
-    """In its two largest units.
+    """Return a duration in its two largest units.
 
     >>> format_duration(59), format_duration(60), format_duration(3_661)
     ('59 s', '1 min', '1 h 1 min')
@@ -154,7 +160,11 @@ def format_duration(seconds: float) -> str:
 
 
 def confirm(question: str, command: str, *, yes: bool) -> None:
-    """Ask before anything is done; where nobody can answer, `--yes` must be given."""
+    """Ask a question; without a terminal to answer at, `--yes` must be given.
+
+    Raises:
+        SettingsError: The answer is no; the message says how to confirm with `command`.
+    """
     if yes:
         return
     if not sys.stdin.isatty() or not typer.confirm(question, err=True):
@@ -162,11 +172,10 @@ def confirm(question: str, command: str, *, yes: bool) -> None:
 
 
 def write_json(path: Path | None, content: dict[str, Any], *, private: bool = False) -> None:
-    """If a file is named; private is what only the owner of a device may read."""
+    """Write a JSON file, if one is named; only its owner can read a private one."""
     if path is None:
         return
-    written = (json.dumps(content, indent=2) + "\n").encode()
     try:
-        write_atomically(path, written, private=private)
+        write_atomically(path, f"{json.dumps(content, indent=2)}\n".encode(), private=private)
     except OSError as error:
         raise SettingsError(f"--json {path}: cannot be written: {get_reason(error)}") from error

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from sottovoce.cli import output
 from sottovoce.cli.options import (
-    PRESETS,
+    PRESET_HELP,
     BudgetOption,
     CentralBudgetOption,
     HistoryOption,
@@ -31,7 +31,7 @@ USUAL_CLIENTS = 10_000
 )
 def privacy(
     *,
-    preset: Annotated[str | None, typer.Option(help=PRESETS)] = None,
+    preset: Annotated[str | None, typer.Option(help=PRESET_HELP)] = None,
     budget: BudgetOption = None,
     central_budget: CentralBudgetOption = None,
     training: dict[str, Any],

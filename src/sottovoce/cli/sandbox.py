@@ -77,7 +77,7 @@ LOCK_FILE = "up.lock"
 UP_DEFAULTS = {"epoch_seconds": 60, "least_clients": 100}
 
 
-@add_training_options(only=["epochs"], often=[])
+@add_training_options(only=["epochs"], visible=[])
 @add_settings_options(
     "service",
     {name: SERVICE_SETTINGS[name] for name in UP_DEFAULTS},

@@ -53,10 +53,10 @@ DEFAULT_MINIMUM = 60
 @add_training_options(
     without=["seed"],
     planned=["factors", "alpha", "ridge"],
-    often=["mechanism", "epsilon", "reports", "epochs"],
+    visible=["mechanism", "epsilon", "reports", "epochs"],
 )
 @add_engine_options
-@add_settings_options("plan", get_settings(Simulation), often=[])
+@add_settings_options("plan", get_settings(Simulation), visible=[])
 def simulate(
     *,
     data: DataSource = SYNTHETIC,

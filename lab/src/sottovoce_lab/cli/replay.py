@@ -96,10 +96,10 @@ class Replayed:
 @add_training_options(
     without=["seed"],
     planned=["factors", "alpha", "ridge"],
-    often=["mechanism", "epsilon", "reports", "epochs", "half_life"],
+    visible=["mechanism", "epsilon", "reports", "epochs", "half_life"],
 )
 @add_engine_options
-@add_settings_options("plan", get_settings(ReplayPlan), often=[])
+@add_settings_options("plan", get_settings(ReplayPlan), visible=[])
 def replay(
     *,
     data: DataSource,
