@@ -794,7 +794,7 @@ def test_a_fault(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("sottovoce.server.store.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("sottovoce.server.store.BUSY_TIMEOUT_SECONDS", 0.05)
     with running(folder, begun, fault.set_up) as system:
         system.settle(1)
         assert system.well == ([], [], "server east")
