@@ -97,10 +97,10 @@ def make_selection(n_rows: int, factors: int) -> Selection:
 @compiled_in
 def find_largest_magnitude(bits: UInt32) -> np.uint32:
     """Return the bits of the largest magnitude; bits are ordered like magnitudes."""
-    most = np.uint32(0)
+    largest = np.uint32(0)
     for r in range(bits.shape[0]):
-        most = max(most, np.uint32(bits[r] & _MAGNITUDE_MASK))
-    return most
+        largest = max(largest, np.uint32(bits[r] & _MAGNITUDE_MASK))
+    return largest
 
 
 @compiled_in
@@ -118,12 +118,12 @@ def fill_keys(bits: UInt32, lowest: int, keys: NDArray[np.uint16]) -> np.int32:
 def count_bins(a: Float32, s: Selection) -> tuple[np.float32, np.int32]:
     """Fill `keys`, count the rows of each bin, and return the largest row and the lowest bin."""
     bits, rows_above = a.view(np.uint32), s.rows_above
-    most = find_largest_magnitude(bits)
-    lowest_bin = fill_keys(bits, np.int64(most >> _BIN_SHIFT) - (BIN_COUNT - 1), s.keys)
+    largest = find_largest_magnitude(bits)
+    lowest_bin = fill_keys(bits, np.int64(largest >> _BIN_SHIFT) - (BIN_COUNT - 1), s.keys)
     rows_above[lowest_bin:] = 0
     for r in range(a.shape[0]):
         rows_above[s.keys[r]] += 1
-    return np.uint32(most).view(np.float32), lowest_bin
+    return np.uint32(largest).view(np.float32), lowest_bin
 
 
 @compiled_in
@@ -136,19 +136,19 @@ def accumulate_rows_above(start: int, stop: int, rows_above: Int32) -> None:
 
 
 @compiled_in
-def get_bin(value: float, most: np.float32) -> np.int64:
+def get_bin(value: float, largest: np.float32) -> np.int64:
     """Return the bin of a magnitude, or BIN_COUNT if it is beyond the largest row."""
     # Beyond the largest row, or 0 / 0 for a factor with which nothing agrees.
-    if not value <= most:
+    if not value <= largest:
         return np.int64(BIN_COUNT)
-    lowest = np.int64(np.float32(most).view(np.uint32) >> _BIN_SHIFT) - (BIN_COUNT - 1)
+    lowest = np.int64(np.float32(largest).view(np.uint32) >> _BIN_SHIFT) - (BIN_COUNT - 1)
     key = np.int64(np.float32(value).view(np.uint32) >> _BIN_SHIFT) - lowest
     return max(key, np.int64(0))
 
 
 @compiled_in
 def bracket_threshold(
-    x: Float32, count: int, most: np.float32, lowest_bin: int, s: Selection
+    x: Float32, count: int, largest: np.float32, lowest_bin: int, s: Selection
 ) -> int:
     """Fill the bins of each factor between which the threshold lies.
 
@@ -159,7 +159,7 @@ def bracket_threshold(
     # least _ONE_BIN_LOWER times the value.
     sizes = np.abs(x).astype(np.float64)
     largest_size = sizes.max()
-    high = np.float64(2 * np.float64(most) * largest_size).view(np.int64)
+    high = np.float64(2 * np.float64(largest) * largest_size).view(np.int64)
     low = high
     lowest = max(high - np.int64(_SEARCHED_OCTAVES), np.int64(0))
     # Search by octaves first, so that only few bins are ever added up.
@@ -167,16 +167,16 @@ def bracket_threshold(
     while low > lowest:
         low = max(low - np.int64(_ONE_OCTAVE), lowest)
         value = np.int64(low).view(np.float64)
-        down = max(get_bin(value / largest_size, most), np.int64(lowest_bin))
+        down = max(get_bin(value / largest_size, largest), np.int64(lowest_bin))
         accumulate_rows_above(added - 1, down, s.rows_above)
         added = min(added, down)
-        if count_agreeing(value, sizes, most, added, s.rows_above) >= count:
+        if count_agreeing(value, sizes, largest, added, s.rows_above) >= count:
             break
         high = low if low > lowest else high
     while high - low > _BRACKET_WIDTH:
         middle = low + (high - low) // 2
         if (
-            count_agreeing(np.int64(middle).view(np.float64), sizes, most, added, s.rows_above)
+            count_agreeing(np.int64(middle).view(np.float64), sizes, largest, added, s.rows_above)
             < count
         ):
             high = middle
@@ -187,18 +187,18 @@ def bracket_threshold(
     for f in range(x.shape[0]):
         # The lowest bin has no end, and those of subnormal numbers are wide.
         row = least / sizes[f]
-        bounded &= row >= _MIN_NORMAL_ROW and get_bin(row, most) > 0
+        bounded &= row >= _MIN_NORMAL_ROW and get_bin(row, largest) > 0
     upper, surely = np.int64(high).view(np.float64) * (1 + 2.0**-20), 0
     for f in range(x.shape[0]):
-        s.lowest_bins[f] = get_bin(least / sizes[f] if bounded else 0.0, most)
-        s.highest_bins[f] = min(get_bin(upper / sizes[f], most), BIN_COUNT - 1)
+        s.lowest_bins[f] = get_bin(least / sizes[f] if bounded else 0.0, largest)
+        s.highest_bins[f] = min(get_bin(upper / sizes[f], largest), BIN_COUNT - 1)
         surely += s.rows_above[max(s.highest_bins[f] + 1, added)]
     return surely
 
 
 @compiled_in
 def count_agreeing(
-    value: float, sizes: Float64, most: np.float32, added: int, rows_above: Int32
+    value: float, sizes: Float64, largest: np.float32, added: int, rows_above: Int32
 ) -> int:
     """Count the directions that agree by at least this value, as far as bins can tell.
 
@@ -206,7 +206,7 @@ def count_agreeing(
     """
     total = 0
     for f in range(sizes.shape[0]):
-        total += rows_above[max(get_bin(value / sizes[f], most), added)]
+        total += rows_above[max(get_bin(value / sizes[f], largest), added)]
     return total
 
 
@@ -305,8 +305,8 @@ def select_nth_largest(values: Float64, n: int) -> float:
 @compiled_in
 def find_loud(a: Float32, x: Float32, count: int, s: Selection) -> float:
     """Select the loud directions and return the threshold."""
-    most, lowest_bin = count_bins(a, s)
-    missing = count - bracket_threshold(x, count, most, lowest_bin, s)
+    largest, lowest_bin = count_bins(a, s)
+    missing = count - bracket_threshold(x, count, largest, lowest_bin, s)
     n = list_near(a, x, s)
     s.n_near[0] = n
     # If fewer are near than are missing, the other loud directions have an agreement of 0.
