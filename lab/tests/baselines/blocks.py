@@ -21,7 +21,7 @@ def two_blocks(n_users: int = 40) -> Histories:
 def own_block_first(model: Scorer, train: Histories) -> bool:
     """Whether everybody's one missing item of their own taste scores above all of the other."""
     users = np.arange(train.n_users)
-    scores = model.scores(users)
+    scores = model.score(users)
     missing = users // 2 % ITEMS_PER_TASTE + ITEMS_PER_TASTE * (users % 2)
     tastes = scores.reshape(len(users), 2, ITEMS_PER_TASTE)
     other = tastes[users, 1 - users % 2].max(axis=1)

@@ -12,7 +12,7 @@ from sottovoce.core import Histories, coin, sum_signs
 from sottovoce.core.walsh import compute_hadamard_signs
 from sottovoce.data import synthetic_people
 from sottovoce.errors import SettingsError
-from sottovoce_lab.baselines import NamedItems, Popularity, PrivatePopularity, factorized
+from sottovoce_lab.baselines import NamedItems, Popularity, PrivatePopularity, factorize_named_items
 from sottovoce_lab.baselines.counting import RowReports
 
 WORD = 1 << 64
@@ -152,13 +152,13 @@ def test_how_often_each_item_is_named(history: list[int]) -> None:
 def test_much_epsilon_counts_and_factorises_what_there_is() -> None:
     people = synthetic_people(n_users=2500, n_items=40, seed=1).histories
     how = NamedItems(people.n_items, 20.0, 200)
-    counted = how.counted(people, seed=0).counts
+    counted = how.count_popularity(people, seed=0).counts
     shares = people.to_csr().multiply(1 / np.diff(people.indptr)[:, None]).sum(axis=0)
     assert np.corrcoef(counted, np.ravel(shares))[0, 1] > 0.999
     named = how.histories(people, seed=0)
     assert named.n_users == people.n_users
     assert abs(named.to_csr() - people.to_csr()).sum() < 0.01 * people.to_csr().nnz
-    model = factorized(
+    model = factorize_named_items(
         people, epsilon=20.0, reports=200, seed=0,
         factors=2, alpha=4.0, regularization=1.0, iterations=2,
     )  # fmt: skip

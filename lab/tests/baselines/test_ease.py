@@ -8,7 +8,7 @@ from sottovoce.data import leave_one_out, synthetic_people
 from sottovoce.errors import SettingsError
 from sottovoce.simulation.evaluation.ranking import sample_candidates
 from sottovoce_lab.baselines import EASE, ease
-from sottovoce_lab.baselines.models import rank_scores, rank_several_ways
+from sottovoce_lab.baselines.models import rank_for_tests, rank_scores
 
 TINY = np.array([[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [1, 0, 1, 1], [0, 0, 1, 0]])
 RIDGE = 0.7
@@ -28,14 +28,14 @@ def test_each_item_is_the_ridge_regression_on_the_others() -> None:
         np.testing.assert_allclose(model.B[others, item], weights, atol=1e-6)
     assert np.all(np.diag(model.B) == 0)
     users = np.array([3, 1])
-    np.testing.assert_allclose(model.scores(users), TINY[users] @ model.B, atol=1e-6)
+    np.testing.assert_allclose(model.score(users), TINY[users] @ model.B, atol=1e-6)
 
 
 def test_one_scoring_for_several_tests() -> None:
     split = leave_one_out(synthetic_people(n_users=300, n_items=40, seed=0), "random", 0)
     tests = [sample_candidates(split, few, 0) for few in (5, 0)]
     model = EASE.fit(split.train, ridge=10.0)
-    for each, found in zip(tests, rank_several_ways(model, tests), strict=True):
+    for each, found in zip(tests, rank_for_tests(model, tests), strict=True):
         alone = rank_scores(model, each)
         assert np.array_equal(found.better, alone.better)
         assert np.array_equal(found.ties, alone.ties)

@@ -10,9 +10,9 @@ from sottovoce.core import Histories, draw_initial_items, solve_user_vectors
 from sottovoce.core.model import compute_gradients, compute_residuals
 from sottovoce.data import synthetic_people
 from sottovoce.training import Settings
-from sottovoce_lab.baselines import Federated, MatrixFactorization, models
-from sottovoce_lab.baselines.federated import MeanGradient, mean_gradient
-from sottovoce_lab.baselines.models import device_vectors
+from sottovoce_lab.baselines import FCF, MatrixFactorization, models
+from sottovoce_lab.baselines.federated import MeanGradient, compute_mean_gradient
+from sottovoce_lab.baselines.models import solve_device_vectors
 
 ALS_ALPHA, ALS_LAMBDA = 3.0, 0.1
 
@@ -27,7 +27,7 @@ def fit(train: Histories, factors: int, iterations: int) -> MatrixFactorization:
 def test_a_dense_solver_finds_nothing_to_improve() -> None:
     """After many iterations V is a fixed point of ALS written in dense numpy."""
     train = Histories.from_lists([[0, 1], [0, 1, 2], [3, 4], [2, 3, 4], [0, 4], [1, 2]], 5)
-    X, V = (each.astype(np.float64) for each in fit(train, 2, 500).factors())
+    X, V = (each.astype(np.float64) for each in fit(train, 2, 500).get_factors())
     P = train.to_csr().toarray().astype(np.float64)
     better = np.stack([_row(X, P[:, i]) for i in range(5)])
     assert np.stack([_row(V, P[u]) for u in range(6)]) == pytest.approx(X, abs=1e-5)
@@ -44,7 +44,7 @@ def _row(fixed: np.ndarray, p: np.ndarray) -> np.ndarray:
 
 def test_users_are_solved_as_on_a_device() -> None:
     train = two_blocks()
-    X, V = fit(train, 2, 3).factors()
+    X, V = fit(train, 2, 3).get_factors()
     assert np.array_equal(
         X, solve_user_vectors(V, train, alpha=ALS_ALPHA, regularization=ALS_LAMBDA)
     )
@@ -62,9 +62,9 @@ def people() -> Histories:
 
 
 def mean_of(V: np.ndarray, people: Histories) -> MeanGradient:
-    crowd = [some.to_csr().astype(np.float64) for some in models.blocks_of(people)]
+    crowd = [some.to_csr().astype(np.float64) for some in models.split_into_blocks(people)]
     with ThreadPoolExecutor(2) as pool:
-        return mean_gradient(V, crowd, alpha=ALPHA, regularization=LAMBDA, pool=pool)
+        return compute_mean_gradient(V, crowd, alpha=ALPHA, regularization=LAMBDA, pool=pool)
 
 
 def mean_loss(V: np.ndarray, X: np.ndarray, people: Histories) -> float:
@@ -92,7 +92,7 @@ def test_the_step_is_where_the_loss_is_least(people: Histories) -> None:
     X = solve_user_vectors(V, people, alpha=ALPHA, regularization=LAMBDA)
     mean = mean_of(V, people)
     downhill = mean.gradient + 2 * LAMBDA * V
-    best = mean.best_step(V, LAMBDA)
+    best = mean.find_best_step(V, LAMBDA)
     losses = [mean_loss(V - t * best * downhill, X, people) for t in (0.0, 0.9, 1.0, 1.1)]
     assert min(losses) == losses[2]
     assert losses[2] < 0.95 * losses[0]
@@ -100,7 +100,7 @@ def test_the_step_is_where_the_loss_is_least(people: Histories) -> None:
 
 def test_at_rest_there_is_no_step() -> None:
     still = MeanGradient(np.zeros((2, 1)), np.zeros((2, 1, 1)))
-    assert still.best_step(np.zeros((2, 1), np.float32), 0.0) == 0.0
+    assert still.find_best_step(np.zeros((2, 1), np.float32), 0.0) == 0.0
 
 
 def test_devices_are_solved_block_by_block_to_the_same_bits(
@@ -109,11 +109,13 @@ def test_devices_are_solved_block_by_block_to_the_same_bits(
     V = draw_initial_items(40, 3, 0.5, 0)
     whole = solve_user_vectors(V, people, alpha=ALPHA, regularization=LAMBDA)
     monkeypatch.setattr(models, "USERS_PER_BLOCK", 7)
-    assert np.array_equal(device_vectors(V, people, alpha=ALPHA, regularization=LAMBDA), whole)
+    assert np.array_equal(
+        solve_device_vectors(V, people, alpha=ALPHA, regularization=LAMBDA), whole
+    )
 
 
 def test_it_ends_where_alternating_least_squares_does(people: Histories) -> None:
-    V = Federated.fit(people, Settings.preset("paper", factors=1, alpha=ALPHA, epochs=60)).V
+    V = FCF.fit(people, Settings.preset("paper", factors=1, alpha=ALPHA, epochs=60)).V
     X = solve_user_vectors(V, people, alpha=ALPHA, regularization=1e-6)
     P, x = people.to_csr().toarray(), X[:, 0].astype(np.float64)
     c = 1 + ALPHA * P

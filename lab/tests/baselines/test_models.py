@@ -10,7 +10,7 @@ from sottovoce.simulation.evaluation.ranking import sample_candidates
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import (
     DPLCF,
-    Federated,
+    FCF,
     MatrixFactorization,
     Popularity,
     PrivatePopularity,
@@ -36,7 +36,7 @@ def models(train: Histories) -> list[Scorer]:
         Popularity.fit(train),
         PrivatePopularity.fit(train, epsilon=2.0, reports=5, seed=1),
         MatrixFactorization.fit(train, **mf, threads=1),  # type: ignore[arg-type]
-        Federated.fit(train, Settings.preset("paper", factors=2, epochs=2, regularization=0.1)),
+        FCF.fit(train, Settings.preset("paper", factors=2, epochs=2, regularization=0.1)),
         DPLCF.fit(train, epsilon=2.0, neighbours=4, seed=1),
     ]
 

@@ -12,7 +12,7 @@ from sottovoce.data import synthetic_people
 from sottovoce.data.streams import stream
 from sottovoce.errors import SettingsError
 from sottovoce_lab.baselines import DPLCF
-from sottovoce_lab.baselines.kernels import TILE, both_set
+from sottovoce_lab.baselines.kernels import TILE, count_common_bits
 from sottovoce_lab.baselines.neighbours import (
     Debias,
     bernoulli_words,
@@ -80,7 +80,7 @@ def test_items_and_seeds_have_flips_of_their_own() -> None:
 def test_any_number_of_items_is_counted(items: int) -> None:
     columns = np.random.default_rng(4).integers(0, 1 << 63, (items, 3), np.uint64)
     counts = np.full((items, items), -1, np.int32)
-    both_set(columns, counts)
+    count_common_bits(columns, counts)
     expected = np.bitwise_count(columns[:, None] & columns[None]).sum(axis=2)
     assert np.array_equal(counts, expected)
 
@@ -94,21 +94,21 @@ def test_without_noise_it_is_the_cosine(people: Histories) -> None:
     model = DPLCF.fit(people, epsilon=None, neighbours=90)
     assert model.similarity == pytest.approx(cosine, abs=1e-6)
     users = np.array([4, 0])
-    assert model.scores(users) == pytest.approx(dense[users] @ cosine, rel=1e-5, abs=1e-5)
+    assert model.score(users) == pytest.approx(dense[users] @ cosine, rel=1e-5, abs=1e-5)
 
 
 def test_weights_count_each_own_item_by_so_much(people: Histories) -> None:
     model = DPLCF.fit(people, epsilon=None, neighbours=20)
     ones = replace(model, weights=np.ones(people.n_interactions))
     users = np.arange(30)
-    assert np.array_equal(ones.scores(users), model.scores(users))
+    assert np.array_equal(ones.score(users), model.score(users))
     weights = np.random.default_rng(2).uniform(0.03, 1, people.n_interactions)
-    weighted = replace(model, weights=weights).scores(users)
+    weighted = replace(model, weights=weights).score(users)
     for user in users:
         own = slice(*people.indptr[user : user + 2])
         expected = model.similarity[:, people.indices[own]].astype(float) @ weights[own]
         assert weighted[user] == pytest.approx(expected, rel=1e-4, abs=1e-5)
-    assert not np.allclose(weighted, model.scores(users), rtol=0.01)
+    assert not np.allclose(weighted, model.score(users), rtol=0.01)
 
 
 def test_the_bias_is_taken_out(people: Histories) -> None:
@@ -127,10 +127,10 @@ def test_the_bias_is_taken_out(people: Histories) -> None:
         columns = packed_columns(few)
         randomise(columns, n, below, seed)
         counts = np.empty((90, 90), np.int32)
-        both_set(columns, counts)
+        count_common_bits(columns, counts)
         single = np.diag(counts)
-        singles += debias.singles(single) / runs
-        pairs += debias.pairs(counts, single, single) / runs
+        singles += debias.estimate_singles(single) / runs
+        pairs += debias.estimate_pairs(counts, single, single) / runs
     q = debias.flip
     single_deviation = sqrt(n * q * (1 - q) / runs) / (1 - 2 * q)
     assert np.abs(singles - np.diag(true)).max() < 7 * single_deviation
@@ -148,8 +148,8 @@ def test_a_pair_that_nobody_touched_has_the_stated_deviation() -> None:
         columns = np.zeros((20, 32), np.uint64)
         randomise(columns, n, below, seed)
         counts = np.empty((20, 20), np.int32)
-        both_set(columns, counts)
-        pairs = debias.pairs(counts, np.diag(counts), np.diag(counts))
+        count_common_bits(columns, counts)
+        pairs = debias.estimate_pairs(counts, np.diag(counts), np.diag(counts))
         found.append(pairs[np.triu_indices(20, 1)])
     assert np.std(found) == pytest.approx(debias.pair_deviation, rel=0.1)
 

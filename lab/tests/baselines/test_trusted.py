@@ -19,7 +19,7 @@ from sottovoce.privacy.gaussian import gaussian_delta, gaussian_epsilon
 from sottovoce.simulation.evaluation.metrics import summary
 from sottovoce.simulation.evaluation.ranking import sample_candidates
 from sottovoce_lab.baselines import DPALS, MatrixFactorization, Popularity, TrustedSettings, rank
-from sottovoce_lab.baselines.models import blocks_of
+from sottovoce_lab.baselines.models import split_into_blocks
 from sottovoce_lab.baselines.trusted import (
     REPLACED,
     Aggregator,
@@ -40,7 +40,7 @@ HISTORIES = st.sets(st.integers(0, ITEMS - 1)).map(sorted)
 @contextmanager
 def holding(people: Histories, settings: TrustedSettings) -> Iterator[Aggregator]:
     with ThreadPoolExecutor(1) as pool:
-        crowd = [some.to_csr().astype(np.float64) for some in blocks_of(people)]
+        crowd = [some.to_csr().astype(np.float64) for some in split_into_blocks(people)]
         yield Aggregator(crowd, settings, pool)
 
 
@@ -243,7 +243,7 @@ def test_with_a_huge_budget_it_is_as_good_as_without_privacy(observed: float) ->
 
 
 def test_the_seed_decides_and_threads_do_not(people: Histories) -> None:
-    settings = TrustedSettings.by_rule(1.0, people=3000, items=200)
+    settings = TrustedSettings.choose(1.0, people=3000, items=200)
     first, again, other = (
         DPALS.fit(people, settings, seed=seed, threads=threads)
         for seed, threads in ((1, 1), (1, 2), (2, 1))
@@ -255,7 +255,7 @@ def test_the_seed_decides_and_threads_do_not(people: Histories) -> None:
 
 def test_more_people_and_a_larger_budget_give_more_factors() -> None:
     def factors(epsilon: float, people: int, items: int) -> int:
-        return TrustedSettings.by_rule(epsilon, people=people, items=items).factors
+        return TrustedSettings.choose(epsilon, people=people, items=items).factors
 
     assert factors(1.0, 75_000, 9_800) > factors(0.32, 75_000, 9_800) > factors(0.32, 7_500, 9_800)
     assert factors(1e-3, 10, 10) == 1

@@ -46,7 +46,7 @@ from sottovoce.core.mechanism import check_directions, pack_reports
 from sottovoce.data.streams import stream
 from sottovoce.errors import SettingsError
 from sottovoce_lab.baselines.federated import MatrixFactorization
-from sottovoce_lab.baselines.kernels import walsh_rows
+from sottovoce_lab.baselines.kernels import compute_walsh_rows
 from sottovoce_lab.baselines.models import Popularity
 
 Float32 = NDArray[np.float32]
@@ -94,7 +94,7 @@ class RowReports:
         numbers = np.arange(min(BLOCK, self.rows))
         block = walsh.compute_hadamard_signs(numbers[:, None], numbers[None, :]).astype(np.int32)
         signs = self.item_signs.astype(np.int32)
-        walsh_rows(histories.indptr, histories.indices, signs, block, out)
+        compute_walsh_rows(histories.indptr, histories.indices, signs, block, out)
         return out
 
     def reports(self, shares: NDArray[np.int32], words: NDArray[np.uint64]) -> NDArray[np.uint32]:
@@ -139,10 +139,10 @@ class PrivatePopularity:
         shares = how.estimate(counts[1::2] - counts[::2], train.n_users * reports)
         return cls(shares, train.n_users)
 
-    def scores(self, users: NDArray[np.int64]) -> Float32:
+    def score(self, users: NDArray[np.int64]) -> Float32:
         return np.broadcast_to(self.shares.astype(np.float32), (len(users), len(self.shares)))
 
-    def factors(self) -> tuple[Float32, Float32]:
+    def get_factors(self) -> tuple[Float32, Float32]:
         """One factor: everybody has 1 of it."""
         return np.ones((self.n_users, 1), np.float32), self.shares.astype(np.float32)[:, None]
 
@@ -184,7 +184,7 @@ class NamedItems:
             users = np.arange(first, min(first + NAMING_BLOCK, train.n_users))
             yield self.named(train.take(users), stream(seed, "named", block))
 
-    def counted(self, train: Histories, seed: int) -> Popularity:
+    def count_popularity(self, train: Histories, seed: int) -> Popularity:
         """By how often each is named; the noise is the same for all items but for chance."""
         counts = np.zeros(self.n_items, np.int64)
         for named in self.blocks(train, seed):
@@ -207,7 +207,7 @@ class NamedItems:
         return Histories.from_csr(sparse.vstack(rows, format="csr"))
 
 
-def factorized(
+def factorize_named_items(
     train: Histories, *, epsilon: float, reports: int, seed: int, **how: Any
 ) -> MatrixFactorization:
     """V of alternating least squares on what was named."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sottovoce.core import Histories
 from sottovoce.errors import SettingsError
-from sottovoce_lab.baselines.models import blocks_of
+from sottovoce_lab.baselines.models import split_into_blocks
 
 MOST_ITEMS = 20_000
 """The matrices are dense: at this size one has 3.2 GB, and three are held."""
@@ -41,7 +41,7 @@ class EASE:
             raise SettingsError(f"ridge must be above 0, got {ridge}")
         xp: Any = import_module("cupy" if engine == "cuda" else "numpy")
         counts = xp.zeros((train.n_items, train.n_items), xp.float32)
-        for some in blocks_of(train):  # whole numbers below 2^24: exact
+        for some in split_into_blocks(train):  # whole numbers below 2^24: exact
             dense = xp.asarray(_dense(some))
             counts += dense.T @ dense
         system = counts.astype(xp.float64)
@@ -51,7 +51,7 @@ class EASE:
         xp.fill_diagonal(B, 0)
         return cls(B, train, xp)
 
-    def scores(self, users: NDArray[np.int64]) -> NDArray[np.float32]:
+    def score(self, users: NDArray[np.int64]) -> NDArray[np.float32]:
         found = self.arrays.asarray(_dense(self.train.take(users))) @ self.B
         return np.asarray(found if self.arrays is np else self.arrays.asnumpy(found))
 

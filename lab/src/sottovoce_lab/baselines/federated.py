@@ -39,10 +39,10 @@ from sottovoce.simulation import build_engine
 from sottovoce.training import Settings
 from sottovoce_lab.baselines.models import (
     Factorization,
-    blocks_of,
-    device_vectors,
-    normal_equations,
-    outer_table,
+    build_normal_equations,
+    build_outer_table,
+    solve_device_vectors,
+    split_into_blocks,
 )
 
 if TYPE_CHECKING:
@@ -98,11 +98,11 @@ Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 
 
-class Federated(Factorization):
+class FCF(Factorization):
     """V after `epochs` exact epochs, and everybody's vector for it."""
 
     @classmethod
-    def fit(cls, train: Histories, settings: Settings, *, threads: int | None = None) -> Federated:
+    def fit(cls, train: Histories, settings: Settings, *, threads: int | None = None) -> FCF:
         """Of the settings: factors, alpha, regularization, epochs, steps, initial_scale and seed.
 
         The learning rate is the line search's. V starts at random and stays in its basis: a head
@@ -110,14 +110,16 @@ class Federated(Factorization):
         """
         if threads is not None and threads < 1:
             raise SettingsError(f"threads must be at least 1, got {threads}")
-        crowd = [some.to_csr().astype(np.float64) for some in blocks_of(train)]
+        crowd = [some.to_csr().astype(np.float64) for some in split_into_blocks(train)]
         V = draw_initial_items(
             train.n_items, settings.factors, settings.initial_scale, settings.seed
         )
         with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
             for _ in range(settings.epochs):
                 V = _epoch(V, crowd, settings, pool)
-        X = device_vectors(V, train, alpha=settings.alpha, regularization=settings.regularization)
+        X = solve_device_vectors(
+            V, train, alpha=settings.alpha, regularization=settings.regularization
+        )
         return cls(X, V)
 
 
@@ -130,7 +132,7 @@ class MeanGradient:
     curvature: Float64
     """M x F x F, `2/N S_i`."""
 
-    def best_step(self, V: Float32, regularization: float) -> float:
+    def find_best_step(self, V: Float32, regularization: float) -> float:
         """How far to go against the gradient, with everybody's vector held still."""
         downhill = self.gradient + 2 * regularization * V
         bent = np.einsum("ifg,ig->if", self.curvature, downhill) + 2 * regularization * downhill
@@ -138,7 +140,7 @@ class MeanGradient:
         return float((downhill * downhill).sum()) / along if along > 0 else 0.0
 
 
-def mean_gradient(
+def compute_mean_gradient(
     V: Float32,
     crowd: Sequence[sparse.csr_matrix],
     *,
@@ -147,17 +149,17 @@ def mean_gradient(
     pool: ThreadPoolExecutor,
 ) -> MeanGradient:
     """Everybody solves and sends; the server adds up, block after block in the same order."""
-    table, G, factors = outer_table(V), compute_gram(V), V.shape[1]
+    table, G, factors = build_outer_table(V), compute_gram(V), V.shape[1]
 
     def send(people: sparse.csr_matrix) -> tuple[Float64, Float64]:
-        system, right = normal_equations(people @ table, G, factors, alpha)
+        system, right = build_normal_equations(people @ table, G, factors, alpha)
         system[:, np.arange(factors), np.arange(factors)] += regularization
         X = np.linalg.solve(system, right[:, :, None])[:, :, 0]
-        return people.T @ outer_table(X), X.T @ X
+        return people.T @ build_outer_table(X), X.T @ X
 
     sent = list(pool.map(send, crowd))
     sums, G_users = (np.sum(parts, axis=0) for parts in zip(*sent, strict=True))
-    system, right = normal_equations(sums, G_users, factors, alpha)
+    system, right = build_normal_equations(sums, G_users, factors, alpha)
     scale = 2 / sum(people.shape[0] for people in crowd)
     wide = V.astype(np.float64)
     gradient = -scale * (right - np.einsum("ifg,ig->if", system, wide))
@@ -167,13 +169,13 @@ def mean_gradient(
 def _epoch(
     V: Float32, crowd: Sequence[sparse.csr_matrix], settings: Settings, pool: ThreadPoolExecutor
 ) -> Float32:
-    mean = mean_gradient(
+    mean = compute_mean_gradient(
         V, crowd, alpha=settings.alpha, regularization=settings.regularization, pool=pool
     )
     return update_items(
         V,
         mean.gradient,
-        rate=mean.best_step(V, settings.regularization) / settings.steps,
+        rate=mean.find_best_step(V, settings.regularization) / settings.steps,
         steps=settings.steps,
         regularization=settings.regularization,
     )

@@ -26,7 +26,7 @@ def count_bits(typing_context: Any, word: Any) -> Any:  # noqa: ARG001 - numba's
 
 
 @njit(parallel=True, cache=True)
-def both_set(columns: NDArray[np.uint64], out: Int32) -> None:
+def count_common_bits(columns: NDArray[np.uint64], out: Int32) -> None:
     """`out[i, j]`: how many bits are set in both of the columns i and j.
 
     It is the same for j and i, so every pair is counted once.
@@ -80,7 +80,9 @@ def sum_similarities(
 
 
 @njit(parallel=True, cache=True)
-def walsh_rows(indptr: Int64, indices: Int32, signs: Int32, block: Int32, out: Int32) -> None:
+def compute_walsh_rows(
+    indptr: Int64, indices: Int32, signs: Int32, block: Int32, out: Int32
+) -> None:
     """`out[u, r]`: row r of a Hadamard matrix times user u's items, each with its sign."""
     for u in prange(out.shape[0]):
         _walsh_row(indices[indptr[u] : indptr[u + 1]], signs, block, out[u])

@@ -19,7 +19,7 @@ from sottovoce.core import Histories, coin
 from sottovoce.data.streams import stream
 from sottovoce.errors import SettingsError
 from sottovoce.simulation.evaluation.kernels import checked_threads, on_threads
-from sottovoce_lab.baselines.kernels import both_set, sum_similarities
+from sottovoce_lab.baselines.kernels import count_common_bits, sum_similarities
 
 Words = NDArray[np.uint64]
 LANES = 64
@@ -47,11 +47,11 @@ class Debias:
     flip: float
     """The probability that a bit was flipped; 0 without noise."""
 
-    def singles(self, counts: Counts) -> Float64:
+    def estimate_singles(self, counts: Counts) -> Float64:
         """Unbiased: how many touched an item, from how many noisy rows have it."""
         return np.asarray((counts - self.flip * self.n_users) / (1 - 2 * self.flip))
 
-    def pairs(self, counts: Counts, first: Counts, second: Counts) -> Float64:
+    def estimate_pairs(self, counts: Counts, first: Counts, second: Counts) -> Float64:
         """Unbiased: how many touched both, from how many noisy rows have both, one, the other."""
         q = self.flip
         by_chance = q * (first[:, None] + second[None, :]) - q * q * self.n_users
@@ -106,11 +106,11 @@ class DPLCF:
             similarity = similarities(columns, debias, neighbours)
         return cls(similarity, train, threads)
 
-    def scores(self, users: NDArray[np.int64]) -> Float32:
+    def score(self, users: NDArray[np.int64]) -> Float32:
         everything = np.arange(self.histories.n_items, dtype=np.int32)
-        return self.scores_of(users, np.tile(everything, (len(users), 1)))
+        return self.score_items(users, np.tile(everything, (len(users), 1)))
 
-    def scores_of(self, users: NDArray[np.int64], items: NDArray[np.int32]) -> Float32:
+    def score_items(self, users: NDArray[np.int64], items: NDArray[np.int32]) -> Float32:
         """Of some items for each user: similarities to their own items, summed; -1 is no item."""
         out, own = np.empty(items.shape, np.float32), self.histories
         weights = np.ones(own.n_interactions) if self.weights is None else self.weights
@@ -131,13 +131,15 @@ def similarities(columns: NDArray[np.uint64], debias: Debias, neighbours: int) -
     """Cosines of the estimated counts, M x M, a block of items at a time."""
     n = len(columns)
     single = np.bitwise_count(columns).sum(axis=1, dtype=np.int64)
-    length = np.sqrt(np.maximum(debias.singles(single), debias.floor))
+    length = np.sqrt(np.maximum(debias.estimate_singles(single), debias.floor))
     out = np.empty((n, n), np.float32)
     counts = out.view(np.int32)  # each row of them gives way to its similarities
-    both_set(columns, counts)
+    count_common_bits(columns, counts)
     for first in range(0, n, ITEMS_PER_BLOCK):
         some = slice(first, min(first + ITEMS_PER_BLOCK, n))
-        cosine = debias.pairs(counts[some], single[some], single) / (length[some, None] * length)
+        cosine = debias.estimate_pairs(counts[some], single[some], single) / (
+            length[some, None] * length
+        )
         cosine[np.arange(len(cosine)), np.arange(first, some.stop)] = 0  # not its own neighbour
         out[some] = _nearest(cosine, neighbours)
     return out

@@ -42,7 +42,12 @@ from sottovoce.errors import DataError, SettingsError
 from sottovoce.privacy import DEFAULT_DELTA, max_gaussian_mu
 from sottovoce.privacy.gaussian import gaussian_epsilon
 from sottovoce.settings import check, setting
-from sottovoce_lab.baselines.models import Factorization, blocks_of, normal_equations, outer_table
+from sottovoce_lab.baselines.models import (
+    Factorization,
+    build_normal_equations,
+    build_outer_table,
+    split_into_blocks,
+)
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -58,7 +63,7 @@ FACTORS_PER_ROOT, MOST_FACTORS = 1.25, 32
 
 @dataclass(frozen=True)
 class TrustedSettings:
-    """One training by a trusted party; `by_rule` gives those that are reported."""
+    """One training by a trusted party; `choose` gives those that are reported."""
 
     epsilon: float = setting(
         1.0, "central budget of the whole training when a history is replaced", above=0
@@ -88,7 +93,7 @@ class TrustedSettings:
         self.noise  # noqa: B018 - refuses what no noise can keep
 
     @classmethod
-    def by_rule(
+    def choose(
         cls, epsilon: float, *, people: int, items: int, delta: float = DEFAULT_DELTA
     ) -> TrustedSettings:
         """The settings that are reported: a function of public numbers alone.
@@ -226,7 +231,7 @@ class Aggregator:
 
         def part(people: sparse.csr_matrix) -> tuple[Float64, Float64]:
             X = in_cone(solve(people), axis)
-            both = outer_table(X)[:, -factors - pairs :]  # x x^T if it is asked for, and x
+            both = build_outer_table(X)[:, -factors - pairs :]  # x x^T if it is asked for, and x
             scaled = both * _inverse_lengths(people, weights)[:, None]
             return weights[:, None] * (people.T @ scaled), X.T @ X
 
@@ -242,13 +247,13 @@ class Solver:
         self._alpha = alpha
         self._V = V.astype(np.float64)
         self._G = compute_gram(V) + regularization * np.eye(V.shape[1])
-        self._table = outer_table(V) if alpha else self._V
+        self._table = build_outer_table(V) if alpha else self._V
 
     def __call__(self, people: sparse.csr_matrix) -> Any:
         sums = people @ self._table
         if not self._alpha:  # the same system for everybody
             return np.linalg.solve(self._G, sums.T).T
-        system, right = normal_equations(sums, self._G, len(self._G), self._alpha)
+        system, right = build_normal_equations(sums, self._G, len(self._G), self._alpha)
         return np.linalg.solve(system, right[:, :, None])[:, :, 0]
 
     def typical(self, popularity: Float64) -> Float64:
@@ -295,7 +300,7 @@ class DPALS(Factorization):
             raise SettingsError(f"threads must be at least 1, got {threads}")
         if not (train.n_users and train.n_items):
             raise DataError("training needs at least one person and one item")
-        crowd = [some.to_csr().astype(np.float64) for some in blocks_of(train)]
+        crowd = [some.to_csr().astype(np.float64) for some in split_into_blocks(train)]
         with ThreadPoolExecutor(threads or os.cpu_count()) as pool:
             V = published_items(Aggregator(crowd, settings, pool), stream(seed, "dpals"))
             on_device = Solver(V, settings.alpha, settings.regularization)
@@ -329,7 +334,9 @@ def best_items(sums: Sums, settings: TrustedSettings) -> Float32:
     if sums.outer is None:
         return _scaled((sums.products @ basis / values) @ basis.T)
     nothing = np.zeros((factors, factors))
-    touched, _ = normal_equations(np.hstack([sums.outer, sums.products]), nothing, factors, 1.0)
+    touched, _ = build_normal_equations(
+        np.hstack([sums.outer, sums.products]), nothing, factors, 1.0
+    )
     least, turned = np.linalg.eigh(touched)
     touched = (turned * np.maximum(least, 0)[:, None, :]) @ turned.transpose(0, 2, 1)
     system = settings.observed * touched + (basis * values) @ basis.T
