@@ -124,7 +124,7 @@ def reported(stack: Stack, manifest: Manifest, sent: list[Person]) -> NDArray[np
 
 def posts(stack: Stack) -> list[bytes]:
     """Batches that the proxy heard."""
-    requests = stack.gates["east"].ear.heard
+    requests = stack.gates["east"].recorder.requests
     return [request.body for request in requests if request.method == "POST"]
 
 
@@ -154,7 +154,7 @@ def test_the_sums_are_those_of_what_a_crowd_reported(folder: Path, mechanism: st
 
 def headers(stack: Stack, method: str) -> set[frozenset[tuple[bytes, bytes]]]:
     """Return every set of headers that the proxy received."""
-    requests = stack.gates["east"].ear.heard
+    requests = stack.gates["east"].recorder.requests
     return {frozenset(request.headers) for request in requests if request.method == method}
 
 

@@ -121,7 +121,7 @@ def test_one_address_is_never_a_crowd(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("least", "rate", "told"),
+    ("least", "rate", "is_logged"),
     [(5, Rate(0, per_epoch=0), True), (1, Rate(0, per_epoch=0), False), (50, Rate(), False)],
 )
 def test_a_limit_that_is_off_is_said(

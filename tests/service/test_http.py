@@ -193,7 +193,7 @@ def test_a_file_that_may_come_is_not_kept_away_by_a_cache() -> None:
     is_problem(fetch("/no/route"), 404)
 
 
-@pytest.mark.parametrize("held", [TAG, f"W/{TAG}", f'"other", {TAG}', f'{TAG},"other"', "*"])
+@pytest.mark.parametrize("etag", [TAG, f"W/{TAG}", f'"other", {TAG}', f'{TAG},"other"', "*"])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 def test_304_to_whoever_has_it(etag: str, method: str) -> None:
     answer = fetch("/plain", [("if-none-match", etag)], method)

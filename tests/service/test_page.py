@@ -181,7 +181,7 @@ def test_the_panel_as_it_was_at_the_start(assets: Path, tmp_path: Path) -> None:
     assert answer.headers["content-security-policy"] == POLICY
 
 
-@pytest.mark.parametrize("given", [None, b"[]", b'{"version": 1}', PANEL.replace(b":1", b":2", 1)])
+@pytest.mark.parametrize("panel", [None, b"[]", b'{"version": 1}', PANEL.replace(b":1", b":2", 1)])
 def test_a_panel_that_is_none(assets: Path, tmp_path: Path, panel: bytes | None) -> None:
     path = tmp_path / "given.json"
     if panel is not None:

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from sottovoce.service.widget import format_script_tag
 from tests.lacking import leave_out
 from tests.server.world import KEYS
-from tests.web.front import HURRY, Heard, served
+from tests.web.front import HURRY, RecordedRequest, served
 from tests.web.visitor import Visitor
 
 if TYPE_CHECKING:
@@ -149,7 +149,9 @@ class Customer(Visitor):
         """So many batches in all; a page that left before it heard the answer sends one again."""
 
         def count() -> int:
-            heard = [each for each in self.front.heard if each.method == "POST" and each.status > 0]
+            heard = [
+                each for each in self.front.requests if each.method == "POST" and each.status > 0
+            ]
             return len({each.body for each in heard})
 
         self.until(lambda: count() == batches, f"{batches} batches")
@@ -167,10 +169,10 @@ class Customer(Visitor):
         assert self.context.cookies() == []
         for page in self.context.pages:
             assert page.evaluate("window.violations ?? []") == []
-        for heard in self.front.heard:
+        for heard in self.front.requests:
             self._check(heard)
 
-    def _check(self, heard: Heard) -> None:
+    def _check(self, heard: RecordedRequest) -> None:
         assert heard.headers["origin"] == self.shop.url
         cached = {"if-none-match"} if heard.path == "/widget.js" else set()
         assert not (TOLD - cached) & set(heard.headers), heard.path

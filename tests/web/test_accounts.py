@@ -65,7 +65,7 @@ def attested(account: str) -> bytes:
 
 
 def posted(system: System) -> list[tuple[str, int]]:
-    heard = [each for each in system.front.heard if each.method == "POST"]
+    heard = [each for each in system.front.requests if each.method == "POST"]
     return [(each.path.removeprefix("/v2/"), each.status) for each in heard]
 
 
@@ -96,7 +96,7 @@ def test_a_token_is_fetched_in_one_visit_and_spent_in_another(
         ann.until(lambda: posted(system)[1:] and posted(system)[-1][1], "the answer to a batch")
         assert posted(system) == [("tokens", 200), ("batches", 202)]
         (batch,) = [
-            each.body for each in system.front.heard if each.path == "/v2/batches" and each.body
+            each.body for each in system.front.requests if each.path == "/v2/batches" and each.body
         ]
         assert len(batch) == 56 + 64 + 52 * system.signed().manifest.terms.reports
         visit(stranger, system, None)

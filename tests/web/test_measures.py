@@ -49,7 +49,7 @@ def test_a_first_visit_loads_little(visit: Visit, system: System) -> None:
         lambda: visitor.page.evaluate("navigator.serviceWorker.controller !== null"),
         "the page to be kept for use offline",
     )
-    beside_v = [each for each in system.front.heard if not each.path.startswith("/v2/models/")]
+    beside_v = [each for each in system.front.requests if not each.path.startswith("/v2/models/")]
     assert {"/", "/page/worker.js", "/sw.js", "/page/panel.json"} <= {e.path for e in beside_v}
     loaded = sum(each.sent for each in beside_v)
     print(f"first visit: {loaded} bytes on the wire beside V")
@@ -85,7 +85,7 @@ def _sealed(visit: Visit, system: System) -> tuple[float, float]:
     # It is begun when the manifest was asked for once more.
     begun = max(
         each.at * 1000
-        for each in system.front.heard
+        for each in system.front.requests
         if each.path == "/v2/manifest" and each.at * 1000 < sealed
     )
     meanwhile = [

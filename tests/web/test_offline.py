@@ -39,7 +39,7 @@ def test_offline_the_page_recommends_and_sends_nothing(visitor: Visitor, system:
     system.turn()
     # Before the way is cut for a new worker, its first question may slip through: to nobody.
     system.front.lies["/v2/manifest"] = refuse(503)
-    heard = len(system.front.heard)
+    heard = len(system.front.requests)
 
     def sees(*films: str) -> None:
         wanted = [each.id for each in system.recommended_by(before, list(films))]
@@ -58,7 +58,7 @@ def test_offline_the_page_recommends_and_sends_nothing(visitor: Visitor, system:
     visitor.says("#epoch", str(first))
     assert visitor.spent() == system.cost()
     # The browser itself may look for a newer worker: public, and of no account.
-    assert {each.path for each in system.front.heard[heard:]} <= {
+    assert {each.path for each in system.front.requests[heard:]} <= {
         "/v2/manifest",
         "/v2/shelf",
         "/sw.js",

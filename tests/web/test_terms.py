@@ -129,11 +129,11 @@ def test_another_key_is_told_and_to_begin_anew_keeps_the_ledger(
     visitor.taking_part(epoch, "toy story")
     visitor.leaves()
     system.front.lies = {"/": other_key()}
-    heard = len(system.front.heard)
+    heard = len(system.front.requests)
     visitor.page.goto(system.url)
     visitor.says("#other-key", "another server", "nothing is sent")
     visitor.until(lambda: len(visitor.advice()) == 10, "recommendations go on")
-    assert [each.path for each in system.front.heard[heard:] if "/v2/" in each.path] == []
+    assert [each.path for each in system.front.requests[heard:] if "/v2/" in each.path] == []
     for lies in (system.front.lies, {}):
         system.front.lies = lies
         visitor.page.reload()

@@ -86,7 +86,7 @@ def test_nothing_that_is_typed_or_chosen_leaves_and_nothing_is_sent_before_a_yes
     system.turn()
     visitor.expect("#epoch").to_have_text(str(system.signed().manifest.epoch))
     visitor.looks_again()
-    said = b"\n".join(each.everything().lower() for each in system.front.heard)
+    said = b"\n".join(each.to_bytes().lower() for each in system.front.requests)
     assert b"/v2/manifest" in said
     for typed in (b"shaw", b"redemption", b"kubrick", b"kub"):
         assert typed not in said

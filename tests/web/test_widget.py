@@ -68,7 +68,7 @@ def enter(
 
 def asked(system: System) -> set[str]:
     """What kinds of things the proxy was asked for."""
-    heard = [(each.method, each.path.removeprefix("/v2")) for each in system.front.heard]
+    heard = [(each.method, each.path.removeprefix("/v2")) for each in system.front.requests]
     return {f"{method} {path.split('/')[1]}" for method, path in heard}
 
 
@@ -95,7 +95,7 @@ def test_a_visitor_agrees_and_is_recommended_to(enter: Enter, system: System) ->
     customer.press("yes")
     customer.state("You take part.")
     customer.sent(1)
-    others = [each for each in system.front.heard if each.method != "GET"]
+    others = [each for each in system.front.requests if each.method != "GET"]
     assert [(each.method, each.status) for each in others] == [("OPTIONS", 204), ("POST", 202)]
     assert len(system.opened(others[-1].body)) == 20
     customer.page.reload()
@@ -224,13 +224,13 @@ def test_requests_are_the_same_whatever_was_seen(enter: Enter, system: System) -
     """In kind, order and size; that their moments are too, is the client's."""
     heard = []
     for seen in ("1", "608"):
-        system.front.heard.clear()
+        system.front.requests.clear()
         customer = enter(seen=seen)
         customer.lists(listed(system, seen))
         customer.press("yes")
         customer.sent(1)
         customer.leaves()
-        requests = [(each.method, each.path, len(each.body)) for each in system.front.heard]
+        requests = [(each.method, each.path, len(each.body)) for each in system.front.requests]
         asked = [each for each in requests if not each[1].startswith("/v2/batches/")]
         heard.append([each for each in asked if each not in LOOKS])
     assert heard[0] == heard[1]
@@ -264,7 +264,7 @@ def test_a_site_that_is_not_named_is_refused_and_told_why(
     customer.until(lambda: customer.warnings, "a warning")
     assert f"does not allow pages of {shop.url}" in customer.warnings[0]
     customer.says("sottovoce-list [part=state]", "nothing to recommend")
-    assert {(each.path, each.status) for each in system.front.heard} == {
+    assert {(each.path, each.status) for each in system.front.requests} == {
         ("/widget.js", 200),
         ("/v2/manifest", 200),
     }

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from playwright.sync_api._generated import LocatorAssertions
 
     from tests.web.chromium import Trap
-    from tests.web.front import Heard, Site
+    from tests.web.front import RecordedRequest, Site
 
 SECONDS = 30.0
 """Every wait: machines are busy."""
@@ -196,7 +196,7 @@ class Visitor:
     def leaves(self) -> None:
         """Go away from the page, and wait until its worker, which dies slowly, says no more."""
         self.page.goto("about:blank")
-        self.until(lambda: time.time() - self.front.heard[-1].at > 1, "silence")
+        self.until(lambda: time.time() - self.front.requests[-1].at > 1, "silence")
 
     # What their browser did
 
@@ -209,7 +209,7 @@ class Visitor:
         assert self._trap is None or self._trap.caught == []
         for request in self.requests:
             _check_address(request.url, self.front.url)
-        for heard in self.front.heard:
+        for heard in self.front.requests:
             _check_heard(heard)
         for page in self.context.pages:
             assert page.evaluate("window.violations ?? []") == []
@@ -231,7 +231,7 @@ def _check_address(url: str, origin: str) -> None:
     assert parts.query == parts.fragment == "", url
 
 
-def _check_heard(heard: Heard) -> None:
+def _check_heard(heard: RecordedRequest) -> None:
     """No name, no cookie, no address of another page, and a body in a batch alone."""
     told = {"cookie", "referer", "authorization", "from", "x-requested-with"} & set(heard.headers)
     if heard.path == "/sw.js":  # the browser's own look for a newer one
