@@ -288,7 +288,7 @@ class System(Stack):
 
 def can(part: Any) -> bool:
     try:
-        part.check()
+        part.check_ready()
     except SottovoceError:
         return False
     return True
@@ -806,7 +806,7 @@ def test_a_fault(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("sottovoce.server.store.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("sottovoce.server.store.BUSY_TIMEOUT_SECONDS", 0.05)
     with running(folder, begun, fault.set_up) as system:
         system.settle(1)
         assert system.well == ([], [], "server east")

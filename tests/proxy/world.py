@@ -6,6 +6,7 @@ Also its application as it runs, without sockets.
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import cache
@@ -277,8 +278,11 @@ def accept(proxy: Proxy, data: bytes) -> None:
     limit = RateLimit(Rate(batches_per_minute=0, per_epoch=0), Clock(0))
     endpoint = BatchEndpoint(Starlette(), proxy, GroupCommit(store), limit, origins=())
     scope: Scope = {"type": "http", "method": "POST", "headers": [], "client": None}
+    # In a thread of its own: a test of a browser has a running event loop in this one.
+    with ThreadPoolExecutor(1) as thread:
+        answer = thread.submit(lambda: asyncio.run(endpoint.take(scope, receive)))
     try:
-        asyncio.run(endpoint.take(scope, receive))
+        answer.result()
     except RuntimeError:
         raise ends[0] from None
 
