@@ -53,7 +53,7 @@ class RecordedRequest:
     """Bytes of the answer, its head included."""
 
     def to_bytes(self) -> bytes:
-        """All of its bytes."""
+        """Return all of its bytes."""
         lines = [f"{name}: {value}" for name, value in self.headers.items()]
         head = "\n".join([self.method, self.path, *lines]).encode()
         return b"\n".join([head, self.query, self.body])
@@ -80,8 +80,8 @@ class Site:
     requests: list[RecordedRequest] = field(default_factory=list)
 
     def asked(self, path: str) -> int:
-        """How often this was asked for."""
-        return sum(each.path == path for each in list(self.requests))
+        """Return how often this path was requested."""
+        return sum(request.path == path for request in list(self.requests))
 
 
 class Front(Site):
@@ -100,8 +100,8 @@ class Front(Site):
         self.requests, self.lies, self.prelude = [], {}, HURRY
 
     def batches(self) -> list[bytes]:
-        """Every batch that the browser sent, in order."""
-        return [each.body for each in self.requests if _is_about(BATCHES, each)]
+        """Return every batch that the browser sent, in order."""
+        return [request.body for request in self.requests if _is_about(BATCHES, request)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -128,7 +128,7 @@ class Front(Site):
         return await self._honest(scope, request)
 
     async def _honest(self, scope: Scope, request: RecordedRequest) -> Answer:
-        """What the real proxy says; a batch that it must not see is kept from it by `refuse`."""
+        """Ask the real proxy; `refuse` keeps batches from it that it must not see."""
         if BATCHES in self.lies and _is_about(BATCHES, request):
             return Answer(202)
         sent: list[Message] = []
@@ -146,7 +146,7 @@ class Front(Site):
 
 
 def refuse(status: int, **headers: str) -> Lie:
-    """An answer to a batch that never reaches the real proxy."""
+    """Return an answer to a batch that never reaches the real proxy."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return lambda _request, _honest: Answer(status, b"", named)
 
@@ -157,7 +157,7 @@ def instead(body: bytes) -> Lie:
 
 
 def flipped(bit: int) -> Lie:
-    """The true bytes with one bit turned."""
+    """Return the true bytes with one bit flipped."""
 
     def lie(_request: RecordedRequest, honest: Callable[[], Answer]) -> Answer:
         body = bytearray(honest().body)
@@ -168,7 +168,7 @@ def flipped(bit: int) -> Lie:
 
 
 def other_key() -> Lie:
-    """The page names a key of somebody else's."""
+    """Let the page name another service's key."""
 
     def lie(_request: RecordedRequest, honest: Callable[[], Answer]) -> Answer:
         body = honest().body.replace(KEYS.verification_key.hex().encode(), b"ab" * 32)
@@ -180,7 +180,7 @@ def other_key() -> Lie:
 
 @contextmanager
 def served(app: ASGIApp) -> Iterator[str]:
-    """An application at an address of this machine, for the length of a block."""
+    """Serve an application at an address of this machine, for the length of a block."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         config = uvicorn.Config(
@@ -223,16 +223,16 @@ def _size(answer: Answer) -> int:
 
 
 def _plain(scope: Scope) -> Scope:
-    """As if the browser took nothing compressed, and had nothing: what is changed must be whole."""
+    """Remove headers, so that the answer is neither compressed nor "not modified"."""
     unwanted = (b"accept-encoding", b"if-none-match")
-    kept = [header for header in scope["headers"] if header[0] not in unwanted]
-    return {**scope, "headers": kept}
+    headers = [header for header in scope["headers"] if header[0] not in unwanted]
+    return {**scope, "headers": headers}
 
 
 def _measured(answer: Answer) -> Answer:
-    kept = {
+    headers = {
         name: value
         for name, value in answer.headers.items()
         if name.lower() not in ("content-length", "etag")
     }
-    return replace(answer, headers={**kept, "content-length": str(len(answer.body))})
+    return replace(answer, headers={**headers, "content-length": str(len(answer.body))})
