@@ -318,7 +318,7 @@ class Client:
         """Fetch what the server published and take part in the epoch, at most once.
 
         It begins at the next whole ten seconds (`SYNC_GRID_SECONDS`) and sends at a random moment.
-        If it is stopped, the next sync continues. After an `UnavailableError` call it again later: a
+        If it is stopped, the next sync continues. After an `UnavailableError` call it again: a
         batch that was made is kept and sent again byte for byte, when the proxy wants it.
         Where reports need an account, a sync that sends nothing fetches the next epoch's token.
 
