@@ -13,8 +13,8 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-from sottovoce.client import Client, ProxyApi, Synced
-from sottovoce.client.reporting import Words
+from sottovoce.client import Client, ProxyApi, SyncResult
+from sottovoce.client.reporting import DrawWords
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Upstream
 from sottovoce.proxy.shuffle import Entropy
 from sottovoce.server import InProcessOpener, Server, ServerSettings, ServerStore
@@ -172,10 +172,10 @@ class KillableClient(Part):
     def start(self) -> None:
         """Do nothing: a client is opened for each sync."""
 
-    def sync(self, api: ProxyApi, words: Words) -> Synced:
+    def sync(self, api: ProxyApi, words: DrawWords) -> SyncResult:
         MortalDatabase.life = self.countdown
         try:
             with Client.open(self.folder, clock=self._clock, entropy=self._entropy) as client:
-                return client.sync(api, words=words, jitter=0)
+                return client.sync(api, draw_words=words, jitter=0)
         finally:
             MortalDatabase.life = Life()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sottovoce.client import Client, HttpProxy, Synced
+from sottovoce.client import Client, HttpProxy, SyncResult
 from sottovoce.errors import RefusedError, StoreError, UnavailableError
 from sottovoce.protocol import SignedManifest
 from sottovoce.protocol.tokens import Attestation, Token, TokenRequest, blind_token
@@ -47,9 +47,9 @@ def attesting(stack: Stack, account: str) -> Callable[[], bytes]:
     return attest
 
 
-def sync(stack: Stack, client: Client, account: str) -> Synced:
+def sync(stack: Stack, client: Client, account: str) -> SyncResult:
     api = stack.gates["east"].api()
-    return client.sync(api, jitter=0, attest=attesting(stack, account))
+    return client.sync(api, jitter=0, fetch_attestation=attesting(stack, account))
 
 
 def test_a_token_is_fetched_in_one_epoch_and_spent_in_the_next(folder: Path) -> None:
@@ -76,7 +76,7 @@ def test_devices_of_one_account_share_its_turns_and_pay_for_them_once(folder: Pa
             assert sum(result.spent for result in results) > 0
             for device in devices:
                 sync(stack, device, "ann")
-        paid = [device.status().spent or 0.0 for device in devices]
+        paid = [device.get_status().spent or 0.0 for device in devices]
         terms = stack.world.get_signed().manifest.terms
         assert sum(paid) == pytest.approx(2 * float(terms.cost))
 
@@ -140,7 +140,7 @@ def asked(stack: Stack, client: Client, api: HttpProxy | None = None, **more: An
     """Return the last parts of the paths that one sync requests."""
     gate = stack.gates["east"]
     before = len(gate.recorder.requests)
-    client.sync(api or gate.api(), attest=attesting(stack, "ann"), **more)
+    client.sync(api or gate.api(), fetch_attestation=attesting(stack, "ann"), **more)
     return [request.path.rpartition("/")[2] for request in gate.recorder.requests[before:]]
 
 
@@ -269,7 +269,7 @@ def test_an_epoch_of_too_few_accounts_costs_nobody_anything_and_ends_in_time(fol
         sync(stack, client, "ann")
         stack.turn()
         assert sync(stack, client, "ann").outcome == "not open"
-        assert client.status().spent == 0
+        assert client.get_status().spent == 0
         stack.turn()
         assert stack.world.get_signed().manifest.public_key is not None
 
@@ -332,7 +332,7 @@ def test_a_proxy_without_its_keys_takes_nothing_and_goes_on_by_itself(folder: Pa
         assert gate.proxy.is_paused
         with pytest.raises(UnavailableError):
             sync(stack, client, "ann")
-        assert client.status().spent == 0
+        assert client.get_status().spent == 0
         for _ in range(3):
             stack.turn(crowd=False)
         assert not gate.proxy.troubles["tokens"]

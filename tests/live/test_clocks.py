@@ -62,7 +62,7 @@ def test_a_server_that_is_a_day_ahead_when_it_publishes(stack: Stack) -> None:
     assert counted(stack, 1) == LEAST * signed.manifest.terms.reports
     stack.ahead["server"] = 0
     assert report(stack, "east", clients) == {"not open"}
-    assert [client.status().epochs for client in clients] == [1] * LEAST
+    assert [client.get_status().epochs for client in clients] == [1] * LEAST
     stack.world.now += DAY
     assert report(stack, "east", clients) == {"sent"}
     assert stack.turn() == 2
@@ -77,7 +77,7 @@ def test_a_device_whose_clock_jumps(folder: Path, by: float) -> None:
         (client, *_) = devices(stack, "east")
         stack.ahead["device"] = by
         assert report(stack, "east", [client]) == {"not open"}
-        assert client.status().spent == 0
+        assert client.get_status().spent == 0
         stack.ahead["device"] = 0
         assert report(stack, "east", [client]) == {"sent"}
         assert report(stack, "east", [client]) == {"already sent"}

@@ -108,8 +108,8 @@ def counts_again(patch: pytest.MonkeyPatch) -> None:
 
 def client_without_memory(patch: pytest.MonkeyPatch) -> None:
     """Neither store nor charge what the client makes."""
-    patch.setattr(ClientStore, "keep", lambda *_: "kept")
-    patch.setattr(ClientStore, "state", lambda *_: "charged")
+    patch.setattr(ClientStore, "save_batch", lambda *_: "saved")
+    patch.setattr(ClientStore, "get_batch_state", lambda *_: "charged")
 
 
 def proxy_without_memory(patch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ def report(stack: Stack, clients: list[Client], epoch: int) -> None:
             assert n_users == 1
             return report_words(SEED, epoch - 1, np.array([user]), reports)
 
-        synced = client.sync(gates[user % len(gates)].api(), words=words, jitter=0)
+        synced = client.sync(gates[user % len(gates)].api(), draw_words=words, jitter=0)
         assert (synced.epoch, synced.outcome) == (epoch, "sent")
 
 

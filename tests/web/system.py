@@ -14,7 +14,7 @@ import httpx
 
 from sottovoce import proxy as proxies
 from sottovoce import server as servers
-from sottovoce.client.recommending import Recommendation, recommendations
+from sottovoce.client.recommending import Recommendation, list_recommendations
 from sottovoce.client.reporting import make_batch
 from sottovoce.core import draw_os_words
 from sottovoce.data import synthetic_people
@@ -236,7 +236,7 @@ class System:
     def recommended_by(self, signed: SignedManifest, films: list[str]) -> list[Recommendation]:
         """Return the same list, from an earlier model."""
         moments = {film: moment for moment, film in enumerate(films)}
-        return recommendations(self.release(signed), moments, 10)
+        return list_recommendations(self.release(signed), moments, 10)
 
     def signed_with(self, **changes: Any) -> bytes:
         """Return another manifest than the current one, signed with the server's true key."""

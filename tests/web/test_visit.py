@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sottovoce.client.recommending import recommendations
+from sottovoce.client.recommending import list_recommendations
 
 if TYPE_CHECKING:
     from tests.web.conftest import Visit
@@ -74,7 +74,7 @@ def test_a_switch_shows_the_list_without_anybodys_reports(visitor: Visitor, syst
     visitor.expect("#whispers").to_have_attribute("aria-checked", "false")
     release = system.release(system.signed())
     unlearnt = replace(release, V=np.zeros_like(release.V))
-    expected = [item.id for item in recommendations(unlearnt, {TOY_STORY: 0, MATRIX: 1}, 10)]
+    expected = [item.id for item in list_recommendations(unlearnt, {TOY_STORY: 0, MATRIX: 1}, 10)]
     visitor.until(lambda: visitor.advice() == expected, f"{expected}, not {visitor.advice()}")
     visitor.at("#whispers").press("Enter")
     sees(visitor, system, [TOY_STORY, MATRIX])
