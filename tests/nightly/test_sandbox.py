@@ -320,7 +320,7 @@ def test_one_init_and_up(tmp_path: Path) -> None:
         trusted, place = bytes.fromhex(key), tmp_path / "device"
         with Client.create(place, proxy_url=url, verification_key=trusted, limit=1e6) as device:
             device.record(["1"])
-            device.accept(device.asked(api))
+            device.accept(device.fetch_terms(api))
         assert sync_client(place, api, MAX_WAIT_SECONDS).outcome == "sent"
         with Client.open(place) as device:
             assert len(device.recommend(10)) == 10

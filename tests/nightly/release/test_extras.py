@@ -179,7 +179,7 @@ def test_the_released_client_and_services_of_this_tree(
             assert "this program speaks version 2" in said
         system.front.lies = {"/v2/manifest": refuse(404)}  # whose paths are other ones
         act(client, "sync", "--jitter", "0", code=2)
-        assert {each.path for each in system.front.heard} == {"/v2/manifest"}
+        assert {each.path for each in system.front.requests} == {"/v2/manifest"}
         assert act(client, "recommend") == listed
         system.front.begin()
         assert "was sent" in act(client, "sync", "--jitter", "0")

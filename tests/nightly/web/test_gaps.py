@@ -18,7 +18,7 @@ import pytest
 from scipy.stats import mannwhitneyu
 
 from sottovoce.protocol import Catalogue, Item, encode_items
-from tests.web.front import AS_SHIPPED, Answer, Front, Heard, instead, served
+from tests.web.front import AS_SHIPPED, Answer, Front, RecordedRequest, instead, served
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -116,7 +116,7 @@ class Lying:
         self.gaps = {False: [], True: []}
         self._last = None
 
-    def _manifest(self, heard: Heard, _: object) -> Answer:
+    def _manifest(self, heard: RecordedRequest, _: object) -> Answer:
         """Another epoch, then an error that asks for patience, in turns."""
         if self._last is not None:
             self.gaps[self._is_busy].append(heard.at - self._last)
@@ -126,7 +126,7 @@ class Lying:
         self._epoch += 1
         return Answer(200, self._signed(self._epoch))
 
-    def _past_manifest(self, heard: Heard, _: object) -> Answer:
+    def _past_manifest(self, heard: RecordedRequest, _: object) -> Answer:
         return Answer(200, self._signed(int(heard.path.rsplit("/", 1)[1])))
 
     def _signed(self, epoch: int) -> bytes:
@@ -141,7 +141,7 @@ class Lying:
 
     def request_times(self) -> list[float]:
         """Return the seconds from a visit's first request to each of `REQUESTS`, kind by kind."""
-        heard = [each for each in self.front.heard if each.path.startswith("/v2/")]
+        heard = [each for each in self.front.requests if each.path.startswith("/v2/")]
         times = [each.at - heard[0].at for each in heard]
         kinds = [each.path.split("/")[2] for each in heard]
         return [
@@ -204,8 +204,8 @@ def close_page(visitor: Visitor) -> None:
 
 def begin_visit(visitor: Visitor, liar: Lying) -> None:
     """Visit when the workers of the visit before, which die slowly, have missed two looks."""
-    visitor.until(lambda: time.time() - liar.front.heard[-1].at > 2 * TICK + 2, "silence")
-    liar.front.heard.clear()
+    visitor.until(lambda: time.time() - liar.front.requests[-1].at > 2 * TICK + 2, "silence")
+    liar.front.requests.clear()
     visitor.page.goto(liar.front.url, wait_until="commit", timeout=120_000)
 
 

@@ -110,9 +110,9 @@ def test_visits_of_half_a_minute_report(
             ]
             for each in contexts:
                 agreed(each, shop)
-            system.front.heard.clear()
+            system.front.requests.clear()
             visited(contexts, shop, length)
-            arrived = sum(each.method == "POST" for each in system.front.heard)
+            arrived = sum(each.method == "POST" for each in system.front.requests)
             found = [states(each, shop) for each in contexts]
         sent, paid = found.count(["sent"]), found.count(["charged"])
         assert arrived >= sent, length

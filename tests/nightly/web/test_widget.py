@@ -170,7 +170,7 @@ def test_whatever_was_seen_it_asks_at_the_same_moments(
     )
 
     def looks(shop: Shop) -> list[float]:
-        heard = [each for each in system.front.heard if each.path == "/v2/manifest"]
+        heard = [each for each in system.front.requests if each.path == "/v2/manifest"]
         return [each.at for each in heard if each.headers["origin"] == shop.url][:LOOKS]
 
     for _ in range(4 * 70 * LOOKS):
@@ -238,7 +238,9 @@ def test_a_visit_in_firefox(firefox: Firefox, system: System, shops: tuple[Shop,
     wait_until(lambda: texts("list", "[part=link]") == wanted, "what Python recommends")
     wait_until(lambda: len(texts("consent", "[part=sentence]")) == 3, "the question")
     press("yes")
-    wait_until(lambda: [each.method for each in system.front.heard].count("POST") == 1, "a batch")
+    wait_until(
+        lambda: [each.method for each in system.front.requests].count("POST") == 1, "a batch"
+    )
     press("pause")
     wait_until(lambda: texts("consent", "[part=state]")[0].startswith("Paused"), "a pause")
     assert firefox.run(f"return {FITS}")
