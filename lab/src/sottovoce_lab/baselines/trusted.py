@@ -113,7 +113,7 @@ class TrustedSettings:
         # Chosen on random splits of seeds 1000 and 1001, which are not reported, mostly at epsilon
         # 1 on the Netflix subset, one by one around 12 factors and an item ridge of 4. HR@10 is
         # 0.809, and changes by about 0.002 at most with 8 or 20 steps, memory 0.95, a ridge on
-        # vectors of 0.001, items weighted by the power 0.2 or 0.4, and alpha 0 on devices. It loses:
+        # vectors of 0.001, items with the power 0.2 or 0.4, and alpha 0 on devices. It loses:
         #   0.003 (epsilon 2.12) to 0.008 with an item ridge of 1;
         #   0.004 with a ridge on vectors of 0.1;
         #   0.007 with the power 0.5, and 0.01 with the power 0;
