@@ -216,7 +216,7 @@ class Server:
         with self._store.read() as transaction:
             return transaction.list_epochs()
 
-    def check(self) -> None:
+    def check_ready(self) -> None:
         """Raise an `UnavailableError` or a `StoreError` if this worker could not do its work."""
         self.get_signed_manifest()
         with self._store.read() as transaction:

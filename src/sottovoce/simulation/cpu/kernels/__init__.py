@@ -1,4 +1,4 @@
-"""Compiled reports, a module for each mechanism; see `sottovoce.simulation.cpu.epoch.plug_in`."""
+"""Compiled reports, one module for each mechanism: see `sottovoce.simulation.cpu.epoch.plug_in`."""
 
 from types import ModuleType
 
@@ -6,6 +6,6 @@ from sottovoce.core import Mechanism
 from sottovoce.simulation.engines import kernel_module
 
 
-def kernel_of(mechanism: Mechanism) -> ModuleType:
-    """The mechanism's kernel, plugged in."""
+def load_kernel(mechanism: Mechanism) -> ModuleType:
+    """Import the mechanism's kernel, which plugs itself in."""
     return kernel_module(__name__, mechanism.name)
