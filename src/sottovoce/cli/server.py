@@ -673,7 +673,11 @@ def _catalogue(found: ServerStatus) -> Iterator[str]:
 def _keys(found: ServerStatus) -> Iterator[str]:
     times = found.keys.replaced
     replaced = "never replaced" if not times else f"replaced {output.pluralize(times, 'time')}"
-    made = f"; made {output.format_moment(found.keys.made, found.now)}" if found.keys.made else ""
+    made = (
+        f"; made {output.format_moment(found.keys.created, found.now)}"
+        if found.keys.created
+        else ""
+    )
     yield f"Verification key: {found.verification_key.hex()} ({replaced}{made})."
     if found.keys.problem is None:
         yield "Keys file and database belong together."
