@@ -85,8 +85,8 @@ class MatrixFactorization(Factorization):
             build_engine(engine, _by_item(train), settings, **options) as items,
         ):
             for _ in range(iterations):
-                V = items.user_vectors(people.user_vectors(V))
-            return cls(people.user_vectors(V), V)
+                V = items.solve_user_vectors(people.solve_user_vectors(V))
+            return cls(people.solve_user_vectors(V), V)
 
 
 def _by_item(train: Histories) -> Histories:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core import Histories, solve_user_vectors
-from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, rank_factors, tested
+from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, rank_factors, select_tested
 
 
 class Scorer(Protocol):
@@ -85,7 +85,7 @@ def rank_several_ways(model: Scorer, tests: Sequence[Candidates]) -> list[Ranks]
             competes = _competes(candidates, users)
             better[number, users] = ((scores > own) & competes).sum(axis=1)
             ties[number, users] = ((scores == own) & competes).sum(axis=1)
-    return [tested(*each) for each in zip(tests, better, ties, strict=True)]
+    return [select_tested(*each) for each in zip(tests, better, ties, strict=True)]
 
 
 def _competes(candidates: Candidates, users: NDArray[np.int64]) -> NDArray[np.bool_]:

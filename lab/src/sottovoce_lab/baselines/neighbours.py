@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sottovoce.core import Histories, coin
 from sottovoce.data.streams import stream
 from sottovoce.errors import SettingsError
-from sottovoce.simulation.evaluation.kernels import checked_threads, on_threads
+from sottovoce.simulation.evaluation.kernels import check_threads, use_threads
 from sottovoce_lab.baselines.kernels import both_set, sum_similarities
 
 Words = NDArray[np.uint64]
@@ -101,7 +101,7 @@ class DPLCF:
         columns = packed_columns(train)
         if flip_below:
             randomise(columns, train.n_users, flip_below, seed)
-        with on_threads(checked_threads(threads)):
+        with use_threads(check_threads(threads)):
             debias = Debias(train.n_users, flip_below / coin.WORD_RANGE)
             similarity = similarities(columns, debias, neighbours)
         return cls(similarity, train, threads)
@@ -114,7 +114,7 @@ class DPLCF:
         """Of some items for each user: similarities to their own items, summed; -1 is no item."""
         out, own = np.empty(items.shape, np.float32), self.histories
         weights = np.ones(own.n_interactions) if self.weights is None else self.weights
-        with on_threads(checked_threads(self.threads)):
+        with use_threads(check_threads(self.threads)):
             sum_similarities(
                 own.indptr,
                 own.indices,

@@ -11,9 +11,10 @@ from sottovoce.simulation.cpu.epoch import run_epoch
 from sottovoce.simulation.cpu.kernels import kernel_of
 from sottovoce.simulation.cpu.philox import Gathering
 from sottovoce.simulation.cpu.solve import USERS_PER_BLOCK, solve_users
-from sottovoce.simulation.evaluation.kernels import checked_threads, on_threads, share_out
-from sottovoce.simulation.interface import Collected, LocalEngine, prepare
-from sottovoce.simulation.people import Part, take_part
+from sottovoce.simulation.evaluation.kernels import check_threads, run_in_threads, use_threads
+from sottovoce.simulation.interface import LocalEngine, ReportSums, make_epoch_constants
+from sottovoce.simulation.population import Part
+from sottovoce.simulation.random_words import draw_participants
 from sottovoce.training import Settings
 
 Float32 = NDArray[np.float32]
@@ -30,34 +31,38 @@ class CpuEngine(LocalEngine):
 
     def __init__(self, part: Part, settings: Settings, threads: int | None):
         super().__init__(part, settings)
-        self.threads = checked_threads(threads)
+        self.threads = check_threads(threads)
         kernel_of(self.mechanism)
 
-    def _collect(self, V: Float32, epoch: int) -> Collected:
+    def collect(self, V: Float32, epoch: int) -> ReportSums:
         return self._run(V, epoch, _NOTHING_KEPT)
 
-    def _reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
+    def list_reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
         n, settings = len(self.people), self.settings
         kept = np.empty((n, settings.reports), np.uint32)
         self._run(V, epoch, kept)
         numbers = self.people.numbers(np.arange(n))
-        return kept[take_part(settings.seed, epoch, numbers, settings.turns, settings.epochs)]
+        return kept[
+            draw_participants(settings.seed, epoch, numbers, settings.turns, settings.epochs)
+        ]
 
-    def _user_vectors(self, V: Float32) -> Float32:
+    def solve_user_vectors(self, V: Float32) -> Float32:
+        V = self.check_items(V)
         h, settings = self.histories, self.settings
         X = np.empty((h.n_users, V.shape[1]), np.float32)
         numbers = compute_gram(V), float(settings.alpha), settings.compute_user_ridge(V)
-        with on_threads(self.threads):
-            share_out(
+        with use_threads(self.threads):
+            run_in_threads(
                 h.n_users,
                 lambda begin, end, _: solve_users(begin, end, h.indptr, h.indices, V, *numbers, X),
                 USERS_PER_BLOCK,
             )
         return X
 
-    def _run(self, V: Float32, epoch: int, kept: NDArray[np.uint32]) -> Collected:
+    def _run(self, V: Float32, epoch: int, kept: NDArray[np.uint32]) -> ReportSums:
+        V = self.check_items(V)
         settings, people = self.settings, self.people
-        constants = prepare(settings, self.mechanism, V, epoch)
+        constants = make_epoch_constants(settings, self.mechanism, V, epoch)
         who = Gathering(
             people.first,
             _CONSECUTIVE if people.chosen is None else people.chosen,
@@ -79,6 +84,6 @@ class CpuEngine(LocalEngine):
         # As many at a time as leave every thread some: each call asks for memory of its own.
         shared_out = len(people) // (16 * self.threads)
         in_turn = USERS_PER_BLOCK * (settings.epochs // settings.turns)
-        with on_threads(self.threads):
-            share_out(len(people), some, max(in_turn, min(shared_out, 1024)))
-        return Collected(sums.sum(axis=0, dtype=np.int64), int(crowd.sum()) * settings.reports)
+        with use_threads(self.threads):
+            run_in_threads(len(people), some, max(in_turn, min(shared_out, 1024)))
+        return ReportSums(sums.sum(axis=0, dtype=np.int64), int(crowd.sum()) * settings.reports)

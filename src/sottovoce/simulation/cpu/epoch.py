@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sottovoce.simulation.cpu.philox import Gathering, history_of, number_of, takes_part
 from sottovoce.simulation.cpu.solve import new_room, solve_user
-from sottovoce.simulation.evaluation.kernels import compiled_in
+from sottovoce.simulation.evaluation.kernels import compile_inner
 from sottovoce.simulation.interface import EpochConstants
 
 Int32 = NDArray[np.int32]
@@ -44,7 +44,7 @@ def fill_reports(
     raise NotImplementedError
 
 
-@compiled_in
+@compile_inner
 def always(user: int, c: EpochConstants, m: Any, k: int) -> bool:  # noqa: ARG001
     """What `looks` is for a mechanism whose every report depends on the history."""
     return True

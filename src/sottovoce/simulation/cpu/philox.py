@@ -1,4 +1,4 @@
-"""Random words, whose turn it is and what they touched: `simulation.people`, compiled."""
+"""Random words, whose turn it is and what they touched: `simulation.random_words`, compiled."""
 
 from typing import Any, NamedTuple
 
@@ -9,22 +9,25 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from sottovoce.core import WORDS_PER_DRAW
-from sottovoce.simulation.evaluation.kernels import compiled_in
-from sottovoce.simulation.people import (
-    DROPPED,
-    MULTIPLIERS,
-    PIECES,
-    REPORTS,
-    RESAMPLED,
-    ROUNDS,
-    TURNS,
-    WEYL,
+from sottovoce.simulation.evaluation.kernels import compile_inner
+from sottovoce.simulation.population import DROPPED_OF_65536, ITEMS_PER_DRAW
+from sottovoce.simulation.random_words import (
+    PHILOX_KEY_STEPS,
+    PHILOX_MULTIPLIERS,
+    PHILOX_ROUNDS,
+    REPORTS_KEY,
+    RESAMPLING_KEY,
+    TURNS_KEY,
 )
 
-_M0, _M1 = (np.uint64(m) for m in MULTIPLIERS)
-_W0, _W1 = (np.uint64(w) for w in WEYL)
-_REPORTS, _TURNS, _RESAMPLED = np.uint64(REPORTS), np.uint64(TURNS), np.uint64(RESAMPLED)
-_DROPPED, _PIECE = np.uint64(DROPPED), np.uint64(0xFFFF)
+_M0, _M1 = (np.uint64(m) for m in PHILOX_MULTIPLIERS)
+_W0, _W1 = (np.uint64(w) for w in PHILOX_KEY_STEPS)
+_REPORTS, _TURNS, _RESAMPLED = (
+    np.uint64(REPORTS_KEY),
+    np.uint64(TURNS_KEY),
+    np.uint64(RESAMPLING_KEY),
+)
+_DROPPED, _PIECE = np.uint64(DROPPED_OF_65536), np.uint64(0xFFFF)
 
 
 @intrinsic
@@ -45,10 +48,10 @@ def multiply_high(typing_context: Any, a: Any, b: Any) -> Any:  # noqa: ARG001 -
 def philox(seed: np.uint64, purpose: np.uint64, c0: int, c1: int, c2: int) -> Any:
     """Four words for the counter (c0, c1, c2, 0)."""
     counter = np.uint64(c0), np.uint64(c1), np.uint64(c2), np.uint64(0)
-    return mix(counter, seed, purpose, ROUNDS)
+    return mix(counter, seed, purpose, PHILOX_ROUNDS)
 
 
-@compiled_in
+@compile_inner
 def mix(state: Any, k0: np.uint64, k1: np.uint64, rounds: int) -> Any:
     """So many rounds, with these keys first."""
     x0, x1, x2, x3 = state
@@ -61,7 +64,7 @@ def mix(state: Any, k0: np.uint64, k1: np.uint64, rounds: int) -> Any:
     return x0, x1, x2, x3
 
 
-@compiled_in
+@compile_inner
 def report_words(seed: np.uint64, epoch: int, user: int, draw: int) -> Any:
     """The words of one report; draw k breaks ties."""
     return philox(seed, _REPORTS, draw, user, epoch)
@@ -99,13 +102,13 @@ def fill_words(
     for j in range(random_words.shape[0]):
         state = begun[j, 0] ^ own0, begun[j, 1], begun[j, 2] ^ own2, own3
         random_words[j, 0], random_words[j, 1], random_words[j, 2], _ = mix(
-            state, k0, k1, ROUNDS - 2
+            state, k0, k1, PHILOX_ROUNDS - 2
         )
 
 
-@compiled_in
+@compile_inner
 def takes_part(seed: np.uint64, epoch: int, user: int, turns: int, epochs: int) -> bool:
-    """`sottovoce.simulation.people.take_part` of one user."""
+    """`sottovoce.simulation.random_words.draw_participants` of one user."""
     if turns == epochs:
         return True
     left, takes = np.uint64(turns), False
@@ -133,13 +136,13 @@ class Gathering(NamedTuple):
     epochs: int
 
 
-@compiled_in
+@compile_inner
 def number_of(place: int, who: Gathering) -> int:
     """`People.numbers` of one."""
     return who.chosen[place] if who.chosen.shape[0] else who.first + place
 
 
-@compiled_in
+@compile_inner
 def history_of(
     place: int,
     who: Gathering,
@@ -160,9 +163,9 @@ def history_of(
     items = indices[indptr[row] : indptr[row + 1]]
     n = 0
     for t in range(items.shape[0]):
-        if t % PIECES == 0:
-            random_words = philox(seed, _RESAMPLED, 1 + t // PIECES, user, 0)
-        piece = t % PIECES
+        if t % ITEMS_PER_DRAW == 0:
+            random_words = philox(seed, _RESAMPLED, 1 + t // ITEMS_PER_DRAW, user, 0)
+        piece = t % ITEMS_PER_DRAW
         word = random_words[piece // 4] >> np.uint64(16 * (piece % 4))
         if word & _PIECE >= _DROPPED:
             out[n] = items[t]

@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from sottovoce.core.bounds import MAX_USER_ENTRY
-from sottovoce.simulation.evaluation.kernels import compiled_in
+from sottovoce.simulation.evaluation.kernels import compile_inner
 
 Float64 = NDArray[np.float64]
 
@@ -28,13 +28,13 @@ SIDE = 4
 _INDEX, _FOUR = ir.IntType(64), ir.VectorType(ir.DoubleType(), SIDE)
 
 
-@compiled_in
+@compile_inner
 def padded(size: int) -> int:
     """The next multiple of `SIDE`."""
     return -(-size // SIDE) * SIDE
 
 
-@compiled_in
+@compile_inner
 def add_tile(rows: Any, n: int, i: int, j: int, lines: int, sums: Any) -> None:
     """Add `rows[t, i:i+lines] rows[t, j:j+4]^T` to `sums[i:i+lines, j:j+4]`, for t < n.
 
@@ -122,7 +122,7 @@ class Room(NamedTuple):
     solution: Float64
 
 
-@compiled_in
+@compile_inner
 def new_room(size: int) -> Room:
     """For vectors of so many factors."""
     width = padded(size)
@@ -136,7 +136,7 @@ def new_room(size: int) -> Room:
     )
 
 
-@compiled_in
+@compile_inner
 def add_items(
     items: NDArray[np.int32], V: NDArray[np.float32], rows: Float64, sums: Float64, right: Float64
 ) -> None:
@@ -168,7 +168,7 @@ def add_items(
             right[i] = sums[size, i]
 
 
-@compiled_in
+@compile_inner
 def solve_user(
     items: NDArray[np.int32],
     V: NDArray[np.float32],

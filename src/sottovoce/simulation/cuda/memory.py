@@ -8,15 +8,14 @@ from numpy.typing import DTypeLike, NDArray
 
 from sottovoce.core.bounds import MAX_USER_ENTRY, MIN_ITEM_ENTRY
 from sottovoce.simulation.cuda.card import Buffer, CudaCard
-from sottovoce.simulation.people import (
-    DROPPED,
-    MULTIPLIERS,
-    PIECES,
-    REPORTS,
-    RESAMPLED,
-    ROUNDS,
-    TURNS,
-    WEYL,
+from sottovoce.simulation.population import DROPPED_OF_65536, ITEMS_PER_DRAW
+from sottovoce.simulation.random_words import (
+    PHILOX_KEY_STEPS,
+    PHILOX_MULTIPLIERS,
+    PHILOX_ROUNDS,
+    REPORTS_KEY,
+    RESAMPLING_KEY,
+    TURNS_KEY,
 )
 
 SOURCES = ("common.cuh", "people.cu", "solve.cu", "items.cu", "ranking.cu")
@@ -97,11 +96,21 @@ def source(factors: int, own: str) -> str:
     """All kernels for models of so many factors, and those of a mechanism's own file."""
     whole = {"FACTORS": factors, "ROWS": ROWS, "ADDED": ADDED, "MOST_THREADS": MOST_THREADS}
     whole |= {"GROUP": GROUP, "BINS": BINS, "NEAR": NEAR, "CLOSE": CLOSE, "TIED": TIED}
-    whole |= {"FINE": FINE, "TOGETHER": TOGETHER, "PADDED": padded(factors), "ROUNDS": ROUNDS}
-    whole |= {"PIECES": PIECES, **{name: n for n, name in enumerate(COUNTS)}}
-    wide = {"REPORTS": REPORTS, "TURNS": TURNS, "RESAMPLED": RESAMPLED, "DROPPED": DROPPED}
-    wide |= {f"MULTIPLIER{n}": value for n, value in enumerate(MULTIPLIERS)}
-    wide |= {f"WEYL{n}": value for n, value in enumerate(WEYL)}
+    whole |= {
+        "FINE": FINE,
+        "TOGETHER": TOGETHER,
+        "PADDED": padded(factors),
+        "PHILOX_ROUNDS": PHILOX_ROUNDS,
+    }
+    whole |= {"ITEMS_PER_DRAW": ITEMS_PER_DRAW, **{name: n for n, name in enumerate(COUNTS)}}
+    wide = {
+        "REPORTS_KEY": REPORTS_KEY,
+        "TURNS_KEY": TURNS_KEY,
+        "RESAMPLING_KEY": RESAMPLING_KEY,
+        "DROPPED_OF_65536": DROPPED_OF_65536,
+    }
+    wide |= {f"PHILOX_MULTIPLIER{n}": value for n, value in enumerate(PHILOX_MULTIPLIERS)}
+    wide |= {f"PHILOX_KEY_STEP{n}": value for n, value in enumerate(PHILOX_KEY_STEPS)}
     single = {"MOST_USER_ENTRY": MAX_USER_ENTRY, "LEAST_ENTRY": MIN_ITEM_ENTRY}
     folder = files(__package__) / "source"
     return "\n".join(

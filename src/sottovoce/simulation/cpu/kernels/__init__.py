@@ -3,9 +3,9 @@
 from types import ModuleType
 
 from sottovoce.core import Mechanism
-from sottovoce.simulation.engines import kernel_module
+from sottovoce.simulation.engines import load_kernel
 
 
 def kernel_of(mechanism: Mechanism) -> ModuleType:
     """The mechanism's kernel, plugged in."""
-    return kernel_module(__name__, mechanism.name)
+    return load_kernel(__name__, mechanism.name)

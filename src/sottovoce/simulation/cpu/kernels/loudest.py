@@ -7,7 +7,7 @@ from sottovoce.core.loudest import LoudestConstants
 from sottovoce.simulation.cpu.epoch import TOGETHER, plug_in
 from sottovoce.simulation.cpu.kernels.select import Ranks, find_loud, list_tied, new_ranks, nth_loud
 from sottovoce.simulation.cpu.philox import multiply_high, report_words
-from sottovoce.simulation.evaluation.kernels import compiled_in, score
+from sottovoce.simulation.evaluation.kernels import compile_inner, score
 from sottovoce.simulation.interface import EpochConstants
 
 Float32 = NDArray[np.float32]
@@ -20,7 +20,7 @@ PART = 512
 """Rows whose predictions are computed at once: a piece of the table that fits the first cache."""
 
 
-@compiled_in
+@compile_inner
 def new_scratch(c: EpochConstants, m: LoudestConstants, longest: int) -> Scratch:  # noqa: ARG001
     """All rows of some users; a part of them; who needs them; what says which are loud."""
     factors, rows = m.item_rows_by_factor.shape
@@ -32,7 +32,7 @@ def new_scratch(c: EpochConstants, m: LoudestConstants, longest: int) -> Scratch
     )
 
 
-@compiled_in
+@compile_inner
 def any_loud(user: int, c: EpochConstants, m: LoudestConstants, k: int) -> bool:
     """Whether any of a user's reports looks at the data at all."""
     for j in range(k):
@@ -42,7 +42,7 @@ def any_loud(user: int, c: EpochConstants, m: LoudestConstants, k: int) -> bool:
     return False
 
 
-@compiled_in
+@compile_inner
 def fill_reports(
     numbers: NDArray[np.int64],
     indptr: NDArray[np.int64],
@@ -67,7 +67,7 @@ def fill_reports(
         name_directions(numbers[u], X[u], c, m, A[u], ranks, out[u])
 
 
-@compiled_in
+@compile_inner
 def name_directions(
     user: int,
     x: Float32,
@@ -102,7 +102,7 @@ def name_directions(
             out[j] = np.uint32(nth_loud(a, x, least, rank, ranks))
 
 
-@compiled_in
+@compile_inner
 def history_rows(
     items: NDArray[np.int32],
     x: Float32,
@@ -129,7 +129,7 @@ def history_rows(
             transform_levels(inner, a[start : start + m.size])
 
 
-@compiled_in
+@compile_inner
 def add_item(
     item: int, predicted: np.float32, alpha: np.float32, m: LoudestConstants, a: Float32
 ) -> None:
@@ -144,7 +144,7 @@ def add_item(
         part[r] += weight * signs[r]
 
 
-@compiled_in
+@compile_inner
 def four_scores(x: Float32, V: Float32, items: NDArray[np.int32]) -> Scores:
     """`score` of four items, each in its own order of sums: a processor adds four at a time."""
     row0, row1, row2, row3 = V[items[0]], V[items[1]], V[items[2]], V[items[3]]
@@ -157,7 +157,7 @@ def four_scores(x: Float32, V: Float32, items: NDArray[np.int32]) -> Scores:
     return s0, s1, s2, s3
 
 
-@compiled_in
+@compile_inner
 def subtract_predictions(
     users: NDArray[np.int64], X: Float32, item_rows: Float32, some: Float32, A: Float32
 ) -> None:
@@ -172,7 +172,7 @@ def subtract_predictions(
                 part[r] -= predicted[r]
 
 
-@compiled_in
+@compile_inner
 def transform_levels(half: int, a: Float32) -> None:
     """Every level from `half` up, two in one pass over memory where there are two."""
     n_rows = a.shape[0]
@@ -187,7 +187,7 @@ def transform_levels(half: int, a: Float32) -> None:
         butterfly(a[:half], a[half:])
 
 
-@compiled_in
+@compile_inner
 def predict_rows(x: Float32, item_rows: Float32, start: int, out: Float32) -> None:
     """`out = x . rows` from `start` on, factor after factor, four of them in one pass."""
     # Sliced here: numba takes slices of a slice for strided, and then LLVM does not vectorise.
@@ -209,7 +209,7 @@ def predict_rows(x: Float32, item_rows: Float32, start: int, out: Float32) -> No
         f += 1
 
 
-@compiled_in
+@compile_inner
 def add_four_rows(
     c: Float32, row0: Float32, row1: Float32, row2: Float32, row3: Float32, out: Float32
 ) -> None:
@@ -219,7 +219,7 @@ def add_four_rows(
         out[r] = (((out[r] + c0 * row0[r]) + c1 * row1[r]) + c2 * row2[r]) + c3 * row3[r]
 
 
-@compiled_in
+@compile_inner
 def butterflies(first: Float32, second: Float32, third: Float32, fourth: Float32) -> None:
     """Two levels of `butterfly`: of neighbours, then of pairs."""
     for r in range(first.shape[0]):
@@ -228,7 +228,7 @@ def butterflies(first: Float32, second: Float32, third: Float32, fourth: Float32
         first[r], second[r], third[r], fourth[r] = s + t, d + e, s - t, d - e
 
 
-@compiled_in
+@compile_inner
 def butterfly(first: Float32, second: Float32) -> None:
     """(u, v) -> (u + v, u - v)."""
     for r in range(first.shape[0]):
@@ -236,7 +236,7 @@ def butterfly(first: Float32, second: Float32) -> None:
         first[r], second[r] = low + high, low - high
 
 
-@compiled_in
+@compile_inner
 def add_scaled_row(c: np.float32, row: Float32, out: Float32) -> None:
     """`out += c row`."""
     for r in range(row.shape[0]):

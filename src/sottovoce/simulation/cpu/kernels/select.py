@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.simulation.evaluation.kernels import compiled_in
+from sottovoce.simulation.evaluation.kernels import compile_inner
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -72,7 +72,7 @@ class Ranks(NamedTuple):
     """R / GROUP: how many such directions there are up to each group's end."""
 
 
-@compiled_in
+@compile_inner
 def new_ranks(n_rows: int, factors: int) -> Ranks:
     """For so many rows; `loud` has zeros up to whole groups."""
     groups = -(-n_rows // GROUP)
@@ -93,7 +93,7 @@ def new_ranks(n_rows: int, factors: int) -> Ranks:
     )
 
 
-@compiled_in
+@compile_inner
 def largest(bits: UInt32) -> np.uint32:
     """The largest magnitude, as bits (bits order like magnitudes)."""
     most = np.uint32(0)
@@ -102,7 +102,7 @@ def largest(bits: UInt32) -> np.uint32:
     return most
 
 
-@compiled_in
+@compile_inner
 def fill_keys(bits: UInt32, lowest: int, keys: NDArray[np.uint16]) -> np.int32:
     """The bin of every row; the lowest of them."""
     base, first = np.int32(lowest), np.int32(BINS)
@@ -113,7 +113,7 @@ def fill_keys(bits: UInt32, lowest: int, keys: NDArray[np.uint16]) -> np.int32:
     return first
 
 
-@compiled_in
+@compile_inner
 def count_bins(a: Float32, s: Ranks) -> tuple[np.float32, np.int32]:
     """Fill `keys`, and `reach` with how many rows each bin has; the largest row, the lowest bin."""
     bits, reach = a.view(np.uint32), s.reach
@@ -125,7 +125,7 @@ def count_bins(a: Float32, s: Ranks) -> tuple[np.float32, np.int32]:
     return np.uint32(most).view(np.float32), first
 
 
-@compiled_in
+@compile_inner
 def add_up(start: int, stop: int, reach: Int32) -> None:
     """Make `reach` count what lies above as well, from `start` down to `stop`."""
     total = reach[start + 1]
@@ -134,7 +134,7 @@ def add_up(start: int, stop: int, reach: Int32) -> None:
         reach[key] = total
 
 
-@compiled_in
+@compile_inner
 def bin_of(value: float, most: np.float32) -> np.int64:
     """Of a magnitude; BINS if it is beyond the largest row."""
     if not value <= most:  # beyond, or 0 / 0: a factor with which nothing agrees
@@ -144,7 +144,7 @@ def bin_of(value: float, most: np.float32) -> np.int64:
     return max(key, np.int64(0))
 
 
-@compiled_in
+@compile_inner
 def bracket(x: Float32, loud: int, most: np.float32, lowest_bin: int, s: Ranks) -> int:
     """Fill `first` and `last`: the least loud agreement lies in one of these bins of each factor.
 
@@ -187,7 +187,7 @@ def bracket(x: Float32, loud: int, most: np.float32, lowest_bin: int, s: Ranks) 
     return surely
 
 
-@compiled_in
+@compile_inner
 def reaching(value: float, sizes: Float64, most: np.float32, added: int, reach: Int32) -> int:
     """How many directions agree by at least so much, as far as bins can tell.
 
@@ -199,7 +199,7 @@ def reaching(value: float, sizes: Float64, most: np.float32, added: int, reach: 
     return total
 
 
-@compiled_in
+@compile_inner
 def mark_bins(s: Ranks) -> None:
     """Fill `factors_of` and `which`."""
     factors = s.first.shape[0]
@@ -220,7 +220,7 @@ def mark_bins(s: Ranks) -> None:
             s.factors_of[key] |= _NEAR
 
 
-@compiled_in
+@compile_inner
 def look_up(keys: NDArray[np.uint16], s: Ranks) -> np.int64:
     """Fill `loud` with what is sure, `near` with the rows that must be looked at; how many.
 
@@ -247,7 +247,7 @@ def look_up(keys: NDArray[np.uint16], s: Ranks) -> np.int64:
     return n
 
 
-@compiled_in
+@compile_inner
 def list_near(a: Float32, x: Float32, s: Ranks) -> int:
     """Fill `near_row`, `near_factor` and `agreement`, and what is sure of `loud`; how many."""
     mark_bins(s)
@@ -265,7 +265,7 @@ def list_near(a: Float32, x: Float32, s: Ranks) -> int:
     return n
 
 
-@compiled_in
+@compile_inner
 def nth_largest(values: Float64, n: int) -> float:
     """The value that n - 1 others are not below; disorders `values`."""
     low, high = 0, values.shape[0] - 1
@@ -289,7 +289,7 @@ def nth_largest(values: Float64, n: int) -> float:
     return values[n - 1]
 
 
-@compiled_in
+@compile_inner
 def find_loud(a: Float32, x: Float32, loud: int, s: Ranks) -> float:
     """Fill `loud`, `ends` and what is near; the least agreement that is loud."""
     most, lowest_bin = count_bins(a, s)
@@ -307,7 +307,7 @@ def find_loud(a: Float32, x: Float32, loud: int, s: Ranks) -> float:
     return least
 
 
-@compiled_in
+@compile_inner
 def nth_loud(a: Float32, x: Float32, least: float, rank: int, s: Ranks) -> int:
     """The direction at this place among those above the least agreement, by index."""
     low, high = 0, s.ends.shape[0] - 1  # the first group that ends beyond this place
@@ -330,13 +330,13 @@ def nth_loud(a: Float32, x: Float32, least: float, rank: int, s: Ranks) -> int:
     return signed(a, x, row, f)
 
 
-@compiled_in
+@compile_inner
 def signed(a: Float32, x: Float32, row: int, f: int) -> int:
     """The direction with the sign of `-a_r x_f`."""
     return (row * x.shape[0] + f) << 1 | np.int64((a[row] > 0) != (x[f] > 0))
 
 
-@compiled_in
+@compile_inner
 def list_tied(a: Float32, x: Float32, least: float, offset: int, s: Ranks) -> Int64:
     """Directions of exactly the least agreement, in the order of `(signed + offset) mod 2n`."""
     n_signed, n = 2 * a.shape[0] * x.shape[0], s.n_near[0]
@@ -355,7 +355,7 @@ def list_tied(a: Float32, x: Float32, least: float, offset: int, s: Ranks) -> In
     return tied
 
 
-@compiled_in
+@compile_inner
 def silent_directions(a: Float32, x: Float32) -> Int64:
     """Those that agree by 0, with either sign."""
     rows, factors = a.shape[0], x.shape[0]

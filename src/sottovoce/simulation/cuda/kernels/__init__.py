@@ -10,8 +10,8 @@ signs by item and factor into `wide`, and says what to multiply them by.
 from types import ModuleType
 
 from sottovoce.core import Mechanism
-from sottovoce.simulation.engines import kernel_module
+from sottovoce.simulation.engines import load_kernel
 
 
 def kernel_of(mechanism: Mechanism) -> ModuleType:
-    return kernel_module(__name__, mechanism.name)
+    return load_kernel(__name__, mechanism.name)

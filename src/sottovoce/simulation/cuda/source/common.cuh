@@ -9,38 +9,38 @@ struct Words {
     Word at[4];
 };
 
-// sottovoce.simulation.words.philox: four words for the counter (c0, c1, c2, 0).
+// sottovoce.simulation.random_words.philox: four words for the counter (c0, c1, c2, 0).
 __device__ Words philox(Word seed, Word purpose, Word c0, Word c1, Word c2) {
     Word x0 = c0, x1 = c1, x2 = c2, x3 = 0, k0 = seed, k1 = purpose;
-    for (int round = 0; round < ROUNDS; round++) {
-        Word high0 = __umul64hi(x0, MULTIPLIER0), low0 = x0 * MULTIPLIER0;
-        Word high1 = __umul64hi(x2, MULTIPLIER1), low1 = x2 * MULTIPLIER1;
+    for (int round = 0; round < PHILOX_ROUNDS; round++) {
+        Word high0 = __umul64hi(x0, PHILOX_MULTIPLIER0), low0 = x0 * PHILOX_MULTIPLIER0;
+        Word high1 = __umul64hi(x2, PHILOX_MULTIPLIER1), low1 = x2 * PHILOX_MULTIPLIER1;
         x0 = high1 ^ x1 ^ k0;
         x1 = low1;
         x2 = high0 ^ x3 ^ k1;
         x3 = low0;
-        k0 += WEYL0;
-        k1 += WEYL1;
+        k0 += PHILOX_KEY_STEP0;
+        k1 += PHILOX_KEY_STEP1;
     }
     return Words{{x0, x1, x2, x3}};
 }
 
 __device__ Words report_words(const Setup *s, Int user, Int draw) {
-    return philox(s->seed, REPORTS, draw, user, s->epoch);
+    return philox(s->seed, REPORTS_KEY, draw, user, s->epoch);
 }
 
 __device__ Int number_of(const Setup *s, Int place) {
     return s->chosen ? s->chosen[place] : s->first + place;
 }
 
-// sottovoce.simulation.words.take_part of one user.
+// sottovoce.simulation.random_words.draw_participants of one user.
 __device__ bool takes_part(const Setup *s, Int user) {
     if (s->turns == s->epochs) return true;
     Word left = s->turns;
     bool takes = false;
     Words words;
     for (Int each = 0; each <= s->epoch; each++) {
-        if (each % 4 == 0) words = philox(s->seed, TURNS, each / 4, user, 0);
+        if (each % 4 == 0) words = philox(s->seed, TURNS_KEY, each / 4, user, 0);
         takes = __umul64hi(words.at[each % 4], (Word)(s->epochs - each)) < left;
         left -= takes;
     }
@@ -56,16 +56,16 @@ struct History {
 
 __device__ History history_of(const Setup *s, Int place, bool made) {
     Int row = place, user = number_of(s, place);
-    if (made) row = __umul64hi(philox(s->seed, RESAMPLED, 0, user, 0).at[0], (Word)s->n_rows);
+    if (made) row = __umul64hi(philox(s->seed, RESAMPLING_KEY, 0, user, 0).at[0], (Word)s->n_rows);
     return History{s->indptr[row], s->indptr[row + 1] - s->indptr[row], user, made};
 }
 
-// Whether the item at this place of the row is remembered: sottovoce.simulation.people.
+// Whether the item at this place of the row is remembered: sottovoce.simulation.population.
 __device__ bool remembers(const Setup *s, const History &own, Int t) {
     if (!own.made) return true;
-    Words words = philox(s->seed, RESAMPLED, 1 + t / PIECES, own.user, 0);
-    int piece = t % PIECES;
-    return ((words.at[piece / 4] >> (16 * (piece % 4))) & 0xFFFF) >= DROPPED;
+    Words words = philox(s->seed, RESAMPLING_KEY, 1 + t / ITEMS_PER_DRAW, own.user, 0);
+    int piece = t % ITEMS_PER_DRAW;
+    return ((words.at[piece / 4] >> (16 * (piece % 4))) & 0xFFFF) >= DROPPED_OF_65536;
 }
 
 __device__ float score(const float *x, const float *row) {
