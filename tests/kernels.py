@@ -1,5 +1,6 @@
-"""Which engines compute which mechanisms; `python -m tests.kernels` compiles every kernel, so that
-no test has to wait for it.
+"""Which engines compute which mechanisms.
+
+`python -m tests.kernels` compiles every kernel, so that no test has to wait for it.
 """
 
 from importlib.util import find_spec
@@ -16,14 +17,14 @@ from tests.people import random_people
 
 
 def computes(engine: str, mechanism: str) -> bool:
-    """Whether it has a kernel for it; one without any asks the mechanism itself."""
+    """Return whether the engine has a kernel for it; an engine without any asks the mechanism."""
     folder = f"{ENGINE_MODULES[engine]}.kernels"
     is_one_file = not hasattr(load_engine_package(engine), "__path__")
     return is_one_file or find_spec(folder) is None or has_kernel(folder, mechanism)
 
 
 def computed(engine: str, mechanism: str, *, by: str = "") -> object:
-    """A case of a test of all engines and mechanisms; skipped, and named, where there is no kernel.
+    """Return a case of a test of all engines and mechanisms, skipped where there is no kernel.
 
     `by` is the engine whose kernels count, if it is another one.
     """

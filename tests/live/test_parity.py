@@ -31,7 +31,7 @@ def join(stack: Stack, people: Histories) -> list[Client]:
 
 
 def report(stack: Stack, clients: list[Client], epoch: int) -> None:
-    """Everybody syncs, at the proxies in turn, with the simulator's coins."""
+    """Sync everybody, at the proxies in turn, with the simulator's coins."""
     gates = list(stack.gates.values())
     for user, client in enumerate(clients):
 
@@ -39,15 +39,15 @@ def report(stack: Stack, clients: list[Client], epoch: int) -> None:
             assert n_users == 1
             return draw_report_words(SEED, epoch - 1, np.array([user]), reports)
 
-        synced = client.sync(gates[user % len(gates)].api(), words=words, jitter=0)
+        synced = client.sync(gates[user % len(gates)].api(), draw_words=words, jitter=0)
         assert (synced.epoch, synced.outcome) == (epoch, "sent")
 
 
 @pytest.mark.slow
 def test_a_live_epoch_of_few_people_and_many_dummies(folder: Path) -> None:
-    """What is not the simulated people's are so many reports more, uniform.
+    """Subtract the simulated reports: the rest are dummies, uniform and of the planned number.
 
-    The model moves by all of them, as of the people's alone. Chance fails the test once in 1e6.
+    The model moves by all of them as by people's. Chance fails the test once in 1e6.
     """
     plan = Settings.preset("loudest", reports=5, epochs=1, factors=2, seed=SEED, dummies=DUMMIES)
     people = random_people(20, ITEMS, seed=3)
@@ -93,7 +93,7 @@ def test_live_and_simulated_are_the_same_bits(
     proxies: tuple[str, ...],
     row_limit: float,
 ) -> None:
-    """With 0.05, nearly every row of so short a training is shortened."""
+    """Limit rows at 0.05, which shortens nearly every row of so short a training."""
     plan = Settings.preset(mechanism, reports=5, epochs=epochs, factors=2, seed=SEED)
     people = random_people(60, ITEMS, seed=3)
     assert any(not len(people[user]) for user in range(60)), "somebody has no history"

@@ -39,7 +39,7 @@ try:
 
     from sottovoce.simulation.ray.engine import FAN_IN
 except ImportError:
-    leave_out("the engine for a cluster, for want of Ray")
+    leave_out("the engine for a cluster: Ray is not installed")
 
 pytestmark = pytest.mark.slow
 PEOPLE = random_people(300, 60, seed=9, most=40)
@@ -49,17 +49,17 @@ V = make_first_items(PLAN, 60)
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
-    """This machine, of which Ray believes that it is two."""
+    """Start a cluster on this machine that Ray takes for two machines."""
     from ray.cluster_utils import Cluster
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("RAY_TMPDIR", "/tmp")  # names of sockets are short
-        made = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
-        ray.init(made.address, log_to_driver=False, logging_level=logging.ERROR)
-        yield made
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
+        ray.init(cluster.address, log_to_driver=False, logging_level=logging.ERROR)
+        yield cluster
         ray.shutdown()
-        made.shutdown()  # type: ignore[no-untyped-call]
+        cluster.shutdown()  # type: ignore[no-untyped-call]
 
 
 @pytest.fixture(autouse=True)
@@ -82,22 +82,22 @@ def test_any_number_of_workers_gives_the_same(workers: int, mechanism: str) -> N
         assert ours.name == "ray"
         assert len({*ours.map_parts(lambda _: os.getpid())}) == workers
         assert os.getpid() not in ours.map_parts(lambda _: os.getpid())
-        found, wanted = ours.collect(V, 2), expected.collect(V, 2)
-        assert np.array_equal(found.sums, wanted.sums)
-        assert found.n_reports == wanted.n_reports
+        collected, wanted = ours.collect(V, 2), expected.collect(V, 2)
+        assert np.array_equal(collected.sums, wanted.sums)
+        assert collected.n_reports == wanted.n_reports
         assert np.array_equal(ours.list_reports(V, 2), expected.list_reports(V, 2))
         assert np.array_equal(ours.solve_user_vectors(V), expected.solve_user_vectors(V))
 
 
 def test_answers_are_in_the_order_of_the_parts() -> None:
-    """The first worker has the first and the last of three."""
+    """Let the first worker have the first and the last of three parts."""
     parts = WholeParts(Part(People(PEOPLE))).cut(3)
     with build_engine("ray", parts, PLAN, ray_workers=2) as ours:
-        assert [*ours.map_parts(lambda each: each.part.people.first)] == [0, 100, 200]
+        assert [*ours.map_parts(lambda engine: engine.part.people.first)] == [0, 100, 200]
 
 
 def test_the_contract_of_engines() -> None:
-    """The parts of it that ask for something else than the reports of an epoch."""
+    """Test the parts of the contract that ask for other things than the reports of an epoch."""
     assert {*contract.QUICK, "ray"} == {*ENGINE_MODULES, contract.STREAMED}
     contract.test_shards_add_up_to_the_whole("ray", "coordinate")
     contract.test_an_engine_is_closed_by_its_block("ray")
@@ -108,8 +108,8 @@ def test_the_contract_of_engines() -> None:
 def test_more_workers_than_people_and_more_than_are_added_at_once() -> None:
     for people in (PEOPLE.some(0, 2), PEOPLE):
         with build_engine("ray", people, PLAN, ray_workers=FAN_IN + 1) as ours:
-            found = ours.collect(V, 0)
-        assert np.array_equal(found.sums, build_engine("cpu", people, PLAN).collect(V, 0).sums)
+            collected = ours.collect(V, 0)
+        assert np.array_equal(collected.sums, build_engine("cpu", people, PLAN).collect(V, 0).sums)
 
 
 def expected() -> ReportSums:
@@ -117,13 +117,13 @@ def expected() -> ReportSums:
         return engine.collect(V, 2)
 
 
-def same(found: ReportSums) -> bool:
+def same(collected: ReportSums) -> bool:
     wanted = expected()
-    return np.array_equal(found.sums, wanted.sums) and found.n_reports == wanted.n_reports
+    return np.array_equal(collected.sums, wanted.sums) and collected.n_reports == wanted.n_reports
 
 
 def killed_once(marker: Path, engine: LocalEngine) -> ReportSums:
-    """In the middle of an epoch, the first time that anybody is asked."""
+    """Kill a worker in the middle of an epoch, the first time that it is asked."""
     try:
         marker.touch(exist_ok=False)  # by one of them alone
     except FileExistsError:
@@ -149,21 +149,21 @@ def slowly(folder: Path, engine: LocalEngine) -> ReportSums:
 
 
 def test_a_machine_that_is_lost_in_the_middle_of_an_epoch(cluster: Any, tmp_path: Path) -> None:
-    """Its people are elsewhere afterwards, and say the same."""
+    """Move its people to other machines, with the same results."""
     machine = cluster.add_node(num_cpus=1)
     cluster.wait_for_nodes()
     with on_ray(2) as engine:
         where = {*engine.map_parts(lambda _: ray.get_runtime_context().get_node_id())}
         assert len(where) == 2
-        found: list[ReportSums] = []
+        results: list[ReportSums] = []
         asking = threading.Thread(
-            target=lambda: found.append(engine.reporting.collect(partial(slowly, tmp_path)))
+            target=lambda: results.append(engine.reporting.collect(partial(slowly, tmp_path)))
         )
         asking.start()
         wait_until(lambda: len(list(tmp_path.iterdir())) == 2, "both to have begun")
         cluster.remove_node(machine, allow_graceful=False)
         asking.join(60)
-        assert same(found[0])
+        assert same(results[0])
         asked = [path.name.partition("-")[0] for path in tmp_path.iterdir()]
         assert len(asked) == 3, "one of them was asked again"
         (lost,) = [node for node in where if asked.count(node) == 1]
@@ -172,7 +172,7 @@ def test_a_machine_that_is_lost_in_the_middle_of_an_epoch(cluster: Any, tmp_path
 
 
 def test_a_whole_run_from_shards(tmp_path: Path) -> None:
-    """The same as in memory: training, ranks with what devices know, popularity."""
+    """Get the same as in memory: training, ranks with what devices know, popularity."""
     rng = np.random.default_rng(3)
     times = rng.integers(0, 1000, PEOPLE.n_interactions)
     data = Interactions("people", PEOPLE, np.arange(300), np.arange(60), times)
@@ -206,10 +206,10 @@ def test_a_shard_that_is_not_there_is_told_as_such(tmp_path: Path) -> None:
     (tmp_path / "shards" / "part-00000.parquet").unlink()
     with (
         build_engine("ray", parts, PLAN, ray_workers=2) as engine,
-        pytest.raises(DataError, match=r"part-00000\.parquet") as told,
+        pytest.raises(DataError, match=r"part-00000\.parquet") as error,
     ):
         engine.collect(V, 0)
-    assert "ray" not in str(told.value), "what went wrong, and not where"
+    assert "ray" not in str(error.value), "what went wrong, and not where"
 
 
 def test_an_address_where_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:

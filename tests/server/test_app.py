@@ -31,7 +31,7 @@ class Web:
     def __init__(self, world: World):
         self.world = world
         self.app = build_app(world.server, world.settings)
-        self.watch = build_watch(world.server.check, world.server.render_metrics)
+        self.watch = build_watch(world.server.check_ready, world.server.render_metrics)
 
     def watched(self, path: str) -> Answer:
         """What the operator sees, at an address of their own."""

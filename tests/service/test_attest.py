@@ -22,19 +22,19 @@ NOW = 1_800_000_000.0
 
 @pytest.fixture
 def attester(tmp_path: Path) -> Attester:
-    made = Attester.new(SERVICE)
-    made.write(tmp_path / "attest.json")
-    assert Attester.read(tmp_path / "attest.json") == made
+    attester = Attester.new(SERVICE)
+    attester.write(tmp_path / "attest.json")
+    assert Attester.read(tmp_path / "attest.json") == attester
     with pytest.raises(SettingsError):
-        made.write(tmp_path / "attest.json")
-    return made
+        attester.write(tmp_path / "attest.json")
+    return attester
 
 
 def check(attester: Attester, data: bytes, now: float = NOW) -> bytes:
-    """What a proxy finds in it: the pseudonym."""
-    found = Attestation.decode(data)
-    found.check(bytes.fromhex(attester.verification_key), bytes.fromhex(SERVICE), now)
-    return found.pseudonym
+    """Return the pseudonym that a proxy finds in an attestation."""
+    attestation = Attestation.decode(data)
+    attestation.check(bytes.fromhex(attester.verification_key), bytes.fromhex(SERVICE), now)
+    return attestation.pseudonym
 
 
 def test_a_session_gets_what_a_proxy_believes_and_others_get_nothing(
@@ -48,9 +48,9 @@ def test_a_session_gets_what_a_proxy_believes_and_others_get_nothing(
         answer = anyio.run(lambda: ask(app, "POST", "/attest", headers=headers))
         return answer.status, answer.body
 
-    found = [asked(f"Bearer {session}") for session in ("s3cret", "other", "third")]
-    assert {status for status, _ in found} == {200}
-    ann, again, otto = (check(attester, body) for _, body in found)
+    answers = [asked(f"Bearer {session}") for session in ("s3cret", "other", "third")]
+    assert {status for status, _ in answers} == {200}
+    ann, again, otto = (check(attester, body) for _, body in answers)
     assert ann == again != otto, "a pseudonym is an account's, on all its devices"
     assert b"ann" not in ann
     for wrong in ("", "Bearer ", "Bearer nobody", "Basic s3cret", "s3cret"):
@@ -79,12 +79,12 @@ def test_the_backends_of_the_guide(attester: Attester, tmp_path: Path) -> None:
     assert python is not None
     assert node is not None
     keys = {"SERVICE": SERVICE, "SECRET": attester.secret, "SIGNING_KEY": attester.signing_key}
-    known = {name: bytes.fromhex(value) for name, value in keys.items()}
+    values = {name: bytes.fromhex(value) for name, value in keys.items()}
     code = python[0].removeprefix("```python\n").removesuffix("```")
-    exec(code, known)
-    made = known["attest"]("ann")  # type: ignore[operator]
+    exec(code, values)
+    attestation = values["attest"]("ann")  # type: ignore[operator]
     expected = check(attester, attester.attest("ann", NOW))
-    assert check(attester, made, Attestation.decode(made).expiry - 300) == expected
+    assert check(attester, attestation, Attestation.decode(attestation).expiry - 300) == expected
     program = shutil.which("node")
     if program is None:
         leave_out("the guide's backend for Node")

@@ -100,7 +100,7 @@ class Constant:
     def __init__(self, scores: np.ndarray):
         self.row = scores.astype(np.float32)
 
-    def scores(self, users: np.ndarray) -> np.ndarray:
+    def score(self, users: np.ndarray) -> np.ndarray:
         return np.tile(self.row, (len(users), 1))
 
 

@@ -16,7 +16,7 @@ from sottovoce.data import leave_one_out, synthetic_people
 from sottovoce.simulation.engines import build_engine
 from sottovoce.training import Settings
 from sottovoce.training.counts import compute_max_count
-from sottovoce_lab.baselines import Federated
+from sottovoce_lab.baselines import FCF
 from sottovoce_lab.paper.lying import (
     DEFENCES,
     GROUPS,
@@ -149,7 +149,7 @@ def test_liars_have_no_more_turns_than_others() -> None:
 
 
 def test_with_nobody_lying_fcf_is_fcf() -> None:
-    fitted = Federated.fit(PEOPLE, SETTINGS["fcf"], threads=1)
+    fitted = FCF.fit(PEOPLE, SETTINGS["fcf"], threads=1)
     assert np.allclose(trained(system_of("fcf", PEOPLE, 0)), fitted.V, atol=1e-6)
 
 

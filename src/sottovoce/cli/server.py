@@ -234,7 +234,9 @@ def run(
         server = Server(store, keys, settings, opener=pool)
         server.prepare()
         app = build_app(server, settings)
-        watch = build_watch(server.check, server.render_metrics, commands, server.troubles, last)
+        watch = build_watch(
+            server.check_ready, server.render_metrics, commands, server.troubles, last
+        )
         turned_away = server.metrics.turned_away
         run_service(app, settings.listen, watch, settings.watch, on_rejection=turned_away)
 

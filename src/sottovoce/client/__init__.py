@@ -46,7 +46,7 @@ backups, or restore it only onto a device that has lost its own.
 from sottovoce.client.client import Client, Outlook, Status
 from sottovoce.client.http import HttpProxy, ProxyApi
 from sottovoce.client.recommending import Reason, Recommendation
-from sottovoce.client.syncing import Outcome, Synced, TermsError
+from sottovoce.client.syncing import Outcome, SyncResult, TermsError
 from sottovoce.protocol import Terms
 
 __all__ = [
@@ -58,7 +58,7 @@ __all__ = [
     "Reason",
     "Recommendation",
     "Status",
-    "Synced",
+    "SyncResult",
     "Terms",
     "TermsError",
 ]

@@ -11,12 +11,24 @@ from math import isfinite, nan
 from pathlib import Path
 from typing import Self
 
-from sottovoce.client.http import ProxyApi, checked_url
-from sottovoce.client.recommending import Recommendation, recommendations
-from sottovoce.client.reporting import Words
+from sottovoce.client.http import ProxyApi, check_url
+from sottovoce.client.recommending import Recommendation, list_recommendations
+from sottovoce.client.reporting import DrawWords
 from sottovoce.client.store import ClientStore
-from sottovoce.client.syncing import Attest, Synced, Syncing, asked_terms, held, refresh
-from sottovoce.client.timing import JITTER, PACE, READY, Entropy
+from sottovoce.client.syncing import (
+    FetchAttestation,
+    SyncResult,
+    SyncSession,
+    fetch_terms,
+    load_release,
+    refresh,
+)
+from sottovoce.client.timing import (
+    MAX_JITTER_SECONDS,
+    PREPARATION_SECONDS,
+    SYNC_GRID_SECONDS,
+    Entropy,
+)
 from sottovoce.core import draw_os_words
 from sottovoce.errors import (
     DataError,
@@ -32,7 +44,7 @@ from sottovoce.protocol.catalogue import MAX_TEXT_LENGTH
 from sottovoce.storage.database import exclusive_lock
 
 
-def checked_items(ids: Iterable[str]) -> list[str]:
+def check_items(ids: Iterable[str]) -> list[str]:
     """Names as a catalogue could have them, or a `DataError`."""
     if isinstance(ids, str):
         raise DataError(f"items must be a list, not one string: [{ids!r}]")
@@ -42,7 +54,7 @@ def checked_items(ids: Iterable[str]) -> list[str]:
         raise DataError(str(error)) from error
 
 
-def read_items(path: Path, column: str = "item", time: str | None = None) -> list[list[str]]:
+def read_history_csv(path: Path, column: str = "item", time: str | None = None) -> list[list[str]]:
     """One column of a CSV file (UTF-8, names of the columns in its first line), by moments.
 
     Without a column of times all of it is one moment.
@@ -100,7 +112,7 @@ class Status:
     """In its catalogue."""
     terms: Terms | None
     """What the owner accepted; None before."""
-    asked: str | None
+    pending_terms: str | None
     """The name of worse terms that the server asks for since, which wait for a yes; or None."""
     epochs: int | None
     """In how many epochs of its training the device took part; None if the ledger is damaged."""
@@ -114,7 +126,7 @@ class Status:
     batches: dict[str, int]
     """By what became of them: charged, sent, dropped."""
     interactions: int
-    known: int
+    in_catalogue: int
     """How many of them are in the catalogue."""
     unknown: tuple[str, ...]
     """The others: kept, since a later catalogue may know them."""
@@ -196,7 +208,7 @@ class Client:
         """
         if len(verification_key) != 32:
             raise SettingsError(f"verification_key must have 32 bytes, not {len(verification_key)}")
-        url = checked_url(proxy_url)
+        url = check_url(proxy_url)
         _make_folder(folder)
         with _locked(folder):
             store = ClientStore.create(
@@ -239,7 +251,7 @@ class Client:
             ids: Items, by their ids in the catalogue. An id that it does not know is kept, since a
                 later catalogue may know it.
         """
-        return self._store.history.add([checked_items(ids)])
+        return self._store.history.add([check_items(ids)])
 
     def record_csv(self, path: Path, column: str = "item", time: str | None = None) -> int:
         """Remember one column of a CSV file, all of it or nothing; how many were new.
@@ -252,7 +264,7 @@ class Client:
             time: The column that says when (numbers or ISO dates). Items are put in that order; the
                 times themselves are not kept. None: all were touched at the same moment.
         """
-        return self._store.history.add(read_items(path, column, time))
+        return self._store.history.add(read_history_csv(path, column, time))
 
     def remove(self, ids: Iterable[str]) -> int:
         """Delete some of what the owner touched, and return how many were there.
@@ -266,24 +278,24 @@ class Client:
         Args:
             ids: Items, by their ids in the catalogue.
         """
-        return self._store.history.remove(checked_items(ids))
+        return self._store.history.remove(check_items(ids))
 
-    def touched(self) -> list[str]:
+    def list_touched(self) -> list[str]:
         """What the owner touched, the latest last; of one moment, in the order of their names."""
-        moments = self._store.history.touched()
+        moments = self._store.history.get_moments()
         return sorted(moments, key=lambda item: moments[item])
 
-    def catalogue(self) -> tuple[Item, ...]:
+    def list_catalogue(self) -> tuple[Item, ...]:
         """All items that there are, in the order of the model's rows; asks nobody."""
         return self._model().catalogue.items
 
-    def asked(self, api: ProxyApi) -> Terms:
+    def fetch_terms(self, api: ProxyApi) -> Terms:
         """The terms that the server asks for now, to show to the owner; changes nothing.
 
         Args:
             api: The proxy, as `HttpProxy`.
         """
-        return asked_terms(self._store, api)
+        return fetch_terms(self._store, api)
 
     def accept(self, terms: Terms) -> None:
         """Keep that the owner said yes; no worse terms hold from now on.
@@ -298,16 +310,16 @@ class Client:
         self,
         api: ProxyApi,
         *,
-        words: Words = draw_os_words,
+        draw_words: DrawWords = draw_os_words,
         sleep: Callable[[float], None] = time.sleep,
-        jitter: float = JITTER,
-        attest: Attest | None = None,
-    ) -> Synced:
+        jitter: float = MAX_JITTER_SECONDS,
+        fetch_attestation: FetchAttestation | None = None,
+    ) -> SyncResult:
         """Fetch what the server published and take part in the epoch, at most once.
 
-        It begins at the next whole `PACE` of 10 seconds, and sends at a moment drawn at random.
-        Stopped meanwhile, it continues at the next sync. After an `UnavailableError` call it again
-        later: a batch that was made is kept and sent again byte for byte, when the proxy wants it.
+        It begins at the next whole ten seconds (`SYNC_GRID_SECONDS`) and sends at a random moment.
+        If it is stopped, the next sync continues. After an `UnavailableError` call it again: a
+        batch that was made is kept and sent again byte for byte, when the proxy wants it.
         Where reports need an account, a sync that sends nothing fetches the next epoch's token.
 
         Others see when it asks and sends. So call it by the clock, in a process of its own, and
@@ -316,46 +328,48 @@ class Client:
 
         Args:
             api: The proxy, as `HttpProxy`.
-            words: The random words of the reports; another source only for tests.
+            draw_words: Draws the random words of the reports; another source only for tests.
             sleep: Waits for so many seconds; another one only for tests.
             jitter: Within how many seconds the moment is drawn. 0 does everything at once, which
                 shows when the device woke up: for tests and demos.
-            attest: Asks the product's backend for an attestation, where reports need an account.
+            fetch_attestation: Asks the product's backend for an attestation, where reports need an
+                account.
         """
-        if not 0 <= jitter <= JITTER:  # a NaN is not
+        if not 0 <= jitter <= MAX_JITTER_SECONDS:  # a NaN is not
             raise SettingsError(
-                f"jitter must be a number of seconds in 0..{JITTER:g}, not {jitter}"
+                f"jitter must be a number of seconds in 0..{MAX_JITTER_SECONDS:g}, not {jitter}"
             )
-        syncing = Syncing(
+        syncing = SyncSession(
             self._store,
             api,
             self._clock,
             self._monotonic,
             self._entropy,
-            words,
+            draw_words,
             sleep,
             jitter,
-            attest,
+            fetch_attestation,
         )
-        with _locked(self._folder, wait=READY):
-            begun = syncing.begin()
-        if isinstance(begun, Synced):
+        with _locked(self._folder, wait=PREPARATION_SECONDS):
+            begun = syncing.start()
+        if isinstance(begun, SyncResult):
             return begun
-        syncing.rest(begun)
-        with _locked(self._folder, wait=READY):
-            return syncing.go_on(begun)
+        syncing.wait(begun)
+        with _locked(self._folder, wait=PREPARATION_SECONDS):
+            return syncing.finish(begun)
 
     def look(self, api: ProxyApi, *, sleep: Callable[[float], None] = time.sleep) -> None:
         """Fetch what the server published, and no more: nothing is reported.
 
         A withdrawn item is on no list after this, and a new one may be. Call it by the clock, like
-        `sync`; also while a `sync` elsewhere waits for its moment. It begins at a whole `PACE` too.
+        `sync`; also while a `sync` elsewhere waits for its moment. It begins at a
+        whole ten seconds too.
 
         Args:
             api: The proxy, as `HttpProxy`.
             sleep: Waits for so many seconds; another one only for tests.
         """
-        sleep(-self._clock() % PACE)
+        sleep(-self._clock() % SYNC_GRID_SECONDS)
         # Not waited for: its end could show how long a batch took. A sync fetches the same.
         with _locked(self._folder):
             refresh(self._store, api, self._store.trusted, self._clock())
@@ -368,7 +382,7 @@ class Client:
         """
         if n < 1:
             raise SettingsError(f"at least one item must be asked for, not {n}")
-        return recommendations(self._model(), self._store.history.touched(), n)
+        return list_recommendations(self._model(), self._store.history.get_moments(), n)
 
     def pause(self, on: bool = True) -> None:  # noqa: FBT001, FBT002 - its name says what it is
         """Stop reporting: no batch leaves after this returns, not even one that waits.
@@ -391,9 +405,9 @@ class Client:
         with _locked(self._folder):
             self._store.set_limit(limit)
 
-    def status(self) -> Status:
+    def get_status(self) -> Status:
         """Where it stands; asks nobody."""
-        store, items = self._store, self._store.history.items()
+        store, items = self._store, self._store.history.list_items()
         release, newest = self._held(), store.newest
         numbers = {} if release is None else release.catalogue.numbers
         unknown = tuple(item for item in items if item not in numbers)
@@ -405,26 +419,26 @@ class Client:
             reports_behind=0 if release is None else release.manifest.reports_behind,
             items=0 if release is None else release.manifest.items,
             terms=terms,
-            asked=store.asked,
+            pending_terms=store.pending_terms,
             epochs=epochs,
             paused=store.paused,
             spent=spent,
             remaining=remaining,
             limit=limit,
             problem=problem,
-            batches=store.batches(),
+            batches=store.count_batches(),
             interactions=len(items),
-            known=len(items) - len(unknown),
+            in_catalogue=len(items) - len(unknown),
             unknown=unknown,
         )
 
-    def outlook(self, terms: Terms) -> Outlook:
+    def compute_outlook(self, terms: Terms) -> Outlook:
         """What terms promise this device and how far its limit goes; asks nobody.
 
         Args:
             terms: As `asked` gives them.
         """
-        ledger = self._store.ledger()
+        ledger = self._store.read_ledger()
         charges, within = ledger.charges, terms.turns_within(ledger)
         whole, limited = terms.promise(charges), terms.promise(charges, turns=within)
         short = terms.summarize(charges, within)
@@ -462,16 +476,16 @@ class Client:
 
         Another process may have synced or forgotten meanwhile: the database is asked every time.
         """
-        newest = self._store.signed_manifest(), self._store.signed_shelf()
+        newest = self._store.get_signed_manifest(), self._store.get_signed_shelf()
         if self._release is None or newest != self._read:
-            self._release, self._read = held(self._store), newest
+            self._release, self._read = load_release(self._store), newest
         return self._release
 
     def _budget(
         self, terms: Terms | None
     ) -> tuple[float | None, float | None, float | None, int | None, str | None]:
         try:
-            ledger = self._store.ledger()
+            ledger = self._store.read_ledger()
         except LedgerError as error:
             return None, None, None, None, str(error)
         epochs = 0 if terms is None else len(ledger.list_charges(terms.training))

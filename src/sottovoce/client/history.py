@@ -85,13 +85,13 @@ class History:
     def scrub(self) -> None:
         self._db.scrub()
 
-    def touched(self) -> dict[str, int]:
+    def get_moments(self) -> dict[str, int]:
         """All of them in the order of their names, each with its moment: a later one is larger."""
         return dict(self._db.rows("SELECT item, moment FROM interactions ORDER BY item"))
 
-    def items(self) -> list[str]:
+    def list_items(self) -> list[str]:
         """All of them, in the order of their names."""
-        return list(self.touched())
+        return list(self.get_moments())
 
     def _count(self) -> int:
         return int(self._db.row("SELECT count(*) FROM interactions")[0])

@@ -13,10 +13,10 @@ from sottovoce.protocol.http import HttpSource, Peer, is_loopback_host
 from sottovoce.protocol.tokens import ATTESTATION_BYTES, EVALUATED_BYTES
 
 
-def checked_url(url: str) -> str:
+def check_url(url: str) -> str:
     """The address without a slash at its end: https, or http to this machine itself.
 
-    >>> checked_url("https://proxy.example/")
+    >>> check_url("https://proxy.example/")
     'https://proxy.example'
     """
     try:
@@ -55,7 +55,7 @@ class HttpProxy(HttpSource):
     """
 
     def __init__(self, http: httpx.Client, url: str):
-        super().__init__(http, checked_url(url), PROXY)
+        super().__init__(http, check_url(url), PROXY)
 
     def check_taken(self, manifest_hash: bytes) -> None:
         """See `ProxyApi`."""
@@ -89,9 +89,9 @@ class _Backend(HttpSource):
         return self._exchange("POST", "", max_bytes=ATTESTATION_BYTES, headers=asked)
 
 
-def attesting(url: str, session: str) -> Callable[[], bytes]:
+def make_attestation_fetcher(url: str, session: str) -> Callable[[], bytes]:
     """Asks at this address for an attestation each time, over a connection of its own."""
-    backend = checked_url(url)
+    backend = check_url(url)
 
     def ask() -> bytes:
         with httpx.Client(verify=httpx.create_ssl_context(), trust_env=False) as http:

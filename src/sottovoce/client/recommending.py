@@ -10,7 +10,7 @@ from sottovoce.core.recommending import Taste, WideModel, find_best_rows, weigh_
 from sottovoce.core.tags import Tag
 from sottovoce.protocol import Item, Release
 
-MOST_OWN = 1_000
+MAX_OWN_ITEMS = 1_000
 """Own items that a list is made from, the latest: a longer history must not take longer."""
 
 
@@ -42,9 +42,9 @@ class Personal(Taste):
     @classmethod
     def of(cls, release: Release, touched: Mapping[str, int]) -> Self:
         """`touched`: own items, and the moments at which they were, a later one larger."""
-        model, numbers = wide_model(release), release.catalogue.numbers
+        model, numbers = build_wide_model(release), release.catalogue.numbers
         moments = {numbers[item]: at for item, at in touched.items() if item in numbers}
-        rows = sorted(sorted(moments, key=lambda row: (-moments[row], row))[:MOST_OWN])
+        rows = sorted(sorted(moments, key=lambda row: (-moments[row], row))[:MAX_OWN_ITEMS])
         weights = weigh_history(np.array([moments[row] for row in rows], np.int64))
         return cls(model, release.catalogue.tags, rows, model.shares(rows, weights), release)
 
@@ -57,21 +57,23 @@ class Personal(Taste):
         )
 
 
-def wide_model(release: Release, *, tags_alone: bool = False) -> WideModel:
+def build_wide_model(release: Release, *, tags_only: bool = False) -> WideModel:
     """As published, with the catalogue's tags; or what there would be without anybody's reports.
 
     Before the first reports V is the server's noise: it says nothing, and tags alone do.
     """
     manifest, V = release.manifest, release.V
     return WideModel.from_model(
-        V if manifest.reports_behind and not tags_alone else np.zeros_like(V),
+        V if manifest.reports_behind and not tags_only else np.zeros_like(V),
         release.catalogue.tags,
         alpha=manifest.alpha,
         regularization=manifest.regularization,
     )
 
 
-def recommendations(release: Release, touched: Mapping[str, int], n: int) -> list[Recommendation]:
+def list_recommendations(
+    release: Release, touched: Mapping[str, int], n: int
+) -> list[Recommendation]:
     """The n best items that were not touched; among equals the catalogue's order holds."""
     with np.errstate(all="ignore"):  # as for a batch, whatever the application has told numpy
         personal = Personal.of(release, touched)

@@ -14,7 +14,7 @@ from sottovoce.protocol import Batch, Release, seal_reports
 from sottovoce.protocol.batch import BATCH_ID_BYTES
 from sottovoce.protocol.tokens import Token
 
-Words = Callable[[int, int], NDArray[np.uint64]]
+DrawWords = Callable[[int, int], NDArray[np.uint64]]
 """(users, reports) to random words, as `sottovoce.core.draw_os_words`."""
 
 
@@ -22,7 +22,7 @@ def make_batch(
     release: Release,
     rows: list[int],
     send_at: float,
-    words: Words,
+    words: DrawWords,
     entropy: Entropy,
     token: Token | None = None,
 ) -> UnsentBatch:

@@ -23,7 +23,7 @@ from sottovoce.storage.database import Database, exclusive_lock
 
 NAME = "client.db"
 State = Literal["charged", "sent", "dropped"]
-Kept = Literal["kept", "limit reached", "forgotten"]
+SaveResult = Literal["saved", "limit reached", "forgotten"]
 
 _MIGRATIONS = (
     (
@@ -117,12 +117,12 @@ class UnsentBatch:
         return self.charge.epoch
 
     @property
-    def is_what_was_charged(self) -> bool:
+    def matches_charge(self) -> bool:
         """A charge names its batch by the SHA-256 of the bytes."""
         return hashlib.sha256(self.batch).digest() == self.charge.purpose
 
 
-class Trusted(NamedTuple):
+class TrustState(NamedTuple):
     key: bytes
     """Of the one server that is believed."""
     newest: Newest | None
@@ -209,26 +209,26 @@ class ClientStore:
         self._db.write("UPDATE about SET terms = ?, asked = NULL", json.dumps(terms.as_dict()))
 
     @property
-    def asked(self) -> str | None:
+    def pending_terms(self) -> str | None:
         """The name of worse terms that the server asks for; None: no question waits."""
         asked: str | None = self._about("asked")
         return asked
 
-    def ask(self, asked: str) -> None:
+    def set_pending_terms(self, asked: str) -> None:
         """The owner's answer is wanted."""
         self._db.write("UPDATE about SET asked = ?", asked)
 
     # What the server published.
 
     @property
-    def trusted(self) -> Trusted:
+    def trusted(self) -> TrustState:
         """By what the next manifest is judged."""
-        key, shelf = bytes(self._about("verification_key")), self.signed_shelf()
+        key, shelf = bytes(self._about("verification_key")), self.get_signed_shelf()
         signed = None if shelf is None else SignedShelf.open(shelf, key)
         seen = None if signed is None else (signed.shelf.published, signed.hash)
-        return Trusted(key, self.newest, seen)
+        return TrustState(key, self.newest, seen)
 
-    def signed_shelf(self) -> bytes | None:
+    def get_signed_shelf(self) -> bytes | None:
         """The last one accepted; survives `forget`, it is public."""
         shelf: bytes | None = self._about("shelf")
         return shelf
@@ -239,23 +239,23 @@ class ClientStore:
         epoch, manifest_hash = self._db.row("SELECT epoch, manifest_hash FROM about")
         return None if epoch is None else (epoch, manifest_hash)
 
-    def at_once(self) -> AbstractContextManager[None]:
+    def snapshot(self) -> AbstractContextManager[None]:
         """What is read in the block belongs together: a sync elsewhere may replace all of it."""
         return self._db.snapshot()
 
-    def signed_manifest(self) -> bytes | None:
+    def get_signed_manifest(self) -> bytes | None:
         """The last one accepted."""
         row = self._db.row("SELECT signed FROM manifest")
         return None if row is None else row[0]
 
-    def file(self, sha256: bytes) -> bytes | None:
+    def get_file(self, sha256: bytes) -> bytes | None:
         """A model or catalogue; one that the disk has spoilt is as good as none."""
         row = self._db.row("SELECT content FROM files WHERE sha256 = ?", sha256)
         if row is None or hashlib.sha256(row[0]).digest() != sha256:
             return None
         return bytes(row[0])
 
-    def keep_release(
+    def save_release(
         self, signed: SignedManifest, shelf: SignedShelf, files: dict[bytes, bytes]
     ) -> None:
         """A manifest, a shelf, and their files by their hashes, in the place of the last ones.
@@ -272,7 +272,7 @@ class ClientStore:
             )
             self._keep_files(manifest, shelf, files)
 
-    def keep_shelf(self, manifest: Manifest, shelf: SignedShelf, files: dict[bytes, bytes]) -> None:
+    def save_shelf(self, manifest: Manifest, shelf: SignedShelf, files: dict[bytes, bytes]) -> None:
         """A shelf and its catalogue next to the last manifest, while worse terms wait for a yes."""
         with self._db.transaction():
             self._db.rows("UPDATE about SET shelf = ?", shelf.encode())
@@ -287,16 +287,16 @@ class ClientStore:
         )
         self._db.add_all(
             "REPLACE INTO files (sha256, content) VALUES (?, ?)",
-            [(sha, content) for sha, content in files.items() if self.file(sha) is None],
+            [(sha, content) for sha, content in files.items() if self.get_file(sha) is None],
         )
 
     # What the coins said, the ledger, and the batch on its way.
 
-    def plan(self, epoch: int) -> EpochPlan | None:
+    def get_plan(self, epoch: int) -> EpochPlan | None:
         row = self._db.row("SELECT epoch, takes_part, send_at FROM plans WHERE epoch = ?", epoch)
         return None if row is None else EpochPlan(row[0], bool(row[1]), row[2])
 
-    def add_plan(self, plan: EpochPlan) -> None:
+    def save_plan(self, plan: EpochPlan) -> None:
         """In the place of those of earlier epochs."""
         with self._db.transaction():
             self._db.rows("DELETE FROM plans WHERE epoch < ?", plan.epoch)
@@ -310,7 +310,7 @@ class ClientStore:
         row = self._db.row("SELECT takes_part FROM tokens WHERE epoch = ?", epoch)
         return None if row is None else bool(row[0])
 
-    def want_token(self, epoch: int, *, takes_part: bool) -> None:
+    def save_token_decision(self, epoch: int, *, takes_part: bool) -> None:
         """In the place of those of epochs that are over."""
         with self._db.transaction():
             self._db.rows("DELETE FROM tokens WHERE epoch < ?", epoch - 1)
@@ -320,27 +320,27 @@ class ClientStore:
                 *(epoch, int(takes_part)),
             )
 
-    def keep_token(self, epoch: int, token_key: bytes, token: Token) -> None:
+    def save_token(self, epoch: int, token_key: bytes, token: Token) -> None:
         self._db.write(
             "UPDATE tokens SET token_key = ?, id = ?, output = ? WHERE epoch = ?",
             *(token_key, token.id, token.output, epoch),
         )
 
-    def token(self, epoch: int, token_key: bytes | None) -> Token | None:
+    def get_token(self, epoch: int, token_key: bytes | None) -> Token | None:
         """Of this epoch, if it was made with this key."""
         row = self._db.row(
             "SELECT id, output FROM tokens WHERE epoch = ? AND token_key = ?", epoch, token_key
         )
         return None if row is None else Token(row[0], row[1])
 
-    def ledger(self) -> Ledger:
+    def read_ledger(self) -> Ledger:
         """What was spent; a `LedgerError` if that is not known for certain."""
         return read_ledger(self._db)
 
     def set_limit(self, limit: float) -> None:
         """Another limit, on the record."""
         with self._db.transaction():
-            entry = self.ledger().set_limit(limit)
+            entry = self.read_ledger().set_limit(limit)
             if entry is not None:
                 append_entry(self._db, entry)
 
@@ -349,7 +349,7 @@ class ClientStore:
         """Another one after every `forget`."""
         return bytes(self._about("generation"))
 
-    def keep(self, batch: UnsentBatch, generation: bytes) -> Kept:
+    def save_batch(self, batch: UnsentBatch, generation: bytes) -> SaveResult:
         """Keep a batch and charge for it, or neither; only one that was kept may be sent.
 
         `generation` was read before the history that it is made of: see `forget`. One transaction
@@ -360,7 +360,7 @@ class ClientStore:
             if generation != self.generation:
                 return "forgotten"
             try:
-                entry = self.ledger().charge(batch.charge)
+                entry = self.read_ledger().charge(batch.charge)
             except BudgetExceededError:
                 return "limit reached"
             append_entry(self._db, entry)
@@ -369,9 +369,9 @@ class ClientStore:
                 " VALUES (?, ?, ?, 'charged', ?)",
                 *(batch.epoch, batch.send_at, batch.ends, batch.batch),
             )
-            return "kept"
+            return "saved"
 
-    def waiting(self) -> UnsentBatch | None:
+    def get_waiting_batch(self) -> UnsentBatch | None:
         """The batch that has neither arrived nor been given up; there is one at most."""
         row = self._db.row(
             f"SELECT {_CHARGE}, send_at, ends, not_before, batch"  # noqa: S608 - names of our own
@@ -382,27 +382,27 @@ class ClientStore:
         *charged, send_at, ends, not_before, batch = row
         return UnsentBatch(Charge(*charged), send_at, ends, not_before, batch=batch)
 
-    def state(self, epoch: int) -> State | None:
+    def get_batch_state(self, epoch: int) -> State | None:
         """What became of an epoch's batch, as far as it was not forgotten."""
         row = self._db.row("SELECT state FROM outbox WHERE epoch = ?", epoch)
         return None if row is None else row[0]
 
-    def was_charged(self, epoch: int) -> bool:
+    def is_charged(self, epoch: int) -> bool:
         """Whether it has had its batch, whatever became of that."""
         return self._db.row("SELECT 1 FROM ledger WHERE epoch = ?", epoch) is not None
 
-    def done(self, epoch: int, state: Literal["sent", "dropped"]) -> None:
+    def finish_batch(self, epoch: int, state: Literal["sent", "dropped"]) -> None:
         """It arrived or was given up: its bytes are of no use any more."""
         self._db.write("UPDATE outbox SET state = ?, batch = NULL WHERE epoch = ?", state, epoch)
 
-    def postpone(self, epoch: int, not_before: float) -> None:
+    def postpone_batch(self, epoch: int, not_before: float) -> None:
         """Not to be sent before that moment; a restart does not forget it."""
         self._db.write("UPDATE outbox SET not_before = ? WHERE epoch = ?", not_before, epoch)
 
-    def batches(self) -> dict[str, int]:
+    def count_batches(self) -> dict[str, int]:
         return dict(self._db.rows("SELECT state, count(*) FROM outbox GROUP BY state"))
 
-    def sending(self) -> AbstractContextManager[None]:
+    def lock_sending(self) -> AbstractContextManager[None]:
         """Hold the lock that is taken before the last checks of a batch, until it was sent."""
         taken = "a batch is being sent; try again when that has ended"
         return exclusive_lock(self._db.path.with_name("client.sending.lock"), taken, wait=60.0)
@@ -428,7 +428,7 @@ class ClientStore:
 
     def _wait_for_request(self) -> None:
         """Wait until no batch is being sent that was checked before the last change."""
-        with self.sending():
+        with self.lock_sending():
             pass
 
     def _about(self, column: str) -> Any:

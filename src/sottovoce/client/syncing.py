@@ -7,22 +7,22 @@ from math import ceil
 from typing import Literal
 
 from sottovoce.client.http import ProxyApi
-from sottovoce.client.reporting import Words, make_batch
-from sottovoce.client.store import ClientStore, Kept, Trusted, UnsentBatch
+from sottovoce.client.reporting import DrawWords, make_batch
+from sottovoce.client.store import ClientStore, SaveResult, TrustState, UnsentBatch
 from sottovoce.client.timing import (
-    MOST_LEAD,
-    MOST_PATIENCE,
-    PACE,
-    READY,
+    MAX_LEAD_SECONDS,
+    MAX_TOKEN_WAIT_SECONDS,
+    PREPARATION_SECONDS,
+    SYNC_GRID_SECONDS,
     Entropy,
     EpochPlan,
-    drawn_plan,
+    compute_lead,
+    compute_token_chance,
+    delay_by_whole_leads,
+    draw_plan,
+    draw_token_moment,
+    draw_uniform,
     is_time,
-    lead,
-    not_before,
-    token_chance,
-    token_moment,
-    uniform,
 )
 from sottovoce.errors import (
     ClosedError,
@@ -50,7 +50,7 @@ from sottovoce.protocol import (
 from sottovoce.protocol.batch import BATCH_ID_BYTES
 from sottovoce.protocol.tokens import Attestation, Token, TokenRequest, blind_token
 
-Attest = Callable[[], bytes]
+FetchAttestation = Callable[[], bytes]
 """What the product's backend says of its owner's account, now: see `Attestation`."""
 
 
@@ -78,7 +78,7 @@ def check_terms(accepted: Terms | None, asked: Terms) -> None:
         raise TermsError(worse, asked)
 
 
-def refresh(store: ClientStore, api: ProxyApi, trusted: Trusted, now: float) -> Release:
+def refresh(store: ClientStore, api: ProxyApi, trusted: TrustState, now: float) -> Release:
     """What is current; an error means that none of it was stored, except a question of terms.
 
     `trusted` is read by the caller: nothing is read here before the first request.
@@ -87,47 +87,47 @@ def refresh(store: ClientStore, api: ProxyApi, trusted: Trusted, now: float) -> 
     try:
         check_terms(store.terms, signed.manifest.terms)
     except TermsError as error:
-        store.ask(error.asked.name)
+        store.set_pending_terms(error.asked.name)
         with suppress(ProtocolError):  # the terms are what its owner must hear of
             _refresh_shelf(store, api, trusted, now)
         raise
     raw = api.shelf()  # at once: how long files are read and decoded must not show
-    release, files = fetch_release(signed, api, store.file)
+    release, files = fetch_release(signed, api, store.get_file)
     shelf, more = fetch_shelf(
-        signed, raw, api, lambda name: files.get(name) or store.file(name), trusted.shelf, now
+        signed, raw, api, lambda name: files.get(name) or store.get_file(name), trusted.shelf, now
     )
-    store.keep_release(signed, shelf, files | more)
+    store.save_release(signed, shelf, files | more)
     return release
 
 
-def _refresh_shelf(store: ClientStore, api: ProxyApi, trusted: Trusted, now: float) -> None:
+def _refresh_shelf(store: ClientStore, api: ProxyApi, trusted: TrustState, now: float) -> None:
     """Whatever its owner agrees to, a list has no item that was withdrawn."""
-    data = store.signed_manifest()
+    data = store.get_signed_manifest()
     if data is not None:
         signed = SignedManifest.open(data, trusted.key)
         shelf, files = fetch_shelf(
-            signed, api.shelf(), api, store.file, trusted.shelf, now, any_size=True
+            signed, api.shelf(), api, store.get_file, trusted.shelf, now, any_size=True
         )
-        store.keep_shelf(signed.manifest, shelf, files)
+        store.save_shelf(signed.manifest, shelf, files)
 
 
-def asked_terms(store: ClientStore, api: ProxyApi) -> Terms:
+def fetch_terms(store: ClientStore, api: ProxyApi) -> Terms:
     """What the server asks for now, to be shown to the owner; stores nothing."""
     trusted = store.trusted
     return fetch_manifest(api, trusted.key, trusted.newest).manifest.terms
 
 
-def held(store: ClientStore) -> Release | None:
+def load_release(store: ClientStore) -> Release | None:
     """What was accepted last, for lists, without asking anybody; None if there is nothing."""
-    with store.at_once():
-        data, key = store.signed_manifest(), store.trusted.key
-        shelf = store.signed_shelf()
+    with store.snapshot():
+        data, key = store.get_signed_manifest(), store.trusted.key
+        shelf = store.get_signed_shelf()
         if data is None or shelf is None:
             return None
         signed, shown = SignedManifest.open(data, key), SignedShelf.open(shelf, key).shelf
         manifest = signed.manifest
-        model, catalogue = store.file(manifest.model), store.file(manifest.catalogue)
-        listed = store.file(select_listed_catalogue(manifest, shown))
+        model, catalogue = store.get_file(manifest.model), store.get_file(manifest.catalogue)
+        listed = store.get_file(select_listed_catalogue(manifest, shown))
     if model is None or catalogue is None or listed is None:
         return None
     release = verify_release(signed, model, catalogue)
@@ -177,12 +177,12 @@ SENTENCES: dict[Outcome, str] = {
 
 
 @dataclass(frozen=True)
-class Synced:
+class SyncResult:
     epoch: int
     """Of the manifest that holds now."""
     outcome: Outcome
     """What happened to this epoch's batch."""
-    lost: int | None
+    abandoned_epoch: int | None
     """An earlier epoch whose batch this sync had to give up, if there was one."""
     spent: float
     """Of the limit so far; rounded up."""
@@ -193,20 +193,20 @@ class Synced:
 
 
 @dataclass(frozen=True)
-class Early:
+class PendingSync:
     """It is not yet time to make a batch."""
 
     ask_at: float
     """When to ask for the manifest once more, by the monotonic clock."""
     manifest_hash: bytes
     """Of the epoch that it would be for."""
-    lost: int | None
+    abandoned_epoch: int | None
     outcome: Outcome | None = None
     """What became of this epoch's batch, where the next one's token is waited for."""
 
 
 @dataclass(frozen=True)
-class Syncing:
+class SyncSession:
     """Everything that one sync works with.
 
     The caller holds the folder's lock, except for the pause between `begin` and `go_on`. The clock
@@ -220,16 +220,20 @@ class Syncing:
     clock: Callable[[], float]
     monotonic: Callable[[], float]
     entropy: Entropy
-    words: Words
+    draw_words: DrawWords
     sleep: Callable[[float], None]
     jitter: float
-    attest: Attest | None = None
+    fetch_attestation: FetchAttestation | None = None
 
-    def begin(self) -> Synced | Early:
+    def start(self) -> SyncResult | PendingSync:
         """Settle, fetch, and take part at once or find out when."""
-        damage, left_over, trusted = self._damage(), self.store.waiting(), self.store.trusted
+        damage, left_over, trusted = (
+            self._damage(),
+            self.store.get_waiting_batch(),
+            self.store.trusted,
+        )
         if self.jitter:
-            self._sleep_until(self.monotonic() + -self.clock() % PACE)  # as `Client.look`
+            self._sleep_until(self.monotonic() + -self.clock() % SYNC_GRID_SECONDS)
         if damage is not None:
             refresh(self.store, self.api, trusted, self.clock())
             raise damage
@@ -244,37 +248,37 @@ class Syncing:
             lost = left_over.epoch if settled == "too late" else None
         taken = self._take_part(release)
         if isinstance(taken, float):
-            return Early(taken, release.signed.hash, lost)
+            return PendingSync(taken, release.signed.hash, lost)
         # Not in a sync that has sent: whoever sees both would know whose batch it was.
         has_sent = left_over is not None or taken in ("sent", "too late")
         asks_in = None if has_sent else self._time_to_token(release.manifest)
         if asks_in is not None:
-            return Early(self.monotonic() + asks_in, release.signed.hash, lost, taken)
+            return PendingSync(self.monotonic() + asks_in, release.signed.hash, lost, taken)
         return self._result(epoch, taken, lost)
 
-    def rest(self, early: Early) -> None:
+    def wait(self, early: PendingSync) -> None:
         """The long pause, without the lock: the owner may accept other terms or set a limit."""
-        self._sleep_until(early.ask_at - READY)
+        self._sleep_until(early.ask_at - PREPARATION_SECONDS)
 
-    def go_on(self, early: Early) -> Synced:
+    def finish(self, early: PendingSync) -> SyncResult:
         """After the pause. The epoch may be over by now: what is not made yet costs nothing."""
         trusted = self.store.trusted
         self._sleep_until(early.ask_at)
         release = refresh(self.store, self.api, trusted, self.clock())
         manifest = release.manifest
         if release.signed.hash != early.manifest_hash:
-            return self._result(manifest.epoch, "missed", early.lost)
+            return self._result(manifest.epoch, "missed", early.abandoned_epoch)
         if early.outcome is not None:
             if self._wants_token(manifest):  # its owner may have paused meanwhile
                 self._fetch_token(manifest)
-            return self._result(manifest.epoch, early.outcome, early.lost)
+            return self._result(manifest.epoch, early.outcome, early.abandoned_epoch)
         outcome = self._refusal(manifest) or self._report(release)
-        return self._result(manifest.epoch, outcome, early.lost)
+        return self._result(manifest.epoch, outcome, early.abandoned_epoch)
 
     def _damage(self) -> LedgerError | None:
         """Of the ledger. Reporting alone needs it: what was published is fetched all the same."""
         try:
-            self.store.ledger()
+            self.store.read_ledger()
         except LedgerError as error:
             return error
         return None
@@ -291,13 +295,13 @@ class Syncing:
         plan = self._plan(manifest)
         if not plan.takes_part:
             return "sitting out"
-        early = plan.send_at - lead(manifest) - self.clock()
+        early = plan.send_at - compute_lead(manifest) - self.clock()
         return self.monotonic() + early if self.jitter and early > 0 else self._report(release)
 
     def _refusal(self, manifest: Manifest) -> Outcome | None:
         """Why this epoch gets no batch; None: it may have one. From public data and the ledger."""
         store, terms = self.store, manifest.terms
-        state, charged = store.state(manifest.epoch), store.was_charged(manifest.epoch)
+        state, charged = store.get_batch_state(manifest.epoch), store.is_charged(manifest.epoch)
         if state == "sent":
             return "already sent"
         if state == "dropped" and charged:
@@ -306,7 +310,7 @@ class Syncing:
             return "nothing asked"
         if store.terms is None:
             return "not accepted"
-        if store.paused or store.waiting() is not None:
+        if store.paused or store.get_waiting_batch() is not None:
             return "paused"  # a batch still waits only if its owner said so
         if not is_time(manifest, self.clock(), self.jitter):
             return "not open"
@@ -317,72 +321,72 @@ class Syncing:
         return self._spent(terms)
 
     def _spent(self, terms: Terms) -> Outcome | None:
-        ledger = self.store.ledger()
+        ledger = self.store.read_ledger()
         if not ledger.allows(terms.cost):
             return "limit reached"
         return None if terms.turns_left(ledger.charges) else "lifetime over"
 
     def _token(self, manifest: Manifest) -> Token | None:
-        return self.store.token(manifest.epoch, manifest.token_key)
+        return self.store.get_token(manifest.epoch, manifest.token_key)
 
     def _time_to_token(self, manifest: Manifest) -> float | None:
         """Seconds until a token for the next epoch is asked for; None: not in this sync."""
         if not self._wants_token(manifest):
             return None
         now = self.clock()
-        asks_in = token_moment(manifest, now, self.jitter, self.entropy) - now
+        asks_in = draw_token_moment(manifest, now, self.jitter, self.entropy) - now
         return asks_in if now + asks_in < manifest.ends else None
 
     def _wants_token(self, manifest: Manifest) -> bool:
         """From public data, the ledger and the coins, as everything that can be seen."""
         store, terms, epoch = self.store, manifest.terms, manifest.epoch + 1
-        if self.attest is None or not terms.accounts or manifest.next_token_key is None:
+        if self.fetch_attestation is None or not terms.accounts or manifest.next_token_key is None:
             return False
         may = store.terms is not None and not store.paused and self._spent(terms) is None
-        if not may or store.waiting() is not None:
+        if not may or store.get_waiting_batch() is not None:
             return False
         wanted = store.wants_token(epoch)
         if wanted is None:
-            turns = terms.turns_left(store.ledger().charges)
-            wanted = uniform(self.entropy) < token_chance(manifest, turns)
-            store.want_token(epoch, takes_part=wanted)
-        return wanted and store.token(epoch, manifest.next_token_key) is None
+            turns = terms.turns_left(store.read_ledger().charges)
+            wanted = draw_uniform(self.entropy) < compute_token_chance(manifest, turns)
+            store.save_token_decision(epoch, takes_part=wanted)
+        return wanted and store.get_token(epoch, manifest.next_token_key) is None
 
     def _fetch_token(self, manifest: Manifest) -> None:
         """Ask in the account's name for the next epoch's token; without luck, sit that one out."""
-        assert self.attest is not None
+        assert self.fetch_attestation is not None
         assert manifest.next_token_key is not None
         epoch, key = manifest.epoch + 1, manifest.next_token_key
         element, finalize = blind_token(self.entropy(BATCH_ID_BYTES))
-        attestation = Attestation.decode(self.attest())
+        attestation = Attestation.decode(self.fetch_attestation())
         request = TokenRequest(epoch, attestation, element).encode()
         # As in `_deliver`: a pause waits for this lock, and nothing leaves after it.
-        with self.store.sending():
+        with self.store.lock_sending():
             if self.store.paused:
                 return
             begun = self.monotonic()
             try:
                 answer = self.api.token(request)
             except SpentError:  # another device of this account was first
-                self.store.want_token(epoch, takes_part=False)
+                self.store.save_token_decision(epoch, takes_part=False)
                 return
-        if self.monotonic() - begun > MOST_PATIENCE:
+        if self.monotonic() - begun > MAX_TOKEN_WAIT_SECONDS:
             raise UnavailableError(
-                f"the proxy took more than {MOST_PATIENCE:g} seconds to answer for a token; it is "
-                "not used, since its batch could be recognised; try again later"
+                f"the proxy took more than {MAX_TOKEN_WAIT_SECONDS:g} seconds to answer for a "
+                "token; it is not used, since its batch could be recognised; try again later"
             )
-        self.store.keep_token(epoch, key, finalize(answer, key))
+        self.store.save_token(epoch, key, finalize(answer, key))
 
     def _plan(self, manifest: Manifest) -> EpochPlan:
         """Drawn once for each epoch, and kept: a restart gives no second toss."""
-        known = self.store.plan(manifest.epoch)
+        known = self.store.get_plan(manifest.epoch)
         if known is not None:
             return known
-        turns = manifest.terms.turns_left(self.store.ledger().charges)
-        plan = drawn_plan(manifest, turns, self.clock(), self.jitter, self.entropy)
+        turns = manifest.terms.turns_left(self.store.read_ledger().charges)
+        plan = draw_plan(manifest, turns, self.clock(), self.jitter, self.entropy)
         if manifest.terms.accounts:  # the coin was tossed for the token
             plan = replace(plan, takes_part=True)
-        self.store.add_plan(plan)
+        self.store.save_plan(plan)
         return plan
 
     def _report(self, release: Release) -> Outcome:
@@ -399,25 +403,25 @@ class Syncing:
         if not is_time(manifest, self.clock(), self.jitter):
             return "not open"  # the answer took its time
         begun = self.monotonic()
-        ahead = lead(manifest) if self.jitter else 0.0
+        ahead = compute_lead(manifest) if self.jitter else 0.0
         send_at = self.clock() + ahead
-        kept: Kept = "forgotten"
+        kept: SaveResult = "forgotten"
         while kept == "forgotten":
             generation = self.store.generation
-            rows = release.rows_of(self.store.history.items())
+            rows = release.rows_of(self.store.history.list_items())
             token = self._token(manifest) if manifest.terms.accounts else None
-            batch = make_batch(release, rows, send_at, self.words, self.entropy, token)
-            kept = self.store.keep(batch, generation)
+            batch = make_batch(release, rows, send_at, self.draw_words, self.entropy, token)
+            kept = self.store.save_batch(batch, generation)
         if kept == "limit reached":
             return kept
         if self.jitter:
-            self._sleep_until(not_before(begun + ahead, self.monotonic(), manifest))
+            self._sleep_until(delay_by_whole_leads(begun + ahead, self.monotonic(), manifest))
         return self._deliver(batch)
 
     def _tried(self, batch: UnsentBatch) -> Outcome | UnavailableError | RefusedError:
         """Deliver it, or hear why not: that is said after what is published was fetched."""
         left = batch.send_at - self.clock()
-        if 0 < left <= MOST_LEAD and self.clock() < batch.ends and not self.store.paused:
+        if 0 < left <= MAX_LEAD_SECONDS and self.clock() < batch.ends and not self.store.paused:
             self.sleep(left)
         try:
             return self._deliver(batch)
@@ -432,27 +436,27 @@ class Syncing:
             return tried
         if epoch <= batch.epoch:
             raise tried
-        self.store.done(batch.epoch, "dropped")
+        self.store.finish_batch(batch.epoch, "dropped")
         return "too late"
 
     def _deliver(self, batch: UnsentBatch) -> Outcome:
         """From charged to sent; every step may be repeated, in this sync or a later one."""
         # The owner may pause or forget at any moment. Both then wait for this lock, so what is
         # checked while it is held still holds when the batch leaves.
-        with self.store.sending():
+        with self.store.lock_sending():
             if self.clock() >= batch.ends:
-                self.store.done(batch.epoch, "dropped")
+                self.store.finish_batch(batch.epoch, "dropped")
                 return "too late"
             if self.store.paused:
                 return "paused"
-            if not batch.is_what_was_charged:
+            if not batch.matches_charge:
                 raise LedgerError(
                     f"the batch of epoch {batch.epoch} must be the one that was charged; it is not "
                     "sent"
                 )
             if self.clock() < batch.not_before:
                 raise _postponed(batch, batch.not_before - self.clock())
-            if self.store.state(batch.epoch) is None:
+            if self.store.get_batch_state(batch.epoch) is None:
                 return "already charged"  # its owner has forgotten it meanwhile
             return self._send(batch)
 
@@ -466,23 +470,23 @@ class Syncing:
         try:
             self.api.send(batch.batch)
         except ClosedError:
-            self.store.done(batch.epoch, "dropped")
+            self.store.finish_batch(batch.epoch, "dropped")
             return "too late"
         except UnavailableError as error:
             if error.retry_after is None:
                 raise
-            self.store.postpone(batch.epoch, self.clock() + error.retry_after)
+            self.store.postpone_batch(batch.epoch, self.clock() + error.retry_after)
             raise _postponed(batch, error.retry_after) from error
-        self.store.done(batch.epoch, "sent")
+        self.store.finish_batch(batch.epoch, "sent")
         return "sent"
 
-    def _result(self, epoch: int, outcome: Outcome, lost: int | None) -> Synced:
+    def _result(self, epoch: int, outcome: Outcome, lost: int | None) -> SyncResult:
         sentence = SENTENCES[outcome].format(epoch=epoch)
         if lost is not None:
             sentence += " " + SENTENCES["too late"].format(epoch=lost)
-        ledger = self.store.ledger()
+        ledger = self.store.read_ledger()
         spent, remaining = round_up(ledger.spent), round_down(ledger.remaining)
-        return Synced(epoch, outcome, lost, spent, remaining, sentence)
+        return SyncResult(epoch, outcome, lost, spent, remaining, sentence)
 
 
 def _postponed(batch: UnsentBatch, seconds: float) -> UnavailableError:

@@ -13,18 +13,18 @@ from sottovoce.protocol import Manifest
 
 Entropy = Callable[[int], bytes]
 """So many random bytes, as `os.urandom`."""
-JITTER = 3_600.0
+MAX_JITTER_SECONDS = 3_600.0
 """Seconds over which devices spread what they send, or what is left of the epoch."""
-MOST_LEAD = 1_200.0
+MAX_LEAD_SECONDS = 1_200.0
 """Beyond the lead of any shape. A batch that an earlier process left behind and that would have to
 wait longer was made before the clock was set back: it waits no more."""
-PACE = 10.0
+SYNC_GRID_SECONDS = 10.0
 """A sync begins at a multiple of so many seconds of the clock: its first request must not show how
 long the application took for what it did before, such as recommending."""
-READY = 5.0
+PREPARATION_SECONDS = 5.0
 """Seconds before a moment at which a sync takes its lock and reads what it needs: nothing but the
 network lies between the moment and the request."""
-MOST_PATIENCE = 60.0
+MAX_TOKEN_WAIT_SECONDS = 60.0
 """Seconds from asking for a token to its answer. A proxy that could keep one back until all others
 are spent would know whose batch comes last."""
 _UNIT = 2.0**-53
@@ -39,19 +39,19 @@ class EpochPlan:
     send_at: float
 
 
-def drawn_plan(
+def draw_plan(
     manifest: Manifest, turns_left: int, now: float, jitter: float, entropy: Entropy
 ) -> EpochPlan:
     """Whether to take part, and when to send: two coins, whatever the chance."""
-    takes_part = uniform(entropy) < chance(manifest, turns_left)
-    step = lead(manifest) if jitter else 0.0
+    takes_part = draw_uniform(entropy) < compute_chance(manifest, turns_left)
+    step = compute_lead(manifest) if jitter else 0.0
     earliest = now + step
     until = manifest.closes if earliest + step < manifest.closes else manifest.ends
     span = max(min(jitter, until - step - earliest), 0.0)
-    return EpochPlan(manifest.epoch, takes_part, earliest + span * uniform(entropy))
+    return EpochPlan(manifest.epoch, takes_part, earliest + span * draw_uniform(entropy))
 
 
-def chance(manifest: Manifest, turns_left: int) -> float:
+def compute_chance(manifest: Manifest, turns_left: int) -> float:
     """By which a device takes part in this epoch; from 1 on it does for certain.
 
     In a training that ends: turns left over epochs left. Then everybody has all of their turns, and
@@ -65,7 +65,7 @@ def chance(manifest: Manifest, turns_left: int) -> float:
     return turns_left / epochs_left if epochs_left else manifest.terms.share
 
 
-def token_chance(manifest: Manifest, turns_left: int) -> float:
+def compute_token_chance(manifest: Manifest, turns_left: int) -> float:
     """By which a device asks for a token for the epoch after this one: `chance`, one epoch ahead.
 
     With accounts that is its coin: a device that has a token takes part.
@@ -76,7 +76,7 @@ def token_chance(manifest: Manifest, turns_left: int) -> float:
     return turns_left / max(manifest.epochs_left - used, 1)
 
 
-def token_moment(manifest: Manifest, now: float, jitter: float, entropy: Entropy) -> float:
+def draw_token_moment(manifest: Manifest, now: float, jitter: float, entropy: Entropy) -> float:
     """When to ask for a token: uniform within the next whole span, counted from `opens`.
 
     It must not tell when the same device sends. That moment is counted from when the device wakes
@@ -86,10 +86,10 @@ def token_moment(manifest: Manifest, now: float, jitter: float, entropy: Entropy
     span = min(jitter, (manifest.closes - manifest.opens) / 4)
     if not span:
         return now
-    return manifest.opens + span * (ceil((now - manifest.opens) / span) + uniform(entropy))
+    return manifest.opens + span * (ceil((now - manifest.opens) / span) + draw_uniform(entropy))
 
 
-def lead(manifest: Manifest) -> float:
+def compute_lead(manifest: Manifest) -> float:
     """Seconds that making a batch takes at most, on a slow device: of public numbers alone.
 
     Reading a history of `MAX_HISTORY_ITEMS` items is in the first 5, whatever the catalogue has.
@@ -105,19 +105,19 @@ def is_time(manifest: Manifest, now: float, jitter: float) -> bool:
 
     Two leads: it is made within one, and the last one of an epoch is for devices that are late.
     """
-    ready = now + (2 * lead(manifest) if jitter else 0.0)
+    ready = now + (2 * compute_lead(manifest) if jitter else 0.0)
     return manifest.asks_for_reports(now) and manifest.asks_for_reports(ready)
 
 
-def not_before(send_at: float, now: float, manifest: Manifest) -> float:
+def delay_by_whole_leads(send_at: float, now: float, manifest: Manifest) -> float:
     """The moment itself, or, where it is over, the next one that is whole `lead`s later.
 
     So a computation that took too long shows in steps of seconds and never in how long it took.
     """
-    step = lead(manifest)
+    step = compute_lead(manifest)
     return send_at + step * max(ceil((now - send_at) / step), 0)
 
 
-def uniform(entropy: Entropy) -> float:
+def draw_uniform(entropy: Entropy) -> float:
     """In [0, 1)."""
     return (int.from_bytes(entropy(8), "little") >> 11) * _UNIT

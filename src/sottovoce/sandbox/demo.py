@@ -13,7 +13,7 @@ from typing import Self
 import httpx
 
 from sottovoce.client import HttpProxy
-from sottovoce.client.recommending import wide_model
+from sottovoce.client.recommending import build_wide_model
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce.data.synthetic import SYNTHETIC, generate_people
 from sottovoce.errors import UnavailableError
@@ -204,8 +204,8 @@ def follow_curve(
                 yield CurvePoint(
                     epoch,
                     reports // manifest.terms.reports,
-                    measure_on_panel(wide_model(release), panel),
-                    measure_on_panel(wide_model(release, tags_alone=True), panel),
+                    measure_on_panel(build_wide_model(release), panel),
+                    measure_on_panel(build_wide_model(release, tags_only=True), panel),
                     measure_popularity_on_panel(panel, release.catalogue.tags),
                 )
         sleep(POLL_SECONDS)

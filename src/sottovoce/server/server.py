@@ -199,7 +199,7 @@ class Server:
         with self._store.read() as transaction:
             return transaction.list_epochs()
 
-    def check(self) -> None:
+    def check_ready(self) -> None:
         """Whether it could do its work now; `UnavailableError` or `StoreError` if not."""
         self.get_signed_manifest()
         self._check_keys()

@@ -143,7 +143,7 @@ def has_kernel(folder: str, mechanism: str) -> bool:
     return find_spec(f"{folder}.{mechanism}") is not None
 
 
-def load_kernel(folder: str, mechanism: str) -> ModuleType:
+def import_kernel_module(folder: str, mechanism: str) -> ModuleType:
     """The engine's module for the mechanism; a `SettingsError` if it has none."""
     if not has_kernel(folder, mechanism):
         engine = folder.split(".")[-2]

@@ -23,7 +23,7 @@ from sottovoce.simulation.evaluation.ranking import sample_candidates
 from sottovoce.simulation.evaluation.side_information import SideInformation
 from sottovoce.simulation.files import compute_fingerprint
 from sottovoce.simulation.holdout import Holdout, HoldoutRule
-from sottovoce.simulation.random_words import RESAMPLING_KEY, multiply_high, philox
+from sottovoce.simulation.random_words import RESAMPLING_PURPOSE, multiply_high, philox
 
 Int64 = NDArray[np.int64]
 
@@ -72,7 +72,7 @@ class People:
         if self.resampled is None:
             return self.histories.take(places)
         numbers = self.numbers(places)
-        drawn = philox((seed, RESAMPLING_KEY), np.array(0), numbers, 0, 0)[:, 0]
+        drawn = philox((seed, RESAMPLING_PURPOSE), np.array(0), numbers, 0, 0)[:, 0]
         rows = multiply_high(drawn, self.histories.n_users)
         return _without_a_tenth(self.histories.take(rows.astype(np.int64)), numbers, seed)
 
@@ -84,7 +84,7 @@ def _without_a_tenth(histories: Histories, numbers: Int64, seed: int) -> Histori
     first = np.cumsum(draws) - draws
     owners, entries = np.repeat(numbers, draws), histories.users_of_entries()
     nth = 1 + np.arange(len(owners)) - np.repeat(first, draws)
-    random_words = philox((seed, RESAMPLING_KEY), nth, owners, 0, 0)
+    random_words = philox((seed, RESAMPLING_PURPOSE), nth, owners, 0, 0)
     pieces = random_words.astype("<u8").view("<u2").ravel()
     place = np.arange(histories.n_interactions) - histories.indptr[entries]
     kept = pieces[first[entries] * ITEMS_PER_DRAW + place] >= DROPPED_OF_65536

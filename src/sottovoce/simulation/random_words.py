@@ -17,11 +17,11 @@ PHILOX_ROUNDS = 10
 PHILOX_MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 PHILOX_KEY_STEPS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)
 
-# Second half of the key: what the words are for. A new use needs a new number; 4 belongs to the
-# laboratory.
-REPORTS_KEY = 1
-TURNS_KEY = 2
-RESAMPLING_KEY = 3
+# Second half of the key: the purpose of the words. A new purpose needs a new number; 4 belongs to
+# the laboratory.
+REPORTS_PURPOSE = 1
+TURNS_PURPOSE = 2
+RESAMPLING_PURPOSE = 3
 
 _MAX_WORD = (1 << 64) - 1
 _LOW_HALF = np.uint64(0xFFFFFFFF)
@@ -33,7 +33,7 @@ def draw_report_words(
 ) -> RandomWords:
     """Return the words that `Mechanism.reports` takes for these users, N x (k + 1) x 4."""
     draws = np.arange(reports + 1, dtype=np.uint64)
-    return philox((seed, REPORTS_KEY), draws[None, :], users[:, None], epoch, 0)
+    return philox((seed, REPORTS_PURPOSE), draws[None, :], users[:, None], epoch, 0)
 
 
 def draw_participants(
@@ -49,7 +49,7 @@ def draw_participants(
     takes_part = np.ones(len(users), bool)
     for earlier in range(epoch + 1 if turns < epochs else 0):
         draw, word = divmod(earlier, WORDS_PER_DRAW)
-        random_words = philox((seed, TURNS_KEY), np.array(draw), users, 0, 0)
+        random_words = philox((seed, TURNS_PURPOSE), np.array(draw), users, 0, 0)
         takes_part = multiply_high(random_words[..., word], epochs - earlier) < turns_left
         turns_left -= takes_part
     return takes_part

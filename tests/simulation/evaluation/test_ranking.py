@@ -31,7 +31,7 @@ class FactorScorer:
     def __init__(self, X: np.ndarray, V: np.ndarray):
         self.X, self.V = X, V
 
-    def scores(self, users: np.ndarray) -> np.ndarray:
+    def score(self, users: np.ndarray) -> np.ndarray:
         return predict(self.X[users][:, None, :], self.V[None])
 
 

@@ -73,7 +73,7 @@ class DeviceScorer:
     def __init__(self, model: WideModel, h: Histories, weights: np.ndarray):
         self.model, self.X = model, one_by_one(model, h, weights)
 
-    def scores(self, users: np.ndarray) -> np.ndarray:
+    def score(self, users: np.ndarray) -> np.ndarray:
         return np.array([self.model.scores(self.X[user]) for user in users], np.float32)
 
 

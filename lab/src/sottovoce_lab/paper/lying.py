@@ -39,8 +39,12 @@ from sottovoce.training.items import (
     limit_row_lengths,
     measure_typical_row_length,
 )
-from sottovoce_lab.baselines.federated import MeanGradient, mean_gradient
-from sottovoce_lab.baselines.models import blocks_of, normal_equations, outer_table
+from sottovoce_lab.baselines.federated import MeanGradient, compute_mean_gradient
+from sottovoce_lab.baselines.models import (
+    build_normal_equations,
+    build_outer_table,
+    split_into_blocks,
+)
 from sottovoce_lab.paper.cells import Cell
 from sottovoce_lab.paper.methods import CellContext
 from sottovoce_lab.paper.slices import slice_of, sliced_reports
@@ -132,10 +136,10 @@ class Audience:
 
 def solved(V: Float32, histories: Histories, alpha: float, regularization: float) -> Float32:
     """Everybody's vector as `core.solve_user_vectors`, quickly and not to the last bit."""
-    table, G, factors = outer_table(V), compute_gram(V), V.shape[1]
+    table, G, factors = build_outer_table(V), compute_gram(V), V.shape[1]
     parts = []
-    for some in blocks_of(histories):
-        system, right = normal_equations(some.to_csr() @ table, G, factors, alpha)
+    for some in split_into_blocks(histories):
+        system, right = build_normal_equations(some.to_csr() @ table, G, factors, alpha)
         system[:, np.arange(factors), np.arange(factors)] += regularization
         parts.append(np.linalg.solve(system, right[:, :, None])[:, :, 0].astype(np.float32))
     return np.concatenate(parts)
@@ -568,7 +572,7 @@ class GradientEpoch:
         return update_items(
             self.V,
             gradient,
-            rate=mean.best_step(self.V, settings.regularization) / settings.steps,
+            rate=mean.find_best_step(self.V, settings.regularization) / settings.steps,
             steps=settings.steps,
             regularization=settings.regularization,
         )
@@ -577,7 +581,7 @@ class GradientEpoch:
     def longest(self) -> float:
         """Of the gradients of those who run the code: `2 |e| |x|`."""
         settings, most = self.system.settings, 0.0
-        for some in blocks_of(self.system.histories):
+        for some in split_into_blocks(self.system.histories):
             X = solved(self.V, some, settings.alpha, settings.regularization)
             e = compute_residuals(self.V, X, some, alpha=settings.alpha)
             lengths = 2 * np.linalg.norm(e, axis=1) * np.linalg.norm(X, axis=1)
@@ -591,7 +595,7 @@ class GradientEpoch:
     def _step(self, lie: Float64) -> float:
         """How far the server goes."""
         mean = MeanGradient(self._together(lie), self._honest.curvature)
-        return mean.best_step(self.V, self.system.settings.regularization)
+        return mean.find_best_step(self.V, self.system.settings.regularization)
 
     @property
     def _share(self) -> float:
@@ -621,9 +625,9 @@ class GradientEpoch:
 
     def _mean(self, people: Histories) -> MeanGradient:
         settings = self.system.settings
-        return mean_gradient(
+        return compute_mean_gradient(
             self.V,
-            [some.to_csr().astype(np.float64) for some in blocks_of(people)],
+            [some.to_csr().astype(np.float64) for some in split_into_blocks(people)],
             alpha=settings.alpha,
             regularization=settings.regularization,
             pool=self.system.pool,

@@ -255,14 +255,18 @@ def _baseline(cell: Cell, train: Histories, context: CellContext) -> Any:
     if cell.method == "private-popularity":
         return baselines.PrivatePopularity.fit(train, **named, seed=cell.seed)
     if cell.method == "named-counts":
-        return baselines.NamedItems(train.n_items, **named).counted(train, cell.seed)
+        return baselines.NamedItems(train.n_items, **named).count_popularity(train, cell.seed)
     if cell.method in ("mf", "named-als"):
-        fit = baselines.MatrixFactorization.fit if cell.method == "mf" else baselines.factorized
+        fit = (
+            baselines.MatrixFactorization.fit
+            if cell.method == "mf"
+            else baselines.factorize_named_items
+        )
         return fit(train, **named, seed=cell.seed, engine=context.engine, **context.engine_options)
     if cell.method == "ease":
         return baselines.EASE.fit(train, **named, engine=context.engine)
     if cell.method == "fcf":
-        return baselines.Federated.fit(train, cell.settings, threads=threads)
+        return baselines.FCF.fit(train, cell.settings, threads=threads)
     if cell.method == "dp-als":
         chosen = baselines.TrustedSettings(**named)
         return baselines.DPALS.fit(train, chosen, seed=cell.seed, threads=threads)
@@ -297,7 +301,7 @@ def _catalogue(cell: Cell, context: CellContext) -> dict[str, Any]:
         from sottovoce_lab.baselines import models
 
         scorer = _baseline(cell, split.train, context)
-        return measure_catalogue(*models.rank_several_ways(scorer, tests))
+        return measure_catalogue(*models.rank_for_tests(scorer, tests))
     model = _published(cell, split.train, context)
     result = measure_catalogue(*model.ranks(tests))
     for way, known in prepared.known(cell.known).items():

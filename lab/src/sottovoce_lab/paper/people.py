@@ -38,7 +38,7 @@ from sottovoce.simulation.evaluation.side_information import solve_wide_vectors
 from sottovoce.simulation.holdout import Holdout
 from sottovoce.simulation.population import Part, Parts, People, WholeParts
 from sottovoce.training import Budget
-from sottovoce_lab.baselines.models import device_vectors
+from sottovoce_lab.baselines.models import solve_device_vectors
 from sottovoce_lab.paper.cells import Cell, Way
 from sottovoce_lab.paper.scale import EPSILON, FEW_FACTORS, Family, knowing
 from sottovoce_lab.paper.tables import (
@@ -89,7 +89,7 @@ class PublishedFactors(Published):
     regularization: float
 
     def vectors(self, histories: Histories) -> Float32:
-        return device_vectors(
+        return solve_device_vectors(
             self.V, histories, alpha=self.alpha, regularization=self.regularization
         )
 

@@ -246,7 +246,7 @@ class Scale:
 
     def trusted_settings(self, size: Size, epsilon: float) -> TrustedSettings:
         users, items = self.public(size)
-        return TrustedSettings.by_rule(epsilon, people=users, items=items, delta=delta_of(users))
+        return TrustedSettings.choose(epsilon, people=users, items=items, delta=delta_of(users))
 
     def popularity(self, size: Size, split: SplitRule = "random") -> Family:
         return lambda seed: Cell.make("popularity", size, seed, draw=drawn_with(seed), split=split)

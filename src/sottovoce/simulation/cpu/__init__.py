@@ -1,4 +1,4 @@
-"""The engine for one machine: compiled loops on all its cores."""
+"""The engine for one machine: loops compiled by numba on all its cores."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ class Options:
 
 
 def build(parts: Parts, settings: Settings, options: Options) -> Engine:
-    # Here and not above: numba takes a second to import, and only this needs it.
+    # Imported here, because numba takes a second to import.
     from sottovoce.simulation.cpu.engine import CpuEngine
     from sottovoce.simulation.interface import build_local_engine
 

@@ -1,4 +1,4 @@
-"""The engine for a graphics card: everything but the loop over epochs runs there."""
+"""The engine for a graphics card, on which everything runs except the loop over epochs."""
 
 from dataclasses import dataclass
 
@@ -19,6 +19,7 @@ class Options:
 
 
 def build(parts: Parts, settings: Settings, options: Options) -> Engine:
+    # Imported here, so that a list of engines does not load CuPy.
     from sottovoce.simulation.cuda.card import CudaCard
     from sottovoce.simulation.cuda.engine import CudaEngine
     from sottovoce.simulation.interface import build_local_engine
