@@ -23,7 +23,7 @@ from sottovoce.protocol.terms import TRAINING_ID_BYTES, TRIAL_SENTENCE
 from sottovoce.proxy import ProxySettings
 from sottovoce.proxy.setup import make_proxy
 from sottovoce.server import ServerSettings
-from sottovoce.server.administration import read_catalogue
+from sottovoce.server.agreement import read_catalogue
 from sottovoce.server.setup import make_server
 from sottovoce.service.attest import PATH as ATTEST_PATH
 from sottovoce.service.attest import Attester
