@@ -18,7 +18,7 @@ from sottovoce.simulation.cuda import engine as engine_module
 from sottovoce.simulation.cuda import memory as setup
 from sottovoce.simulation.cuda.engine import CudaEngine
 from sottovoce.simulation.cuda.kernels import loudest
-from sottovoce.simulation.people import Part, People
+from sottovoce.simulation.population import Part, People
 from sottovoce.training import Settings
 from tests.kernels import computes
 from tests.people import random_people
@@ -40,9 +40,9 @@ def agrees(engine: Engine, h: Histories, plan: Settings, resample: int | None = 
     """The reports, sums and vectors of the cpu engine."""
     V = draw_initial_items(h.n_items, plan.factors, 0.2, 5)
     with build_engine("cpu", h, plan, resample=resample) as cpu:
-        assert np.array_equal(engine.reports(V, 1), cpu.reports(V, 1))
+        assert np.array_equal(engine.list_reports(V, 1), cpu.list_reports(V, 1))
         assert np.array_equal(engine.collect(V, 1).sums, cpu.collect(V, 1).sums)
-        assert np.array_equal(engine.user_vectors(V), cpu.user_vectors(V))
+        assert np.array_equal(engine.solve_user_vectors(V), cpu.solve_user_vectors(V))
 
 
 @mechanisms

@@ -12,8 +12,8 @@ Such a module has `SOURCE`, its file in `source/`, and four functions:
 from types import ModuleType
 
 from sottovoce.core import Mechanism
-from sottovoce.simulation.engines import kernel_module
+from sottovoce.simulation.engines import import_kernel_module
 
 
 def load_kernel(mechanism: Mechanism) -> ModuleType:
-    return kernel_module(__name__, mechanism.name)
+    return import_kernel_module(__name__, mechanism.name)
