@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from sottovoce.core import compute_gram
 from sottovoce.simulation.cpu.cache import drop_stale
 from sottovoce.simulation.cpu.epoch import run_epoch
-from sottovoce.simulation.cpu.kernels import load_kernel
 from sottovoce.simulation.cpu.philox import Gathering
 from sottovoce.simulation.cpu.solve import USERS_PER_BLOCK, solve_users
+from sottovoce.simulation.engines import import_kernel_module
 from sottovoce.simulation.evaluation.kernels import check_threads, run_in_threads, use_threads
 from sottovoce.simulation.interface import LocalEngine, ReportSums, make_epoch_constants
 from sottovoce.simulation.population import Part
@@ -27,14 +27,15 @@ _NO_CHOSEN_NUMBERS = np.empty(0, np.int64)
 
 
 class CpuEngine(LocalEngine):
-    """Computes with numba, on all cores or on a number of threads."""
+    """Computes with loops compiled by numba, on all cores or on a number of threads."""
 
     name: ClassVar[str] = "cpu"
 
     def __init__(self, part: Part, settings: Settings, threads: int | None):
         super().__init__(part, settings)
         self.threads = check_threads(threads)
-        load_kernel(self.mechanism)
+        # The module plugs its kernel into `run_epoch`.
+        import_kernel_module(f"{__package__}.kernels", self.mechanism.name)
 
     def collect(self, V: Float32, epoch: int) -> ReportSums:
         return self._run(V, epoch, _NO_REPORTS_OUT)
@@ -52,13 +53,13 @@ class CpuEngine(LocalEngine):
         V = self.check_items(V)
         h, settings = self.histories, self.settings
         X = np.empty((h.n_users, V.shape[1]), np.float32)
-        numbers = compute_gram(V), float(settings.alpha), settings.compute_user_ridge(V)
+        G, alpha, ridge = compute_gram(V), float(settings.alpha), settings.compute_user_ridge(V)
+
+        def solve_block(begin: int, end: int, _: int) -> None:
+            solve_users(begin, end, h.indptr, h.indices, V, G, alpha, ridge, X)
+
         with use_threads(self.threads):
-            run_in_threads(
-                h.n_users,
-                lambda begin, end, _: solve_users(begin, end, h.indptr, h.indices, V, *numbers, X),
-                USERS_PER_BLOCK,
-            )
+            run_in_threads(h.n_users, solve_block, USERS_PER_BLOCK)
         return X
 
     def _run(self, V: Float32, epoch: int, reports_out: NDArray[np.uint32]) -> ReportSums:
