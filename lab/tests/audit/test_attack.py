@@ -18,7 +18,7 @@ from sottovoce.errors import DataError, SettingsError
 from sottovoce.privacy import DEFAULT_DELTA, central_epsilon
 from sottovoce.proxy.shuffle import draw_below
 from sottovoce.simulation.engines import build_engine
-from sottovoce.simulation.people import report_words
+from sottovoce.simulation.random_words import draw_report_words
 from sottovoce.training import Settings
 from sottovoce_lab.audit import Attack, AttackPlan, run_attack
 from sottovoce_lab.audit.attack import (
@@ -85,7 +85,7 @@ def test_densities_are_those_of_the_reports(mechanism: str) -> None:
     X = solve_user_vectors(V, people, alpha=settings.alpha, regularization=settings.regularization)
     for user in range(2):
         alone = people.take(np.array([user]))
-        words = report_words(1, user, np.array([0]), 100_000)
+        words = draw_report_words(1, user, np.array([0]), 100_000)
         reports = built.reports(V, X[user : user + 1], alone, words)[0]
         seen = np.bincount(reports, minlength=expected.shape[1])
         chances = expected[user].astype(np.float64) / expected[user].sum(dtype=np.float64)
@@ -155,7 +155,7 @@ def area_among(dummies: int, settings: Settings) -> float:
     X = solve_user_vectors(
         V, people, alpha=settings.alpha, regularization=settings.compute_user_ridge(V)
     )
-    words = report_words(dummies, 0, np.arange(len(truth)), 1)
+    words = draw_report_words(dummies, 0, np.arange(len(truth)), 1)
     own = mechanism.reports(V, X, people, words)[:, 0]
     kinds, entropy = density.shape[1], Randomness(dummies)
     scores = np.empty(len(truth))
@@ -316,9 +316,9 @@ def test_each_trial_is_a_person_with_the_history_of_its_world(
     X = solve_user_vectors(
         V, victims, alpha=settings.alpha, regularization=settings.compute_user_ridge(V)
     )
-    words = report_words(settings.seed, 9, np.arange(len(trials.victim)), settings.reports)
+    words = draw_report_words(settings.seed, 9, np.arange(len(trials.victim)), settings.reports)
     expected = settings.build(60).reports(V, X, victims, words)
-    seen = build_engine("cpu", victims, settings, threads=1).reports(V, 9)
+    seen = build_engine("cpu", victims, settings, threads=1).list_reports(V, 9)
     np.testing.assert_array_equal(seen, expected)
 
 

@@ -30,8 +30,8 @@ from sottovoce.errors import DataError, SettingsError
 from sottovoce.privacy import gaussian_mu
 from sottovoce.simulation.engines import build_engine
 from sottovoce.simulation.interface import Engine
-from sottovoce.simulation.people import take_part
-from sottovoce.simulation.training import begin, train
+from sottovoce.simulation.random_words import draw_participants
+from sottovoce.simulation.training import start_training, train
 from sottovoce.training import Settings
 from sottovoce_lab.audit.clients import mean_density, report_densities
 
@@ -145,7 +145,7 @@ def published(
     settings: Settings, engine: Engine, n_items: int, epochs: int
 ) -> list[NDArray[np.float32]]:
     """V as it is at the start of each of the first epochs."""
-    start = begin(settings, n_items)
+    start = start_training(settings, n_items)
     later = train(replace(settings, epochs=epochs - 1), engine, start) if epochs > 1 else []
     return [start.V, *(state.V for state in later)]
 
@@ -329,10 +329,11 @@ class Knowledge:
         self._middle = (halfway * self._weight).mean(axis=1)
         # Epoch numbers beyond the training's own: nobody's words are used twice.
         beyond = settings.epochs
-        self._own = own.reports(V, beyond + epoch)
+        self._own = own.list_reports(V, beyond + epoch)
         n_crowds = int(trials.crowd.max()) + 1
         self._crowds = [
-            everybody.reports(V, (2 + crowd) * settings.epochs + epoch) for crowd in range(n_crowds)
+            everybody.list_reports(V, (2 + crowd) * settings.epochs + epoch)
+            for crowd in range(n_crowds)
         ]
         first = settings.epochs + epoch * n_crowds
         draws = [stream(settings.seed, "dummy", first + each) for each in range(n_crowds)]
@@ -384,4 +385,4 @@ def takes_part(settings: Settings, epoch: int, n_crowds: int, people: int) -> ND
     turns, epochs = settings.turns, settings.epochs
     seeds = range(settings.seed + 1, settings.seed + 1 + n_crowds)
     everybody = np.arange(people)
-    return np.stack([take_part(seed, epoch, everybody, turns, epochs) for seed in seeds])
+    return np.stack([draw_participants(seed, epoch, everybody, turns, epochs) for seed in seeds])

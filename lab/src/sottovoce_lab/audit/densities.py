@@ -8,7 +8,12 @@ from numpy.typing import NDArray
 
 from sottovoce.core import Histories, Loudest
 from sottovoce.simulation.cpu.cache import drop_stale
-from sottovoce.simulation.cpu.kernels.select import find_loud, list_tied, new_ranks, nth_loud
+from sottovoce.simulation.cpu.kernels.select import (
+    find_loud,
+    get_nth_loud,
+    list_tied,
+    make_selection,
+)
 
 Float32 = NDArray[np.float32]
 
@@ -22,17 +27,17 @@ def loudest_densities(mechanism: Loudest, V: Float32, X: Float32, histories: His
 
 @njit(error_model="numpy", cache=True)  # type: ignore[untyped-decorator]
 def _fill_loud(rows: Float32, X: Float32, loud: int, value: np.float32, out: Float32) -> None:
-    ranks = new_ranks(rows.shape[1], X.shape[1])
+    selection = make_selection(rows.shape[1], X.shape[1])
     for u in range(X.shape[0]):
         a, x = rows[u], X[u]
         if not (a.any() and x.any()):
             out[u] = 1
             continue
-        least = find_loud(a, x, loud, ranks)
-        tied, above = list_tied(a, x, least, 0, ranks), ranks.ends[-1]
+        threshold = find_loud(a, x, loud, selection)
+        tied, above = list_tied(a, x, threshold, 0, selection), selection.group_ends[-1]
         for rank in range(loud):
             if rank < above:
-                out[u, nth_loud(a, x, least, rank, ranks)] = value
+                out[u, get_nth_loud(a, x, threshold, rank, selection)] = value
             else:
                 out[u, tied[rank - above]] = value
 
