@@ -91,7 +91,7 @@ def credulous_server(patch: pytest.MonkeyPatch) -> None:
         total = sum(counts.values(), np.zeros(2 * manifest.build().n_directions, np.int64))
         return total, 0, manifest.terms.dummies * len(counts)
 
-    patch.setattr("sottovoce.server.epochs.sum_crowds", all_of_them)
+    patch.setattr("sottovoce.server.publisher.sum_crowds", all_of_them)
 
 
 def counts_again(patch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from sottovoce.errors import (
 )
 from sottovoce.protocol import SignedManifest
 from sottovoce.server import Keys, ServerStore
-from sottovoce.server.keys import rotate_keys
+from sottovoce.server.key_chain import rotate_keys
 from sottovoce.server.transaction import Service, Transaction
 from tests.server.changes import change_catalogue, present, without
 from tests.server.test_catalogue import learn

@@ -16,7 +16,7 @@ from sottovoce.data import synthetic_people
 from sottovoce.errors import DataError, SettingsError, UnknownParameterError
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.settings import get_settings
-from sottovoce.simulation.given import times_of
+from sottovoce.simulation.inputs import parse_times
 from sottovoce.training import Settings
 from tests.people import random_people
 
@@ -189,7 +189,7 @@ def test_times_are_read_at_the_entries_of_the_histories(model: FederatedMF) -> N
     dense = np.array([[9, 30, 9, 10], [9, 9, 9, 9], [5, 9, 30, 9]])
     forms: list[Any] = [sparse.csr_matrix, sparse.csc_matrix, sparse.coo_array]
     for form in forms:
-        assert times_of(form(dense), h).tolist() == [2, 1, 0, 2]
+        assert parse_times(form(dense), h).tolist() == [2, 1, 0, 2]
     equal = times_for(7, np.full(MATRIX[7].nnz, 3.5))
     row: Any = sparse.coo_array((equal.data, (equal.indices,)), shape=(60,))
     for times in (equal, row):

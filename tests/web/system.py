@@ -33,7 +33,7 @@ from sottovoce.protocol import (
 from sottovoce.proxy import HttpUpstream, Proxy
 from sottovoce.sandbox.setup import make_invented_panel
 from sottovoce.server import InProcessOpener, Keys, Server, ServerSettings
-from sottovoce.server.administration import begin_service
+from sottovoce.server.agreement import begin_service
 from sottovoce.server.setup import list_catalogue_items
 from sottovoce.service.page import Page
 from sottovoce.training import Participation, Settings

@@ -18,7 +18,7 @@ from sottovoce.errors import DataError, SettingsError
 from sottovoce.privacy import DEFAULT_DELTA, central_epsilon
 from sottovoce.proxy.shuffle import draw_below
 from sottovoce.simulation.engines import build_engine
-from sottovoce.simulation.people import report_words
+from sottovoce.simulation.random_words import draw_report_words
 from sottovoce.training import Settings
 from sottovoce_lab.audit import Attack, AttackPlan, run_attack
 from sottovoce_lab.audit.attack import (
@@ -29,7 +29,7 @@ from sottovoce_lab.audit.attack import (
 )
 from sottovoce_lab.audit.audit import check_attack
 from sottovoce_lab.audit.densities import compute_mean_density, compute_report_densities
-from sottovoce_lab.audit.knowledge import Knowledge, draw_participants
+from sottovoce_lab.audit.knowledge import Knowledge, draw_crowd_participants
 from sottovoce_lab.audit.trials import (
     Auc,
     Question,
@@ -95,7 +95,7 @@ def test_densities_are_those_of_the_reports(mechanism: str) -> None:
     X = solve_user_vectors(V, people, alpha=settings.alpha, regularization=settings.regularization)
     for user in range(2):
         person = people.take(np.array([user]))
-        words = report_words(1, user, np.array([0]), 100_000)
+        words = draw_report_words(1, user, np.array([0]), 100_000)
         reports = built.reports(V, X[user : user + 1], person, words)[0]
         seen = np.bincount(reports, minlength=expected.shape[1])
         probabilities = expected[user].astype(np.float64) / expected[user].sum(dtype=np.float64)
@@ -151,7 +151,7 @@ def measure_area_among_dummies(dummies: int, settings: Settings) -> float:
     X = solve_user_vectors(
         V, people, alpha=settings.alpha, regularization=settings.compute_user_ridge(V)
     )
-    words = report_words(dummies, 0, np.arange(len(truth)), 1)
+    words = draw_report_words(dummies, 0, np.arange(len(truth)), 1)
     own = mechanism.reports(V, X, people, words)[:, 0]
     kinds, entropy = density.shape[1], Randomness(dummies)
     scores = np.empty(len(truth))
@@ -309,19 +309,19 @@ def test_the_victim_of_a_trial_has_the_history_of_its_world(
     X = solve_user_vectors(
         V, victims, alpha=settings.alpha, regularization=settings.compute_user_ridge(V)
     )
-    words = report_words(settings.seed, 9, np.arange(len(trials.victim)), settings.reports)
+    words = draw_report_words(settings.seed, 9, np.arange(len(trials.victim)), settings.reports)
     expected = settings.build(60).reports(V, X, victims, words)
-    seen = build_engine("cpu", victims, settings, threads=1).reports(V, 9)
+    seen = build_engine("cpu", victims, settings, threads=1).list_reports(V, 9)
     np.testing.assert_array_equal(seen, expected)
 
 
 def test_everybody_takes_all_their_turns_in_every_crowd() -> None:
     settings = make_settings("loudest", lifetime=3, epochs=5)
-    takes = np.array([draw_participants(settings, epoch, 4, 200) for epoch in range(5)])
+    takes = np.array([draw_crowd_participants(settings, epoch, 4, 200) for epoch in range(5)])
     assert takes.shape == (5, 4, 200)
     assert (takes.sum(axis=0) == 3).all()
     assert len({crowd.tobytes() for crowd in takes[0]}) == 4
-    assert draw_participants(make_settings("loudest", epochs=N_EPOCHS), 2, 4, 200).all()
+    assert draw_crowd_participants(make_settings("loudest", epochs=N_EPOCHS), 2, 4, 200).all()
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -337,7 +337,7 @@ def test_scores_lie_around_zero_in_the_turn_of_a_victim_and_are_zero_otherwise(
     own = build_engine("cpu", list_victim_histories(targets, trials), always, threads=1)
     (V,) = list_models(settings, engine, histories.n_items, 1)
     knowledge = Knowledge(settings, engine, own, histories, targets, trials, V, 2)
-    takes = draw_participants(settings, 2, N_CROWDS, histories.n_users)
+    takes = draw_crowd_participants(settings, 2, N_CROWDS, histories.n_users)
     turn = takes[trials.crowd, targets.victims[trials.victim]]
     linked, unlinked = knowledge.score_linked(40), knowledge.score_unlinked(40)
     for scores in (linked, unlinked):

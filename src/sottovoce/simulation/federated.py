@@ -20,24 +20,24 @@ from sottovoce.data.interactions import to_id_array
 from sottovoce.errors import CheckpointError, DataError, SettingsError
 from sottovoce.privacy import DEFAULT_DELTA, PrivacyReport, make_privacy_report
 from sottovoce.simulation.engines import build_engine
-from sottovoce.simulation.evaluation.ranking import OTHERS, sample_others
-from sottovoce.simulation.evaluation.side_information import wide_vectors
-from sottovoce.simulation.files import ModelFile, fingerprint, read_model, write_model
-from sottovoce.simulation.given import (
+from sottovoce.simulation.evaluation.ranking import DEFAULT_NEGATIVES, sample_negatives
+from sottovoce.simulation.evaluation.side_information import solve_wide_vectors
+from sottovoce.simulation.files import ModelFile, compute_fingerprint, read_model, write_model
+from sottovoce.simulation.inputs import (
     ItemFeatures,
     Labels,
     Matrix,
     UserItems,
-    at_least_one,
-    hidden_from,
-    ids_in,
-    rows_from,
-    tags_from,
-    times_of,
+    check_positive,
+    parse_ids,
+    parse_rows,
+    parse_tags,
+    parse_test,
+    parse_times,
 )
 from sottovoce.simulation.parameters import Parameters, plain
-from sottovoce.simulation.run import model_of, quality
-from sottovoce.simulation.training import Record, Trained, go_on, metrics_in, resume
+from sottovoce.simulation.run import make_device_model, measure_quality
+from sottovoce.simulation.training import Record, TrainingState, go_on, resume, select_metrics
 from sottovoce.training import Settings
 
 Float32 = NDArray[np.float32]
@@ -96,7 +96,7 @@ class FederatedMF(Parameters):
     _labels: Labels | None = None
     _settings: Settings | None = None
     _tags: Tags | None = None
-    _state: Trained | None = None
+    _state: TrainingState | None = None
     _crowd: int | None = None
 
     @property
@@ -136,11 +136,11 @@ class FederatedMF(Parameters):
                 callback is called for its epochs again; where `test` is another, without metrics,
                 except the last epoch.
         """
-        histories, users, labels = rows_from(user_items, None)
+        histories, users, labels = parse_rows(user_items, None)
         if not (histories.n_users and histories.n_items):
             raise DataError("user_items must have a row and a column to learn from")
-        tags = None if item_features is None else tags_from(item_features, histories.n_items)
-        hidden = None if test is None else hidden_from(test, labels, histories, users)
+        tags = None if item_features is None else parse_tags(item_features, histories.n_items)
+        hidden = None if test is None else parse_test(test, labels, histories, users)
         settings = self._planned(histories)
         self._tags, self._settings, self._state, self._labels = tags, settings, None, labels
         self._crowd = histories.n_users
@@ -152,22 +152,22 @@ class FederatedMF(Parameters):
                 self._crowd = min(self._crowd, int(record["people"]))
                 show(record)
                 if callback is not None:
-                    callback(record["epoch"], record["seconds"], metrics_in(record))
+                    callback(record["epoch"], record["seconds"], select_metrics(record))
         return self
 
     def _epochs(
         self, histories: Histories, checkpoint: str | Path | None, test: _Test | None
-    ) -> Iterator[tuple[Trained, Record]]:
+    ) -> Iterator[tuple[TrainingState, Record]]:
         """A state and a record after each epoch, those that the checkpoint already has included.
 
         Of these, metrics on something else are left out; those of the last are computed anew.
         """
         settings, file = self.settings, None if checkpoint is None else Path(checkpoint)
-        identity = {"data": fingerprint(histories), "resample": None} if file else {}
+        identity = {"data": compute_fingerprint(histories), "resample": None} if file else {}
         start, records = resume(file, settings, identity, histories.n_items)
         for record in records:
             if not test or record.get(TESTED) != test.name:
-                for name in (TESTED, *metrics_in(record)):
+                for name in (TESTED, *select_metrics(record)):
                     record.pop(name, None)
         if test and records and TESTED not in records[-1]:
             records[-1] |= test.metrics(start)
@@ -206,7 +206,7 @@ class FederatedMF(Parameters):
         Args:
             user_items: Their histories, in a form that `fit` takes.
         """
-        V, (histories, *_) = self.item_factors, rows_from(user_items, self._items)
+        V, (histories, *_) = self.item_factors, parse_rows(user_items, self._items)
         return solve_user_vectors(
             V,
             histories,
@@ -246,7 +246,7 @@ class FederatedMF(Parameters):
                 number, a later one is larger. Then what came last counts most. The timestamps of a
                 table are not looked at.
         """
-        histories, n = self._rows(userid, user_items), at_least_one("N", N)
+        histories, n = self._rows(userid, user_items), check_positive("N", N)
         allowed = _left_to_rank(self._items, items, filter_items)
         model, weights = self._wide(item_features), _weights(histories, times)
         blocks = []
@@ -259,7 +259,7 @@ class FederatedMF(Parameters):
             scores[:, ~allowed] = -np.inf
             blocks.append(_best(scores, n))
         numbers, found = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-        lists = self._items.named(numbers)
+        lists = self._items.get_ids(numbers)
         return (lists[0], found[0]) if np.ndim(userid) == 0 else (lists, found)
 
     def explain(
@@ -284,8 +284,8 @@ class FederatedMF(Parameters):
             item_features: Take the place of those that `fit` was given.
             times: When each interaction was, as `recommend` takes it.
         """
-        histories, most = self._rows(userid, user_items), at_least_one("N", N)
-        ids = self._items.numbers(itemid, "itemid")
+        histories, most = self._rows(userid, user_items), check_positive("N", N)
+        ids = self._items.parse_numbers(itemid, "itemid")
         if np.ndim(userid) or np.ndim(itemid):
             raise DataError("userid and itemid must be one user and one item")
         item = int(ids[0])
@@ -304,7 +304,7 @@ class FederatedMF(Parameters):
         user_items: UserItems,
         test: UserItems,
         *,
-        negatives: int | None = OTHERS,
+        negatives: int | None = DEFAULT_NEGATIVES,
         item_features: ItemFeatures | None = None,
         times: Matrix | None = None,
     ) -> dict[str, float]:
@@ -322,14 +322,14 @@ class FederatedMF(Parameters):
             item_features: Take the place of those that `fit` was given.
             times: When each interaction was, as `recommend` takes it.
         """
-        histories, users, _ = rows_from(user_items, self._items)
-        hidden = hidden_from(test, self._items, histories, users)
+        histories, users, _ = parse_rows(user_items, self._items)
+        hidden = parse_test(test, self._items, histories, users)
         model, weights = self._wide(item_features), _weights(histories, times)
         others = None
         if negatives is not None:
-            asked = at_least_one("negatives", negatives)
-            others = sample_others(histories, hidden, asked, self.settings.seed)
-        return quality(model, histories, hidden, others, weights)
+            asked = check_positive("negatives", negatives)
+            others = sample_negatives(histories, hidden, asked, self.settings.seed)
+        return measure_quality(model, histories, hidden, others, weights)
 
     def similar_items(
         self,
@@ -350,22 +350,22 @@ class FederatedMF(Parameters):
             items: The only items to rank; by default all.
         """
         V = self.item_factors
-        ids, n = self._items.numbers(itemid, "itemid"), at_least_one("N", N)
+        ids, n = self._items.parse_numbers(itemid, "itemid"), check_positive("N", N)
         length = np.linalg.norm(V, axis=1)
         products = np.maximum(length[ids][:, None] * length, np.float32(1e-30))
         cosine = ((V[ids] @ V.T) / products).astype(np.float32)
         cosine[np.arange(len(ids)), ids] = np.inf  # itself first, whatever rounding says
         cosine[:, ~_left_to_rank(self._items, items, filter_items)] = -np.inf
         numbers, found = _best(cosine, n)
-        lists = self._items.named(numbers)
+        lists = self._items.get_ids(numbers)
         found[np.isposinf(found)] = 1
         return (lists[0], found[0]) if np.ndim(itemid) == 0 else (lists, found)
 
     def _rows(self, userid: ArrayLike, user_items: UserItems) -> Histories:
-        users, one = ids_in(userid, "userid"), userid if np.ndim(userid) == 0 else None
-        histories, known, _ = rows_from(user_items, self._items, user=one)
+        users, one = parse_ids(userid, "userid"), userid if np.ndim(userid) == 0 else None
+        histories, known, _ = parse_rows(user_items, self._items, user=one)
         if known is not None:
-            histories = histories.take(known.numbers(users, "userid"))
+            histories = histories.take(known.parse_numbers(users, "userid"))
         if histories.n_users != len(users):
             rows = "user_items.take([row])" if histories is user_items else "user_items[userid]"
             raise DataError(
@@ -379,11 +379,11 @@ class FederatedMF(Parameters):
     def _tags_from(self, item_features: ItemFeatures | None) -> Tags:
         n_items = len(self.item_factors)
         if item_features is not None:
-            return tags_from(item_features, n_items)
+            return parse_tags(item_features, n_items)
         return make_empty_tags(n_items) if self._tags is None else self._tags
 
     def _wide(self, item_features: ItemFeatures | None) -> WideModel:
-        return model_of(self.item_factors, self.settings)(self._tags_from(item_features))
+        return make_device_model(self.item_factors, self.settings)(self._tags_from(item_features))
 
     def privacy(self, clients: int | None = None, delta: float = DEFAULT_DELTA) -> PrivacyReport:
         """What training costs each person.
@@ -394,7 +394,7 @@ class FederatedMF(Parameters):
                 central figure.
             delta: The delta of the central figures, and of the tighter local one.
         """
-        people = self._crowd if clients is None else at_least_one("clients", clients)
+        people = self._crowd if clients is None else check_positive("clients", clients)
         return make_privacy_report(self.settings.event(len(self.item_factors)), people, delta)
 
     def save(self, path: str | Path) -> None:
@@ -466,17 +466,17 @@ class FederatedMF(Parameters):
         model._tags = tags
         model._labels = None if item_ids is None else Labels(item_ids)
         model._settings = settings
-        model._state = Trained(settings.epochs if epochs_done is None else epochs_done, V)
+        model._state = TrainingState(settings.epochs if epochs_done is None else epochs_done, V)
         return model
 
 
 def _weights(histories: Histories, times: Matrix | None) -> Float64 | None:
-    return None if times is None else weigh_histories(histories, times_of(times, histories))
+    return None if times is None else weigh_histories(histories, parse_times(times, histories))
 
 
 def _all_scores(model: WideModel, histories: Histories, weights: Float64 | None) -> Float32:
     """Of every item for everybody, N x M; somebody without a history is shown what is popular."""
-    X = wide_vectors(model, histories, weights).astype(np.float64)
+    X = solve_wide_vectors(model, histories, weights).astype(np.float64)
     lengths = np.diff(histories.indptr)
     return np.array(
         [model.list_scores(x, n_own) for x, n_own in zip(X, lengths, strict=True)], np.float32
@@ -489,9 +489,9 @@ def _left_to_rank(
     """Which items a list may hold: `items` alone (None: all), without `filter_items`."""
     allowed = np.full(len(known), items is None)
     if items is not None:
-        allowed[known.numbers(items, "items")] = True
+        allowed[known.parse_numbers(items, "items")] = True
     if filter_items is not None:
-        allowed[known.numbers(filter_items, "filter_items")] = False
+        allowed[known.parse_numbers(filter_items, "filter_items")] = False
     return allowed
 
 
@@ -514,17 +514,17 @@ class _Test:
     @cached_property
     def others(self) -> Int32:
         """The same for every epoch."""
-        return sample_others(self.histories, self.hidden, OTHERS, self.settings.seed)
+        return sample_negatives(self.histories, self.hidden, DEFAULT_NEGATIVES, self.settings.seed)
 
     @cached_property
     def name(self) -> str:
         """Another one for other people, items or tags."""
-        return fingerprint(self.hidden, self.tags.table.indptr, self.tags.table.indices)
+        return compute_fingerprint(self.hidden, self.tags.table.indptr, self.tags.table.indices)
 
-    def metrics(self, state: Trained) -> Record:
+    def metrics(self, state: TrainingState) -> Record:
         """By name, and what they are of."""
-        model = model_of(state.V, self.settings)(self.tags)
-        found = quality(model, self.histories, self.hidden, self.others)
+        model = make_device_model(state.V, self.settings)(self.tags)
+        found = measure_quality(model, self.histories, self.hidden, self.others)
         return {**found, TESTED: self.name}
 
 
@@ -541,7 +541,7 @@ def _epoch_bar(epochs: int, *, shown: bool) -> Iterator[Callable[[Record], None]
         task = bar.add_task("training", total=epochs)
 
         def show(record: Record) -> None:
-            measured = [f"{name} {value:.4f}" for name, value in metrics_in(record).items()]
+            measured = [f"{name} {value:.4f}" for name, value in select_metrics(record).items()]
             said = "  ".join(["training", *measured[:1]])
             bar.update(task, completed=record["epoch"], description=said)
 

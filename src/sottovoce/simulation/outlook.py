@@ -20,30 +20,30 @@ from sottovoce.data.shops import LENGTH_SIGMA, shop
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import PrivacyReport, Promise, make_privacy_report
 from sottovoce.protocol.terms import Terms
-from sottovoce.simulation.engines import build_engine, is_for_the_reference
+from sottovoce.simulation.engines import build_engine, should_use_reference
 from sottovoce.simulation.evaluation.metrics import hit_ratio
 from sottovoce.simulation.evaluation.ranking import rank_hidden
-from sottovoce.simulation.run import CUTOFF, as_factors, model_of
-from sottovoce.simulation.training import begin, train
+from sottovoce.simulation.run import MAX_CUTOFF, make_device_model, to_factors
+from sottovoce.simulation.training import start_training, train
 from sottovoce.training import Budget, Participation, Settings, plan_training
 from sottovoce.training.planning import PublicNumbers
 
 Float32 = NDArray[np.float32]
 Verdict = Literal["yes", "barely", "no", "unknown"]
 
-KINDS = tuple((tastes, focus) for tastes in (3, 6, 10) for focus in (0.6, 0.8))
+SHOP_KINDS = tuple((tastes, focus) for tastes in (3, 6, 10) for focus in (0.6, 0.8))
 """Of the shops: how many tastes there are, and what share of a history is of the person's own."""
-TESTED = 2_000
+MAX_TESTED_PEOPLE = 2_000
 """People of each shop whose lists are looked at."""
-GAIN = 0.1
+MIN_GAIN = 0.1
 """Lists that are better than popularity by less than this are hardly worth a training."""
-MOST_SECONDS = 35.0
+MAX_SECONDS_PER_SHOP = 35.0
 """Of one core for one shop. Where all people would take longer, fewer report."""
-FEWEST_PEOPLE, MOST_EPOCHS, LEAST_ITEMS = 1_000, 260, 20
+MIN_PEOPLE_TRIED, MAX_EPOCHS_TRIED, MIN_SHOP_ITEMS = 1_000, 260, 20
 
 
 @dataclass(frozen=True)
-class Tried:
+class ShopResult:
     """How good lists were in one invented shop: HR@10 against the whole catalogue."""
 
     tastes: int
@@ -74,7 +74,7 @@ class ShopOutlook:
     settings: Settings
     simulated: int
     """People of each invented shop: all, or as many as time allows, for whom it was planned."""
-    shops: list[Tried]
+    shops: list[ShopResult]
     accounts: bool = False
     """Whether reports need accounts: then the promise is for one of them."""
 
@@ -133,7 +133,7 @@ class ShopOutlook:
         Of fewer people than there are, nothing but a `yes` says anything about all.
         """
         if all(each.lists[-1] > each.popularity for each in self.shops) and (
-            self.lists.mean >= (1 + GAIN) * self.popularity.mean
+            self.lists.mean >= (1 + MIN_GAIN) * self.popularity.mean
         ):
             return "yes"
         if self.simulated < self.about.people:
@@ -145,32 +145,32 @@ def _range(values: list[float]) -> Range:
     return Range(float(np.mean(values)), min(values), max(values))
 
 
-def outlook(
+def make_shop_outlook(
     about: PublicNumbers,
     budget: Budget,
     seed: int = 0,
-    on_shop: Callable[[Tried], None] = lambda _: None,
-    most_seconds: float = MOST_SECONDS,
+    on_shop: Callable[[ShopResult], None] = lambda _: None,
+    most_seconds: float = MAX_SECONDS_PER_SHOP,
     *,
     accounts: bool = False,
 ) -> ShopOutlook:
     """Plan for a shop with so many people a week, and try the plan in invented shops.
 
-    >>> small = outlook(PublicNumbers(people=100, items=40, history=5), Budget(local=10))
+    >>> small = make_shop_outlook(PublicNumbers(people=100, items=40, history=5), Budget(local=10))
     >>> small.verdict, small.promise.local
     ('no', 10.0)
     """
     _check(about)
     settings = _plan(about, budget, seed)
-    if settings.epochs > MOST_EPOCHS:
+    if settings.epochs > MAX_EPOCHS_TRIED:
         raise SettingsError(
-            f"this plan has {settings.epochs:,} epochs, more than {MOST_EPOCHS}: name a smaller "
-            "central budget, or a local one beside it"
+            f"this plan has {settings.epochs:,} epochs, more than {MAX_EPOCHS_TRIED}: name a "
+            "smaller central budget, or a local one beside it"
         )
     some = _affordable(about, settings, most_seconds)
     tried = settings if some == about else _plan(some, budget, seed)
     shops = []
-    for number, (tastes, focus) in enumerate(KINDS):
+    for number, (tastes, focus) in enumerate(SHOP_KINDS):
         shops.append(try_shop(some, replace(tried, seed=seed + number), tastes, focus))
         on_shop(shops[-1])
     return ShopOutlook(about, budget, settings, some.people, shops, accounts)
@@ -181,10 +181,10 @@ def _plan(about: PublicNumbers, budget: Budget, seed: int) -> Settings:
 
 
 def _check(about: PublicNumbers) -> None:
-    if about.items < LEAST_ITEMS or about.history + 1 > about.items / 2:
+    if about.items < MIN_SHOP_ITEMS or about.history + 1 > about.items / 2:
         raise SettingsError(
-            f"lists of {CUTOFF} need at least {LEAST_ITEMS} items, of which a person has touched "
-            f"less than half; got {about.items} items and a history of {about.history:g}"
+            f"lists of {MAX_CUTOFF} need at least {MIN_SHOP_ITEMS} items, of which a person has "
+            f"touched less than half; got {about.items} items and a history of {about.history:g}"
         )
 
 
@@ -196,7 +196,7 @@ def _affordable(about: PublicNumbers, settings: Settings, most_seconds: float) -
     """
     turn = 1e-5 + 6e-10 * about.items * settings.factors + 6e-8 * settings.reports
     people = int(most_seconds / (4e-5 + turn * settings.turns))
-    if people < min(about.people, FEWEST_PEOPLE):
+    if people < min(about.people, MIN_PEOPLE_TRIED):
         raise SettingsError(
             f"{settings.reports * settings.turns:,} reports of each person are too many to try: "
             "name a smaller budget"
@@ -204,7 +204,7 @@ def _affordable(about: PublicNumbers, settings: Settings, most_seconds: float) -
     return replace(about, people=min(about.people, people))
 
 
-def try_shop(about: PublicNumbers, settings: Settings, tastes: int, focus: float) -> Tried:
+def try_shop(about: PublicNumbers, settings: Settings, tastes: int, focus: float) -> ShopResult:
     """Train in one invented shop; the seed of the settings fixes all of it.
 
     The median person has as many items as `about` says, and one more, which is left out.
@@ -213,19 +213,21 @@ def try_shop(about: PublicNumbers, settings: Settings, tastes: int, focus: float
     everybody = shop(about.people, about.items, length, tastes, seed, focus=focus)
     ids = np.arange(about.people), np.arange(about.items)
     split = leave_one_out(Interactions("shop", everybody, *ids), seed=seed)
-    n = min(about.people, TESTED)
+    n = min(about.people, MAX_TESTED_PEOPLE)
     known, hidden = split.train.some(0, n), split.left_out.some(0, n)
-    small = is_for_the_reference(about.people * len(KINDS), about.items, settings)
+    small = should_use_reference(about.people * len(SHOP_KINDS), about.items, settings)
     with build_engine("reference" if small else "cpu", split.train, settings) as engine:
-        states = train(settings, engine, begin(settings, about.items))
+        states = train(settings, engine, start_training(settings, about.items))
         lists = [_hit_ratio(state.V, settings, known, hidden) for state in states]
     counts = split.train.popularity().astype(np.float32)[:, None]
-    popularity = hit_ratio(rank_hidden(np.ones((n, 1), np.float32), counts, known, hidden), CUTOFF)
-    chance = float(np.mean(CUTOFF / (about.items - np.diff(known.indptr))))
-    return Tried(tastes, focus, seed, lists, popularity, chance)
+    popularity = hit_ratio(
+        rank_hidden(np.ones((n, 1), np.float32), counts, known, hidden), MAX_CUTOFF
+    )
+    chance = float(np.mean(MAX_CUTOFF / (about.items - np.diff(known.indptr))))
+    return ShopResult(tastes, focus, seed, lists, popularity, chance)
 
 
 def _hit_ratio(V: Float32, settings: Settings, known: Histories, hidden: Histories) -> float:
     """Of lists as devices make them, without tags."""
-    X, W = as_factors(model_of(V, settings)(make_empty_tags(len(V))), known)
-    return hit_ratio(rank_hidden(X, W, known, hidden), CUTOFF)
+    X, W = to_factors(make_device_model(V, settings)(make_empty_tags(len(V))), known)
+    return hit_ratio(rank_hidden(X, W, known, hidden), MAX_CUTOFF)

@@ -14,7 +14,7 @@ import numpy as np
 from sottovoce.core import Histories
 from sottovoce.errors import SettingsError, UnknownParameterError
 from sottovoce.settings import Setting
-from sottovoce.simulation.engines import AUTO, ENGINES, chosen_options
+from sottovoce.simulation.engines import AUTO_ENGINE, ENGINE_MODULES, make_engine_options
 from sottovoce.training import (
     DEFAULT_PRESET,
     Budget,
@@ -93,7 +93,7 @@ class Parameters:
     options: Mapping[str, Any] | None = _about(
         None, "the mechanism's options, as `{'block': 8}` for `loudest`"
     )
-    engine: str = _about(AUTO, f"what trains: {', '.join((AUTO, *ENGINES))}")
+    engine: str = _about(AUTO_ENGINE, f"what trains: {', '.join((AUTO_ENGINE, *ENGINE_MODULES))}")
     engine_options: Mapping[str, Any] | None = _about(
         None, "the engine's options, as `{'card': 1}` for `cuda`"
     )
@@ -108,7 +108,7 @@ class Parameters:
         choose_base_settings(self.preset, self._given())
         self._spend()
         _number("history", self.history)
-        chosen_options(self.engine, self._engine_options())
+        make_engine_options(self.engine, self._engine_options())
 
     @classmethod
     def defaults(cls) -> dict[str, Any]:

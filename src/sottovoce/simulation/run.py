@@ -17,52 +17,59 @@ from sottovoce.data import Interactions, Shards
 from sottovoce.data.split import SplitRule
 from sottovoce.privacy import PrivacyReport, make_privacy_report
 from sottovoce.settings import check, setting
-from sottovoce.simulation.engines import AUTO, build_engine, engine_package
+from sottovoce.simulation.engines import AUTO_ENGINE, build_engine, load_engine_package
 from sottovoce.simulation.evaluation.metrics import (
-    CUTOFFS,
+    METRIC_CUTOFFS,
+    count_exposure,
     coverage,
-    exposure,
     hit_ratio_of_several,
     mrr_of_several,
     ndcg_of_several,
     recall,
-    summary,
+    summarize_ranks,
 )
 from sottovoce.simulation.evaluation.ranking import (
-    OTHERS,
+    DEFAULT_NEGATIVES,
     Candidates,
     Ranks,
     rank_factors,
     rank_hidden,
-    rank_with_others,
+    rank_with_negatives,
 )
 from sottovoce.simulation.evaluation.side_information import (
     SideInformation,
     rank_devices,
-    wide_vectors,
+    solve_wide_vectors,
 )
+from sottovoce.simulation.holdout import HoldoutRule
 from sottovoce.simulation.interface import Engine, LocalEngine
-from sottovoce.simulation.people import LeaveOut, parts_of
-from sottovoce.simulation.training import NEGATIVES, Trained, go_on, metrics_in, resume
+from sottovoce.simulation.population import make_parts
+from sottovoce.simulation.training import (
+    NEGATIVES_METRIC,
+    TrainingState,
+    go_on,
+    resume,
+    select_metrics,
+)
 from sottovoce.training import Settings
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 
-CUTOFF = max(CUTOFFS)
-LISTED = 10_000
+MAX_CUTOFF = max(METRIC_CUTOFFS)
+MAX_USERS_LISTED = 10_000
 """People whose lists a simulation makes to see what they show: every item is scored for each."""
 _IDENTITY = ("tags", "time", "split", "negatives", "resample")
 """What must be the same for a run to be continued, besides its data and its settings."""
 
 
-def model_of(V: Float32, settings: Settings) -> Callable[[Tags], WideModel]:
+def make_device_model(V: Float32, settings: Settings) -> Callable[[Tags], WideModel]:
     """The model as devices use it, with the tags that it is called with."""
     ridge = settings.compute_user_ridge(V)
     return partial(WideModel.from_model, V, alpha=settings.alpha, regularization=ridge)
 
 
-def quality(
+def measure_quality(
     model: WideModel,
     histories: Histories,
     hidden: Histories,
@@ -77,51 +84,51 @@ def quality(
     Coverage@10: the share of items that are in anybody's list of the whole catalogue. `negatives`:
     how many others there were, in the mean over people.
     """
-    X, W = as_factors(model, histories, weights)
+    X, W = to_factors(model, histories, weights)
     n_hidden = np.diff(hidden.indptr)
     if others is None:
         ranks = rank_hidden(X, W, histories, hidden)
         competing = histories.n_items - np.diff(histories.indptr) - n_hidden
     else:
-        ranks, competing = rank_with_others(X, W, hidden, others), (others >= 0).sum(axis=1)
+        ranks, competing = rank_with_negatives(X, W, hidden, others), (others >= 0).sum(axis=1)
     return {
-        f"hr@{CUTOFF}": hit_ratio_of_several(ranks, hidden, CUTOFF),
-        f"ndcg@{CUTOFF}": ndcg_of_several(ranks, hidden, CUTOFF),
-        f"mrr@{CUTOFF}": mrr_of_several(ranks, hidden, CUTOFF),
-        f"recall@{CUTOFF}": recall(ranks, hidden, CUTOFF),
-        f"coverage@{CUTOFF}": coverage(exposure(X, W, histories, CUTOFF)),
-        NEGATIVES: float(competing[n_hidden > 0].mean()),
+        f"hr@{MAX_CUTOFF}": hit_ratio_of_several(ranks, hidden, MAX_CUTOFF),
+        f"ndcg@{MAX_CUTOFF}": ndcg_of_several(ranks, hidden, MAX_CUTOFF),
+        f"mrr@{MAX_CUTOFF}": mrr_of_several(ranks, hidden, MAX_CUTOFF),
+        f"recall@{MAX_CUTOFF}": recall(ranks, hidden, MAX_CUTOFF),
+        f"coverage@{MAX_CUTOFF}": coverage(count_exposure(X, W, histories, MAX_CUTOFF)),
+        NEGATIVES_METRIC: float(competing[n_hidden > 0].mean()),
     }
 
 
-def coverage_of(
+def measure_coverage(
     engine: Engine, model: Callable[[Tags], WideModel], *, informed: bool
 ) -> dict[str, float]:
-    """The share of items in the first ten of anybody, of the first `LISTED` people.
+    """The share of items in the first ten of anybody, of the first `MAX_USERS_LISTED` people.
 
     `model` with the tags of the side information, and its order; or with none.
     """
 
     def shown(part: LocalEngine) -> NDArray[np.int64]:
-        n = min(max(LISTED - part.people.first, 0), part.histories.n_users)
+        n = min(max(MAX_USERS_LISTED - part.people.first, 0), part.histories.n_users)
         if not n:
             return np.zeros(part.histories.n_items, np.int64)
-        histories, theirs = part.histories.some(0, n), part.left_out.some(0, n).side_information
+        histories, theirs = part.histories.some(0, n), part.holdout.some(0, n).side_information
         tags = theirs.tags if informed else make_empty_tags(histories.n_items)
-        X, W = as_factors(model(tags), histories, theirs.weights if informed else None)
-        return exposure(X, W, histories, CUTOFF)
+        X, W = to_factors(model(tags), histories, theirs.weights if informed else None)
+        return count_exposure(X, W, histories, MAX_CUTOFF)
 
-    return {f"coverage@{CUTOFF}": coverage(np.sum(list(engine.each(shown)), axis=0))}
+    return {f"coverage@{MAX_CUTOFF}": coverage(np.sum(list(engine.map_parts(shown)), axis=0))}
 
 
-def as_factors(
+def to_factors(
     model: WideModel, histories: Histories, weights: Float64 | None = None
 ) -> tuple[Float32, Float32]:
     """X and W with `X W^T` the scores of lists: one more factor is popularity.
 
     It is for people without a history alone.
     """
-    X = wide_vectors(model, histories, weights)
+    X = solve_wide_vectors(model, histories, weights)
     new = (np.diff(histories.indptr) == 0).astype(np.float32)
     rows = model.rows(np.arange(len(model.V)))
     W = np.concatenate([rows, model.popularity[:, None]], axis=1).astype(np.float32)
@@ -134,11 +141,11 @@ class Simulation:
 
     settings: Settings
     split: SplitRule = "random"
-    negatives: int = OTHERS
+    negatives: int = DEFAULT_NEGATIVES
     """0 ranks the test item among the whole catalogue."""
-    engine: str = AUTO
+    engine: str = AUTO_ENGINE
     engine_options: Mapping[str, Any] = field(default_factory=dict)
-    """What the engine may be told: see `sottovoce.simulation.engines.engine_options`."""
+    """What the engine may be told: see `sottovoce.simulation.engines.list_engine_options`."""
     evaluate_every: int = setting(
         1,
         "epochs between two evaluations; the last is always evaluated. 0: only the last",
@@ -155,14 +162,14 @@ class Simulation:
     """Say too how much of the catalogue lists show, once training is over."""
 
     def __post_init__(self) -> None:
-        engine_package(self.engine)  # refuses one that is not there, before the data is read
+        load_engine_package(self.engine)  # refuses one that is not there, before the data is read
         check(self)
 
     @property
-    def left_out(self) -> LeaveOut:
-        return LeaveOut(self.split, self.negatives, self.settings.seed, self.tags, self.time)
+    def holdout_rule(self) -> HoldoutRule:
+        return HoldoutRule(self.split, self.negatives, self.settings.seed, self.tags, self.time)
 
-    def due(self, epoch: int) -> bool:
+    def is_evaluated_after(self, epoch: int) -> bool:
         """Whether to evaluate after this epoch (counted from 1)."""
         last = epoch == self.settings.epochs
         return last or (self.evaluate_every > 0 and epoch % self.evaluate_every == 0)
@@ -200,7 +207,7 @@ class Run:
         """What it cost each person, hidden among those of the smallest epoch."""
         return make_privacy_report(self.plan.settings.event(len(self.V)), self.crowd)
 
-    def about_people(self) -> str:
+    def describe_people(self) -> str:
         """Who reported, and in how many epochs, where that is not everybody in all."""
         plan, said = self.plan, []
         if plan.resample is not None:
@@ -235,20 +242,24 @@ def simulate(
     to the same final V as if it had never stopped.
     """
     began = time.perf_counter()
-    parts = parts_of(data, plan.left_out)
+    parts = make_parts(data, plan.holdout_rule)
     identity: dict[str, Any] = {}
     if checkpoint:
         asked = {name: getattr(plan, name) for name in _IDENTITY}
-        identity = {"data": parts.fingerprint(), **asked}
+        identity = {"data": parts.compute_fingerprint(), **asked}
     start, epochs = resume(checkpoint, plan.settings, identity, parts.n_items)
     for done in epochs:
         on_epoch(done)
     state, evaluating = start, 0.0
 
-    def measure(state: Trained) -> dict[str, float]:
+    def measure(state: TrainingState) -> dict[str, float]:
         nonlocal evaluating
         started = time.perf_counter()
-        found = evaluate(engine, state.V, informed=True) if plan.due(state.epochs_done) else {}
+        found = (
+            evaluate(engine, state.V, informed=True)
+            if plan.is_evaluated_after(state.epochs_done)
+            else {}
+        )
         evaluating += time.perf_counter() - started
         return found
 
@@ -259,10 +270,10 @@ def simulate(
         for after in go_on(plan.settings, engine, start, epochs, measure, checkpoint, identity):
             state = after
             on_epoch(epochs[-1])
-        final = metrics_in(epochs[-1]) or evaluate(engine, state.V, informed=True)
-        informed = next(iter(engine.each(lambda part: str(part.left_out.side_information))))
-        tested = engine.each(lambda part: int((part.left_out.candidates.split.test >= 0).sum()))
-        n_tested, counts = sum(tested), counts_of(engine)
+        final = select_metrics(epochs[-1]) or evaluate(engine, state.V, informed=True)
+        informed = next(iter(engine.map_parts(lambda part: str(part.holdout.side_information))))
+        tested = engine.map_parts(lambda part: int((part.holdout.candidates.split.test >= 0).sum()))
+        n_tested, counts = sum(tested), count_popularity(engine)
         popularity = evaluate_popularity(engine, counts)
         found = {
             "final": final,
@@ -274,13 +285,13 @@ def simulate(
         }
         if plan.coverage:
             learnt, counted = (
-                model_of(state.V, plan.settings),
+                make_device_model(state.V, plan.settings),
                 partial(build_popularity_model, *counts),
             )
             models: list[Callable[[Tags], WideModel]] = [learnt, learnt, counted, counted]
             for name, model in zip(found, models, strict=True):
                 with_it = name in ("final", "informed_popularity")
-                found[name] = {**found[name], **coverage_of(engine, model, informed=with_it)}
+                found[name] = {**found[name], **measure_coverage(engine, model, informed=with_it)}
     seconds = {
         "prepare": ready - began,
         "train": sum(record["seconds"] for record in epochs),
@@ -304,7 +315,7 @@ def evaluate(engine: Engine, V: NDArray[np.float32], *, informed: bool = False) 
 
     Of the matrix alone, or, if `informed`, with the side information of devices.
     """
-    return summary(engine.ranks(V, informed=informed))
+    return summarize_ranks(engine.compute_ranks(V, informed=informed))
 
 
 def evaluate_popularity(
@@ -313,21 +324,23 @@ def evaluate_popularity(
     """The metrics of scoring by training counts."""
 
     def ranks(part: LocalEngine) -> Ranks:
-        left_out = part.left_out
-        return popularity_ranks(
-            left_out.candidates, left_out.side_information if informed else None, counted
+        holdout = part.holdout
+        return rank_by_popularity(
+            holdout.candidates, holdout.side_information if informed else None, counted
         )
 
-    return summary(Ranks.joined(engine.each(ranks)))
+    return summarize_ranks(Ranks.concatenate(engine.map_parts(ranks)))
 
 
-def counts_of(engine: Engine) -> tuple[NDArray[np.int64], int]:
+def count_popularity(engine: Engine) -> tuple[NDArray[np.int64], int]:
     """How many people touched each item, and how many there are."""
-    counted = list(engine.each(lambda part: (part.histories.popularity(), part.histories.n_users)))
+    counted = list(
+        engine.map_parts(lambda part: (part.histories.popularity(), part.histories.n_users))
+    )
     return np.sum([counts for counts, _ in counted], axis=0), sum(people for _, people in counted)
 
 
-def popularity_ranks(
+def rank_by_popularity(
     candidates: Candidates,
     side_information: SideInformation | None = None,
     counted: tuple[NDArray[np.int64], int] | None = None,

@@ -15,12 +15,12 @@ from sottovoce.simulation.interface import Engine
 from sottovoce.training import Settings, make_first_items
 
 Record = dict[str, Any]
-NEGATIVES = "negatives"
+NEGATIVES_METRIC = "negatives"
 """Among metrics: with how many others what was left out is ranked."""
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingState:
     """The model after some epochs: everything that a continuation needs."""
 
     epochs_done: int
@@ -31,30 +31,30 @@ class Trained:
     """In the last epoch."""
 
 
-def begin(settings: Settings, n_items: int) -> Trained:
-    return Trained(0, make_first_items(settings, n_items))
+def start_training(settings: Settings, n_items: int) -> TrainingState:
+    return TrainingState(0, make_first_items(settings, n_items))
 
 
 def train(
-    settings: Settings, engine: Engine, start: Trained, *, row_limit: float = 0.0
-) -> Iterator[Trained]:
+    settings: Settings, engine: Engine, start: TrainingState, *, row_limit: float = 0.0
+) -> Iterator[TrainingState]:
     """One state after each epoch that is still to do."""
     V = start.V
     for epoch in range(start.epochs_done, settings.epochs):
         began = time.perf_counter()
         V, n_reports = engine.learn(V, epoch, row_limit=row_limit)
-        yield Trained(epoch + 1, V, time.perf_counter() - began, n_reports)
+        yield TrainingState(epoch + 1, V, time.perf_counter() - began, n_reports)
 
 
 def go_on(
     settings: Settings,
     engine: Engine,
-    start: Trained,
+    start: TrainingState,
     records: list[Record],
-    measure: Callable[[Trained], Record],
+    measure: Callable[[TrainingState], Record],
     checkpoint: Path | None,
     identity: Record,
-) -> Iterator[Trained]:
+) -> Iterator[TrainingState]:
     """Train, and add what is said of each epoch to the records, with what is measured of it.
 
     The checkpoint is written after each: state, records, and what run they are of (`identity`).
@@ -69,17 +69,19 @@ def go_on(
         yield state
 
 
-def metrics_in(record: Mapping[str, Any]) -> dict[str, float]:
+def select_metrics(record: Mapping[str, Any]) -> dict[str, float]:
     """All that is named `...@K`, and what it was ranked against."""
-    return {name: value for name, value in record.items() if "@" in name or name == NEGATIVES}
+    return {
+        name: value for name, value in record.items() if "@" in name or name == NEGATIVES_METRIC
+    }
 
 
 def resume(
     checkpoint: Path | None, settings: Settings, identity: Record, n_items: int
-) -> tuple[Trained, list[Record]]:
+) -> tuple[TrainingState, list[Record]]:
     """The state to go on from: the checkpoint's, if it belongs to this very run."""
     if checkpoint is None or not checkpoint.exists():
-        return begin(settings, n_items), []
+        return start_training(settings, n_items), []
     saved = read_model(checkpoint)
     if differing := _differing(saved, settings, identity):
         raise CheckpointError(
@@ -91,7 +93,7 @@ def resume(
             f"{checkpoint}: has {saved.epochs_done} epochs already, and {settings.epochs} are "
             "asked for; ask for more, or name another"
         )
-    return Trained(saved.epochs_done, saved.V), list(saved.extra["epochs"])
+    return TrainingState(saved.epochs_done, saved.V), list(saved.extra["epochs"])
 
 
 def _differing(saved: ModelFile, settings: Settings, identity: Record) -> list[str]:

@@ -29,7 +29,7 @@ from sottovoce.errors import SettingsError
 from sottovoce.privacy import gaussian_mu
 from sottovoce.simulation.engines import build_engine
 from sottovoce.simulation.interface import Engine
-from sottovoce.simulation.training import begin, train
+from sottovoce.simulation.training import start_training, train
 from sottovoce.training import Settings
 from sottovoce_lab.audit.knowledge import Knowledge
 from sottovoce_lab.audit.trials import (
@@ -164,7 +164,7 @@ def list_models(
     settings: Settings, engine: Engine, n_items: int, epochs: int
 ) -> list[NDArray[np.float32]]:
     """Return V at the start of each of the first epochs."""
-    start = begin(settings, n_items)
+    start = start_training(settings, n_items)
     later = train(replace(settings, epochs=epochs - 1), engine, start) if epochs > 1 else []
     return [start.V, *(state.V for state in later)]
 

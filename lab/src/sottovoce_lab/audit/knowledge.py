@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from sottovoce.core import Histories
 from sottovoce.data.streams import stream
 from sottovoce.simulation.interface import Engine
-from sottovoce.simulation.people import take_part
+from sottovoce.simulation.random_words import draw_participants
 from sottovoce.training import Settings
 from sottovoce_lab.audit.densities import compute_mean_density, compute_report_densities
 from sottovoce_lab.audit.trials import Targets, Trials
@@ -45,17 +45,18 @@ class Knowledge:
         halfway = (true + other) / 2 - settings.share * true
         self._middle = (halfway * self._weight).mean(axis=1)
         # Epoch numbers after the training's own: no random words are used twice.
-        self._own = own.reports(V, settings.epochs + epoch)
+        self._own = own.list_reports(V, settings.epochs + epoch)
         n_crowds = int(trials.crowd.max()) + 1
         self._crowds = [
-            everybody.reports(V, (2 + crowd) * settings.epochs + epoch) for crowd in range(n_crowds)
+            everybody.list_reports(V, (2 + crowd) * settings.epochs + epoch)
+            for crowd in range(n_crowds)
         ]
         first = settings.epochs + epoch * n_crowds
         draws = [stream(settings.seed, "dummy", first + crowd) for crowd in range(n_crowds)]
         n_signed = self._weight.shape[1]
         self._dummies = [draw.integers(n_signed, size=settings.dummies) for draw in draws]
         self._dummies_per_report = settings.dummies / settings.reports
-        self._takes = draw_participants(settings, epoch, n_crowds, histories.n_users)
+        self._takes = draw_crowd_participants(settings, epoch, n_crowds, histories.n_users)
         self._present = self._takes[trials.crowd, targets.victims[trials.victim]]
 
     def score_linked(self, reports: int) -> Float64:
@@ -98,12 +99,15 @@ class Knowledge:
         return np.asarray(self._weight @ counts - self._weight[rows, own].sum(axis=1))
 
 
-def draw_participants(
+def draw_crowd_participants(
     settings: Settings, epoch: int, n_crowds: int, people: int
 ) -> NDArray[np.bool_]:
     """Return who takes part in an epoch, n_crowds x people; every crowd draws its own turns."""
     seeds = range(settings.seed + 1, settings.seed + 1 + n_crowds)
     everybody = np.arange(people)
     return np.stack(
-        [take_part(seed, epoch, everybody, settings.turns, settings.epochs) for seed in seeds]
+        [
+            draw_participants(seed, epoch, everybody, settings.turns, settings.epochs)
+            for seed in seeds
+        ]
     )

@@ -3,9 +3,9 @@
 from types import ModuleType
 
 from sottovoce.core import Mechanism
-from sottovoce.simulation.engines import kernel_module
+from sottovoce.simulation.engines import import_kernel_module
 
 
 def load_kernel(mechanism: Mechanism) -> ModuleType:
     """Import the mechanism's kernel, which plugs itself in."""
-    return kernel_module(__name__, mechanism.name)
+    return import_kernel_module(__name__, mechanism.name)
