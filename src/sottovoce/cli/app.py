@@ -192,10 +192,6 @@ SHIPPED_COMMANDS = {
         ("server", "server", "server", "Open reports, update the model, publish the next epoch."),
         ("proxy", "proxy", "proxy", "Take sealed reports, hold them, shuffle them, forward them."),
         (
-            *("attest", "attest", "proxy,accounts"),
-            "Say who has an account, as a product's backend does.",
-        ),
-        (
             *("client", "client", "client,cli"),
             "Take part from this device, which computes its own lists.",
         ),
