@@ -15,8 +15,8 @@ from scipy import sparse
 from sottovoce.core import Histories
 from sottovoce.core.tags import Tag, Tags, Traits, build_tags
 from sottovoce.data import Interactions
+from sottovoce.data.frames import is_table, read_frame
 from sottovoce.data.split import select_entries
-from sottovoce.data.tables import is_table, read_frame
 from sottovoce.errors import DataError, DataWarning
 from sottovoce.settings import Setting
 
