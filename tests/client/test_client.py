@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sottovoce.client import Client
-from sottovoce.client.client import read_history_csv
+from sottovoce.client.csv_import import read_history_csv
 from sottovoce.errors import DataError, StoreError
 from tests.client.world import COST, DAY, FakeProxy, World, charges, item
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce.client import Client
-from sottovoce.client.recommending import Personal, list_recommendations
+from sottovoce.client.recommending import compute_taste, list_recommendations
 from sottovoce.client.store import ClientStore
 from sottovoce.core.recommending import weigh_history
 from sottovoce.errors import SettingsError, StoreError
@@ -72,7 +72,7 @@ TAGGED = Release(
 
 @given(TOUCHED.filter(bool), st.integers(0, ITEMS - 1))
 def test_what_items_and_tags_say_adds_up_to_the_score(touched: dict[str, int], row: int) -> None:
-    personal = Personal.of(TAGGED, touched)
+    personal = compute_taste(TAGGED, touched)
     own, tags = personal.split_score(row)
     assert (len(own), len(tags)) == (len(touched), len(TAGGED.catalogue.tags.names))
     assert own.sum() + tags.sum() == pytest.approx(personal.scores()[row], rel=1e-9, abs=1e-12)
@@ -89,7 +89,7 @@ def test_a_list_is_made_from_the_latest_thousand() -> None:
     )
     touched = {str(number): number // 2 for number in range(1, many - 2)}
     latest = {str(number): number // 2 for number in range(many - 1_002, many - 2)}
-    long, short = Personal.of(release, touched), Personal.of(release, latest)
+    long, short = compute_taste(release, touched), compute_taste(release, latest)
     assert long.rows == short.rows
     assert np.array_equal(long.scores(), short.scores())
     assert {each.id for each in list_recommendations(release, touched, many)} == {
@@ -252,7 +252,7 @@ def asked(question: dict[str, Any]) -> tuple[Release, dict[str, int]]:
 
 def answer(question: dict[str, Any]) -> dict[str, Any]:
     release, touched = asked(question)
-    personal = Personal.of(release, touched)
+    personal = compute_taste(release, touched)
     numbers = release.catalogue.numbers
     known = {item: at for item, at in touched.items() if item in numbers}
     return {

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from sottovoce.client import Client
-from sottovoce.client.store import UnsentBatch, append_entry
+from sottovoce.client.ledger_table import append_entry
+from sottovoce.client.store import UnsentBatch
 from sottovoce.errors import BudgetExceededError, LedgerError, SettingsError, StoreError
 from sottovoce.privacy import Charge, Ledger, Limit
 from sottovoce.protocol.tokens import Token

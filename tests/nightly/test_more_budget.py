@@ -16,7 +16,7 @@ from sottovoce.core.recommending import build_popularity_model
 from sottovoce.core.tags import make_empty_tags
 from sottovoce.data import Interactions, leave_one_out
 from sottovoce.data.shops import shop
-from sottovoce.simulation.run import quality
+from sottovoce.simulation.evaluation.lists import measure_quality
 
 BUDGETS = (10, 50, 200, 500, 1_000, 5_000)
 SHOPS = [
@@ -40,7 +40,7 @@ def hit_ratios(people: Histories, seed: int) -> tuple[list[float], list[float]]:
         ours.append(model.evaluate(split.train, left_out, negatives=None)["hr@10"])
         named = named_items(split.train, budget, np.random.default_rng(seed))
         popular = build_popularity_model(named, people.n_users, make_empty_tags(people.n_items))
-        counted.append(quality(popular, split.train, left_out, None)["hr@10"])
+        counted.append(measure_quality(popular, split.train, left_out, None)["hr@10"])
     return ours, counted
 
 

@@ -71,7 +71,8 @@ def test_the_guide_for_products(
     for quoted in quotes():
         assert any(quoted in source for source in (text, *asked, TEXTS)), quoted
     assert "Epoch 1 is closed" in person.next()
-    person.next_python()  # of a backend: `tests/service/test_attest.py` runs it
+    person.next_python()  # the keys of a backend
+    person.next_python()  # a backend: `tests/sandbox/test_shop.py` runs it
     person.next_python()
     assert person.left == 0
 

@@ -16,7 +16,7 @@ from sottovoce.core import Histories, solve_user_vectors
 from sottovoce.data import leave_one_out, synthetic_people
 from sottovoce.errors import DataError, SettingsError
 from sottovoce.privacy.gaussian import gaussian_delta, gaussian_epsilon
-from sottovoce.simulation.evaluation.metrics import summary
+from sottovoce.simulation.evaluation.metrics import summarize_ranks
 from sottovoce.simulation.evaluation.ranking import sample_candidates
 from sottovoce_lab.baselines import DPALS, MatrixFactorization, Popularity, TrustedSettings, rank
 from sottovoce_lab.baselines.models import split_into_blocks
@@ -228,7 +228,7 @@ def test_with_a_huge_budget_it_is_as_good_as_without_privacy(observed: float) ->
     )
     private = DPALS.fit(split.train, settings, seed=0, threads=1)
     best, ours, counted = (
-        summary(rank(model, candidates))["hr@10"]
+        summarize_ranks(rank(model, candidates))["hr@10"]
         for model in (free, private, Popularity.fit(split.train))
     )
     assert best > counted + 0.05

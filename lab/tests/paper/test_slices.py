@@ -112,8 +112,8 @@ def test_the_simulation_draws_from_that_law() -> None:
         sent = sliced_reports(engine, V, 0, slices)
         mechanism = engine.mechanism
         assert isinstance(mechanism, Loudest)
-        a = mechanism.blocks.compute_rows(V, engine.user_vectors(V), PEOPLE)
-        agreement = -(a[:, :, None] * engine.user_vectors(V)[:, None, :]).reshape(len(a), -1)
+        a = mechanism.blocks.compute_rows(V, engine.solve_user_vectors(V), PEOPLE)
+        agreement = -(a[:, :, None] * engine.solve_user_vectors(V)[:, None, :]).reshape(len(a), -1)
     signed = np.stack([-agreement, agreement], axis=-1).reshape(len(a), -1)
     part = np.repeat(slice_of(mechanism, slices), 2)
     quiet = mechanism.gamma / mechanism.n_signed

@@ -59,8 +59,8 @@ def test_bytes_are_those_of_the_encodings() -> None:
 
 def test_csv_has_every_number() -> None:
     records = [
-        *record(Interval.of([0.1, 0.2, 0.4]), users=5),
-        *record(Interval.of([0.3]), users=6, method="a,b"),
+        *record(Interval.from_values([0.1, 0.2, 0.4]), users=5),
+        *record(Interval.from_values([0.3]), users=6, method="a,b"),
         *record(None, users=7),
     ]
     table = Table("t", "T", ("users",), [("5",)], records)
@@ -71,10 +71,13 @@ def test_csv_has_every_number() -> None:
 
 
 def test_verdict_names_what_is_not_won() -> None:
-    clear, unclear = Interval.of([0.1, 0.11, 0.12]), Interval.of([0.1, -0.05, 0.1])
+    clear, unclear = (
+        Interval.from_values([0.1, 0.11, 0.12]),
+        Interval.from_values([0.1, -0.05, 0.1]),
+    )
     assert beats(clear)
     assert not beats(unclear)
-    assert not beats(Interval.of([-0.1]))
+    assert not beats(Interval.from_values([-0.1]))
     contest = partial(Contest, "loudest", "paper")
     notes = verdict([contest("here", clear), contest("there", unclear)])
     assert len(notes) == 1
@@ -82,7 +85,7 @@ def test_verdict_names_what_is_not_won() -> None:
     assert f"there ({signed(unclear)})" in notes[0]
     assert "here (" not in notes[0].replace("there (", "")
     assert "95% interval" in notes[0]
-    assert "single split" in verdict([contest("here", Interval.of([0.1]))])[0]
+    assert "single split" in verdict([contest("here", Interval.from_values([0.1]))])[0]
     assert verdict([contest("here", None)]) == []
 
 

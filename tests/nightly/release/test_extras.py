@@ -120,8 +120,8 @@ def test_server_proxy_and_client_meet_from_environments_of_their_own(
 ) -> None:
     """Install each party's own extra only."""
     server, proxy, client = (install(extras) for extras in ("server", "proxy", "client,cli"))
-    assert offered(server) == {"server", "proxy", "client", "privacy", "attest"}
-    assert offered(proxy) == {"proxy", "client", "privacy", "attest"}
+    assert offered(server) == {"server", "proxy", "client", "privacy"}
+    assert offered(proxy) == {"proxy", "client", "privacy"}
     assert offered(client) == {"client", "privacy"}
     ports = [str(free_port()) for _ in range(4)]
     (server.home / "items.json").write_text(CATALOGUE)

@@ -46,5 +46,5 @@ class MatrixFactorization(Factorization):
             build_engine(engine, by_item, settings, **options) as items,
         ):
             for _ in range(iterations):
-                V = items.user_vectors(people.user_vectors(V))
-            return cls(people.user_vectors(V), V)
+                V = items.solve_user_vectors(people.solve_user_vectors(V))
+            return cls(people.solve_user_vectors(V), V)

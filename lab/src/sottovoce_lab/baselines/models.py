@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core import Histories, solve_user_vectors
-from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, rank_factors, tested
+from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, rank_factors, select_tested
 
 # People whose scores of all items are in memory at a time.
 USERS_PER_SCORING = 256
@@ -92,7 +92,7 @@ def rank_for_tests(model: Scorer, tests: Sequence[Candidates]) -> list[Ranks]:
             competes = _mark_competitors(candidates, users)
             better[number, users] = ((scores > own) & competes).sum(axis=1)
             ties[number, users] = ((scores == own) & competes).sum(axis=1)
-    return [tested(*ranks) for ranks in zip(tests, better, ties, strict=True)]
+    return [select_tested(*ranks) for ranks in zip(tests, better, ties, strict=True)]
 
 
 def _mark_competitors(candidates: Candidates, users: NDArray[np.int64]) -> NDArray[np.bool_]:

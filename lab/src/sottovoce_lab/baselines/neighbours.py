@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from sottovoce.core import Histories, coin
 from sottovoce.data.streams import stream
 from sottovoce.errors import SettingsError
-from sottovoce.simulation.evaluation.kernels import checked_threads, on_threads
+from sottovoce.simulation.evaluation.kernels import check_threads, use_threads
 from sottovoce_lab.baselines.kernels import count_common_bits, sum_similarities
 
 Words = NDArray[np.uint64]
@@ -112,7 +112,7 @@ class DPLCF:
         columns = pack_columns(train)
         if flip_threshold:
             randomize_columns(columns, train.n_users, flip_threshold, seed)
-        with on_threads(checked_threads(threads)):
+        with use_threads(check_threads(threads)):
             debias = Debias(train.n_users, flip_threshold / coin.WORD_RANGE)
             similarity = compute_similarities(columns, debias, neighbours)
         return cls(similarity, train, threads)
@@ -125,7 +125,7 @@ class DPLCF:
         """Sum the similarities of each user's items to their own items; -1 is no item."""
         out, own = np.empty(items.shape, np.float32), self.histories
         weights = np.ones(own.n_interactions) if self.weights is None else self.weights
-        with on_threads(checked_threads(self.threads)):
+        with use_threads(check_threads(self.threads)):
             sum_similarities(
                 own.indptr,
                 own.indices,

@@ -14,7 +14,7 @@ import numpy as np
 from sottovoce.data import Interactions
 from sottovoce.data.split import SplitRule
 from sottovoce.errors import CheckpointError, SettingsError, get_reason
-from sottovoce.simulation.files import fingerprint
+from sottovoce.simulation.files import compute_fingerprint
 from sottovoce.storage.files import write_atomically
 from sottovoce.training import Settings
 
@@ -168,7 +168,7 @@ class About:
         cls, data: Interactions, source: str, *, min_interactions: int, scale: float, seeds: int
     ) -> Self:
         """Looks at all of the data, once."""
-        digest = hashlib.sha256(fingerprint(data.histories).encode())
+        digest = hashlib.sha256(compute_fingerprint(data.histories).encode())
         if data.timestamps is not None:
             digest.update(np.ascontiguousarray(data.timestamps).data)
         if data.tags is not None:

@@ -26,7 +26,7 @@ from sottovoce.core.model import compute_gradients, compute_residuals
 from sottovoce.data.split import Split
 from sottovoce.data.streams import stream
 from sottovoce.simulation.engines import build_engine
-from sottovoce.simulation.evaluation.metrics import hit_ratio, summary
+from sottovoce.simulation.evaluation.metrics import hit_ratio, summarize_ranks
 from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, rank_factors
 from sottovoce.simulation.interface import Engine, LocalEngine
 from sottovoce.training import Settings, make_first_items
@@ -369,7 +369,7 @@ class Reporters:
 
     def honest_reports(self, V: Float32, epoch: int) -> UInt32:
         if self.slices == 1:
-            return self.engine.reports(V, epoch)
+            return self.engine.list_reports(V, epoch)
         assert isinstance(self.engine, LocalEngine)
         return sliced_reports(self.engine, V, epoch, self.slices)
 
@@ -662,7 +662,7 @@ def lie(cell: Cell, context: CellContext) -> dict[str, Any]:
         V = _trained(system, who, SENDING.get(cell.named["attacker"]))
     X = solved(V, honest, settings.alpha, system.ridge(V))
     exposed = {exposure_of(name): each.exposure(V) for name, each in audiences.items()}
-    final = {**summary(rank_factors(X, V, candidates)), **exposed}
+    final = {**summarize_ranks(rank_factors(X, V, candidates)), **exposed}
     return {"final": final, "liars": liars, "people": honest.n_users}
 
 

@@ -18,17 +18,22 @@ from sottovoce.core import Histories
 from sottovoce.data import Interactions, leave_one_out
 from sottovoce.privacy import Reporting, central_epsilon
 from sottovoce.simulation import Simulation, build_engine, simulate
-from sottovoce.simulation.engines import engine_options
-from sottovoce.simulation.evaluation.metrics import gains, hits, mean_of, summary
+from sottovoce.simulation.engines import list_engine_options
+from sottovoce.simulation.evaluation.lists import rank_by_popularity
+from sottovoce.simulation.evaluation.metrics import (
+    compute_gains,
+    compute_hits,
+    compute_mean,
+    summarize_ranks,
+)
 from sottovoce.simulation.evaluation.ranking import (
     Candidates,
     Ranks,
     rank_factors,
     sample_candidates,
 )
-from sottovoce.simulation.evaluation.side_information import SideInformation, wide_vectors
-from sottovoce.simulation.run import popularity_ranks
-from sottovoce.simulation.training import begin
+from sottovoce.simulation.evaluation.side_information import SideInformation, solve_wide_vectors
+from sottovoce.simulation.training import start_training
 from sottovoce.simulation.training import train as learn
 from sottovoce.training import Settings
 from sottovoce_lab.paper.bootstrap import means_of
@@ -97,13 +102,13 @@ class Prepared:
     def _tags(self) -> SideInformation | None:
         if self.data.tags is None:
             return None
-        return SideInformation.of(self.data, self.candidates.split, tags=True, time=False)
+        return SideInformation.from_split(self.data, self.candidates.split, tags=True, time=False)
 
     @cached_property
     def _time(self) -> SideInformation | None:
         if self.candidates.split.times is None:
             return None
-        return SideInformation.of(self.data, self.candidates.split, tags=False, time=True)
+        return SideInformation.from_split(self.data, self.candidates.split, tags=False, time=True)
 
     @cached_property
     def _both(self) -> SideInformation | None:
@@ -128,7 +133,7 @@ class CellContext:
     def engine_options(self) -> dict[str, Any]:
         """What the engine may be told: the number of threads is for the baselines too."""
         given = {"threads": self.threads, "card": self.card}
-        known = engine_options()[self.engine]
+        known = list_engine_options()[self.engine]
         return {name: value for name, value in given.items() if name in known}
 
     def prepared(self, cell: Cell) -> Prepared:
@@ -147,7 +152,7 @@ def compared(cell: Cell, context: CellContext) -> dict[str, Any]:
     prepared = context.prepared(cell)
     candidates = prepared.candidates
     model = _baseline(cell, candidates.split.train, context)
-    result = {"final": summary(_ranks(model, candidates)), **_fixed_budget(cell, context)}
+    result = {"final": summarize_ranks(_ranks(model, candidates)), **_fixed_budget(cell, context)}
     found = {
         way: _known_ranks(cell, model, known, candidates)
         for way, known in prepared.known(cell.known).items()
@@ -157,7 +162,7 @@ def compared(cell: Cell, context: CellContext) -> dict[str, Any]:
 
 def _ways(found: dict[Way, Ranks]) -> dict[str, Any]:
     """What is added to a result that was tested with what devices know."""
-    return {"known": {way: summary(ranks) for way, ranks in found.items()}} if found else {}
+    return {"known": {way: summarize_ranks(ranks) for way, ranks in found.items()}} if found else {}
 
 
 def _with_items(cell: Cell, context: CellContext) -> dict[str, Any]:
@@ -166,10 +171,10 @@ def _with_items(cell: Cell, context: CellContext) -> dict[str, Any]:
     candidates = prepared.candidates
     model = _published(cell, candidates.split.train, context)
     X = model.vectors(candidates.split.train)
-    final = summary(rank_factors(X, model.V, candidates))
+    final = summarize_ranks(rank_factors(X, model.V, candidates))
     solving = _solving(cell, model.V)
     found = {
-        way: known.ranks(model.V, candidates, **solving)
+        way: known.compute_ranks(model.V, candidates, **solving)
         for way, known in prepared.known(cell.known).items()
     }
     return {"final": final, **_lifetime_budget(cell, context), **_ways(found)}
@@ -279,7 +284,7 @@ def _known_ranks(
 ) -> Ranks | None:
     """Of a baseline that is given what devices know; None where it has no use for it."""
     if cell.method == "popularity":
-        return popularity_ranks(candidates, known)
+        return rank_by_popularity(candidates, known)
     if cell.method == "dplcf" and not known.tags.names:
         return _ranks(replace(model, weights=known.weights), candidates)
     return None
@@ -301,7 +306,7 @@ def _catalogue(cell: Cell, context: CellContext) -> dict[str, Any]:
     result = measure_catalogue(*model.ranks(tests))
     for way, known in prepared.known(cell.known).items():
         wide = model.with_tags(known.tags)
-        X = wide_vectors(wide, split.train, known.weights)
+        X = solve_wide_vectors(wide, split.train, known.weights)
         W = wide.rows(np.arange(len(wide.V))).astype(np.float32)
         found = measure_catalogue(*(rank_factors(X, W, each) for each in tests))
         result.setdefault("known", {})[way] = found["final"]
@@ -312,11 +317,11 @@ def _catalogue(cell: Cell, context: CellContext) -> dict[str, Any]:
 def measure_catalogue(sampled: Ranks, full: Ranks) -> dict[str, Any]:
     """Means over people, and the same in every draw of people."""
     values = {
-        "hr@10": hits(sampled, 10),
-        "hr@10 all": hits(full, 10),
-        "ndcg@100 all": gains(full, 100),
+        "hr@10": compute_hits(sampled, 10),
+        "hr@10 all": compute_hits(full, 10),
+        "ndcg@100 all": compute_gains(full, 100),
     }
-    final = {name: mean_of(each) for name, each in values.items()}
+    final = {name: compute_mean(each) for name, each in values.items()}
     return {"final": final, "draws": means_of(values)}
 
 
@@ -360,7 +365,7 @@ def _items(cell: Cell, train: Histories, context: CellContext) -> NDArray[np.flo
         V: NDArray[np.float32] = _baseline(cell, train, context).V
         return V
     settings = cell.settings
-    state = begin(settings, train.n_items)
+    state = start_training(settings, train.n_items)
     with build_engine(context.engine, train, settings, **context.engine_options) as engine:
         for after in learn(settings, engine, state):
             state = after

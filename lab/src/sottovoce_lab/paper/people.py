@@ -20,22 +20,23 @@ from sottovoce.errors import DataError
 from sottovoce.simulation import Engine
 from sottovoce.simulation.evaluation.metrics import (
     Interval,
+    compute_hits,
+    count_exposure,
     coverage,
-    exposure,
-    hits,
     ndcg_of_several,
     recall,
-    summary,
+    summarize_ranks,
 )
 from sottovoce.simulation.evaluation.ranking import (
     Candidates,
     Ranks,
+    find_testable_users,
     rank_factors,
     rank_hidden,
-    who_is_tested,
 )
-from sottovoce.simulation.evaluation.side_information import wide_vectors
-from sottovoce.simulation.people import LeftOut, Part, Parts, People, Whole
+from sottovoce.simulation.evaluation.side_information import solve_wide_vectors
+from sottovoce.simulation.holdout import Holdout
+from sottovoce.simulation.population import Part, Parts, People, WholeParts
 from sottovoce.training import Budget
 from sottovoce_lab.baselines.models import solve_device_vectors
 from sottovoce_lab.paper.cells import Cell, Way
@@ -106,14 +107,14 @@ class PublishedTraining(PublishedFactors):
 
     def vectors(self, histories: Histories) -> Float32:
         with self.engine(histories) as engine:
-            return engine.user_vectors(self.V)
+            return engine.solve_user_vectors(self.V)
 
     def ranks(self, tests: Sequence[Candidates]) -> list[Ranks]:
         found = []
         for each in tests:
-            people = Whole(Part(People(each.split.train), LeftOut.of(each)))
+            people = WholeParts(Part(People(each.split.train), Holdout.from_candidates(each)))
             with self.engine(people) as engine:
-                found.append(engine.ranks(self.V))
+                found.append(engine.compute_ranks(self.V))
         return found
 
 
@@ -210,7 +211,7 @@ def measure_late(model: Published, late: Late) -> dict[str, Any]:
     if late.others.tags is not None:
         wide = model.with_tags(build_tags(late.others.tags.tolist()))
         W = wide.rows(np.arange(len(wide.V))).astype(np.float32)
-        ranks = rank_hidden(wide_vectors(wide, known), W, known, hidden)
+        ranks = rank_hidden(solve_wide_vectors(wide, known), W, known, hidden)
         result["known"]["tags"] = summary_of_several(ranks, hidden)
     return result
 
@@ -219,14 +220,18 @@ def measure_people(model: Published, candidates: Candidates) -> dict[str, Any]:
     """HR@10 by how much people touched and by how popular the item is, and who sees what."""
     train, test = candidates.split.train, candidates.split.test
     X, V = model.vectors(train), model.V
-    ranks, asked = rank_factors(X, V, candidates), who_is_tested(candidates)
-    hit, lengths, counts = hits(ranks, CUTOFF), np.diff(train.indptr)[asked], train.popularity()
+    ranks, asked = rank_factors(X, V, candidates), find_testable_users(candidates)
+    hit, lengths, counts = (
+        compute_hits(ranks, CUTOFF),
+        np.diff(train.indptr)[asked],
+        train.popularity(),
+    )
     by_history = fifths(lengths, np.ones(len(lengths)))
     by_item = fifths(counts, counts)
-    exposed = exposure(X, V, train, CUTOFF)
+    exposed = count_exposure(X, V, train, CUTOFF)
     return {
         "final": {
-            **summary(ranks),
+            **summarize_ranks(ranks),
             **_by_fifth("history", hit, by_history),
             **_by_fifth("item", hit, by_item[test[asked]]),
             f"coverage@{CUTOFF}": coverage(exposed),
@@ -578,7 +583,7 @@ class WhoPays(Experiment):
 
     def _kept(self, rows: list[Row], row: Row, kind: Kind) -> list[Interval | None]:
         found = self._shares(rows, row, kind)
-        return [Interval.of(list(each.values())) if each else None for each in found]
+        return [Interval.from_values(list(each.values())) if each else None for each in found]
 
     def _shares(self, rows: list[Row], row: Row, kind: Kind) -> list[dict[int, float]]:
         """Of MF-NP's HR@10, by fifth and seed: both saw the same split and the same negatives."""
@@ -596,8 +601,10 @@ class WhoPays(Experiment):
         if not seeds:
             return None
         _, least, most = KINDS[kind]
-        low, high = (Interval.of([100 * share[seed] for seed in seeds]) for share in (first, last))
-        apart = Interval.of([100 * (last[seed] - first[seed]) for seed in seeds])
+        low, high = (
+            Interval.from_values([100 * share[seed] for seed in seeds]) for share in (first, last)
+        )
+        apart = Interval.from_values([100 * (last[seed] - first[seed]) for seed in seeds])
         sure = "" if apart.half_width is None else f" ± {apart.half_width:.1f}"
         return (
             f"{row.label}: {least} keeps {low.mean:.1f}% of what MF-NP gives it, {most} "

@@ -22,10 +22,10 @@ from sottovoce.data import Interactions, leave_one_out
 from sottovoce.data.shops import LENGTH_SIGMA, shop
 from sottovoce.data.split import Split
 from sottovoce.simulation.engines import build_engine
+from sottovoce.simulation.evaluation.lists import make_device_model, to_factors
 from sottovoce.simulation.evaluation.metrics import Interval, hit_ratio
 from sottovoce.simulation.evaluation.ranking import rank_hidden
-from sottovoce.simulation.outlook import KINDS, TESTED
-from sottovoce.simulation.run import as_factors, model_of
+from sottovoce.simulation.outlook import MAX_TESTED_PEOPLE, SHOP_KINDS
 from sottovoce.training import Budget, Settings, plan_training
 from sottovoce_lab.paper.lying import BANDS, SHOWN, Audience, Liars, Reporters, liars_among, targets
 from sottovoce_lab.paper.scale import CHOOSING
@@ -48,7 +48,7 @@ class SlicedShop:
 
     def split(self, seed: int) -> Split:
         """Of one of the shops that `sottovoce plan` tries."""
-        tastes, focus = KINDS[seed % len(KINDS)]
+        tastes, focus = SHOP_KINDS[seed % len(SHOP_KINDS)]
         length = (self.history + 1) * float(np.exp(LENGTH_SIGMA**2 / 2))
         everybody = shop(self.people, self.items, length, tastes, seed, focus=focus)
         ids = np.arange(self.people), np.arange(self.items)
@@ -74,9 +74,9 @@ class SlicedShop:
             for number in range(settings.epochs):
                 epoch = system.open(V, number, who.known)
                 V = epoch.close(who.adapted(epoch) if liars else None)
-        n = min(self.people, TESTED)
+        n = min(self.people, MAX_TESTED_PEOPLE)
         known, hidden = split.train.some(0, n), split.left_out.some(0, n)
-        X, W = as_factors(model_of(V, settings)(make_empty_tags(self.items)), known)
+        X, W = to_factors(make_device_model(V, settings, make_empty_tags(self.items)), known)
         return hit_ratio(rank_hidden(X, W, known, hidden), SHOWN), audience.exposure(V)
 
 
@@ -90,7 +90,9 @@ def rows(
     for each in shops:
         found = [each.hit_ratio(seed) for seed in seeds]
         first = first or found
-        loss = Interval.of([mine - other for mine, other in zip(found, first, strict=True)])
+        loss = Interval.from_values(
+            [mine - other for mine, other in zip(found, first, strict=True)]
+        )
         exposed = [
             f"{np.mean([each.exposure(seed, pushed, share) for seed in lying]):.3f}"
             for pushed in BANDS

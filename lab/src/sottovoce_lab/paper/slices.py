@@ -17,7 +17,7 @@ from sottovoce.core.loudest import Loudest
 from sottovoce.core.mechanism import pack_reports
 from sottovoce.data.streams import stream
 from sottovoce.simulation.interface import LocalEngine
-from sottovoce.simulation.people import take_part
+from sottovoce.simulation.random_words import draw_participants
 
 Float32 = NDArray[np.float32]
 UInt32 = NDArray[np.uint32]
@@ -35,8 +35,8 @@ def slice_of(mechanism: Loudest, slices: int) -> Int64:
 def sliced_reports(engine: LocalEngine, V: Float32, epoch: int, slices: int) -> UInt32:
     """What `engine.reports` gives, where every report has a slice of its own."""
     settings, everybody = engine.settings, np.arange(len(engine.people))
-    takes = take_part(settings.seed, epoch, everybody, settings.turns, settings.epochs)
-    vectors, chance = engine.user_vectors(V), stream(settings.seed, "slice", epoch)
+    takes = draw_participants(settings.seed, epoch, everybody, settings.turns, settings.epochs)
+    vectors, chance = engine.solve_user_vectors(V), stream(settings.seed, "slice", epoch)
     parts = _parts(everybody[takes], engine.mechanism.n_directions)
     sent = [_of_these(engine, V, vectors[some], some, slices, chance) for some in parts]
     return np.concatenate([np.empty((0, settings.reports), np.uint32), *sent])

@@ -87,7 +87,7 @@ class Reader:
             for result in results
             if result is not None and what in result.get("known", {})
         ]
-        return Interval.of(found) if found else None
+        return Interval.from_values(found) if found else None
 
     def values(
         self, family: Family, metric: str = METRIC, epoch: int | None = None
@@ -105,13 +105,13 @@ class Reader:
     ) -> Interval | None:
         """Mean and 95% interval; None where nothing has been computed."""
         found = self.values(family, metric, epoch)
-        return Interval.of(list(found.values())) if found else None
+        return Interval.from_values(list(found.values())) if found else None
 
     def gain(self, ours: Family, theirs: Family) -> Interval | None:
         """Of the differences split by split: both saw the same split and the same negatives."""
         mine, other = self.values(ours), self.values(theirs)
         both = [mine[seed] - other[seed] for seed in mine if seed in other]
-        return Interval.of(both) if both else None
+        return Interval.from_values(both) if both else None
 
     def budget(self, family: Family) -> dict[str, float | None]:
         """Lifetime, local and central, the same for every seed."""

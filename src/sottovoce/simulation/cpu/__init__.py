@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from sottovoce.settings import setting
 from sottovoce.simulation.interface import Engine
-from sottovoce.simulation.people import Parts
+from sottovoce.simulation.population import Parts
 from sottovoce.training import Settings
 
 
@@ -16,6 +16,8 @@ class Options:
 def build(parts: Parts, settings: Settings, options: Options) -> Engine:
     # Imported here, because numba takes a second to import.
     from sottovoce.simulation.cpu.engine import CpuEngine
-    from sottovoce.simulation.interface import one_by_one
+    from sottovoce.simulation.interface import build_local_engine
 
-    return one_by_one(parts, settings, lambda part: CpuEngine(part, settings, options.threads))
+    return build_local_engine(
+        parts, settings, lambda part: CpuEngine(part, settings, options.threads)
+    )

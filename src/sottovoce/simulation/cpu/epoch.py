@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from sottovoce.simulation.cpu.philox import Gathering, fill_history, get_number, takes_part
 from sottovoce.simulation.cpu.solve import make_equation_memory, solve_user
-from sottovoce.simulation.evaluation.kernels import compiled_in
+from sottovoce.simulation.evaluation.kernels import compile_inner
 from sottovoce.simulation.interface import EpochConstants
 
 Int32 = NDArray[np.int32]
@@ -47,7 +47,7 @@ def fill_reports(
     raise NotImplementedError
 
 
-@compiled_in
+@compile_inner
 def always_needs_history(user: int, c: EpochConstants, m: Any, k: int) -> bool:  # noqa: ARG001
     """Return True: each report of the mechanism depends on the history."""
     return True

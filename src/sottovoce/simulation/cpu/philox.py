@@ -1,4 +1,4 @@
-"""Random words, turns and histories of people: `sottovoce.simulation.people`, compiled."""
+"""Compiled `simulation.random_words` and `simulation.population`: words, turns and histories."""
 
 from typing import Any, NamedTuple
 
@@ -9,27 +9,27 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from sottovoce.core import WORDS_PER_DRAW
-from sottovoce.simulation.evaluation.kernels import compiled_in
-from sottovoce.simulation.people import (
-    DROPPED,
-    MULTIPLIERS,
-    PIECES,
-    REPORTS,
-    RESAMPLED,
-    ROUNDS,
-    TURNS,
-    WEYL,
+from sottovoce.simulation.evaluation.kernels import compile_inner
+from sottovoce.simulation.population import DROPPED_OF_65536, ITEMS_PER_DRAW
+from sottovoce.simulation.random_words import (
+    PHILOX_KEY_STEPS,
+    PHILOX_MULTIPLIERS,
+    PHILOX_ROUNDS,
+    REPORTS_PURPOSE,
+    RESAMPLING_PURPOSE,
+    TURNS_PURPOSE,
 )
 
-# The constants of `simulation.people` as unsigned words: numba takes Python integers for signed.
-_MULTIPLIER_0 = np.uint64(MULTIPLIERS[0])
-_MULTIPLIER_1 = np.uint64(MULTIPLIERS[1])
-_WEYL_0 = np.uint64(WEYL[0])
-_WEYL_1 = np.uint64(WEYL[1])
-_REPORTS_PURPOSE = np.uint64(REPORTS)
-_TURNS_PURPOSE = np.uint64(TURNS)
-_RESAMPLED_PURPOSE = np.uint64(RESAMPLED)
-_DROP_BELOW = np.uint64(DROPPED)
+# The constants of `simulation.random_words` as unsigned words: numba takes Python integers for
+# signed.
+_MULTIPLIER_0 = np.uint64(PHILOX_MULTIPLIERS[0])
+_MULTIPLIER_1 = np.uint64(PHILOX_MULTIPLIERS[1])
+_KEY_STEP_0 = np.uint64(PHILOX_KEY_STEPS[0])
+_KEY_STEP_1 = np.uint64(PHILOX_KEY_STEPS[1])
+_REPORTS_PURPOSE = np.uint64(REPORTS_PURPOSE)
+_TURNS_PURPOSE = np.uint64(TURNS_PURPOSE)
+_RESAMPLING_PURPOSE = np.uint64(RESAMPLING_PURPOSE)
+_DROP_BELOW = np.uint64(DROPPED_OF_65536)
 # The 16 bits of a word that decide about one item of a resampled history.
 _PIECE_MASK = np.uint64(0xFFFF)
 
@@ -53,10 +53,10 @@ def multiply_high(typing_context: Any, a: Any, b: Any) -> Any:  # noqa: ARG001 -
 def draw_words(seed: np.uint64, purpose: np.uint64, c0: int, c1: int, c2: int) -> Any:
     """Return the four words for the counter (c0, c1, c2, 0)."""
     counter = np.uint64(c0), np.uint64(c1), np.uint64(c2), np.uint64(0)
-    return mix_rounds(counter, seed, purpose, ROUNDS)
+    return mix_rounds(counter, seed, purpose, PHILOX_ROUNDS)
 
 
-@compiled_in
+@compile_inner
 def mix_rounds(state: Any, k0: np.uint64, k1: np.uint64, rounds: int) -> Any:
     """Apply this number of rounds, the first one with these keys."""
     x0, x1, x2, x3 = state
@@ -65,11 +65,11 @@ def mix_rounds(state: Any, k0: np.uint64, k1: np.uint64, rounds: int) -> Any:
         high1, low1 = multiply_high(x2, _MULTIPLIER_1), x2 * _MULTIPLIER_1
         x0, x1 = high1 ^ x1 ^ k0, low1
         x2, x3 = high0 ^ x3 ^ k1, low0
-        k0, k1 = k0 + _WEYL_0, k1 + _WEYL_1
+        k0, k1 = k0 + _KEY_STEP_0, k1 + _KEY_STEP_1
     return x0, x1, x2, x3
 
 
-@compiled_in
+@compile_inner
 def draw_report_words(seed: np.uint64, epoch: int, user: int, draw: int) -> Any:
     """Return the words of one report; draw k breaks ties."""
     return draw_words(seed, _REPORTS_PURPOSE, draw, user, epoch)
@@ -101,22 +101,22 @@ def fill_words(
     # In the first two of ten rounds, user and epoch are only joined by exclusive ors to the
     # products of a draw, and the products are what costs time.
     first = multiply_high(np.uint64(epoch), _MULTIPLIER_1) ^ np.uint64(user) ^ seed
-    own0 = np.uint64(epoch) * _MULTIPLIER_1 ^ (seed + _WEYL_0)
+    own0 = np.uint64(epoch) * _MULTIPLIER_1 ^ (seed + _KEY_STEP_0)
     own2, own3 = (
-        multiply_high(first, _MULTIPLIER_0) ^ (_REPORTS_PURPOSE + _WEYL_1),
+        multiply_high(first, _MULTIPLIER_0) ^ (_REPORTS_PURPOSE + _KEY_STEP_1),
         first * _MULTIPLIER_0,
     )
-    k0, k1 = seed + _WEYL_0 + _WEYL_0, _REPORTS_PURPOSE + _WEYL_1 + _WEYL_1
+    k0, k1 = seed + _KEY_STEP_0 + _KEY_STEP_0, _REPORTS_PURPOSE + _KEY_STEP_1 + _KEY_STEP_1
     for j in range(random_words.shape[0]):
         state = begun[j, 0] ^ own0, begun[j, 1], begun[j, 2] ^ own2, own3
         random_words[j, 0], random_words[j, 1], random_words[j, 2], _ = mix_rounds(
-            state, k0, k1, ROUNDS - 2
+            state, k0, k1, PHILOX_ROUNDS - 2
         )
 
 
-@compiled_in
+@compile_inner
 def takes_part(seed: np.uint64, epoch: int, user: int, turns: int, epochs: int) -> bool:
-    """Return whether a user takes part: `sottovoce.simulation.people.take_part` for one user."""
+    """Return whether one user takes part, as `simulation.random_words.draw_participants`."""
     if turns == epochs:
         return True
     left, takes = np.uint64(turns), False
@@ -147,13 +147,13 @@ class Gathering(NamedTuple):
     epochs: int
 
 
-@compiled_in
+@compile_inner
 def get_number(place: int, gathering: Gathering) -> int:
     """Return a person's number: `People.numbers` for one place."""
     return gathering.chosen[place] if gathering.chosen.shape[0] else gathering.first + place
 
 
-@compiled_in
+@compile_inner
 def fill_history(
     place: int,
     gathering: Gathering,
@@ -169,14 +169,14 @@ def fill_history(
             out[t] = items[t]
         return items.shape[0]
     user = get_number(place, gathering)
-    random_words = draw_words(seed, _RESAMPLED_PURPOSE, 0, user, 0)
+    random_words = draw_words(seed, _RESAMPLING_PURPOSE, 0, user, 0)
     row = np.int64(multiply_high(random_words[0], np.uint64(indptr.shape[0] - 1)))
     items = indices[indptr[row] : indptr[row + 1]]
     n = 0
     for t in range(items.shape[0]):
-        if t % PIECES == 0:
-            random_words = draw_words(seed, _RESAMPLED_PURPOSE, 1 + t // PIECES, user, 0)
-        piece = t % PIECES
+        if t % ITEMS_PER_DRAW == 0:
+            random_words = draw_words(seed, _RESAMPLING_PURPOSE, 1 + t // ITEMS_PER_DRAW, user, 0)
+        piece = t % ITEMS_PER_DRAW
         word = random_words[piece // 4] >> np.uint64(16 * (piece % 4))
         if word & _PIECE_MASK >= _DROP_BELOW:
             out[n] = items[t]

@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from sottovoce.core.bounds import MAX_USER_ENTRY
-from sottovoce.simulation.evaluation.kernels import compiled_in
+from sottovoce.simulation.evaluation.kernels import compile_inner
 
 Float64 = NDArray[np.float64]
 
@@ -29,13 +29,13 @@ _INDEX_TYPE = ir.IntType(64)
 _FOUR_DOUBLES = ir.VectorType(ir.DoubleType(), TILE_SIDE)
 
 
-@compiled_in
+@compile_inner
 def pad_to_tiles(size: int) -> int:
     """Round up to a multiple of TILE_SIDE."""
     return -(-size // TILE_SIDE) * TILE_SIDE
 
 
-@compiled_in
+@compile_inner
 def add_tile(rows: Any, n: int, i: int, j: int, lines: int, sums: Any) -> None:
     """Add `rows[t, i:i+lines] rows[t, j:j+4]^T` to `sums[i:i+lines, j:j+4]`, for t from 0 to n - 1.
 
@@ -126,7 +126,7 @@ class EquationMemory(NamedTuple):
     solution: Float64
 
 
-@compiled_in
+@compile_inner
 def make_equation_memory(size: int) -> EquationMemory:
     """Allocate the memory for vectors of this length."""
     width = pad_to_tiles(size)
@@ -141,7 +141,7 @@ def make_equation_memory(size: int) -> EquationMemory:
     )
 
 
-@compiled_in
+@compile_inner
 def add_items(
     items: NDArray[np.int32], V: NDArray[np.float32], rows: Float64, sums: Float64, right: Float64
 ) -> None:
@@ -170,7 +170,7 @@ def add_items(
             right[i] = sums[size, i]
 
 
-@compiled_in
+@compile_inner
 def solve_user(
     items: NDArray[np.int32],
     V: NDArray[np.float32],

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from sottovoce.core.model import build_diverged_error, compute_max_entry, draw_factor_basis
 from sottovoce.errors import SettingsError
 from sottovoce.simulation.cuda.card import CudaCard
-from sottovoce.simulation.cuda.kernels import load_kernel
 from sottovoce.simulation.cuda.memory import (
     COUNTER_NAMES,
     Memory,
@@ -18,9 +17,11 @@ from sottovoce.simulation.cuda.memory import (
     compute_solve_bytes,
     render_source,
 )
-from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, tested
-from sottovoce.simulation.interface import Collected, LocalEngine
-from sottovoce.simulation.people import Part, take_part
+from sottovoce.simulation.engines import import_kernel_module
+from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, select_tested
+from sottovoce.simulation.interface import LocalEngine, ReportSums
+from sottovoce.simulation.population import Part
+from sottovoce.simulation.random_words import draw_participants
 from sottovoce.training import Settings
 
 Float32 = NDArray[np.float32]
@@ -39,7 +40,7 @@ class CudaEngine(LocalEngine):
     def __init__(self, part: Part, settings: Settings, card: CudaCard):
         super().__init__(part, settings)
         people, histories, factors = part.people, self.histories, settings.factors
-        self._kernel = load_kernel(self.mechanism)
+        self._kernel = import_kernel_module(f"{__package__}.kernels", self.mechanism.name)
         self._candidates: Candidates | None = None
         self._model: Float32 | None = None
         # Whether the card has the vectors of all people in the data, for the present model.
@@ -78,11 +79,11 @@ class CudaEngine(LocalEngine):
     def close(self) -> None:
         self._memory.clear()
 
-    def _collect(self, V: Float32, epoch: int) -> Collected:
+    def collect(self, V: Float32, epoch: int) -> ReportSums:
         n_reports = self._report(V, epoch)
-        return Collected(self._memory.get("sums").astype(np.int64), n_reports)
+        return ReportSums(self._memory.get("sums").astype(np.int64), n_reports)
 
-    def _reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
+    def list_reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
         n, settings, memory = len(self.people), self.settings, self._memory
         memory.make("reports_out", n * settings.reports, np.uint32)
         self._report(V, epoch)
@@ -90,15 +91,15 @@ class CudaEngine(LocalEngine):
         memory.drop("reports_out")
         numbers = self.people.numbers(np.arange(n))
         return reports_out[
-            take_part(settings.seed, epoch, numbers, settings.turns, settings.epochs)
+            draw_participants(settings.seed, epoch, numbers, settings.turns, settings.epochs)
         ]
 
-    def _user_vectors(self, V: Float32) -> Float32:
-        self._set_model(V)
+    def solve_user_vectors(self, V: Float32) -> Float32:
+        self._set_model(self.check_items(V))
         vectors = [self._memory.get("X")[: n * V.shape[1]] for n in self._solve_all()]
         return np.concatenate([np.empty(0, np.float32), *vectors]).reshape(-1, V.shape[1])
 
-    def _ranks_alone(self, V: Float32, candidates: Candidates) -> Ranks:
+    def _rank_by_factors(self, V: Float32, candidates: Candidates) -> Ranks:
         memory, n = self._memory, self.histories.n_users
         if self._candidates is not candidates:
             memory.put("tests", candidates.split.test.astype(np.int32))
@@ -110,12 +111,12 @@ class CudaEngine(LocalEngine):
         for _ in self._solve_all():
             memory.run("rank_rows", threads=128)
         ranks = memory.get("ranks")[: 2 * n].reshape(n, 2).astype(np.int64)
-        return tested(candidates, ranks[:, 0], ranks[:, 1])
+        return select_tested(candidates, ranks[:, 0], ranks[:, 1])
 
-    def _learn(self, V: Float32, epoch: int) -> tuple[Float32, int]:
-        """Run `training.compute_next_items` on the card, unless dummies must be added."""
-        if self.settings.dummies:
-            return super()._learn(V, epoch)
+    def learn(self, V: Float32, epoch: int, *, row_limit: float = 0.0) -> tuple[Float32, int]:
+        """Run one epoch, with `training.compute_next_items` on the card where it can."""
+        if self.settings.dummies or row_limit:
+            return super().learn(V, epoch, row_limit=row_limit)
         n_reports, settings, memory = self._report(V, epoch), self.settings, self._memory
         memory.make("wide", V.size, np.float64)
         memory.make("next_V", V.size, np.float32)
@@ -136,6 +137,7 @@ class CudaEngine(LocalEngine):
 
     def _report(self, V: Float32, epoch: int) -> int:
         """Add all reports to `sums` and return their number."""
+        V = self.check_items(V)
         memory, people, crowd = self._memory, len(self.people), 0
         memory.numbers["epoch"] = epoch
         self._set_model(V)
@@ -151,7 +153,7 @@ class CudaEngine(LocalEngine):
         return crowd * self.settings.reports
 
     def _set_model(self, V: Float32) -> None:
-        """Put a model on the card, if it is not there."""
+        """Put V on the card, unless it is there."""
         # A matrix is first evaluated and then learnt from.
         if self._model is not None and np.array_equal(V, self._model):
             return

@@ -8,15 +8,14 @@ from numpy.typing import DTypeLike, NDArray
 
 from sottovoce.core.bounds import MAX_USER_ENTRY, MIN_ITEM_ENTRY
 from sottovoce.simulation.cuda.card import Buffer, CudaCard
-from sottovoce.simulation.people import (
-    DROPPED,
-    MULTIPLIERS,
-    PIECES,
-    REPORTS,
-    RESAMPLED,
-    ROUNDS,
-    TURNS,
-    WEYL,
+from sottovoce.simulation.population import DROPPED_OF_65536, ITEMS_PER_DRAW
+from sottovoce.simulation.random_words import (
+    PHILOX_KEY_STEPS,
+    PHILOX_MULTIPLIERS,
+    PHILOX_ROUNDS,
+    REPORTS_PURPOSE,
+    RESAMPLING_PURPOSE,
+    TURNS_PURPOSE,
 )
 
 # Sources for every mechanism; its own source follows them.
@@ -143,13 +142,18 @@ def render_source(factors: int, mechanism_source: str) -> str:
         "MAX_TIED": MAX_TIED,
         "BRACKET_PARTS": BRACKET_PARTS,
         "PEOPLE_PER_PREDICTION": PEOPLE_PER_PREDICTION,
-        "ROUNDS": ROUNDS,
-        "PIECES": PIECES,
+        "ROUNDS": PHILOX_ROUNDS,
+        "ITEMS_PER_DRAW": ITEMS_PER_DRAW,
         **{name: index for index, name in enumerate(COUNTER_NAMES)},
     }
-    words = {"REPORTS": REPORTS, "TURNS": TURNS, "RESAMPLED": RESAMPLED, "DROPPED": DROPPED}
-    words |= {f"MULTIPLIER{n}": value for n, value in enumerate(MULTIPLIERS)}
-    words |= {f"WEYL{n}": value for n, value in enumerate(WEYL)}
+    words = {
+        "REPORTS": REPORTS_PURPOSE,
+        "TURNS": TURNS_PURPOSE,
+        "RESAMPLED": RESAMPLING_PURPOSE,
+        "DROPPED_OF_65536": DROPPED_OF_65536,
+    }
+    words |= {f"MULTIPLIER{n}": value for n, value in enumerate(PHILOX_MULTIPLIERS)}
+    words |= {f"WEYL{n}": value for n, value in enumerate(PHILOX_KEY_STEPS)}
     floats = {"MAX_USER_ENTRY": MAX_USER_ENTRY, "MIN_ITEM_ENTRY": MIN_ITEM_ENTRY}
     folder = files(__package__) / "source"
     return "\n".join(

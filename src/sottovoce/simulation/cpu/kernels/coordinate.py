@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 from sottovoce.core.coordinate import CoordinateConstants
 from sottovoce.simulation.cpu.epoch import plug_in
 from sottovoce.simulation.cpu.philox import begin_draws, fill_words, multiply_high
-from sottovoce.simulation.evaluation.kernels import compiled_in, score
+from sottovoce.simulation.evaluation.kernels import compile_inner, score
 from sottovoce.simulation.interface import EpochConstants
 
 Scratch = tuple[NDArray[np.uint8], NDArray[np.uint64], NDArray[np.uint64]]
@@ -17,7 +17,7 @@ _ZERO_FLOAT = np.float32(0)
 _MINUS_TWO = np.float32(-2)
 
 
-@compiled_in
+@compile_inner
 def make_scratch(
     c: EpochConstants,
     m: CoordinateConstants,  # noqa: ARG001 - the signature of all kernels
@@ -28,7 +28,7 @@ def make_scratch(
     return np.zeros(c.V.shape[0], np.uint8), begin_draws(k), np.empty((k, 3), np.uint64)
 
 
-@compiled_in
+@compile_inner
 def fill_reports(
     numbers: NDArray[np.int64],
     indptr: NDArray[np.int64],
@@ -45,7 +45,7 @@ def fill_reports(
         report_entries(numbers[u], items, X[u], c, m, scratch, out[u])
 
 
-@compiled_in
+@compile_inner
 def report_entries(
     user: int,
     items: NDArray[np.int32],

@@ -13,7 +13,7 @@ from sottovoce.simulation.cpu.kernels.select import (
     make_selection,
 )
 from sottovoce.simulation.cpu.philox import draw_report_words, multiply_high
-from sottovoce.simulation.evaluation.kernels import compiled_in, score
+from sottovoce.simulation.evaluation.kernels import compile_inner, score
 from sottovoce.simulation.interface import EpochConstants
 
 Float32 = NDArray[np.float32]
@@ -27,7 +27,7 @@ _ONE_FLOAT = np.float32(1)
 ROWS_PER_PASS = 512
 
 
-@compiled_in
+@compile_inner
 def make_scratch(c: EpochConstants, m: LoudestConstants, longest: int) -> Scratch:  # noqa: ARG001
     """Allocate the rows of some users, one pass of predictions, the users, and a selection."""
     factors, rows = m.item_rows_by_factor.shape
@@ -39,7 +39,7 @@ def make_scratch(c: EpochConstants, m: LoudestConstants, longest: int) -> Scratc
     )
 
 
-@compiled_in
+@compile_inner
 def has_loud_report(user: int, c: EpochConstants, m: LoudestConstants, k: int) -> bool:
     """Return whether any of a user's reports names a loud direction."""
     for j in range(k):
@@ -49,7 +49,7 @@ def has_loud_report(user: int, c: EpochConstants, m: LoudestConstants, k: int) -
     return False
 
 
-@compiled_in
+@compile_inner
 def fill_reports(
     numbers: NDArray[np.int64],
     indptr: NDArray[np.int64],
@@ -74,7 +74,7 @@ def fill_reports(
         fill_user_reports(numbers[u], X[u], c, m, A[u], selection, out[u])
 
 
-@compiled_in
+@compile_inner
 def fill_user_reports(
     user: int,
     x: Float32,
@@ -109,7 +109,7 @@ def fill_user_reports(
             out[j] = np.uint32(get_nth_loud(a, x, threshold, rank, selection))
 
 
-@compiled_in
+@compile_inner
 def fill_history_rows(
     items: NDArray[np.int32],
     x: Float32,
@@ -136,7 +136,7 @@ def fill_history_rows(
             transform_levels(inner, a[start : start + m.size])
 
 
-@compiled_in
+@compile_inner
 def add_item(
     item: int, predicted: np.float32, alpha: np.float32, m: LoudestConstants, a: Float32
 ) -> None:
@@ -151,7 +151,7 @@ def add_item(
         part[r] += weight * signs[r]
 
 
-@compiled_in
+@compile_inner
 def compute_four_scores(x: Float32, V: Float32, items: NDArray[np.int32]) -> Scores:
     """Compute `score` for four items, each in its own order of sums."""
     # A processor adds four numbers at a time.
@@ -165,7 +165,7 @@ def compute_four_scores(x: Float32, V: Float32, items: NDArray[np.int32]) -> Sco
     return s0, s1, s2, s3
 
 
-@compiled_in
+@compile_inner
 def subtract_predictions(
     users: NDArray[np.int64], X: Float32, item_rows: Float32, predicted_part: Float32, A: Float32
 ) -> None:
@@ -181,7 +181,7 @@ def subtract_predictions(
                 part[r] -= predicted[r]
 
 
-@compiled_in
+@compile_inner
 def transform_levels(half: int, a: Float32) -> None:
     """Apply all levels of the Walsh transform from `half` up, two in one pass over memory."""
     n_rows = a.shape[0]
@@ -196,7 +196,7 @@ def transform_levels(half: int, a: Float32) -> None:
         apply_level(a[:half], a[half:])
 
 
-@compiled_in
+@compile_inner
 def predict_rows(x: Float32, item_rows: Float32, start: int, out: Float32) -> None:
     """Compute `out = x . rows` from row `start` on, factor after factor, four in one pass."""
     # Sliced here: numba takes a slice of a slice for strided, and then LLVM does not vectorise it.
@@ -218,7 +218,7 @@ def predict_rows(x: Float32, item_rows: Float32, start: int, out: Float32) -> No
         f += 1
 
 
-@compiled_in
+@compile_inner
 def add_four_rows(
     c: Float32, row0: Float32, row1: Float32, row2: Float32, row3: Float32, out: Float32
 ) -> None:
@@ -228,7 +228,7 @@ def add_four_rows(
         out[r] = (((out[r] + c0 * row0[r]) + c1 * row1[r]) + c2 * row2[r]) + c3 * row3[r]
 
 
-@compiled_in
+@compile_inner
 def apply_two_levels(first: Float32, second: Float32, third: Float32, fourth: Float32) -> None:
     """Apply two levels: to neighbours, then to pairs."""
     for r in range(first.shape[0]):
@@ -237,7 +237,7 @@ def apply_two_levels(first: Float32, second: Float32, third: Float32, fourth: Fl
         first[r], second[r], third[r], fourth[r] = s + t, d + e, s - t, d - e
 
 
-@compiled_in
+@compile_inner
 def apply_level(first: Float32, second: Float32) -> None:
     """Replace (u, v) by (u + v, u - v)."""
     for r in range(first.shape[0]):
@@ -245,7 +245,7 @@ def apply_level(first: Float32, second: Float32) -> None:
         first[r], second[r] = low + high, low - high
 
 
-@compiled_in
+@compile_inner
 def add_scaled_row(c: np.float32, row: Float32, out: Float32) -> None:
     """Add `c row` to `out`."""
     for r in range(row.shape[0]):

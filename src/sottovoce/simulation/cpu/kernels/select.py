@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.simulation.evaluation.kernels import compiled_in
+from sottovoce.simulation.evaluation.kernels import compile_inner
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -73,7 +73,7 @@ class Selection(NamedTuple):
     """R / ROWS_PER_GROUP: directions above the threshold, up to the end of each group."""
 
 
-@compiled_in
+@compile_inner
 def make_selection(n_rows: int, factors: int) -> Selection:
     """Allocate the memory; `n_loud` is padded with zeros to whole groups."""
     groups = -(-n_rows // ROWS_PER_GROUP)
@@ -94,7 +94,7 @@ def make_selection(n_rows: int, factors: int) -> Selection:
     )
 
 
-@compiled_in
+@compile_inner
 def find_largest_magnitude(bits: UInt32) -> np.uint32:
     """Return the bits of the largest magnitude; bits are ordered like magnitudes."""
     largest = np.uint32(0)
@@ -103,7 +103,7 @@ def find_largest_magnitude(bits: UInt32) -> np.uint32:
     return largest
 
 
-@compiled_in
+@compile_inner
 def fill_keys(bits: UInt32, lowest: int, keys: NDArray[np.uint16]) -> np.int32:
     """Fill in the bin of every row and return the lowest bin."""
     base, lowest_bin = np.int32(lowest), np.int32(BIN_COUNT)
@@ -114,7 +114,7 @@ def fill_keys(bits: UInt32, lowest: int, keys: NDArray[np.uint16]) -> np.int32:
     return lowest_bin
 
 
-@compiled_in
+@compile_inner
 def count_bins(a: Float32, s: Selection) -> tuple[np.float32, np.int32]:
     """Fill `keys`, count the rows of each bin, and return the largest row and the lowest bin."""
     bits, rows_above = a.view(np.uint32), s.rows_above
@@ -126,7 +126,7 @@ def count_bins(a: Float32, s: Selection) -> tuple[np.float32, np.int32]:
     return np.uint32(largest).view(np.float32), lowest_bin
 
 
-@compiled_in
+@compile_inner
 def accumulate_rows_above(start: int, stop: int, rows_above: Int32) -> None:
     """Add to the counts from bin `start` down to `stop` those of all bins above."""
     total = rows_above[start + 1]
@@ -135,7 +135,7 @@ def accumulate_rows_above(start: int, stop: int, rows_above: Int32) -> None:
         rows_above[key] = total
 
 
-@compiled_in
+@compile_inner
 def get_bin(value: float, largest: np.float32) -> np.int64:
     """Return the bin of a magnitude, or BIN_COUNT if it is beyond the largest row."""
     # Beyond the largest row, or 0 / 0 for a factor with which nothing agrees.
@@ -146,7 +146,7 @@ def get_bin(value: float, largest: np.float32) -> np.int64:
     return max(key, np.int64(0))
 
 
-@compiled_in
+@compile_inner
 def bracket_threshold(
     x: Float32, count: int, largest: np.float32, lowest_bin: int, s: Selection
 ) -> int:
@@ -196,7 +196,7 @@ def bracket_threshold(
     return surely
 
 
-@compiled_in
+@compile_inner
 def count_agreeing(
     value: float, sizes: Float64, largest: np.float32, added: int, rows_above: Int32
 ) -> int:
@@ -210,7 +210,7 @@ def count_agreeing(
     return total
 
 
-@compiled_in
+@compile_inner
 def mark_bins(s: Selection) -> None:
     """Fill `sure_factors` and `only_factor`."""
     factors = s.lowest_bins.shape[0]
@@ -231,7 +231,7 @@ def mark_bins(s: Selection) -> None:
             s.sure_factors[key] |= _NEAR_MARK
 
 
-@compiled_in
+@compile_inner
 def look_up_rows(keys: NDArray[np.uint16], s: Selection) -> np.int64:
     """Fill `n_loud` with the sure counts, `near_rows`, and `group_ends` with each group's own sum.
 
@@ -260,7 +260,7 @@ def look_up_rows(keys: NDArray[np.uint16], s: Selection) -> np.int64:
     return n
 
 
-@compiled_in
+@compile_inner
 def list_near(a: Float32, x: Float32, s: Selection) -> int:
     """List the directions in marked bins, fill the sure counts, and return the list's length."""
     mark_bins(s)
@@ -278,7 +278,7 @@ def list_near(a: Float32, x: Float32, s: Selection) -> int:
     return n
 
 
-@compiled_in
+@compile_inner
 def select_nth_largest(values: Float64, n: int) -> float:
     """Return the n-th largest value; reorders `values`."""
     low, high = 0, values.shape[0] - 1
@@ -302,7 +302,7 @@ def select_nth_largest(values: Float64, n: int) -> float:
     return values[n - 1]
 
 
-@compiled_in
+@compile_inner
 def find_loud(a: Float32, x: Float32, count: int, s: Selection) -> float:
     """Select the loud directions and return the threshold."""
     largest, lowest_bin = count_bins(a, s)
@@ -320,7 +320,7 @@ def find_loud(a: Float32, x: Float32, count: int, s: Selection) -> float:
     return threshold
 
 
-@compiled_in
+@compile_inner
 def get_nth_loud(a: Float32, x: Float32, threshold: float, rank: int, s: Selection) -> int:
     """Return the direction with this rank among those above the threshold, ordered by index."""
     # Find the first group that ends beyond the rank.
@@ -344,13 +344,13 @@ def get_nth_loud(a: Float32, x: Float32, threshold: float, rank: int, s: Selecti
     return sign_direction(a, x, row, f)
 
 
-@compiled_in
+@compile_inner
 def sign_direction(a: Float32, x: Float32, row: int, f: int) -> int:
     """Return the direction of a row and a factor, with the sign of `-a_r x_f`."""
     return (row * x.shape[0] + f) << 1 | np.int64((a[row] > 0) != (x[f] > 0))
 
 
-@compiled_in
+@compile_inner
 def list_tied(a: Float32, x: Float32, threshold: float, offset: int, s: Selection) -> Int64:
     """Return the directions at the threshold, in the order of `(signed + offset) mod 2n`."""
     n_signed, n = 2 * a.shape[0] * x.shape[0], s.n_near[0]
@@ -372,7 +372,7 @@ def list_tied(a: Float32, x: Float32, threshold: float, offset: int, s: Selectio
     return tied
 
 
-@compiled_in
+@compile_inner
 def list_silent(a: Float32, x: Float32) -> Int64:
     """Return the directions with an agreement of 0, with either sign."""
     rows, factors = a.shape[0], x.shape[0]

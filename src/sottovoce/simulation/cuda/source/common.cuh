@@ -8,7 +8,7 @@ struct Words {
     Word at[4];
 };
 
-// Returns the four words for the counter (c0, c1, c2, 0): sottovoce.simulation.people.
+// Returns the four words for the counter (c0, c1, c2, 0): sottovoce.simulation.random_words.
 __device__ Words draw_words(Word seed, Word purpose, Word c0, Word c1, Word c2) {
     Word x0 = c0, x1 = c1, x2 = c2, x3 = 0, k0 = seed, k1 = purpose;
     for (int round = 0; round < ROUNDS; round++) {
@@ -32,7 +32,7 @@ __device__ Int get_number(const Setup *s, Int place) {
     return s->chosen ? s->chosen[place] : s->first + place;
 }
 
-// Whether a user takes part: `take_part` of sottovoce.simulation.people for one user.
+// Whether a user takes part: `draw_participants` of sottovoce.simulation.random_words for one user.
 __device__ bool takes_part(const Setup *s, Int user) {
     if (s->turns == s->epochs) return true;
     Word left = s->turns;
@@ -60,12 +60,12 @@ __device__ History get_history(const Setup *s, Int place, bool resampled) {
     return History{s->indptr[row], s->indptr[row + 1] - s->indptr[row], user, resampled};
 }
 
-// Whether the person has touched the item at this place of the row: sottovoce.simulation.people.
+// Whether the person has touched the item at this place of the row: sottovoce.simulation.population.
 __device__ bool is_remembered(const Setup *s, const History &own, Int t) {
     if (!own.resampled) return true;
-    Words words = draw_words(s->seed, RESAMPLED, 1 + t / PIECES, own.user, 0);
-    int piece = t % PIECES;
-    return ((words.at[piece / 4] >> (16 * (piece % 4))) & 0xFFFF) >= DROPPED;
+    Words words = draw_words(s->seed, RESAMPLED, 1 + t / ITEMS_PER_DRAW, own.user, 0);
+    int piece = t % ITEMS_PER_DRAW;
+    return ((words.at[piece / 4] >> (16 * (piece % 4))) & 0xFFFF) >= DROPPED_OF_65536;
 }
 
 __device__ float compute_score(const float *x, const float *row) {
