@@ -43,7 +43,7 @@ class CpuEngine(LocalEngine):
         n, settings = len(self.people), self.settings
         reports_out = np.empty((n, settings.reports), np.uint32)
         self._run(V, epoch, reports_out)
-        numbers = self.people.numbers(np.arange(n))
+        numbers = self.people.get_numbers(np.arange(n))
         return reports_out[
             draw_participants(settings.seed, epoch, numbers, settings.turns, settings.epochs)
         ]

@@ -92,7 +92,7 @@ class RayEngine(PartedEngine):
             data, made = parts, None
             if isinstance(parts, WholeParts):
                 made = parts.cut(wanted) if parts[0].people.resampled else None
-                data = parts.without_resampling().cut(wanted)
+                data = parts.drop_resampling().cut(wanted)
             self._data = Workers(cluster, data, settings, wanted)
             self.reporting = Workers(cluster, made, settings, wanted) if made else self._data
             """Those who hold the people who report."""
