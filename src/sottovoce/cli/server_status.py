@@ -133,8 +133,8 @@ def _describe_keys(status: ServerStatus) -> Iterator[str]:
     keys = status.keys
     times = f"replaced {output.pluralize(keys.replaced, 'time')}"
     history = times if keys.replaced else "never replaced"
-    if keys.made:
-        history += f"; made {output.format_moment(keys.made, status.now)}"
+    if keys.created:
+        history += f"; made {output.format_moment(keys.created, status.now)}"
     yield f"Verification key: {status.verification_key.hex()} ({history})."
     if keys.problem is None:
         yield "Keys file and database belong together."
