@@ -186,7 +186,6 @@ class Server:
     # What anyone may ask.
 
     def get_signed_manifest(self) -> SignedManifest:
-        """Return the manifest of the latest epoch."""
         with self._store.read() as transaction:
             latest = transaction.find_latest_epoch()
         if latest is None:
@@ -194,7 +193,6 @@ class Server:
         return SignedManifest.open(latest.manifest, self._keys.first_key)
 
     def get_signed_shelf(self) -> SignedShelf:
-        """Return the newest shelf."""
         with self._store.read() as transaction:
             shelf = transaction.find_shelf()
         if shelf is None:
@@ -202,17 +200,14 @@ class Server:
         return SignedShelf.open(shelf.signed, self._keys.first_key)
 
     def get_model(self, sha256: bytes) -> bytes | None:
-        """Return a model by its hash."""
         with self._store.read() as transaction:
             return transaction.find_file(sha256, "model")
 
     def get_catalogue(self, sha256: bytes) -> bytes | None:
-        """Return a catalogue by its hash."""
         with self._store.read() as transaction:
             return transaction.find_file(sha256, "catalogue")
 
     def list_epochs(self) -> list[Epoch]:
-        """Return all epochs, oldest first."""
         with self._store.read() as transaction:
             return transaction.list_epochs()
 
@@ -228,7 +223,6 @@ class Server:
         self._store.check_writable()
 
     def render_metrics(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
         with self._store.read() as transaction:
             latest, applied = transaction.find_latest_epoch(), transaction.find_last_applied()
             contacts = self._get_contacts(transaction).values()

@@ -2,7 +2,7 @@
 
 import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -49,7 +49,7 @@ class KeysFile:
     """How often the signing key was replaced."""
     is_newer: bool = False
     """Whether the file has a key that signs from the next epoch on."""
-    made: int = 0
+    created: int = 0
     """Unix second when its signing key was made."""
 
     @classmethod
@@ -145,31 +145,28 @@ class ServerStatus:
             service, latest = transaction.get_service(), transaction.find_latest_epoch()
             pending, key = PendingConfig.read(transaction), service.verification_key
             keys = KeysFile.read(settings.keys, service, transaction, latest)
+            status = cls(now, pending, key, keys, settings.heartbeat, running, disk)
             if latest is None:
-                return cls(now, pending, key, keys, settings.heartbeat, running, disk)
+                return status
             contacts, shelf = transaction.get_contacts(), transaction.find_shelf()
             last_epochs = [
                 epoch
                 for epoch in reversed(transaction.list_epochs())
                 if epoch.state == APPLIED and epoch.closed_at is not None
             ]
-            return cls(
-                now,
-                pending,
-                key,
-                keys,
-                settings.heartbeat,
-                running,
-                disk,
-                latest,
-                SignedManifest.open(latest.manifest, key).manifest,
-                transaction.find_training(latest.training),
-                get_epoch_wait(transaction, latest, settings, now),
-                tuple(last_epochs[:MAX_EPOCHS_SHOWN]),
-                shelf is not None and shelf.catalogue == pending.catalogue.hash,
-                None if keys.problem else _find_settings_problem(transaction, settings),
-                tuple(describe_expiring(settings.certificates, now)),
-                {name: contacts.get(name) for name in settings.proxies},
+            return replace(
+                status,
+                epoch=latest,
+                manifest=SignedManifest.open(latest.manifest, key).manifest,
+                training=transaction.find_training(latest.training),
+                waiting=get_epoch_wait(transaction, latest, settings, now),
+                last_epochs=tuple(last_epochs[:MAX_EPOCHS_SHOWN]),
+                is_listed=shelf is not None and shelf.catalogue == pending.catalogue.hash,
+                settings_problem=(
+                    None if keys.problem else _find_settings_problem(transaction, settings)
+                ),
+                expiring_certificates=tuple(describe_expiring(settings.certificates, now)),
+                contacts={name: contacts.get(name) for name in settings.proxies},
             )
 
     @cached_property
