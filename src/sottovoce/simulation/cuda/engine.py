@@ -87,12 +87,11 @@ class CudaEngine(LocalEngine):
         n, settings, memory = len(self.people), self.settings, self._memory
         memory.make("reports_out", n * settings.reports, np.uint32)
         self._report(V, epoch)
-        reports_out = memory.get("reports_out")[: n * settings.reports].reshape(n, settings.reports)
+        reports = memory.get("reports_out")[: n * settings.reports].reshape(n, settings.reports)
         memory.drop("reports_out")
-        numbers = self.people.numbers(np.arange(n))
-        return reports_out[
-            draw_participants(settings.seed, epoch, numbers, settings.turns, settings.epochs)
-        ]
+        numbers = self.people.get_numbers(np.arange(n))
+        takes = draw_participants(settings.seed, epoch, numbers, settings.turns, settings.epochs)
+        return reports[takes]
 
     def solve_user_vectors(self, V: Float32) -> Float32:
         self._set_model(self.check_items(V))
