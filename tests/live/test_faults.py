@@ -43,8 +43,8 @@ from sottovoce.service.watch import ProcessState
 from sottovoce.training import Settings
 from tests.lacking import leave_out
 from tests.live.conftest import quick_folder
-from tests.live.killable import charged_epochs
-from tests.live.stack import Gate, Stack, by_hand
+from tests.live.killable import list_charged_epochs
+from tests.live.stack import Gate, Stack, detach_tick
 from tests.server import postgres
 from tests.server.world import KEYS, World
 from tests.service.test_tls import Authority
@@ -102,7 +102,7 @@ class System(Stack):
     def begin(self) -> None:
         """Go to the third epoch, in which ben has reported, with a backup of both sides in each."""
         for name in DEVICE_NAMES:
-            self.client(name, ["film-1", "film-7"]).close()
+            self.add_client(name, ["film-1", "film-7"]).close()
         for epoch in (1, 2, 3):
             if self.world.settings.database.startswith("sqlite"):
                 back_up(self.world.settings.database, self.folder / f"server-{epoch}")
@@ -126,9 +126,9 @@ class System(Stack):
         """Tick on both sides; failures are logged."""
         for _ in range(ticks):
             if "server" not in self.reasons_down:
-                Heartbeat(self.beat, 1.0, self.world.server.troubles).tick()
+                Heartbeat(self.tick, 1.0, self.world.server.troubles).tick()
             if "east" not in self.reasons_down:
-                heart = Heartbeat(self.east.beat, 1.0, self.east.proxy.troubles)
+                heart = Heartbeat(self.east.tick, 1.0, self.east.proxy.troubles)
                 heart.tick()
                 self.east.proxy.metrics.set_gauges(beat_failures=partial(int, heart.failures))
 
@@ -137,13 +137,13 @@ class System(Stack):
         if "east" in self.reasons_down:
             return "nobody answers"
         try:
-            with Client.open(self.folder / "clients" / name, clock=self.clock) as client:
-                return client.sync(self.east.api(), jitter=0).outcome
+            with Client.open(self.folder / "clients" / name, clock=self.read_clock) as client:
+                return client.sync(self.east.make_api(), jitter=0).outcome
         except (UnavailableError, ProtocolError, RefusedError) as error:
             return type(error).__name__
 
     def list_paid_epochs(self, name: str) -> list[int]:
-        return charged_epochs(self.folder / "clients" / name)
+        return list_charged_epochs(self.folder / "clients" / name)
 
     def run_round(self) -> int:
         """Let everybody report, end the epoch, and return how many reports were counted."""
@@ -179,8 +179,8 @@ class System(Stack):
         self.reasons_down.pop("server", None)
         self.wire.respond = pass_through
         self.world = world
-        world.server._clock = lambda: self.clock("server")
-        self.beat = by_hand(world.server)
+        world.server._clock = lambda: self.read_clock("server")
+        self.tick = detach_tick(world.server)
         self.recorder._app = build_app(world.server, settings)
 
     def stop_server(self) -> None:
@@ -191,7 +191,7 @@ class System(Stack):
     def restart_proxy(self) -> None:
         self.stop_proxy()
         try:
-            self.gates["east"] = self._gate("east", chunk_reports=2)
+            self.gates["east"] = self._open_gate("east", chunk_reports=2)
         except SottovoceError as error:
             self.reasons_down["east"] = str(error)
             return
@@ -232,7 +232,7 @@ class System(Stack):
     def list_server_problems(self) -> list[str]:
         """Return the problems of `sottovoce server status`, or its error."""
         run_system = self._running("server", self.world.server)
-        settings, now = self.world.settings, self.clock("server")
+        settings, now = self.world.settings, self.read_clock("server")
         try:
             with closing(ServerStore(settings.database)) as store:
                 return ServerStatus.read(store, settings, now, run_system).problems
@@ -240,7 +240,7 @@ class System(Stack):
             return [str(error)]
 
     def list_proxy_problems(self) -> list[str]:
-        proxy, now = self.east.proxy, self.clock("east")
+        proxy, now = self.east.proxy, self.read_clock("east")
         run_system = self._running("east", proxy)
         try:
             return ProxyStatus.read(proxy._settings, proxy._upstream, now, run_system).problems
@@ -463,7 +463,7 @@ def lock_database(path: str) -> Action:
         system.undo = opened.close
         # The proxy notices it when somebody sends.
         if path != "server.sqlite":
-            data = system.random_batch(system.east, 1).encode()
+            data = system.make_random_batch(system.east, 1).encode()
             assert system.east.post(data) == 503
 
     return cause
@@ -535,7 +535,7 @@ def restore_half_counted(system: System) -> None:
     back_up(system.world.settings.database, system.folder / "half", with_key=True)
     system.wire.respond = pass_through
     system.settle()
-    assert system.east.signed().manifest.epoch == 4
+    assert system.east.get_signed().manifest.epoch == 4
     system.restore_server("half")
 
 
@@ -553,7 +553,7 @@ def restore_mixed_proxy(system: System) -> None:
     system.copy_proxy("mixed")
     system.wire.respond = pass_through
     system.settle()
-    assert system.east.signed().manifest.epoch == 4
+    assert system.east.get_signed().manifest.epoch == 4
     system.restore_proxy("mixed")
 
 

@@ -170,7 +170,7 @@ def test_honest_people_are_served(folder: Path) -> None:
     assert max(grown.values()) < GROWTH, summary
     epochs = site.check(sent)
     assert epochs >= 2
-    assert sent.n_acknowledged() >= CROWD * epochs
+    assert sent.count_acknowledged() >= CROWD * epochs
     assert "Traceback" not in site.logs()
     taken = {what: number for what, number in answers.items() if what.endswith("202")}
     assert taken["copy 202"] <= epochs + 2, "one of all copies, in each epoch"
