@@ -38,7 +38,7 @@ from sottovoce_lab.audit.attack import (
 )
 from sottovoce_lab.audit.audit import attack_check
 from sottovoce_lab.audit.clients import mean_density, report_densities
-from sottovoce_lab.paper.attacker import largest_area
+from sottovoce_lab.paper.attacker import compute_max_auc
 from tests.proxy.world import Randomness
 
 PLAN = AttackPlan(trials=400, crowds=20, threads=1)
@@ -52,7 +52,7 @@ def people() -> Interactions:
     return synthetic_people(n_users=150, n_items=60, seed=0)
 
 
-def settings_of(mechanism: str, **changes: Any) -> Settings:
+def make_settings(mechanism: str, **changes: Any) -> Settings:
     return Settings.preset(mechanism, **{"reports": 40, "epochs": 3, **changes})
 
 
@@ -63,7 +63,7 @@ def attacks(people: Interactions) -> dict[tuple[str, Question], Attack]:
     for mechanism in MECHANISMS:
         for question in questions:
             plan = replace(PLAN, question=question, points=POINTS)
-            attack = run_attack(people.histories, settings_of(mechanism), plan)
+            attack = run_attack(people.histories, make_settings(mechanism), plan)
             found[mechanism, question] = attack
     return found
 
@@ -181,10 +181,10 @@ def test_dummies_alone_hide_a_person_among_fakes_as_promised() -> None:
     found = {number: area_among(number, settings) for number in (0, dummies // 1000, dummies)}
     hidden = replace(event, dummies=dummies)
     allowed = min(
-        largest_area(central_epsilon(hidden, 1, delta), delta)
+        compute_max_auc(central_epsilon(hidden, 1, delta), delta)
         for delta in (DEFAULT_DELTA, 0.01, 0.05, 0.1)
     )
-    assert allowed < largest_area(1.0, DEFAULT_DELTA) - CHANCE, (
+    assert allowed < compute_max_auc(1.0, DEFAULT_DELTA) - CHANCE, (
         "what holds at other deltas is sharper"
     )
     assert found[0] > 0.9 + CHANCE
@@ -193,7 +193,7 @@ def test_dummies_alone_hide_a_person_among_fakes_as_promised() -> None:
 
 
 def test_a_larger_epsilon_betrays_more(people: Interactions) -> None:
-    of = [settings_of("loudest", epsilon=epsilon, epochs=1) for epsilon in (0.5, 2.0, 5.0)]
+    of = [make_settings("loudest", epsilon=epsilon, epochs=1) for epsilon in (0.5, 2.0, 5.0)]
     plan = replace(PLAN, question="history", points=((2, 1),))
     found = [run_attack(people.histories, settings, plan) for settings in of]
     values = [attack.points[0].linked.value for attack in found]
@@ -202,7 +202,7 @@ def test_a_larger_epsilon_betrays_more(people: Interactions) -> None:
 
 
 def test_the_same_seed_is_the_same_attack(people: Interactions) -> None:
-    settings = settings_of("coordinate", reports=5, epochs=2)
+    settings = make_settings("coordinate", reports=5, epochs=2)
     plan = AttackPlan(trials=80, crowds=4)
     one, same, other = (
         run_attack(people.histories, settings, each)
@@ -255,7 +255,7 @@ def test_every_victim_is_in_every_crowd_in_both_worlds() -> None:
 
 
 def test_bound_grows_with_reports_and_shrinks_with_people() -> None:
-    mechanism = settings_of("loudest").build(60)
+    mechanism = make_settings("loudest").build(60)
     few, many = shuffled_bound(mechanism, 1, 1, 1000), shuffled_bound(mechanism, 100, 20, 1000)
     assert 0.5 < few < many <= 1
     assert shuffled_bound(mechanism, 100, 20, 100_000) < many
@@ -274,7 +274,7 @@ def test_plans_that_cannot_work(people: Interactions) -> None:
         with pytest.raises(SettingsError):
             AttackPlan(**plan)
     with pytest.raises(SettingsError):
-        run_attack(people.histories, settings_of("loudest"), replace(PLAN, points=((41, 1),)))
+        run_attack(people.histories, make_settings("loudest"), replace(PLAN, points=((41, 1),)))
 
 
 EPOCHS, CROWDS, VICTIMS = 4, 150, 20
@@ -366,8 +366,8 @@ def test_turns_are_under_their_bounds_and_betray_less(people: Interactions) -> N
     once, always = (turns_of("loudest", reports=1, lifetime=lifetime) for lifetime in (1, EPOCHS))
     (seldom,) = run_attack(people.histories, once, plan).points
     (often,) = run_attack(people.histories, always, plan).points
-    assert seldom.linked.value < largest_area(once.epsilon) + ERRORS * seldom.linked.error
-    assert often.linked.value > largest_area(once.epsilon) + ERRORS * seldom.linked.error
+    assert seldom.linked.value < compute_max_auc(once.epsilon) + ERRORS * seldom.linked.error
+    assert often.linked.value > compute_max_auc(once.epsilon) + ERRORS * seldom.linked.error
     assert seldom.linked.value > 0.5 + ERRORS * seldom.linked.error
     assert seldom.unlinked.value < seldom.bound + ERRORS * seldom.unlinked.error
     assert seldom.bound == shuffled_bound(once.build(60), 1, 1, once.estimate_crowd(150))

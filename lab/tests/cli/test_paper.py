@@ -7,7 +7,7 @@ from typer.testing import CliRunner, Result
 
 from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce_lab.cli.paper import app
-from sottovoce_lab.paper import EXPERIMENTS, QUICK, Runner
+from sottovoce_lab.paper import EXPERIMENTS, QUICK_SCALE, Runner
 
 
 def run(*arguments: object) -> Result:
@@ -25,7 +25,7 @@ def test_everything_in_small(tmp_path: Path) -> None:
     page = (tmp_path / "report.html").read_text()
     for name, experiment in EXPERIMENTS.items():
         content = json.loads((tmp_path / f"{name}.json").read_text())
-        assert content["about"]["scale"] == QUICK
+        assert content["about"]["scale"] == QUICK_SCALE
         assert experiment.title in page
         assert f"sottovoce paper {name} --data" in page
         for table_name, table in content["tables"].items():

@@ -14,8 +14,8 @@ from sottovoce.privacy import central_epsilon
 from sottovoce.privacy.events import DEFAULT_DELTA
 from sottovoce.training import list_presets
 from sottovoce_lab.audit import AttackPlan, run_attack
-from sottovoce_lab.paper import QUICK, CellStore, Scale, Size, attacker
-from sottovoce_lab.paper.attacker import AttackerAgain
+from sottovoce_lab.paper import QUICK_SCALE, CellStore, Scale, Size, attacker
+from sottovoce_lab.paper.attacker import AttackerExperiment
 from sottovoce_lab.paper.methods import CellContext
 from sottovoce_lab.paper.runner import run_cell
 
@@ -31,12 +31,12 @@ def people() -> Interactions:
 
 @pytest.fixture(scope="module")
 def scale() -> Scale:
-    return Scale.of(replace(WHOLE, users=400, items=150, scale=QUICK))
+    return Scale.from_about(replace(WHOLE, users=400, items=150, scale=QUICK_SCALE))
 
 
 def filled(folder: Path, scale: Scale, **final: float) -> CellStore:
     """Made up: the guesses of seed 1 about histories at `crowd` are as given."""
-    cells, store = cells_of(AttackerAgain, scale), CellStore.start(folder, scale.about)
+    cells, store = cells_of(AttackerExperiment, scale), CellStore.create(folder, scale.about)
     usual = {"linked": 0.9, "unlinked": 0.55, "linked error": 0.01, "unlinked error": 0.01}
     for place, cell in enumerate(cells):
         result = {
@@ -57,22 +57,24 @@ def test_the_bound_is_the_area_below_both_lines(epsilon: float, delta: float) ->
 
 
 def test_every_preset_is_attacked_in_both_ways() -> None:
-    cells = cells_of(AttackerAgain, Scale.of(WHOLE))
+    cells = cells_of(AttackerExperiment, Scale.from_about(WHOLE))
     assert {cell.size for cell in cells} == {Size(5_000, 1_000)}
     assert {(cell.seed, cell.draw) for cell in cells} == {(0, 0), (1, 0)}
     assert len({cell.key for cell in cells}) == len(cells) == 2 * 2 * len(LABELS)
     named = ", ".join(LABELS).split(", ")
     assert named == [*list_presets(), "budget 50"]
-    takes_turns = [cell for cell in cells if cell.named["lifetime"]]
+    takes_turns = [cell for cell in cells if cell.options["lifetime"]]
     assert len(takes_turns) == 4
 
 
 def test_a_cell_is_an_attack_with_its_bounds(scale: Scale, people: Interactions) -> None:
     whole = next(
-        cell for cell in cells_of(AttackerAgain, scale) if cell.named["question"] == "history"
+        cell
+        for cell in cells_of(AttackerExperiment, scale)
+        if cell.options["question"] == "history"
     )
     changes = {"reports": 2, "epochs": 3, "lifetime": 1, "trials": 40, "epsilon": 0.5}
-    given = {**whole.named, **changes}
+    given = {**whole.options, **changes}
     cell = replace(whole, seed=3, parameters=tuple(given.items()))
     result = run_cell(cell, CellContext(people, 1))
     own = {name: given.pop(name) for name in attacker.OWN}
@@ -96,7 +98,7 @@ def test_a_cell_is_an_attack_with_its_bounds(scale: Scale, people: Interactions)
 
 def test_what_is_under_the_bound_is_said_to_be(tmp_path: Path, scale: Scale) -> None:
     store = filled(tmp_path, scale)
-    (table,) = AttackerAgain(scale, store).tables()
+    (table,) = AttackerExperiment(scale, store).build_tables()
     assert table.notes[0] == "Under the bound in 20 of 20 cells."
     assert list(dict.fromkeys(row[0] for row in table.rows)) == LABELS
     assert table.rows[0][5:] == (
@@ -108,7 +110,7 @@ def test_what_is_under_the_bound_is_said_to_be(tmp_path: Path, scale: Scale) -> 
         ("unlinked", 0.6),
     }
     figure = Figure()
-    AttackerAgain(scale, store).draw(figure)
+    AttackerExperiment(scale, store).draw(figure)
     assert len(figure.axes[0].get_yticks()) == len(table.rows)
     assert [np.size(line.get_xdata()) for line in figure.axes[0].lines] == [10] * 4
 
@@ -119,6 +121,6 @@ def test_what_is_over_the_bound_is_named(
 ) -> None:
     """Only by more than chance: 4.9 standard errors of 0.01 beyond 0.6."""
     store = filled(tmp_path, scale, unlinked=unlinked)
-    (table,) = AttackerAgain(scale, store).tables()
+    (table,) = AttackerExperiment(scale, store).build_tables()
     over = "19 of 20 cells; over it: crowd, history, seed 1 (unlinked 0.6500 over 0.6000)."
     assert table.notes[0] == f"Under the bound in {over if is_over else '20 of 20 cells.'}"

@@ -15,15 +15,15 @@ from sottovoce_lab.paper.budgets import (
     Equal,
     Frontier,
     Option,
-    best,
-    choose,
-    least_budget,
-    options,
+    choose_options,
+    find_frontier,
+    find_min_budget,
+    list_options,
 )
-from sottovoce_lab.paper.cells import TRAINED
-from sottovoce_lab.paper.people import SideInformationWorth
+from sottovoce_lab.paper.cells import TRAINED_METHODS
+from sottovoce_lab.paper.people import SideInformationExperiment
 from sottovoce_lab.paper.published import Table5
-from sottovoce_lab.paper.scale import CHOOSING
+from sottovoce_lab.paper.scale import TUNING_SEED
 from sottovoce_lab.paper.tables import Experiment
 
 FULL = replace(SMOKE, scale=1.0, users=75_040, items=9_781)
@@ -31,7 +31,7 @@ FULL = replace(SMOKE, scale=1.0, users=75_040, items=9_781)
 
 def filled(folder: Path, experiment: type[Experiment]) -> tuple[Scale, CellStore]:
     """Made-up results: seeds differ, so does what is left out; time helps by 0.01."""
-    scale, store = Scale.of(SMOKE), CellStore.start(folder, SMOKE)
+    scale, store = Scale.from_about(SMOKE), CellStore.create(folder, SMOKE)
     for cell in cells_of(experiment, scale):
         quality = 0.2 + 0.1 * cell.seed + 0.05 * (cell.split == "date")
         final = {f"hr@{cutoff}": quality for cutoff in (2, 5, 10)}
@@ -44,7 +44,7 @@ def filled(folder: Path, experiment: type[Experiment]) -> tuple[Scale, CellStore
 
 def spent(cell: Cell, items: int) -> float:
     """The local budget of a person."""
-    named = cell.named
+    named = cell.options
     if cell.method == "dplcf":
         return float(named["epsilon"] * items)
     if cell.method == "private-popularity":
@@ -53,44 +53,46 @@ def spent(cell: Cell, items: int) -> float:
 
 
 def test_every_method_of_a_row_has_the_budget_of_the_row() -> None:
-    scale = Scale.of(FULL)
+    scale = Scale.from_about(FULL)
     counted = {"loudest": 0, "dplcf": 0, "private-popularity": 0, "dp-als": 0}
     for cell in cells_of(Equal, scale):
         if cell.method in counted:
             counted[cell.method] += 1
         if cell.method == "dp-als":
-            assert cell.named["epsilon"] in scale.central
+            assert cell.options["epsilon"] in scale.central_budgets
         elif cell.method in counted and spent(cell, 9_781) not in (5_000.0, 500.0, 50.0, 10.0):
             local = spent(cell, 9_781)
-            near = min(scale.lifetimes, key=lambda each: abs(each - local))
+            near = min(scale.local_budgets, key=lambda each: abs(each - local))
             is_central = cell.method == "loudest" and cell.settings.epsilon == 4.0
             assert is_central or 0.95 * near <= local <= near * (1 + 1e-9)
-    budgets, seeds = len(scale.lifetimes), len(scale.seeds)
+    budgets, seeds = len(scale.local_budgets), len(scale.seeds)
     assert counted == {
-        "loudest": seeds * (budgets + len(scale.central)),
+        "loudest": seeds * (budgets + len(scale.central_budgets)),
         "dplcf": seeds * budgets,
         "private-popularity": seeds * budgets,
-        "dp-als": seeds * len(scale.central),
+        "dp-als": seeds * len(scale.central_budgets),
     }
 
 
 def test_what_is_computed_for_one_table_serves_the_other() -> None:
-    scale = Scale.of(FULL)
-    of_random = {cell for cell in cells_of(SideInformationWorth, scale) if cell.split == "random"}
+    scale = Scale.from_about(FULL)
+    of_random = {
+        cell for cell in cells_of(SideInformationExperiment, scale) if cell.split == "random"
+    }
     mine, theirs = (
-        {cell.trained_as for cell in some} for some in (cells_of(Equal, scale), of_random)
+        {cell.training_cell for cell in some} for some in (cells_of(Equal, scale), of_random)
     )
     assert {cell.method for cell in mine & theirs} == {"loudest", "mf", "popularity"}
 
 
 def test_every_budget_can_be_spent() -> None:
-    for cell in cells_of(Equal, Scale.of(FULL)):
-        assert cell.method == "dp-als" or cell.named.get("epsilon", 1.0) <= MAX_EPSILON
+    for cell in cells_of(Equal, Scale.from_about(FULL)):
+        assert cell.method == "dp-als" or cell.options.get("epsilon", 1.0) <= MAX_EPSILON
 
 
 def test_two_tables_and_a_panel_for_each(tmp_path: Path) -> None:
     scale, store = filled(tmp_path, Equal)
-    local, central = Equal(scale, store).tables()
+    local, central = Equal(scale, store).build_tables()
     assert (local.name, central.name) == ("equal-local", "equal-central")
     assert [row[0] for row in local.rows] == ["10", "100"]
     assert [row[0] for row in central.rows] == ["1", "10"]
@@ -106,7 +108,7 @@ def test_two_tables_and_a_panel_for_each(tmp_path: Path) -> None:
 
 def test_table_5_by_what_is_left_out(tmp_path: Path) -> None:
     scale, store = filled(tmp_path, Table5)
-    usual, by_time = Table5(scale, store).tables()
+    usual, by_time = Table5(scale, store).build_tables()
     assert by_time.headings == ("method", "latest", "latest, with time", "date", "date, with time")
     assert [row[0] for row in by_time.rows] == [row[0] for row in usual.rows]
     means = {
@@ -122,15 +124,15 @@ def test_table_5_by_what_is_left_out(tmp_path: Path) -> None:
 
 
 def test_data_without_times_has_no_dates(tmp_path: Path) -> None:
-    scale = Scale.of(replace(SMOKE, timestamps=False))
+    scale = Scale.from_about(replace(SMOKE, timestamps=False))
     assert {cell.split for cell in cells_of(Table5, scale)} == {"random"}
-    _, by_time = Table5(scale, CellStore.start(tmp_path, scale.about)).tables()
+    _, by_time = Table5(scale, CellStore.create(tmp_path, scale.about)).build_tables()
     assert by_time.headings == ("method", "random", "random, with time")
 
 
 def point(local: float, central: float, quality: float, method: str = "loudest") -> BudgetPoint:
     settings = Settings.preset(method, learning_rate=local)
-    cell = Cell.training(method, Size(), settings, CHOOSING)  # type: ignore[arg-type]
+    cell = Cell.from_settings(method, Size(), settings, TUNING_SEED)  # type: ignore[arg-type]
     return BudgetPoint(Option(cell), local, central, quality)
 
 
@@ -143,52 +145,52 @@ def test_the_frontier_rises_step_by_step() -> None:
         point(10, 3, 0.4),  # as dear as a better one
         point(50, 5, 0.7),
     ]
-    assert [p.local for p in best(points, "local")] == [1, 10, 50]
-    assert [p.central for p in best(points, "central")] == [1, 5]
-    assert best([], "local") == []
+    assert [p.local for p in find_frontier(points, "local")] == [1, 10, 50]
+    assert [p.central for p in find_frontier(points, "central")] == [1, 5]
+    assert find_frontier([], "local") == []
 
 
 def test_least_budget() -> None:
     points = [point(1, 9, 0.3), point(10, 1, 0.5), point(2, 2, 0.9, "paper")]
-    assert least_budget(points, "loudest", "local", 0.3) == 1
-    assert least_budget(points, "loudest", "local", 0.4) == 10
-    assert least_budget(points, "loudest", "central", 0.3) == 1
-    assert least_budget(points, "loudest", "local", 0.6) is None
+    assert find_min_budget(points, "loudest", "local", 0.3) == 1
+    assert find_min_budget(points, "loudest", "local", 0.4) == 10
+    assert find_min_budget(points, "loudest", "central", 0.3) == 1
+    assert find_min_budget(points, "loudest", "local", 0.6) is None
 
 
 def test_chosen_on_some_splits_and_reported_on_others(tmp_path: Path) -> None:
     """Made-up results: on the split for choosing more epochs are better, on the others worse."""
-    scale, store = Scale.of(SMOKE), CellStore.start(tmp_path, SMOKE)
-    for option in options(scale):
-        if option.chosen_by.named["reports"] > 1 or option.method not in TRAINED:
+    scale, store = Scale.from_about(SMOKE), CellStore.create(tmp_path, SMOKE)
+    for option in list_options(scale):
+        if option.chosen_by.options["reports"] > 1 or option.method not in TRAINED_METHODS:
             continue
         settings = option.chosen_by.settings
         spent = {"local": settings.epsilon * settings.epochs, "central": settings.epochs / 10}
-        for seed in (CHOOSING, 0, 1):
-            rising = {1: 0.4, 2: 0.6} if seed == CHOOSING else {1: 0.5 + seed / 10, 2: 0.3}
+        for seed in (TUNING_SEED, 0, 1):
+            rising = {1: 0.4, 2: 0.6} if seed == TUNING_SEED else {1: 0.5 + seed / 10, 2: 0.3}
             quality = rising[settings.epochs] if settings.epsilon == 1.0 else 0.1
             result = {"final": {"hr@10": quality}, "budget": spent}
             store.put(option.cell(seed), result, 0.0)
-    chosen = [each for each in choose(scale, store) if each.method == "loudest"]
+    chosen = [each for each in choose_options(scale, store) if each.method == "loudest"]
     assert [(each.about()["epsilon"], each.about()["epochs"]) for each in chosen] == [
         (1.0, 1),
         (1.0, 2),
     ]
-    points, targets = Frontier(scale, store).tables()
+    points, targets = Frontier(scale, store).build_tables()
     mine = [record for record in points.records if record["method"] == "loudest"]
     assert [record["mean"] for record in mine] == [0.55, 0.3]
     assert [record["local"] for record in mine] == [1.0, 2.0]
     reached = {r["hr@10"]: r["budget"] for r in targets.records if r["method"] == "loudest"}
     assert reached == {0.4: 0.1, 0.5: 0.1}  # the central view is the last
-    cells = Frontier(scale, store).then()
+    cells = Frontier(scale, store).list_next_cells()
     assert {cell.seed for cell in cells} == {0, 1}
 
 
 def test_nothing_is_chosen_before_anything_is_known(tmp_path: Path) -> None:
-    scale = Scale.of(replace(SMOKE, scale=1.0, users=60_000, items=9_781))
-    store = CellStore.start(tmp_path, scale.about)
-    assert choose(scale, store) == []
-    assert not any(table.filled for table in Frontier(scale, store).tables())
+    scale = Scale.from_about(replace(SMOKE, scale=1.0, users=60_000, items=9_781))
+    store = CellStore.create(tmp_path, scale.about)
+    assert choose_options(scale, store) == []
+    assert not any(table.has_numbers for table in Frontier(scale, store).build_tables())
     # Large: 4 epsilons, 3 ks, 2 trainings. Small: 5 epsilons, 5 numbers of epochs, 2 trainings.
     # Counting: 5 epsilons, 6 numbers of reports; by name 6 epsilons, 5 numbers of reports.
     assert len(cells_of(Frontier, scale)) == 4 * 3 * 2 + 5 * 5 * 2 + 5 * 6 + 6 * 5

@@ -9,13 +9,13 @@ import pytest
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce.simulation.training import Trained, begin
 from sottovoce.training import Settings
-from sottovoce_lab.paper import QUICK, About, Cell, CellStore, Runner, methods
+from sottovoce_lab.paper import QUICK_SCALE, About, Cell, CellStore, Runner, methods
 from sottovoce_lab.paper.cells import Size
 from sottovoce_lab.paper.methods import CellContext, Shared
 from sottovoce_lab.paper.runner import run_cell
 
 SETTINGS = Settings.preset("loudest", epochs=2, reports=10, factors=2)
-LEFT_OUT = Cell.training("loudest", Size(), SETTINGS, 0)
+LEFT_OUT = Cell.from_settings("loudest", Size(), SETTINGS, 0)
 PEOPLE = replace(LEFT_OUT, measured="people")
 KNOWING = replace(LEFT_OUT, known=("tags",))
 LATE = replace(LEFT_OUT, measured="late")
@@ -27,9 +27,9 @@ def people() -> Interactions:
 
 
 def test_who_is_trained_alike() -> None:
-    assert LEFT_OUT.trained_as == PEOPLE.trained_as == KNOWING.trained_as
+    assert LEFT_OUT.training_cell == PEOPLE.training_cell == KNOWING.training_cell
     others = [LATE, replace(LEFT_OUT, seed=1), replace(LEFT_OUT, split="latest")]
-    assert all(other.trained_as != LEFT_OUT.trained_as for other in others)
+    assert all(other.training_cell != LEFT_OUT.training_cell for other in others)
 
 
 def test_a_model_is_trained_once_and_not_kept_for_ever() -> None:
@@ -56,8 +56,8 @@ def test_shared_results_are_those_of_each_alone(
         return begin(settings, n_items)
 
     monkeypatch.setattr(methods, "begin", counted)
-    about = About.of(people, "synthetic", min_interactions=0, scale=QUICK, seeds=1)
-    store = CellStore.start(tmp_path, about)
+    about = About.from_data(people, "synthetic", min_interactions=0, scale=QUICK_SCALE, seeds=1)
+    store = CellStore.create(tmp_path, about)
     Runner(people, store, 1).run(cells)
     assert [store.get(cell) for cell in cells] == alone
     assert len(begun) == 3

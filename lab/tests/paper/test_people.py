@@ -22,34 +22,34 @@ from sottovoce.simulation.training import begin, train
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import DPALS, DPLCF, MatrixFactorization, TrustedSettings
 from sottovoce_lab.baselines.models import rank_scores
-from sottovoce_lab.paper import QUICK, About, Cell, CellStore, Runner, Scale, Size, Table
-from sottovoce_lab.paper.cells import Way
+from sottovoce_lab.paper import QUICK_SCALE, About, Cell, CellStore, Runner, Scale, Size, Table
+from sottovoce_lab.paper.cells import SideKind
 from sottovoce_lab.paper.methods import CellContext
 from sottovoce_lab.paper.people import (
-    FIFTHS,
+    FIFTH_COUNT,
+    FifthsExperiment,
     Late,
-    LatePeople,
+    LatePeopleExperiment,
     PublishedFactors,
-    SideInformationWorth,
-    WhoPays,
-    fifth_name,
-    fifths,
-    hold_people,
-    how_many_late,
+    SideInformationExperiment,
+    assign_fifths,
+    count_late_people,
+    get_fifth_metric,
+    hold_out_people,
     measure_late,
     measure_people,
 )
 from sottovoce_lab.paper.runner import run_cell
-from sottovoce_lab.paper.scale import MF, NEIGHBOURS, settings_of
+from sottovoce_lab.paper.scale import DPLCF_NEIGHBOURS, MF_PARAMETERS, make_settings
 
-FEW = {**MF, "iterations": 2, "factors": 3}
+FEW = {**MF_PARAMETERS, "iterations": 2, "factors": 3}
 SETTINGS = Settings.preset("loudest", epochs=2, reports=10, factors=2, ridge=0.5)
 TRUSTED = TrustedSettings(epsilon=5.0, factors=2, steps=2)
 CELLS = [
-    Cell.make("popularity", Size(), 1),
-    Cell.make("mf", Size(), 1, **FEW),
-    Cell.training("loudest", Size(), SETTINGS, 1),
-    Cell.training("paper", Size(), Settings.preset("paper", epochs=2, reports=10), 1),
+    Cell.from_parameters("popularity", Size(), 1),
+    Cell.from_parameters("mf", Size(), 1, **FEW),
+    Cell.from_settings("loudest", Size(), SETTINGS, 1),
+    Cell.from_settings("paper", Size(), Settings.preset("paper", epochs=2, reports=10), 1),
 ]
 
 
@@ -67,8 +67,8 @@ def measured_of(cell: Cell, people: Interactions, measured: Any) -> dict[str, An
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=40))
 def test_equal_weights_make_equal_fifths_in_order(values: list[int]) -> None:
-    found = fifths(np.array(values), np.ones(len(values)))
-    sizes = np.bincount(found, minlength=FIFTHS)
+    found = assign_fifths(np.array(values), np.ones(len(values)))
+    sizes = np.bincount(found, minlength=FIFTH_COUNT)
     assert sizes.max() - sizes.min() <= 1
     assert all(
         found[a] <= found[b]
@@ -81,17 +81,17 @@ def test_equal_weights_make_equal_fifths_in_order(values: list[int]) -> None:
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=60))
 def test_a_fifth_of_the_weight_is_exceeded_by_no_more_than_one_item(counts: list[int]) -> None:
     weights = np.array(counts)
-    found = fifths(weights, weights)
-    heavy = np.bincount(found, weights=weights, minlength=FIFTHS)
-    assert len(heavy) == FIFTHS
-    assert np.abs(heavy - weights.sum() / FIFTHS).max() <= max(counts)
+    found = assign_fifths(weights, weights)
+    heavy = np.bincount(found, weights=weights, minlength=FIFTH_COUNT)
+    assert len(heavy) == FIFTH_COUNT
+    assert np.abs(heavy - weights.sum() / FIFTH_COUNT).max() <= max(counts)
 
 
 # Late people.
 
 
 def test_a_late_person_is_one_in_five_at_most() -> None:
-    assert [how_many_late(people) for people in (75_040, 25_000, 24_999, 400)] == [
+    assert [count_late_people(people) for people in (75_040, 25_000, 24_999, 400)] == [
         5_000, 5_000, 4_999, 80,
     ]  # fmt: skip
 
@@ -117,7 +117,7 @@ def whole(late: Late) -> list[tuple[int, ...]]:
 
 def test_late_people_and_the_others_are_everybody(people: Interactions) -> None:
     """And a fifth of what the late ones touched is hidden."""
-    late = hold_people(people, 16, seed=1)
+    late = hold_out_people(people, 16, seed=1)
     others = [(*late.others.histories[user].tolist(),) for user in range(64)]
     everybody = [(*people.histories[user].tolist(),) for user in range(80)]
     assert sorted(whole(late) + others) == sorted(everybody)
@@ -128,15 +128,15 @@ def test_late_people_and_the_others_are_everybody(people: Interactions) -> None:
 
 def test_who_has_few_items_is_never_late() -> None:
     data = Interactions.from_lists("few", [[0, 1, 2, 3], [0, 1, 2, 3, 4], [5]], n_items=6)
-    assert whole(hold_people(data, 1)) == [(0, 1, 2, 3, 4)]
+    assert whole(hold_out_people(data, 1)) == [(0, 1, 2, 3, 4)]
     for people in (0, 2):
         with pytest.raises(DataError):
-            hold_people(data, people)
+            hold_out_people(data, people)
 
 
 def test_what_is_hidden_of_late_people_teaches_nobody(people: Interactions) -> None:
     """Matrix factorisation of the others alone, and vectors of what late devices have."""
-    late = hold_people(people, 16, seed=1)
+    late = hold_out_people(people, 16, seed=1)
     V = MatrixFactorization.fit(late.others.histories, **FEW, seed=1, threads=1).V
     solving = {name: FEW[name] for name in ("alpha", "regularization")}
     X = solve_user_vectors(V, late.known, **solving)
@@ -152,7 +152,7 @@ def test_what_is_hidden_of_late_people_teaches_nobody(people: Interactions) -> N
 
 def test_devices_solve_with_the_ridge_of_their_training(people: Interactions) -> None:
     """And the training is that of the others, to the last bit."""
-    late = hold_people(people, 16, seed=1)
+    late = hold_out_people(people, 16, seed=1)
     settings = replace(SETTINGS, seed=1)
     with build_engine("reference", late.others.histories, settings) as engine:
         *_, last = train(settings, engine, begin(settings, people.n_items))
@@ -189,14 +189,14 @@ def test_fifths_are_means_over_those_in_them(people: Interactions) -> None:
     hit = hits(rank_factors(model.vectors(split.train), V, candidates), 10)
     lengths = np.diff(split.train.indptr)
     quiet = np.argsort(lengths, kind="stable")[:16]
-    assert found["final"][fifth_name("history", 0)] == pytest.approx(hit[quiet].mean())
+    assert found["final"][get_fifth_metric("history", 0)] == pytest.approx(hit[quiet].mean())
     assert found["fifths"]["history"][0] == (lengths.min(), lengths[quiet].max())
     counts = split.train.popularity()
     order = np.argsort(counts, kind="stable")
     middle = np.cumsum(counts[order]) - counts[order] / 2
     popular = order[middle >= 0.8 * counts.sum()]
     asked = np.isin(split.test, popular)
-    assert found["final"][fifth_name("item", 4)] == pytest.approx(hit[asked].mean())
+    assert found["final"][get_fifth_metric("item", 4)] == pytest.approx(hit[asked].mean())
     assert found["fifths"]["item"][4] == len(popular)
     assert sum(found["fifths"]["item"]) == 50
 
@@ -206,23 +206,23 @@ def test_a_fifth_without_a_test_item_has_no_number() -> None:
     lists = [[0, 1 + user % 3] for user in range(30)]
     data = Interactions("one", Histories.from_lists(lists, 9), np.arange(30), np.arange(9))
     final = measured_of(CELLS[0], data, "people")["final"]
-    known = [fifth for fifth in range(FIFTHS) if fifth_name("item", fifth) in final]
+    known = [fifth for fifth in range(FIFTH_COUNT) if get_fifth_metric("item", fifth) in final]
     assert known
-    assert len(known) < FIFTHS
-    assert all(fifth_name("history", fifth) in final for fifth in range(FIFTHS))
+    assert len(known) < FIFTH_COUNT
+    assert all(get_fifth_metric("history", fifth) in final for fifth in range(FIFTH_COUNT))
 
 
 KNOWN_METHODS = (
     "popularity", "MF-NP", "loudest, budget 10", "loudest, budget 100", "loudest, k 20",
 )  # fmt: skip
 NEIGHBOURLY = "DPLCF, 2.5 an item"
-WAYS: tuple[Way, ...] = ("tags", "time", "both")
+WAYS: tuple[SideKind, ...] = ("tags", "time", "both")
 
 
 def computed(folder: Path, people: Interactions, seeds: int = 1) -> tuple[Scale, CellStore]:
-    about = About.of(people, "synthetic", min_interactions=0, scale=QUICK, seeds=seeds)
-    store, scale = CellStore.start(folder, about), Scale.of(about)
-    Runner(people, store, 1).run(cells_of(SideInformationWorth, scale))
+    about = About.from_data(people, "synthetic", min_interactions=0, scale=QUICK_SCALE, seeds=seeds)
+    store, scale = CellStore.create(folder, about), Scale.from_about(about)
+    Runner(people, store, 1).run(cells_of(SideInformationExperiment, scale))
     return scale, store
 
 
@@ -233,7 +233,7 @@ def numbers_of(table: Table) -> dict[tuple[str, str], tuple[str, ...]]:
 
 def test_known_has_a_row_for_every_method(tmp_path: Path, people: Interactions) -> None:
     scale, store = computed(tmp_path, people, seeds=2)
-    (table,) = SideInformationWorth(scale, store).tables()
+    (table,) = SideInformationExperiment(scale, store).build_tables()
     assert table.name == "known"
     assert table.headings == (
         "method", "left out", "alone", "with tags", "with time", "with both", "local budget",
@@ -254,7 +254,7 @@ def test_known_has_a_row_for_every_method(tmp_path: Path, people: Interactions) 
     assert all(record["runs"] == 2 for record in table.records)
     assert {record["known"] for record in table.records} == {"alone", *WAYS}
     figure = Figure()
-    SideInformationWorth(scale, store).draw(figure)
+    SideInformationExperiment(scale, store).draw(figure)
     assert len(figure.axes[0].get_yticks()) == len(rows)
 
 
@@ -265,7 +265,7 @@ def test_data_that_lacks_something_has_fewer_rows_or_numbers(
     data = (
         replace(people, timestamps=None) if lacking == "timestamps" else replace(people, tags=None)
     )
-    (table,) = SideInformationWorth(*computed(tmp_path, data)).tables()
+    (table,) = SideInformationExperiment(*computed(tmp_path, data)).build_tables()
     if lacking == "timestamps":
         assert {split for _, split in numbers_of(table)} == {"random"}
     else:
@@ -284,7 +284,7 @@ def test_a_training_is_ranked_as_its_simulation_with_the_same_knowledge(
     people: Interactions,
 ) -> None:
     settings = Settings.preset("loudest", epochs=2, reports=10, factors=2)
-    cell = Cell.training("loudest", Size(), settings, 0, split="latest")
+    cell = Cell.from_settings("loudest", Size(), settings, 0, split="latest")
     result = result_of(cell, people)
     assert {*result["known"]} == {*WAYS}
     for way, tags, time in (("tags", True, False), ("time", False, True), ("both", True, True)):
@@ -296,8 +296,8 @@ def test_a_training_is_ranked_as_its_simulation_with_the_same_knowledge(
 
 
 def test_dplcf_takes_the_order_alone(people: Interactions) -> None:
-    named: dict[str, Any] = {"epsilon": 2.5, "neighbours": NEIGHBOURS}
-    result = result_of(Cell.make("dplcf", Size(), 0, split="latest", **named), people)
+    named: dict[str, Any] = {"epsilon": 2.5, "neighbours": DPLCF_NEIGHBOURS}
+    result = result_of(Cell.from_parameters("dplcf", Size(), 0, split="latest", **named), people)
     split = leave_one_out(people, "latest", 0)
     order = SideInformation.of(people, split, tags=False, time=True).weights
     model = replace(DPLCF.fit(split.train, **named, seed=0), weights=order)
@@ -318,8 +318,8 @@ def late_results(
     folder: Path, about: About = SMOKE, *, tags: bool = True
 ) -> tuple[Scale, CellStore]:
     """Made-up results: quality by seed, more with tags."""
-    scale, store = Scale.of(about), CellStore.start(folder, about)
-    for cell in cells_of(LatePeople, scale):
+    scale, store = Scale.from_about(about), CellStore.create(folder, about)
+    for cell in cells_of(LatePeopleExperiment, scale):
         alone = {metric: 0.1 * (cell.seed + place) for place, metric in enumerate(METRICS, 1)}
         more = {metric: value + 0.05 for metric, value in alone.items()}
         known = {"tags": more} if tags else {}
@@ -330,7 +330,7 @@ def late_results(
 @pytest.mark.parametrize("tags", [True, False])
 def test_every_method_has_a_row_and_every_number_a_record(tmp_path: Path, tags: bool) -> None:
     scale, store = late_results(tmp_path, tags=tags)
-    (table,) = LatePeople(scale, store).tables()
+    (table,) = LatePeopleExperiment(scale, store).build_tables()
     assert [row[0] for row in table.rows] == [*LATE_METHODS]
     assert table.headings[1:7] == (
         "Recall@20", "Recall@50", "NDCG@100", "Recall@20, tags", "Recall@50, tags",
@@ -343,7 +343,7 @@ def test_every_method_has_a_row_and_every_number_a_record(tmp_path: Path, tags: 
     assert "80 people" in table.notes[0]
     assert "the 320 others" in table.notes[0]
     figure = Figure()
-    LatePeople(scale, store).draw(figure)
+    LatePeopleExperiment(scale, store).draw(figure)
     assert [axes.get_xlabel() for axes in figure.axes] == ["Recall@20", "NDCG@100"]
     top, bottom = figure.axes[0].get_ylim()
     assert top > bottom, "the first row is on top"
@@ -351,9 +351,9 @@ def test_every_method_has_a_row_and_every_number_a_record(tmp_path: Path, tags: 
 
 def test_settings_are_for_those_who_report() -> None:
     about = replace(SMOKE, scale=1.0, users=20_000, items=9_781)
-    cells = cells_of(LatePeople, Scale.of(about))
+    cells = cells_of(LatePeopleExperiment, Scale.from_about(about))
     assert {cell.measured for cell in cells} == {"late"}
-    planned = settings_of("loudest", 2.5, 100, 20, users=15_000, items=9_781)
+    planned = make_settings("loudest", 2.5, 100, 20, users=15_000, items=9_781)
     mine = [cell for cell in cells if cell.method == "loudest" and cell.seed == 0]
     assert planned in [cell.settings for cell in mine]
     assert len(mine) == 3
@@ -367,17 +367,17 @@ PAYING_METHODS = (
 
 def paying_results(folder: Path, seeds: int = 2) -> tuple[Scale, CellStore]:
     """Made-up results: MF-NP has twice as much in the first fifth, all the same in the last."""
-    scale, store = Scale.of(SMOKE, seeds), CellStore.start(folder, SMOKE)
-    for cell in cells_of(WhoPays, scale):
-        best = cell.method == "mf" and cell.named["factors"] != 5
+    scale, store = Scale.from_about(SMOKE, seeds), CellStore.create(folder, SMOKE)
+    for cell in cells_of(FifthsExperiment, scale):
+        best = cell.method == "mf" and cell.options["factors"] != 5
         base = 0.2 + 0.1 * cell.seed
         by_fifth = {
-            fifth_name(kind, fifth): base * (2 if best and fifth == 0 else 1)
+            get_fifth_metric(kind, fifth): base * (2 if best and fifth == 0 else 1)
             for kind in ("history", "item")
-            for fifth in range(FIFTHS)
+            for fifth in range(FIFTH_COUNT)
         }
         if not best:
-            del by_fifth[fifth_name("item", 4)]
+            del by_fifth[get_fifth_metric("item", 4)]
         final = {"hr@10": base, **by_fifth, "coverage@10": 0.5, "gini@10": 0.25}
         parts = {"history": [[1, 2]] * 4 + [[3, 1000]], "item": [90, 30, 20, 7, 3]}
         store.put(cell, {"final": final, "fifths": parts}, 0.0)
@@ -386,7 +386,7 @@ def paying_results(folder: Path, seeds: int = 2) -> tuple[Scale, CellStore]:
 
 def test_every_method_is_in_every_table(tmp_path: Path) -> None:
     scale, store = paying_results(tmp_path)
-    tables = WhoPays(scale, store).tables()
+    tables = FifthsExperiment(scale, store).build_tables()
     assert [table.name for table in tables] == [
         "people-history", "people-history-kept", "people-item", "people-item-kept",
         "people-exposure",
@@ -406,7 +406,7 @@ def test_every_method_is_in_every_table(tmp_path: Path) -> None:
 
 
 def test_what_is_kept_is_divided_split_by_split(tmp_path: Path) -> None:
-    _, kept, *_ = WhoPays(*paying_results(tmp_path)).tables()
+    _, kept, *_ = FifthsExperiment(*paying_results(tmp_path)).build_tables()
     ours = [record for record in kept.records if record["method"] == "loudest, k 20"]
     assert [record["mean"] for record in ours] == pytest.approx([0.5, 1, 1, 1, 1])
     assert [record["half_width95"] for record in ours] == pytest.approx([0] * 5)

@@ -10,7 +10,7 @@ from sottovoce.errors import SettingsError
 from sottovoce.simulation import Engine, build_engine
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import TrustedSettings
-from sottovoce_lab.paper import QUICK, About, Cell, CellStore, Runner, Size
+from sottovoce_lab.paper import QUICK_SCALE, About, Cell, CellStore, Runner, Size
 from sottovoce_lab.paper.methods import CellContext
 from sottovoce_lab.paper.runner import run_cell
 
@@ -20,9 +20,9 @@ def people() -> Interactions:
     return synthetic_people(n_users=80, n_items=50, seed=0)
 
 
-def store_of(folder: Path, people: Interactions, *, scale: float = QUICK) -> CellStore:
-    about = About.of(people, "synthetic", min_interactions=0, scale=scale, seeds=2)
-    return CellStore.start(folder, about)
+def store_of(folder: Path, people: Interactions, *, scale: float = QUICK_SCALE) -> CellStore:
+    about = About.from_data(people, "synthetic", min_interactions=0, scale=scale, seeds=2)
+    return CellStore.create(folder, about)
 
 
 def some_cells() -> list[Cell]:
@@ -32,8 +32,8 @@ def some_cells() -> list[Cell]:
             size = Size(users, 30)
             for mechanism in ("paper", "loudest"):
                 settings = Settings.preset(mechanism, epochs=2, reports=5)
-                cells.append(Cell.training(mechanism, size, settings, seed, curve=seed == 0))
-            cells.append(Cell.make("popularity", size, seed))
+                cells.append(Cell.from_settings(mechanism, size, settings, seed, curve=seed == 0))
+            cells.append(Cell.from_parameters("popularity", size, seed))
     return cells
 
 
@@ -113,13 +113,13 @@ def test_a_folder_of_other_data_or_scale_is_refused(tmp_path: Path, people: Inte
 
 def test_more_splits_are_remembered(tmp_path: Path, people: Interactions) -> None:
     about = store_of(tmp_path, people).about
-    assert CellStore.start(tmp_path, replace(about, seeds=5)).about.seeds == 5
-    assert CellStore.start(tmp_path, replace(about, seeds=1)).about.seeds == 5
+    assert CellStore.create(tmp_path, replace(about, seeds=5)).about.seeds == 5
+    assert CellStore.create(tmp_path, replace(about, seeds=1)).about.seeds == 5
 
 
 def test_a_curve_ends_where_its_training_does(people: Interactions) -> None:
     settings = Settings.preset("loudest", epsilon=1.0, epochs=3, reports=2, factors=1)
-    cell = Cell.training("loudest", Size(), settings, 0, curve=True)
+    cell = Cell.from_settings("loudest", Size(), settings, 0, curve=True)
     result = run_cell(cell, CellContext(people, 1))
     assert result["budget"]["local"] == 6.0
     assert 0 < result["budget"]["central"] <= 6.0
@@ -127,7 +127,7 @@ def test_a_curve_ends_where_its_training_does(people: Interactions) -> None:
 
 
 def test_random_is_chance(people: Interactions) -> None:
-    result = run_cell(Cell.make("random", Size(), 0), CellContext(people, 1))
+    result = run_cell(Cell.from_parameters("random", Size(), 0), CellContext(people, 1))
     # Of 50 items nobody has 99 untouched ones, so chance is above a tenth, and the same for all.
     assert 0.1 < result["final"]["hr@10"] < 1
     assert result["final"]["hr@10"] == pytest.approx(5 * result["final"]["hr@2"])
@@ -135,7 +135,7 @@ def test_random_is_chance(people: Interactions) -> None:
 
 def test_a_trusted_partys_budget_is_central_alone(people: Interactions) -> None:
     settings = asdict(TrustedSettings.by_rule(2.0, people=80, items=50))
-    cell = Cell.make("dp-als", Size(), 0, **settings)
+    cell = Cell.from_parameters("dp-als", Size(), 0, **settings)
     result = run_cell(cell, CellContext(people, 1))
     assert result["budget"] == {"local": None, "central": 2.0}
     assert 0 < result["final"]["hr@10"] < 1

@@ -13,8 +13,15 @@ from sottovoce.data import synthetic_people
 from sottovoce.protocol import SEALED_BYTES, Catalogue, Item, batch_size, encode_items
 from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce_lab.paper import EXPERIMENTS, CellStore, Scale, published
-from sottovoce_lab.paper.published import count_bytes
-from sottovoce_lab.paper.tables import Contest, Table, beats, record, signed, verdict
+from sottovoce_lab.paper.published import measure_message_bytes
+from sottovoce_lab.paper.tables import (
+    Contest,
+    Table,
+    format_difference,
+    is_better,
+    make_records,
+    summarize_contests,
+)
 
 PAPER = Path(__file__).parents[4] / "shared" / "paper" / "minto2021.tex"
 MACROS4 = ("smsm", "sm", "smla", "ms", "mm", "ml", "ls", "lm", "lala")
@@ -46,7 +53,7 @@ def test_the_papers_numbers_are_the_papers() -> None:
 
 def test_bytes_are_those_of_the_encodings() -> None:
     people = synthetic_people(n_users=20, n_items=30, seed=0)
-    counted = count_bytes(people, reports=7, factors=5)
+    counted = measure_message_bytes(people, reports=7, factors=5)
     assert counted["batch_sealed"] == batch_size(7) == 56 + 7 * SEALED_BYTES
     assert counted["reports_unsealed"] == 28
     assert counted["model"] == len(encode_items(np.ones((30, 5), np.float32)))
@@ -59,12 +66,12 @@ def test_bytes_are_those_of_the_encodings() -> None:
 
 def test_csv_has_every_number() -> None:
     records = [
-        *record(Interval.of([0.1, 0.2, 0.4]), users=5),
-        *record(Interval.of([0.3]), users=6, method="a,b"),
-        *record(None, users=7),
+        *make_records(Interval.of([0.1, 0.2, 0.4]), users=5),
+        *make_records(Interval.of([0.3]), users=6, method="a,b"),
+        *make_records(None, users=7),
     ]
     table = Table("t", "T", ("users",), [("5",)], records)
-    read = list(csv.DictReader(io.StringIO(table.as_csv())))
+    read = list(csv.DictReader(io.StringIO(table.to_csv())))
     assert [float(row["mean"]) for row in read] == [pytest.approx(0.7 / 3), 0.3]
     assert read[1]["half_width95"] == ""
     assert read[1]["method"] == "a,b"
@@ -72,25 +79,25 @@ def test_csv_has_every_number() -> None:
 
 def test_verdict_names_what_is_not_won() -> None:
     clear, unclear = Interval.of([0.1, 0.11, 0.12]), Interval.of([0.1, -0.05, 0.1])
-    assert beats(clear)
-    assert not beats(unclear)
-    assert not beats(Interval.of([-0.1]))
+    assert is_better(clear)
+    assert not is_better(unclear)
+    assert not is_better(Interval.of([-0.1]))
     contest = partial(Contest, "loudest", "paper")
-    notes = verdict([contest("here", clear), contest("there", unclear)])
+    notes = summarize_contests([contest("here", clear), contest("there", unclear)])
     assert len(notes) == 1
     assert "loudest beats preset paper in 1 of 2 cells" in notes[0]
-    assert f"there ({signed(unclear)})" in notes[0]
+    assert f"there ({format_difference(unclear)})" in notes[0]
     assert "here (" not in notes[0].replace("there (", "")
     assert "95% interval" in notes[0]
-    assert "single split" in verdict([contest("here", Interval.of([0.1]))])[0]
-    assert verdict([contest("here", None)]) == []
+    assert "single split" in summarize_contests([contest("here", Interval.of([0.1]))])[0]
+    assert summarize_contests([contest("here", None)]) == []
 
 
 @pytest.mark.filterwarnings("ignore:No artists with labels")
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_nothing_is_shown_before_anything_is_known(name: str, tmp_path: Path) -> None:
-    scale = Scale.of(SMOKE)
-    experiment = EXPERIMENTS[name](scale, CellStore.start(tmp_path, scale.about))
-    assert experiment.cells()
-    assert not any(table.filled for table in experiment.tables())
+    scale = Scale.from_about(SMOKE)
+    experiment = EXPERIMENTS[name](scale, CellStore.create(tmp_path, scale.about))
+    assert experiment.list_cells()
+    assert not any(table.has_numbers for table in experiment.build_tables())
     experiment.draw(Figure())
