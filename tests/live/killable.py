@@ -13,8 +13,8 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-from sottovoce.client import Client, ProxyApi, Synced
-from sottovoce.client.reporting import Words
+from sottovoce.client import Client, ProxyApi, SyncResult
+from sottovoce.client.reporting import DrawWords
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Upstream
 from sottovoce.proxy.shuffle import Entropy
 from sottovoce.server import InProcessOpener, Server, ServerSettings, ServerStore
@@ -25,7 +25,7 @@ Clock = Callable[[], float]
 
 
 class Killed(BaseException):
-    """One part was killed; nothing may catch it but whoever starts parts again."""
+    """One part was killed; only the code that restarts parts may catch this."""
 
     def __init__(self, part: Part):
         super().__init__(part.name)
@@ -56,22 +56,22 @@ class Part:
         self._opened = ExitStack()
 
     def start(self) -> None:
-        """From what is in the folder."""
+        """Start it from what is in the folder."""
         raise NotImplementedError
 
     def copy_disk(self) -> None:
-        """As it is now, for the next life."""
+        """Copy the folder for the next life."""
         shutil.copytree(self.folder, self._next_folder())
 
     def restart(self) -> None:
-        """After a `Killed`."""
+        """Start it again after a `Killed`."""
         self.close()
         self.folder = self._next_folder()
         self.lives += 1
         self.start()
 
     def kill(self) -> None:
-        """While it does nothing."""
+        """Kill it while it does nothing."""
         self.copy_disk()
         self.restart()
 
@@ -104,7 +104,7 @@ class KillableServer(Part):
         super().__init__("server", reused.folder)
         self._reused, self.store = reused, reused.store
         self.settings, self.keys = settings, KEYS
-        """Read anew at every start."""
+        """Read again at every start."""
         self._clock = clock
         shutil.copytree(begin, self.folder)
         self.start()
@@ -156,7 +156,7 @@ class KillableProxy(Part):
 
 
 def charged_epochs(folder: Path) -> list[int]:
-    """What a client's ledger says, read as anybody could."""
+    """Read the epochs of a client's ledger from its file."""
     with closing(sqlite3.connect(folder / "client.db")) as db:
         charges = "SELECT epoch FROM ledger WHERE epoch IS NOT NULL ORDER BY record"
         return [epoch for (epoch,) in db.execute(charges)]
@@ -170,12 +170,12 @@ class KillableClient(Part):
         self._clock, self._entropy = clock, entropy
 
     def start(self) -> None:
-        """A client is opened for each sync."""
+        """Do nothing: a client is opened for each sync."""
 
-    def sync(self, api: ProxyApi, words: Words) -> Synced:
+    def sync(self, api: ProxyApi, words: DrawWords) -> SyncResult:
         MortalDatabase.life = self.countdown
         try:
             with Client.open(self.folder, clock=self._clock, entropy=self._entropy) as client:
-                return client.sync(api, words=words, jitter=0)
+                return client.sync(api, draw_words=words, jitter=0)
         finally:
             MortalDatabase.life = Life()

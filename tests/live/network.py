@@ -43,7 +43,7 @@ class Network:
 
 @contextmanager
 def as_seen_by_the_caller(part: Part) -> Iterator[None]:
-    """A part that dies while it is asked is started again; the caller sees a broken connection."""
+    """Restart a part that dies while it is asked; the caller sees a broken connection."""
     try:
         yield
     except Killed as killed:
@@ -105,10 +105,10 @@ class Notes(Protocol):
     """Who hears what happens to a batch."""
 
     def tried(self, proxy: str, batch: bytes) -> None:
-        """It may have reached the proxy."""
+        """Note that it may have reached the proxy."""
 
     def acknowledged(self, proxy: str, batch: bytes) -> None:
-        """The proxy acknowledged it."""
+        """Note that the proxy acknowledged it."""
 
 
 class ProxyOverNetwork:

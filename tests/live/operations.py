@@ -35,13 +35,19 @@ from tests.proxy.world import Randomness
 from tests.proxy.world import settings as proxy_settings
 from tests.server.world import KEYS, World, make_settings
 
-ITEMS, FACTORS, REPORTS = 80, 4, 2
+ITEMS = 80
+FACTORS = 4
+REPORTS = 2
 DIRECTIONS = ITEMS * FACTORS
 PEOPLES = DIRECTIONS // 2
 """People report in the lower half of them, dummies lie in the upper: see `Upwards`."""
 TRAINING = Settings.preset("coordinate", reports=REPORTS, epochs=500, lifetime=999, factors=FACTORS)
 PROXIES = ("east", "west")
-BEGIN, EPOCH, GRACE, SHORT_GRACE = 1_000.0, 100, 1e9, 40.0
+# Seconds.
+BEGIN = 1_000.0
+EPOCH = 100
+GRACE = 1e9
+SHORT_GRACE = 40.0
 HOLD = 300
 
 
@@ -143,14 +149,14 @@ class Run:
         self._drawn: list[int] = []
 
     def play(self, length: int) -> None:
-        """The list itself; errors of the system are part of it."""
+        """Play the operations of the list, with their errors."""
         self._beat_proxies()
         names, weights = zip(*OPERATIONS.items(), strict=True)
         for operation in self.rng.choices(names, weights, k=length):
             self._attempt(operation.__name__, lambda do=operation: do(self))  # type: ignore[misc]
 
     def settle(self) -> None:
-        """No more faults: an epoch with reports in it must now come to its end."""
+        """End all faults and check that an epoch with reports comes to its end."""
         self.network.faults = 0.0
         for part in self.parts():
             part.countdown.left = UNLIMITED_STEPS
@@ -166,7 +172,7 @@ class Run:
         raise AssertionError("the system is stuck: the epoch is never applied")
 
     def check(self) -> None:
-        """Nothing lost, nothing twice; at most one batch and one charge a client and epoch."""
+        """Check that nothing is lost or counted twice, and that a client pays once for an epoch."""
         names = list(self._settings.proxies)
         self.epochs = self._latest().epoch - 1
         with self.server.store.read() as transaction:
@@ -186,9 +192,9 @@ class Run:
             assert sent <= set(spent), f"{name} sent what it did not charge"
 
     def _check_dummies(self, sums: NDArray[np.int64], row: Epoch, late: Collection[str]) -> None:
-        """What counts, less all dummies of those proxies that count, is what people sent.
+        """Check that the counts without the dummies of the counted proxies are people's reports.
 
-        Of a late proxy a part may count.
+        Only a part of a late proxy's reports may be counted.
         """
         by_people = np.count_nonzero(sums[:PEOPLES])
         assert row.capped == 0
@@ -211,7 +217,7 @@ class Run:
     # Operations
 
     def send(self) -> None:
-        """Somebody new reports."""
+        """Let a new person report."""
         part = self.rng.choice(self.proxies)
         signed = part.proxy.manifest
         if signed is not None and signed.manifest.public_key is not None:
@@ -222,12 +228,12 @@ class Run:
             self._api(part).send(batch.encode())
 
     def crowd(self) -> None:
-        """Some report at once, as when an epoch opens."""
+        """Let several people report at once, as when an epoch opens."""
         for _ in range(3):
             self._attempt("send", self.send)
 
     def send_again(self) -> None:
-        """The same bytes: in time, too late, an epoch later, now and then to another proxy."""
+        """Send the same bytes again, in time or too late, sometimes to another proxy."""
         if self.batches:
             part, batch = self.rng.choice(self.batches)
             if self.rng.random() < 0.4:
@@ -235,7 +241,7 @@ class Run:
             self._api(part).send(batch.encode())
 
     def forge(self) -> None:
-        """Reports that do not open, old ones or noise, under the present header or a wrong one."""
+        """Send old reports or noise that does not open, under a current header or a wrong one."""
         if not self.batches:
             return
         part, batch = self.rng.choice(self.batches)
@@ -251,7 +257,7 @@ class Run:
         self._api(part).send(forged.encode())
 
     def sync(self) -> None:
-        """A real client takes part, or brings what it has left to an end."""
+        """Let a real client take part, or finish what it began."""
         name = f"client-{self.rng.randrange(2)}"
         if name not in self.clients:
             folder = shutil.copytree(
@@ -271,7 +277,7 @@ class Run:
         self.now += self.rng.choice((1, 30, EPOCH))
 
     def turn(self) -> None:
-        """The epoch's time is over, and everybody does what is to be done then, or dies of it."""
+        """End the epoch; each part does what is due, and may be killed at it."""
         if self.rng.random() < 0.7:
             self.start_countdown()
         self.now = max(self.now, self._latest().closes)
@@ -284,19 +290,19 @@ class Run:
         self._beat_proxies()
 
     def kill(self) -> None:
-        """While it does nothing."""
+        """Kill a part while it does nothing."""
         part = self.rng.choice(self.parts())
         self.story[-1] += f" {part.name}"
         part.kill()
 
     def start_countdown(self) -> None:
-        """It will die so many steps from now."""
+        """Let a part die after this many steps."""
         part = self.rng.choice([*self.parts(), *self.proxies])
         part.countdown.left = self.rng.randrange(8)
         self.story[-1] += f" {part.name} {part.countdown.left}"
 
     def hand_in_again(self) -> None:
-        """A chunk or a commit that was handed in before, by a network that repeats old things."""
+        """Hand in again an old chunk or commit, as a network that repeats messages does."""
         handed_in = [call for upstream in self.upstreams.values() for call in upstream.handed_in]
         if handed_in:
             self.network.carry(self.server, self.rng.choice(handed_in))
@@ -343,9 +349,9 @@ class Run:
         return words
 
     def came(self, client: str, batch: bytes) -> None:
-        """A client sends: the same bytes as ever in this epoch, or else it has drawn anew."""
-        known = self._made.setdefault((client, int.from_bytes(batch[4:8], "little")), batch)
-        assert known == batch, f"{client} made two batches in one epoch"
+        """Check that a client sends the same bytes as before in this epoch, or has drawn again."""
+        first_batch = self._made.setdefault((client, int.from_bytes(batch[4:8], "little")), batch)
+        assert first_batch == batch, f"{client} made two batches in one epoch"
         if batch not in self.sent_batches:
             self.sent_batches.made(batch, self._drawn)
 
@@ -419,8 +425,8 @@ def run_list(seed: int, templates: Templates) -> Run:
         run.settle()
         run.check()
     except Exception as error:
-        told = "\n  ".join(run.story)
-        raise AssertionError(f"list {seed}: {error!r}\n  {told}") from error
+        story = "\n  ".join(run.story)
+        raise AssertionError(f"list {seed}: {error!r}\n  {story}") from error
     finally:
         run.close()
     return run

@@ -28,11 +28,11 @@ class SentBatches:
         return batch in self._directions
 
     def tried(self, proxy: str, batch: bytes) -> None:
-        """It may have reached the proxy."""
+        """Note that it may have reached the proxy."""
         self._tried[epoch_of(batch), proxy].add(batch)
 
     def acknowledged(self, proxy: str, batch: bytes) -> None:
-        """The proxy acknowledged it."""
+        """Note that the proxy acknowledged it."""
         self._acknowledged[epoch_of(batch), proxy].add(batch)
 
     def n_acknowledged(self) -> int:
@@ -40,7 +40,7 @@ class SentBatches:
         return sum(map(len, self._acknowledged.values()))
 
     def has_any(self, epoch: int) -> bool:
-        """Whether somebody has tried to report in it."""
+        """Return whether anybody has tried to report in it."""
         return any(tried for (number, _), tried in self._tried.items() if number == epoch)
 
     def check(
@@ -58,10 +58,10 @@ class SentBatches:
             self._check_proxy(epoch, proxy, proxies, counted)
 
     def check_number(self, epoch: int, reports: int, proxies: Collection[str]) -> None:
-        """Where dummies hide which reports came: a proxy's whole crowd, or nothing of it."""
+        """Check a count in which dummies hide reports: all of a proxy's crowd, or none of it."""
         sure, possible = (
-            [self._valid(found[epoch, proxy]) for proxy in proxies]
-            for found in (self._acknowledged, self._tried)
+            [self._valid(batches_sent[epoch, proxy]) for proxy in proxies]
+            for batches_sent in (self._acknowledged, self._tried)
         )
         least, most = (
             sum(len(self._all(crowd)) for crowd in crowds if len(crowd) >= self._least)
@@ -72,7 +72,7 @@ class SentBatches:
     def _check_proxy(
         self, epoch: int, proxy: str, proxies: Collection[str], counted: set[int]
     ) -> None:
-        """All that it acknowledged or nothing; nothing only if it was too little.
+        """Check that all acknowledged reports count, or none, because the crowd was too small.
 
         What came through another proxy as well counts there, and may be too little there.
         """
@@ -87,7 +87,7 @@ class SentBatches:
             assert arrived in (set(), self._directions[batch]), f"epoch {epoch}: half a batch"
 
     def _valid(self, batches: Collection[bytes]) -> set[bytes]:
-        """Those whose reports open: nothing else makes a crowd."""
+        """Return the batches whose reports open: only they make a crowd."""
         return {batch for batch in batches if self._directions[batch]}
 
     def _all(self, batches: Collection[bytes]) -> set[int]:
@@ -95,5 +95,5 @@ class SentBatches:
 
 
 def epoch_of(batch: bytes) -> int:
-    """As its header says."""
+    """Return the epoch in its header."""
     return int.from_bytes(batch[4:8], "little")

@@ -28,11 +28,12 @@ from tests.server.world import ITEMS, SECRETS, World, make_settings
 
 HOLD = 1000
 """Seconds that an epoch waits for its crowd."""
-PROXY_URL, SERVER_URL = "https://proxy.example", "https://server.example"
+PROXY_URL = "https://proxy.example"
+SERVER_URL = "https://server.example"
 
 
 @dataclass
-class Heard:
+class RecordedRequest:
     """One request, as the application got it."""
 
     method: str
@@ -41,44 +42,44 @@ class Heard:
     headers: list[tuple[bytes, bytes]]
     body: bytes = b""
 
-    def everything(self) -> bytes:
-        """All of its bytes."""
+    def to_bytes(self) -> bytes:
+        """Return all of its bytes."""
         lines = [b"%s: %s" % header for header in self.headers]
         return b"\n".join([self.method.encode(), self.path.encode(), self.query, *lines, self.body])
 
 
-class Ear:
+class Recorder:
     """Hears every request on its way into an application; `lie` may answer in its place."""
 
     def __init__(self, app: ASGIApp):
         self._app = app
-        self.heard: list[Heard] = []
-        self.lie: Callable[[Heard], bytes | None] = lambda _: None
+        self.requests: list[RecordedRequest] = []
+        self.lie: Callable[[RecordedRequest], bytes | None] = lambda _: None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request = Heard(
+        request = RecordedRequest(
             scope["method"], scope["path"], scope["query_string"], list(scope["headers"])
         )
-        self.heard.append(request)
+        self.requests.append(request)
 
-        async def heard() -> Message:
+        async def receive_and_record() -> Message:
             message = await receive()
             request.body += message.get("body", b"")
             return message
 
         lie = self.lie(request)
         if lie is None:
-            await self._app(scope, heard, send)
+            await self._app(scope, receive_and_record, send)
         else:
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": lie})
 
     def paths(self, method: str) -> list[str]:
-        """Of all requests of this kind."""
-        return [request.path for request in self.heard if request.method == method]
+        """Return the paths of all requests with this method."""
+        return [request.path for request in self.requests if request.method == method]
 
 
 class InProcessOpener(httpx.BaseTransport):
@@ -104,7 +105,7 @@ class Gate:
     name: str
     store: proxies.ProxyStore
     proxy: Proxy
-    ear: Ear
+    recorder: Recorder
     http: httpx.Client
     beat: Callable[[], None]
 
@@ -112,7 +113,7 @@ class Gate:
         return HttpProxy(self.http, PROXY_URL)
 
     def post(self, data: bytes, headers: dict[str, str] | None = None) -> int:
-        """A batch as anybody could send it; the status."""
+        """Send a batch as anybody could, and return the status."""
         return self.http.post(f"{PROXY_URL}/v2/batches", content=data, headers=headers).status_code
 
     def signed(self) -> SignedManifest:
@@ -125,7 +126,7 @@ class Stack:
     """A server, its proxies, and one clock for all of them."""
 
     def __init__(self, folder: Path, opened: ExitStack, names: tuple[str, ...], **changes: Any):
-        known = {name: ProxyAccess(_digest(name)) for name in names}
+        proxies = {name: ProxyAccess(_digest(name)) for name in names}
         url = f"sqlite:///{folder / 'server.sqlite'}"
         proxy_changes = {
             name: changes.pop(name)
@@ -139,7 +140,7 @@ class Stack:
         self.ahead = {"server": 0.0, "device": 0.0, **dict.fromkeys(names, 0.0)}
         """By how many seconds a clock goes wrong."""
         now = changes.pop("now", 1_000.0)
-        settings = make_settings(folder, url, proxies=known, **changes)
+        settings = make_settings(folder, url, proxies=proxies, **changes)
         is_new = not (folder / "server.sqlite").exists()
         self.world = (World.begin if is_new else World)(settings, now=now)
         self.world.server._clock = lambda: self.clock("server")
@@ -148,7 +149,7 @@ class Stack:
         self.beat()
         self._portal = opened.enter_context(start_blocking_portal())
         app = servers.build_app(self.world.server, self.world.settings)
-        self.ear, self.http = self._served(app, ("192.0.2.2", 50_001))
+        self.recorder, self.http = self._served(app, ("192.0.2.2", 50_001))
         self.gates = {name: self._gate(name, **proxy_changes) for name in names}
         for gate in self.gates.values():
             gate.beat()
@@ -157,8 +158,8 @@ class Stack:
         return self.world.now + self.ahead[whose]
 
     def client(self, name: str, items: list[str]) -> Client:
-        """A device of its own, whose owner accepted what is asked now; closed with the stack."""
-        made = Client.create(
+        """Return a device whose owner accepted the current terms; it is closed with the stack."""
+        client = Client.create(
             self.folder / "clients" / name,
             proxy_url=PROXY_URL,
             verification_key=self.world.keys.verification_key,
@@ -166,12 +167,12 @@ class Stack:
             clock=self.clock,
             monotonic=lambda: self.world.now,
         )
-        made.record(items)
-        made.accept(self.world.get_signed().manifest.terms)
-        return self._opened.enter_context(made)
+        client.record(items)
+        client.accept(self.world.get_signed().manifest.terms)
+        return self._opened.enter_context(client)
 
     def turn(self, *, crowd: bool = True) -> int:
-        """To the end of the open epoch and into the next, which takes longer without a crowd."""
+        """Go to the end of the open epoch and into the next one."""
         signed = self.world.get_signed()
         self.world.now = signed.manifest.closes if crowd else signed.manifest.ends
         self.hand_in()
@@ -179,7 +180,7 @@ class Stack:
         return signed.manifest.epoch
 
     def hand_in(self) -> None:
-        """Everybody does what is to be done now: tell and close, flush and apply, mirror."""
+        """Let every part do what is due: contact and close, flush and apply, mirror."""
         for _ in range(3):
             self.beat()
             for gate in self.gates.values():
@@ -231,18 +232,18 @@ class Stack:
         ear, http = self._served(app, source)
         return Gate(name, store, proxy, ear, http, beat)
 
-    def _served(self, app: Starlette, source: tuple[str, int]) -> tuple[Ear, httpx.Client]:
-        """An application with its writer and heartbeat, and a client that reaches it."""
+    def _served(self, app: Starlette, source: tuple[str, int]) -> tuple[Recorder, httpx.Client]:
+        """Run an application with its writer and heartbeat; return a client that reaches it."""
         lifespan = app.router.lifespan_context(app)
         self._opened.enter_context(self._portal.wrap_async_context_manager(lifespan))
-        ear = Ear(app)
+        ear = Recorder(app)
         http = httpx.Client(transport=InProcessOpener(ear, self._portal, source))
         return ear, self._opened.enter_context(http)
 
 
 @contextmanager
 def running(folder: Path, *names: str, **changes: Any) -> Iterator[Stack]:
-    """A stack with these proxies, closed at the end."""
+    """Run a stack with these proxies."""
     folder.mkdir(exist_ok=True)
     with ExitStack() as opened:
         yield Stack(folder, opened, names or ("east",), **changes)
@@ -253,7 +254,7 @@ def _digest(name: str) -> str:
 
 
 def by_hand(part: Any) -> Callable[[], None]:
-    """The heartbeat of the application does nothing: tests say when a part beats."""
+    """Switch off the application's heartbeat: tests call `tick` themselves."""
     beat: Callable[[], None] = part.tick
     part.tick = lambda: None
     return beat

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sottovoce.client import Client, HttpProxy, Synced
+from sottovoce.client import Client, HttpProxy, SyncResult
 from sottovoce.errors import RefusedError, StoreError, UnavailableError
 from sottovoce.protocol import SignedManifest
 from sottovoce.protocol.tokens import Attestation, Token, TokenRequest, blind_token
 from sottovoce.proxy.accounts import Accounts
 from sottovoce.training import Participation, Settings
-from tests.live.stack import HOLD, PROXY_URL, Heard, Stack, running
+from tests.live.stack import HOLD, PROXY_URL, RecordedRequest, Stack, running
 
 BACKEND = Ed25519PrivateKey.generate()
 REPORTS = 2
@@ -25,18 +25,18 @@ TRAINING = Settings.preset("loudest", reports=REPORTS, epochs=4, factors=2)
 
 @contextmanager
 def accounts(folder: Path, **changes: Any) -> Iterator[Stack]:
-    """A service in its second epoch: the first in which tokens are given, and nobody reports."""
+    """Run a service in its second epoch, the first in which tokens are issued."""
     terms = Participation(least_clients=1, hold=HOLD, accounts=True)
     key = BACKEND.public_key().public_bytes_raw().hex()
-    given = {"training": TRAINING, "terms": terms, "accounts_key": key, **changes}
-    with running(folder, **given) as stack:
+    options = {"training": TRAINING, "terms": terms, "accounts_key": key, **changes}
+    with running(folder, **options) as stack:
         stack.hand_in()
         assert stack.world.get_signed().manifest.epoch == 2
         yield stack
 
 
 def attesting(stack: Stack, account: str) -> Callable[[], bytes]:
-    """The product's backend, for whoever is logged in as this account."""
+    """Return the product's backend for a user who is logged in with this account."""
 
     def attest() -> bytes:
         service, expiry = stack.world.keys.verification_key, int(stack.world.now) + 300
@@ -47,9 +47,9 @@ def attesting(stack: Stack, account: str) -> Callable[[], bytes]:
     return attest
 
 
-def sync(stack: Stack, client: Client, account: str) -> Synced:
+def sync(stack: Stack, client: Client, account: str) -> SyncResult:
     api = stack.gates["east"].api()
-    return client.sync(api, jitter=0, attest=attesting(stack, account))
+    return client.sync(api, jitter=0, fetch_attestation=attesting(stack, account))
 
 
 def test_a_token_is_fetched_in_one_epoch_and_spent_in_the_next(folder: Path) -> None:
@@ -71,18 +71,18 @@ def test_devices_of_one_account_share_its_turns_and_pay_for_them_once(folder: Pa
             sync(stack, device, "ann")
         for _ in range(2):
             stack.turn()
-            found = [sync(stack, device, "ann") for device in devices]
-            assert sorted(each.outcome for each in found) == ["no token", "no token", "sent"]
-            assert sum(each.spent for each in found) > 0
+            results = [sync(stack, device, "ann") for device in devices]
+            assert sorted(result.outcome for result in results) == ["no token", "no token", "sent"]
+            assert sum(result.spent for result in results) > 0
             for device in devices:
                 sync(stack, device, "ann")
-        paid = [device.status().spent or 0.0 for device in devices]
+        paid = [device.get_status().spent or 0.0 for device in devices]
         terms = stack.world.get_signed().manifest.terms
         assert sum(paid) == pytest.approx(2 * float(terms.cost))
 
 
 def test_an_account_has_no_more_tokens_than_turns(folder: Path) -> None:
-    """Whatever its devices forget: the proxy counts."""
+    """Count tokens at the proxy, so that nothing depends on what devices forget."""
     training = Settings.preset("loudest", reports=REPORTS, epochs=4, factors=2, lifetime=2)
     with accounts(folder, training=training) as stack:
         assert stack.world.get_signed().manifest.terms.epochs == 2
@@ -94,7 +94,7 @@ def test_an_account_has_no_more_tokens_than_turns(folder: Path) -> None:
 
 
 def test_whoever_could_not_report_has_the_turn_again(folder: Path) -> None:
-    """With one turn in a lifetime, two accounts that came first would never be part of a crowd."""
+    """Return the turn; otherwise accounts that came first and had no crowd would never count."""
     training = Settings.preset("loudest", reports=REPORTS, epochs=4, factors=2, lifetime=1)
     terms = Participation(least_clients=3, hold=HOLD, accounts=True)
     with accounts(folder, training=training, terms=terms) as stack:
@@ -107,15 +107,15 @@ def test_whoever_could_not_report_has_the_turn_again(folder: Path) -> None:
         proxy.accounts.follow(stack.gates["east"].signed())  # as after a restart: given back once
         tokens = [taken(stack, name, name.upper().encode() * 4) for name in names]
         stack.turn()
-        found = [spend(stack, token, seed) for seed, token in enumerate(tokens) if token]
-        assert found == [202] * 3
+        statuses = [spend(stack, token, seed) for seed, token in enumerate(tokens) if token]
+        assert statuses == [202] * 3
         assert [taken(stack, name, name[::-1].encode() * 4) for name in names] == [None] * 3
 
 
 def test_a_disk_that_fails_between_two_epochs_costs_none_of_them(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The manifest is on the disk then, and its keys are not."""
+    """Fail when the manifest is on the disk and its keys are not."""
     with accounts(folder) as stack:
         gate, client = stack.gates["east"], stack.client("phone", ["film-1"])
         sync(stack, client, "ann")
@@ -137,21 +137,21 @@ def test_a_disk_that_fails_between_two_epochs_costs_none_of_them(
 
 
 def asked(stack: Stack, client: Client, api: HttpProxy | None = None, **more: Any) -> list[str]:
-    """The last words of the paths that one sync asks for."""
+    """Return the last parts of the paths that one sync requests."""
     gate = stack.gates["east"]
-    before = len(gate.ear.heard)
-    client.sync(api or gate.api(), attest=attesting(stack, "ann"), **more)
-    return [heard.path.rpartition("/")[2] for heard in gate.ear.heard[before:]]
+    before = len(gate.recorder.requests)
+    client.sync(api or gate.api(), fetch_attestation=attesting(stack, "ann"), **more)
+    return [request.path.rpartition("/")[2] for request in gate.recorder.requests[before:]]
 
 
 @pytest.mark.parametrize("answer", ["taken", "refused"])
 def test_no_sync_sends_what_was_left_over_and_asks_for_a_token(folder: Path, answer: str) -> None:
-    """A proxy that lets a batch wait, and then shows the next epoch, would know whose it was."""
+    """Separate both: a proxy could let a batch wait, show the next epoch, and link the two."""
     with accounts(folder) as stack:
         gate, client = stack.gates["east"], stack.client("phone", ["film-1"])
         sync(stack, client, "ann")
         stack.turn()
-        gate.ear.lie = lambda request: b"" if request.path == "/v2/batches" else None
+        gate.recorder.lie = lambda request: b"" if request.path == "/v2/batches" else None
         with pytest.raises(RefusedError):  # 200 is not accepted
             sync(stack, client, "ann")
 
@@ -162,11 +162,11 @@ def test_no_sync_sends_what_was_left_over_and_asks_for_a_token(folder: Path, ans
                 super().send(batch)
                 stack.turn()
 
-        gate.ear.lie = lambda _: None
+        gate.recorder.lie = lambda _: None
         late = Late(gate.http, PROXY_URL)
-        found = asked(stack, client, late, jitter=0)
-        assert "batches" in found
-        assert "tokens" not in found
+        paths = asked(stack, client, late, jitter=0)
+        assert "batches" in paths
+        assert "tokens" not in paths
         assert stack.world.get_signed().manifest.epoch == 4
         assert "tokens" in asked(stack, client, jitter=0)
 
@@ -189,19 +189,19 @@ def test_a_token_that_a_proxy_kept_back_is_not_used(folder: Path) -> None:
     with accounts(folder) as stack:
         gate, client = stack.gates["east"], stack.client("phone", ["film-1"])
 
-        def slow(request: Heard) -> None:
+        def slow(request: RecordedRequest) -> None:
             stack.world.now += 61 * (request.path == "/v2/tokens")
 
-        gate.ear.lie = slow
+        gate.recorder.lie = slow
         with pytest.raises(UnavailableError, match="could be recognised"):
             sync(stack, client, "ann")
-        gate.ear.lie = lambda _: None
+        gate.recorder.lie = lambda _: None
         stack.turn()
         assert sync(stack, client, "ann").outcome == "no token"
 
 
 def taken(stack: Stack, account: str, name: bytes, epoch: int | None = None) -> Token | None:
-    """A token for the next epoch, as a device gets it; None: refused."""
+    """Get a token for the next epoch as a device does; None if it is refused."""
     gate, manifest = stack.gates["east"], stack.gates["east"].signed().manifest
     epoch = manifest.epoch + 1 if epoch is None else epoch
     element, finalize = blind_token(name)
@@ -215,12 +215,12 @@ def taken(stack: Stack, account: str, name: bytes, epoch: int | None = None) -> 
 
 
 def batch_with(stack: Stack, token: Token, seed: int = 0) -> bytes:
-    made = stack.random_batch(stack.gates["east"], seed)
-    return replace(made, id=token.id, output=token.output).encode()
+    batch = stack.random_batch(stack.gates["east"], seed)
+    return replace(batch, id=token.id, output=token.output).encode()
 
 
 def spend(stack: Stack, token: Token, seed: int = 0) -> int:
-    """The status of a batch with it."""
+    """Send a batch with this token and return the status."""
     return stack.gates["east"].post(batch_with(stack, token, seed))
 
 
@@ -248,7 +248,7 @@ def test_a_token_counts_once_and_in_its_epoch(folder: Path) -> None:
 
 
 def test_a_crowd_is_as_many_accounts(folder: Path) -> None:
-    """One machine with one account is one of a crowd, however often it asks."""
+    """Count a machine with one account once, however often it asks."""
     terms = Participation(least_clients=3, hold=HOLD, accounts=True)
     with accounts(folder, terms=terms) as stack:
         tokens = [taken(stack, "mallory", bytes([turn] * 16)) for turn in range(9)]
@@ -262,14 +262,14 @@ def test_a_crowd_is_as_many_accounts(folder: Path) -> None:
 
 
 def test_an_epoch_of_too_few_accounts_costs_nobody_anything_and_ends_in_time(folder: Path) -> None:
-    """No more can come: tokens of an epoch are given before it."""
+    """End such an epoch in time: all of its tokens were issued before it."""
     terms = Participation(least_clients=2, hold=HOLD, accounts=True)
     with accounts(folder, terms=terms) as stack:
         client = stack.client("phone", ["film-1"])
         sync(stack, client, "ann")
         stack.turn()
         assert sync(stack, client, "ann").outcome == "not open"
-        assert client.status().spent == 0
+        assert client.get_status().spent == 0
         stack.turn()
         assert stack.world.get_signed().manifest.public_key is not None
 
@@ -281,8 +281,8 @@ def test_what_is_not_attested_gets_no_token(folder: Path) -> None:
         element, _ = blind_token(bytes(16))
 
         def status(key: Ed25519PrivateKey, whom: bytes, expiry: int) -> int:
-            made = Attestation.make(key, whom, bytes(32), expiry)
-            body = TokenRequest(gate.signed().manifest.epoch + 1, made, element).encode()
+            attestation = Attestation.make(key, whom, bytes(32), expiry)
+            body = TokenRequest(gate.signed().manifest.epoch + 1, attestation, element).encode()
             return gate.http.post(f"{PROXY_URL}/v2/tokens", content=body).status_code
 
         assert status(stranger, service, now + 60) == 400
@@ -318,7 +318,7 @@ def test_the_same_element_is_answered_again_also_after_a_restart(folder: Path) -
 
 
 def test_a_proxy_without_its_keys_takes_nothing_and_goes_on_by_itself(folder: Path) -> None:
-    """As after a restored backup: nobody pays for what could not be redeemed."""
+    """Restore a backup without the keys: nobody pays for what could not be redeemed."""
     with accounts(folder) as stack:
         gate = stack.gates["east"]
         client = stack.client("phone", ["film-1"])
@@ -332,7 +332,7 @@ def test_a_proxy_without_its_keys_takes_nothing_and_goes_on_by_itself(folder: Pa
         assert gate.proxy.is_paused
         with pytest.raises(UnavailableError):
             sync(stack, client, "ann")
-        assert client.status().spent == 0
+        assert client.get_status().spent == 0
         for _ in range(3):
             stack.turn(crowd=False)
         assert not gate.proxy.troubles["tokens"]

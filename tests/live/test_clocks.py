@@ -9,15 +9,16 @@ from sottovoce.client import Client
 from sottovoce.training import Participation
 from tests.live.stack import Stack, running
 
-DAY, WEEK = 86_400.0, 7 * 86_400
+DAY = 86_400.0
+WEEK = 7 * 86_400
 LEAST = 3
 
 
 @pytest.fixture
 def stack(folder: Path) -> Iterator[Stack]:
     terms = Participation(least_clients=LEAST, hold=WEEK)
-    with running(folder / "stack", "east", "west", terms=terms, epoch_seconds=3600) as made:
-        yield made
+    with running(folder / "stack", "east", "west", terms=terms, epoch_seconds=3600) as stack:
+        yield stack
 
 
 def devices(stack: Stack, gate: str) -> list[Client]:
@@ -35,7 +36,7 @@ def counted(stack: Stack, epoch: int) -> int:
 @pytest.mark.parametrize("wrong", ["server", "east"])
 @pytest.mark.parametrize("by", [DAY, -DAY])
 def test_a_service_whose_clock_jumps(stack: Stack, wrong: str, by: float) -> None:
-    """The epoch waits; when the clock is right again everything that was taken is counted."""
+    """Let the epoch wait, and count everything once the clock is right again."""
     clients = {name: devices(stack, name) for name in stack.gates}
     signed = stack.world.get_signed()
     assert report(stack, "west", clients["west"]) == {"sent"}
@@ -50,7 +51,7 @@ def test_a_service_whose_clock_jumps(stack: Stack, wrong: str, by: float) -> Non
 
 
 def test_a_server_that_is_a_day_ahead_when_it_publishes(stack: Stack) -> None:
-    """Its next epoch opens in a day: devices wait for it and pay nothing meanwhile."""
+    """Open the next epoch in a day: devices wait for it and pay nothing meanwhile."""
     clients = devices(stack, "east")
     assert report(stack, "east", clients) == {"sent"}
     stack.world.now = stack.world.get_signed().manifest.closes
@@ -61,7 +62,7 @@ def test_a_server_that_is_a_day_ahead_when_it_publishes(stack: Stack) -> None:
     assert counted(stack, 1) == LEAST * signed.manifest.terms.reports
     stack.ahead["server"] = 0
     assert report(stack, "east", clients) == {"not open"}
-    assert [client.status().epochs for client in clients] == [1] * LEAST
+    assert [client.get_status().epochs for client in clients] == [1] * LEAST
     stack.world.now += DAY
     assert report(stack, "east", clients) == {"sent"}
     assert stack.turn() == 2
@@ -70,13 +71,13 @@ def test_a_server_that_is_a_day_ahead_when_it_publishes(stack: Stack) -> None:
 
 @pytest.mark.parametrize("by", [DAY, -DAY / 2])
 def test_a_device_whose_clock_jumps(folder: Path, by: float) -> None:
-    """It does not report, and pays for nothing; with the right time it does."""
+    """Let it neither report nor pay until its time is right."""
     terms = Participation(least_clients=1, hold=1000)
     with running(folder / "stack", terms=terms) as stack:
         (client, *_) = devices(stack, "east")
         stack.ahead["device"] = by
         assert report(stack, "east", [client]) == {"not open"}
-        assert client.status().spent == 0
+        assert client.get_status().spent == 0
         stack.ahead["device"] = 0
         assert report(stack, "east", [client]) == {"sent"}
         assert report(stack, "east", [client]) == {"already sent"}

@@ -17,8 +17,8 @@ LEAST = 3
 @pytest.fixture
 def stack(folder: Path) -> Iterator[Stack]:
     terms = Participation(least_clients=LEAST, hold=7 * 86_400)
-    with running(folder / "stack", "east", "west", terms=terms, epoch_seconds=3600) as made:
-        yield made
+    with running(folder / "stack", "east", "west", terms=terms, epoch_seconds=3600) as stack:
+        yield stack
 
 
 def report(stack: Stack, gate: str, devices: int) -> None:
@@ -28,19 +28,19 @@ def report(stack: Stack, gate: str, devices: int) -> None:
 
 
 def closed(stack: Stack) -> dict[str, str]:
-    """After its time, when everybody has told what they have; what each proxy had said."""
+    """Close the epoch when every proxy has reported its state, and return these states."""
     stack.world.now = stack.world.get_signed().manifest.closes
     stack.hand_in()
     assert stack.world.get_state(1) == "open"
-    number, told = close_epoch(stack.world.store, stack.world.now)
+    number, states = close_epoch(stack.world.store, stack.world.now)
     assert number == 1
     stack.hand_in()
     assert stack.world.get_state(1) == "closed", "the proxy that is short may still get its crowd"
-    return told
+    return states
 
 
 def applied(stack: Stack) -> tuple[int, int]:
-    """When grace is over, and what was counted and dropped; nothing is left at any proxy."""
+    """Return what was counted and dropped after the grace; no proxy has anything left."""
     stack.world.now += stack.world.settings.grace_seconds
     stack.hand_in()
     for gate in stack.gates.values():

@@ -50,12 +50,16 @@ from tests.server.world import KEYS, World
 from tests.service.test_tls import Authority
 
 PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
-REPORTS, HOUR, MINUTES, DAYS = 5, 3600, 300.0, 2 * 86_400.0
+REPORTS = 5
+# Seconds.
+HOUR = 3600
+MINUTES = 300.0
+DAYS = 2 * 86_400.0
 TRAINING = Settings.preset("loudest", reports=REPORTS, epochs=9, factors=2, half_life=9.0)
 DEVICES = ("ann", "ben", "cat")
 DOWN = "nothing answers: does it run?"
+# What `status` says about the last epoch until the next one is counted.
 PAST = "came to nothing"
-"""What is said of the last epoch, until the next one is counted."""
 
 
 class Wire(httpx.BaseTransport):
@@ -74,7 +78,7 @@ def cut(_: httpx.Request) -> httpx.Response:
 
 
 def whole(_: httpx.Request) -> None:
-    """Nothing is in the way."""
+    """Do nothing."""
 
 
 class System(Stack):
@@ -90,7 +94,7 @@ class System(Stack):
         """Of a fault, where its mend is nothing else."""
 
     def begin(self) -> None:
-        """To the third epoch, in which ben has reported; of each a backup of either side."""
+        """Go to the third epoch, in which ben has reported, with a backup of both sides in each."""
         for name in DEVICES:
             self.client(name, ["film-1", "film-7"]).close()
         for epoch in (1, 2, 3):
@@ -113,7 +117,7 @@ class System(Stack):
     # Beats
 
     def settle(self, beats: int = 3) -> None:
-        """As the heartbeats of both: what fails is said, and tried again."""
+        """Run the heartbeats of both sides, which log failures and try again."""
         for _ in range(beats):
             if "server" not in self.why_down:
                 Heartbeat(self.beat, 1.0, self.world.server.troubles).tick()
@@ -123,7 +127,7 @@ class System(Stack):
                 self.east.proxy.metrics.set_gauges(beat_failures=partial(int, heart.failures))
 
     def sync(self, name: str) -> str:
-        """What becomes of this device's turn."""
+        """Sync this device and return the outcome."""
         if "east" in self.why_down:
             return "nobody answers"
         try:
@@ -136,7 +140,7 @@ class System(Stack):
         return charged_epochs(self.folder / "clients" / name)
 
     def round(self) -> int:
-        """Everybody reports, and the epoch ends; how many of them it has counted."""
+        """Let everybody report, end the epoch, and return how many reports were counted."""
         for name in DEVICES:
             assert self.sync(name) in ("sent", "already sent"), name
         manifest = self.world.get_signed().manifest
@@ -156,7 +160,7 @@ class System(Stack):
     # Restarts
 
     def restart_server(self) -> None:
-        """A new process over the files as they are now, which may not start."""
+        """Start a new process over the current files, which may be refused."""
         settings, now = self.world.settings, self.world.now
         self.stop_server()
         try:
@@ -171,7 +175,7 @@ class System(Stack):
         self.world = world
         world.server._clock = lambda: self.clock("server")
         self.beat = by_hand(world.server)
-        self.ear._app = build_app(world.server, settings)
+        self.recorder._app = build_app(world.server, settings)
 
     def stop_server(self) -> None:
         self.world.close()
@@ -199,7 +203,7 @@ class System(Stack):
         self.restart_server()
 
     def copy_proxy(self, name: str) -> None:
-        """Which nobody should do."""
+        """Copy a running proxy's folder, which nobody should do."""
         copy = self.folder / name
         copy.mkdir()
         for path in (self.folder / "east").glob("*.bin"):
@@ -220,7 +224,7 @@ class System(Stack):
     # What operators see
 
     def server_says(self) -> list[str]:
-        """As `sottovoce server status`, with what keeps it from being told."""
+        """Return the problems of `sottovoce server status`, or its own error."""
         running = self._running("server", self.world.server)
         settings, now = self.world.settings, self.clock("server")
         try:
@@ -245,30 +249,30 @@ class System(Stack):
         return [self.world.server, self.east.proxy]
 
     def ready(self) -> str:
-        """Those parts that are."""
+        """Return the parts that are ready."""
         parts = dict(zip(("server", "east"), self.parts, strict=True))
         return " ".join(n for n, part in parts.items() if n not in self.why_down and can(part))
 
     @property
     def well(self) -> tuple[list[str], list[str], str]:
-        """What both say, but for an epoch that is past, and who is ready."""
-        left = [each for each in self.server_says() if PAST not in each]
+        """What both say, except about an epoch that is past, and who is ready."""
+        left = [problem for problem in self.server_says() if PAST not in problem]
         return left, self.proxy_says(), self.ready()
 
     def measured(self) -> str:
-        found = ""
+        text = ""
         for measure in (self.world.server.render_metrics, self.east.proxy.metrics.render):
             try:
-                found += measure().decode()
+                text += measure().decode()
             except SottovoceError:
-                found += "unmeasured"
-        return found + "".join(f"down {name}" for name in self.why_down)
+                text += "unmeasured"
+        return text + "".join(f"down {name}" for name in self.why_down)
 
     # Certificates
 
     def secure(self, name: str) -> None:
-        """The server listens with this certificate; the proxy knows one authority."""
-        listener = self._opened.enter_context(tls(self.ear, self.folder, name))
+        """Let the server listen with this certificate; the proxy trusts one authority."""
+        listener = self._opened.enter_context(tls(self.recorder, self.folder, name))
         upstream: Any = self.east.proxy._upstream
         upstream._url = f"https://127.0.0.1:{listener}"
         upstream._http = self._opened.enter_context(
@@ -284,14 +288,14 @@ class System(Stack):
 
 def can(part: Any) -> bool:
     try:
-        part.check()
+        part.check_ready()
     except SottovoceError:
         return False
     return True
 
 
 def put_back(backup: Path, database: Path) -> None:
-    """What docs/operators.md says: the log of the lost database does not belong to the copy."""
+    """Restore as docs/operators.md says: the lost database's log does not belong to the copy."""
     remove(database)
     database.write_bytes(backup.read_bytes())
     database.chmod(0o600)
@@ -303,7 +307,7 @@ def remove(database: Path) -> None:
 
 
 def damage(database: Path) -> None:
-    """All pages but the first."""
+    """Overwrite all pages except the first."""
     size = database.stat().st_size
     with database.open("r+b") as file:
         file.seek(4096)
@@ -312,7 +316,7 @@ def damage(database: Path) -> None:
 
 @contextmanager
 def tls(app: Any, folder: Path, name: str) -> Iterator[int]:
-    """A port at which this certificate is shown."""
+    """Yield a port that serves this certificate."""
     files: dict[str, Any] = {
         "ssl_certfile": folder / f"{name}.pem",
         "ssl_keyfile": folder / f"{name}.key",
@@ -369,7 +373,7 @@ def right(system: System) -> None:
 
 
 def future(system: System) -> None:
-    """The server's clock was ahead while it heard nobody."""
+    """Set the server's clock ahead while no proxy contacts it."""
     system.wire.instead = cut
     server_ahead(system)
     assert system.world.get_signed().manifest.epoch == 4
@@ -377,7 +381,7 @@ def future(system: System) -> None:
 
 
 def server_ahead(system: System) -> None:
-    """For longer than its grace."""
+    """Set the server's clock ahead for longer than its grace."""
     system.ahead["server"] = DAYS
     system.settle()
     system.world.now += system.world.settings.grace_seconds
@@ -386,7 +390,7 @@ def server_ahead(system: System) -> None:
 
 def right_and_beyond(system: System) -> None:
     right(system)
-    assert any("go-beyond" in said for said in system.server_says())
+    assert any("go-beyond" in problem for problem in system.server_says())
     beyond(system)
 
 
@@ -411,7 +415,7 @@ def proxy_full(system: System) -> None:
 
 
 def proxy_full_for_long(system: System) -> None:
-    """The server goes on meanwhile."""
+    """Fill the proxy's disk while the server goes on."""
     proxy_full(system)
     system.world.now = system.world.get_signed().manifest.ends
     system.settle()
@@ -441,8 +445,8 @@ def locked(path: str) -> Do:
             paths.append(store._files.batches.path)
         for database in (store._writer, store._files.batches._database):
             database.rows("PRAGMA busy_timeout = 20")
-        for each in paths:
-            other = opened.enter_context(closing(sqlite3.connect(each, isolation_level=None)))
+        for file in paths:
+            other = opened.enter_context(closing(sqlite3.connect(file, isolation_level=None)))
             other.execute("BEGIN IMMEDIATE")
         system.undo = opened.close
         if path != "server.sqlite":  # somebody has met it
@@ -487,13 +491,13 @@ def restored(backup: str) -> Do:
 
 
 def too_low(system: System) -> None:
-    """Of an old backup, before any proxy was heard."""
+    """Restore an old backup before any proxy contacts the server."""
     system.restore_server("server-1")
     go_beyond(system.world.store, 2, system.world.now, system.world.settings.proxies)
 
 
 def both_set_back(system: System) -> None:
-    """Only devices know that there were later epochs."""
+    """Restore both, so that only devices know that there were later epochs."""
     system.restore_server("server-1")
     proxy_anew(system)
 
@@ -503,7 +507,7 @@ def beyond_devices(system: System) -> None:
 
 
 def half_counted(system: System) -> None:
-    """A backup from the middle of handing in, put back when the next epoch had begun."""
+    """Restore a backup from the middle of handing in after the next epoch has begun."""
     puts = iter(range(99))
 
     def fail(request: httpx.Request) -> httpx.Response | None:
@@ -526,7 +530,7 @@ def proxy_restored(copy: str) -> Do:
 
 
 def proxy_mixed(system: System) -> None:
-    """A copy of what was mixed, put back when the server had it and had gone on."""
+    """Restore a copy of mixed reports when the server has them and has gone on."""
     system.wire.instead = lambda request: cut(request) if request.method == "PUT" else None
     system.world.now = system.world.get_signed().manifest.closes
     system.settle()
@@ -572,9 +576,9 @@ def keys_and_restart(system: System) -> None:
 def secret(value: str) -> Do:
     def make(system: System) -> None:
         upstream: Any = system.east.proxy._upstream
-        known = upstream._secret
+        previous = upstream._secret
         upstream._secret = {"Authorization": f"Bearer {value}"}
-        system.undo = lambda: setattr(upstream, "_secret", known)
+        system.undo = lambda: setattr(upstream, "_secret", previous)
 
     return make
 
@@ -591,7 +595,7 @@ def response(status: int, body: bytes) -> httpx.Response:
 
 
 def later_protocol(system: System) -> None:
-    """What it signs has another version."""
+    """Let the server sign another version."""
     signed = system.world.get_signed()
     raw = signed.raw.replace(b'"version":2', b'"version":3')
     signature = KEYS.signer.sign(SignedManifest.label + raw)
@@ -630,7 +634,7 @@ def undo(system: System) -> None:
 
 
 def nothing(_: System) -> None:
-    """It goes on by itself."""
+    """Do nothing: the fault mends itself."""
 
 
 def server_stopped(system: System) -> None:
@@ -644,7 +648,7 @@ def proxy_silent(system: System) -> None:
 
 
 def postgres_away(system: System) -> None:
-    """Its socket has another name, and its connections are ended."""
+    """Rename the socket of PostgreSQL and end its connections."""
     host = Path(str(make_url(system.world.settings.database).query["host"]))
     with psycopg.connect(host=str(host), user="postgres", dbname="postgres", autocommit=True) as db:
         socket = host / ".s.PGSQL.5432"
@@ -659,11 +663,19 @@ def shows(name: str) -> Do:
     return lambda system: system.secure(name)
 
 
-BARRED, FAILS = "proxy_barred 1.0", "proxy_beat_failures [1-9]"
-CLOCK, AWAY = r"this proxy's clock is .* (ahead of|behind) .*NTP", "cannot be reached"
-AHEAD, BEHIND = "clock of proxy east.* ahead of .*NTP", "clock of proxy east.* behind .*NTP"
-APART, BEYOND = "clock_apart_seconds 300", "`sottovoce server go-beyond 3`"
-POSTGRES, TLS = "postgres", "tls"
+# Patterns of metrics.
+BARRED = "proxy_barred 1.0"
+FAILS = "proxy_beat_failures [1-9]"
+APART = "clock_apart_seconds 300"
+# Patterns of problems.
+CLOCK = r"this proxy's clock is .* (ahead of|behind) .*NTP"
+AWAY = "cannot be reached"
+AHEAD = "clock of proxy east.* ahead of .*NTP"
+BEHIND = "clock of proxy east.* behind .*NTP"
+BEYOND = "`sottovoce server go-beyond 3`"
+# Kinds of systems.
+POSTGRES = "postgres"
+TLS = "tls"
 
 # fmt: off
 FAULTS = [
@@ -794,7 +806,7 @@ def test_a_fault(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("sottovoce.server.store.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("sottovoce.server.store.BUSY_TIMEOUT_SECONDS", 0.05)
     with running(folder, begun, fault.set_up) as system:
         system.settle(1)
         assert system.well == ([], [], "server east")
@@ -807,13 +819,13 @@ def test_a_fault(
         before = system.paid("ann")
         outcome = system.sync("ann")
         assert (system.paid("ann") != before) == fault.takes, outcome
-        told = [(part, part.troubles.texts) for part in system.parts]
+        troubles = [(part, part.troubles.texts) for part in system.parts]
         caplog.clear()
         fault.mend(system)
         system.settle()
         check_says(fault.lasts, system.well[0])
         assert system.well[1:] == ([], "server east")
-        for part, texts in told:  # a process that was restarted has nothing to mend
+        for part, texts in troubles:  # a process that was restarted has nothing to mend
             assert part not in system.parts or not texts or "resolved after" in caplog.text
         assert system.round() in (len(DEVICES), len(DEVICES) - fault.loses)
         assert system.round() == len(DEVICES)
@@ -821,17 +833,19 @@ def test_a_fault(
 
 
 def test_operators_read_the_same_tables() -> None:
-    """One of what bars reports, and one of what does not."""
+    """Name a fault that pauses reports and one that does not, as the guide's tables do."""
     section = PAGE.read_text().partition("## Faults\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| ([^|]+?) \|", section, re.MULTILINE)
-    tables = [[each.name.partition(":")[0] for each in FAULTS if each.takes == so] for so in (0, 1)]
+    tables = [
+        [fault.name.partition(":")[0] for fault in FAULTS if fault.takes == so] for so in (0, 1)
+    ]
     assert rows == [row for table in tables for row in dict.fromkeys(["fault", *table])]
 
 
 def test_nobody_pays_before_the_first_beat_of_a_proxy(
     folder: Path, begun: tuple[Path, float]
 ) -> None:
-    """The server may have been set back while it did not run."""
+    """Let nobody pay: the server may have been restored while it did not run."""
     with running(folder, begun, "") as system:
         system.restart_proxy()
         assert system.sync("ann") == "UnavailableError"
@@ -840,6 +854,6 @@ def test_nobody_pays_before_the_first_beat_of_a_proxy(
         assert system.sync("ann") == "sent"
 
 
-def check_says(pattern: str, said: list[str]) -> None:
-    assert bool(pattern) == bool(said), said
-    assert re.search(pattern, "\n".join(said), re.DOTALL), said
+def check_says(pattern: str, problems: list[str]) -> None:
+    assert bool(pattern) == bool(problems), problems
+    assert re.search(pattern, "\n".join(problems), re.DOTALL), problems

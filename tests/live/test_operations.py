@@ -32,7 +32,7 @@ ENOUGH = 100
 
 
 def play(seeds: range) -> Counter[str]:
-    """In a process of its own; what happened how often."""
+    """Play lists of operations in a process of its own; return how often each thing happened."""
     logging.disable()
     seen: Counter[str] = Counter()
     with pytest.MonkeyPatch.context() as patch, quick_folder() as folder:
@@ -67,7 +67,7 @@ def test_nothing_lost_and_nothing_twice() -> None:
 
 
 def hasty_proxy(patch: pytest.MonkeyPatch) -> None:
-    """It acknowledges first, and writes at its next beat."""
+    """Acknowledge first, and write at the next tick."""
     store, tick = Intake.store_batches, Proxy.tick
     later: dict[int, list[Batch]] = {}
 
@@ -85,17 +85,17 @@ def hasty_proxy(patch: pytest.MonkeyPatch) -> None:
 
 
 def credulous_server(patch: pytest.MonkeyPatch) -> None:
-    """The proxy's word for it that there is a crowd: reports that do not open make one, too."""
+    """Trust the proxy's word for its crowd, although reports that do not open are part of it."""
 
     def all_of_them(counts: dict[str, Any], manifest: Manifest, _: object) -> tuple[Any, int, int]:
         total = sum(counts.values(), np.zeros(2 * manifest.build().n_directions, np.int64))
         return total, 0, manifest.terms.dummies * len(counts)
 
-    patch.setattr("sottovoce.server.epochs.sum_crowds", all_of_them)
+    patch.setattr("sottovoce.server.publisher.sum_crowds", all_of_them)
 
 
 def counts_again(patch: pytest.MonkeyPatch) -> None:
-    """The server knows neither a chunk nor a report that it has counted."""
+    """Forget which chunks and reports were counted."""
     add, numbers = Transaction.add_chunk, itertools.count()
 
     def under_another_name(self: Transaction, epoch: int, name: str, *rest: Any) -> None:
@@ -107,13 +107,13 @@ def counts_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def client_without_memory(patch: pytest.MonkeyPatch) -> None:
-    """What it makes it neither keeps nor charges."""
-    patch.setattr(ClientStore, "keep", lambda *_: "kept")
-    patch.setattr(ClientStore, "state", lambda *_: "charged")
+    """Neither store nor charge what the client makes."""
+    patch.setattr(ClientStore, "save_batch", lambda *_: "saved")
+    patch.setattr(ClientStore, "get_batch_state", lambda *_: "charged")
 
 
 def proxy_without_memory(patch: pytest.MonkeyPatch) -> None:
-    """What it has drawn it does not count: it draws all that is due at every beat."""
+    """Forget which dummies were drawn, and draw all that are due at every tick."""
     patch.setattr(BatchTables, "count_dummies", lambda _: 0)
 
 
@@ -143,9 +143,9 @@ def test_the_lists_find(
     make_mortal(monkeypatch)
     bug(monkeypatch)
     templates = Templates(folder)
-    with pytest.raises(AssertionError, match=rf"^list \d+: AssertionError.*({verdict})") as found:
+    with pytest.raises(AssertionError, match=rf"^list \d+: AssertionError.*({verdict})") as error:
         play_some(templates)
-    assert "\n  east" in str(found.value), "the list is told"
+    assert "\n  east" in str(error.value), "the list is told"
 
 
 def play_some(templates: Templates) -> None:

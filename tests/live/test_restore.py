@@ -1,5 +1,7 @@
-"""Backups put back: of the server, after which all go on; of a proxy, after which nothing counts
-twice. A restored process is a new one over old files, as an operator would have it."""
+"""Restored backups: after the server's all go on; after a proxy's nothing counts twice.
+
+A restored process is a new one over old files, as an operator would have it.
+"""
 
 import shutil
 import sqlite3
@@ -31,7 +33,7 @@ def restore_folder(backup: Path, folder: Path) -> None:
 
 
 def restore(backup: Path, database: Path) -> None:
-    """What docs/operators.md says: the log of the lost database does not belong to the copy."""
+    """Restore as docs/operators.md says: the lost database's log does not belong to the copy."""
     for name in (database.name, f"{database.name}-wal", f"{database.name}-shm"):
         (database.parent / name).unlink(missing_ok=True)
     backup.rename(database)
@@ -39,30 +41,31 @@ def restore(backup: Path, database: Path) -> None:
 
 def sync(stack: Stack) -> dict[str, str]:
     """Everybody's devices, as they are on disk; what became of each."""
-    found: dict[str, str] = {}
+    outcomes: dict[str, str] = {}
     for name, items in HISTORIES.items():
         folder = stack.folder / "clients" / name
         if not folder.exists():
             stack.client(name, items).close()
         with Client.open(folder, clock=stack.clock) as client:
-            found[name] = client.sync(stack.gates["east"].api(), jitter=0).outcome
-    return found
+            outcomes[name] = client.sync(stack.gates["east"].api(), jitter=0).outcome
+    return outcomes
 
 
 def counted(stack: Stack) -> dict[int, int]:
     return {e.epoch: e.reports for e in stack.world.server.list_epochs() if e.closed_at is not None}
 
 
-ALL, EVERYBODY = dict.fromkeys(HISTORIES, "sent"), len(HISTORIES) * REPORTS
+ALL_SENT = dict.fromkeys(HISTORIES, "sent")
+ALL_REPORTS = len(HISTORIES) * REPORTS
 
 
 def test_a_backup_of_this_epoch_loses_what_only_its_key_could_open(tmp_path: Path) -> None:
-    """Nobody has gone on, so nobody is in the way; with the key kept nothing is lost at all."""
-    for with_key, expected in ((True, EVERYBODY), (False, 0)):
+    """Restore within the epoch: nobody waits, and with the key kept nothing is lost at all."""
+    for with_key, expected in ((True, ALL_REPORTS), (False, 0)):
         folder = tmp_path / str(with_key)
         with running(folder, "east", training=TRAINING, least_clients=2) as stack:
             back_up(stack.world.settings.database, folder / "b", with_key=with_key)
-            assert sync(stack) == ALL
+            assert sync(stack) == ALL_SENT
             closes = stack.world.get_signed().manifest.closes
         restore(folder / "b", folder / "server.sqlite")
         with running(folder, "east", training=TRAINING, least_clients=2) as stack:
@@ -75,7 +78,7 @@ def test_a_backup_of_this_epoch_loses_what_only_its_key_could_open(tmp_path: Pat
 
 
 def hand_in_as_far_as_possible(stack: Stack) -> None:
-    """A beat that fails is done again later, as `Heartbeat` does it."""
+    """Tick again after a tick that fails, as `Heartbeat` does."""
     for _ in range(3):
         stack.beat()
         for gate in stack.gates.values():
@@ -90,17 +93,17 @@ def reports_of(stack: Stack, seed: int) -> NDArray[np.uint32]:
 
 
 def send(stack: Stack, name: str, seeds: range) -> NDArray[np.int64]:
-    """So many people report at this proxy; what their reports add up to."""
+    """Let this many people report at this proxy; return the sums of their reports."""
     gate = stack.gates[name]
-    given = [reports_of(stack, seed) for seed in seeds]
-    for seed, reports in zip(seeds, given, strict=True):
-        assert gate.post(stack.batch(gate, reports, seed.to_bytes(16, "big")).encode()) == 202
-    counts = np.bincount(np.concatenate(given), minlength=2 * stack.world.n_directions())
+    reports = [reports_of(stack, seed) for seed in seeds]
+    for seed, own_reports in zip(seeds, reports, strict=True):
+        assert gate.post(stack.batch(gate, own_reports, seed.to_bytes(16, "big")).encode()) == 202
+    counts = np.bincount(np.concatenate(reports), minlength=2 * stack.world.n_directions())
     return sum_counts(counts.astype(np.int64))
 
 
 def copied(stack: Stack, name: str, to: Path) -> Path:
-    """A backup of a proxy that runs, which nobody should make."""
+    """Copy a running proxy's folder, which nobody should do."""
     to.mkdir()
     for path in (stack.folder / name).iterdir():
         if path.suffix == ".sqlite3":
@@ -116,7 +119,7 @@ def copied(stack: Stack, name: str, to: Path) -> Path:
 
 @pytest.mark.parametrize("mixed", [False, True])
 def test_a_proxys_folder_put_back_counts_nothing_twice(tmp_path: Path, mixed: bool) -> None:
-    """From before and after it mixed its batches, into an epoch that is closed, and one applied."""
+    """Restore copies from before and after mixing, into a closed and into an applied epoch."""
     changes = {"training": TRAINING, "least_clients": 2, "chunk_reports": 4}
     with running(tmp_path, "east", "west", **changes) as stack:
         expected = send(stack, "east", range(3)) + send(stack, "west", range(3, 6))
@@ -141,7 +144,7 @@ def test_a_proxys_folder_put_back_counts_nothing_twice(tmp_path: Path, mixed: bo
         before = stack.world.get_counts(1)
         if mixed:  # the same chunks, all of which are known
             stack.gates["east"].beat()
-        else:  # mixed anew into other chunks, after it said that it had handed in all
+        else:  # mixed again into other chunks, after it reported that all was handed in
             with pytest.raises(RefusedError, match="409"):
                 stack.gates["east"].beat()
         assert stack.world.get_counts(1) == before
@@ -162,7 +165,7 @@ def test_a_proxys_folder_put_back_counts_nothing_twice(tmp_path: Path, mixed: bo
 def test_a_proxys_folder_put_back_in_the_middle_of_the_hand_in_loses_nothing(
     tmp_path: Path,
 ) -> None:
-    """With dummies, of which the server must know that all have come."""
+    """Use dummies: the server must know that all of them have come."""
     training = TRAINING.copy_with(dummies=6)
     changes = {"training": training, "least_clients": 2, "chunk_reports": 4}
     people = range(3)

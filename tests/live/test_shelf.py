@@ -13,7 +13,7 @@ BEATS = 5 + 10 + 10 + 30
 
 def listed(stack: Stack, client: Client) -> set[str]:
     client.look(stack.gates["east"].api(), sleep=lambda _: None)
-    return {each.id for each in client.recommend(1_000)}
+    return {item.id for item in client.recommend(1_000)}
 
 
 def test_it_is_on_no_list_within_a_minute(tmp_path: Path) -> None:
@@ -21,7 +21,7 @@ def test_it_is_on_no_list_within_a_minute(tmp_path: Path) -> None:
     with running(tmp_path, "east", epoch_seconds=WEEK) as stack:
         client = stack.client("ann", ["film-1", "film-7"])
         assert "film-5" in listed(stack, client)
-        change_catalogue(stack.world.store, lambda known: without(known, ["film-5"]))
+        change_catalogue(stack.world.store, lambda items: without(items, ["film-5"]))
         stack.world.now += BEATS
         stack.beat()
         stack.gates["east"].beat()

@@ -54,7 +54,7 @@ def test_an_epoch_that_is_full_costs_nobody_anything(folder: Path) -> None:
         late = stack.client("late", ["film-2"])
         with pytest.raises(UnavailableError):
             late.sync(east.api(), jitter=0)
-        assert late.status().spent == 0
+        assert late.get_status().spent == 0
         assert late.recommend(3), "lists come all the same"
         stack.turn()
         assert late.sync(east.api(), jitter=0).outcome == "sent"

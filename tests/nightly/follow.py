@@ -42,18 +42,18 @@ class Follower:
         self._names: dict[str, object] = {}
 
     def know(self, **values: str) -> None:
-        """What stands for a word that a person is asked to replace."""
+        """Set the values of words that a person is asked to replace."""
         self._put |= values
 
     def port(self, shown: str) -> str:
         return self._put[shown]
 
     def install(self) -> None:
-        """The first block, which has everything; the tests run in what it makes."""
+        """Run the first block, which installs everything; the tests run in what it makes."""
         assert self._taken("sh").startswith("pip install '.[all]'")
 
     def next(self, without: str = "") -> str:
-        """Run the next block, but for lines that begin so; all that it printed."""
+        """Run the next block, except lines that begin so; return all that it printed."""
         code = self._taken("sh")
         lines = [line for line in code.splitlines() if not without or not line.startswith(without)]
         done = subprocess.run(
@@ -89,7 +89,7 @@ class Follower:
         return read_until(until, process.stdout).string
 
     def stop(self, which: int) -> None:
-        """As Ctrl-C does."""
+        """Stop it as Ctrl-C does."""
         process = self._running[which]
         os.killpg(process.pid, signal.SIGINT)
         process.wait(timeout=60)
@@ -111,8 +111,8 @@ class Follower:
         return ["bash", "-c", PRELUDE + code]
 
     def _taken(self, language: str) -> str:
-        found, code = self._blocks.pop(0)
-        assert found == language, code
+        block, code = self._blocks.pop(0)
+        assert block == language, code
         for shown, value in self._put.items():
             code = re.sub(rf"(?<!\w){re.escape(shown)}(?!\w)", value, code)
         return code
@@ -120,7 +120,7 @@ class Follower:
 
 @pytest.fixture
 def follow(tmp_path: Path) -> Iterator[Callable[[str], Follower]]:
-    """Somebody who follows a page, and leaves nothing running."""
+    """Return a function that follows a page; nothing is left running at the end."""
     followers = []
 
     def begin(page: str) -> Follower:
@@ -128,5 +128,5 @@ def follow(tmp_path: Path) -> Iterator[Callable[[str], Follower]]:
         return followers[-1]
 
     yield begin
-    for each in followers:
-        each.end()
+    for follower in followers:
+        follower.end()

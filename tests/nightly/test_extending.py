@@ -34,7 +34,7 @@ def test_a_mechanism_an_engine_and_a_format(
 
 
 def passed(shown: str) -> int:
-    """How many tests did, where none failed."""
+    """Return how many tests passed; fail if one failed."""
     assert "failed" not in shown
     (number,) = re.findall(r"(\d+) passed", shown)
     return int(number)

@@ -20,7 +20,7 @@ FULL_FOR_STEPS = 4
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A small file system of its own."""
+    """Mount a small file system."""
     folder = tmp_path / "disk"
     folder.mkdir()
     options = f"size={DISK_BYTES}"
@@ -45,7 +45,7 @@ def fill(disk: Path) -> None:
 
 
 def steps_of(world: World, acknowledged: list[Batch]) -> list[Callable[[], None]]:
-    """An epoch in so many steps: batches and beats, then its end and the hand-in."""
+    """Return an epoch in steps: batches and ticks, then its end and the hand-in."""
 
     def send() -> None:
         (batch,) = world.people.batches(world.now, 1)

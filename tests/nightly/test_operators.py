@@ -51,9 +51,9 @@ def test_the_guide(
     person.next()
     person.start()
     until("refused_proxies 1.0")
-    said = person.next()
-    assert "`sottovoce server go-beyond" in said
-    assert "The next epoch has the number 3." in said
+    text = person.next()
+    assert "`sottovoce server go-beyond" in text
+    assert "The next epoch has the number 3." in text
     until("epoch 3.0")
     until(r"overdue_seconds [1-9].*")
     assert "Epoch 3 is closed" in person.next()
@@ -76,5 +76,5 @@ def test_the_guide(
 
 def test_settings_that_are_shown_exist() -> None:
     blocks = re.findall("```toml\n(.*?)```", (DOCS / PAGE).read_text(encoding="utf-8"), re.DOTALL)
-    known = {each.name for each in (*fields(ServerSettings), *fields(ProxySettings))}
-    assert {name for block in blocks for name in tomllib.loads(block)} <= known
+    names = {field.name for field in (*fields(ServerSettings), *fields(ProxySettings))}
+    assert {name for block in blocks for name in tomllib.loads(block)} <= names

@@ -32,7 +32,8 @@ from tests.server import postgres
 from tests.test_deploy import COMPOSE, CONTAINERFILE, WATCH_PORT_VARIABLE, read_yaml
 
 __all__ = ["shopper"]
-CLIENTS, EPOCHS = 20, 2
+CLIENTS = 20
+EPOCHS = 2
 
 
 def command(*arguments: object) -> list[str]:
@@ -68,20 +69,20 @@ def test_up_and_a_swarm_from_first_start_to_restart(tmp_path: Path) -> None:
     port = free_port()
     options: tuple[object, ...] = ("--port", port)
     options += ("--epoch-seconds", 1, "--least-clients", CLIENTS, "--epochs", EPOCHS + 1)
-    with running(folder, "--data", DATA, *options) as (process, said):
+    with running(folder, "--data", DATA, *options) as (process, text):
         key = Keys.read(folder / "server" / "keys.json").verification_key.hex()
-        assert f"http://127.0.0.1:{port}" in said
-        assert "only the local guarantee holds" in said
-        assert f"client init --proxy http://127.0.0.1:{port} --key {key} --limit 750" in said
-        assert f"sottovoce swarm --up {folder} --clients {CLIENTS}" in said
+        assert f"http://127.0.0.1:{port}" in text
+        assert "only the local guarantee holds" in text
+        assert f"client init --proxy http://127.0.0.1:{port} --key {key} --limit 750" in text
+        assert f"sottovoce swarm --up {folder} --clients {CLIENTS}" in text
         size = ("--clients", CLIENTS, "--epochs", EPOCHS)
         shown = swarm("--up", folder, *size, "--json", report)
         assert "protects nobody" in " ".join(shown.split())
         check_report(json.loads(report.read_text()))
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 0
-    with running(folder) as (process, said):
-        assert f"Verification key: {key}\n" in said
+    with running(folder) as (process, text):
+        assert f"Verification key: {key}\n" in text
         address = ("--proxy", f"http://127.0.0.1:{port}", "--key", key, "--data", DATA)
         arguments = ("--clients", CLIENTS, "--epochs", 5)
         swarm(*address, *arguments, "--json", report)
@@ -92,14 +93,14 @@ def test_up_and_a_swarm_from_first_start_to_restart(tmp_path: Path) -> None:
         assert process.wait(timeout=60) == 0
 
 
-def check_report(found: dict[str, Any]) -> None:
-    assert [each["epoch"] for each in found["epochs"]] == [1, 2]
-    for each in found["epochs"]:
-        assert each["outcomes"] == {"sent": CLIENTS}
-        assert each["counted"] == CLIENTS * 100
-    assert found["ledgers_spent_at_most"] == EPOCHS * 100 * 2.5
-    assert found["privacy"]["spans"][-1]["pure"] == EPOCHS * 100 * 2.5
-    assert found["problems"] == []
+def check_report(report: dict[str, Any]) -> None:
+    assert [epoch["epoch"] for epoch in report["epochs"]] == [1, 2]
+    for epoch in report["epochs"]:
+        assert epoch["outcomes"] == {"sent": CLIENTS}
+        assert epoch["counted"] == CLIENTS * 100
+    assert report["ledgers_spent_at_most"] == EPOCHS * 100 * 2.5
+    assert report["privacy"]["spans"][-1]["pure"] == EPOCHS * 100 * 2.5
+    assert report["problems"] == []
 
 
 @pytest.mark.slow
@@ -115,13 +116,13 @@ def test_up_stops_the_server_if_the_proxy_ends(
     process = subprocess.Popen(
         command("up", folder), stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    _, said = process.communicate(timeout=120)
+    _, text = process.communicate(timeout=120)
     left = session_of(process.pid)
-    for each in left:
-        os.kill(each, signal.SIGKILL)
+    for process_id in left:
+        os.kill(process_id, signal.SIGKILL)
     assert process.returncode == 2
-    assert re.search(r"(?m)^sottovoce: .*\bproxy\b", said)
-    assert "proxy | " in said
+    assert re.search(r"(?m)^sottovoce: .*\bproxy\b", text)
+    assert "proxy | " in text
     assert left == [], "the server is gone as well"
 
 
@@ -130,12 +131,12 @@ SMALL = ("--people", "30", "--films", "40", "--epoch-seconds", "2")
 
 @contextmanager
 def started(temporary: Path, *arguments: object) -> Iterator[subprocess.Popen[str]]:
-    """In a session of its own, by which everything that it starts is known."""
-    with (temporary.parent / "stderr").open("w") as said:
+    """Start it in a session of its own, which identifies everything that it starts."""
+    with (temporary.parent / "stderr").open("w") as stderr:
         process = subprocess.Popen(
             [sys.executable, "-m", "sottovoce", "demo", *map(str, arguments)],
             stdout=subprocess.PIPE,
-            stderr=said,
+            stderr=stderr,
             text=True,
             env={**os.environ, "TMPDIR": str(temporary)},
             start_new_session=True,
@@ -151,26 +152,26 @@ def started(temporary: Path, *arguments: object) -> Iterator[subprocess.Popen[st
 
 
 def session_of(leader: int) -> list[int]:
-    """Who lives in that session."""
-    found = []
+    """Return the processes of that session."""
+    members = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             state, _, _, session = stat.read_text().rpartition(")")[2].split()[:4]
         except OSError:
             continue
         if int(session) == leader and state != "Z":
-            found.append(int(stat.parent.name))
-    return found
+            members.append(int(stat.parent.name))
+    return members
 
 
 def check_gone(process: subprocess.Popen[str], temporary: Path) -> None:
-    """No process, no file, no traceback."""
+    """Find no process, no file and no traceback."""
     assert process.wait(MAX_WAIT_SECONDS) == 0
     wait_until(lambda: not session_of(process.pid), "all processes to end")
     assert list(temporary.iterdir()) == []
-    said = (temporary.parent / "stderr").read_text()
-    assert "Traceback" not in said
-    assert "Stopped." in said
+    text = (temporary.parent / "stderr").read_text()
+    assert "Traceback" not in text
+    assert "Stopped." in text
 
 
 @pytest.fixture
@@ -197,9 +198,9 @@ def check_page(http: httpx.Client) -> bytes:
     assert "default-src 'none'" in index.headers["content-security-policy"]
     assert "A 50:50 guess about it is then right at most" in index.text
     panel = Panel.decode(http.get("/page/panel.json").content)
-    found = re.search('name="sottovoce-key" content="([0-9a-f]{64})"', index.text)
-    assert found is not None
-    key = bytes.fromhex(found[1])
+    match = re.search('name="sottovoce-key" content="([0-9a-f]{64})"', index.text)
+    assert match is not None
+    key = bytes.fromhex(match[1])
     manifest = SignedManifest.open(http.get("/v2/manifest").content, key).manifest
     assert panel.catalogue == manifest.catalogue
     terms = manifest.terms
@@ -233,8 +234,8 @@ class Containers:
     def __init__(self, folder: Path, database: str):
         compose = COMPOSE.read_text()
         self.services = read_yaml(COMPOSE)["services"]
-        (told,) = re.findall("^#   docker compose run --rm init (.*)$", compose, re.MULTILINE)
-        self.told = shlex.split(told)
+        (command,) = re.findall("^#   docker compose run --rm init (.*)$", compose, re.MULTILINE)
+        self.told = shlex.split(command)
         self.folder = folder
         self.ports = {port: free_port() for port in (8080, 8081, 8090, 8091)}
         self._names = {
@@ -251,9 +252,9 @@ class Containers:
     def init(self) -> subprocess.CompletedProcess[str]:
         *shell, script, name = self.services["init"]["entrypoint"]
         script = script.replace("$$", "$")
-        for known, real in self._names.items():
-            assert script.count(known) == 1
-            script = script.replace(known, real)
+        for name, real in self._names.items():
+            assert script.count(name) == 1
+            script = script.replace(name, real)
         return subprocess.run(
             [*shell, script, name, *self.told],
             cwd=self.folder,
@@ -270,13 +271,13 @@ class Containers:
 
     def map_ports(self, name: str) -> None:
         text = self.settings(name).read_text()
-        for known, real in self.ports.items():
-            text = text.replace(f"\nport = {known}\n", f"\nport = {real}\n")
+        for name, real in self.ports.items():
+            text = text.replace(f"\nport = {name}\n", f"\nport = {real}\n")
         self.settings(name).write_text(text)
 
     @contextmanager
     def running(self, name: str, watch: int) -> Iterator[None]:
-        """Until its end; ready, as the image's own health check finds."""
+        """Run it until the block ends; it is ready by the image's own health check."""
         (check,) = re.findall("^HEALTHCHECK .* CMD (.*)$", CONTAINERFILE.read_text(), re.MULTILINE)
         asked = {**self.environment, WATCH_PORT_VARIABLE: str(self.ports[watch])}
 
@@ -296,7 +297,7 @@ class Containers:
 
 
 def test_one_init_and_up(tmp_path: Path) -> None:
-    """Without containers, and on a real PostgreSQL: until a device has a list."""
+    """Run without containers, on a real PostgreSQL, until a device has a list."""
     with ExitStack() as opened:
         try:
             database = opened.enter_context(postgres.running())
@@ -306,9 +307,9 @@ def test_one_init_and_up(tmp_path: Path) -> None:
         done = containers.init()
         assert done.returncode == 0, done.stderr
         key = done.stdout.split()[0]
-        made = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
         assert containers.init().returncode == 2
-        assert made == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        assert files == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
         for name, watch in (("server", 8091), ("proxy", 8081)):
             settings = tomllib.loads(containers.settings(name).read_text())
             assert settings["listen"]["host"] == "0.0.0.0"
@@ -320,7 +321,7 @@ def test_one_init_and_up(tmp_path: Path) -> None:
         trusted, place = bytes.fromhex(key), tmp_path / "device"
         with Client.create(place, proxy_url=url, verification_key=trusted, limit=1e6) as device:
             device.record(["1"])
-            device.accept(device.asked(api))
+            device.accept(device.fetch_terms(api))
         assert sync_client(place, api, MAX_WAIT_SECONDS).outcome == "sent"
         with Client.open(place) as device:
             assert len(device.recommend(10)) == 10
@@ -330,10 +331,10 @@ def test_one_init_and_up(tmp_path: Path) -> None:
 def test_in_the_toy_shop_any_name_has_an_account(
     tmp_path: Path, shopper: Callable[[str], Shopper]
 ) -> None:
-    """A browser fetches a token in one visit and spends it in a later one; nobody else is there."""
+    """Fetch a token in one visit and spend it in a later one, with one browser only."""
     options = ("--epoch-seconds", 40, "--least-clients", 1, "--people", 2000, "--budget", 50)
-    with running(tmp_path / "here", "--accounts", "--port", free_port(), *options) as (_, said):
-        (address,) = re.findall(r"logs in: (\S+)", said)
+    with running(tmp_path / "here", "--accounts", "--port", free_port(), *options) as (_, text):
+        (address,) = re.findall(r"logs in: (\S+)", text)
         visitor = shopper(address)
         visitor.log_in("ann")
         visitor.press("yes")

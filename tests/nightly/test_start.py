@@ -78,7 +78,7 @@ def test_a_notebook_prints_what_it_shows(
     monkeypatch.setenv("MPLBACKEND", "Agg")
     names: dict[str, object] = {}
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    for cell in (each for each in cells if each["cell_type"] == "code"):
+    for cell in (cell for cell in cells if cell["cell_type"] == "code"):
         exec(compile("".join(cell["source"]), path.name, "exec"), names)
-        printed = (each for each in cell["outputs"] if each["output_type"] == "stream")
-        assert capsys.readouterr().out == "".join(line for each in printed for line in each["text"])
+        printed = (cell for cell in cell["outputs"] if cell["output_type"] == "stream")
+        assert capsys.readouterr().out == "".join(line for cell in printed for line in cell["text"])

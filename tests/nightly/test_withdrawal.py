@@ -33,7 +33,7 @@ BETWEEN = 30
 
 
 class Service:
-    """`sottovoce up`, and whatever else is typed beside it."""
+    """`sottovoce up`, and the commands that are typed in another terminal."""
 
     def __init__(self, folder: Path):
         self.folder, self.page_port, self._port = folder, free_port(), free_port()
@@ -85,12 +85,12 @@ class Service:
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    made = Service(tmp_path)
-    page = made.serve_page()
-    yield made
+    service = Service(tmp_path)
+    page = service.serve_page()
+    yield service
     page.kill()
     page.wait()
-    made.stop()
+    service.stop()
 
 
 @pytest.mark.slow
@@ -106,11 +106,11 @@ def test_it_is_gone_within_a_minute(service: Service, shopper: Callable[[str], S
 
     (service.folder / "shop.csv").write_text(TABLE.replace("T-02,Black tea,tea\n", ""))
     update = ("server", "catalogue", "update", "--config", "week/server/server.toml", "shop.csv")
-    with ThreadPoolExecutor() as beside:
+    with ThreadPoolExecutor() as pool:
         service.run(*update, *COLUMNS)
-        looking = beside.submit(seconds_until_gone, service)
+        waiting = pool.submit(seconds_until_gone, service)
         page = visitor.seconds_until(lambda titles: "Black tea" not in titles)
-        device = looking.result()
+        device = waiting.result()
     print(f"gone from the open page after {page:.0f} s, from the device after {device:.0f} s")
     assert device < A_MINUTE
     assert page < A_MINUTE
@@ -120,7 +120,7 @@ def test_it_is_gone_within_a_minute(service: Service, shopper: Callable[[str], S
 
 
 def seconds_until_gone(service: Service) -> float:
-    """Of a device that looked a moment ago, and looks by the clock."""
+    """Return the seconds for a device that has just looked, and looks regularly."""
     began = time.monotonic()
     for look in range(1, 4):
         time.sleep(max(0, began + BETWEEN * look - time.monotonic()))

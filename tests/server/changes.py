@@ -6,7 +6,7 @@ from dataclasses import replace
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.server.administration import update_catalogue
 from sottovoce.server.catalogue import Difference
-from sottovoce.server.epochs import PendingConfig
+from sottovoce.server.pending import PendingConfig
 from sottovoce.server.store import ServerStore
 
 

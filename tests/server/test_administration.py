@@ -7,12 +7,7 @@ import pytest
 
 from sottovoce.errors import RefusedError, SettingsError
 from sottovoce.protocol.contact import CROWD_ENOUGH, CROWD_SHORT, Contact
-from sottovoce.server.administration import (
-    begin_training,
-    cancel_training,
-    close_epoch,
-    go_beyond,
-)
+from sottovoce.server.administration import begin_training, cancel_training, close_epoch, go_beyond
 from tests.server.changes import present
 from tests.server.test_catalogue import learn, model
 from tests.server.world import TRAINING, MakeWorld, World
@@ -46,10 +41,10 @@ def test_another_training_follows_the_present_epoch(world: World, anew: bool) ->
     other = replace(world.settings, training=changed)
     with pytest.raises(SettingsError, match=r"training\.epsilon.*2\.5.*server training begin"):
         world.add_worker(training=changed).server.tick()
-    begun = begin_training(world.store, other, anew=anew)
+    begun = begin_training(world.store, other, random_start=anew)
     assert begun.number == 2
     with pytest.raises(SettingsError, match="server training begin --cancel"):
-        begin_training(world.store, other, anew=anew)
+        begin_training(world.store, other, random_start=anew)
     assert world.get_signed() == before
     world.apply(world.close_epoch())
     after = world.get_signed().manifest
@@ -72,7 +67,9 @@ def test_a_training_that_has_not_begun_may_still_be_changed(
 ) -> None:
     learn(world)
     begun = begin_training(
-        world.store, replace(world.settings, training=replace(TRAINING, factors=3)), anew=False
+        world.store,
+        replace(world.settings, training=replace(TRAINING, factors=3)),
+        random_start=False,
     )
     world.add_worker(training=replace(TRAINING, factors=3)).server.prepare()
     assert present(world.store).training == begun, "a worker with the same file changes nothing"
@@ -93,7 +90,7 @@ def test_settings_that_no_manifest_could_have_are_refused_at_the_start(
     world = make_world(sqlite_url)
     learn(world)
     if begun:
-        begin_training(world.store, world.settings, anew=False)
+        begin_training(world.store, world.settings, random_start=False)
     small = world.add_worker(terms=replace(world.settings.terms, most_items=5))
     with pytest.raises(SettingsError, match=r"\b20\b.*\b5\b"):
         small.server.prepare()
@@ -105,7 +102,9 @@ def test_settings_that_no_manifest_could_have_are_refused_at_the_start(
 def test_an_old_file_does_not_undo_a_training_that_was_begun(world: World) -> None:
     learn(world)
     changed = replace(TRAINING, epsilon=4.0)
-    begun = begin_training(world.store, replace(world.settings, training=changed), anew=False)
+    begun = begin_training(
+        world.store, replace(world.settings, training=changed), random_start=False
+    )
     with pytest.raises(SettingsError, match="server training begin --cancel"):
         world.add_worker().server.tick()
     assert cancel_training(world.store) == 1

@@ -12,7 +12,7 @@ import pytest
 
 from sottovoce.protocol import SignedManifest
 from sottovoce.server import build_app
-from sottovoce.server.app import MAX_CHUNK
+from sottovoce.server.app import MAX_CHUNK_BYTES
 from sottovoce.service.watch import build_watch
 from tests.asgi import Answer, ask
 from tests.server.world import SECRETS, MakeWorld, World, bearer, chunk_of, sealed
@@ -31,7 +31,7 @@ class Web:
     def __init__(self, world: World):
         self.world = world
         self.app = build_app(world.server, world.settings)
-        self.watch = build_watch(world.server.check, world.server.render_metrics)
+        self.watch = build_watch(world.server.check_ready, world.server.render_metrics)
 
     def watched(self, path: str) -> Answer:
         """What the operator sees, at an address of their own."""
@@ -120,7 +120,7 @@ def test_what_is_wrong_is_said(web: Web) -> None:
     assert put(f"/v2/epochs/1/chunks/{'0' * 64}", chunk.encode()).status == 400
     assert put("/v2/epochs/1/chunks/x", chunk.encode()).status == 400
     assert put(f"/v2/epochs/2/chunks/{chunk.name}", chunk.encode()).status == 400
-    assert put(f"/v2/epochs/1/chunks/{chunk.name}", bytes(MAX_CHUNK + 1)).status == 413
+    assert put(f"/v2/epochs/1/chunks/{chunk.name}", bytes(MAX_CHUNK_BYTES + 1)).status == 413
     assert web.post("/v2/contact", contact_of(signed, None)).status == 200
     nobody = contact_of(signed, None) | {"epoch": 0, "manifest": None}
     assert web.post("/v2/contact", nobody).json()["state"] == "none"

@@ -49,7 +49,7 @@ def test_a_catalogue_of_other_items_begins_like_a_first_one(
     others = Catalogue.from_items(Item(f"other-{number}", "Other") for number in range(30))
     update_catalogue(world.store, others, retire_many=True)
     if begun:
-        begin_training(world.store, world.settings, anew=False)
+        begin_training(world.store, world.settings, random_start=False)
     world.apply(world.close_epoch())
     V = model(world, world.get_signed())
     assert len(V) == 30
@@ -77,7 +77,7 @@ def test_what_the_running_epochs_terms_do_not_allow_waits_for_the_next_training(
     world = make_world(sqlite_url)
     most = learn(world).manifest.terms.most_items
     terms = replace(world.settings.terms, most_items=10 * most)
-    begin_training(world.store, replace(world.settings, terms=terms), anew=False)
+    begin_training(world.store, replace(world.settings, terms=terms), random_start=False)
     many = [Item(f"x{number}", "X") for number in range(most)]
     with pytest.raises(SettingsError, match=str(most)):
         change_catalogue(world.store, lambda known: with_added(known, many))

@@ -32,7 +32,8 @@ from sottovoce.protocol import (
     seal_reports,
 )
 from sottovoce.protocol.batch import CHUNK_HEADER_BYTES as HEADER
-from sottovoce.server.counting import InProcessOpener, KeySet, Opener, OpenerPool
+from sottovoce.server.counting import KeySet
+from sottovoce.server.opening import InProcessOpener, Opener, OpenerPool
 from sottovoce.training import Settings, list_basic_presets
 from tests.server.world import MakeWorld, World, chunk_of, chunks_of, sealed
 

@@ -18,7 +18,8 @@ from sottovoce.protocol import (
     encode_items,
 )
 from sottovoce.protocol.contact import CROWD_ENOUGH, CROWD_NONE, CROWD_SHORT, DAY_SECONDS, Contact
-from sottovoce.server.epochs import LONGEST, sum_crowds
+from sottovoce.server.publisher import sum_crowds
+from sottovoce.server.waiting import MAX_GRACE_PERIODS
 from sottovoce.training import Participation, compute_next_items, make_first_items
 from sottovoce.training.items import DEFAULT_ROW_LIMIT
 from tests.protocol.examples import manifest
@@ -250,7 +251,7 @@ def test_slow_proxies_are_waited_for_until_grace_is_over(world: World) -> None:
 
 def test_a_proxy_that_drips_holds_no_epoch_for_ever(world: World) -> None:
     signed = world.close_epoch()
-    end = world.now + LONGEST * world.settings.grace_seconds
+    end = world.now + MAX_GRACE_PERIODS * world.settings.grace_seconds
     sent = 0
     while world.now < end:
         assert world.get_state(1) == "closed"

@@ -16,7 +16,7 @@ from sottovoce.errors import (
 )
 from sottovoce.protocol import SignedManifest
 from sottovoce.server import Keys, ServerStore
-from sottovoce.server.keys import rotate_keys
+from sottovoce.server.key_chain import rotate_keys
 from sottovoce.server.transaction import Service, Transaction
 from tests.server.changes import change_catalogue, present, without
 from tests.server.test_catalogue import learn
@@ -248,10 +248,10 @@ def test_a_worker_says_at_once_that_another_key_signs(
         world.server.tick()
     assert len(caplog.messages) == 1
     assert "\nsottovoce_server_keys_wrong 1.0\n" in world.server.render_metrics().decode()
-    world.server.check()
+    world.server.check_ready()
     published_by(world, path)
     with pytest.raises(UnavailableError):
-        world.server.check()
+        world.server.check_ready()
 
 
 def test_a_worker_says_at_once_that_its_keys_file_is_lost(world: World, tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_a_worker_says_at_once_that_its_keys_file_is_lost(world: World, tmp_path
     world.server.tick()
     assert str(path) in world.server.troubles.texts[0]
     assert "\nsottovoce_server_keys_wrong 1.0\n" in world.server.render_metrics().decode()
-    world.server.check()
+    world.server.check_ready()
     (tmp_path / "kept.json").rename(path)
     world.server.tick()
     assert world.server.troubles.texts == []

@@ -10,7 +10,7 @@ import pytest
 
 from sottovoce.errors import SettingsError
 from sottovoce.server import ServerSettings
-from sottovoce.server.settings import render_server_toml
+from sottovoce.server.setup import render_settings_file
 from sottovoce.service.listen import Listen, Watch
 from sottovoce.training import Participation, Settings, list_basic_presets
 
@@ -27,7 +27,7 @@ def read(folder: Path, text: str) -> ServerSettings:
 
 def changed(line: str) -> str:
     """The template with one line in the place of its namesake."""
-    text = render_server_toml(proxies={"east": DIGEST}, training=Settings())
+    text = render_settings_file(proxies={"east": DIGEST}, training=Settings())
     name = line.partition(" ")[0]
     found, count = re.subn(rf"(?m)^(# )?{name} = .*$", line, text, count=1)
     assert count == 1, line
@@ -37,7 +37,7 @@ def changed(line: str) -> str:
 def test_the_example_parses_and_is_what_init_writes() -> None:
     settings = ServerSettings.read(EXAMPLE)
     known = {name: access.secret_sha256 for name, access in settings.proxies.items()}
-    written = render_server_toml(proxies=known, training=Settings())
+    written = render_settings_file(proxies=known, training=Settings())
     assert EXAMPLE.read_text() == written, "write it anew: python -m tests.server.test_settings"
 
 
@@ -61,7 +61,7 @@ def test_the_example_shows_the_defaults() -> None:
 
 @pytest.mark.parametrize("preset", list_basic_presets())
 def test_commented_values_are_the_presets(tmp_path: Path, preset: str) -> None:
-    text = render_server_toml(proxies={"east": DIGEST}, training=Settings.preset(preset))
+    text = render_settings_file(proxies={"east": DIGEST}, training=Settings.preset(preset))
     training = text[text.index("[training]") : text.index("# Where proxies")]
     uncommented = re.sub(r"(?m)^# (\w+ = )", r"\1", training)
     text = text.replace(training, uncommented)
@@ -87,16 +87,18 @@ def test_what_cannot_work_is_refused(tmp_path: Path, line: str) -> None:
 
 def test_proxies_have_names_and_secrets_of_their_own(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="proxies"):
-        read(tmp_path, render_server_toml(proxies={}, training=Settings()))
+        read(tmp_path, render_settings_file(proxies={}, training=Settings()))
     with pytest.raises(SettingsError, match="secret_sha256"):
         read(
             tmp_path,
-            render_server_toml(proxies={"east": DIGEST, "west": DIGEST}, training=Settings()),
+            render_settings_file(proxies={"east": DIGEST, "west": DIGEST}, training=Settings()),
         )
     other = hashlib.sha256(b"other").hexdigest()
-    read(tmp_path, render_server_toml(proxies={"east": DIGEST, "west": other}, training=Settings()))
+    read(
+        tmp_path, render_settings_file(proxies={"east": DIGEST, "west": other}, training=Settings())
+    )
     with pytest.raises(SettingsError, match="a b"):
-        read(tmp_path, render_server_toml(proxies={"'a b'": DIGEST}, training=Settings()))
+        read(tmp_path, render_settings_file(proxies={"'a b'": DIGEST}, training=Settings()))
     with pytest.raises(SettingsError, match="proxies"):
         ServerSettings(tmp_path, tmp_path, {})
 
@@ -108,7 +110,7 @@ def test_a_database_password_is_never_shown(tmp_path: Path) -> None:
 
 
 def test_one_worker_of_several_has_ports_of_its_own(tmp_path: Path) -> None:
-    settings = read(tmp_path, render_server_toml(proxies={"east": DIGEST}, training=Settings()))
+    settings = read(tmp_path, render_settings_file(proxies={"east": DIGEST}, training=Settings()))
     worker = settings.replace_ports(9000, 9001)
     assert (worker.listen.port, worker.watch.port) == (9000, 9001)
     assert settings.replace_ports(None, None) == settings
@@ -118,4 +120,4 @@ def test_one_worker_of_several_has_ports_of_its_own(tmp_path: Path) -> None:
 if __name__ == "__main__":
     access = tomllib.loads(EXAMPLE.read_text())["proxies"]
     digests = {name: each["secret_sha256"] for name, each in access.items()}
-    EXAMPLE.write_text(render_server_toml(proxies=digests, training=Settings()))
+    EXAMPLE.write_text(render_settings_file(proxies=digests, training=Settings()))

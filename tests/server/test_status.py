@@ -13,7 +13,7 @@ from sottovoce.protocol import Item
 from sottovoce.protocol.contact import CROWD_ENOUGH, CROWD_NONE, CROWD_SHORT, Contact
 from sottovoce.server import Keys
 from sottovoce.server.administration import begin_training, go_beyond
-from sottovoce.server.keys import rotate_keys
+from sottovoce.server.key_chain import rotate_keys
 from sottovoce.server.settings import ProxyAccess
 from sottovoce.server.status import ServerStatus
 from sottovoce.server.transaction import PROCESS_TIMEOUT_SECONDS
@@ -44,7 +44,7 @@ def test_what_it_says_of_an_epoch_and_of_what_comes_next(world: World) -> None:
     assert "Lists have it once a worker signs it" in look(world)[0]
     world.server.tick()
     assert "Lists have it already" in look(world)[0]
-    begin_training(world.store, world.settings, anew=False)
+    begin_training(world.store, world.settings, random_start=False)
     said, _ = look(world)
     assert f"Catalogue version 2: {ITEMS + 1} items" in said
     assert "Training 2 begins after this epoch." in said
@@ -62,7 +62,7 @@ def world(make_world: MakeWorld, url: str) -> World:
 def look(world: World, after: float = 0.0) -> tuple[str, list[str]]:
     """All that is said, and what needs attention."""
     found = ServerStatus.read(world.store, world.settings, world.now + after, ProcessState(0.0))
-    assert found.as_dict()["problems"] == found.problems
+    assert found.to_dict()["problems"] == found.problems
     return "\n".join(describe_status(found, world.settings)), found.problems
 
 
@@ -228,7 +228,7 @@ def test_settings_with_which_no_worker_could_start(world: World) -> None:
     world.settings = replace(world.settings, training=replace(TRAINING, epsilon=7.0))
     (problem,) = look(world)[1]
     assert "training.epsilon" in problem
-    begin_training(world.store, world.settings, anew=False)
+    begin_training(world.store, world.settings, random_start=False)
     assert look(world)[1] == []
     world.settings = replace(world.settings, training=TRAINING)
     assert "`sottovoce server training begin --cancel`" in look(world)[1][0]

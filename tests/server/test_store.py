@@ -10,47 +10,20 @@ from typing import Any
 import anyio
 import numpy as np
 import pytest
-from sqlalchemy import Connection, event, inspect, make_url, text
+from sqlalchemy import event, inspect, make_url, text
 
 from sottovoce.core import sum_signs
 from sottovoce.errors import SettingsError, StoreError
 from sottovoce.protocol import Chunk, SignedManifest
 from sottovoce.protocol.contact import CROWD_ENOUGH, CROWD_NONE
 from sottovoce.server import ServerStore, build_app
-from sottovoce.server.schema import MIGRATIONS, epoch_keys
+from sottovoce.server.schema import epoch_keys
 from sottovoce.server.store import _ADVICE_BY_MESSAGE, back_up, parse_database_url
 from tests.asgi import ask
 from tests.crash import Life, PowerCut, make_server_mortal
 from tests.lacking import leave_out
 from tests.server import postgres
 from tests.server.world import MakeWorld, NewUrl, World, bearer, chunk_of, chunks_of, sealed
-
-
-def add_column(connection: Connection) -> None:
-    connection.execute(text("ALTER TABLE epochs ADD COLUMN remark TEXT"))
-
-
-def version(store: ServerStore) -> int:
-    with store._engine.connect() as connection:
-        return int(connection.execute(text("SELECT version FROM schema_version")).scalar_one())
-
-
-def test_migrations_run_once_and_keep_what_is_there(world: World) -> None:
-    world.server.tick()
-    before = world.server.list_epochs()
-    longer = [*MIGRATIONS, add_column]
-    world.store.migrate()
-    assert version(world.store) == len(MIGRATIONS)
-    world.store.migrate(longer)
-    world.store.migrate(longer)
-    assert version(world.store) == len(longer)
-    columns = {column["name"] for column in inspect(world.store._engine).get_columns("epochs")}
-    assert "remark" in columns
-    assert world.server.list_epochs() == before
-    older = world.add_worker()
-    with pytest.raises(StoreError):
-        older.server.tick()
-    older.close()
 
 
 @pytest.mark.parametrize(
@@ -70,7 +43,7 @@ def test_an_unknown_database_is_refused_and_left_alone(url: str, statements: lis
         for statement in statements:
             connection.execute(text(statement))
     before = inspect(store._engine).get_table_names()
-    for change in (store.create, store.migrate):
+    for change in (store.create, store.check_tables):
         with pytest.raises((StoreError, SettingsError)):
             change()
     assert inspect(store._engine).get_table_names() == before
@@ -135,7 +108,7 @@ def test_a_server_never_begins_with_an_empty_database(
     world.server.tick()
     worker = world.add_worker(database=empty)
     path = worker.store._path
-    for begin in (worker.server.tick, worker.store.migrate):
+    for begin in (worker.server.tick, worker.store.check_tables):
         with pytest.raises(SettingsError, match=r"/\w.*`sottovoce server init`"):
             begin()
     assert path is None or not path.exists()
@@ -251,7 +224,7 @@ def test_postgresql_rewrites_the_table_of_keys(make_world: MakeWorld, postgres_u
     numbers = range(100, 104)
     with world.store.write() as transaction:
         for number in numbers:
-            transaction._add(epoch_keys, epoch=number, wrapped=key)
+            transaction._insert(epoch_keys, epoch=number, wrapped=key)
     with world.store.write() as transaction:
         transaction._connection.execute(epoch_keys.delete().where(epoch_keys.c.epoch >= numbers[0]))
 

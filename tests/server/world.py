@@ -23,7 +23,7 @@ from sottovoce.server import (
     ServerSettings,
     ServerStore,
 )
-from sottovoce.server.administration import begin_service
+from sottovoce.server.agreement import begin_service
 from sottovoce.training import Participation, Settings
 from tests.asgi import Headers
 

@@ -23,7 +23,7 @@ def test_compiled_loops_are_dropped_when_a_source_changes_and_kept_otherwise(
     kernels = tmp_path / "kernels"
     kernels.mkdir()
     (kernels / "loudest.py").write_text("one")
-    monkeypatch.setattr(cache, "COMPILED_IN", [kernels])
+    monkeypatch.setattr(cache, "COMPILED_FOLDERS", [kernels])
     for content, kept in (("one", False), ("one", True), ("two", False), ("two", True)):
         (kernels / "loudest.py").write_text(content)
         index.touch()

@@ -29,11 +29,18 @@ from sottovoce.errors import DivergedError, SettingsError
 from sottovoce.simulation import Engine, Simulation, build_engine, register_engine
 from sottovoce.simulation import engines as registry
 from sottovoce.simulation.cuda import card
-from sottovoce.simulation.engines import AUTO, ENGINES, engine_options, is_for_the_reference
+from sottovoce.simulation.engines import (
+    AUTO_ENGINE,
+    ENGINE_MODULES,
+    list_engine_options,
+    should_use_reference,
+)
 from sottovoce.simulation.evaluation import kernels
 from sottovoce.simulation.evaluation.ranking import rank_factors
+from sottovoce.simulation.holdout import HoldoutRule
 from sottovoce.simulation.interface import StreamedEngine
-from sottovoce.simulation.people import LeaveOut, Part, Parts, People, Whole, report_words
+from sottovoce.simulation.population import Part, Parts, People, WholeParts
+from sottovoce.simulation.random_words import draw_report_words
 from sottovoce.training import (
     DEFAULT_PRESET,
     Settings,
@@ -47,7 +54,7 @@ from tests.simulation.cuda.emulated import EmulatedCard, has_card
 
 STREAMED = "streamed"
 """The cpu engine over people in several parts, of which one is in memory at a time."""
-QUICK = [*(name for name in ENGINES if name != "ray"), STREAMED]
+QUICK = [*(name for name in ENGINE_MODULES if name != "ray"), STREAMED]
 """A process of Ray takes a second to start: its contract is in tests/nightly/test_ray.py."""
 engines = pytest.mark.parametrize("engine", QUICK)
 engines_and_mechanisms = pytest.mark.parametrize(
@@ -75,11 +82,11 @@ def make(engine: str, who: Histories | Parts, plan: Settings, **options: Any) ->
         return in_three_parts(who, plan, **options)
     built = build_engine(engine, who, plan, **options)
     assert built.name == engine
-    others = {package for name, package in ENGINES.items() if name != engine}
+    others = {package for name, package in ENGINE_MODULES.items() if name != engine}
     for kind in type(built).__mro__:
         assert not any(f"{kind.__module__}.".startswith(f"{other}.") for other in others), kind
     module = f"{type(built).__module__}."
-    assert module.startswith(f"{ENGINES[engine]}."), "this is another engine"
+    assert module.startswith(f"{ENGINE_MODULES[engine]}."), "this is another engine"
     return built
 
 
@@ -90,8 +97,10 @@ def in_three_parts(
     first_user: int = 0,
     resample: int | None = None,
 ) -> Engine:
-    whole = Whole(Part(People(who, first_user, resample))) if isinstance(who, Histories) else who
-    assert isinstance(whole, Whole)
+    whole = (
+        WholeParts(Part(People(who, first_user, resample))) if isinstance(who, Histories) else who
+    )
+    assert isinstance(whole, WholeParts)
     streamed = build_engine("cpu", whole.cut(3), plan)
     assert isinstance(streamed, StreamedEngine) or len(whole.cut(3)) == 1
     return streamed
@@ -99,7 +108,7 @@ def in_three_parts(
 
 def reference(h: Histories, V: np.ndarray, plan: Settings, epoch: int) -> np.ndarray:
     X = solve_user_vectors(V, h, alpha=plan.alpha, regularization=plan.compute_user_ridge(V))
-    words = report_words(plan.seed, epoch, np.arange(h.n_users), plan.reports)
+    words = draw_report_words(plan.seed, epoch, np.arange(h.n_users), plan.reports)
     return plan.build(h.n_items).reports(V, X, h, words)
 
 
@@ -118,7 +127,7 @@ def test_reports_are_the_references(
     V = draw_initial_items(n_items, factors, 0.1, 3)
     simulated = make(engine, h, plan)
     expected = reference(h, V, plan, epoch=4)
-    assert np.array_equal(simulated.reports(V, 4), expected)
+    assert np.array_equal(simulated.list_reports(V, 4), expected)
     collected = simulated.collect(V, 4)
     assert collected.n_reports == expected.size
     n_directions = plan.build(n_items).n_directions
@@ -133,7 +142,7 @@ def test_any_population_agrees(
 ) -> None:
     plan = Settings.preset(mechanism, factors=2, reports=6, epsilon=epsilon, seed=seed)
     V = draw_initial_items(h.n_items, 2, 0.3, 1)
-    simulated = make(engine, h, plan).reports(V, 0)
+    simulated = make(engine, h, plan).list_reports(V, 0)
     assert np.array_equal(simulated, reference(h, V, plan, 0))
 
 
@@ -144,7 +153,7 @@ def test_ties_are_settled_as_the_reference_does(engine: str, mechanism: str, equ
     h = Histories.from_lists([[], [0], [0, 1, 2, 3], list(range(40)), [5, 9]], 40)
     plan = Settings.preset(mechanism, factors=2, reports=200, regularization=0.1)
     V = np.full((40, 2), equal, np.float32)
-    simulated = make(engine, h, plan).reports(V, 0)
+    simulated = make(engine, h, plan).list_reports(V, 0)
     assert np.array_equal(simulated, reference(h, V, plan, 0))
 
 
@@ -156,7 +165,7 @@ def test_user_vectors_are_the_references(engine: str, factors: int, ridge: float
     plan = Settings(factors=factors, alpha=2.5, ridge=ridge)
     V = draw_initial_items(90, factors, 0.2, 5)
     expected = solve_user_vectors(V, h, alpha=2.5, regularization=plan.compute_user_ridge(V))
-    assert np.array_equal(make(engine, h, plan).user_vectors(V), expected)
+    assert np.array_equal(make(engine, h, plan).solve_user_vectors(V), expected)
 
 
 @engines_and_mechanisms
@@ -165,10 +174,10 @@ def test_shards_add_up_to_the_whole(engine: str, mechanism: str) -> None:
     plan = Settings.preset(mechanism, factors=3, reports=9)
     V = draw_initial_items(50, 3, 0.2, 5)
     whole = make(engine, h, plan)
-    expected, sums = whole.reports(V, 2), whole.collect(V, 2).sums
+    expected, sums = whole.list_reports(V, 2), whole.collect(V, 2).sums
     parts = [np.arange(0, 7), np.arange(7, 170), np.arange(170, 300)]
     shards = [make(engine, h.take(part), plan, first_user=int(part[0])) for part in parts]
-    assert np.array_equal(np.concatenate([s.reports(V, 2) for s in shards]), expected)
+    assert np.array_equal(np.concatenate([s.list_reports(V, 2) for s in shards]), expected)
     assert np.array_equal(sum(s.collect(V, 2).sums for s in shards), sums)
     for shard in shards:
         shard.close()
@@ -190,7 +199,7 @@ def test_epochs_in_which_people_take_turns_are_the_references(
     engines = [make(name, h, plan, resample=resample) for name in (engine, "reference")]
     V = make_first_items(plan, 40)
     for epoch in range(3):
-        found, expected = (each.reports(V, epoch) for each in engines)
+        found, expected = (each.list_reports(V, epoch) for each in engines)
         assert np.array_equal(found, expected)
         (V, n), (wanted, m) = (each.learn(V, epoch) for each in engines)
         assert n == m
@@ -214,8 +223,8 @@ def test_the_proxys_dummies_are_the_same_for_every_engine(
     plan, V = replace(plain, dummies=501), make_first_items(plain, 40)
     built, expecting = make(engine, h, plan), make("reference", h, plan)
     for epoch in (0, 1):
-        found, sums = expecting.collect(V, epoch), expecting._dummies(epoch)
-        assert not np.array_equal(sums, expecting._dummies(epoch + 1))
+        found, sums = expecting.collect(V, epoch), expecting._draw_dummies(epoch)
+        assert not np.array_equal(sums, expecting._draw_dummies(epoch + 1))
         assert np.array_equal(built.collect(V, epoch).sums, found.sums), "people's own"
         both, n = found.sums + sums, found.n_reports
         expected = compute_next_items(V, both, n, epoch + 1, plan, built.mechanism)
@@ -241,10 +250,10 @@ def test_an_epoch_of_nobody_has_no_dummies(engine: str) -> None:
 @pytest.mark.parametrize("negatives", [0, 7, 100])
 def test_ranks_are_those_of_the_user_vectors(engine: str, negatives: int) -> None:
     data = Interactions.from_lists("people", [[], [1], *([[1, 2, 3], list(range(18))] * 20)], 20)
-    people = Whole.of(data, LeaveOut("random", negatives, seed=3))
-    left_out = people[0].left_out
-    assert left_out is not None
-    split, candidates = left_out.candidates.split, left_out.candidates
+    people = WholeParts.from_data(data, HoldoutRule("random", negatives, seed=3))
+    holdout = people[0].holdout
+    assert holdout is not None
+    split, candidates = holdout.candidates.split, holdout.candidates
     plan = Settings(factors=2)
     V = draw_initial_items(20, 2, 0.2, 5)
     V[7:9] = V[3]  # some tie
@@ -254,12 +263,12 @@ def test_ranks_are_those_of_the_user_vectors(engine: str, negatives: int) -> Non
     )
     expected = rank_factors(X, V, candidates)
     assert expected.ties.any()
-    reports = built.reports(V, 0)
+    reports = built.list_reports(V, 0)
     for _ in range(2):  # what an engine keeps of a matrix changes nothing
-        ranks = built.ranks(V)
+        ranks = built.compute_ranks(V)
         assert np.array_equal(ranks.better, expected.better)
         assert np.array_equal(ranks.ties, expected.ties)
-        assert np.array_equal(built.reports(V, 0), reports)
+        assert np.array_equal(built.list_reports(V, 0), reports)
 
 
 @engines
@@ -283,7 +292,7 @@ def test_an_item_matrix_that_no_device_accepts_is_refused(
     with pytest.raises(DivergedError):
         simulated.collect(V, 0)
     with pytest.raises(DivergedError):
-        simulated.user_vectors(V)
+        simulated.solve_user_vectors(V)
 
 
 @engines_and_mechanisms
@@ -303,15 +312,15 @@ def test_equations_without_a_solution_give_the_same_as_the_reference(
     V = np.tile(np.array(row, np.float32), (30, 1))
     V[::7, 1] = 0
     ours, expected = make(engine, h, plan), make("reference", h, plan)
-    assert np.array_equal(ours.user_vectors(V), expected.user_vectors(V))
-    assert np.array_equal(ours.reports(V, 0), expected.reports(V, 0))
+    assert np.array_equal(ours.solve_user_vectors(V), expected.solve_user_vectors(V))
+    assert np.array_equal(ours.list_reports(V, 0), expected.list_reports(V, 0))
 
 
 @engines
 @pytest.mark.parametrize("shape", [(5, 3), (4, 5), (5, 4), (200, 5), (5,)])
 def test_an_item_matrix_of_another_shape_is_refused(engine: str, shape: tuple[int, ...]) -> None:
     built = make(engine, random_people(3, 5), Settings(factors=5))
-    for ask in (built.collect, built.reports, lambda V, _: built.user_vectors(V)):
+    for ask in (built.collect, built.list_reports, lambda V, _: built.solve_user_vectors(V)):
         with pytest.raises(SettingsError):
             ask(np.zeros(shape, np.float32), 0)
 
@@ -327,15 +336,15 @@ def test_an_update_that_leaves_the_bounds_is_an_error(engine: str) -> None:
 def test_an_item_matrix_in_another_layout_gives_the_same_bits(engine: str) -> None:
     built = make(engine, random_people(30, 6), Settings(factors=2))
     V = draw_initial_items(6, 2, 0.2, 1)
-    expected = built.reports(V, 0)
+    expected = built.list_reports(V, 0)
     layouts: list[Any] = [np.asfortranarray(V), V.astype(">f4"), V.astype(np.float64)]
     for other in layouts:
-        assert np.array_equal(built.reports(other, 0), expected)
+        assert np.array_equal(built.list_reports(other, 0), expected)
 
 
 @pytest.mark.parametrize("mechanism", ["paper", DEFAULT_PRESET])
 def test_every_engine_has_kernels_for_our_presets(mechanism: str) -> None:
-    for engine in ENGINES:
+    for engine in ENGINE_MODULES:
         assert computes(engine, Settings.preset(mechanism).mechanism)
 
 
@@ -356,7 +365,7 @@ def test_a_mechanism_without_a_kernel_is_refused(monkeypatch: pytest.MonkeyPatch
     ("name", "module"),
     [
         ("cpu", "sottovoce.simulation.reference"),
-        (AUTO, "sottovoce.simulation.cpu"),
+        (AUTO_ENGINE, "sottovoce.simulation.cpu"),
         ("tpu", "json"),
     ],
 )
@@ -364,13 +373,13 @@ def test_what_is_no_engine_of_ones_own_is_refused(name: str, module: str) -> Non
     """One that is: tests/nightly/test_extending.py."""
     with pytest.raises(SettingsError, match=module if name == "tpu" else name):
         register_engine(name, module)
-    assert "tpu" not in ENGINES
+    assert "tpu" not in ENGINE_MODULES
 
 
 def test_a_name_that_falls_back_to_another_engine_fails_this_suite(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(ENGINES, "tpu", ENGINES["cpu"])
+    monkeypatch.setitem(ENGINE_MODULES, "tpu", ENGINE_MODULES["cpu"])
     with pytest.raises(AssertionError):
         test_an_engine_is_closed_by_its_block("tpu")
 
@@ -388,16 +397,16 @@ def test_small_work_is_for_the_reference_and_larger_work_for_compiled_loops(
     people: int, items: int, preset: str, small: bool
 ) -> None:
     plan = plan_training(people, items, preset=preset, epochs=6, reports=1, history=100)
-    assert is_for_the_reference(people, items, plan) == small
+    assert should_use_reference(people, items, plan) == small
 
 
 def test_the_engine_is_what_the_rule_says(monkeypatch: pytest.MonkeyPatch) -> None:
     h, plan = random_people(20, 10), Settings(factors=2)
-    assert FederatedMF().engine == Simulation(plan).engine == AUTO
-    assert build_engine(AUTO, h, plan, threads=1).name == "reference"
-    assert build_engine(AUTO, h, plan, resample=10_000_000).name == "cpu"
+    assert FederatedMF().engine == Simulation(plan).engine == AUTO_ENGINE
+    assert build_engine(AUTO_ENGINE, h, plan, threads=1).name == "reference"
+    assert build_engine(AUTO_ENGINE, h, plan, resample=10_000_000).name == "cpu"
     monkeypatch.setattr(registry, "find_spec", lambda _: None)
-    assert build_engine(AUTO, h, plan, resample=10_000_000).name == "reference"
+    assert build_engine(AUTO_ENGINE, h, plan, resample=10_000_000).name == "reference"
 
 
 IN_PYTHON = (
@@ -435,7 +444,7 @@ def test_engines_and_options_that_are_not_there_are_refused(
 ) -> None:
     with pytest.raises(SettingsError):
         build_engine(engine, random_people(3, 5), Settings(), **options)
-    assert set(engine_options()) == set(ENGINES)
+    assert set(list_engine_options()) == set(ENGINE_MODULES)
 
 
 def test_an_error_on_any_thread_is_raised() -> None:
@@ -444,11 +453,11 @@ def test_an_error_on_any_thread_is_raised() -> None:
             raise ValueError("seven")
 
     with pytest.raises(ValueError, match="seven"):
-        kernels.share_out(20, fails, 1)
+        kernels.run_in_threads(20, fails, 1)
 
 
 def test_compiling_is_announced_once(caplog: pytest.LogCaptureFixture) -> None:
-    listener = kernels.SaidOnce()
+    listener = kernels.CompileNotice()
     with caplog.at_level(logging.WARNING):
         listener.on_start(None)
         listener.on_start(None)

@@ -13,7 +13,7 @@ from sottovoce.simulation.files import (
     FORMAT,
     ITEM_MATRIX,
     ModelFile,
-    fingerprint,
+    compute_fingerprint,
     read_model,
     write_model,
 )
@@ -41,11 +41,11 @@ def test_an_item_matrix_that_cannot_be_is_refused(tmp_path: Path, V: np.ndarray)
 
 def test_the_fingerprint_names_the_data() -> None:
     one = Histories.from_lists([[0, 1], [2]], 3)
-    assert fingerprint(one) == fingerprint(Histories.from_lists([[1, 0], [2]], 3))
-    assert fingerprint(one) != fingerprint(Histories.from_lists([[0], [1, 2]], 3))
-    assert fingerprint(one) != fingerprint(Histories.from_lists([[0, 1], [2]], 4))
-    more = [fingerprint(one, *(np.array(each) for each in given)) for given in MORE]
-    assert len({fingerprint(one), *more}) == 1 + len(MORE)
+    assert compute_fingerprint(one) == compute_fingerprint(Histories.from_lists([[1, 0], [2]], 3))
+    assert compute_fingerprint(one) != compute_fingerprint(Histories.from_lists([[0], [1, 2]], 3))
+    assert compute_fingerprint(one) != compute_fingerprint(Histories.from_lists([[0, 1], [2]], 4))
+    more = [compute_fingerprint(one, *(np.array(each) for each in given)) for given in MORE]
+    assert len({compute_fingerprint(one), *more}) == 1 + len(MORE)
 
 
 @pytest.mark.parametrize(

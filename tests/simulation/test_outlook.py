@@ -9,7 +9,7 @@ import pytest
 import sottovoce.simulation.outlook as module
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import make_privacy_report
-from sottovoce.simulation.outlook import ShopOutlook, Tried, outlook, try_shop
+from sottovoce.simulation.outlook import ShopOutlook, ShopResult, make_shop_outlook, try_shop
 from sottovoce.training import Budget, plan_training
 from sottovoce.training.planning import PublicNumbers
 
@@ -19,7 +19,7 @@ ABOUT = PublicNumbers(people=300, items=60, history=6)
 def said(*curves: tuple[list[float], float], simulated: int = 300) -> ShopOutlook:
     """Of shops with these lists by epoch, and this popularity."""
     budget = Budget(local=10)
-    shops = [Tried(3, 0.6, 0, lists, popularity, 0.01) for lists, popularity in curves]
+    shops = [ShopResult(3, 0.6, 0, lists, popularity, 0.01) for lists, popularity in curves]
     return ShopOutlook(
         ABOUT, budget, plan_training(300, 60, history=6, budget=budget), simulated, shops
     )
@@ -60,14 +60,14 @@ def test_an_epoch_waits_for_its_crowd() -> None:
 
 
 def test_the_seed_fixes_all_and_more_people_are_no_worse(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "KINDS", ((3, 0.8),))
-    monkeypatch.setattr(module, "FEWEST_PEOPLE", 100)
+    monkeypatch.setattr(module, "SHOP_KINDS", ((3, 0.8),))
+    monkeypatch.setattr(module, "MIN_PEOPLE_TRIED", 100)
     few, many, budget = replace(ABOUT, people=100), replace(ABOUT, people=800), Budget(local=50)
-    small, large = outlook(few, budget, seed=3), outlook(many, budget, seed=3)
-    assert outlook(few, budget, seed=3) == small
-    assert outlook(few, budget, seed=4).shops != small.shops
+    small, large = make_shop_outlook(few, budget, seed=3), make_shop_outlook(many, budget, seed=3)
+    assert make_shop_outlook(few, budget, seed=3) == small
+    assert make_shop_outlook(few, budget, seed=4).shops != small.shops
     assert small.lists.mean < large.lists.mean > large.popularity.mean
-    scaled = outlook(many, budget, seed=3, most_seconds=0.04)
+    scaled = make_shop_outlook(many, budget, seed=3, max_seconds=0.04)
     assert 200 < scaled.simulated < 600
     assert scaled.settings == large.settings
     assert scaled.lists.mean < large.lists.mean + 0.02
@@ -75,10 +75,10 @@ def test_the_seed_fixes_all_and_more_people_are_no_worse(monkeypatch: pytest.Mon
 
 def test_what_would_take_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SettingsError):
-        outlook(ABOUT, Budget(local=10), most_seconds=1e-5)
-    monkeypatch.setattr(module, "MOST_EPOCHS", 3)
+        make_shop_outlook(ABOUT, Budget(local=10), max_seconds=1e-5)
+    monkeypatch.setattr(module, "MAX_EPOCHS_TRIED", 3)
     with pytest.raises(SettingsError):
-        outlook(replace(ABOUT, people=800), Budget(local=50))
+        make_shop_outlook(replace(ABOUT, people=800), Budget(local=50))
 
 
 def test_one_person_says_nothing_about_what_was_left_out() -> None:
@@ -101,4 +101,4 @@ def test_what_cannot_be_planned_is_refused(
     people: int, items: int, history: float, budget: tuple[float | None, float | None]
 ) -> None:
     with pytest.raises(SettingsError):
-        outlook(PublicNumbers(people, items, history), Budget(*budget))
+        make_shop_outlook(PublicNumbers(people, items, history), Budget(*budget))

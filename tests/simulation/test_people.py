@@ -16,7 +16,8 @@ from sottovoce.data.shards import ShardWriter
 from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce.simulation import Run, Simulation, build_engine, simulate
 from sottovoce.simulation.cpu.philox import begin_draws, fill_words
-from sottovoce.simulation.people import DROPPED, People, philox, report_words, take_part
+from sottovoce.simulation.population import DROPPED_OF_65536, People
+from sottovoce.simulation.random_words import draw_participants, draw_report_words, philox
 from sottovoce.training import Settings, make_first_items
 from tests.kernels import COMPILED
 from tests.people import random_people
@@ -29,14 +30,16 @@ mechanisms = pytest.mark.parametrize("mechanism", COMPILED)
 @given(st.integers(1, 9), st.integers(0, 9), st.integers(0, 2**53 - 1))
 def test_everybody_takes_all_of_their_turns(turns: int, more: int, seed: int) -> None:
     epochs = turns + more
-    parts = [take_part(seed, epoch, np.arange(40), turns, epochs) for epoch in range(epochs)]
+    parts = [
+        draw_participants(seed, epoch, np.arange(40), turns, epochs) for epoch in range(epochs)
+    ]
     assert (np.sum(parts, axis=0) == turns).all()
 
 
 @pytest.mark.parametrize(("turns", "epochs"), [(1, 20), (3, 7)])
 def test_every_epoch_is_as_likely_and_people_are_independent(turns: int, epochs: int) -> None:
     n = 20_000
-    parts = np.array([take_part(7, e, np.arange(n), turns, epochs) for e in range(epochs)])
+    parts = np.array([draw_participants(7, e, np.arange(n), turns, epochs) for e in range(epochs)])
     crowds = parts.sum(axis=1)
     # Of a sum that is fixed the counts vary less than independent ones, by T / (T - E).
     spread = (crowds - n * turns / epochs) ** 2 / (n * turns / epochs)
@@ -54,9 +57,9 @@ def test_some_of_all_people_say_what_they_say_among_all(mechanism: str) -> None:
     some = np.array([3, 8, 9, 50, 79])
     for name in ("cpu", "reference"):
         with build_engine(name, h, plan) as engine:
-            everybody = engine.reports(V, 3)
+            everybody = engine.list_reports(V, 3)
         with build_engine(name, h.take(some), plan, numbers=some) as engine:
-            assert np.array_equal(engine.reports(V, 3), everybody[some])
+            assert np.array_equal(engine.list_reports(V, 3), everybody[some])
             found = engine.collect(V, 3)
         assert np.array_equal(found.sums, sum_signs(everybody[some], len(found.sums)))
 
@@ -69,7 +72,7 @@ def test_resampled_people_are_histories_without_a_tenth() -> None:
         assert any(set(made[user].tolist()) <= of for of in known)
     kept = made.n_interactions
     # Each row is drawn as often as any other, each of its items kept by a chance of nine tenths.
-    mean = 6_000 * h.n_interactions / 30 * (1 - DROPPED / 65_536)
+    mean = 6_000 * h.n_interactions / 30 * (1 - DROPPED_OF_65536 / 65_536)
     of_row = np.diff(h.indptr)
     deviation = np.sqrt(6_000 * (of_row.var() + of_row.mean() * 0.09))
     assert abs(kept - mean) < 6 * deviation
@@ -100,17 +103,19 @@ def test_draws_that_were_begun_for_everybody_end_in_the_same_words(
 ) -> None:
     words = np.zeros((draws, 3), np.uint64)
     fill_words(np.uint64(seed), epoch, user, begin_draws(draws), words)
-    assert np.array_equal(words, report_words(seed, epoch, np.array([user]), draws)[0, :draws, :3])
+    assert np.array_equal(
+        words, draw_report_words(seed, epoch, np.array([user]), draws)[0, :draws, :3]
+    )
 
 
 def test_a_users_words_depend_on_nobody_else() -> None:
-    everybody = report_words(3, 2, np.arange(10), 5)
+    everybody = draw_report_words(3, 2, np.arange(10), 5)
     assert everybody.shape == (10, 6, 4)
-    assert np.array_equal(report_words(3, 2, np.array([7]), 5)[0], everybody[7])
-    assert np.array_equal(report_words(3, 2, np.array([7]), 2)[0], everybody[7, :3])
+    assert np.array_equal(draw_report_words(3, 2, np.array([7]), 5)[0], everybody[7])
+    assert np.array_equal(draw_report_words(3, 2, np.array([7]), 2)[0], everybody[7, :3])
     assert len(np.unique(everybody)) == everybody.size
-    assert not np.array_equal(report_words(3, 3, np.arange(10), 5), everybody)
-    assert not np.array_equal(report_words(4, 2, np.arange(10), 5), everybody)
+    assert not np.array_equal(draw_report_words(3, 3, np.arange(10), 5), everybody)
+    assert not np.array_equal(draw_report_words(4, 2, np.arange(10), 5), everybody)
 
 
 SETTINGS = Settings.preset("loudest", factors=3, reports=5, epochs=3, lifetime=10, seed=7)

@@ -13,7 +13,7 @@ from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce.simulation import FederatedMF, Run, Simulation, build_engine, simulate
 from sottovoce.simulation.evaluation.metrics import hit_ratio
 from sottovoce.simulation.evaluation.ranking import rank_factors, sample_candidates
-from sottovoce.simulation.training import begin, train
+from sottovoce.simulation.training import start_training, train
 from sottovoce.training import Settings
 from sottovoce_lab.baselines.models import rank_scores
 from tests.kernels import COMPILED
@@ -100,7 +100,7 @@ class Constant:
     def __init__(self, scores: np.ndarray):
         self.row = scores.astype(np.float32)
 
-    def scores(self, users: np.ndarray) -> np.ndarray:
+    def score(self, users: np.ndarray) -> np.ndarray:
         return np.tile(self.row, (len(users), 1))
 
 
@@ -119,8 +119,8 @@ def test_no_model_finds_an_item_that_means_nothing(people: Interactions) -> None
     for mechanism in COMPILED:
         plan = short_plan(mechanism, seed=3).settings
         engine = build_engine("cpu", split.train, plan)
-        *_, last = train(plan, engine, begin(plan, split.train.n_items))
-        ranks = rank_factors(engine.user_vectors(last.V), last.V, candidates)
+        *_, last = train(plan, engine, start_training(plan, split.train.n_items))
+        ranks = rank_factors(engine.solve_user_vectors(last.V), last.V, candidates)
         scores[mechanism] = hit_ratio(ranks, 10)
     sigma = np.sqrt(0.1 * 0.9 / split.train.n_users)
     assert all(abs(score - 0.1) < 5 * sigma for score in scores.values()), scores
@@ -144,8 +144,8 @@ def test_turns_and_resampled_people_are_said_and_accounted_for(few: Interactions
     assert run.crowd == min(crowds) > 400
     assert run.privacy_report.training.pure == 5.0
     assert run.privacy_report.people == run.crowd
-    assert "2,000 people" in run.about_people()
-    assert not simulate(few, short_plan(epochs=1)).about_people()
+    assert "2,000 people" in run.describe_people()
+    assert not simulate(few, short_plan(epochs=1)).describe_people()
 
 
 def test_an_epoch_that_is_nobodys_is_survived(people: Interactions) -> None:

@@ -13,9 +13,9 @@ from sottovoce.core import MECHANISMS
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce.errors import SettingsError, SottovoceError
 from sottovoce.simulation import build_engine
-from sottovoce.simulation.evaluation.kernels import checked_threads
-from sottovoce.simulation.interface import Collected, LocalEngine, PartedEngine
-from sottovoce.simulation.people import Whole
+from sottovoce.simulation.evaluation.kernels import check_threads
+from sottovoce.simulation.interface import LocalEngine, PartedEngine, ReportSums
+from sottovoce.simulation.population import WholeParts
 from sottovoce.simulation.reference import ReferenceEngine
 from sottovoce.training import Settings
 from sottovoce_lab.bench import Spread
@@ -105,7 +105,7 @@ def found(people: Interactions) -> BenchResult:
 
 
 def test_every_engine_is_timed_or_left_out_with_the_reason(found: BenchResult) -> None:
-    threads = checked_threads(None)
+    threads = check_threads(None)
     names = {"cpu, 1 thread", "streamed, 3 parts", "streamed, 3 shards", "reference", ALS}
     names.add("cpu, 1 thread" if threads == 1 else f"cpu, {threads} threads")
     assert [each.mechanism for each in found.mechanisms] == list(found.plan.mechanisms)
@@ -136,14 +136,14 @@ def test_ratios_rates_and_a_million_people_agree(found: BenchResult) -> None:
 def test_an_engine_with_other_sums_is_not_timed(
     people: Interactions, engine: type[PartedEngine], named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    right = engine._collect
+    right = engine.collect
 
-    def wrong(self: PartedEngine, V: np.ndarray, epoch: int) -> Collected:
+    def wrong(self: PartedEngine, V: np.ndarray, epoch: int) -> ReportSums:
         collected = right(self, V, epoch)
         collected.sums[0] += 2
         return collected
 
-    monkeypatch.setattr(engine, "_collect", wrong)
+    monkeypatch.setattr(engine, "collect", wrong)
     plan = BenchPlan(("coordinate",), reports=5, repeats=1, reference_users=6, parts=3)
     with alone(), pytest.raises(SottovoceError, match=named):
         run_bench(people, plan)
@@ -151,7 +151,7 @@ def test_an_engine_with_other_sums_is_not_timed(
 
 def test_shards_on_disk_hold_everybody(people: Interactions, tmp_path: Path) -> None:
     bare = replace(people, titles=None, tags=None)
-    stored, whole = stored_parts(bare, tmp_path / "shards", 3), Whole.of(bare, RULE)
+    stored, whole = stored_parts(bare, tmp_path / "shards", 3), WholeParts.from_data(bare, RULE)
     assert len(stored) == 3
     lengths = [len(part.people) for part in stored]
     assert sum(lengths) == PEOPLE

@@ -156,7 +156,10 @@ def test_fcf_without_attackers_equals_the_baseline() -> None:
 
 
 def test_attackers_of_fcf_send_no_longer_gradient_than_honest_people() -> None:
-    system, V = build_system("fcf", PEOPLE, ATTACKER_COUNT), train_items(build_system("fcf", PEOPLE, 0))
+    system, V = (
+        build_system("fcf", PEOPLE, ATTACKER_COUNT),
+        train_items(build_system("fcf", PEOPLE, 0)),
+    )
     settings, change = system.settings, np.zeros_like(V, np.float64)
     change[3], other_change = 1e9, np.ones(V.shape)
     epoch = system.open_epoch(V, 0)

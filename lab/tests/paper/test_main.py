@@ -10,7 +10,7 @@ import pytest
 
 from lab.tests.paper.helpers import SMOKE, WHOLE, cells_of
 from sottovoce.data import Interactions, synthetic_people
-from sottovoce.simulation.evaluation.metrics import hit_ratio, summary
+from sottovoce.simulation.evaluation.metrics import hit_ratio, summarize_ranks
 from sottovoce.simulation.evaluation.ranking import sample_candidates
 from sottovoce_lab.baselines import rank
 from sottovoce_lab.baselines.models import Popularity
@@ -78,7 +78,7 @@ def test_whole_catalogue_and_sample_are_those_of_each_alone(people: Interactions
     split = prepared.candidates.split
     full = rank(Popularity.fit(split.train), sample_candidates(split, 0, 1))
     assert both["final"]["hr@10 all"] == hit_ratio(full, 10)
-    assert both["final"]["ndcg@100 all"] == summary(full, [100])["ndcg@100"]
+    assert both["final"]["ndcg@100 all"] == summarize_ranks(full, [100])["ndcg@100"]
     assert np.mean(both["draws"]["tags hr@10 all"]) == pytest.approx(
         both["known"]["tags"]["hr@10 all"], abs=0.01
     )

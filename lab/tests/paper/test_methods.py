@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sottovoce.data import Interactions, synthetic_people
-from sottovoce.simulation.training import Trained, begin
+from sottovoce.simulation.training import TrainingState, start_training
 from sottovoce.training import Settings
 from sottovoce_lab.paper import QUICK_SCALE, About, Cell, CellStore, Runner, methods
 from sottovoce_lab.paper.cells import Size
@@ -51,11 +51,11 @@ def test_shared_results_are_those_of_each_alone(
     alone = [run_cell(cell, CellContext(people, 1)) for cell in cells]
     begun: list[int] = []
 
-    def counted(settings: Settings, n_items: int) -> Trained:
+    def counted(settings: Settings, n_items: int) -> TrainingState:
         begun.append(n_items)
-        return begin(settings, n_items)
+        return start_training(settings, n_items)
 
-    monkeypatch.setattr(methods, "begin", counted)
+    monkeypatch.setattr(methods, "start_training", counted)
     about = About.from_data(people, "synthetic", min_interactions=0, scale=QUICK_SCALE, seeds=1)
     store = CellStore.create(tmp_path, about)
     Runner(people, store, 1).run(cells)

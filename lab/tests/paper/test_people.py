@@ -15,10 +15,10 @@ from sottovoce.core import Histories, solve_user_vectors
 from sottovoce.data import Interactions, leave_one_out, synthetic_people
 from sottovoce.errors import DataError
 from sottovoce.simulation import Simulation, build_engine, simulate
-from sottovoce.simulation.evaluation.metrics import hits, summary
+from sottovoce.simulation.evaluation.metrics import compute_hits, summarize_ranks
 from sottovoce.simulation.evaluation.ranking import rank_factors, sample_candidates
 from sottovoce.simulation.evaluation.side_information import SideInformation
-from sottovoce.simulation.training import begin, train
+from sottovoce.simulation.training import start_training, train
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import DPALS, DPLCF, MatrixFactorization, TrustedSettings
 from sottovoce_lab.baselines.models import rank_scores
@@ -155,7 +155,7 @@ def test_devices_solve_with_the_ridge_of_their_training(people: Interactions) ->
     late = hold_out_people(people, 16, seed=1)
     settings = replace(SETTINGS, seed=1)
     with build_engine("reference", late.others.histories, settings) as engine:
-        *_, last = train(settings, engine, begin(settings, people.n_items))
+        *_, last = train(settings, engine, start_training(settings, people.n_items))
     V = last.V
     model = PublishedFactors(V, settings.alpha, settings.compute_user_ridge(V))
     assert measure_late(model, late)["final"] == measured_of(CELLS[2], people, "late")["final"]
@@ -186,7 +186,7 @@ def test_fifths_are_means_over_those_in_them(people: Interactions) -> None:
     V = rng.normal(size=(50, 3)).astype(np.float32)
     model = PublishedFactors(V, 1.0, 0.1)
     found = measure_people(model, candidates)
-    hit = hits(rank_factors(model.vectors(split.train), V, candidates), 10)
+    hit = compute_hits(rank_factors(model.vectors(split.train), V, candidates), 10)
     lengths = np.diff(split.train.indptr)
     quiet = np.argsort(lengths, kind="stable")[:16]
     assert found["final"][get_fifth_metric("history", 0)] == pytest.approx(hit[quiet].mean())
@@ -299,11 +299,11 @@ def test_dplcf_takes_the_order_alone(people: Interactions) -> None:
     named: dict[str, Any] = {"epsilon": 2.5, "neighbours": DPLCF_NEIGHBOURS}
     result = result_of(Cell.from_parameters("dplcf", Size(), 0, split="latest", **named), people)
     split = leave_one_out(people, "latest", 0)
-    order = SideInformation.of(people, split, tags=False, time=True).weights
+    order = SideInformation.from_split(people, split, tags=False, time=True).weights
     model = replace(DPLCF.fit(split.train, **named, seed=0), weights=order)
     ranks = rank_scores(model, sample_candidates(split, 99, 0))
     assert {*result["known"]} == {"time"}
-    assert result["known"]["time"] == pytest.approx(summary(ranks))
+    assert result["known"]["time"] == pytest.approx(summarize_ranks(ranks))
     assert result["known"]["time"] != result["final"]
 
 

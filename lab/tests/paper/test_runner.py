@@ -134,7 +134,7 @@ def test_random_is_chance(people: Interactions) -> None:
 
 
 def test_a_trusted_partys_budget_is_central_alone(people: Interactions) -> None:
-    settings = asdict(TrustedSettings.by_rule(2.0, people=80, items=50))
+    settings = asdict(TrustedSettings.choose(2.0, people=80, items=50))
     cell = Cell.from_parameters("dp-als", Size(), 0, **settings)
     result = run_cell(cell, CellContext(people, 1))
     assert result["budget"] == {"local": None, "central": 2.0}

@@ -20,9 +20,9 @@ Law = dict[tuple[int, ...], float]
 
 # In small, exactly: eight reports in two slices of four, one loud in each, two reports of a person.
 
-EPSILON, KINDS, LOUD, SLICES = 1.0, 8, 2, 2
-GAMMA = 1 / (1 + LOUD / KINDS * (exp(EPSILON) - 1))
-SIZE = KINDS // SLICES
+EPSILON, SHOP_KINDS, LOUD, SLICES = 1.0, 8, 2, 2
+GAMMA = 1 / (1 + LOUD / SHOP_KINDS * (exp(EPSILON) - 1))
+SIZE = SHOP_KINDS // SLICES
 
 
 def within(one: int, loud: set[int]) -> list[float]:
@@ -31,7 +31,7 @@ def within(one: int, loud: set[int]) -> list[float]:
     theirs = loud & set(inside)
     return [
         GAMMA / SIZE * (kind in inside) + (1 - GAMMA) / len(theirs) * (kind in theirs)
-        for kind in range(KINDS)
+        for kind in range(SHOP_KINDS)
     ]
 
 
@@ -43,7 +43,7 @@ def single(loud: set[int]) -> list[float]:
 def independent(loud: set[int]) -> Law:
     """Of two reports, each with a slice of its own."""
     law = single(loud)
-    return {(a, b): law[a] * law[b] for a, b in product(range(KINDS), repeat=2)}
+    return {(a, b): law[a] * law[b] for a, b in product(range(SHOP_KINDS), repeat=2)}
 
 
 def together(loud: set[int]) -> Law:
@@ -51,7 +51,7 @@ def together(loud: set[int]) -> Law:
     laws = [within(one, loud) for one in range(SLICES)]
     return {
         (a, b): sum(law[a] * law[b] for law in laws) / SLICES
-        for a, b in product(range(KINDS), repeat=2)
+        for a, b in product(range(SHOP_KINDS), repeat=2)
     }
 
 
@@ -68,9 +68,9 @@ def delta(one: Law, other: Law) -> float:
 
 def test_one_report_has_the_law_of_loudest() -> None:
     law = single({0, 4})
-    loud = GAMMA / KINDS + (1 - GAMMA) / LOUD
+    loud = GAMMA / SHOP_KINDS + (1 - GAMMA) / LOUD
     assert law == pytest.approx(
-        [loud if kind in (0, 4) else GAMMA / KINDS for kind in range(KINDS)]
+        [loud if kind in (0, 4) else GAMMA / SHOP_KINDS for kind in range(SHOP_KINDS)]
     )
     assert max(law) / min(law) == pytest.approx(exp(EPSILON))
 
@@ -112,8 +112,8 @@ def test_the_simulation_draws_from_that_law() -> None:
         sent = sliced_reports(engine, V, 0, slices)
         mechanism = engine.mechanism
         assert isinstance(mechanism, Loudest)
-        a = mechanism.blocks.compute_rows(V, engine.user_vectors(V), PEOPLE)
-        agreement = -(a[:, :, None] * engine.user_vectors(V)[:, None, :]).reshape(len(a), -1)
+        a = mechanism.blocks.compute_rows(V, engine.solve_user_vectors(V), PEOPLE)
+        agreement = -(a[:, :, None] * engine.solve_user_vectors(V)[:, None, :]).reshape(len(a), -1)
     signed = np.stack([-agreement, agreement], axis=-1).reshape(len(a), -1)
     part = np.repeat(slice_of(mechanism, slices), 2)
     quiet = mechanism.gamma / mechanism.n_signed

@@ -66,8 +66,8 @@ def test_bytes_are_those_of_the_encodings() -> None:
 
 def test_csv_has_every_number() -> None:
     records = [
-        *make_records(Interval.of([0.1, 0.2, 0.4]), users=5),
-        *make_records(Interval.of([0.3]), users=6, method="a,b"),
+        *make_records(Interval.from_values([0.1, 0.2, 0.4]), users=5),
+        *make_records(Interval.from_values([0.3]), users=6, method="a,b"),
         *make_records(None, users=7),
     ]
     table = Table("t", "T", ("users",), [("5",)], records)
@@ -78,10 +78,13 @@ def test_csv_has_every_number() -> None:
 
 
 def test_verdict_names_what_is_not_won() -> None:
-    clear, unclear = Interval.of([0.1, 0.11, 0.12]), Interval.of([0.1, -0.05, 0.1])
+    clear, unclear = (
+        Interval.from_values([0.1, 0.11, 0.12]),
+        Interval.from_values([0.1, -0.05, 0.1]),
+    )
     assert is_better(clear)
     assert not is_better(unclear)
-    assert not is_better(Interval.of([-0.1]))
+    assert not is_better(Interval.from_values([-0.1]))
     contest = partial(Contest, "loudest", "paper")
     notes = summarize_contests([contest("here", clear), contest("there", unclear)])
     assert len(notes) == 1
@@ -89,7 +92,7 @@ def test_verdict_names_what_is_not_won() -> None:
     assert f"there ({format_difference(unclear)})" in notes[0]
     assert "here (" not in notes[0].replace("there (", "")
     assert "95% interval" in notes[0]
-    assert "single split" in summarize_contests([contest("here", Interval.of([0.1]))])[0]
+    assert "single split" in summarize_contests([contest("here", Interval.from_values([0.1]))])[0]
     assert summarize_contests([contest("here", None)]) == []
 
 

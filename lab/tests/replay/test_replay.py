@@ -11,7 +11,7 @@ from scipy import stats
 from lab.tests.replay.living import living_people
 from sottovoce.core import Histories, solve_user_vectors, sum_signs
 from sottovoce.errors import SettingsError
-from sottovoce.simulation.people import report_words
+from sottovoce.simulation.random_words import draw_report_words
 from sottovoce.training import Settings, compute_next_items, make_first_items
 from sottovoce_lab.replay.replay import (
     ALONE,
@@ -77,7 +77,7 @@ def by_hand(timeline: Timeline, settings: Settings, epochs: int) -> np.ndarray:
             for u in users
         ]
         people, mechanism = Histories.from_lists(lists, n_items), settings.build(n_items)
-        words = report_words(settings.seed, epoch, users, settings.reports)
+        words = draw_report_words(settings.seed, epoch, users, settings.reports)
         ridge = settings.compute_user_ridge(V)
         X = solve_user_vectors(V, people, alpha=settings.alpha, regularization=ridge)
         reports = mechanism.reports(V, X, people, words)

@@ -151,7 +151,7 @@ def record(
         raise SettingsError("--time needs --csv FILE, whose column it names")
     with opened(folder) as client:
         new = client.record(items or []) if csv is None else client.record_csv(csv, column, times)
-        found = client.status()
+        found = client.get_status()
     typer.echo(f"New items: {new}")
     if not found.items:
         typer.echo("There is no catalogue here yet: whether it has them shows after a sync.")
@@ -221,7 +221,7 @@ def terms(
       sottovoce client terms --accept NAME
     """
     with connected(folder) as (client, api):
-        asked = client.asked(api)
+        asked = client.fetch_terms(api)
         if accept is not None:
             if asked.name != accept:
                 raise SettingsError(
@@ -231,8 +231,8 @@ def terms(
             client.accept(asked)
             typer.echo(f"Accepted. Take part with: {typed('sync', folder)}")
             return
-        known = client.status()
-        outlook = None if known.problem else client.outlook(asked)
+        known = client.get_status()
+        outlook = None if known.problem else client.compute_outlook(asked)
     if outlook is not None:
         typer.echo("\n".join(outlook.short))
     if details:
@@ -282,12 +282,13 @@ def sync(
     Example:
       sottovoce client sync
     """
-    from sottovoce.client.http import attesting
+    from sottovoce.client.http import make_attestation_fetcher
 
     with connected(folder) as (client, api):
-        known = None if attest is None else attesting(attest, os.environ.get(SESSION, ""))
-        synced = client.sync(api, jitter=jitter, sleep=_sleep, attest=known)
-        accepted = client.status().terms
+        session = os.environ.get(SESSION, "")
+        fetch = None if attest is None else make_attestation_fetcher(attest, session)
+        synced = client.sync(api, jitter=jitter, sleep=_sleep, fetch_attestation=fetch)
+        accepted = client.get_status().terms
     price = "" if accepted is None else f"; an epoch costs {_number(float(accepted.cost))}"
     spent, left = _number(synced.spent), _left(synced.remaining)
     typer.echo(escape_control_characters(synced.sentence))
@@ -307,8 +308,8 @@ def look(*, folder: Folder = None) -> None:
     """
     with connected(folder) as (client, api):
         client.look(api, sleep=_sleep)
-        items = output.pluralize(len(client.catalogue()), "item")
-        typer.echo(f"Epoch {client.status().epoch}; lists are made from {items}.")
+        items = output.pluralize(len(client.list_catalogue()), "item")
+        typer.echo(f"Epoch {client.get_status().epoch}; lists are made from {items}.")
 
 
 @app.command()
@@ -325,7 +326,7 @@ def recommend(
       sottovoce client recommend -n 5 --json recommended.json
     """
     with opened(folder) as client:
-        found, known = [_as_json(each) for each in client.recommend(n)], client.status()
+        found, known = [_as_json(each) for each in client.recommend(n)], client.get_status()
     table = Table("item", "title", "because of")
     for each in found:
         because = [why for why in each["because"] if why["share"] > LEAST_SHARE]
@@ -354,10 +355,10 @@ def status(
       sottovoce client status --history
     """
     with opened(folder) as client:
-        found = client.status()
+        found = client.get_status()
         accepted = found.terms
-        outlook = None if accepted is None or found.problem else client.outlook(accepted)
-        touched, titles = (client.touched(), _titles(client)) if history else ([], {})
+        outlook = None if accepted is None or found.problem else client.compute_outlook(accepted)
+        touched, titles = (client.list_touched(), _titles(client)) if history else ([], {})
     output.results.print(output.make_table(_lines(found, typed("terms", folder))))
     if accepted is not None and outlook is not None:
         typer.echo("\n".join([*outlook.short, _affordable(accepted, found, outlook)]))
@@ -452,7 +453,7 @@ def _as_fields(outlook: Outlook | None) -> dict[str, Any]:
 def _titles(client: Client) -> dict[str, str]:
     """By id; none before the first sync."""
     try:
-        return {item.id: item.title for item in client.catalogue()}
+        return {item.id: item.title for item in client.list_catalogue()}
     except StoreError:
         return {}
 
@@ -479,14 +480,14 @@ def _named(why: dict[str, Any]) -> str:
 
 def _about_list(known: Status, *, is_empty: bool) -> Iterator[str]:
     """What a list is made from; `is_empty`: nothing speaks for any item of it."""
-    if not known.known:
+    if not known.in_catalogue:
         yield "None of your items is in the catalogue."
     if not known.reports_behind:
-        is_empty = is_empty or not known.known
+        is_empty = is_empty or not known.in_catalogue
         by = "this is the catalogue's order" if is_empty else "lists go by tags alone"
         yield f"The model is young: no reports are behind it yet, and {by}."
         return
-    if not known.known:
+    if not known.in_catalogue:
         yield "These are popular ones."
     if known.is_young:
         yield (
@@ -511,7 +512,7 @@ def _lines(found: Status, to_see_them: str) -> Iterator[tuple[str, str]]:
             f"{output.pluralize(accepted.dummies, 'random report')}"
         )
         yield "terms", agreed
-    if found.asked is not None:
+    if found.pending_terms is not None:
         said = f"the server asks for other terms, and no batch is made: {to_see_them}"
         yield "a question waits", said
     yield "spent", found.problem or f"epsilon {_number(found.spent)} of {_number(found.limit)}"
@@ -520,5 +521,5 @@ def _lines(found: Status, to_see_them: str) -> Iterator[tuple[str, str]]:
     if found.epoch is None:  # before the first sync there is no catalogue
         yield "items", f"{found.interactions}; there is no catalogue yet"
     else:
-        yield "items", f"{found.interactions}, {found.known} of them in the catalogue"
+        yield "items", f"{found.interactions}, {found.in_catalogue} of them in the catalogue"
         yield "not in the catalogue", ", ".join(found.unknown[:20]) or "none"

@@ -17,7 +17,14 @@ from sottovoce.cli.options import (
 )
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import format_epsilon
-from sottovoce.simulation.outlook import KINDS, TESTED, Range, ShopOutlook, Tried, outlook
+from sottovoce.simulation.outlook import (
+    MAX_TESTED_PEOPLE,
+    SHOP_KINDS,
+    Range,
+    ShopOutlook,
+    ShopResult,
+    make_shop_outlook,
+)
 from sottovoce.training import Budget
 from sottovoce.training.planning import PublicNumbers
 
@@ -64,14 +71,16 @@ def plan(
     if wanted is None:
         raise SettingsError("name what a person's part may cost: --budget, such as --budget 10")
     began = time.monotonic()
-    output.print_note(f"Trying the plan in {len(KINDS)} invented shops ...")
+    output.print_note(f"Trying the plan in {len(SHOP_KINDS)} invented shops ...")
 
-    def on_shop(shop: Tried) -> None:
+    def on_shop(shop: ShopResult) -> None:
         after = output.format_duration(time.monotonic() - began)
         told = f"{shop.tastes} tastes, focus {shop.focus:g}: HR@10 {shop.lists[-1]:.3f}"
         output.print_note(f"  {told}, popularity {shop.popularity:.3f} ({after})")
 
-    found = outlook(PublicNumbers(people, items, history), wanted, seed, on_shop, accounts=accounts)
+    found = make_shop_outlook(
+        PublicNumbers(people, items, history), wanted, seed, on_shop, accounts=accounts
+    )
     for line in (_verdict(found), _promised(found), _device(found), _time(found)):
         output.print_line(line)
     if accounts:
@@ -167,7 +176,8 @@ def _table(found: ShopOutlook) -> Table:
 def _rests_on(found: ShopOutlook) -> str:
     """What the table is of, and what it leaves out."""
     shops = f"{len(found.shops)} invented shops"
-    told = f"Over {shops}, {output.count_people(min(found.simulated, TESTED))} tested in each."
+    tested = output.count_people(min(found.simulated, MAX_TESTED_PEOPLE))
+    told = f"Over {shops}, {tested} tested in each."
     if found.simulated < found.about.people:
         told += f" Time allowed for {found.simulated:,} people: with all, lists are no worse."
     return f"{told} They have no tags, which cost no report and make lists better than this."

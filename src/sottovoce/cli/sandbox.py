@@ -57,7 +57,6 @@ from sottovoce.sandbox.setup import (
     LOCAL_HOST,
     ONE_OPERATOR_NOTICE,
     PANEL_FILE,
-    SHOP_FILE,
     LiveSystem,
     Sandbox,
     find_free_port,
@@ -66,6 +65,7 @@ from sottovoce.sandbox.setup import (
     write_shop,
     write_statement,
 )
+from sottovoce.sandbox.shop import PAGE_FILE
 from sottovoce.server.setup import list_catalogue_items
 from sottovoce.service.listen import Listen
 from sottovoce.service.widget import format_script_tag
@@ -254,7 +254,7 @@ def _describe_embedding(folder: Path, system: LiveSystem, limit: str) -> Iterato
     """Yield what pages of the named sites need; nothing if no site was named."""
     sites = " or ".join(origin for origin in system.origins if origin != system.shop)
     if sites and system.shop:
-        yield f"In a page of {sites}: what {folder / 'server' / SHOP_FILE} has."
+        yield f"In a page of {sites}: what {folder / 'server' / PAGE_FILE} has."
     elif sites:
         yield f"In a page of {sites} (examples/shop.html):"
         yield f"  {format_script_tag(system.proxy)}"

@@ -39,17 +39,18 @@ from sottovoce.server.administration import (
     close_epoch,
     find_newest_seen,
     go_beyond,
-    read_catalogue,
     update_catalogue,
 )
+from sottovoce.server.agreement import read_catalogue
 from sottovoce.server.catalogue import Difference
-from sottovoce.server.epochs import EpochWait
-from sottovoce.server.keys import rotate_keys
+from sottovoce.server.key_chain import rotate_keys
+from sottovoce.server.problems import DROP_REASONS
 from sottovoce.server.settings import check_proxy_name
-from sottovoce.server.setup import SETTINGS, list_catalogue_items, make_server
-from sottovoce.server.status import DROPPED, ServerStatus
+from sottovoce.server.setup import SETTINGS_FILE, list_catalogue_items, make_server
+from sottovoce.server.status import ServerStatus
 from sottovoce.server.store import back_up
 from sottovoce.server.transaction import OPEN, Epoch, ProxyContact
+from sottovoce.server.waiting import EpochWait
 from sottovoce.service.listen import Listen
 from sottovoce.service.logs import OwnCommands, start_logging
 from sottovoce.service.run import run_service
@@ -196,7 +197,7 @@ def init(
         err=True,
     )
     typer.echo(f"Planned: {output.describe_settings(chosen)}.", err=True)
-    typer.echo(f"{folder / SETTINGS} holds the settings, each explained.", err=True)
+    typer.echo(f"{folder / SETTINGS_FILE} holds the settings, each explained.", err=True)
     for name in proxy or ["proxy"]:
         whose = f"is for the operator of the proxy {name!r} alone."
         typer.echo(f"{folder / name}.secret {whose}", err=True)
@@ -234,7 +235,9 @@ def run(
         server = Server(store, keys, settings, opener=pool)
         server.prepare()
         app = build_app(server, settings)
-        watch = build_watch(server.check, server.render_metrics, commands, server.troubles, last)
+        watch = build_watch(
+            server.check_ready, server.render_metrics, commands, server.troubles, last
+        )
         turned_away = server.metrics.turned_away
         run_service(app, settings.listen, watch, settings.watch, on_rejection=turned_away)
 
@@ -269,7 +272,7 @@ def status(
     if catalogue is not None:
         write_atomically(catalogue, found.pending.catalogue.raw)
     lines, commands = describe_status(found, settings), OwnCommands("server", config)
-    output.print_status(lines, found.as_dict(), json_file, commands)
+    output.print_status(lines, found.to_dict(), json_file, commands)
 
 
 @app.command()
@@ -437,7 +440,7 @@ def begin(
     if not yes:
         typer.confirm("Every device will ask its owner again. Begin another training?", abort=True)
     with open_store(config) as (settings, store):
-        begun = begin_training(store, settings, anew=anew)
+        begun = begin_training(store, settings, random_start=anew)
     output.print_line(
         f"Training {begun.number}, {begun.terms.training.hex()}, follows the present epoch. "
         "Workers need no restart."
@@ -481,10 +484,10 @@ for below in (catalogue_app, epoch_app, training_app, keys_app):
 
 @contextmanager
 def open_store(config: Path) -> Iterator[tuple[ServerSettings, ServerStore]]:
-    """The settings and their database, brought up to date."""
+    """Return the settings and their database."""
     settings = ServerSettings.read(config)
     with closing(ServerStore(settings.database)) as store:
-        store.migrate()
+        store.check_tables()
         yield settings, store
 
 
@@ -545,7 +548,7 @@ def _print(found: Difference) -> None:
 
 def _dropped(found: Epoch) -> dict[str, int]:
     """Reports that did not count, by the reason."""
-    return {why: getattr(found, name) for name, why in DROPPED.items() if getattr(found, name)}
+    return {why: getattr(found, name) for name, why in DROP_REASONS.items() if getattr(found, name)}
 
 
 def describe_status(found: ServerStatus, settings: ServerSettings) -> Iterator[str]:

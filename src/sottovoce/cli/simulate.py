@@ -42,8 +42,8 @@ from sottovoce.privacy.statement import format_epsilon
 from sottovoce.settings import get_settings
 from sottovoce.simulation import Run, Simulation
 from sottovoce.simulation import simulate as run_simulation
-from sottovoce.simulation.engines import AUTO
-from sottovoce.simulation.evaluation.metrics import CUTOFFS, Interval
+from sottovoce.simulation.engines import AUTO_ENGINE
+from sottovoce.simulation.evaluation.metrics import METRIC_CUTOFFS, Interval
 from sottovoce.training import DEFAULT_PRESET, Budget, Settings, plan_training
 
 DEFAULT_MINIMUM = 60
@@ -144,7 +144,7 @@ def simulate(
         settings,
         split,
         negatives,
-        engine=engine.pop("engine", AUTO),
+        engine=engine.pop("engine", AUTO_ENGINE),
         engine_options=engine,
         tags=tags,
         time=time,
@@ -220,7 +220,7 @@ def _print(data: Interactions | Shards, runs: list[Run]) -> None:
     if plan.tags and data.tags is not None:
         counted = build_tags(data.tags.tolist()).format_kinds()
         output.print_line(f"Tags that devices recommend with: {counted}.")
-    if about := runs[0].about_people():
+    if about := runs[0].describe_people():
         output.print_line(about)
     mechanism = plan.settings.mechanism
     columns = {f"{mechanism} with {known}" if known else mechanism: _mean(runs, "final")}
@@ -247,12 +247,12 @@ def _mean(runs: list[Run], what: str) -> dict[str, Interval]:
 
 
 def _intervals(records: Sequence[dict[str, Any]]) -> dict[str, Interval]:
-    return {name: Interval.of([each[name] for each in records]) for name in records[0]}
+    return {name: Interval.from_values([each[name] for each in records]) for name in records[0]}
 
 
 def _draw(figure: Any, data: Interactions | Shards, runs: list[Run]) -> None:
     """HR@10 by epoch with its interval."""
-    plan, training, best = runs[0].plan, runs[0].plan.settings, f"hr@{max(CUTOFFS)}"
+    plan, training, best = runs[0].plan, runs[0].plan.settings, f"hr@{max(METRIC_CUTOFFS)}"
     epsilon = format_epsilon(training.epsilon, 6)
     title = f"{data.name}: {training.mechanism}, eps {epsilon}, k {training.reports}"
     if runs[0].side_information:
@@ -260,7 +260,7 @@ def _draw(figure: Any, data: Interactions | Shards, runs: list[Run]) -> None:
     if plan.resample is not None:
         title += f"\n{plan.resample:,} people resampled from {data.n_users:,}"
     curve = [
-        (records[0]["epoch"], Interval.of([record[best] for record in records]))
+        (records[0]["epoch"], Interval.from_values([record[best] for record in records]))
         for records in zip(*(run.epochs for run in runs), strict=True)
         if best in records[0]
     ]
@@ -284,7 +284,7 @@ def as_json(data: Interactions | Shards, runs: list[Run]) -> dict[str, Any]:
     ]
     out: dict[str, Any] = {
         "data": data.summary(),
-        "people": runs[0].about_people(),
+        "people": runs[0].describe_people(),
         "settings": {
             **plan.settings.as_dict(),
             "split": plan.split,

@@ -21,28 +21,30 @@ from sottovoce.core.mechanism import SignMechanism
 from sottovoce.errors import SettingsError
 from sottovoce.settings import Setting, check, get_settings
 from sottovoce.simulation.interface import Engine
-from sottovoce.simulation.people import Part, Parts, People, Whole
+from sottovoce.simulation.population import Part, Parts, People, WholeParts
 from sottovoce.training import Settings
 
-ENGINES = {
+ENGINE_MODULES = {
     "cpu": "sottovoce.simulation.cpu",
     "cuda": "sottovoce.simulation.cuda",
     "ray": "sottovoce.simulation.ray",
     "reference": "sottovoce.simulation.reference",
 }
-AUTO = "auto"
-NUMPY_AT_MOST = 10.0
+AUTO_ENGINE = "auto"
+MAX_REFERENCE_SECONDS = 10.0
 """Seconds, about: the reference is not chosen for more. Compiling `loudest` takes about twice as
 long, once on a machine."""
 
 
-def engine_package(name: str) -> ModuleType:
+def load_engine_package(name: str) -> ModuleType:
     """Of the engine; of `auto`, that of the engine which it may come to with options of its own."""
-    if name == AUTO:
+    if name == AUTO_ENGINE:
         name = "cpu"
-    if name not in list(ENGINES):  # a list: what is asked for may be anything
-        raise SettingsError(f"no engine {name!r:.80}; there are {', '.join((AUTO, *ENGINES))}")
-    return import_module(ENGINES[name])
+    if name not in list(ENGINE_MODULES):  # a list: what is asked for may be anything
+        raise SettingsError(
+            f"no engine {name!r:.80}; there are {', '.join((AUTO_ENGINE, *ENGINE_MODULES))}"
+        )
+    return import_module(ENGINE_MODULES[name])
 
 
 def register_engine(name: str, module: str) -> None:
@@ -53,7 +55,7 @@ def register_engine(name: str, module: str) -> None:
         module: The module that has its `Options` and its `build`. A module that registers itself
             gives its `__name__`, at its end.
     """
-    if name == AUTO or ENGINES.get(name, module) != module:
+    if name == AUTO_ENGINE or ENGINE_MODULES.get(name, module) != module:
         raise SettingsError(f"there is an engine {name!r} already: choose another name")
     found = import_module(module)
     if not (is_dataclass(getattr(found, "Options", None)) and hasattr(found, "build")):
@@ -61,17 +63,17 @@ def register_engine(name: str, module: str) -> None:
             f"the module {module} must have Options, a dataclass, and build(parts, settings, "
             "options) to be an engine"
         )
-    ENGINES[name] = module
+    ENGINE_MODULES[name] = module
 
 
-def engine_options() -> dict[str, dict[str, Setting]]:
+def list_engine_options() -> dict[str, dict[str, Setting]]:
     """By engine, what may be said about it beside the training's settings."""
-    return {name: get_settings(engine_package(name).Options) for name in ENGINES}
+    return {name: get_settings(load_engine_package(name).Options) for name in ENGINE_MODULES}
 
 
-def chosen_options(name: str, options: Mapping[str, Any]) -> Any:
+def make_engine_options(name: str, options: Mapping[str, Any]) -> Any:
     """The options of this engine, checked; one that is None keeps its default."""
-    kind = engine_package(name).Options
+    kind = load_engine_package(name).Options
     given = {option: value for option, value in options.items() if value is not None}
     if unknown := ", ".join(sorted(set(given) - set(get_settings(kind)))):
         has = ", ".join(get_settings(kind)) or "none"
@@ -96,25 +98,30 @@ def build_engine(
     The numbers of histories are consecutive from `first_user` on, unless they are given. An option
     that is None keeps its default.
     """
-    package, chosen = engine_package(name), chosen_options(name, options)
+    package, chosen = load_engine_package(name), make_engine_options(name, options)
     if not isinstance(who, Parts):
-        who = Whole(Part(People(who, first_user, resample, numbers)))
+        who = WholeParts(Part(People(who, first_user, resample, numbers)))
     elif resample is not None:
-        who = who.resampled(resample)
-    if name == AUTO and is_for_the_reference(resample or who.n_users, who.n_items, settings):
-        package = engine_package("reference")
+        who = who.resample(resample)
+    if name == AUTO_ENGINE and should_use_reference(resample or who.n_users, who.n_items, settings):
+        package = load_engine_package("reference")
         chosen = package.Options()
     built: Engine = package.build(who, settings, chosen)
     return built
 
 
-def is_for_the_reference(people: int, n_items: int, settings: Settings) -> bool:
+def should_use_reference(people: int, n_items: int, settings: Settings) -> bool:
     """Whether `auto` is the reference: work is small, or there is nothing to compile, or no way."""
-    compiles = find_spec("numba") and has_kernel(f"{ENGINES['cpu']}.kernels", settings.mechanism)
-    return not compiles or reference_seconds(people, n_items, settings) <= NUMPY_AT_MOST
+    compiles = find_spec("numba") and has_kernel(
+        f"{ENGINE_MODULES['cpu']}.kernels", settings.mechanism
+    )
+    return (
+        not compiles
+        or estimate_reference_seconds(people, n_items, settings) <= MAX_REFERENCE_SECONDS
+    )
 
 
-def reference_seconds(people: int, n_items: int, settings: Settings) -> float:
+def estimate_reference_seconds(people: int, n_items: int, settings: Settings) -> float:
     """How long the reference takes for a whole training, about.
 
     For each person and each of their turns: steps of Python, words for every report, and the
@@ -136,7 +143,7 @@ def has_kernel(folder: str, mechanism: str) -> bool:
     return find_spec(f"{folder}.{mechanism}") is not None
 
 
-def kernel_module(folder: str, mechanism: str) -> ModuleType:
+def import_kernel_module(folder: str, mechanism: str) -> ModuleType:
     """The engine's module for the mechanism; a `SettingsError` if it has none."""
     if not has_kernel(folder, mechanism):
         engine = folder.split(".")[-2]

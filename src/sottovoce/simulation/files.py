@@ -73,7 +73,7 @@ def read_model(path: Path) -> ModelFile:
     return model
 
 
-def fingerprint(histories: Histories, *more: NDArray[np.integer]) -> str:
+def compute_fingerprint(histories: Histories, *more: NDArray[np.integer]) -> str:
     """Names the training data and what else counts: a run is not continued on other data."""
     digest = hashlib.sha256()
     digest.update(histories.n_items.to_bytes(8, "little"))

@@ -1,4 +1,4 @@
-"""Whoever means harm, in a process of its own: `python -m tests.nightly.live.attackers PLAN`.
+"""Attackers in a process of their own: `python -m tests.nightly.live.attackers PLAN`.
 
 PLAN is JSON. It ends when its input does, and then says as JSON how often it was answered what.
 """
@@ -29,7 +29,7 @@ Make = Callable[[SignedManifest], Batch]
 
 @dataclass(frozen=True)
 class AttackersPlan:
-    """So many at once of each, against each of both ports; and so many batches in all."""
+    """How many of each attack at once, against each of both ports, and how many batches in all."""
 
     proxy: int
     server: int
@@ -75,7 +75,7 @@ class Attackers:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _many(self, number: int, group: int, port: int, attack: Attack) -> Attacks:
-        """From addresses that sixty of them share."""
+        """Run an attack from addresses that sixty attackers share."""
         return [
             self._again(port, f"127.0.{group}.{n // 60 + 1}", attack, self.plan.ramp * n / number)
             for n in range(number)
@@ -97,7 +97,7 @@ class Attackers:
         return [self._post_some(source, number // POSTERS, make, what) for _ in range(POSTERS)]
 
     async def _post_some(self, source: str, number: int, make: Make, what: str) -> None:
-        """As fast as they are answered."""
+        """Send batches as fast as they are answered."""
         sent = 0
         while sent < number:
             await asyncio.sleep(0.01)
@@ -144,7 +144,7 @@ async def _silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None
 async def _exchange(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, batch: bytes | None = None
 ) -> tuple[int, bytes]:
-    """One request, one answer."""
+    """Send one request and return its answer."""
     if batch is None:
         writer.write(f"GET {routes.MANIFEST} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     else:

@@ -23,9 +23,11 @@ from tests.live.sent_batches import SentBatches
 from tests.processes import free_port, make_caller, wait_until
 
 ROOT = Path(__file__).parents[3]
-ITEMS, FACTORS, REPORTS = 20, 16, 2
+ITEMS = 20
+FACTORS = 16
+REPORTS = 2
 CROWD = 4
-"""An epoch waits for so many."""
+"""An epoch waits for this many people."""
 FILMS = Catalogue.from_items(Item(f"f{n}", f"Film {n}") for n in range(ITEMS))
 COORDINATE = f"""preset = "coordinate"
 reports = {REPORTS}
@@ -74,10 +76,10 @@ class Site:
         self.key = Keys.read(self.folder / "server" / "keys.json").verification_key
 
     def _make_worker(self, name: str) -> None:
-        """With a file of its own beside the one that `init` made."""
-        made = self.folder / "server" / "server.toml"
+        """Write a file of its own next to the one that `init` made."""
+        settings_file = self.folder / "server" / "server.toml"
         self.configs[name] = self.folder / "server" / f"{name}.toml"
-        self.configs[name].write_text(made.read_text())
+        self.configs[name].write_text(settings_file.read_text())
         self.change(
             name,
             ("heartbeat = 5.0", "heartbeat = 0.02"),
@@ -105,7 +107,7 @@ class Site:
         )
 
     def change(self, part: str, *changes: tuple[str, str]) -> None:
-        """Of a settings file: what stands there, and what shall."""
+        """Replace texts in a settings file."""
         text = self.configs[part].read_text()
         for old, new in changes:
             assert old in text
@@ -113,17 +115,17 @@ class Site:
         self.configs[part].write_text(text)
 
     def logs(self) -> str:
-        """What all of them said."""
+        """Return the logs of all processes."""
         return "".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
 
     def check(self, sent_batches: SentBatches) -> int:
-        """Nothing lost, nothing twice, in every epoch that is over; how many there are."""
+        """Check each epoch that is over for lost or repeated reports; return how many there are."""
         store = ServerStore(self.database)
         try:
             with store.read() as transaction:
                 over = [e for e in transaction.list_epochs() if e.state == "applied"]
-                for each in over:
-                    self._check_epoch(each, transaction.get_sums(each.epoch), sent_batches)
+                for epoch in over:
+                    self._check_epoch(epoch, transaction.get_sums(epoch.epoch), sent_batches)
         finally:
             store.close()
         return len(over)
@@ -193,12 +195,12 @@ def launching(site: Site) -> Iterator[Launcher]:
         text=True,
         cwd=ROOT,
     )
-    found = Launcher(site, process)
+    launcher = Launcher(site, process)
     with process:
         try:
-            yield found
+            yield launcher
         finally:
-            found.close()
+            launcher.close()
 
 
 class Sender:
@@ -225,8 +227,8 @@ class Sender:
             if signed is None:
                 continue
             waiting = [b for b in self.waiting[proxy] if b[8:40] == signed.hash]
-            made = sent.setdefault(signed.manifest.epoch, 0)
-            waiting += [self.batch(signed) for _ in range(made, CROWD)]
+            n_sent = sent.setdefault(signed.manifest.epoch, 0)
+            waiting += [self.batch(signed) for _ in range(n_sent, CROWD)]
             sent[signed.manifest.epoch] = CROWD
             self.waiting[proxy] = [b for b in waiting if not self._post(proxy, b)]
 
@@ -247,7 +249,7 @@ class Sender:
         return data
 
     def _post(self, proxy: str, batch: bytes) -> bool:
-        """Whether there is no more to do: it was acknowledged, or came too late."""
+        """Return whether the batch is done: it was acknowledged, or came too late."""
         self.sent_batches.tried(proxy, batch)
         try:
             answer = self._http.post(f"{self._site.proxies[proxy]}/v2/batches", content=batch)
@@ -266,7 +268,7 @@ class Sender:
         wait_until(sent_all, what)
 
     def go_on(self, epochs: int) -> None:
-        """Until so many more epochs have begun."""
+        """Wait until this many more epochs have begun."""
         begun = self._begun()
         self.until(lambda: self._begun() >= begun + epochs, f"{epochs} more epochs")
 

@@ -35,9 +35,10 @@ from tests.nightly.live.processes import (
 from tests.processes import wait_until
 
 FULL = os.environ.get("SOTTOVOCE_ATTACK") == "full"
-SECONDS, RAMP = (60.0, 10.0) if FULL else (5.0, 2.0)
+SECONDS = 60.0 if FULL else 5.0
+RAMP = 10.0 if FULL else 2.0
 SLOWEST = 0.25 if FULL else 1.0
-"""Seconds, for 99 of 100 requests. Other tests run beside the small size."""
+"""Seconds, for 99 of 100 requests. Other tests run at the same time as the small size."""
 GROWTH = 128 * 2**20
 """Bytes by which a service may grow: its places for connections, and what it reads of them."""
 PEOPLE = 6
@@ -70,9 +71,9 @@ class Person(threading.Thread):
 
     def __init__(self, site: Site, sent_batches: SentBatches, number: int, over: threading.Event):
         super().__init__()
-        each = ITEMS * FACTORS // PEOPLE
+        share = ITEMS * FACTORS // PEOPLE
         self.http = TimedClient(number)
-        directions = range(number * each, (number + 1) * each)
+        directions = range(number * share, (number + 1) * share)
         self._sender = Sender(site, self.http, sent_batches, directions)
         self._over = over
 
@@ -99,9 +100,9 @@ class Attackers:
         assert self._process.stdout.readline() == "all is posted\n"
 
     def answers(self) -> dict[str, int]:
-        """What they were told, how often; they end."""
-        told: dict[str, int] = json.loads(self._process.communicate("")[0])
-        return told
+        """Return how often each answer came to the attackers, who end now."""
+        answers: dict[str, int] = json.loads(self._process.communicate("")[0])
+        return answers
 
     def close(self) -> None:
         with self._process:
@@ -128,14 +129,14 @@ def plan_for(site: Site) -> AttackersPlan:
 def reporting(site: Site, sent: SentBatches) -> Iterator[list[Person]]:
     over = threading.Event()
     people = [Person(site, sent, number, over) for number in range(PEOPLE)]
-    for each in people:
-        each.start()
+    for person in people:
+        person.start()
     try:
         yield people
     finally:
         over.set()
-        for each in people:
-            each.join()
+        for person in people:
+            person.join()
 
 
 @pytest.mark.slow
@@ -160,11 +161,13 @@ def test_honest_people_are_served(folder: Path) -> None:
             answers = posters.answers()
     seconds = np.concatenate([person.http.seconds for person in people])
     median, slow, slowest = np.quantile(seconds, [0.5, 0.99, 1.0]) * 1000
-    told = f"{len(seconds)} requests: {median:.0f} ms, 99% {slow:.0f}, all {slowest:.0f}; {grown}"
-    print(told, answers)
-    assert slow < 1000 * SLOWEST, told
-    assert sum(person.http.failures for person in people) == 0, told
-    assert max(grown.values()) < GROWTH, told
+    summary = (
+        f"{len(seconds)} requests: {median:.0f} ms, 99% {slow:.0f}, all {slowest:.0f}; {grown}"
+    )
+    print(summary, answers)
+    assert slow < 1000 * SLOWEST, summary
+    assert sum(person.http.failures for person in people) == 0, summary
+    assert max(grown.values()) < GROWTH, summary
     epochs = site.check(sent)
     assert epochs >= 2
     assert sent.n_acknowledged() >= CROWD * epochs

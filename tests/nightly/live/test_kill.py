@@ -29,7 +29,7 @@ def check(site: Site, people: Sender, epochs: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(("many", "dummies"), [(False, 0), (False, 3), (True, 0)])
 def test_killed_at_any_moment(folder: Path, many: bool, dummies: int) -> None:
-    """One of each on SQLite; three proxies, each at a worker of its own, on PostgreSQL."""
+    """Run one of each on SQLite, then three proxies with a worker each on PostgreSQL."""
     proxies = ("east", "middle", "west") if many else ("proxy",)
     workers = ("server-1", "server-2", "server-3") if many else ("server",)
     rng = Random(1)

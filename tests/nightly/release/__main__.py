@@ -45,8 +45,8 @@ def build_all(source: Path, folder: Path, builder: Fresh) -> None:
 
 
 def compare(first: Path, second: Path) -> None:
-    """The same bytes from this folder, and from the sdist in another one."""
-    digests = [{path.name: digest(path) for path in each.iterdir()} for each in (first, second)]
+    """Require the same bytes from this folder and from the sdist in another folder."""
+    digests = [{path.name: digest(path) for path in folder.iterdir()} for folder in (first, second)]
     if len(digests[0]) != 6 or digests[0] != digests[1]:
         raise SystemExit(f"not reproducible: {digests[0]} and then {digests[1]}")
     say("built again from the sdist, elsewhere: the same bytes")
@@ -57,7 +57,7 @@ def digest(path: Path) -> str:
 
 
 def try_out() -> None:
-    """The tests beside this file, of these very files."""
+    """Run the other tests of this folder on these very files."""
     say("installing them in fresh environments, on every Python that is here: minutes")
     tests = (sys.executable, "-m", "pytest", "-q", "-rs", str(Path(__file__).parent))
     done = subprocess.run(tests, env={**os.environ, BUILT: str(DIST)}, check=False)

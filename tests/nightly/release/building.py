@@ -37,7 +37,7 @@ class Built:
 
 
 def build_python(source: Path, folder: Path, builder: Fresh, when: str) -> None:
-    """The sdist and the wheel of the package and of the laboratory, by the backend alone."""
+    """Build the sdist and the wheel of the package and of the laboratory, by the backend only."""
     about = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]
     if "hatchling" not in builder.installed():
         builder.pip("install", "--quiet", *about["requires"])
@@ -51,7 +51,7 @@ def build_python(source: Path, folder: Path, builder: Fresh, when: str) -> None:
 
 
 def built_python(folder: Path) -> Built:
-    """What `make release` has built, or else built here."""
+    """Return what `make release` has built, or build it here."""
     if BUILT in os.environ:
         return Built.found(Path(os.environ[BUILT]))
     build_python(ROOT, folder / "dist", Fresh(folder / "builder"), last_change())
@@ -67,7 +67,7 @@ def pack_npm(web: Path, folder: Path) -> tuple[Path, ...]:
 
 
 def packed_npm(folder: Path) -> tuple[Path, ...]:
-    """The same for npm, from a copy of `web/`: other tests build in the original."""
+    """Pack for npm a copy of `web/`: other tests build in the original."""
     if shutil.which("npm") is None or not (ROOT / "web" / "node_modules").exists():
         leave_out("the npm packages, installed elsewhere (needs Node)")
     if BUILT in os.environ:
@@ -80,20 +80,20 @@ def packed_npm(folder: Path) -> tuple[Path, ...]:
 
 
 def repository() -> str:
-    """Where the sources are published, as pyproject.toml states it; empty where it does not."""
+    """Return where the sources are published, as pyproject.toml states it, or ""."""
     written = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     return str(written["tool"]["hatch"]["metadata"]["hooks"]["custom"]["repository"])
 
 
 def last_change() -> str:
-    """Seconds at which the newest commit was made: what files in a release are dated with."""
+    """Return the time of the newest commit in seconds: files in a release have this date."""
     if not (ROOT / ".git").exists():
         return str(LONG_AGO)
     return run("git", "log", "-1", "--format=%ct", cwd=ROOT).strip()
 
 
 def unpack(archive: Path, folder: Path) -> Path:
-    """The only folder in an sdist."""
+    """Unpack an sdist and return its only folder."""
     with tarfile.open(archive) as opened:
         opened.extractall(folder, filter="data")
     (inside,) = folder.iterdir()

@@ -18,7 +18,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
 
 @pytest.fixture
 def begin(tmp_path: Path) -> Iterator[Callable[..., Fresh]]:
-    """Makes an environment, which is gone afterwards: they are large."""
+    """Return a function that makes an environment and deletes it afterwards: they are large."""
     names = []
 
     def make(name: str, interpreter: str = sys.executable) -> Fresh:

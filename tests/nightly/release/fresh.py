@@ -14,7 +14,7 @@ PATIENCE = 900
 
 
 class Fresh:
-    """A virtual environment, and a folder beside it in which its commands run."""
+    """A virtual environment, and a folder in which its commands run."""
 
     def __init__(self, folder: Path, interpreter: str = sys.executable):
         self.home = folder / "home"
@@ -31,18 +31,20 @@ class Fresh:
 
     @property
     def packages(self) -> Path:
-        (found,) = (self._folder / "lib").glob("python*/site-packages")
-        return found
+        (path,) = (self._folder / "lib").glob("python*/site-packages")
+        return path
 
     def pip(self, *words: str) -> str:
-        """By the pip of the tests: an environment need not have one."""
+        """Run the pip of the tests: an environment need not have one."""
         return run(sys.executable, "-m", "pip", "--python", str(self.python), *words)
 
     def installed(self) -> set[str]:
-        return {each["name"].lower() for each in json.loads(self.pip("list", "--format", "json"))}
+        return {
+            package["name"].lower() for package in json.loads(self.pip("list", "--format", "json"))
+        }
 
     def run(self, *command: str, code: int = 0) -> str:
-        """What a command of this environment says, on both channels."""
+        """Run a command of this environment; return its output on both channels."""
         return run(*command, code=code, cwd=self.home, env=self.surroundings)
 
     def does(self, program: str) -> str:
@@ -52,7 +54,7 @@ class Fresh:
 def run(
     *command: str, code: int = 0, cwd: Path | None = None, env: dict[str, str] | None = None
 ) -> str:
-    """Both channels of a command that must end with this code."""
+    """Run a command that must end with this code; return its output on both channels."""
     program = shutil.which(command[0], path=(env or os.environ)["PATH"])
     assert program is not None, command[0]
     done = subprocess.run(
@@ -72,7 +74,7 @@ def run(
 class House:
     """Wheels that are downloaded and unpacked once; environments have links to what they need.
 
-    So the bytecode of a package is made once too, by whoever imports it first.
+    So the bytecode of a package is made once too, at its first import.
     """
 
     def __init__(self, folder: Path, wheel: Path, extras: str):
@@ -84,17 +86,17 @@ class House:
         )
 
     def furnish(self, fresh: Fresh, extras: str) -> None:
-        """As `pip install 'sottovoce[...]'`: pip chooses, and installs the wheel itself."""
+        """Install the wheel and what pip chooses for it."""
         wanted = f"{self._wheel}[{extras}]" if extras else str(self._wheel)
-        alone = ("--quiet", "--no-index", "--find-links", str(self._folder))
+        offline_options = ("--quiet", "--no-index", "--find-links", str(self._folder))
         report = self._folder / "report.json"
-        fresh.pip("install", *alone, "--dry-run", "--report", str(report), wanted)
-        for each in json.loads(report.read_text())["install"]:
-            name = Path(each["download_info"]["url"]).name
+        fresh.pip("install", *offline_options, "--dry-run", "--report", str(report), wanted)
+        for package in json.loads(report.read_text())["install"]:
+            name = Path(package["download_info"]["url"]).name
             if name != self._wheel.name:
                 for part in self.unpacked(name).iterdir():
                     (fresh.packages / part.name).symlink_to(part)
-        fresh.pip("install", *alone, "--no-deps", str(self._wheel))
+        fresh.pip("install", *offline_options, "--no-deps", str(self._wheel))
         fresh.pip("check")
 
     def _unpacked(self, name: str) -> Path:

@@ -28,7 +28,7 @@ def tracked() -> set[str]:
 
 def test_the_sdist_has_what_git_has(built: Built) -> None:
     with tarfile.open(built.sdist) as sdist:
-        files = {each.name.partition("/")[2] for each in sdist if each.isfile()}
+        files = {member.name.partition("/")[2] for member in sdist if member.isfile()}
     expected = {name for name in tracked() if not name.startswith(NOT_PUBLISHED)}
     assert files == expected | {"PKG-INFO"}
 
@@ -42,10 +42,10 @@ def test_the_wheel_has_the_package_and_every_licence(built: Built) -> None:
     about = f"sottovoce-{sottovoce.__version__}.dist-info"
     licences = ("LICENSE", "service/assets/LICENSES.txt", "data/bundled/ml-latest-small/README.txt")
     assert {name for name in files if not name.startswith(about)} == package
-    kept = [name for name in files if name.startswith(f"{about}/licenses/")]
-    assert len(kept) == len(licences)
+    licences = [name for name in files if name.startswith(f"{about}/licenses/")]
+    assert len(licences) == len(licences)
     for licence in licences:
-        assert any(name.endswith(licence) for name in kept), licence
+        assert any(name.endswith(licence) for name in licences), licence
 
 
 def test_package_indexes_can_read_what_it_says_of_itself(built: Built) -> None:
@@ -67,7 +67,7 @@ LINK = re.compile(r"""(?<=\]\()[^)\s]+|(?<=src=")[^"]+|(?<=srcset=")[^"]+""")
 
 
 def described(folder: Path, repository: str) -> ProjectMetadata[PluginManager]:
-    """What the backend makes of our files, if the sources are there."""
+    """Return the backend's metadata for our files, if the sources are there."""
     for name in ("README.md", "LICENSE", "hatch_build.py"):
         shutil.copy(ROOT / name, folder)
     about = (ROOT / "pyproject.toml").read_text(encoding="utf-8")

@@ -32,7 +32,7 @@ def house(built: Built, tmp_path_factory: pytest.TempPathFactory) -> House:
 
 @pytest.fixture
 def install(house: House, begin: Callable[[str], Fresh]) -> Callable[[str], Fresh]:
-    """An environment with these extras and what they bring."""
+    """Return an environment with these extras and their dependencies."""
 
     def furnish(extras: str) -> Fresh:
         fresh = begin(f"with {extras or 'nothing'}")
@@ -44,7 +44,7 @@ def install(house: House, begin: Callable[[str], Fresh]) -> Callable[[str], Fres
 
 @pytest.fixture
 def started() -> Iterator[Callable[..., str]]:
-    """Starts a service, until it says whose address is for its operator alone; ends it at last."""
+    """Return a function that starts a service and waits until it prints its operator's address."""
     running: list[subprocess.Popen[str]] = []
 
     def start(fresh: Fresh, *words: str) -> str:
@@ -67,15 +67,15 @@ def started() -> Iterator[Callable[..., str]]:
 
 
 def offered(fresh: Fresh) -> set[str]:
-    """The commands that are there; each of the others says how to install it."""
-    found = set()
+    """Return the commands that are there; each of the others says how to install it."""
+    commands = set()
     for name, command in collect_commands().items():
         missing = re.search(r"\(not installed: (.*?)\)", fresh.run("sottovoce", name, "--help"))
         if missing is None:
-            found.add(name)
+            commands.add(name)
         else:
             assert missing[1] == f"pip install {shlex.quote(command.needs)}"
-    return found
+    return commands
 
 
 def test_bare_it_is_numpy_and_scipy(install: Callable[[str], Fresh]) -> None:
@@ -92,7 +92,7 @@ def test_bare_it_is_numpy_and_scipy(install: Callable[[str], Fresh]) -> None:
 def test_cli_names_the_extra_of_every_command(install: Callable[[str], Fresh]) -> None:
     fresh = install("cli")
     assert fresh.run("sottovoce", "--version") == f"{sottovoce.__version__}\n"
-    assert offered(fresh) == {"privacy"}  # but for a shuffle, which needs `sim`
+    assert offered(fresh) == {"privacy"}  # except a shuffle, which needs `sim`
     assert "sottovoce[sim]" in fresh.run("sottovoce", "simulate", "--epochs", "1", code=2)
 
 
@@ -118,10 +118,10 @@ def test_the_laboratory_brings_its_commands(built: Built, install: Callable[[str
 def test_server_proxy_and_client_meet_from_environments_of_their_own(
     install: Callable[[str], Fresh], started: Callable[..., str]
 ) -> None:
-    """Each party installs its own extra alone."""
+    """Install each party's own extra only."""
     server, proxy, client = (install(extras) for extras in ("server", "proxy", "client,cli"))
-    assert offered(server) == {"server", "proxy", "client", "privacy", "attest"}
-    assert offered(proxy) == {"proxy", "client", "privacy", "attest"}
+    assert offered(server) == {"server", "proxy", "client", "privacy"}
+    assert offered(proxy) == {"proxy", "client", "privacy"}
     assert offered(client) == {"client", "privacy"}
     ports = [str(free_port()) for _ in range(4)]
     (server.home / "items.json").write_text(CATALOGUE)
@@ -144,7 +144,7 @@ def test_server_proxy_and_client_meet_from_environments_of_their_own(
 
 
 def act(client: Fresh, *words: str, code: int = 0) -> str:
-    """As its device."""
+    """Run a command of its device."""
     return client.run("sottovoce", "client", *words, "--folder", "d", code=code)
 
 
@@ -174,12 +174,12 @@ def test_the_released_client_and_services_of_this_tree(
         system.front.begin()
         system.front.lies = {"/v2/manifest": instead(system.of_another_version())}
         for asked in (("sync", "--jitter", "0"), ("look",), ("terms",)):
-            said = " ".join(act(client, *asked, code=2).split())
-            assert "version 3" in said
-            assert "this program speaks version 2" in said
+            text = " ".join(act(client, *asked, code=2).split())
+            assert "version 3" in text
+            assert "this program speaks version 2" in text
         system.front.lies = {"/v2/manifest": refuse(404)}  # whose paths are other ones
         act(client, "sync", "--jitter", "0", code=2)
-        assert {each.path for each in system.front.heard} == {"/v2/manifest"}
+        assert {request.path for request in system.front.requests} == {"/v2/manifest"}
         assert act(client, "recommend") == listed
         system.front.begin()
         assert "was sent" in act(client, "sync", "--jitter", "0")

@@ -24,11 +24,11 @@ if BUILT not in os.environ:
 
 
 def interpreter(minor: int) -> str | None:
-    """Of pyenv, or one on the path; pyenv's own names there start nothing by themselves."""
+    """Return an interpreter of pyenv or the path; pyenv's shims start nothing themselves."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    found = sorted((pyenv / "versions").glob(f"3.{minor}.*/bin/python"))
+    paths = sorted((pyenv / "versions").glob(f"3.{minor}.*/bin/python"))
     outside = [place for place in os.get_exec_path() if not Path(place).is_relative_to(pyenv)]
-    return str(found[-1]) if found else shutil.which(f"python3.{minor}", path=":".join(outside))
+    return str(paths[-1]) if paths else shutil.which(f"python3.{minor}", path=":".join(outside))
 
 
 @pytest.mark.parametrize("minor", MINORS)

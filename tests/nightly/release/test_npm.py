@@ -29,12 +29,12 @@ TYPES = {
 }
 
 
-BESIDE = {"package.json", "README.md", "LICENSE", "dist/sottovoce-worker.js"}
+OTHER_FILES = {"package.json", "README.md", "LICENSE", "dist/sottovoce-worker.js"}
 
 
 @pytest.fixture(scope="module")
 def tarballs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ...]:
-    """Of the client and of the widget."""
+    """Return those of the client and of the widget."""
     return packed_npm(tmp_path_factory.mktemp("packed"))
 
 
@@ -51,9 +51,9 @@ def compiled(package: str, *ends: str) -> set[str]:
 
 def test_they_have_code_types_and_a_licence(tarballs: tuple[Path, ...]) -> None:
     client, widget = map(files_in, tarballs)
-    alone = {"dist/sottovoce-client.js", "dist/sottovoce-accounts.js"}
-    assert client == compiled("client", ".js", ".d.ts") | BESIDE | alone
-    assert widget == compiled("widget", ".d.ts") | BESIDE | {"dist/widget.js"}
+    bundles = {"dist/sottovoce-client.js", "dist/sottovoce-accounts.js"}
+    assert client == compiled("client", ".js", ".d.ts") | OTHER_FILES | bundles
+    assert widget == compiled("widget", ".d.ts") | OTHER_FILES | {"dist/widget.js"}
 
 
 def test_they_are_the_scripts_that_browsers_ran(tarballs: tuple[Path, ...], tmp_path: Path) -> None:
@@ -69,9 +69,9 @@ def test_they_are_the_scripts_that_browsers_ran(tarballs: tuple[Path, ...], tmp_
 
 def inside(tarball: Path, name: str) -> bytes:
     with tarfile.open(tarball) as packed:
-        found = packed.extractfile(f"package/{name}")
-        assert found is not None
-        return found.read()
+        member = packed.extractfile(f"package/{name}")
+        assert member is not None
+        return member.read()
 
 
 def test_what_readmes_show_compiles_elsewhere(tarballs: tuple[Path, ...], tmp_path: Path) -> None:

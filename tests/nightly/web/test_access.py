@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from tests.web.visitor import Visitor
 
 AXE = Path(__file__).parents[3] / "web" / "node_modules" / "axe-core" / "axe.min.js"
-WIDE, PHONE, NARROW = (1280, 800), (390, 844), (320, 640)
+WIDE = (1280, 800)
+PHONE = (390, 844)
+NARROW = (320, 640)
 ZOOMED = (WIDE[0] // 2, WIDE[1] // 2)
 """At 200% a window has room for half as much."""
 VIEWS = [
@@ -59,13 +61,15 @@ def axe(playwright: object) -> str:
 
 
 def violations(visitor: Visitor, axe: str) -> list[str]:
-    """What axe-core finds, each with the elements; and nothing scrolls sideways."""
+    """Return the problems that axe-core reports, with elements; nothing may scroll sideways."""
     assert visitor.page.evaluate(FITS)
     visitor.page.evaluate(f"() => {{ {axe} }}")
-    found: list[dict[str, Any]] = visitor.page.evaluate(
+    problems: list[dict[str, Any]] = visitor.page.evaluate(
         "async () => (await axe.run({ resultTypes: ['violations'] })).violations"
     )
-    return [f"{each['id']}: {[node['target'] for node in each['nodes']]}" for each in found]
+    return [
+        f"{problem['id']}: {[node['target'] for node in problem['nodes']]}" for problem in problems
+    ]
 
 
 def sized(visit: Visit, size: tuple[int, int], scheme: str = "light") -> Visitor:

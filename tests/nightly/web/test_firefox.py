@@ -20,7 +20,8 @@ from tests.processes import wait_until
 from tests.web.system import System, running
 from tests.web.visitor_scripts import IN_VIEW
 
-TOY_STORY, FARGO = "1", "608"
+TOY_STORY = "1"
+FARGO = "608"
 NAMES = (os.environ.get("SOTTOVOCE_FIREFOX", ""), "firefox-esr", "firefox")
 PORT = "MarionetteActivePort"
 """The file of a profile in which Firefox says where it listens."""
@@ -71,12 +72,12 @@ class Firefox:
         return self.command("WebDriver:ExecuteScript", script=script, args=list(arguments))
 
     def click(self, selector: str) -> None:
-        """As soon as it is there: a dialog waits for a worker."""
+        """Click as soon as it is there: a dialog waits for a worker."""
         script = "const it = document.querySelector(arguments[0]); it?.click(); return it !== null"
         wait_until(lambda: self.run(script, selector), selector)
 
     def says(self, selector: str, words: str) -> None:
-        """These words are to be read there, sooner or later."""
+        """Expect these words there, now or soon."""
         script = "return document.querySelector(arguments[0])?.textContent ?? ''"
         wait_until(lambda: words in self.run(script, selector), f"{words!r} in {selector}")
 
@@ -89,12 +90,12 @@ class Firefox:
 
 @pytest.fixture(scope="module")
 def program() -> str:
-    found = next((path for path in map(shutil.which, NAMES) if path), None)
-    if found is None:
+    path = next((path for path in map(shutil.which, NAMES) if path), None)
+    if path is None:
         leave_out(
             "the page in Firefox (apt-get install firefox-esr, or name one: SOTTOVOCE_FIREFOX)"
         )
-    return found
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +106,7 @@ def whole_system(program: str, folder: Path) -> Iterator[System]:
 
 @pytest.fixture
 def firefox(program: str, tmp_path: Path) -> Iterator[Firefox]:
-    """With a profile of its own, without a window on any screen."""
+    """Start it with a profile of its own, without a window on any screen."""
     (tmp_path / "user.js").write_text(PREFERENCES)
     process = subprocess.Popen([program, *OPTIONS, str(tmp_path)], stdout=NULL, stderr=NULL)
     try:
@@ -128,7 +129,7 @@ def test_a_visit_in_firefox(firefox: Firefox, system: System) -> None:
     firefox.says("#epoch", str(epoch))
     firefox.choose("toy story", 1)
     firefox.choose("fargo", 2)
-    wanted = [each.id for each in system.recommended([TOY_STORY, FARGO])]
+    wanted = [item.id for item in system.recommended([TOY_STORY, FARGO])]
     wait_until(
         lambda: firefox.run(IDS, "#recommendations > li") == wanted, "what Python recommends"
     )

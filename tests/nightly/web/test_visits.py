@@ -50,9 +50,9 @@ PAGE = """<!doctype html><title>A shop</title><script type="module">
 
 @pytest.fixture(scope="module")
 def shop(folder: Path) -> Iterator[Shop]:
-    with running_shop() as made:
-        made.scripts = client_scripts(folder / "js")
-        yield made
+    with running_shop() as shop:
+        shop.scripts = client_scripts(folder / "js")
+        yield shop
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def agreed(context: BrowserContext, shop: Shop) -> None:
 
 
 def states(context: BrowserContext, shop: Shop) -> list[str]:
-    """Of the batches that a browser holds, read by a page of the shop that opens no client."""
+    """Return those of the batches that a browser stores, read by a page that opens no client."""
     page = context.new_page()
     page.goto(f"{shop.url}/sottovoce-client.js")
     (stored,) = page.evaluate(DUMP, None).values()
@@ -80,7 +80,7 @@ def states(context: BrowserContext, shop: Shop) -> list[str]:
 
 
 def visited(contexts: list[BrowserContext], shop: Shop, length: float) -> None:
-    """Everybody comes, one shortly after the other, and leaves after so many seconds."""
+    """Let everybody come, one shortly after the other, and leave after this many seconds."""
     begun = time.monotonic() + APART
     ends = {number: begun + APART * number + length for number in range(len(contexts))}
     events = [(end - length, number, True) for number, end in ends.items()]
@@ -108,13 +108,13 @@ def test_visits_of_half_a_minute_report(
             contexts = [
                 opened.enter_context(chromium.fresh_profile(browser, trap)) for _ in range(VISITS)
             ]
-            for each in contexts:
-                agreed(each, shop)
-            system.front.heard.clear()
+            for context in contexts:
+                agreed(context, shop)
+            system.front.requests.clear()
             visited(contexts, shop, length)
-            arrived = sum(each.method == "POST" for each in system.front.heard)
-            found = [states(each, shop) for each in contexts]
-        sent, paid = found.count(["sent"]), found.count(["charged"])
+            arrived = sum(context.method == "POST" for context in system.front.requests)
+            batch_states = [states(context, shop) for context in contexts]
+        sent, paid = batch_states.count(["sent"]), batch_states.count(["charged"])
         assert arrived >= sent, length
         table.append((length, sent, paid))
         print(f"visits of {length} s: of {VISITS} {sent} reported, {paid} had only paid")

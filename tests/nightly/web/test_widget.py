@@ -80,8 +80,8 @@ def enter(
 def violations(customer: Customer, axe: str) -> list[str]:
     assert customer.page.evaluate(FITS)
     customer.page.evaluate(f"() => {{ {axe} }}")
-    found: list[str] = customer.page.evaluate(FOUND)
-    return found
+    problems: list[str] = customer.page.evaluate(FOUND)
+    return problems
 
 
 @pytest.mark.parametrize(("size", "scheme"), VIEWS)
@@ -133,7 +133,7 @@ def test_offline_lists_go_on_and_nothing_is_sent(enter: Enter, system: System) -
     before = system.signed()
     system.turn()
     customer.page.evaluate("document.querySelector('sottovoce-list').setAttribute('seen', '608')")
-    customer.lists([each.title for each in system.recommended_by(before, ["1", "608"])[:5]])
+    customer.lists([item.title for item in system.recommended_by(before, ["1", "608"])[:5]])
     customer.sent(1)
     customer.context.unroute_all()
     customer.context.set_offline(False)
@@ -151,7 +151,7 @@ def test_a_service_of_another_protocol_is_refused(enter: Enter, system: System) 
     system.front.lies = {"/v2/manifest": instead(system.of_another_version())}
     customer.until(lambda: customer.warnings != [], "a warning")
     assert "version 3" in customer.warnings[-1]
-    customer.lists([each.title for each in system.recommended_by(before, ["1"])[:5]])
+    customer.lists([item.title for item in system.recommended_by(before, ["1"])[:5]])
     customer.sent(1)
     system.front.lies = {}
     customer.sent(2)
@@ -160,18 +160,18 @@ def test_a_service_of_another_protocol_is_refused(enter: Enter, system: System) 
 def test_whatever_was_seen_it_asks_at_the_same_moments(
     enter: Enter, system: System, shops: tuple[Shop, Shop]
 ) -> None:
-    """As shipped: at whole ticks after the first look, and the same ones."""
+    """Request at whole ticks after the first look, and at the same ones, as shipped."""
     shops[1].open(system, seen="608")
     customers = [enter(shop, prelude="") for shop in shops]
     customers[1].page.evaluate(
         "(ids) => { const list = document.querySelector('sottovoce-list');"
         " for (const id of ids) list.setAttribute('seen', id); }",
-        [each.id for each in system.catalogue.items[20:100]],
+        [item.id for item in system.catalogue.items[20:100]],
     )
 
     def looks(shop: Shop) -> list[float]:
-        heard = [each for each in system.front.heard if each.path == "/v2/manifest"]
-        return [each.at for each in heard if each.headers["origin"] == shop.url][:LOOKS]
+        looks_seen = [item for item in system.front.requests if item.path == "/v2/manifest"]
+        return [item.at for item in looks_seen if item.headers["origin"] == shop.url][:LOOKS]
 
     for _ in range(4 * 70 * LOOKS):
         if all(len(looks(shop)) == LOOKS for shop in shops):
@@ -188,7 +188,7 @@ def test_whatever_was_seen_it_asks_at_the_same_moments(
 def test_the_client_without_elements_as_its_readme_shows_it(
     enter: Enter, system: System, folder: Path
 ) -> None:
-    """In two files that nobody built."""
+    """Serve two files that nobody built."""
     scripts = client_scripts(folder / "js")
     scripts["sottovoce-worker"] = HURRY + scripts["sottovoce-worker"]
     customer = enter()
@@ -209,16 +209,16 @@ def test_the_client_without_elements_as_its_readme_shows_it(
     shop.scripts = {**scripts, "readme": text.encode()}
     shop.page = '<script type="module" src="/readme.js"></script>'
     shop.policy = f"default-src 'self'; connect-src {system.url}"
-    said: list[str] = []
+    lines: list[str] = []
     customer.page.on("dialog", lambda dialog: dialog.accept())
-    customer.page.on("console", lambda message: said.append(message.text))
+    customer.page.on("console", lambda message: lines.append(message.text))
     customer.enter().sent(1)
-    for each in system.recommended(["1"])[:5]:
-        assert any(line.startswith(f"{each.title} [Object") for line in said), said
+    for item in system.recommended(["1"])[:5]:
+        assert any(line.startswith(f"{item.title} [Object") for line in lines), lines
 
 
 def test_a_visit_in_firefox(firefox: Firefox, system: System, shops: tuple[Shop, Shop]) -> None:
-    """Nothing can be put before its scripts from outside: so the shop itself is in a hurry."""
+    """Let the shop itself hurry: nothing can be put before its scripts from outside."""
     shop = shops[0].open(system)
     shop.page = shop.page.replace("<title>", '<script src="/hurry.js"></script><title>')
     shop.policy = POLICY.format(proxy=f"'self' {system.url}", worker="blob:")
@@ -228,17 +228,19 @@ def test_a_visit_in_firefox(firefox: Firefox, system: System, shops: tuple[Shop,
 
     def texts(element: str, part: str) -> list[str]:
         script = f"{IN_SHADOW}.map((each) => each.textContent)"
-        found: list[str] = firefox.run(script, f"sottovoce-{element}", part)
-        return found
+        texts: list[str] = firefox.run(script, f"sottovoce-{element}", part)
+        return texts
 
     def press(part: str) -> None:
         firefox.run(f"{IN_SHADOW}[0].click()", "sottovoce-consent", f"button[part~={part}]")
 
-    wanted = [each.title for each in system.recommended(["1"])[:5]]
+    wanted = [item.title for item in system.recommended(["1"])[:5]]
     wait_until(lambda: texts("list", "[part=link]") == wanted, "what Python recommends")
     wait_until(lambda: len(texts("consent", "[part=sentence]")) == 3, "the question")
     press("yes")
-    wait_until(lambda: [each.method for each in system.front.heard].count("POST") == 1, "a batch")
+    wait_until(
+        lambda: [item.method for item in system.front.requests].count("POST") == 1, "a batch"
+    )
     press("pause")
     wait_until(lambda: texts("consent", "[part=state]")[0].startswith("Paused"), "a pause")
     assert firefox.run(f"return {FITS}")

@@ -12,7 +12,7 @@ from sottovoce.core import Histories
 from sottovoce.errors import DataError
 from sottovoce.simulation.evaluation.metrics import (
     Interval,
-    exposure,
+    count_exposure,
     hit_ratio,
     hit_ratio_of_several,
     mrr,
@@ -20,7 +20,7 @@ from sottovoce.simulation.evaluation.metrics import (
     ndcg,
     ndcg_of_several,
     recall,
-    summary,
+    summarize_ranks,
 )
 from sottovoce.simulation.evaluation.ranking import Ranks, rank_hidden
 from tests.people import histories
@@ -31,19 +31,19 @@ def ranks(better: list[int], ties: list[int]) -> Ranks:
 
 
 def test_summary_names_what_it_gives() -> None:
-    assert set(summary(ranks([0], [0]))) == {"hr@2", "hr@5", "hr@10", "ndcg@10", "mrr@10"}
+    assert set(summarize_ranks(ranks([0], [0]))) == {"hr@2", "hr@5", "hr@10", "ndcg@10", "mrr@10"}
     with pytest.raises(DataError):
-        summary(ranks([], []))
+        summarize_ranks(ranks([], []))
 
 
 def test_an_interval_is_students() -> None:
-    interval = Interval.of([0.50, 0.52, 0.54])
+    interval = Interval.from_values([0.50, 0.52, 0.54])
     assert interval.mean == pytest.approx(0.52)
     assert interval.half_width == pytest.approx(4.302652729911275 * 0.02 / np.sqrt(3))
-    assert str(Interval.of([0.5])) == "0.5000"
+    assert str(Interval.from_values([0.5])) == "0.5000"
     assert "±" in str(interval)
     with pytest.raises(DataError):
-        Interval.of([])
+        Interval.from_values([])
 
 
 Person = tuple[list[float], set[int], set[int]]
@@ -128,7 +128,7 @@ def test_exposure_is_that_of_sorted_lists(h: Histories, length: int, seed: int) 
         left = np.setdiff1d(np.arange(h.n_items), h[user])
         expected[left[np.argsort(-row[left], kind="stable")][:length]] += 1
     everybody = np.eye(h.n_users, dtype=np.float32)
-    found = exposure(everybody, np.ascontiguousarray(scores.T), h, length)
+    found = count_exposure(everybody, np.ascontiguousarray(scores.T), h, length)
     assert np.array_equal(found, expected)
 
 

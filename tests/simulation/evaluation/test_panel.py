@@ -18,9 +18,17 @@ from sottovoce.data import leave_one_out, synthetic_people
 from sottovoce.errors import DataError
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.protocol.panel import Panel
-from sottovoce.simulation.evaluation.metrics import summary
-from sottovoce.simulation.evaluation.panel import make_panel, panel_popularity, panel_quality
-from sottovoce.simulation.evaluation.ranking import OTHERS, rank_factors, sample_candidates
+from sottovoce.simulation.evaluation.metrics import summarize_ranks
+from sottovoce.simulation.evaluation.panel import (
+    make_panel,
+    measure_on_panel,
+    measure_popularity_on_panel,
+)
+from sottovoce.simulation.evaluation.ranking import (
+    DEFAULT_NEGATIVES,
+    rank_factors,
+    sample_candidates,
+)
 
 FILE = Path(__file__).parents[2] / "vectors" / "panel.json"
 HASH = bytes(range(32))
@@ -63,7 +71,7 @@ def answer(case: dict[str, Any]) -> float:
     tags = make_empty_tags(len(V))
     if case["tags"] is not None:
         tags = build_tags([{**film, "genre": tuple(film["genre"])} for film in case["tags"]])
-    return panel_quality(wide(V, case["alpha"], case["regularization"], tags), panel)
+    return measure_on_panel(wide(V, case["alpha"], case["regularization"], tags), panel)
 
 
 def wide(V: np.ndarray, alpha: float, regularization: float, tags: Tags | None = None) -> WideModel:
@@ -80,23 +88,25 @@ def test_vectors(case: dict[str, Any]) -> None:
 
 def test_the_numbers_are_those_of_every_other_evaluation() -> None:
     V = item_matrix("ties")
-    candidates = sample_candidates(leave_one_out(PEOPLE, "random", 3), OTHERS, 3)
+    candidates = sample_candidates(leave_one_out(PEOPLE, "random", 3), DEFAULT_NEGATIVES, 3)
     X = solve_user_vectors(V, candidates.split.train, alpha=2.0, regularization=0.1)
-    known = summary(rank_factors(X, V, candidates))["hr@10"]
-    assert panel_quality(wide(V, 2.0, 0.1), make_panel(PEOPLE, HASH, seed=3)) == known
+    known = summarize_ranks(rank_factors(X, V, candidates))["hr@10"]
+    assert measure_on_panel(wide(V, 2.0, 0.1), make_panel(PEOPLE, HASH, seed=3)) == known
 
 
 def test_popularity_is_that_of_others() -> None:
     crowd, panel = synthetic_people(500, ITEMS, seed=6).histories, make_panel(PEOPLE, HASH)
-    assert panel_popularity(panel, make_empty_tags(ITEMS)) is None
+    assert measure_popularity_on_panel(panel, make_empty_tags(ITEMS)) is None
     counted = replace(panel, touched=tuple(crowd.popularity().tolist()))
     popular = build_popularity_model(crowd.popularity(), crowd.n_users, make_empty_tags(ITEMS))
-    assert panel_popularity(counted, make_empty_tags(ITEMS)) == panel_quality(popular, panel)
+    assert measure_popularity_on_panel(counted, make_empty_tags(ITEMS)) == measure_on_panel(
+        popular, panel
+    )
 
 
 def test_a_model_of_another_size() -> None:
     with pytest.raises(DataError):
-        panel_quality(wide(item_matrix("plain")[:5], 1.0, 0.1), make_panel(PEOPLE, HASH))
+        measure_on_panel(wide(item_matrix("plain")[:5], 1.0, 0.1), make_panel(PEOPLE, HASH))
 
 
 def test_the_documented_way_to_a_panel_for_another_catalogue(

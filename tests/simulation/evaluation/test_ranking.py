@@ -14,7 +14,7 @@ from sottovoce.data import Interactions, Split, leave_one_out
 from sottovoce.errors import SettingsError
 from sottovoce.simulation.evaluation import ranking
 from sottovoce.simulation.evaluation.ranking import Candidates, rank_factors, sample_candidates
-from sottovoce.simulation.evaluation.side_information import wide_vectors
+from sottovoce.simulation.evaluation.side_information import solve_wide_vectors
 from sottovoce_lab.baselines.models import rank_scores
 from tests.people import histories, random_people
 from tests.simulation.evaluation.test_side_information import model_for
@@ -31,7 +31,7 @@ class FactorScorer:
     def __init__(self, X: np.ndarray, V: np.ndarray):
         self.X, self.V = X, V
 
-    def scores(self, users: np.ndarray) -> np.ndarray:
+    def score(self, users: np.ndarray) -> np.ndarray:
         return predict(self.X[users][:, None, :], self.V[None])
 
 
@@ -104,7 +104,7 @@ def both(ask: Callable[[], Any]) -> tuple[Any, Any]:
     found = []
     for seconds in (float("inf"), -1.0):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ranking, "NUMPY_FIRST", seconds)
+            patch.setattr(ranking, "MAX_NUMPY_SECONDS", seconds)
             found.append(ask())
     return found[0], found[1]
 
@@ -114,7 +114,7 @@ def both(ask: Callable[[], Any]) -> tuple[Any, Any]:
 def test_vectors_with_tags(h: Histories, seed: int, columns: int, weighted: bool) -> None:
     model = model_for(h.n_items, seed, columns=columns)
     drawn = np.random.default_rng(seed).uniform(0.03, 1, h.n_interactions)
-    plain, compiled = both(lambda: wide_vectors(model, h, drawn if weighted else None))
+    plain, compiled = both(lambda: solve_wide_vectors(model, h, drawn if weighted else None))
     assert np.array_equal(plain, compiled)
 
 
@@ -138,7 +138,7 @@ def test_places_and_lists(h: Histories, seed: int, tied: bool, length: int) -> N
         plain, compiled = both(ask)
         assert np.array_equal(plain.better, compiled.better)
         assert np.array_equal(plain.ties, compiled.ties)
-    plain, compiled = both(lambda: ranking.best_untouched(X, V, h, length))
+    plain, compiled = both(lambda: ranking.find_best_untouched(X, V, h, length))
     assert np.array_equal(plain, compiled)
 
 
@@ -154,10 +154,10 @@ def test_candidates_are_those_of_every_version() -> None:
 def test_numpy_ranks_for_some_seconds_before_a_loop_is_compiled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ranking, "NUMPY_FIRST", 3.0)
-    pace, one = ranking.Pace(), ranking.STEPS_PER_SECOND
+    monkeypatch.setattr(ranking, "MAX_NUMPY_SECONDS", 3.0)
+    pace, one = ranking.NumpyWork(), ranking.STEPS_PER_SECOND
     assert [pace.is_worth_compiling(one) for _ in range(5)] == [False] * 3 + [True] * 2
-    assert ranking.Pace().is_worth_compiling(10 * one)
+    assert ranking.NumpyWork().is_worth_compiling(10 * one)
     monkeypatch.setattr(ranking, "find_spec", lambda _: None)
     assert not pace.is_worth_compiling(10 * one)
 

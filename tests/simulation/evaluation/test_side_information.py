@@ -18,7 +18,7 @@ from sottovoce.simulation.evaluation.ranking import sample_candidates
 from sottovoce.simulation.evaluation.side_information import (
     SideInformation,
     rank_devices,
-    wide_vectors,
+    solve_wide_vectors,
 )
 from sottovoce_lab.baselines.models import rank_scores
 from tests.people import histories
@@ -54,7 +54,7 @@ def test_vectors_are_those_of_the_model(h: Histories, seed: int, columns: int, n
     model = model_for(h.n_items, seed, columns=columns, new=min(new, h.n_items))
     weights = np.random.default_rng(seed).uniform(0.03, 1, h.n_interactions)
     expected = one_by_one(model, h, weights)
-    found = wide_vectors(model, h, weights)
+    found = solve_wide_vectors(model, h, weights)
     assert found.shape == (h.n_users, FACTORS + columns)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
 
@@ -64,7 +64,7 @@ def test_who_has_no_solution_has_the_zero_vector() -> None:
     with np.errstate(all="ignore"):
         V = np.full((4, 2), np.inf, np.float32)
         model = WideModel.from_model(V, make_empty_tags(4), alpha=1.0, regularization=1e-6)
-    assert not wide_vectors(model, h).any()
+    assert not solve_wide_vectors(model, h).any()
 
 
 class DeviceScorer:
@@ -73,7 +73,7 @@ class DeviceScorer:
     def __init__(self, model: WideModel, h: Histories, weights: np.ndarray):
         self.model, self.X = model, one_by_one(model, h, weights)
 
-    def scores(self, users: np.ndarray) -> np.ndarray:
+    def score(self, users: np.ndarray) -> np.ndarray:
         return np.array([self.model.scores(self.X[user]) for user in users], np.float32)
 
 
@@ -82,14 +82,14 @@ class DeviceScorer:
 def test_ranks_are_those_of_every_device(people: Interactions, negatives: int, time: bool) -> None:
     split = leave_one_out(people, "latest", 1)
     candidates = sample_candidates(split, negatives, 1)
-    known = SideInformation.of(people, split, tags=True, time=time)
+    known = SideInformation.from_split(people, split, tags=True, time=time)
     V = draw_initial_items(80, FACTORS, 0.1, 4, head_start=3)
     model = WideModel.from_model(V, known.tags, alpha=4.0, regularization=0.1)
     weights = np.ones(split.train.n_interactions) if known.weights is None else known.weights
     expected = rank_scores(DeviceScorer(model, split.train, weights), candidates)
     for found in (
         rank_devices(model, candidates, known.weights),
-        known.ranks(V, candidates, alpha=4.0, regularization=0.1),
+        known.compute_ranks(V, candidates, alpha=4.0, regularization=0.1),
     ):
         # Two scores may be nearer to each other than float32 can tell, on some machine.
         assert len(found.better) == len(expected.better) > 50
@@ -102,7 +102,7 @@ def test_the_order_counts_where_the_latest_is_asked_for_unless_told(
     people: Interactions, rule: Any, time: bool | None
 ) -> None:
     split = leave_one_out(people, rule, 0)
-    known = SideInformation.of(people, split, tags=False, time=time)
+    known = SideInformation.from_split(people, split, tags=False, time=time)
     assert (known.weights is not None) is (rule == "latest" if time is None else time)
     if known.weights is not None:
         assert split.times is not None
@@ -114,5 +114,5 @@ def test_an_order_that_nobody_knows_is_refused_or_left_out(people: Interactions)
     timeless = replace(people, timestamps=None)
     split = leave_one_out(timeless, "random", 0)
     with pytest.raises(DataError):
-        SideInformation.of(timeless, split, tags=True, time=True)
-    assert SideInformation.of(timeless, split, tags=True, time=None).weights is None
+        SideInformation.from_split(timeless, split, tags=True, time=True)
+    assert SideInformation.from_split(timeless, split, tags=True, time=None).weights is None

@@ -19,10 +19,11 @@ from sottovoce.data.shards import ShardWriter
 from sottovoce.errors import MissingExtraError, SettingsError, SottovoceError
 from sottovoce.settings import check, setting
 from sottovoce.simulation.engines import build_engine
-from sottovoce.simulation.evaluation.kernels import checked_threads
-from sottovoce.simulation.interface import Collected, Engine
-from sottovoce.simulation.people import LeaveOut, Parts, Stored, Whole
-from sottovoce.simulation.training import begin
+from sottovoce.simulation.evaluation.kernels import check_threads
+from sottovoce.simulation.holdout import HoldoutRule
+from sottovoce.simulation.interface import Engine, ReportSums
+from sottovoce.simulation.population import Parts, StoredParts, WholeParts
+from sottovoce.simulation.training import start_training
 from sottovoce.training import Settings, compute_next_items
 from sottovoce_lab.bench.timing import Contender, Spread, Watch, ratio, take_turns
 
@@ -30,7 +31,7 @@ Ways = Mapping[str, Callable[[], Engine]]
 
 ALS = "implicit, one iteration of ALS"
 MILLION = 1_000_000
-RULE = LeaveOut()
+RULE = HoldoutRule()
 """Shards leave one item of everybody out, so the others do."""
 
 
@@ -102,25 +103,25 @@ def run_bench(
     with TemporaryDirectory(prefix="sottovoce-bench-") as folder:
         watch("writing shards")
         stored = stored_parts(data, Path(folder) / "shards", plan.parts)
-        whole = Whole.of(data, RULE)
+        whole = WholeParts.from_data(data, RULE)
         found = [_side_by_side(whole, stored, each, plan, watch) for each in plan.settings()]
     about = {key: data.summary()[key] for key in ("name", "users", "items", "interactions")}
-    return BenchResult(about, plan, checked_threads(None), found)
+    return BenchResult(about, plan, check_threads(None), found)
 
 
-def stored_parts(data: Interactions, folder: Path, pieces: int) -> Stored:
+def stored_parts(data: Interactions, folder: Path, pieces: int) -> StoredParts:
     """The same people as shards on disk."""
     bounds = np.linspace(0, data.histories.n_users, pieces + 1).astype(np.int64)
     with ShardWriter(folder) as writer:
         for first, last in pairwise(bounds):
             writer.add(data.select(np.arange(first, last), None))
-        return Stored(writer.finish(data), RULE)
+        return StoredParts(writer.finish(data), RULE)
 
 
 def _side_by_side(
-    whole: Whole, stored: Parts, settings: Settings, plan: BenchPlan, watch: Watch
+    whole: WholeParts, stored: Parts, settings: Settings, plan: BenchPlan, watch: Watch
 ) -> SideBySide:
-    threads = checked_threads(None)
+    threads = check_threads(None)
     always = _always(whole, stored, settings, threads, plan.parts)
     workers = plan.ray_workers or threads
     optional: Ways = {
@@ -163,7 +164,9 @@ def _many(count: int, what: str) -> str:
     return f"{count} {what}{'' if count == 1 else 's'}"
 
 
-def _always(whole: Whole, stored: Parts, settings: Settings, threads: int, pieces: int) -> Ways:
+def _always(
+    whole: WholeParts, stored: Parts, settings: Settings, threads: int, pieces: int
+) -> Ways:
     cut = whole.cut(pieces)
     return {
         _cpu(1): lambda: build_engine("cpu", whole, settings, threads=1),
@@ -185,7 +188,7 @@ def _learning(name: str, engine: Engine, V: NDArray[np.float32]) -> Contender:
     return Contender(name, run)
 
 
-def check_equal(name: str, found: Collected, expected: Collected) -> None:
+def check_equal(name: str, found: ReportSums, expected: ReportSums) -> None:
     """To compare the speed of different results would say nothing."""
     if found.n_reports != expected.n_reports or not np.array_equal(found.sums, expected.sums):
         raise SottovoceError(
@@ -216,7 +219,7 @@ class TimedEpoch:
 
     @classmethod
     def of(cls, histories: Histories, engine: Engine) -> Self:
-        V, _ = engine.learn(begin(engine.settings, engine.n_items).V, 0)
+        V, _ = engine.learn(start_training(engine.settings, engine.n_items).V, 0)
         return cls(histories, engine, V)
 
     def parts(self, engine: Engine) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from sottovoce.cli.figures import import_figure
 from sottovoce.cli.options import HistoryColumns, MinInteractions, make_group, make_option
 from sottovoce.data import load, parse_columns
 from sottovoce.errors import SettingsError
-from sottovoce.simulation.engines import ENGINES, engine_package
+from sottovoce.simulation.engines import ENGINE_MODULES, load_engine_package
 from sottovoce_lab.cli import number_table
 from sottovoce_lab.paper import (
     EXPERIMENTS,
@@ -131,7 +131,7 @@ def _make_command(name: str) -> Callable[..., None]:
         engine: Annotated[
             str,
             typer.Option(
-                help=f"What computes the reports: {', '.join(ENGINES)}. All give the same results."
+                help=f"What computes the reports: {', '.join(ENGINE_MODULES)}. All give the same results."
             ),
         ] = "cpu",
         card: Annotated[
@@ -162,7 +162,7 @@ def _make_command(name: str) -> Callable[..., None]:
         if quick and scale != 1:
             raise SettingsError("--quick has its own sizes: leave out --scale")
         # Reject a missing engine before the data are read.
-        engine_package(engine)
+        load_engine_package(engine)
         source = data or (QUICK_DATA if quick else None)
         if source is None:
             raise SettingsError("name a data set (--data DATA), or try a small one (--quick)")

@@ -299,7 +299,7 @@ def _followed(name: str, each: Recovery) -> str:
 def _curve(runs: list[Replay], name: str) -> dict[int, Interval]:
     curves = [run.curve(name) for run in runs]
     return {
-        number: Interval.of([curve[number] for curve in curves])
+        number: Interval.from_values([curve[number] for curve in curves])
         for number in curves[0]
         if all(number in curve for curve in curves)
     }

@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.simulation.evaluation.metrics import Interval, coverage, exposure, hits, summary
-from sottovoce.simulation.evaluation.ranking import Candidates, rank_factors, who_is_tested
+from sottovoce.simulation.evaluation.metrics import (
+    Interval,
+    compute_hits,
+    count_exposure,
+    coverage,
+    summarize_ranks,
+)
+from sottovoce.simulation.evaluation.ranking import Candidates, find_testable_users, rank_factors
 from sottovoce.training import Budget
 from sottovoce_lab.paper.cells import Cell
 from sottovoce_lab.paper.plots import draw_curve
@@ -74,15 +80,15 @@ def measure_fifths(model: PublishedModel, candidates: Candidates) -> dict[str, A
     """Return HR@10 of each fifth of people and items, and how evenly items are shown."""
     train, test = candidates.split.train, candidates.split.test
     X, V = model.solve_vectors(train), model.V
-    ranks, tested = rank_factors(X, V, candidates), who_is_tested(candidates)
-    is_hit, counts = hits(ranks, LIST_LENGTH), train.popularity()
+    ranks, tested = rank_factors(X, V, candidates), find_testable_users(candidates)
+    is_hit, counts = compute_hits(ranks, LIST_LENGTH), train.popularity()
     lengths = np.diff(train.indptr)[tested]
     by_history = assign_fifths(lengths, np.ones(len(lengths)))
     by_item = assign_fifths(counts, counts)
-    exposures = exposure(X, V, train, LIST_LENGTH)
+    exposures = count_exposure(X, V, train, LIST_LENGTH)
     return {
         "final": {
-            **summary(ranks),
+            **summarize_ranks(ranks),
             **_average_fifths("history", is_hit, by_history),
             **_average_fifths("item", is_hit, by_item[test[tested]]),
             f"coverage@{LIST_LENGTH}": coverage(exposures),
@@ -249,7 +255,9 @@ class FifthsExperiment(Experiment):
         self, rows: list[Row], row: Row, kind: FifthKind
     ) -> list[Interval | None]:
         shares = self._read_shares(rows, row, kind)
-        return [Interval.of(list(by_seed.values())) if by_seed else None for by_seed in shares]
+        return [
+            Interval.from_values(list(by_seed.values())) if by_seed else None for by_seed in shares
+        ]
 
     def _read_shares(self, rows: list[Row], row: Row, kind: FifthKind) -> list[dict[int, float]]:
         """Return the share of MF-NP's HR@10 that a method keeps, by fifth and seed."""
@@ -271,8 +279,10 @@ class FifthsExperiment(Experiment):
         if not seeds:
             return None
         _, first_name, last_name = FIFTH_LABELS[kind]
-        low, high = (Interval.of([100 * share[seed] for seed in seeds]) for share in (first, last))
-        gap = Interval.of([100 * (last[seed] - first[seed]) for seed in seeds])
+        low, high = (
+            Interval.from_values([100 * share[seed] for seed in seeds]) for share in (first, last)
+        )
+        gap = Interval.from_values([100 * (last[seed] - first[seed]) for seed in seeds])
         half_width = "" if gap.half_width is None else f" ± {gap.half_width:.1f}"
         return (
             f"{row.label}: {first_name} keeps {low.mean:.1f}% of what MF-NP gives it, {last_name} "

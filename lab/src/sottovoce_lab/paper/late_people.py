@@ -15,7 +15,7 @@ from sottovoce.data.streams import stream
 from sottovoce.errors import DataError
 from sottovoce.simulation.evaluation.metrics import Interval, ndcg_of_several, recall
 from sottovoce.simulation.evaluation.ranking import Ranks, rank_hidden
-from sottovoce.simulation.evaluation.side_information import wide_vectors
+from sottovoce.simulation.evaluation.side_information import solve_wide_vectors
 from sottovoce.training import Budget
 from sottovoce_lab.paper.cells import COMPARED_METHODS, Cell
 from sottovoce_lab.paper.plots import draw_bars
@@ -110,7 +110,7 @@ def measure_late_people(model: PublishedModel, late: LatePeople) -> dict[str, An
     if late.others.tags is not None:
         wide = model.add_tags(build_tags(late.others.tags.tolist()))
         W = wide.rows(np.arange(len(wide.V))).astype(np.float32)
-        ranks = rank_hidden(wide_vectors(wide, visible), W, visible, hidden)
+        ranks = rank_hidden(solve_wide_vectors(wide, visible), W, visible, hidden)
         result["known"]["tags"] = summarize_hidden(ranks, hidden)
     return result
 

@@ -18,17 +18,22 @@ from sottovoce.core import Histories
 from sottovoce.data import Interactions, leave_one_out
 from sottovoce.privacy import Reporting, central_epsilon
 from sottovoce.simulation import Simulation, build_engine, simulate
-from sottovoce.simulation.engines import engine_options
-from sottovoce.simulation.evaluation.metrics import gains, hits, mean_of, summary
+from sottovoce.simulation.engines import list_engine_options
+from sottovoce.simulation.evaluation.metrics import (
+    compute_gains,
+    compute_hits,
+    compute_mean,
+    summarize_ranks,
+)
 from sottovoce.simulation.evaluation.ranking import (
     Candidates,
     Ranks,
     rank_factors,
     sample_candidates,
 )
-from sottovoce.simulation.evaluation.side_information import SideInformation, wide_vectors
-from sottovoce.simulation.run import popularity_ranks
-from sottovoce.simulation.training import begin
+from sottovoce.simulation.evaluation.side_information import SideInformation, solve_wide_vectors
+from sottovoce.simulation.run import rank_by_popularity
+from sottovoce.simulation.training import start_training
 from sottovoce.simulation.training import train as learn
 from sottovoce.training import Settings
 from sottovoce_lab.paper.bootstrap import compute_resampled_means
@@ -104,13 +109,13 @@ class PreparedTest:
     def _tags(self) -> SideInformation | None:
         if self.data.tags is None:
             return None
-        return SideInformation.of(self.data, self.candidates.split, tags=True, time=False)
+        return SideInformation.from_split(self.data, self.candidates.split, tags=True, time=False)
 
     @cached_property
     def _time(self) -> SideInformation | None:
         if self.candidates.split.times is None:
             return None
-        return SideInformation.of(self.data, self.candidates.split, tags=False, time=True)
+        return SideInformation.from_split(self.data, self.candidates.split, tags=False, time=True)
 
     @cached_property
     def _both(self) -> SideInformation | None:
@@ -135,7 +140,7 @@ class CellContext:
     def engine_options(self) -> dict[str, Any]:
         """The options that the engine takes."""
         options = {"threads": self.threads, "card": self.card}
-        names = engine_options()[self.engine]
+        names = list_engine_options()[self.engine]
         return {name: value for name, value in options.items() if name in names}
 
     def prepare_test(self, cell: Cell) -> PreparedTest:
@@ -160,13 +165,13 @@ def compute_baseline(cell: Cell, context: CellContext) -> dict[str, Any]:
         side_ranks = _rank_with_side_information(cell, model, side, candidates)
         if side_ranks is not None:
             ranks[kind] = side_ranks
-    final = summary(_rank(model, candidates))
+    final = summarize_ranks(_rank(model, candidates))
     return {"final": final, **_get_baseline_budget(cell, context), **_summarize_side_ranks(ranks)}
 
 
 def _summarize_side_ranks(ranks: dict[SideKind, Ranks]) -> dict[str, Any]:
     """Return what a result has in addition if it was tested with side information."""
-    summaries = {kind: summary(kind_ranks) for kind, kind_ranks in ranks.items()}
+    summaries = {kind: summarize_ranks(kind_ranks) for kind, kind_ranks in ranks.items()}
     return {"known": summaries} if summaries else {}
 
 
@@ -176,10 +181,10 @@ def _compute_factors(cell: Cell, context: CellContext) -> dict[str, Any]:
     candidates = test.candidates
     model = _publish_model(cell, candidates.split.train, context)
     X = model.solve_vectors(candidates.split.train)
-    final = summary(rank_factors(X, model.V, candidates))
+    final = summarize_ranks(rank_factors(X, model.V, candidates))
     solving = _get_solving_options(cell, model.V)
     ranks = {
-        kind: side.ranks(model.V, candidates, **solving)
+        kind: side.compute_ranks(model.V, candidates, **solving)
         for kind, side in test.list_side_information(cell.side_information).items()
     }
     return {"final": final, **_get_budget(cell, context), **_summarize_side_ranks(ranks)}
@@ -257,15 +262,19 @@ def _fit_baseline(cell: Cell, train: Histories, context: CellContext) -> Any:
     if cell.method == "private-popularity":
         return baselines.PrivatePopularity.fit(train, **options, seed=cell.seed)
     if cell.method == "named-counts":
-        return baselines.NamedItems(train.n_items, **options).counted(train, cell.seed)
+        return baselines.NamedItems(train.n_items, **options).count_popularity(train, cell.seed)
     if cell.method in ("mf", "named-als"):
-        fit = baselines.MatrixFactorization.fit if cell.method == "mf" else baselines.factorized
+        fit = (
+            baselines.MatrixFactorization.fit
+            if cell.method == "mf"
+            else baselines.factorize_named_items
+        )
         engine = {"engine": context.engine, **context.engine_options}
         return fit(train, **options, seed=cell.seed, **engine)
     if cell.method == "ease":
         return baselines.EASE.fit(train, **options, engine=context.engine)
     if cell.method == "fcf":
-        return baselines.Federated.fit(train, cell.settings, threads=threads)
+        return baselines.FCF.fit(train, cell.settings, threads=threads)
     if cell.method == "dp-als":
         settings = baselines.TrustedSettings(**options)
         return baselines.DPALS.fit(train, settings, seed=cell.seed, threads=threads)
@@ -283,7 +292,7 @@ def _rank_with_side_information(
 ) -> Ranks | None:
     """Return the ranks of a baseline, or None if it cannot use the side information."""
     if cell.method == "popularity":
-        return popularity_ranks(candidates, side)
+        return rank_by_popularity(candidates, side)
     if cell.method == "dplcf" and not side.tags.names:
         return _rank(replace(model, weights=side.weights), candidates)
     return None
@@ -298,12 +307,12 @@ def _compute_catalogue(cell: Cell, context: CellContext) -> dict[str, Any]:
         from sottovoce_lab.baselines import models
 
         scorer = _fit_baseline(cell, split.train, context)
-        return measure_catalogue(*models.rank_several_ways(scorer, tests))
+        return measure_catalogue(*models.rank_for_tests(scorer, tests))
     model = _publish_model(cell, split.train, context)
     result = measure_catalogue(*model.rank(tests))
     for kind, side in test.list_side_information(cell.side_information).items():
         wide = model.add_tags(side.tags)
-        X = wide_vectors(wide, split.train, side.weights)
+        X = solve_wide_vectors(wide, split.train, side.weights)
         W = wide.rows(np.arange(len(wide.V))).astype(np.float32)
         measured = measure_catalogue(*(rank_factors(X, W, candidates) for candidates in tests))
         result.setdefault("known", {})[kind] = measured["final"]
@@ -314,11 +323,11 @@ def _compute_catalogue(cell: Cell, context: CellContext) -> dict[str, Any]:
 def measure_catalogue(sampled: Ranks, full: Ranks) -> dict[str, Any]:
     """Return means over people, and the same in every draw of people."""
     values = {
-        "hr@10": hits(sampled, 10),
-        "hr@10 all": hits(full, 10),
-        "ndcg@100 all": gains(full, 100),
+        "hr@10": compute_hits(sampled, 10),
+        "hr@10 all": compute_hits(full, 10),
+        "ndcg@100 all": compute_gains(full, 100),
     }
-    final = {name: mean_of(metric_values) for name, metric_values in values.items()}
+    final = {name: compute_mean(metric_values) for name, metric_values in values.items()}
     return {"final": final, "draws": compute_resampled_means(values)}
 
 
@@ -360,7 +369,7 @@ def _train_items(cell: Cell, train: Histories, context: CellContext) -> Float32:
         V: Float32 = _fit_baseline(cell, train, context).V
         return V
     settings = cell.settings
-    state = begin(settings, train.n_items)
+    state = start_training(settings, train.n_items)
     with build_engine(context.engine, train, settings, **context.engine_options) as engine:
         for next_state in learn(settings, engine, state):
             state = next_state

@@ -14,8 +14,9 @@ from sottovoce.core.recommending import WideModel, build_popularity_model
 from sottovoce.core.tags import Tags
 from sottovoce.simulation import Engine
 from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, rank_factors
-from sottovoce.simulation.people import LeftOut, Part, Parts, People, Whole
-from sottovoce_lab.baselines.models import device_vectors
+from sottovoce.simulation.holdout import Holdout
+from sottovoce.simulation.population import Part, Parts, People, WholeParts
+from sottovoce_lab.baselines.models import solve_device_vectors
 
 Float32 = NDArray[np.float32]
 
@@ -49,7 +50,7 @@ class PublishedFactors(PublishedModel):
 
     def solve_vectors(self, histories: Histories) -> Float32:
         """Solve the equations of the devices."""
-        return device_vectors(
+        return solve_device_vectors(
             self.V, histories, alpha=self.alpha, regularization=self.regularization
         )
 
@@ -69,15 +70,17 @@ class PublishedTraining(PublishedFactors):
     def solve_vectors(self, histories: Histories) -> Float32:
         """Solve the equations in the engine."""
         with self.build_engine(histories) as engine:
-            return engine.user_vectors(self.V)
+            return engine.solve_user_vectors(self.V)
 
     def rank(self, tests: Sequence[Candidates]) -> list[Ranks]:
         """Rank in the engine."""
         ranks = []
         for candidates in tests:
-            people = Whole(Part(People(candidates.split.train), LeftOut.of(candidates)))
+            people = WholeParts(
+                Part(People(candidates.split.train), Holdout.from_candidates(candidates))
+            )
             with self.build_engine(people) as engine:
-                ranks.append(engine.ranks(self.V))
+                ranks.append(engine.compute_ranks(self.V))
         return ranks
 
 

@@ -251,7 +251,7 @@ class Scale:
     def make_trusted_settings(self, size: Size, epsilon: float) -> TrustedSettings:
         """Return the settings of DP-ALS for a central budget."""
         users, items = self.count_users_and_items(size)
-        return TrustedSettings.by_rule(
+        return TrustedSettings.choose(
             epsilon, people=users, items=items, delta=compute_delta(users)
         )
 

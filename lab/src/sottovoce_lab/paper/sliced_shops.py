@@ -24,8 +24,8 @@ from sottovoce.data.split import Split
 from sottovoce.simulation.engines import build_engine
 from sottovoce.simulation.evaluation.metrics import Interval, hit_ratio
 from sottovoce.simulation.evaluation.ranking import rank_hidden
-from sottovoce.simulation.outlook import KINDS, TESTED
-from sottovoce.simulation.run import as_factors, model_of
+from sottovoce.simulation.outlook import MAX_TESTED_PEOPLE, SHOP_KINDS
+from sottovoce.simulation.run import make_device_model, to_factors
 from sottovoce.training import Budget, Settings, plan_training
 from sottovoce_lab.paper.poisoning.attackers import Attackers
 from sottovoce_lab.paper.poisoning.audience import (
@@ -60,7 +60,7 @@ class SlicedShop:
 
     def _split(self, seed: int) -> Split:
         """Make a shop as `sottovoce plan` does, and leave out one item of each person."""
-        tastes, focus = KINDS[seed % len(KINDS)]
+        tastes, focus = SHOP_KINDS[seed % len(SHOP_KINDS)]
         length = (self.history + 1) * float(np.exp(LENGTH_SIGMA**2 / 2))
         everybody = shop(self.people, self.items, length, tastes, seed, focus=focus)
         ids = np.arange(self.people), np.arange(self.items)
@@ -84,9 +84,9 @@ class SlicedShop:
             for number in range(settings.epochs):
                 epoch = system.open_epoch(V, number, attackers.known_people)
                 V = epoch.close(attackers.plan_adaptive(epoch) if n_attackers else None)
-        n = min(self.people, TESTED)
+        n = min(self.people, MAX_TESTED_PEOPLE)
         visible, hidden = split.train.some(0, n), split.left_out.some(0, n)
-        X, W = as_factors(model_of(V, settings)(make_empty_tags(self.items)), visible)
+        X, W = to_factors(make_device_model(V, settings)(make_empty_tags(self.items)), visible)
         quality = hit_ratio(rank_hidden(X, W, visible, hidden), ITEMS_SHOWN)
         return quality, audience.compute_exposure(V)
 
@@ -108,7 +108,9 @@ def format_rows(
     for sliced_shop in shops:
         qualities = [sliced_shop.compute_hit_ratio(seed) for seed in seeds]
         first = first or qualities
-        loss = Interval.of([ours - other for ours, other in zip(qualities, first, strict=True)])
+        loss = Interval.from_values(
+            [ours - other for ours, other in zip(qualities, first, strict=True)]
+        )
         exposures = []
         for pushed in POPULARITY_BANDS:
             values = [sliced_shop.compute_exposure(seed, pushed, share) for seed in attack_seeds]

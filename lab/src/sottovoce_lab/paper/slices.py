@@ -14,7 +14,7 @@ from sottovoce.core.loudest import Loudest
 from sottovoce.core.mechanism import pack_reports
 from sottovoce.data.streams import stream
 from sottovoce.simulation.interface import LocalEngine
-from sottovoce.simulation.people import take_part
+from sottovoce.simulation.random_words import draw_participants
 
 Float32 = NDArray[np.float32]
 UInt32 = NDArray[np.uint32]
@@ -31,11 +31,11 @@ def assign_slices(mechanism: Loudest, slices: int) -> Int64:
 
 
 def draw_sliced_reports(engine: LocalEngine, V: Float32, epoch: int, slices: int) -> UInt32:
-    """Return what `engine.reports` returns, with a slice drawn for every report."""
+    """Return what `engine.list_reports` returns, with a slice drawn for every report."""
     settings, everybody = engine.settings, np.arange(len(engine.people))
-    takes_part = take_part(settings.seed, epoch, everybody, settings.turns, settings.epochs)
+    takes_part = draw_participants(settings.seed, epoch, everybody, settings.turns, settings.epochs)
     people = everybody[takes_part]
-    vectors, chance = engine.user_vectors(V), stream(settings.seed, "slice", epoch)
+    vectors, chance = engine.solve_user_vectors(V), stream(settings.seed, "slice", epoch)
     size = max(MAX_DIRECTIONS_IN_MEMORY // engine.mechanism.n_directions, 1)
     parts = [np.empty((0, settings.reports), np.uint32)]
     for start in range(0, len(people), size):

@@ -10,7 +10,7 @@ import numpy as np
 
 from sottovoce.data import Interactions
 from sottovoce.errors import CheckpointError, SettingsError, get_reason
-from sottovoce.simulation.files import fingerprint
+from sottovoce.simulation.files import compute_fingerprint
 from sottovoce.storage.files import write_atomically
 from sottovoce_lab.paper.cells import Cell
 
@@ -49,7 +49,7 @@ class About:
         cls, data: Interactions, source: str, *, min_interactions: int, scale: float, seeds: int
     ) -> Self:
         """Describe a data set; this reads all of it once."""
-        digest = hashlib.sha256(fingerprint(data.histories).encode())
+        digest = hashlib.sha256(compute_fingerprint(data.histories).encode())
         if data.timestamps is not None:
             digest.update(np.ascontiguousarray(data.timestamps).data)
         if data.tags is not None:

@@ -90,7 +90,7 @@ class Reader:
             for result in self._read_results(family).values()
             if kind in result.get("known", {})
         ]
-        return Interval.of(values) if values else None
+        return Interval.from_values(values) if values else None
 
     def read_values(
         self, family: Family, metric: str = MAIN_METRIC, epoch: int | None = None
@@ -107,7 +107,7 @@ class Reader:
     ) -> Interval | None:
         """Return mean and 95% interval, or None where nothing was computed."""
         values = self.read_values(family, metric, epoch)
-        return Interval.of(list(values.values())) if values else None
+        return Interval.from_values(list(values.values())) if values else None
 
     def read_gain(self, ours: Family, theirs: Family) -> Interval | None:
         """Return the interval of the differences, or None where no split has both."""
@@ -116,7 +116,7 @@ class Reader:
         gains = [
             our_values[seed] - their_values[seed] for seed in our_values if seed in their_values
         ]
-        return Interval.of(gains) if gains else None
+        return Interval.from_values(gains) if gains else None
 
     def read_budget(self, family: Family) -> dict[str, float | None]:
         """Return the lifetime budget, local and central, which is the same for every seed."""

@@ -21,12 +21,12 @@ from sottovoce.core.tags import make_empty_tags
 from sottovoce.errors import DataError, SettingsError
 from sottovoce.privacy import PrivacyReport, make_privacy_report
 from sottovoce.settings import check, setting
-from sottovoce.simulation.engines import AUTO, build_engine, engine_package
-from sottovoce.simulation.evaluation.metrics import Interval, hits, ndcg
+from sottovoce.simulation.engines import AUTO_ENGINE, build_engine, load_engine_package
+from sottovoce.simulation.evaluation.metrics import Interval, compute_hits, ndcg
 from sottovoce.simulation.evaluation.ranking import Ranks, rank_factors
 from sottovoce.simulation.evaluation.side_information import SideInformation, rank_devices
-from sottovoce.simulation.people import philox
-from sottovoce.simulation.training import Trained, begin
+from sottovoce.simulation.random_words import philox
+from sottovoce.simulation.training import TrainingState, start_training
 from sottovoce.training import Settings, compute_next_items
 from sottovoce_lab.replay.timeline import YOUNG, Cases, Timeline, cases_of
 
@@ -37,7 +37,7 @@ Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 CUTOFF = 10
 CHANCES = 4
-"""What random words are for: another number than in `simulation.people`."""
+"""What random words are for: another number than in `simulation.random_words`."""
 RECENT = 2
 """Periods that make the popularity of today."""
 MODEL, FROZEN, POPULAR, LATELY = "model", "frozen", "popularity", "popularity lately"
@@ -88,7 +88,7 @@ def tested(
         ranks[name + ALONE] = rank_factors(same, shares, cases.candidates)
     return Tested(
         cases,
-        {name: hits(each, CUTOFF) for name, each in ranks.items()},
+        {name: compute_hits(each, CUTOFF) for name, each in ranks.items()},
         {name: ndcg(each, CUTOFF) for name, each in ranks.items()},
     )
 
@@ -114,11 +114,11 @@ class ReplayPlan:
     people: int = setting(2_000, "people who are tested in each period, at most", min_value=1)
     tags: bool = True
     time: bool = True
-    engine: str = AUTO
+    engine: str = AUTO_ENGINE
     engine_options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        engine_package(self.engine)  # refuses one that is not there, before the data is read
+        load_engine_package(self.engine)  # refuses one that is not there, before the data is read
         check(self)
         if not self.settings.half_life:
             raise SettingsError(
@@ -189,7 +189,7 @@ def replay(
     """
     frozen_at = timeline.n_periods // 2 if frozen_at is None else frozen_at
     periods = [] if after is None else after.periods[:frozen_at]
-    start = None if after is None else Trained(frozen_at, after.periods[frozen_at].V)
+    start = None if after is None else TrainingState(frozen_at, after.periods[frozen_at].V)
     for period in _periods(timeline, plan, frozen_at, start):
         periods.append(period)
         on_period(period)
@@ -226,10 +226,10 @@ def grown(V: Float32, n_items: int) -> Float32:
 
 
 def _periods(
-    timeline: Timeline, plan: ReplayPlan, frozen_at: int, start: Trained | None
+    timeline: Timeline, plan: ReplayPlan, frozen_at: int, start: TrainingState | None
 ) -> Iterator[Period]:
     settings, sizes = plan.settings, timeline.catalogue_sizes
-    state = start or begin(settings, int(sizes[0]))
+    state = start or start_training(settings, int(sizes[0]))
     frozen, takes = state.V, takes_part(timeline, settings)
     for number in range(state.epochs_done, timeline.n_periods):
         began = time.perf_counter()
@@ -239,7 +239,7 @@ def _periods(
         found = _test(timeline, plan, number, {MODEL: V, **beside})
         is_later = number in timeline.later
         young = _test(timeline, plan, number, {MODEL: V}, young=True) if is_later else None
-        state = _epoch(timeline, plan, Trained(number, V), takes[number])
+        state = _epoch(timeline, plan, TrainingState(number, V), takes[number])
         people = state.n_reports // settings.reports
         joined = int((timeline.joined <= number).sum())
         yield Period(number, V, people, joined, time.perf_counter() - began, found, young)
@@ -262,8 +262,8 @@ def _test(
 
 
 def _epoch(
-    timeline: Timeline, plan: ReplayPlan, state: Trained, takes: NDArray[np.bool_]
-) -> Trained:
+    timeline: Timeline, plan: ReplayPlan, state: TrainingState, takes: NDArray[np.bool_]
+) -> TrainingState:
     """Reports of those whose turn it is, as at the end of the period."""
     users, settings = np.flatnonzero(takes), plan.settings
     n_items, number = len(state.V), state.epochs_done
@@ -278,7 +278,7 @@ def _epoch(
     n_reports = max(collected.n_reports, 1)
     mechanism = settings.build(n_items)
     V = compute_next_items(state.V, collected.sums, n_reports, number + 1, settings, mechanism)
-    return Trained(number + 1, V, n_reports=collected.n_reports)
+    return TrainingState(number + 1, V, n_reports=collected.n_reports)
 
 
 AGES = (0, 1, 2, 3, 4, 6, 8)
@@ -334,7 +334,9 @@ def overall(replays: Sequence[Replay]) -> dict[str, dict[str, Interval]]:
         raise DataError("nobody can be tested: somebody must come back in the later periods")
     return {
         name: {
-            metric: Interval.of([float(np.mean([q[name][metric] for q in run])) for run in found])
+            metric: Interval.from_values(
+                [float(np.mean([q[name][metric] for q in run])) for run in found]
+            )
             for metric in found[0][0][name]
         }
         for name in found[0][-1]
@@ -401,7 +403,7 @@ def _row_of(
         return []
     names = [name for name in cells[0][0][1] if all(name in h for run in cells for _, h in run)]
     quality = {
-        name: Interval.of(
+        name: Interval.from_values(
             [
                 float(np.concatenate([hits[name][mask] for mask, hits in run]).mean())
                 for run in cells

@@ -1,7 +1,8 @@
 """The loops of ranking, compiled; and the threads of all compiled loops.
 
-A loop takes some of the people, from `begin` to `end`, and leaves Python's lock alone; `share_out`
-gives every thread some at a time. (numba's own parallel loops take longer to compile.)
+A loop takes some of the people, from `begin` to `end`, and leaves Python's lock alone;
+`run_in_threads` gives every thread some at a time. (numba's own parallel loops take longer to
+compile.)
 """
 
 import logging
@@ -23,13 +24,13 @@ Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
-compiled_in = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+compile_inner = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 """For functions that compiled loops alone call: what Python would need takes a quarter longer."""
-USERS_AT_A_TIME = 256
+USERS_PER_TASK = 256
 """What a thread takes: small enough to share out evenly, large enough to call Python rarely."""
 
 
-class SaidOnce(event.Listener):  # type: ignore[misc]
+class CompileNotice(event.Listener):  # type: ignore[misc]
     """Says so the first time that a loop is compiled in this process, and not read from a cache."""
 
     said = False
@@ -45,10 +46,10 @@ class SaidOnce(event.Listener):  # type: ignore[misc]
         pass
 
 
-event.register("numba:compile", SaidOnce())
+event.register("numba:compile", CompileNotice())
 
 
-def checked_threads(n: int | None) -> int:
+def check_threads(n: int | None) -> int:
     """As many as were asked for; None: all that numba has."""
     most = int(numba.config.NUMBA_NUM_THREADS)
     if n is not None and not 1 <= n <= most:
@@ -57,7 +58,7 @@ def checked_threads(n: int | None) -> int:
 
 
 @contextmanager
-def on_threads(n: int) -> Iterator[None]:
+def use_threads(n: int) -> Iterator[None]:
     before = numba.get_num_threads()
     numba.set_num_threads(n)
     try:
@@ -66,10 +67,10 @@ def on_threads(n: int) -> Iterator[None]:
         numba.set_num_threads(before)
 
 
-def share_out(
-    n: int, run: Callable[[int, int, int], None], at_a_time: int = USERS_AT_A_TIME
+def run_in_threads(
+    n: int, run: Callable[[int, int, int], None], at_a_time: int = USERS_PER_TASK
 ) -> None:
-    """Call `run(begin, end, thread)` for all of n, on as many threads as `on_threads` says."""
+    """Call `run(begin, end, thread)` for all of n, on as many threads as `use_threads` says."""
     starts = iter(range(0, n, at_a_time))
     failed: list[BaseException] = []
 
@@ -92,7 +93,7 @@ def share_out(
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def wide_vectors(
+def solve_wide_vectors(
     begin: int,
     end: int,
     indptr: Int64,
@@ -143,7 +144,7 @@ def wide_vectors(
                 out[u, i] = x[i]
 
 
-@compiled_in
+@compile_inner
 def solve_in_place(lower: Float64, x: Float64) -> bool:
     """Cholesky of a lower triangle, row by row, then forward and back; whether all is finite."""
     size = x.shape[0]
@@ -166,7 +167,7 @@ def solve_in_place(lower: Float64, x: Float64) -> bool:
     return finite
 
 
-@compiled_in
+@compile_inner
 def score(x: Float32, row: Float32) -> np.float32:
     """`x . v`, factor by factor, as `sottovoce.core.predict`."""
     total = x[0] * row[0]
@@ -229,7 +230,7 @@ def rank_several(
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def best_untouched(
+def find_best_untouched(
     begin: int, end: int, indptr: Int64, indices: Int32, X: Float32, V: Float32, out: Int32
 ) -> None:
     """The best items that each user did not touch, best first; among equals the lowest number."""

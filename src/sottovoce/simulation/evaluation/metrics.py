@@ -18,15 +18,15 @@ from scipy import special
 
 from sottovoce.core import Histories
 from sottovoce.errors import DataError
-from sottovoce.simulation.evaluation.ranking import Ranks, best_untouched
+from sottovoce.simulation.evaluation.ranking import Ranks, find_best_untouched
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 
-CUTOFFS = (2, 5, 10)
+METRIC_CUTOFFS = (2, 5, 10)
 
 
-def hits(ranks: Ranks, cutoff: int) -> Float64:
+def compute_hits(ranks: Ranks, cutoff: int) -> Float64:
     """For each, the chance that the test item is among the first `cutoff`, ties by a fair coin.
 
     A test item that ties with t others lies anywhere among these t + 1 places with equal chance,
@@ -42,25 +42,25 @@ def hit_ratio(ranks: Ranks, cutoff: int) -> float:
         ranks: Where test items rank; ties count by their expectation under a fair coin.
         cutoff: How many are the first.
     """
-    return mean_of(hits(ranks, cutoff))
+    return compute_mean(compute_hits(ranks, cutoff))
 
 
 def ndcg(ranks: Ranks, cutoff: int) -> float:
     """Mean of 1 / log2(1 + rank) within the cutoff, ties averaged over their places."""
-    return mean_of(gains(ranks, cutoff))
+    return compute_mean(compute_gains(ranks, cutoff))
 
 
 def mrr(ranks: Ranks, cutoff: int) -> float:
     """Mean of 1 / rank within the cutoff, ties averaged over their places."""
-    return mean_of(reciprocals(ranks, cutoff))
+    return compute_mean(compute_reciprocals(ranks, cutoff))
 
 
-def gains(ranks: Ranks, cutoff: int) -> Float64:
+def compute_gains(ranks: Ranks, cutoff: int) -> Float64:
     """For each, what its place is worth; beyond the cutoff nothing."""
-    return _averaged(ranks, discounts(cutoff))
+    return _averaged(ranks, sum_discounts(cutoff))
 
 
-def reciprocals(ranks: Ranks, cutoff: int) -> Float64:
+def compute_reciprocals(ranks: Ranks, cutoff: int) -> Float64:
     """For each, one over its place; beyond the cutoff nothing."""
     return _averaged(ranks, np.concatenate([[0.0], np.cumsum(1 / np.arange(1, cutoff + 1))]))
 
@@ -73,13 +73,13 @@ def _averaged(ranks: Ranks, worth: Float64) -> Float64:
     return np.asarray((worth[last] - worth[first]) / (ranks.ties + 1))
 
 
-def discounts(cutoff: int) -> Float64:
+def sum_discounts(cutoff: int) -> Float64:
     """What the first n places are worth together, for n from 0 to the cutoff."""
     places = np.arange(1, cutoff + 1)
     return np.concatenate([[0.0], np.cumsum(1 / np.log2(1 + places))])
 
 
-def summary(ranks: Ranks, cutoffs: Sequence[int] = CUTOFFS) -> dict[str, float]:
+def summarize_ranks(ranks: Ranks, cutoffs: Sequence[int] = METRIC_CUTOFFS) -> dict[str, float]:
     """`hr@K` for every cutoff, `ndcg@` and `mrr@` the largest."""
     out = {f"hr@{cutoff}": hit_ratio(ranks, cutoff) for cutoff in cutoffs}
     out[f"ndcg@{max(cutoffs)}"] = ndcg(ranks, max(cutoffs))
@@ -87,7 +87,7 @@ def summary(ranks: Ranks, cutoffs: Sequence[int] = CUTOFFS) -> dict[str, float]:
     return out
 
 
-def mean_of(values: Float64) -> float:
+def compute_mean(values: Float64) -> float:
     """Over people, of whom there must be one."""
     if not len(values):
         raise DataError("to be tested, somebody must have two interactions and an untouched item")
@@ -97,42 +97,42 @@ def mean_of(values: Float64) -> float:
 def recall(ranks: Ranks, hidden: Histories, cutoff: int) -> float:
     """The mean over people of the share that is among the first `cutoff`."""
     possible = np.minimum(np.diff(hidden.indptr), cutoff).astype(np.float64)
-    return _mean_share(hits(ranks, cutoff), hidden, possible)
+    return _mean_share(compute_hits(ranks, cutoff), hidden, possible)
 
 
 def ndcg_of_several(ranks: Ranks, hidden: Histories, cutoff: int) -> float:
     """The mean over people of what the places of their items are worth, the best being 1."""
-    best = discounts(cutoff)[np.minimum(np.diff(hidden.indptr), cutoff)]
-    return _mean_share(gains(ranks, cutoff), hidden, best)
+    best = sum_discounts(cutoff)[np.minimum(np.diff(hidden.indptr), cutoff)]
+    return _mean_share(compute_gains(ranks, cutoff), hidden, best)
 
 
 def hit_ratio_of_several(ranks: Ranks, hidden: Histories, cutoff: int) -> float:
     """The share of people with any of their items among the first `cutoff`."""
-    return _mean_best(hits(ranks, cutoff), hidden)
+    return _mean_best(compute_hits(ranks, cutoff), hidden)
 
 
 def mrr_of_several(ranks: Ranks, hidden: Histories, cutoff: int) -> float:
     """The mean over people of one over the first place that any of their items has."""
-    return _mean_best(reciprocals(ranks, cutoff), hidden)
+    return _mean_best(compute_reciprocals(ranks, cutoff), hidden)
 
 
 def _mean_share(found: Float64, hidden: Histories, possible: Float64) -> float:
     """Over people of whom something is hidden."""
     totals = np.bincount(hidden.users_of_entries(), weights=found, minlength=hidden.n_users)
     asked = possible > 0
-    return mean_of(totals[asked] / possible[asked])
+    return compute_mean(totals[asked] / possible[asked])
 
 
 def _mean_best(found: Float64, hidden: Histories) -> float:
     """The same of the best item of each; that several tie with each other is left aside."""
     most = np.zeros(hidden.n_users)
     np.maximum.at(most, hidden.users_of_entries(), found)
-    return mean_of(most[np.diff(hidden.indptr) > 0])
+    return compute_mean(most[np.diff(hidden.indptr) > 0])
 
 
-def exposure(X: Float32, V: Float32, histories: Histories, length: int) -> NDArray[np.int64]:
+def count_exposure(X: Float32, V: Float32, histories: Histories, length: int) -> NDArray[np.int64]:
     """In how many people's first `length` each item is, of all that they did not touch."""
-    lists = best_untouched(X, V, histories, length)
+    lists = find_best_untouched(X, V, histories, length)
     return np.bincount(lists[lists >= 0], minlength=histories.n_items)
 
 
@@ -156,10 +156,10 @@ class Interval:
     runs: int
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Self:
+    def from_values(cls, values: Sequence[float]) -> Self:
         """From one number for each seed or split.
 
-        >>> Interval.of([1.0, 2.0, 3.0]).mean
+        >>> Interval.from_values([1.0, 2.0, 3.0]).mean
         2.0
         """
         n = len(values)

@@ -9,10 +9,10 @@ from sottovoce.data import Interactions, Split, leave_one_out
 from sottovoce.errors import DataError
 from sottovoce.protocol.panel import Panel, Panellist
 from sottovoce.simulation.evaluation.metrics import hit_ratio
-from sottovoce.simulation.evaluation.ranking import OTHERS, Candidates, sample_candidates
+from sottovoce.simulation.evaluation.ranking import DEFAULT_NEGATIVES, Candidates, sample_candidates
 from sottovoce.simulation.evaluation.side_information import rank_devices
 
-CUTOFF = 10
+PANEL_CUTOFF = 10
 
 
 def make_panel(data: Interactions, catalogue: bytes, seed: int = 0) -> Panel:
@@ -21,7 +21,7 @@ def make_panel(data: Interactions, catalogue: bytes, seed: int = 0) -> Panel:
     The data's items must be the catalogue's, in its order. Who cannot be tested is not on it.
     """
     split = leave_one_out(data, "random", seed)
-    others = sample_candidates(split, OTHERS, seed).items
+    others = sample_candidates(split, DEFAULT_NEGATIVES, seed).items
     people = [
         # In order: their order says nothing, and so the file compresses better by a quarter.
         Panellist(tuple(split.train[user].tolist()), int(left), tuple(sorted(competing.tolist())))
@@ -31,15 +31,15 @@ def make_panel(data: Interactions, catalogue: bytes, seed: int = 0) -> Panel:
     return Panel(catalogue, tuple(people))
 
 
-def panel_quality(model: WideModel, panel: Panel) -> float:
+def measure_on_panel(model: WideModel, panel: Panel) -> float:
     """HR@10 of a model. Ties count by a fair coin in expectation, as in every evaluation here.
 
     A panel knows no order, so all of a history weighs the same.
     """
-    return hit_ratio(rank_devices(model, _candidates(panel, len(model.V))), CUTOFF)
+    return hit_ratio(rank_devices(model, _candidates(panel, len(model.V))), PANEL_CUTOFF)
 
 
-def panel_popularity(panel: Panel, tags: Tags) -> float | None:
+def measure_popularity_on_panel(panel: Panel, tags: Tags) -> float | None:
     """The same of what most people touched, with the same tags: nothing is learnt.
 
     None where the panel does not say what that is. Counts are in shares of the largest.
@@ -47,7 +47,7 @@ def panel_popularity(panel: Panel, tags: Tags) -> float | None:
     if not any(panel.touched):
         return None
     counts = np.array(panel.touched)
-    return panel_quality(build_popularity_model(counts, int(counts.max()), tags), panel)
+    return measure_on_panel(build_popularity_model(counts, int(counts.max()), tags), panel)
 
 
 def _candidates(panel: Panel, n_items: int) -> Candidates:

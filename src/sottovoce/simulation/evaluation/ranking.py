@@ -21,10 +21,10 @@ from sottovoce.errors import SettingsError
 Float32 = NDArray[np.float32]
 Int64 = NDArray[np.int64]
 
-OTHERS = 99
+DEFAULT_NEGATIVES = 99
 """As in the paper, and in every table of ours: an item that was left out competes with so many."""
 USERS_PER_BLOCK = 256
-NUMPY_FIRST = 3.0
+MAX_NUMPY_SECONDS = 3.0
 """Seconds of a process that numpy ranks, about, before a loop is compiled: that takes as long, so
 nobody ever waits twice as long as with the better choice, and small work waits for no compiler."""
 STEPS_PER_SECOND = 1e8
@@ -32,7 +32,7 @@ STEPS_PER_SECOND = 1e8
 
 
 @dataclass
-class Pace:
+class NumpyWork:
     """What numpy has ranked in this process, in seconds."""
 
     seconds: float = 0.0
@@ -40,13 +40,13 @@ class Pace:
     def is_worth_compiling(self, steps: float) -> bool:
         """Whether a loop that adds up so many products is to be compiled; else they are counted."""
         needed = self.seconds + steps / STEPS_PER_SECOND
-        if needed > NUMPY_FIRST and find_spec("numba") is not None:
+        if needed > MAX_NUMPY_SECONDS and find_spec("numba") is not None:
             return True
         self.seconds = needed
         return False
 
 
-PACE = Pace()
+NUMPY_WORK = NumpyWork()
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Ranks:
     ties: NDArray[np.int64]
 
     @classmethod
-    def joined(cls, parts: Iterable[Ranks]) -> Ranks:
+    def concatenate(cls, parts: Iterable[Ranks]) -> Ranks:
         """Of people one after the other."""
         found = list(parts)
         return cls(
@@ -177,21 +177,23 @@ def rank_factors(X: Float32, V: Float32, candidates: Candidates) -> Ranks:
     split, items = candidates.split, candidates.items
     if candidates.full:
         ranks = rank_hidden(X, V, split.excluded_from_ranking, split.left_out)
-        can_be = who_is_tested(candidates)[split.test >= 0]
+        can_be = find_testable_users(candidates)[split.test >= 0]
         return Ranks(ranks.better[can_be], ranks.ties[can_be])
     ranks = _rank_sampled(X, V, split.test, items)
-    return tested(candidates, ranks.better, ranks.ties)
+    return select_tested(candidates, ranks.better, ranks.ties)
 
 
 def _rank_sampled(
     X: Float32, V: Float32, test: NDArray[np.int32], items: NDArray[np.int32]
 ) -> Ranks:
     better, ties = np.zeros((2, len(X)), np.int64)
-    if PACE.is_worth_compiling(items.size * V.shape[1]):
+    if NUMPY_WORK.is_worth_compiling(items.size * V.shape[1]):
         from sottovoce.simulation.evaluation import kernels
 
         arrays = items, test, X, V, better, ties
-        kernels.share_out(len(X), lambda begin, end, _: kernels.rank_sampled(begin, end, *arrays))
+        kernels.run_in_threads(
+            len(X), lambda begin, end, _: kernels.rank_sampled(begin, end, *arrays)
+        )
         return Ranks(better, ties)
     for users in _blocks(len(X)):
         x, there = X[users], items[users] >= 0
@@ -202,7 +204,7 @@ def _rank_sampled(
     return Ranks(better, ties)
 
 
-def sample_others(
+def sample_negatives(
     known: Histories, hidden: Histories, negatives: int, seed: int
 ) -> NDArray[np.int32]:
     """Items that each person neither has nor is tested on, as in `sample_candidates`."""
@@ -211,7 +213,9 @@ def sample_others(
     return sample_candidates(Split(both, nothing, "random", seed), negatives, seed).items
 
 
-def rank_with_others(X: Float32, V: Float32, hidden: Histories, others: NDArray[np.int32]) -> Ranks:
+def rank_with_negatives(
+    X: Float32, V: Float32, hidden: Histories, others: NDArray[np.int32]
+) -> Ranks:
     """Of each entry of `hidden`, under `x . v`, among its person's other entries and `others`."""
     users = hidden.users_of_entries()
     ranks = _rank_sampled(X[users], V, hidden.indices, others[users])
@@ -227,11 +231,13 @@ def rank_hidden(X: Float32, V: Float32, known: Histories, hidden: Histories) -> 
     """Of each entry of `hidden`, under `x . v`, among all items that its person does not have."""
     n = hidden.n_interactions
     better, ties = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    if PACE.is_worth_compiling(len(X) * V.size + n * len(V)):
+    if NUMPY_WORK.is_worth_compiling(len(X) * V.size + n * len(V)):
         from sottovoce.simulation.evaluation import kernels
 
         arrays = known.indptr, known.indices, hidden.indptr, hidden.indices, X, V, better, ties
-        kernels.share_out(len(X), lambda begin, end, _: kernels.rank_several(begin, end, *arrays))
+        kernels.run_in_threads(
+            len(X), lambda begin, end, _: kernels.rank_several(begin, end, *arrays)
+        )
         return Ranks(better, ties)
     for users in _blocks(len(X)):
         scores = _scores_of_new(X, V, known, users)
@@ -243,17 +249,19 @@ def rank_hidden(X: Float32, V: Float32, known: Histories, hidden: Histories) -> 
     return Ranks(better, ties)
 
 
-def best_untouched(X: Float32, V: Float32, known: Histories, length: int) -> NDArray[np.int32]:
+def find_best_untouched(X: Float32, V: Float32, known: Histories, length: int) -> NDArray[np.int32]:
     """The best items that each does not have, best first, -1 where there are no more; N x length.
 
     Items with equal scores come in the order of their numbers.
     """
     lists = np.full((len(X), length), -1, np.int32)
-    if PACE.is_worth_compiling(len(X) * V.size):
+    if NUMPY_WORK.is_worth_compiling(len(X) * V.size):
         from sottovoce.simulation.evaluation import kernels
 
         arrays = known.indptr, known.indices, X, V, lists
-        kernels.share_out(len(X), lambda begin, end, _: kernels.best_untouched(begin, end, *arrays))
+        kernels.run_in_threads(
+            len(X), lambda begin, end, _: kernels.find_best_untouched(begin, end, *arrays)
+        )
         return lists
     for users in _blocks(len(X)):
         scores = _scores_of_new(X, V, known, users)
@@ -276,13 +284,13 @@ def _blocks(n: int) -> Iterator[Int64]:
         yield np.arange(start, min(start + USERS_PER_BLOCK, n))
 
 
-def tested(candidates: Candidates, better: Int64, ties: Int64) -> Ranks:
+def select_tested(candidates: Candidates, better: Int64, ties: Int64) -> Ranks:
     """The ranks of those who can be tested."""
-    can_be = who_is_tested(candidates)
+    can_be = find_testable_users(candidates)
     return Ranks(better[can_be], ties[can_be])
 
 
-def who_is_tested(candidates: Candidates) -> NDArray[np.bool_]:
+def find_testable_users(candidates: Candidates) -> NDArray[np.bool_]:
     """Only users with a test item and somebody to compete with."""
     can_be, own = candidates.split.test >= 0, candidates.split.excluded_from_ranking
     if candidates.full:  # beside the test item there is another that is not their own

@@ -13,7 +13,7 @@ from sottovoce.core.recommending import WideModel, weigh_histories
 from sottovoce.core.tags import Tags, build_tags, make_empty_tags
 from sottovoce.data import Interactions, Split
 from sottovoce.errors import DataError
-from sottovoce.simulation.evaluation.ranking import PACE, Candidates, Ranks, rank_factors
+from sottovoce.simulation.evaluation.ranking import NUMPY_WORK, Candidates, Ranks, rank_factors
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -28,7 +28,7 @@ class SideInformation:
     """Of the training entries, by their order; None: all weigh alike."""
 
     @classmethod
-    def of(cls, data: Interactions, split: Split, *, tags: bool, time: bool | None) -> Self:
+    def from_split(cls, data: Interactions, split: Split, *, tags: bool, time: bool | None) -> Self:
         """With `time` None the order counts where the latest item is asked for, or the next.
 
         A random split asks for an item of any time, which an order says nothing about.
@@ -53,7 +53,7 @@ class SideInformation:
         said = [f"{len(self.tags.names)} tags"] if self.tags.names else []
         return " and ".join([*said, *(["time"] if self.weights is not None else [])])
 
-    def ranks(
+    def compute_ranks(
         self, V: Float32, candidates: Candidates, *, alpha: float, regularization: float
     ) -> Ranks:
         """Of an item matrix, as devices that know this much use it."""
@@ -61,7 +61,9 @@ class SideInformation:
         return rank_devices(model, candidates, self.weights)
 
 
-def wide_vectors(model: WideModel, histories: Histories, weights: Float64 | None = None) -> Float32:
+def solve_wide_vectors(
+    model: WideModel, histories: Histories, weights: Float64 | None = None
+) -> Float32:
     """Everybody's vector over `[V | D]`, N x (F + K), zero where there is none.
 
     `weights` of the entries of the histories; None weighs all alike. What `WideModel.shares` sums
@@ -72,14 +74,16 @@ def wide_vectors(model: WideModel, histories: Histories, weights: Float64 | None
     longest = int(np.diff(histories.indptr).max(initial=0))
     ridges = np.array([model.ridges(length) for length in range(longest + 1)])
     out = np.zeros((n, size), np.float32)
-    if PACE.is_worth_compiling(n_entries * model.V.shape[1] ** 2 + n * size**3 / 3):
+    if NUMPY_WORK.is_worth_compiling(n_entries * model.V.shape[1] ** 2 + n * size**3 / 3):
         from sottovoce.simulation.evaluation import kernels
 
         # One layout and type of each, so that one loop is compiled for all models.
         V, gram = (np.require(each, np.float64, ["C", "W"]) for each in (model.V, model.gram))
         D = model.D.indptr.astype(np.int64), model.D.indices.astype(np.int64), model.D.data
         arrays = histories.indptr, histories.indices, weights, V, *D, gram, ridges, model.alpha, out
-        kernels.share_out(n, lambda begin, end, _: kernels.wide_vectors(begin, end, *arrays), 64)
+        kernels.run_in_threads(
+            n, lambda begin, end, _: kernels.solve_wide_vectors(begin, end, *arrays), 64
+        )
         return out
     outer, rows = _outer(model), model.rows(np.arange(len(model.V)))
     columns = np.repeat([0, 1], (model.V.shape[1], model.D.shape[1]))
@@ -120,6 +124,6 @@ def _outer(model: WideModel) -> sparse.csr_array:
 
 def rank_devices(model: WideModel, candidates: Candidates, weights: Float64 | None = None) -> Ranks:
     """Ranks under the scores that each person's device computes from the training history."""
-    X = wide_vectors(model, candidates.split.train, weights)
+    X = solve_wide_vectors(model, candidates.split.train, weights)
     W = model.rows(np.arange(len(model.V))).astype(np.float32)
     return rank_factors(X, W, candidates)

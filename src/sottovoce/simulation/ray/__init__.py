@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from sottovoce.errors import MissingExtraError
 from sottovoce.settings import setting
 from sottovoce.simulation.interface import Engine
-from sottovoce.simulation.people import Parts
+from sottovoce.simulation.population import Parts
 from sottovoce.training import Settings
 
 

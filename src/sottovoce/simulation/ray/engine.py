@@ -17,8 +17,8 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sottovoce.errors import SettingsError, SottovoceError
 from sottovoce.simulation.engines import build_engine
-from sottovoce.simulation.interface import Collected, Engine, LocalEngine, PartedEngine, T
-from sottovoce.simulation.people import Part, Parts, Whole
+from sottovoce.simulation.interface import Engine, LocalEngine, PartedEngine, ReportSums, T
+from sottovoce.simulation.population import Part, Parts, WholeParts
 from sottovoce.training import Settings
 
 Everybody = list[ObjectRef[Parts]]
@@ -43,10 +43,12 @@ class Worker:
         return [
             (index, answer)
             for index, engine in self._ready(stored).items()
-            for answer in engine.each(question)
+            for answer in engine.map_parts(question)
         ]
 
-    def collect(self, stored: Everybody, question: Callable[[LocalEngine], Collected]) -> Collected:
+    def collect(
+        self, stored: Everybody, question: Callable[[LocalEngine], ReportSums]
+    ) -> ReportSums:
         return added(*(answer for _, answer in self.answers(stored, question)))
 
     def _ready(self, stored: Everybody) -> dict[int, Engine]:
@@ -58,16 +60,16 @@ class Worker:
         return self._engines
 
 
-def added(*collected: Collected) -> Collected:
+def added(*collected: ReportSums) -> ReportSums:
     """Of different people; whole numbers, so any order gives the same."""
     sums = np.sum([each.sums for each in collected], axis=0)
-    return Collected(sums, sum(each.n_reports for each in collected))
+    return ReportSums(sums, sum(each.n_reports for each in collected))
 
 
 def _engine(part: Part, settings: Settings) -> Engine:
     # Compiled loops are for arrays that may be written to; those of the object store may not.
     own = part if part.histories.indices.flags.writeable else deepcopy(part)
-    return build_engine("cpu", Whole(own), settings, threads=1)
+    return build_engine("cpu", WholeParts(own), settings, threads=1)
 
 
 FAN_IN = 8
@@ -88,9 +90,9 @@ class RayEngine(PartedEngine):
         try:
             wanted = workers or len(cluster.cores())
             data, made = parts, None
-            if isinstance(parts, Whole):
+            if isinstance(parts, WholeParts):
                 made = parts.cut(wanted) if parts[0].people.resampled else None
-                data = parts.as_they_are().cut(wanted)
+                data = parts.without_resampling().cut(wanted)
             self._data = Workers(cluster, data, settings, wanted)
             self.reporting = Workers(cluster, made, settings, wanted) if made else self._data
             """Those who hold the people who report."""
@@ -103,13 +105,13 @@ class RayEngine(PartedEngine):
             workers.stop()
         self._cluster.close()
 
-    def each(self, question: Callable[[LocalEngine], T]) -> Iterable[T]:
-        return self._data.answers(question)
+    def map_parts(self, function: Callable[[LocalEngine], T]) -> Iterable[T]:
+        return self._data.answers(function)
 
-    def _each_who_reports(self, question: Callable[[LocalEngine], T]) -> Iterable[T]:
-        return self.reporting.answers(question)
+    def _map_reporting_parts(self, function: Callable[[LocalEngine], T]) -> Iterable[T]:
+        return self.reporting.answers(function)
 
-    def _collect(self, V: NDArray[np.float32], epoch: int) -> Collected:
+    def collect(self, V: NDArray[np.float32], epoch: int) -> ReportSums:
         return self.reporting.collect(lambda engine: engine.collect(V, epoch))
 
 
@@ -139,14 +141,14 @@ class Workers:
             found += answers
         return [answer for _, answer in sorted(found, key=lambda each: each[0])]
 
-    def collect(self, question: Callable[[LocalEngine], Collected]) -> Collected:
+    def collect(self, question: Callable[[LocalEngine], ReportSums]) -> ReportSums:
         """Added up in a tree, where the sums are: no process receives all of them."""
         sent = ray.put(question)
         sums: list[Any] = [worker.collect.remote(self._stored, sent) for worker in self._all]
         while len(sums) > 1:
             groups = [sums[at : at + FAN_IN] for at in range(0, len(sums), FAN_IN)]
             sums = [self._add.remote(*group) for group in groups]
-        found: Collected = self._got(sums[0])
+        found: ReportSums = self._got(sums[0])
         return found
 
     def _got(self, asked: Any) -> Any:

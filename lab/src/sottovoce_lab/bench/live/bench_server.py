@@ -39,7 +39,7 @@ from sottovoce.server import (
     ServerSettings,
     ServerStore,
 )
-from sottovoce.server.administration import begin_service
+from sottovoce.server.agreement import begin_service
 from sottovoce.training import DEFAULT_PRESET, Participation, Settings
 from sottovoce_lab.bench.timing import ResidentMemory, Watch, most_resident, resident
 

@@ -13,7 +13,11 @@ from sottovoce.data.split import Split
 from sottovoce.data.streams import stream
 from sottovoce.simulation.evaluation.metrics import hit_ratio
 from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, rank_factors
-from sottovoce_lab.baselines.models import blocks_of, normal_equations, outer_table
+from sottovoce_lab.baselines.models import (
+    build_normal_equations,
+    build_outer_table,
+    split_into_blocks,
+)
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -109,11 +113,11 @@ class Audience:
 
 def solve_vectors(V: Float32, histories: Histories, alpha: float, regularization: float) -> Float32:
     """Return what `core.solve_user_vectors` returns, faster and not exact to the last bit."""
-    table, gram, factors = outer_table(V), compute_gram(V), V.shape[1]
+    table, gram, factors = build_outer_table(V), compute_gram(V), V.shape[1]
     diagonal = np.arange(factors)
     parts = []
-    for block in blocks_of(histories):
-        system, right = normal_equations(block.to_csr() @ table, gram, factors, alpha)
+    for block in split_into_blocks(histories):
+        system, right = build_normal_equations(block.to_csr() @ table, gram, factors, alpha)
         system[:, diagonal, diagonal] += regularization
         parts.append(np.linalg.solve(system, right[:, :, None])[:, :, 0].astype(np.float32))
     return np.concatenate(parts)

@@ -11,7 +11,7 @@ import numpy as np
 
 from sottovoce.core import Histories
 from sottovoce.simulation.engines import build_engine
-from sottovoce.simulation.evaluation.metrics import summary
+from sottovoce.simulation.evaluation.metrics import summarize_ranks
 from sottovoce.simulation.evaluation.ranking import rank_factors
 from sottovoce.training import Settings
 from sottovoce_lab.paper.cells import Cell
@@ -60,7 +60,7 @@ def compute_poisoning(cell: Cell, context: CellContext) -> dict[str, Any]:
         get_exposure_metric(name): audience.compute_exposure(V)
         for name, audience in audiences.items()
     }
-    final = {**summary(rank_factors(X, V, candidates)), **exposures}
+    final = {**summarize_ranks(rank_factors(X, V, candidates)), **exposures}
     return {"final": final, "liars": n_attackers, "people": honest.n_users}
 
 

@@ -1,4 +1,4 @@
-"""Federated learning without privacy (FCF) under attack: attackers send gradients of choice.
+"""FCF learning without privacy (FCF) under attack: attackers send gradients of choice.
 
 Two assumptions favour the server: it rejects a gradient longer than the longest honest one, and
 its line search sees only the curvatures of honest people.
@@ -18,8 +18,8 @@ from sottovoce.core import Histories, draw_initial_items, update_items
 from sottovoce.core.model import compute_residuals
 from sottovoce.training import Settings
 from sottovoce.training.items import DEFAULT_ROW_LIMIT, limit_row_lengths
-from sottovoce_lab.baselines.federated import MeanGradient, mean_gradient
-from sottovoce_lab.baselines.models import blocks_of
+from sottovoce_lab.baselines.federated import MeanGradient, compute_mean_gradient
+from sottovoce_lab.baselines.models import split_into_blocks
 from sottovoce_lab.paper.poisoning.attackers import MIN_LENGTH
 from sottovoce_lab.paper.poisoning.audience import Audience, Float32, Float64, solve_vectors
 from sottovoce_lab.paper.poisoning.defences import SUB_CROWD_COUNT, Defence, assign_sub_crowds
@@ -110,7 +110,7 @@ class GradientEpoch:
         return update_items(
             self.V,
             gradient,
-            rate=mean.best_step(self.V, settings.regularization) / settings.steps,
+            rate=mean.find_best_step(self.V, settings.regularization) / settings.steps,
             steps=settings.steps,
             regularization=settings.regularization,
         )
@@ -119,7 +119,7 @@ class GradientEpoch:
     def max_length(self) -> float:
         """Length of the longest honest gradient, `2 |e| |x|`."""
         settings, longest = self.system.settings, 0.0
-        for block in blocks_of(self.system.histories):
+        for block in split_into_blocks(self.system.histories):
             X = solve_vectors(self.V, block, settings.alpha, settings.regularization)
             e = compute_residuals(self.V, X, block, alpha=settings.alpha)
             lengths = 2 * np.linalg.norm(e, axis=1) * np.linalg.norm(X, axis=1)
@@ -133,7 +133,7 @@ class GradientEpoch:
     def _compute_step(self, false: Float64) -> float:
         """Return how far the server goes along the mean gradient."""
         mean = MeanGradient(self._mix(false), self._honest_mean.curvature)
-        return mean.best_step(self.V, self.system.settings.regularization)
+        return mean.find_best_step(self.V, self.system.settings.regularization)
 
     @property
     def _attacker_share(self) -> float:
@@ -156,9 +156,9 @@ class GradientEpoch:
 
     def _compute_mean(self, histories: Histories) -> MeanGradient:
         settings = self.system.settings
-        return mean_gradient(
+        return compute_mean_gradient(
             self.V,
-            [block.to_csr().astype(np.float64) for block in blocks_of(histories)],
+            [block.to_csr().astype(np.float64) for block in split_into_blocks(histories)],
             alpha=settings.alpha,
             regularization=settings.regularization,
             pool=self.system.pool,

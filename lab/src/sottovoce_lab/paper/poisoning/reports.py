@@ -127,7 +127,9 @@ class ReportSystem:
         """Return the lambda of the users' equations."""
         return self.settings.compute_user_ridge(V)
 
-    def open_epoch(self, V: Float32, epoch: int, known_people: Audience | None = None) -> ReportEpoch:
+    def open_epoch(
+        self, V: Float32, epoch: int, known_people: Audience | None = None
+    ) -> ReportEpoch:
         """Begin an epoch, in which attackers know the histories of some people."""
         return ReportEpoch(self, V, epoch, known_people)
 
@@ -164,7 +166,7 @@ class ReportSystem:
     def draw_honest_reports(self, V: Float32, epoch: int) -> UInt32:
         """Return the reports of the honest people who take part in an epoch."""
         if self.slices == 1:
-            return self.engine.reports(V, epoch)
+            return self.engine.list_reports(V, epoch)
         assert isinstance(self.engine, LocalEngine)
         return draw_sliced_reports(self.engine, V, epoch, self.slices)
 
