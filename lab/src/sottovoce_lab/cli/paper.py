@@ -131,7 +131,8 @@ def _make_command(name: str) -> Callable[..., None]:
         engine: Annotated[
             str,
             typer.Option(
-                help=f"What computes the reports: {', '.join(ENGINE_MODULES)}. All give the same results."
+                help=f"What computes the reports: {', '.join(ENGINE_MODULES)}. "
+                "All give the same results."
             ),
         ] = "cpu",
         card: Annotated[

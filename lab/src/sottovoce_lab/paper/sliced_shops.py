@@ -86,7 +86,7 @@ class SlicedShop:
                 V = epoch.close(attackers.plan_adaptive(epoch) if n_attackers else None)
         n = min(self.people, MAX_TESTED_PEOPLE)
         visible, hidden = split.train.some(0, n), split.left_out.some(0, n)
-        X, W = to_factors(make_device_model(V, settings)(make_empty_tags(self.items)), visible)
+        X, W = to_factors(make_device_model(V, settings, make_empty_tags(self.items)), visible)
         quality = hit_ratio(rank_hidden(X, W, visible, hidden), ITEMS_SHOWN)
         return quality, audience.compute_exposure(V)
 
