@@ -16,7 +16,7 @@ from sottovoce.cli.options import HistoryColumns, MinInteractions, make_group, m
 from sottovoce.data import load, parse_columns
 from sottovoce.errors import SettingsError
 from sottovoce.simulation.engines import ENGINE_MODULES, load_engine_package
-from sottovoce_lab.cli import number_table
+from sottovoce_lab.cli import make_number_table
 from sottovoce_lab.paper import (
     EXPERIMENTS,
     METHOD_NAMES,
@@ -233,7 +233,7 @@ def _show_results(store: CellStore, names: list[str]) -> None:
 
 def _print_table(table: Table) -> None:
     headings, *rows = table.visible_rows
-    printed = number_table(table.title, *headings)
+    printed = make_number_table(table.title, *headings)
     for row in rows:
         printed.add_row(*(output.escape_markup(cell) for cell in row))
     # Only a terminal has an edge at which a table must be folded.
