@@ -241,7 +241,7 @@ def test_sub_crowds_have_equal_sizes_and_differ_between_epochs() -> None:
 @pytest.mark.parametrize("mechanism", ["coordinate", "loudest"])
 @pytest.mark.parametrize("defence", DEFENCES)
 def test_defences_hardly_change_an_honest_training(mechanism: str, defence: Any) -> None:
-    """Without a defence, or with caps, it equals the simulator's training to the bit."""
+    # Without a defence, or with caps, it equals the simulator's training to the bit.
     people = synthetic_people(n_users=600, n_items=30, seed=1).histories
     settings = Settings.preset(mechanism, reports=50, epochs=3, factors=2, initial_scale=0.1)
     with build_engine("cpu", people, settings, threads=1) as engine:

@@ -15,7 +15,7 @@ ABOUT = About("f" * 64, "x.csv", "x", 75_040, 9_781, 10**7, True, True, 0, scale
 
 
 def test_key_of_a_cell_never_changes() -> None:
-    """Results of earlier versions stay valid until `CELL_VERSION` is raised."""
+    # Results of earlier versions stay valid until `CELL_VERSION` is raised.
     popularity = Cell.from_parameters("popularity", SIZE, 3)
     assert popularity.key == "afa9ca5b6d08fb50fe76cf0165abebc3"
     parameters = {"neighbours": 9, "epsilon": 2.5, "split": "latest"}

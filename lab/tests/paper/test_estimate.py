@@ -19,7 +19,7 @@ def list_sorted_cells(about: About) -> list[Cell]:
 
 @pytest.mark.parametrize("slowness", [0.2, 5.0])
 def test_estimate_adapts_to_the_speed_of_the_machine(slowness: float) -> None:
-    """The smallest cells come first, and one method is twice as slow as expected."""
+    # The smallest cells come first, and one method is twice as slow as expected.
     now, cells = 0.0, list_sorted_cells(TENTH)
     durations = [
         estimate_work(cell, TENTH) * slowness * (1 + (cell.method == "loudest")) for cell in cells

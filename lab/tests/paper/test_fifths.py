@@ -96,7 +96,7 @@ def test_fifths_are_means_over_their_members(people: Interactions) -> None:
 
 
 def test_fifth_without_a_tested_item_has_no_number() -> None:
-    """One item has nearly all interactions, so two fifths are empty."""
+    # One item has nearly all interactions, so two fifths are empty.
     lists = [[0, 1 + user % 3] for user in range(30)]
     data = Interactions("one", Histories.from_lists(lists, 9), np.arange(30), np.arange(9))
     final = measure(CELLS[0], data)["final"]

@@ -50,7 +50,7 @@ def test_min_budget_of_a_method() -> None:
 
 
 def test_options_are_chosen_and_reported_on_different_splits(tmp_path: Path) -> None:
-    """More epochs are better on the split for choosing, and worse on the others."""
+    # More epochs are better on the split for choosing, and worse on the others.
     scale, store = Scale.from_about(SMOKE), CellStore.create(tmp_path, SMOKE)
     for option in list_options(scale):
         if option.tuning_cell.options["reports"] > 1 or option.method not in TRAINED_METHODS:

@@ -91,7 +91,7 @@ def test_people_with_few_items_are_never_late() -> None:
 
 
 def test_hidden_items_are_in_no_training(people: Interactions) -> None:
-    """The result is that of a model of the others, with vectors of the visible items."""
+    # The result is that of a model of the others, with vectors of the visible items.
     late = hold_out_people(people, 16, seed=1)
     V = MatrixFactorization.fit(late.others.histories, **SMALL_MF, seed=1, threads=1).V
     solving = {name: SMALL_MF[name] for name in ("alpha", "regularization")}
@@ -108,7 +108,7 @@ def test_hidden_items_are_in_no_training(people: Interactions) -> None:
 
 
 def test_devices_use_the_ridge_of_the_training(people: Interactions) -> None:
-    """The training equals that of the others to the bit."""
+    # The training equals that of the others to the bit.
     late = hold_out_people(people, 16, seed=1)
     settings = replace(SETTINGS, seed=1)
     with build_engine("reference", late.others.histories, settings) as engine:

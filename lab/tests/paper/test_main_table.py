@@ -35,7 +35,7 @@ def ignore_progress(_: int) -> Any:
 
 
 def test_interval_of_a_difference_covers_it() -> None:
-    """Values of one person belong together: the interval is of the difference, not of the two."""
+    # Values of one person belong together: the interval is of the difference, not of the two.
     rng, covered, widths = np.random.default_rng(0), 0, []
     for _ in range(100):
         shared = rng.normal(0, 1, 120)

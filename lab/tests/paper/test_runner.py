@@ -70,7 +70,7 @@ def test_interrupted_run_resumes(tmp_path: Path, people: Interactions) -> None:
 def test_every_engine_gives_the_same_results(
     tmp_path: Path, people: Interactions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each engine is built by its name and gets only the options that it takes."""
+    # Each engine is built by its name and gets only the options that it takes.
     cells, built = make_cells()[:3], []
 
     def record_build(name: str, *args: Any, **options: Any) -> Engine:

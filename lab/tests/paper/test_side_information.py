@@ -62,8 +62,8 @@ def test_every_method_has_a_row_with_what_it_can_use(tmp_path: Path, people: Int
     assert [method for method, split in rows if split == "latest"] == [
         *METHODS[:2], DPLCF_LABEL, *METHODS[2:],
     ]  # fmt: skip
-    for (method, split), (alone, tags, time, both) in rows.items():
-        assert alone != "-"
+    for (method, split), (unaided, tags, time, both) in rows.items():
+        assert unaided != "-"
         assert (tags == "-") is (method == DPLCF_LABEL)
         assert (time == "-") is (split == "random")
         assert (both == "-") is (split == "random" or method == DPLCF_LABEL)

@@ -81,10 +81,8 @@ def test_one_sliced_report_has_the_law_of_loudest() -> None:
 
 
 def test_every_report_needs_a_slice_of_its_own() -> None:
-    """One slice for two reports is worse once they are shuffled with another person's.
-
-    Then chance no longer hides which two reports are one person's.
-    """
+    # One slice for two reports is worse once they are shuffled with another person's.
+    # Then chance no longer hides which two reports are one person's.
     loud, other_loud = {0, 4}, {1, 5}
     assert compute_delta(compute_joint_law(loud), compute_joint_law(other_loud)) == pytest.approx(
         compute_delta(compute_independent_law(loud), compute_independent_law(other_loud))

@@ -20,7 +20,7 @@ from sottovoce_lab.paper.tuning import (
 
 
 def test_search_ends_where_no_neighbour_is_better(tmp_path: Path) -> None:
-    """One method's best setting is inside its grid, and the other's on the edge."""
+    # One method's best setting is inside its grid, and the other's on the edge.
     best = {"factors": 96, "regularization": 30.0, "alpha": 3.0, "ridge": 32_000.0}
 
     def invent_result(cell: Cell, _: CellContext) -> dict[str, Any]:

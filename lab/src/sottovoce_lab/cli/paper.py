@@ -158,7 +158,7 @@ def _make_command(name: str) -> Callable[..., None]:
         if unknown:
             raise SettingsError(
                 f"--methods: unknown {', '.join(sorted(unknown))}; "
-                f"expected some of {', '.join(METHOD_NAMES)}"
+                f"choose from {', '.join(METHOD_NAMES)}"
             )
         if quick and scale != 1:
             raise SettingsError("--quick has its own sizes: leave out --scale")

@@ -74,7 +74,7 @@ class Cell:
     def __post_init__(self) -> None:
         if self.method not in METHOD_NAMES:
             raise SettingsError(
-                f"unknown method {self.method!r}; expected one of {', '.join(METHOD_NAMES)}"
+                f"unknown method {self.method!r}; choose one of {', '.join(METHOD_NAMES)}"
             )
 
     @classmethod

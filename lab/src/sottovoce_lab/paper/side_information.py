@@ -88,12 +88,11 @@ class SideInformationExperiment(Experiment):
 
     def _read_intervals(self, row: Row) -> dict[str, Interval | None]:
         """Return the intervals without and with each kind of side information."""
-        kinds = _list_kinds(row.split)
-        with_side_information = {
-            kind: self.reader.read_side_interval(row.family, kind) if kind in kinds else None
-            for kind in SIDE_LABELS
-        }
-        return {"alone": self.reader.read_interval(row.family), **with_side_information}
+        intervals: dict[str, Interval | None] = dict.fromkeys(("alone", *SIDE_LABELS))
+        intervals["alone"] = self.reader.read_interval(row.family)
+        for kind in _list_kinds(row.split):
+            intervals[kind] = self.reader.read_side_interval(row.family, kind)
+        return intervals
 
     def _list_rows(self) -> list[Row]:
         return [

@@ -22,10 +22,10 @@ from sottovoce.data import Interactions, leave_one_out
 from sottovoce.data.shops import LENGTH_SIGMA, shop
 from sottovoce.data.split import Split
 from sottovoce.simulation.engines import build_engine
+from sottovoce.simulation.evaluation.lists import make_device_model, to_factors
 from sottovoce.simulation.evaluation.metrics import Interval, hit_ratio
 from sottovoce.simulation.evaluation.ranking import rank_hidden
 from sottovoce.simulation.outlook import MAX_TESTED_PEOPLE, SHOP_KINDS
-from sottovoce.simulation.run import make_device_model, to_factors
 from sottovoce.training import Budget, Settings, plan_training
 from sottovoce_lab.paper.poisoning.attackers import Attackers
 from sottovoce_lab.paper.poisoning.audience import (
