@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from sottovoce.cli.server import describe_status
+from sottovoce.cli.server_status import describe_status
 from sottovoce.errors import RefusedError
 from sottovoce.protocol import Item
 from sottovoce.protocol.contact import CROWD_ENOUGH, CROWD_NONE, CROWD_SHORT, Contact

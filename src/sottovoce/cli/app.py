@@ -161,6 +161,14 @@ class LazyGroup(TyperGroup):
 app = typer.Typer(
     name="sottovoce",
     cls=LazyGroup,
+    help="""The recommender that never learns what you did.
+
+    \b
+    Examples:
+      sottovoce demo
+      sottovoce simulate --data ml-latest-small --min-interactions 20 --budget 50
+      sottovoce privacy --preset paper --clients 50000
+    """,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -191,11 +199,4 @@ def options(
         ),
     ] = False,
 ) -> None:
-    """The recommender that never learns what you did.
-
-    \b
-    Examples:
-      sottovoce demo
-      sottovoce simulate --data ml-latest-small --min-interactions 20 --budget 50
-      sottovoce privacy --preset paper --clients 50000
-    """
+    pass

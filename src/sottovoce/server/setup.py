@@ -71,6 +71,7 @@ def make_server(
     }
     with ExitStack() as undo:
         try:
+            # What did not exist is removed again after an error, unless other files are in it.
             missing = [path for path in (folder, *folder.parents) if not path.exists()]
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for path in reversed(missing):

@@ -1,13 +1,10 @@
 """The state of a service, read from its database; no worker needs to run, and none is disturbed."""
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
-
-from sqlalchemy import make_url
 
 from sottovoce.errors import SettingsError, SottovoceError, StoreError
 from sottovoce.protocol import Manifest, SignedManifest
@@ -23,7 +20,7 @@ from sottovoce.server.problems import (
     find_problems,
 )
 from sottovoce.server.settings import ServerSettings
-from sottovoce.server.store import ServerStore, check_exists
+from sottovoce.server.store import ServerStore
 from sottovoce.server.training import Training
 from sottovoce.server.transaction import APPLIED, Epoch, ProxyContact, Service, Transaction
 from sottovoce.server.waiting import EpochWait, get_epoch_wait
@@ -86,20 +83,17 @@ class Disk:
     problem: str | None
 
     @classmethod
-    def read(cls, store: ServerStore, settings: ServerSettings) -> Self:
-        """Measure the free space, and write something harmless."""
-        url, free = make_url(settings.database), None
-        if url.drivername == "sqlite":
-            file = Path(url.database or "")
-            check_exists(file)
-            free = shutil.disk_usage(file.parent).free
+    def read(cls, store: ServerStore) -> Self:
+        """Write something harmless, and measure the free space."""
+        problem = None
         try:
             store.check_writable()
         except StoreError as error:
-            return cls(free, str(error))
+            problem = str(error)
+        free = store.get_free_bytes()
         if free is not None and free < MIN_FREE_BYTES:
-            return cls(free, f"only {free / 1e6:,.0f} MB are free on the disk")
-        return cls(free, None)
+            problem = problem or f"only {free / 1e6:,.0f} MB are free on the disk"
+        return cls(free, problem)
 
 
 @dataclass(frozen=True)
@@ -140,7 +134,7 @@ class ServerStatus:
         cls, store: ServerStore, settings: ServerSettings, now: float, running: ProcessState | str
     ) -> Self:
         """Read the database and the keys file."""
-        disk = Disk.read(store, settings)
+        disk = Disk.read(store)
         with store.read() as transaction:
             service, latest = transaction.get_service(), transaction.find_latest_epoch()
             pending, key = PendingConfig.read(transaction), service.verification_key
@@ -172,6 +166,7 @@ class ServerStatus:
     @cached_property
     def problems(self) -> list[str]:
         """What needs the operator's attention; empty if all is well."""
+        # Without an answer at [watch] and with contacts of proxies, another worker runs.
         problems: list[str] = []
         epoch, wait = self.epoch, self.waiting
         if isinstance(self.running, ProcessState):

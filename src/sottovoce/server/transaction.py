@@ -151,6 +151,7 @@ class ProxyContact:
         database, earlier = name or last.database, last.earlier_database
         if is_unfinished and database != last.database:
             earlier = earlier or last.database
+        # The old database is back.
         if database == earlier:
             earlier = ""
         return replace(self, database=database, earlier_database=earlier)
@@ -285,6 +286,7 @@ class Transaction:
         """
         totals = {"reports": reports, "crowdless": crowdless, "capped": capped}
         self._change_epoch(epoch, state=APPLIED, **totals)
+        # Commits stay: a proxy whose answer was lost asks again.
         for table in (epoch_keys, chunks, counts, waiting):
             self._connection.execute(table.delete().where(table.c.epoch == epoch))
         # What waits in a proxy's earlier database is lost now.

@@ -245,18 +245,18 @@ class Sender:
         reports = np.array([direction << 1 | 1 for direction in directions], np.uint32)
         sealed = seal_reports(reports, signed.manifest.public_key, signed.hash)
         data = Batch(signed.manifest.epoch, signed.hash, os.urandom(16), sealed).encode()
-        self.sent_batches.made(data, directions)
+        self.sent_batches.add(data, directions)
         return data
 
     def _post(self, proxy: str, batch: bytes) -> bool:
         """Return whether the batch is done: it was acknowledged, or came too late."""
-        self.sent_batches.tried(proxy, batch)
+        self.sent_batches.note_attempt(proxy, batch)
         try:
             answer = self._http.post(f"{self._site.proxies[proxy]}/v2/batches", content=batch)
         except httpx.TransportError:
             return False
         if answer.status_code == 202:
-            self.sent_batches.acknowledged(proxy, batch)
+            self.sent_batches.note_acknowledgement(proxy, batch)
         assert answer.status_code in (202, 409, 410, 503), answer.text
         return answer.status_code != 503
 

@@ -171,7 +171,7 @@ def test_honest_people_are_served(folder: Path) -> None:
     assert max(growth.values()) < MAX_MEMORY_GROWTH, summary
     epochs = site.check(sent)
     assert epochs >= 2
-    assert sent.n_acknowledged() >= CROWD_SIZE * epochs
+    assert sent.count_acknowledged() >= CROWD_SIZE * epochs
     assert "Traceback" not in site.read_logs()
     taken = {what: number for what, number in answers.items() if what.endswith("202")}
     assert taken["copy 202"] <= epochs + 2, "one of all copies, in each epoch"

@@ -22,7 +22,7 @@ N_KILLS = int(os.environ.get("SOTTOVOCE_KILLS", "14"))
 
 def check(site: Site, people: Sender, epochs: int) -> None:
     assert site.check(people.sent_batches) >= epochs
-    assert people.sent_batches.n_acknowledged() > 10
+    assert people.sent_batches.count_acknowledged() > 10
     assert "Traceback" not in site.read_logs()
 
 

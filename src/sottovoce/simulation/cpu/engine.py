@@ -44,7 +44,7 @@ class CpuEngine(LocalEngine):
         n, settings = len(self.people), self.settings
         reports = np.empty((n, settings.reports), np.uint32)
         self._run(V, epoch, reports)
-        numbers = self.people.numbers(np.arange(n))
+        numbers = self.people.get_numbers(np.arange(n))
         takes = draw_participants(settings.seed, epoch, numbers, settings.turns, settings.epochs)
         return reports[takes]
 

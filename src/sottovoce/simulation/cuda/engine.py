@@ -89,7 +89,7 @@ class CudaEngine(LocalEngine):
         self._report(V, epoch)
         reports = memory.get("reports_out")[: n * settings.reports].reshape(n, settings.reports)
         memory.drop("reports_out")
-        numbers = self.people.numbers(np.arange(n))
+        numbers = self.people.get_numbers(np.arange(n))
         takes = draw_participants(settings.seed, epoch, numbers, settings.turns, settings.epochs)
         return reports[takes]
 

@@ -93,7 +93,7 @@ class RayEngine(PartedEngine):
             data, resampled = parts, None
             if isinstance(parts, WholeParts):
                 resampled = parts.cut(n_workers) if parts[0].people.resampled else None
-                data = parts.without_resampling().cut(n_workers)
+                data = parts.drop_resampling().cut(n_workers)
             self._data = WorkerPool(cluster, data, settings, n_workers)
             self.reporting = self._data
             """The workers with the people who report."""
