@@ -16,24 +16,24 @@ from tests.core.compiled_loud import list_loud
 from tests.people import random_people
 
 
-def computes(engine: str, mechanism: str) -> bool:
+def can_compute(engine: str, mechanism: str) -> bool:
     """Return whether the engine has a kernel for it; an engine without any asks the mechanism."""
     folder = f"{ENGINE_MODULES[engine]}.kernels"
     is_one_file = not hasattr(load_engine_package(engine), "__path__")
     return is_one_file or find_spec(folder) is None or has_kernel(folder, mechanism)
 
 
-def computed(engine: str, mechanism: str, *, by: str = "") -> object:
+def make_case(engine: str, mechanism: str, *, by: str = "") -> object:
     """Return a case of a test of all engines and mechanisms, skipped where there is no kernel.
 
     `by` is the engine whose kernels count, if it is another one.
     """
-    missing = not computes(by or engine, mechanism)
+    missing = not can_compute(by or engine, mechanism)
     reason = f"the {by or engine} engine has no kernel for {mechanism}"
     return pytest.param(engine, mechanism, marks=pytest.mark.skipif(missing, reason=reason))
 
 
-COMPILED = [name for name in MECHANISMS if computes("cpu", name)]
+COMPILED = [name for name in MECHANISMS if can_compute("cpu", name)]
 
 
 def main() -> None:

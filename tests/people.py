@@ -7,7 +7,7 @@ from sottovoce.core import Histories
 
 
 def random_people(n_users: int, n_items: int, seed: int = 0, most: int | None = None) -> Histories:
-    """Users with 0 to `most` items each, the extremes included."""
+    """Draw users with 0 to `most` items each, the extremes included."""
     rng = np.random.default_rng(seed)
     most = n_items if most is None else min(most, n_items)
     lists = [rng.choice(n_items, rng.integers(0, most + 1), replace=False) for _ in range(n_users)]

@@ -47,7 +47,7 @@ from sottovoce.training import (
     make_first_items,
     plan_training,
 )
-from tests.kernels import computed, computes
+from tests.kernels import can_compute, make_case
 from tests.people import histories, random_people
 from tests.simulation.cuda.emulated import EmulatedCard, has_card
 
@@ -59,7 +59,7 @@ engines = pytest.mark.parametrize("engine", QUICK)
 engines_and_mechanisms = pytest.mark.parametrize(
     ("engine", "mechanism"),
     [
-        computed(engine, mechanism, by="cpu" if engine == STREAMED else "")
+        make_case(engine, mechanism, by="cpu" if engine == STREAMED else "")
         for mechanism in MECHANISMS
         for engine in QUICK
     ],
@@ -345,7 +345,7 @@ def test_an_item_matrix_in_another_layout_gives_the_same_bits(engine: str) -> No
 @pytest.mark.parametrize("mechanism", ["paper", DEFAULT_PRESET])
 def test_every_engine_has_kernels_for_our_presets(mechanism: str) -> None:
     for engine in ENGINE_MODULES:
-        assert computes(engine, Settings.preset(mechanism).mechanism)
+        assert can_compute(engine, Settings.preset(mechanism).mechanism)
 
 
 def test_a_mechanism_without_a_kernel_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,7 +355,7 @@ def test_a_mechanism_without_a_kernel_is_refused(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(MECHANISMS, Uncompiled.name, Uncompiled)
     plan = Settings(mechanism="uncompiled", factors=2)
     for engine in ("cpu", "cuda"):
-        assert not computes(engine, "uncompiled")
+        assert not can_compute(engine, "uncompiled")
         with pytest.raises(SettingsError, match="uncompiled"):
             build_engine(engine, random_people(3, 5), plan)
     assert build_engine("reference", random_people(3, 5), plan).name == "reference"

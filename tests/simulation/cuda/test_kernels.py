@@ -20,7 +20,7 @@ from sottovoce.simulation.cuda.engine import CudaEngine
 from sottovoce.simulation.cuda.kernels import loudest
 from sottovoce.simulation.population import Part, People
 from sottovoce.training import Settings
-from tests.kernels import computes
+from tests.kernels import can_compute
 from tests.people import random_people
 from tests.simulation.cuda.emulated import EmulatedCard, size_of
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sottovoce.simulation import Engine
 
 mechanisms = pytest.mark.parametrize(
-    "mechanism", [name for name in MECHANISMS if computes("cuda", name)]
+    "mechanism", [name for name in MECHANISMS if can_compute("cuda", name)]
 )
 
 

@@ -161,12 +161,8 @@ class CudaEngine(LocalEngine):
         memory.put("V", V)
         memory.numbers["regularization"] = self.settings.compute_user_ridge(V)
         threads = memory.card.threads
-        memory.run(
-            "compute_gram",
-            blocks=factors,
-            shared=compute_gram_bytes(factors, threads),
-            threads=threads,
-        )
+        shared = compute_gram_bytes(factors, threads)
+        memory.run("compute_gram", blocks=factors, shared=shared, threads=threads)
 
     def _solve_all(self) -> Iterator[int]:
         """Solve the vectors of all people in the data; yield the size of each piece."""
