@@ -781,7 +781,7 @@ def running(folder: Path, begun: tuple[Path, float], set_up: str) -> Iterator[Sy
     with ExitStack() as opened:
         if set_up == POSTGRES:
             try:
-                database = opened.enter_context(postgres.running())
+                database = opened.enter_context(postgres.run_postgres())
             except OSError as error:
                 leave_out(f"PostgreSQL that goes away ({error})")
             system = System(folder, opened, begun[1], database=database)

@@ -87,7 +87,7 @@ def hand_in_as_far_as_possible(stack: Stack) -> None:
 
 
 def reports_of(stack: Stack, seed: int) -> NDArray[np.uint32]:
-    directions = stack.world.n_directions()
+    directions = stack.world.n_directions
     drawn = np.random.default_rng(seed).integers(0, 2 * directions, REPORTS)
     return drawn.astype(np.uint32)
 
@@ -98,7 +98,7 @@ def send(stack: Stack, name: str, seeds: range) -> NDArray[np.int64]:
     reports = [reports_of(stack, seed) for seed in seeds]
     for seed, own_reports in zip(seeds, reports, strict=True):
         assert gate.post(stack.batch(gate, own_reports, seed.to_bytes(16, "big")).encode()) == 202
-    counts = np.bincount(np.concatenate(reports), minlength=2 * stack.world.n_directions())
+    counts = np.bincount(np.concatenate(reports), minlength=2 * stack.world.n_directions)
     return sum_counts(counts.astype(np.int64))
 
 

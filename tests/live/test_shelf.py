@@ -4,7 +4,7 @@ from pathlib import Path
 
 from sottovoce.client import Client
 from tests.live.stack import Stack, running
-from tests.server.changes import change_catalogue, without
+from tests.server.changes import change_catalogue
 
 WEEK = 7 * 86_400
 BEATS = 5 + 10 + 10 + 30
@@ -21,7 +21,7 @@ def test_it_is_on_no_list_within_a_minute(tmp_path: Path) -> None:
     with running(tmp_path, "east", epoch_seconds=WEEK) as stack:
         client = stack.client("ann", ["film-1", "film-7"])
         assert "film-5" in listed(stack, client)
-        change_catalogue(stack.world.store, lambda items: without(items, ["film-5"]))
+        change_catalogue(stack.world.store, remove=["film-5"])
         stack.world.now += BEATS
         stack.beat()
         stack.gates["east"].beat()

@@ -16,7 +16,7 @@ from sottovoce.core.recommending import build_popularity_model
 from sottovoce.core.tags import make_empty_tags
 from sottovoce.data import Interactions, leave_one_out
 from sottovoce.data.shops import shop
-from sottovoce.simulation.run import measure_quality
+from sottovoce.simulation.evaluation.lists import measure_quality
 
 BUDGETS = (10, 50, 200, 500, 1_000, 5_000)
 SHOPS = [

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 try:
     import ray
 
-    from sottovoce.simulation.ray.engine import FAN_IN
+    from sottovoce.simulation.ray.engine import SUMS_PER_STEP
 except ImportError:
     leave_out("the engine for a cluster: Ray is not installed")
 
@@ -107,7 +107,7 @@ def test_the_contract_of_engines() -> None:
 
 def test_more_workers_than_people_and_more_than_are_added_at_once() -> None:
     for people in (PEOPLE.some(0, 2), PEOPLE):
-        with build_engine("ray", people, PLAN, ray_workers=FAN_IN + 1) as ours:
+        with build_engine("ray", people, PLAN, ray_workers=SUMS_PER_STEP + 1) as ours:
             collected = ours.collect(V, 0)
         assert np.array_equal(collected.sums, build_engine("cpu", people, PLAN).collect(V, 0).sums)
 

@@ -252,9 +252,9 @@ class Containers:
     def init(self) -> subprocess.CompletedProcess[str]:
         *shell, script, name = self.services["init"]["entrypoint"]
         script = script.replace("$$", "$")
-        for name, real in self._names.items():
-            assert script.count(name) == 1
-            script = script.replace(name, real)
+        for address, real in self._names.items():
+            assert script.count(address) == 1
+            script = script.replace(address, real)
         return subprocess.run(
             [*shell, script, name, *self.told],
             cwd=self.folder,
@@ -271,8 +271,8 @@ class Containers:
 
     def map_ports(self, name: str) -> None:
         text = self.settings(name).read_text()
-        for name, real in self.ports.items():
-            text = text.replace(f"\nport = {name}\n", f"\nport = {real}\n")
+        for port, real in self.ports.items():
+            text = text.replace(f"\nport = {port}\n", f"\nport = {real}\n")
         self.settings(name).write_text(text)
 
     @contextmanager
@@ -300,7 +300,7 @@ def test_one_init_and_up(tmp_path: Path) -> None:
     """Run without containers, on a real PostgreSQL, until a device has a list."""
     with ExitStack() as opened:
         try:
-            database = opened.enter_context(postgres.running())
+            database = opened.enter_context(postgres.run_postgres())
         except OSError as error:
             leave_out(f"compose.yaml on PostgreSQL ({error})")
         containers = Containers(tmp_path, database)

@@ -38,11 +38,11 @@ def test_what_is_written_and_nothing_else(world: World) -> None:
     for name, columns in ((DATABASE_FILE, COLUMNS), (name_batch_file(1), BATCH_COLUMNS)):
         with closing(sqlite3.connect(world.folder / name)) as db:
             tables = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-            columns = {
+            written = {
                 table: [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
                 for (table,) in tables
             }
-            assert columns == columns
+            assert written == columns
             if name != DATABASE_FILE:
                 places = {place for (place,) in db.execute("SELECT rowid FROM batches")}
                 assert places == {compute_place(batch) for batch in sent}

@@ -75,7 +75,7 @@ def test_panel_has_other_people_than_those_who_report() -> None:
     assert (panel.catalogue, len(panel.people)) == (catalogue.hash, PANEL_PEOPLE)
     assert list(panel.touched) == people.histories.popularity().tolist()
     reporting = {tuple(people.histories[user].tolist()) for user in range(400)}
-    tested = {tuple(sorted((*each.seen, each.left))) for each in panel.people}
+    tested = {tuple(sorted((*person.seen, person.left))) for person in panel.people}
     assert len(tested - reporting) > 0.9 * len(tested)
     assert make_invented_panel(source, catalogue, people) == panel
     assert make_invented_panel("synthetic:N=400,M=60,seed=8", catalogue, people) != panel
@@ -200,7 +200,7 @@ def test_lists_of_a_horror_fan_and_of_a_childrens_fan_differ(
     for genre in ("Horror", "Children"):
         chosen = demo.choose_films(genre, films)
         touched = {film: moment if ordered else 1 for moment, film in enumerate(chosen)}
-        lists[genre] = [each.id for each in list_recommendations(release, touched, 10)]
+        lists[genre] = [item.id for item in list_recommendations(release, touched, 10)]
         assert len(lists[genre]) == 10
         assert demo.count_genre(lists[genre], genre) >= (4 if learnt else 7)
     assert len({*lists["Horror"]} & {*lists["Children"]}) <= MAX_SHARED_TITLES

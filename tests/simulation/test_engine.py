@@ -1,9 +1,8 @@
-"""What every engine must do: the reference's reports, bit for bit, however it shares out the work.
+"""The contract of engines: the bits of the reference, in whatever order an engine works.
 
-All arithmetic has one order (see `sottovoce.core.model`), so equality here is exact: user
-vectors, reports, sums and the next item matrix. Every engine of the registry is here, with every
-registered mechanism that it has a kernel for; the others are skipped, with the reason. `make`
-refuses an engine that is not the one of its name.
+All arithmetic has one order (see `sottovoce.core.model`), so user vectors, reports, sums and the
+next item matrix are compared exactly. The suite tests each engine of the registry with each
+mechanism for which it has a kernel, and skips the others with a reason.
 """
 
 import logging
@@ -52,10 +51,10 @@ from tests.kernels import computed, computes
 from tests.people import histories, random_people
 from tests.simulation.cuda.emulated import EmulatedCard, has_card
 
+# The cpu engine with one part of the people in memory at a time.
 STREAMED = "streamed"
-"""The cpu engine over people in several parts, of which one is in memory at a time."""
+# A process of Ray takes a second to start: tests/nightly/test_ray.py tests this engine.
 QUICK = [*(name for name in ENGINE_MODULES if name != "ray"), STREAMED]
-"""A process of Ray takes a second to start: its contract is in tests/nightly/test_ray.py."""
 engines = pytest.mark.parametrize("engine", QUICK)
 engines_and_mechanisms = pytest.mark.parametrize(
     ("engine", "mechanism"),
@@ -69,7 +68,7 @@ engines_and_mechanisms = pytest.mark.parametrize(
 
 @pytest.fixture(autouse=True, scope="module")
 def any_card() -> Iterator[None]:
-    """Where there is no graphics card, its kernels run on the processor."""
+    """Run the kernels of a graphics card on the processor, if there is no card."""
     with pytest.MonkeyPatch.context() as patch:
         if not has_card():
             patch.setattr(card, "CudaCard", lambda _: EmulatedCard())
@@ -77,9 +76,9 @@ def any_card() -> Iterator[None]:
 
 
 def make(engine: str, who: Histories | Parts, plan: Settings, **options: Any) -> Engine:
-    """The engine of that name, and no other in its place; or with its people in three parts."""
+    """Build the engine of this name, and check that it is no other one under this name."""
     if engine == STREAMED:
-        return in_three_parts(who, plan, **options)
+        return make_streamed(who, plan, **options)
     built = build_engine(engine, who, plan, **options)
     assert built.name == engine
     others = {package for name, package in ENGINE_MODULES.items() if name != engine}
@@ -90,7 +89,7 @@ def make(engine: str, who: Histories | Parts, plan: Settings, **options: Any) ->
     return built
 
 
-def in_three_parts(
+def make_streamed(
     who: Histories | Parts,
     plan: Settings,
     *,
@@ -106,7 +105,7 @@ def in_three_parts(
     return streamed
 
 
-def reference(h: Histories, V: np.ndarray, plan: Settings, epoch: int) -> np.ndarray:
+def compute_reference(h: Histories, V: np.ndarray, plan: Settings, epoch: int) -> np.ndarray:
     X = solve_user_vectors(V, h, alpha=plan.alpha, regularization=plan.compute_user_ridge(V))
     words = draw_report_words(plan.seed, epoch, np.arange(h.n_users), plan.reports)
     return plan.build(h.n_items).reports(V, X, h, words)
@@ -126,7 +125,7 @@ def test_reports_are_the_references(
     )
     V = draw_initial_items(n_items, factors, 0.1, 3)
     simulated = make(engine, h, plan)
-    expected = reference(h, V, plan, epoch=4)
+    expected = compute_reference(h, V, plan, epoch=4)
     assert np.array_equal(simulated.list_reports(V, 4), expected)
     collected = simulated.collect(V, 4)
     assert collected.n_reports == expected.size
@@ -137,24 +136,24 @@ def test_reports_are_the_references(
 @engines_and_mechanisms
 @given(h=histories(max_items=40), epsilon=st.floats(0.1, 10), seed=st.integers(0, 2**53 - 1))
 @settings(max_examples=25)
-def test_any_population_agrees(
+def test_reports_of_any_population_are_the_references(
     engine: str, mechanism: str, h: Histories, epsilon: float, seed: int
 ) -> None:
     plan = Settings.preset(mechanism, factors=2, reports=6, epsilon=epsilon, seed=seed)
     V = draw_initial_items(h.n_items, 2, 0.3, 1)
     simulated = make(engine, h, plan).list_reports(V, 0)
-    assert np.array_equal(simulated, reference(h, V, plan, 0))
+    assert np.array_equal(simulated, compute_reference(h, V, plan, 0))
 
 
 @engines_and_mechanisms
 @pytest.mark.parametrize("equal", [0.0, 0.25])
-def test_ties_are_settled_as_the_reference_does(engine: str, mechanism: str, equal: float) -> None:
-    """All items alike: rotated rows tie in great numbers, at zero and elsewhere."""
+def test_ties_are_broken_as_in_the_reference(engine: str, mechanism: str, equal: float) -> None:
+    """Use equal items, so that many rotated rows tie, at zero and elsewhere."""
     h = Histories.from_lists([[], [0], [0, 1, 2, 3], list(range(40)), [5, 9]], 40)
     plan = Settings.preset(mechanism, factors=2, reports=200, regularization=0.1)
     V = np.full((40, 2), equal, np.float32)
     simulated = make(engine, h, plan).list_reports(V, 0)
-    assert np.array_equal(simulated, reference(h, V, plan, 0))
+    assert np.array_equal(simulated, compute_reference(h, V, plan, 0))
 
 
 @engines
@@ -191,49 +190,50 @@ def test_shards_add_up_to_the_whole(engine: str, mechanism: str) -> None:
 def test_epochs_in_which_people_take_turns_are_the_references(
     engine: str, mechanism: str, resample: int | None, rotate: bool
 ) -> None:
-    """Reports, and the matrices that are made of them."""
     h = random_people(60, 40, seed=2, most=30)
     plan = Settings.preset(
         mechanism, factors=3, reports=2, epochs=5, lifetime=2, epsilon=0.5, rotate=rotate
     )
-    engines = [make(name, h, plan, resample=resample) for name in (engine, "reference")]
+    pair = [make(name, h, plan, resample=resample) for name in (engine, "reference")]
     V = make_first_items(plan, 40)
     for epoch in range(3):
-        found, expected = (each.list_reports(V, epoch) for each in engines)
-        assert np.array_equal(found, expected)
-        (V, n), (wanted, m) = (each.learn(V, epoch) for each in engines)
-        assert n == m
-        assert np.array_equal(V, wanted)
+        reports, expected_reports = (built.list_reports(V, epoch) for built in pair)
+        assert np.array_equal(reports, expected_reports)
+        (V, n), (expected_V, expected_n) = (built.learn(V, epoch) for built in pair)
+        assert n == expected_n
+        assert np.array_equal(V, expected_V)
 
 
 @engines_and_mechanisms
 def test_the_proxys_dummies_are_the_same_for_every_engine(
     engine: str, mechanism: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So many more reports in the sums, and with none nothing changes."""
+    """Check the number of dummies, their sums, and that no dummies change nothing."""
     drawn: list[int] = []
 
-    def counted(reports: np.ndarray, n_directions: int) -> np.ndarray:
+    def count_and_sum(reports: np.ndarray, n_directions: int) -> np.ndarray:
         drawn.append(len(reports))
         return sum_signs(reports, n_directions)
 
-    monkeypatch.setattr("sottovoce.simulation.interface.sum_signs", counted)
+    monkeypatch.setattr("sottovoce.simulation.interface.sum_signs", count_and_sum)
     h = random_people(60, 40, seed=2, most=30)
     plain = Settings.preset(mechanism, factors=3, reports=2, epochs=9, lifetime=1)
     plan, V = replace(plain, dummies=501), make_first_items(plain, 40)
-    built, expecting = make(engine, h, plan), make("reference", h, plan)
+    built, reference = make(engine, h, plan), make("reference", h, plan)
     for epoch in (0, 1):
-        found, sums = expecting.collect(V, epoch), expecting._draw_dummies(epoch)
-        assert not np.array_equal(sums, expecting._draw_dummies(epoch + 1))
-        assert np.array_equal(built.collect(V, epoch).sums, found.sums), "people's own"
-        both, n = found.sums + sums, found.n_reports
+        collected, sums = reference.collect(V, epoch), reference._draw_dummies(epoch)
+        assert not np.array_equal(sums, reference._draw_dummies(epoch + 1))
+        assert np.array_equal(built.collect(V, epoch).sums, collected.sums), (
+            "dummies are not among the people's reports"
+        )
+        both, n = collected.sums + sums, collected.n_reports
         expected = compute_next_items(V, both, n, epoch + 1, plan, built.mechanism)
-        moved, behind = built.learn(V, epoch)
+        next_V, behind = built.learn(V, epoch)
         assert behind == n
-        assert np.array_equal(moved, expected)
-        unmoved = compute_next_items(V, found.sums, n, epoch + 1, plain, built.mechanism)
-        assert np.array_equal(make(engine, h, plain).learn(V, epoch)[0], unmoved)
-        assert not np.array_equal(moved, unmoved)
+        assert np.array_equal(next_V, expected)
+        plain_V = compute_next_items(V, collected.sums, n, epoch + 1, plain, built.mechanism)
+        assert np.array_equal(make(engine, h, plain).learn(V, epoch)[0], plain_V)
+        assert not np.array_equal(next_V, plain_V)
     assert set(drawn) - {0} == {501}
 
 
@@ -264,7 +264,7 @@ def test_ranks_are_those_of_the_user_vectors(engine: str, negatives: int) -> Non
     expected = rank_factors(X, V, candidates)
     assert expected.ties.any()
     reports = built.list_reports(V, 0)
-    for _ in range(2):  # what an engine keeps of a matrix changes nothing
+    for _ in range(2):  # what an engine stores of a matrix changes nothing
         ranks = built.compute_ranks(V)
         assert np.array_equal(ranks.better, expected.better)
         assert np.array_equal(ranks.ties, expected.ties)
@@ -298,13 +298,13 @@ def test_an_item_matrix_that_no_device_accepts_is_refused(
 @engines_and_mechanisms
 @pytest.mark.parametrize(
     "row",
-    [[2.0**20] * 3, [2.0**-60] * 3, [2.0**20 * each for each in (0.7, 0.3, 0.7, 0.7, 0.9)]],
+    [[2.0**20] * 3, [2.0**-60] * 3, [2.0**20 * x for x in (0.7, 0.3, 0.7, 0.7, 0.9)]],
     ids=["large", "small", "beyond"],
 )
 def test_equations_without_a_solution_give_the_same_as_the_reference(
     engine: str, mechanism: str, row: list[float]
 ) -> None:
-    """Lambda is lost in the sums, and what comes out is rounding: in one case beyond 2^40."""
+    """Lose lambda in the sums, so that vectors are rounding errors: in one case beyond 2^40."""
     h = random_people(40, 30, seed=1)
     plan = Settings.preset(
         mechanism, factors=len(row), reports=30, regularization=1e-12, alpha=1024.0
@@ -320,9 +320,9 @@ def test_equations_without_a_solution_give_the_same_as_the_reference(
 @pytest.mark.parametrize("shape", [(5, 3), (4, 5), (5, 4), (200, 5), (5,)])
 def test_an_item_matrix_of_another_shape_is_refused(engine: str, shape: tuple[int, ...]) -> None:
     built = make(engine, random_people(3, 5), Settings(factors=5))
-    for ask in (built.collect, built.list_reports, lambda V, _: built.solve_user_vectors(V)):
+    for method in (built.collect, built.list_reports, lambda V, _: built.solve_user_vectors(V)):
         with pytest.raises(SettingsError):
-            ask(np.zeros(shape, np.float32), 0)
+            method(np.zeros(shape, np.float32), 0)
 
 
 @engines
@@ -349,14 +349,14 @@ def test_every_engine_has_kernels_for_our_presets(mechanism: str) -> None:
 
 
 def test_a_mechanism_without_a_kernel_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Unheard(Coordinate):
-        name = "unheard"
+    class Uncompiled(Coordinate):
+        name = "uncompiled"
 
-    monkeypatch.setitem(MECHANISMS, Unheard.name, Unheard)
-    plan = Settings(mechanism="unheard", factors=2)
+    monkeypatch.setitem(MECHANISMS, Uncompiled.name, Uncompiled)
+    plan = Settings(mechanism="uncompiled", factors=2)
     for engine in ("cpu", "cuda"):
-        assert not computes(engine, "unheard")
-        with pytest.raises(SettingsError, match="unheard"):
+        assert not computes(engine, "uncompiled")
+        with pytest.raises(SettingsError, match="uncompiled"):
             build_engine(engine, random_people(3, 5), plan)
     assert build_engine("reference", random_people(3, 5), plan).name == "reference"
 
@@ -369,14 +369,13 @@ def test_a_mechanism_without_a_kernel_is_refused(monkeypatch: pytest.MonkeyPatch
         ("tpu", "json"),
     ],
 )
-def test_what_is_no_engine_of_ones_own_is_refused(name: str, module: str) -> None:
-    """One that is: tests/nightly/test_extending.py."""
+def test_an_invalid_registration_is_refused(name: str, module: str) -> None:
     with pytest.raises(SettingsError, match=module if name == "tpu" else name):
         register_engine(name, module)
     assert "tpu" not in ENGINE_MODULES
 
 
-def test_a_name_that_falls_back_to_another_engine_fails_this_suite(
+def test_the_suite_fails_if_a_name_gives_another_engine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(ENGINE_MODULES, "tpu", ENGINE_MODULES["cpu"])
@@ -393,14 +392,14 @@ def test_a_name_that_falls_back_to_another_engine_fails_this_suite(
         (100_000, 1286, "coordinate", False),
     ],
 )
-def test_small_work_is_for_the_reference_and_larger_work_for_compiled_loops(
+def test_small_work_uses_the_reference_and_large_work_compiled_loops(
     people: int, items: int, preset: str, small: bool
 ) -> None:
     plan = plan_training(people, items, preset=preset, epochs=6, reports=1, history=100)
     assert should_use_reference(people, items, plan) == small
 
 
-def test_the_engine_is_what_the_rule_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_chooses_by_the_size_of_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     h, plan = random_people(20, 10), Settings(factors=2)
     assert FederatedMF().engine == Simulation(plan).engine == AUTO_ENGINE
     assert build_engine(AUTO_ENGINE, h, plan, threads=1).name == "reference"
@@ -423,9 +422,9 @@ AS_A_COMMAND = (
 
 @pytest.mark.parametrize("work", [IN_PYTHON, AS_A_COMMAND], ids=["python", "command"])
 def test_small_work_loads_no_compiler(work: str) -> None:
-    asked = f"import sys; {work} assert 'numba' not in sys.modules".replace("\n ", "\n")
+    code = f"import sys; {work} assert 'numba' not in sys.modules".replace("\n ", "\n")
     environment = {**os.environ, "PYTHONPATH": str(Path(registry.__file__).parents[2])}
-    subprocess.run([sys.executable, "-c", asked], check=True, env=environment)
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
     assert util.find_spec("numba")
 
 
@@ -439,7 +438,7 @@ def test_small_work_loads_no_compiler(work: str) -> None:
         ("reference", {"threads": 1}),
     ],
 )
-def test_engines_and_options_that_are_not_there_are_refused(
+def test_unknown_engines_and_invalid_options_are_refused(
     engine: str, options: dict[str, Any]
 ) -> None:
     with pytest.raises(SettingsError):

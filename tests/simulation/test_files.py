@@ -10,8 +10,8 @@ from sottovoce import FederatedMF
 from sottovoce.core import Histories
 from sottovoce.errors import CheckpointError
 from sottovoce.simulation.files import (
-    FORMAT,
-    ITEM_MATRIX,
+    ITEM_MATRIX_NAME,
+    MODEL_FORMAT,
     ModelFile,
     compute_fingerprint,
     read_model,
@@ -62,8 +62,8 @@ def test_a_forged_header_is_refused_with_the_path(tmp_path: Path, forged: Any) -
     about = {"settings": Settings().as_dict(), "epochs_done": 1, "extra": {}}
     wrong = forged if isinstance(forged, str) else json.dumps({**about, **forged})
     for name, content in (("honest", json.dumps(about)), ("forged", wrong)):
-        header = {"format": FORMAT, "sottovoce": content}
-        data = save({ITEM_MATRIX: np.ones((2, 5), np.float32)}, metadata=header)
+        header = {"format": MODEL_FORMAT, "sottovoce": content}
+        data = save({ITEM_MATRIX_NAME: np.ones((2, 5), np.float32)}, metadata=header)
         (tmp_path / name).write_bytes(data)
     FederatedMF.load(tmp_path / "honest")
     with pytest.raises(CheckpointError, match="forged"):
@@ -74,7 +74,7 @@ def test_what_is_damaged_foreign_or_not_there_is_refused(tmp_path: Path) -> None
     file, V = tmp_path / "m", np.ones((2, 5), np.float32)
     write_model(file, ModelFile(V, Settings(), 1))
     whole = file.read_bytes()
-    for content in (*(whole[:cut] for cut in (0, 7, 60, -1)), save({ITEM_MATRIX: V})):
+    for content in (*(whole[:cut] for cut in (0, 7, 60, -1)), save({ITEM_MATRIX_NAME: V})):
         file.write_bytes(content)
         with pytest.raises(CheckpointError, match=str(file)):
             FederatedMF.load(file)

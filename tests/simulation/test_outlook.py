@@ -67,7 +67,7 @@ def test_the_seed_fixes_all_and_more_people_are_no_worse(monkeypatch: pytest.Mon
     assert make_shop_outlook(few, budget, seed=3) == small
     assert make_shop_outlook(few, budget, seed=4).shops != small.shops
     assert small.lists.mean < large.lists.mean > large.popularity.mean
-    scaled = make_shop_outlook(many, budget, seed=3, most_seconds=0.04)
+    scaled = make_shop_outlook(many, budget, seed=3, max_seconds=0.04)
     assert 200 < scaled.simulated < 600
     assert scaled.settings == large.settings
     assert scaled.lists.mean < large.lists.mean + 0.02
@@ -75,7 +75,7 @@ def test_the_seed_fixes_all_and_more_people_are_no_worse(monkeypatch: pytest.Mon
 
 def test_what_would_take_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SettingsError):
-        make_shop_outlook(ABOUT, Budget(local=10), most_seconds=1e-5)
+        make_shop_outlook(ABOUT, Budget(local=10), max_seconds=1e-5)
     monkeypatch.setattr(module, "MAX_EPOCHS_TRIED", 3)
     with pytest.raises(SettingsError):
         make_shop_outlook(replace(ABOUT, people=800), Budget(local=50))

@@ -12,6 +12,7 @@ import httpx
 import typer
 
 from sottovoce.cli import output
+from sottovoce.cli.catalogue_file import CATALOGUE_HELP, CatalogueColumns, read_catalogue_file
 from sottovoce.cli.options import (
     BudgetOption,
     CentralBudgetOption,
@@ -21,12 +22,7 @@ from sottovoce.cli.options import (
     make_option,
     make_people_option,
 )
-from sottovoce.cli.server import (
-    CATALOGUE_HELP,
-    SERVICE_SETTINGS,
-    CatalogueColumns,
-    read_catalogue_file,
-)
+from sottovoce.cli.server import SERVICE_SETTINGS
 from sottovoce.client import HttpProxy
 from sottovoce.data import load
 from sottovoce.data.synthetic import SYNTHETIC

@@ -116,7 +116,9 @@ class SwarmResult:
             "processes": SWARM_PROCESSES,
             "seed": self.plan.seed,
             "terms": self.terms.as_dict(),
-            "epochs": [{**asdict(each), "sent": each.sent} for each in self.rounds],
+            "epochs": [
+                {**asdict(epoch_round), "sent": epoch_round.sent} for epoch_round in self.rounds
+            ],
             "ledgers_spent_at_most": self.max_spent,
             "problems": self.problems,
             "privacy": {
@@ -153,7 +155,7 @@ def run_swarm(data: Interactions, plan: SwarmPlan, progress: SwarmProgress) -> S
         sorted(swarm.problems),
         make_privacy_report(
             replace(event, epochs=min(len(swarm.rounds), event.epochs)),
-            min(each.sent for each in swarm.rounds),
+            min(epoch_round.sent for epoch_round in swarm.rounds),
         ),
         {"make": created - began, "drive": ended - created},
     )

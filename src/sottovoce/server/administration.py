@@ -44,6 +44,7 @@ def update_catalogue(
             difference.check_retires_few(pending.items)
         changed = replace(pending, catalogue=merged, version=pending.version + 1)
         changed.check()
+        # It holds for lists at once, and devices refuse what the terms do not allow.
         _check_current_terms(transaction, changed)
         if not dry_run:
             transaction.set_catalogue(changed.version, merged.hash, merged.raw)
@@ -51,10 +52,7 @@ def update_catalogue(
 
 
 def _check_current_terms(transaction: Transaction, pending: PendingConfig) -> None:
-    """Raise a `SettingsError` if the terms of the current epoch do not allow the catalogue.
-
-    It holds for lists at once, and devices would refuse it.
-    """
+    """Raise a `SettingsError` if the terms of the current epoch do not allow the catalogue."""
     latest = transaction.find_latest_epoch()
     if latest is None or latest.state == APPLIED:
         return
@@ -173,6 +171,7 @@ def go_beyond(
             # A training that is finished publishes again only after a gap.
             following += 1
         transaction.set_service(service.verification_key, following)
+        # The epochs that these proxies have named are behind the next one now.
         for contact in contacts.values():
             if contact.refusal and contact.epoch < following:
                 transaction.set_contact(replace(contact, refusal=""))

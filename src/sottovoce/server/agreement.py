@@ -51,6 +51,7 @@ def begin_service(store: ServerStore, settings: ServerSettings, keys: Keys) -> N
     """
     store.create()
     with store.write() as transaction:
+        # Two `init` for one database: the second waits and is refused.
         transaction.acquire_setup_lock()
         service = transaction.find_service(lock=True)
         if service is not None:
@@ -126,6 +127,7 @@ def _begin_again(
     transaction: Transaction, training: Training, settings: ServerSettings
 ) -> Training:
     """Return a training that no device has seen, with these settings."""
+    # A worker whose file is still the old one must not undo the change.
     before = transaction.find_training(training.number - 1)
     if settings.training != training.settings and settings.training == (before and before.settings):
         raise SettingsError(

@@ -45,6 +45,7 @@ def build_app(server: Server, settings: ServerSettings) -> Starlette:
 
     @asynccontextmanager
     async def run_heartbeat(_: Starlette) -> AsyncIterator[None]:
+        # A server that cannot tick does not start.
         await anyio.to_thread.run_sync(server.tick)
         api.heartbeat.start()
         try:
@@ -129,6 +130,7 @@ class Api:
             for name in ("chunks", "reports")
         )
         await self._run(self._server.commit, proxy, epoch, manifest, chunks, reports)
+        # This may be all that the epoch waits for.
         self.heartbeat.wake_up()
         return JSONResponse({})
 

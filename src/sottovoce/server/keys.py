@@ -97,7 +97,14 @@ class Keys:
         created = strict.parse_int(
             content["made"], min_value=0, max_value=strict.MAX_INTEGER, what="keys: made"
         )
-        keys = cls(signing, wrapping, _decode_statements(content["statements"]), first, created)
+        if not isinstance(content["statements"], list):
+            raise ProtocolError("keys: statements must be a list")
+        raw_statements = [
+            strict.parse_hex(item, size=STATEMENT_BYTES, what="keys: a statement")
+            for item in content["statements"]
+        ]
+        statements = tuple(KeyStatement(raw[:KEY_BYTES], raw[KEY_BYTES:]) for raw in raw_statements)
+        keys = cls(signing, wrapping, statements, first, created)
         keys._check_chain()
         return keys
 
@@ -192,15 +199,6 @@ class Keys:
 
 def _get_public_key(signing: bytes) -> bytes:
     return Ed25519PrivateKey.from_private_bytes(signing).public_key().public_bytes_raw()
-
-
-def _decode_statements(content: object) -> tuple[KeyStatement, ...]:
-    if not isinstance(content, list):
-        raise ProtocolError("keys: statements must be a list")
-    raw = [
-        strict.parse_hex(item, size=STATEMENT_BYTES, what="keys: a statement") for item in content
-    ]
-    return tuple(KeyStatement(item[:KEY_BYTES], item[KEY_BYTES:]) for item in raw)
 
 
 def _bind_epoch(epoch: int) -> bytes:

@@ -64,12 +64,7 @@ class Metrics:
     ) -> bytes:
         """Return all metrics in Prometheus' text format.
 
-        Args:
-            latest: The latest epoch.
-            manifest: Its manifest.
-            applied: The last applied epoch.
-            contacts: The last contact with each proxy.
-            now: Unix seconds.
+        They describe the latest epoch with its manifest, and the last applied one.
         """
         self._state.state(latest.state if latest else "none")
         is_running = latest is not None and latest.state != APPLIED

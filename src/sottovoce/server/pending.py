@@ -69,17 +69,10 @@ class PendingConfig:
         opens: int,
         closes: int,
     ) -> Manifest:
-        """Return the manifest of an epoch.
+        """Return the manifest of an epoch, with the SHA-256 of its model.
 
-        Args:
-            progress: How far the training has come.
-            epoch: Number of the epoch.
-            model: SHA-256 of the model.
-            ridge: Regularization of the user equations.
-            public_key: The epoch's key; None if it asks for no reports.
-            tokens: Keys of the tokens of this epoch and of the next one.
-            opens: Unix second.
-            closes: Unix second.
+        Without a public key it asks for no reports. The `tokens` are the keys of the tokens of this
+        epoch and of the next one.
         """
         return Manifest(
             epoch=epoch,

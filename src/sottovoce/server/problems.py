@@ -112,10 +112,9 @@ def describe_dropped_reports(epoch: Epoch) -> list[str]:
     """Return what an operator should know about the reports of an applied epoch."""
     if not epoch.reports:
         return [f"epoch {epoch.epoch} came to nothing: no reports were counted"]
-    # Some reports come twice or cannot be opened at any time.
-    ignored = ("duplicates", "undecodable")
-    if epoch.duplicates + epoch.undecodable > MAX_DROPPED_SHARE * epoch.reports:
-        ignored = ()
+    # A proxy that repeats a chunk, or one strange client, is no reason to look.
+    is_usual = epoch.duplicates + epoch.undecodable <= MAX_DROPPED_SHARE * epoch.reports
+    ignored = ["duplicates", "undecodable"] if is_usual else []
     return [
         f"epoch {epoch.epoch}: {getattr(epoch, name):,} reports {reason}, and were dropped"
         for name, reason in DROP_REASONS.items()

@@ -174,6 +174,7 @@ class Publisher:
         if not V.any():
             V = make_first_items(settings, pending.items)
         self._publish(transaction, pending, V, progress, now, self.open_manifest(last))
+        # The epoch that was just published is one of those that stay.
         transaction.delete_before(last.epoch + 2 - self.settings.keep_epochs)
 
     def _publish(
@@ -225,6 +226,7 @@ class Publisher:
             training=training.number,
             catalogue=pending.catalogue.hash,
         )
+        # From here on the private key exists only in the database, wrapped.
         wrapped = None if private_key is None else self.keys.wrap(number, private_key)
         transaction.add_file(model, "model", content)
         transaction.add_epoch(epoch, wrapped)

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from hashlib import sha256
+from math import nan
 
 from sottovoce.errors import (
     ProtocolError,
@@ -59,7 +60,7 @@ class Server:
     ):
         self.metrics = Metrics()
         self.metrics.set_gauges(
-            disk_free_bytes=store.get_free_bytes,
+            disk_free_bytes=lambda: nan if (free := store.get_free_bytes()) is None else free,
             keys_wrong=lambda: self.troubles["keys"] is not None,
         )
         self._store = store
@@ -84,6 +85,7 @@ class Server:
         Raises:
             SettingsError: They do not, or `sottovoce server init` did not create the database.
         """
+        # The heartbeat and `run` may both come here first.
         with self._lock:
             if not self._is_prepared:
                 self._store.check_tables()
@@ -114,6 +116,7 @@ class Server:
             if may_sign(self._keys, service):
                 self._sign_shelf(transaction, now)
             latest = transaction.find_latest_epoch(lock=True)
+            # The row is locked, so other workers wait here and then find the next state.
             if latest is None:
                 self._publisher.publish_first(transaction, now)
             elif latest.state == APPLIED:
@@ -122,7 +125,7 @@ class Server:
                 self._publisher.publish_next(transaction, latest, now)
             elif transaction.find_wrapped_key(latest.epoch) is None:
                 self._publisher.end_without_key(transaction, latest, now)
-            elif not self._is_over(transaction, latest, now):
+            elif not self._may_go_on(transaction, latest, now):
                 return False
             elif latest.state == OPEN:
                 transaction.close_epoch(latest.epoch, now)
@@ -130,23 +133,20 @@ class Server:
                 self._publisher.apply_epoch(transaction, latest, now)
         return True
 
-    def _is_over(self, transaction: Transaction, epoch: Epoch, now: float) -> bool:
+    def _may_go_on(self, transaction: Transaction, epoch: Epoch, now: float) -> bool:
+        """Return whether the epoch waits for nothing, and our clock is not wrong."""
         wait = get_epoch_wait(transaction, epoch, self._settings, now)
-        is_over = wait is not None and wait.is_over
-        return is_over and not self._has_wrong_clock(transaction, epoch, now)
-
-    def _has_wrong_clock(self, transaction: Transaction, epoch: Epoch, now: float) -> bool:
-        """Return whether all proxies that spoke lately have another time; then nothing may end.
-
-        They hold batches that people have paid for, and take no more meanwhile.
-        """
+        if wait is None or not wait.is_over:
+            return False
+        # If all proxies that spoke lately have another time, nothing ends by our clock: they hold
+        # batches that people have paid for, and take no more meanwhile.
         max_skew = allowed_clock_skew(self._publisher.open_manifest(epoch))
         skews = [
             abs(contact.clock_ahead)
             for name, contact in transaction.get_contacts().items()
             if name in self._settings.proxies and now - contact.last_contact <= MAX_SILENCE_SECONDS
         ]
-        return bool(skews) and all(skew > max_skew for skew in skews)
+        return not (bool(skews) and all(skew > max_skew for skew in skews))
 
     def _sign_shelf(self, transaction: Transaction, now: float) -> None:
         """Sign the newest catalogue if it has changed, and once after a start."""
@@ -186,7 +186,6 @@ class Server:
     # What anyone may ask.
 
     def get_signed_manifest(self) -> SignedManifest:
-        """Return the manifest of the latest epoch."""
         with self._store.read() as transaction:
             latest = transaction.find_latest_epoch()
         if latest is None:
@@ -194,7 +193,6 @@ class Server:
         return SignedManifest.open(latest.manifest, self._keys.first_key)
 
     def get_signed_shelf(self) -> SignedShelf:
-        """Return the newest shelf."""
         with self._store.read() as transaction:
             shelf = transaction.find_shelf()
         if shelf is None:
@@ -202,17 +200,14 @@ class Server:
         return SignedShelf.open(shelf.signed, self._keys.first_key)
 
     def get_model(self, sha256: bytes) -> bytes | None:
-        """Return a model by its hash."""
         with self._store.read() as transaction:
             return transaction.find_file(sha256, "model")
 
     def get_catalogue(self, sha256: bytes) -> bytes | None:
-        """Return a catalogue by its hash."""
         with self._store.read() as transaction:
             return transaction.find_file(sha256, "catalogue")
 
     def list_epochs(self) -> list[Epoch]:
-        """Return all epochs, oldest first."""
         with self._store.read() as transaction:
             return transaction.list_epochs()
 
@@ -228,7 +223,6 @@ class Server:
         self._store.check_writable()
 
     def render_metrics(self) -> bytes:
-        """Return all metrics in Prometheus' text format."""
         with self._store.read() as transaction:
             latest, applied = transaction.find_latest_epoch(), transaction.find_last_applied()
             contacts = self._get_contacts(transaction).values()
@@ -254,13 +248,15 @@ class Server:
             last = transaction.get_contacts().get(proxy, ProxyContact(proxy, 0, 0.0, 0.0))
             epoch = transaction.find_epoch(contact.epoch, lock=contact.crowd is not None)
             refusal = self._find_refusal(transaction, epoch, contact)
+            # A process that only asks (`sottovoce proxy status`) makes no tokens.
+            token_key = contact.token_key or (last.token_key if contact.process is None else b"")
             status = ProxyContact(
                 proxy,
                 contact.epoch,
                 now,
                 contact.time - now,
                 refusal or "",
-                token_key=contact.token_key or (last.token_key if contact.process is None else b""),
+                token_key=token_key,
             )
             is_unfinished = _is_unfinished(transaction, proxy)
             status = status.with_database(contact.database, last, is_unfinished=is_unfinished)
@@ -273,6 +269,7 @@ class Server:
             database = transaction.get_service().name
         if refusal is not None:
             raise RefusedError(refusal)
+        # The row of an early epoch may be missing in a database that went beyond it.
         if epoch is None:
             return Reply("applied" if contact.epoch else "none", now, database)
         return Reply(epoch.state, now, database)

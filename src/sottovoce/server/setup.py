@@ -71,6 +71,7 @@ def make_server(
     }
     with ExitStack() as undo:
         try:
+            # What did not exist is removed again after an error, unless other files are in it.
             missing = [path for path in (folder, *folder.parents) if not path.exists()]
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for path in reversed(missing):
@@ -109,17 +110,8 @@ def render_settings_file(
 ) -> str:
     """Return a `server.toml` with these values, and the defaults for all others.
 
-    Args:
-        proxies: For each proxy the SHA-256 of its secret, in hexadecimal.
-        training: Settings of the training.
-        database: URL of the database.
-        epoch_seconds: Shortest length of an epoch.
-        least_clients: The crowd.
-        hold: Seconds that an epoch waits for its crowd.
-        accounts: Whether a batch needs an account.
-        host: The address to listen on.
-        port: Where proxies find the server.
-        watch_port: Where the operator watches it.
+    `proxies` has the SHA-256 of each proxy's secret, in hexadecimal. A value of the training's
+    preset becomes a comment.
     """
     terms: dict[str, Any] = {"least_clients": least_clients, "hold": hold}
     if accounts:
@@ -127,7 +119,6 @@ def render_settings_file(
     other_terms = set(get_settings(Participation)) - set(terms)
     preset, declared = Settings.preset(training.mechanism).as_dict(), list_settings()
     training_lines = [
-        # A value of the preset is a comment.
         f"{'# ' if preset[name] == value else ''}{name} = {json.dumps(value)}"
         f"  # {declared[name].help}\n"
         for name, value in training.as_dict().items()

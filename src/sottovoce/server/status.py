@@ -1,13 +1,10 @@
 """The state of a service, read from its database; no worker needs to run, and none is disturbed."""
 
-import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
-
-from sqlalchemy import make_url
 
 from sottovoce.errors import SettingsError, SottovoceError, StoreError
 from sottovoce.protocol import Manifest, SignedManifest
@@ -23,7 +20,7 @@ from sottovoce.server.problems import (
     find_problems,
 )
 from sottovoce.server.settings import ServerSettings
-from sottovoce.server.store import ServerStore, check_exists
+from sottovoce.server.store import ServerStore
 from sottovoce.server.training import Training
 from sottovoce.server.transaction import APPLIED, Epoch, ProxyContact, Service, Transaction
 from sottovoce.server.waiting import EpochWait, get_epoch_wait
@@ -49,7 +46,7 @@ class KeysFile:
     """How often the signing key was replaced."""
     is_newer: bool = False
     """Whether the file has a key that signs from the next epoch on."""
-    made: int = 0
+    created: int = 0
     """Unix second when its signing key was made."""
 
     @classmethod
@@ -86,20 +83,17 @@ class Disk:
     problem: str | None
 
     @classmethod
-    def read(cls, store: ServerStore, settings: ServerSettings) -> Self:
-        """Measure the free space, and write something harmless."""
-        url, free = make_url(settings.database), None
-        if url.drivername == "sqlite":
-            file = Path(url.database or "")
-            check_exists(file)
-            free = shutil.disk_usage(file.parent).free
+    def read(cls, store: ServerStore) -> Self:
+        """Write something harmless, and measure the free space."""
+        problem = None
         try:
             store.check_writable()
         except StoreError as error:
-            return cls(free, str(error))
+            problem = str(error)
+        free = store.get_free_bytes()
         if free is not None and free < MIN_FREE_BYTES:
-            return cls(free, f"only {free / 1e6:,.0f} MB are free on the disk")
-        return cls(free, None)
+            problem = problem or f"only {free / 1e6:,.0f} MB are free on the disk"
+        return cls(free, problem)
 
 
 @dataclass(frozen=True)
@@ -140,41 +134,39 @@ class ServerStatus:
         cls, store: ServerStore, settings: ServerSettings, now: float, running: ProcessState | str
     ) -> Self:
         """Read the database and the keys file."""
-        disk = Disk.read(store, settings)
+        disk = Disk.read(store)
         with store.read() as transaction:
             service, latest = transaction.get_service(), transaction.find_latest_epoch()
             pending, key = PendingConfig.read(transaction), service.verification_key
             keys = KeysFile.read(settings.keys, service, transaction, latest)
+            status = cls(now, pending, key, keys, settings.heartbeat, running, disk)
             if latest is None:
-                return cls(now, pending, key, keys, settings.heartbeat, running, disk)
+                return status
             contacts, shelf = transaction.get_contacts(), transaction.find_shelf()
             last_epochs = [
                 epoch
                 for epoch in reversed(transaction.list_epochs())
                 if epoch.state == APPLIED and epoch.closed_at is not None
             ]
-            return cls(
-                now,
-                pending,
-                key,
-                keys,
-                settings.heartbeat,
-                running,
-                disk,
-                latest,
-                SignedManifest.open(latest.manifest, key).manifest,
-                transaction.find_training(latest.training),
-                get_epoch_wait(transaction, latest, settings, now),
-                tuple(last_epochs[:MAX_EPOCHS_SHOWN]),
-                shelf is not None and shelf.catalogue == pending.catalogue.hash,
-                None if keys.problem else _find_settings_problem(transaction, settings),
-                tuple(describe_expiring(settings.certificates, now)),
-                {name: contacts.get(name) for name in settings.proxies},
+            return replace(
+                status,
+                epoch=latest,
+                manifest=SignedManifest.open(latest.manifest, key).manifest,
+                training=transaction.find_training(latest.training),
+                waiting=get_epoch_wait(transaction, latest, settings, now),
+                last_epochs=tuple(last_epochs[:MAX_EPOCHS_SHOWN]),
+                is_listed=shelf is not None and shelf.catalogue == pending.catalogue.hash,
+                settings_problem=(
+                    None if keys.problem else _find_settings_problem(transaction, settings)
+                ),
+                expiring_certificates=tuple(describe_expiring(settings.certificates, now)),
+                contacts={name: contacts.get(name) for name in settings.proxies},
             )
 
     @cached_property
     def problems(self) -> list[str]:
         """What needs the operator's attention; empty if all is well."""
+        # Without an answer at [watch] and with contacts of proxies, another worker runs.
         problems: list[str] = []
         epoch, wait = self.epoch, self.waiting
         if isinstance(self.running, ProcessState):

@@ -4,7 +4,6 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from math import nan
 from pathlib import Path
 from typing import Any, cast
 
@@ -82,7 +81,9 @@ def open_engine(url: str) -> Engine:
     if not url.startswith("sqlite"):
         return create_engine(
             url,
+            # The database may have been restarted since the last use of a connection.
             pool_pre_ping=True,
+            # A statement must see what others committed while it waited for a lock.
             isolation_level="READ COMMITTED",
             connect_args={"connect_timeout": CONNECT_TIMEOUT_SECONDS},
             **common,
@@ -197,9 +198,9 @@ class ServerStore:
             same = {"version": schema_version.c.version}
             connection.execute(schema_version.update().values(same))
 
-    def get_free_bytes(self) -> float:
-        """Return the free bytes on the disk of the file; NaN if the database is no file."""
-        return nan if self._path is None else float(shutil.disk_usage(self._path.parent).free)
+    def get_free_bytes(self) -> int | None:
+        """Return the free bytes on the disk of the file; None if the database is no file."""
+        return None if self._path is None else shutil.disk_usage(self._path.parent).free
 
     def close(self) -> None:
         """Close all connections."""
@@ -226,6 +227,7 @@ def back_up(database: str, target: Path, *, with_key: bool = False) -> None:
     check_exists(source)
     if target.exists():
         raise SettingsError(f"{target}: exists already: name another, or move it away")
+    # The copy gets its name when it is complete.
     unfinished = target.with_name(target.name + ".unfinished")
     with ExitStack() as undo, convert_sqlite_errors(unfinished):
         unfinished.unlink(missing_ok=True)
@@ -241,6 +243,7 @@ def back_up(database: str, target: Path, *, with_key: bool = False) -> None:
             # One file, without a log.
             copy.execute("PRAGMA journal_mode = DELETE")
             copy.execute("PRAGMA secure_delete = ON")
+            # A key is deleted when its epoch is applied. A backup would undo that.
             if not with_key:
                 copy.execute("DELETE FROM epoch_keys")
             copy.execute("VACUUM")

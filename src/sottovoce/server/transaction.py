@@ -151,6 +151,7 @@ class ProxyContact:
         database, earlier = name or last.database, last.earlier_database
         if is_unfinished and database != last.database:
             earlier = earlier or last.database
+        # The old database is back.
         if database == earlier:
             earlier = ""
         return replace(self, database=database, earlier_database=earlier)
@@ -182,7 +183,6 @@ class Transaction:
         return None if row is None else Service(*row)
 
     def add_service(self, name: str, verification_key: bytes) -> None:
-        """Add the row of a new service."""
         row = {"verification_key": verification_key, "newest_key": verification_key, "name": name}
         self._insert(service, id=1, next_epoch=1, **row)
 
@@ -209,7 +209,6 @@ class Transaction:
         self._insert(trainings, **training.to_row())
 
     def drop_training(self, number: int) -> None:
-        """Delete a training."""
         self._connection.execute(trainings.delete().where(trainings.c.number == number))
 
     def find_catalogue(self) -> Any:
@@ -234,7 +233,6 @@ class Transaction:
         self._insert(shelf, id=1, signed=signed.encode(), **row)
 
     def find_file(self, sha256: bytes, kind: FileKind) -> bytes | None:
-        """Return the content of a file."""
         query = select(files.c.content).where(files.c.sha256 == sha256, files.c.kind == kind)
         return self._connection.scalar(query)
 
@@ -250,7 +248,6 @@ class Transaction:
         return self._fetch_epoch(select(epochs).where(epochs.c.epoch == number), lock=lock)
 
     def find_latest_epoch(self, *, lock: bool = False) -> Epoch | None:
-        """Return the latest epoch; None before the first."""
         return self._fetch_epoch(select(epochs).order_by(epochs.c.epoch.desc()).limit(1), lock=lock)
 
     def find_last_applied(self) -> Epoch | None:
@@ -289,6 +286,7 @@ class Transaction:
         """
         totals = {"reports": reports, "crowdless": crowdless, "capped": capped}
         self._change_epoch(epoch, state=APPLIED, **totals)
+        # Commits stay: a proxy whose answer was lost asks again.
         for table in (epoch_keys, chunks, counts, waiting):
             self._connection.execute(table.delete().where(table.c.epoch == epoch))
         # What waits in a proxy's earlier database is lost now.
@@ -342,11 +340,9 @@ class Transaction:
         return np.frombuffer(content or b"", dtype="<i8").astype(np.int64)
 
     def add_sums(self, epoch: int, values: NDArray[np.int64]) -> None:
-        """Add the sums of an epoch."""
         self._insert(sums, epoch=epoch, sums=values.astype("<i8").tobytes())
 
     def has_chunk(self, epoch: int, name: str) -> bool:
-        """Return whether a chunk was counted."""
         return self.find_sender(epoch, name) is not None
 
     def find_sender(self, epoch: int, name: str) -> str | None:
@@ -355,18 +351,15 @@ class Transaction:
         return self._connection.scalar(query)
 
     def list_chunk_names(self, epoch: int) -> set[str]:
-        """Return the names of all chunks that were counted."""
         return set(self._connection.scalars(select(chunks.c.name).where(chunks.c.epoch == epoch)))
 
     def get_chunk_keys(self, epoch: int, name: str) -> NDArray[np.uint64]:
-        """Return the keys of the reports in a chunk."""
         query = select(chunks.c.prefixes).where(chunks.c.epoch == epoch, chunks.c.name == name)
         return np.frombuffer(self._connection.scalar(query) or b"", dtype="<u8").astype(np.uint64)
 
     def add_chunk(
         self, epoch: int, name: str, proxy: str, reports: int, keys: NDArray[np.uint64]
     ) -> None:
-        """Add a chunk that was counted."""
         content = keys.astype("<u8").tobytes()
         self._insert(chunks, epoch=epoch, name=name, proxy=proxy, reports=reports, prefixes=content)
 
@@ -399,12 +392,10 @@ class Transaction:
         self._insert(commits, epoch=epoch, proxy=proxy, chunks=chunks, reports=reports)
 
     def list_committed(self, epoch: int) -> set[str]:
-        """Return the proxies that have committed an epoch."""
         query = select(commits.c.proxy).where(commits.c.epoch == epoch)
         return set(self._connection.scalars(query))
 
     def set_crowd(self, epoch: int, proxy: str, crowd: str) -> None:
-        """Set the state of a proxy's crowd."""
         same = (waiting.c.epoch == epoch) & (waiting.c.proxy == proxy)
         self._connection.execute(waiting.delete().where(same))
         self._insert(waiting, epoch=epoch, proxy=proxy, crowd=crowd)
@@ -415,7 +406,6 @@ class Transaction:
         return {row.proxy: row.crowd for row in self._connection.execute(query)}
 
     def set_contact(self, contact: ProxyContact) -> None:
-        """Set the last contact with a proxy."""
         dialect: Any = postgresql if self._connection.dialect.name == "postgresql" else sqlite
         row, key = asdict(contact), [contacts.c.proxy]
         # One statement, because a proxy and `sottovoce proxy status` may speak at the same time.
@@ -423,7 +413,6 @@ class Transaction:
         self._connection.execute(insert.on_conflict_do_update(index_elements=key, set_=row))
 
     def get_contacts(self) -> dict[str, ProxyContact]:
-        """Return the last contact with each proxy."""
         rows = self._connection.execute(select(contacts).order_by(contacts.c.proxy))
         return {row.proxy: ProxyContact(*row) for row in rows}
 

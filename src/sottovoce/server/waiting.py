@@ -73,12 +73,7 @@ def _get_report_wait(
 ) -> EpochWait:
     """Return what a closed epoch waits for: until every proxy has handed in, or its grace is over.
 
-    Args:
-        epoch: The epoch.
-        committed: Proxies that have handed in everything.
-        count_times: When the last chunk of each proxy was counted.
-        settings: The settings of the server.
-        now: Unix seconds.
+    `committed` are the proxies that have, `count_times` the times of the last chunk of each.
     """
     closed, grace = epoch.closed_at or 0.0, settings.grace_seconds
     # The grace begins again with every chunk, so a large epoch is not ended while it arrives.

@@ -41,9 +41,9 @@ class People:
     first: int = 0
     """The number of the first: other than 0 for a shard of more people."""
     resampled: int | None = None
-    """So many people made out of the histories; None: the histories are theirs."""
+    """The number of people made out of the histories; None: the histories are theirs."""
     chosen: Int64 | None = None
-    """The numbers of those who are here, one for each history; None: consecutive from the first."""
+    """The number of the owner of each history; None: consecutive from the first."""
 
     def __post_init__(self) -> None:
         if self.chosen is not None and (
@@ -56,11 +56,11 @@ class People:
     def __len__(self) -> int:
         return self.histories.n_users if self.resampled is None else self.resampled
 
-    def numbers(self, places: Int64) -> Int64:
+    def get_numbers(self, places: Int64) -> Int64:
         return self.first + places if self.chosen is None else self.chosen[places]
 
     def some(self, begin: int, end: int) -> People:
-        """Those at these places, without a copy of anything; each keeps their number."""
+        """Return the people at these places, as views; each keeps their number."""
         if self.resampled is not None:
             return People(self.histories, self.first + begin, end - begin)
         if self.chosen is not None:
@@ -68,30 +68,37 @@ class People:
         return People(self.histories.some(begin, end), self.first + begin)
 
     def take(self, places: Int64, seed: int) -> Histories:
-        """The histories of some, by their place from the first on."""
+        """Return the histories of the people at these places."""
         if self.resampled is None:
             return self.histories.take(places)
-        numbers = self.numbers(places)
-        drawn = philox((seed, RESAMPLING_PURPOSE), np.array(0), numbers, 0, 0)[:, 0]
-        rows = multiply_high(drawn, self.histories.n_users)
-        return _without_a_tenth(self.histories.take(rows.astype(np.int64)), numbers, seed)
+        numbers = self.get_numbers(places)
+        # Draw 0 chooses the history; the draws after it choose which of its items are dropped.
+        random_words = philox((seed, RESAMPLING_PURPOSE), np.array(0), numbers, 0, 0)[:, 0]
+        rows = multiply_high(random_words, self.histories.n_users)
+        return _drop_a_tenth(self.histories.take(rows.astype(np.int64)), numbers, seed)
 
 
-def _without_a_tenth(histories: Histories, numbers: Int64, seed: int) -> Histories:
-    """For each entry 16 bits of the words of its owner, who has a draw for each 16 entries."""
-    lengths = np.diff(histories.indptr)
-    draws = -(-lengths // ITEMS_PER_DRAW)
-    first = np.cumsum(draws) - draws
-    owners, entries = np.repeat(numbers, draws), histories.users_of_entries()
-    nth = 1 + np.arange(len(owners)) - np.repeat(first, draws)
-    random_words = philox((seed, RESAMPLING_PURPOSE), nth, owners, 0, 0)
+def _drop_a_tenth(histories: Histories, numbers: Int64, seed: int) -> Histories:
+    """Return the histories without the items whose 16 random bits are small.
+
+    Args:
+        histories: What was drawn for each person.
+        numbers: The numbers of these people.
+        seed: The seed of the training.
+    """
+    n_draws = -(-np.diff(histories.indptr) // ITEMS_PER_DRAW)
+    first_draws = np.cumsum(n_draws) - n_draws
+    owners, users = np.repeat(numbers, n_draws), histories.users_of_entries()
+    draws = 1 + np.arange(len(owners)) - np.repeat(first_draws, n_draws)
+    random_words = philox((seed, RESAMPLING_PURPOSE), draws, owners, 0, 0)
+    # Little-endian words on any machine, so that each has its 16-bit pieces in the same order.
     pieces = random_words.astype("<u8").view("<u2").ravel()
-    place = np.arange(histories.n_interactions) - histories.indptr[entries]
-    kept = pieces[first[entries] * ITEMS_PER_DRAW + place] >= DROPPED_OF_65536
-    left = np.bincount(entries[kept], minlength=len(numbers))
+    places = np.arange(histories.n_interactions) - histories.indptr[users]
+    remains = pieces[first_draws[users] * ITEMS_PER_DRAW + places] >= DROPPED_OF_65536
+    lengths = np.bincount(users[remains], minlength=len(numbers))
     return Histories(
-        np.concatenate([[0], np.cumsum(left)]).astype(np.int64),
-        histories.indices[kept],
+        np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        histories.indices[remains],
         histories.n_items,
     )
 
@@ -102,28 +109,28 @@ class Part:
 
     people: People
     holdout: Holdout | None = None
-    """What those of the data are tested on; None: nobody is tested."""
+    """The test items of the people of the data; None: nobody is tested."""
 
     @property
     def histories(self) -> Histories:
-        """Of the data, whoever was made out of it."""
+        """The histories of the data, also where other people are made out of it."""
         return self.people.histories
 
 
 class Parts(ABC):
     """All people, each in one part, in the order of their numbers.
 
-    Reports, the item that is left out and whom it competes with are functions of a person's number:
-    any cut gives the same reports and ranks, and what is computed part by part adds up.
+    Reports, the test item and what it is ranked against are functions of a person's number: any cut
+    gives the same reports and ranks, and what is computed part by part adds up.
     """
 
     n_users: int
-    """Of the data."""
+    """The people of the data."""
     n_items: int
 
     @abstractmethod
     def __len__(self) -> int:
-        """How many parts."""
+        """Return the number of parts."""
 
     @abstractmethod
     def __getitem__(self, index: int) -> Part: ...
@@ -132,7 +139,11 @@ class Parts(ABC):
         return (self[index] for index in range(len(self)))
 
     def resample(self, people: int) -> Parts:
-        """So many people made out of these, who report in their place."""
+        """Make this number of people out of these, who report in their place.
+
+        Raises:
+            SettingsError: The histories are in shards.
+        """
         raise SettingsError(
             f"{people:,} people can be made only out of histories that are all in memory, not out "
             "of shards: name the data that the shards were made from"
@@ -140,16 +151,19 @@ class Parts(ABC):
 
     @abstractmethod
     def compute_fingerprint(self) -> str:
-        """Names the data and what people are tested on: a run is not continued on other data."""
+        """Return a name for the data and the test items: no run continues on other data."""
 
 
 class WholeParts(Parts):
+    """All people in one part."""
+
     def __init__(self, part: Part):
         self._part = part
         self.n_users, self.n_items = part.histories.n_users, part.histories.n_items
 
     @classmethod
     def from_data(cls, data: Interactions, rule: HoldoutRule) -> WholeParts:
+        """Hold out a test item of everybody by the rule."""
         split = leave_one_out(data, rule.split, rule.seed)
         side_information = SideInformation.from_split(data, split, tags=rule.tags, time=rule.time)
         holdout = Holdout(sample_candidates(split, rule.negatives, rule.seed), side_information)
@@ -164,29 +178,30 @@ class WholeParts(Parts):
     def resample(self, people: int) -> WholeParts:
         return WholeParts(replace(self._part, people=replace(self._part.people, resampled=people)))
 
-    def without_resampling(self) -> WholeParts:
-        """The people of the data, whoever is made out of them."""
+    def drop_resampling(self) -> WholeParts:
+        """Return the people of the data, who report themselves."""
         return WholeParts(replace(self._part, people=replace(self._part.people, resampled=None)))
 
     def compute_fingerprint(self) -> str:
         holdout = self._part.holdout
         if holdout is None:
             return compute_fingerprint(self._part.histories)
-        table, times = holdout.side_information.tags.table, holdout.candidates.split.times
-        tags = [table.indptr, table.indices] if holdout.side_information.tags.names else []
-        ordered = [] if holdout.side_information.weights is None or times is None else [times]
-        return compute_fingerprint(self._part.histories, *tags, *ordered)
+        # What devices know decides on the metrics, so it is part of the name where it counts.
+        tags, times = holdout.side_information.tags, holdout.candidates.split.times
+        arrays = [tags.table.indptr, tags.table.indices] if tags.names else []
+        if holdout.side_information.weights is not None and times is not None:
+            arrays.append(times)
+        return compute_fingerprint(self._part.histories, *arrays)
 
     def cut(self, pieces: int) -> Parts:
-        """The same people in so many parts, without copies; those who report, if they were made."""
-        made = self._part.people.resampled
-        everybody = self.n_users if made is None else made
-        bounds = np.linspace(0, everybody, min(pieces, max(everybody, 1)) + 1).astype(np.int64)
+        """Return the people who report in this number of parts, as views."""
+        n_people = len(self._part.people)
+        bounds = np.linspace(0, n_people, min(pieces, max(n_people, 1)) + 1).astype(np.int64)
         return CutParts(self, bounds.tolist())
 
 
 class CutParts(Parts):
-    """A whole in pieces, which are views of it."""
+    """Pieces of a whole, which are views of it."""
 
     def __init__(self, whole: WholeParts, bounds: list[int]):
         self._whole = whole
@@ -211,15 +226,15 @@ class CutParts(Parts):
 
 
 class StoredParts(Parts):
-    """Shards in a folder, each read when it is wanted, and not kept."""
+    """Shards in a folder; each is read when it is needed, and not kept in memory."""
 
     def __init__(self, shards: Shards, rule: HoldoutRule):
         self._shards = shards
         self._rule = rule
         self.n_users, self.n_items = shards.n_users, shards.n_items
-        # One number for each person: all that is kept of everybody.
-        each = [count_choices(data, rule.split) for data in shards]
-        self._places = draw_choices(np.concatenate(each), rule.seed).astype(np.int32)
+        # The place of the test item of each person: all that stays in memory of everybody.
+        n_choices = [count_choices(data, rule.split) for data in shards]
+        self._places = draw_choices(np.concatenate(n_choices), rule.seed).astype(np.int32)
 
     def __len__(self) -> int:
         return len(self._shards)
@@ -239,10 +254,10 @@ class StoredParts(Parts):
 
     @cached_property
     def _tags(self) -> Tags:
-        known = self._shards.tags if self._rule.tags else None
-        return make_empty_tags(self.n_items) if known is None else build_tags(known.tolist())
+        tags = self._shards.tags if self._rule.tags else None
+        return make_empty_tags(self.n_items) if tags is None else build_tags(tags.tolist())
 
 
 def make_parts(data: Interactions | Shards, rule: HoldoutRule) -> Parts:
-    """In memory if the data is, else part by part."""
+    """Return people in one part where the data is in memory, else in a part for each shard."""
     return StoredParts(data, rule) if isinstance(data, Shards) else WholeParts.from_data(data, rule)

@@ -1,6 +1,6 @@
-"""The reference as an engine: `sottovoce.core` itself, a batch of people at a time.
+"""The reference engine: `sottovoce.core` itself, a batch of people at a time.
 
-No compiler, slow; what all other engines must equal.
+It needs no compiler and is slow. All other engines must equal it.
 """
 
 from collections.abc import Iterator
@@ -32,23 +32,25 @@ def build(parts: Parts, settings: Settings, options: Options) -> Engine:
 
 
 class ReferenceEngine(LocalEngine):
+    """An engine in plain numpy."""
+
     name: ClassVar[str] = "reference"
 
     def __init__(self, part: Part, settings: Settings, batch: int):
         super().__init__(part, settings)
-        self._batch = batch
+        self._batch_size = batch
 
     def collect(self, V: Float32, epoch: int) -> ReportSums:
         n_directions = self.mechanism.n_directions
         sums, n_reports = np.zeros(n_directions, np.int64), 0
-        for reports in self._batches(V, epoch):
+        for reports in self._make_batches(V, epoch):
             sums += sum_signs(reports, n_directions)
             n_reports += reports.size
         return ReportSums(sums, n_reports)
 
     def list_reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
-        nobody = np.empty((0, self.settings.reports), np.uint32)
-        return np.concatenate([nobody, *self._batches(V, epoch)])
+        no_reports = np.empty((0, self.settings.reports), np.uint32)
+        return np.concatenate([no_reports, *self._make_batches(V, epoch)])
 
     def solve_user_vectors(self, V: Float32) -> Float32:
         return self._solve(self.check_items(V), self.histories)
@@ -57,12 +59,12 @@ class ReferenceEngine(LocalEngine):
         alpha, ridge = self.settings.alpha, self.settings.compute_user_ridge(V)
         return solve_user_vectors(V, people, alpha=alpha, regularization=ridge)
 
-    def _batches(self, V: Float32, epoch: int) -> Iterator[NDArray[np.uint32]]:
+    def _make_batches(self, V: Float32, epoch: int) -> Iterator[NDArray[np.uint32]]:
         V = self.check_items(V)
         n, settings = len(self.people), self.settings
-        for start in range(0, n, self._batch):
-            places = np.arange(start, min(start + self._batch, n))
-            numbers = self.people.numbers(places)
+        for start in range(0, n, self._batch_size):
+            places = np.arange(start, min(start + self._batch_size, n))
+            numbers = self.people.get_numbers(places)
             takes = draw_participants(
                 settings.seed, epoch, numbers, settings.turns, settings.epochs
             )

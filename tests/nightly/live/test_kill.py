@@ -37,7 +37,7 @@ def test_killed_at_any_moment(folder: Path, many: bool, dummies: int) -> None:
         database = None
         if many:
             try:
-                database = opened.enter_context(postgres.running())
+                database = opened.enter_context(postgres.run_postgres())
             except OSError as error:
                 leave_out(f"many workers on PostgreSQL ({error})")
         site = Site(folder, proxies=proxies, workers=workers, database=database, dummies=dummies)

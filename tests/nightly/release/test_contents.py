@@ -42,10 +42,10 @@ def test_the_wheel_has_the_package_and_every_licence(built: Built) -> None:
     about = f"sottovoce-{sottovoce.__version__}.dist-info"
     licences = ("LICENSE", "service/assets/LICENSES.txt", "data/bundled/ml-latest-small/README.txt")
     assert {name for name in files if not name.startswith(about)} == package
-    licences = [name for name in files if name.startswith(f"{about}/licenses/")]
-    assert len(licences) == len(licences)
+    packed = [name for name in files if name.startswith(f"{about}/licenses/")]
+    assert len(packed) == len(licences)
     for licence in licences:
-        assert any(name.endswith(licence) for name in licences), licence
+        assert any(name.endswith(licence) for name in packed), licence
 
 
 def test_package_indexes_can_read_what_it_says_of_itself(built: Built) -> None:

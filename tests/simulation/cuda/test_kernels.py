@@ -1,7 +1,7 @@
-"""The kernels of the cuda engine where work is cut into pieces, and where memory is short.
+"""The kernels of the cuda engine at the limits that only large populations reach.
 
-What every engine must do is in `tests/simulation/test_engine.py`. Here the same kernels, compiled
-for the processor, are given the limits that only large populations reach.
+`tests/simulation/test_engine.py` has the contract of engines. Here the same kernels are compiled
+for the processor, and work is divided into small pieces.
 """
 
 from __future__ import annotations
@@ -32,12 +32,16 @@ mechanisms = pytest.mark.parametrize(
 )
 
 
-def on_card(h: Histories, plan: Settings, *, shared: int = 227 << 10, **people: Any) -> Engine:
+def build_on_card(
+    h: Histories, plan: Settings, *, shared: int = 227 << 10, **people: Any
+) -> Engine:
     return CudaEngine(Part(People(h, **people)), plan, EmulatedCard(shared))
 
 
-def agrees(engine: Engine, h: Histories, plan: Settings, resample: int | None = None) -> None:
-    """The reports, sums and vectors of the cpu engine."""
+def check_against_cpu(
+    engine: Engine, h: Histories, plan: Settings, resample: int | None = None
+) -> None:
+    """Check that reports, sums and vectors are those of the cpu engine."""
     V = draw_initial_items(h.n_items, plan.factors, 0.2, 5)
     with build_engine("cpu", h, plan, resample=resample) as cpu:
         assert np.array_equal(engine.list_reports(V, 1), cpu.list_reports(V, 1))
@@ -55,15 +59,15 @@ def test_people_in_pieces(
     monkeypatch.setattr(loudest, "MAX_SORTED_ENTRIES", 10)
     h = random_people(40, 60, seed=1)
     plan = Settings.preset(mechanism, factors=3, reports=9, epsilon=2.5)
-    agrees(on_card(h, plan, resampled=resample), h, plan, resample)
+    check_against_cpu(build_on_card(h, plan, resampled=resample), h, plan, resample)
 
 
 def test_rows_that_do_not_fit_into_shared_memory() -> None:
     h = random_people(20, 3000, seed=1, most=200)
     plan = Settings.preset("loudest", factors=3, reports=9)
-    built = on_card(h, plan, shared=32 << 10)
+    built = build_on_card(h, plan, shared=32 << 10)
     assert built._memory.numbers["rows_on_card"]  # type: ignore[attr-defined]
-    agrees(built, h, plan)
+    check_against_cpu(built, h, plan)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 6.0])
@@ -75,18 +79,18 @@ def test_more_directions_near_the_border_than_are_listed(
         monkeypatch.setattr(setup, name, value)
     h = random_people(30, 500, seed=1, most=100)
     plan = Settings.preset("loudest", factors=4, reports=30, epsilon=epsilon)
-    agrees(on_card(h, plan), h, plan)
+    check_against_cpu(build_on_card(h, plan), h, plan)
 
 
 @mechanisms
 def test_more_factors_than_threads(mechanism: str) -> None:
     h = random_people(9, 80, seed=1)
     plan = Settings.preset(mechanism, factors=33, reports=9)
-    agrees(on_card(h, plan), h, plan)
+    check_against_cpu(build_on_card(h, plan), h, plan)
 
 
 @pytest.mark.parametrize("factors", [1, 5, 33, 100])
-def test_the_structs_are_as_large_as_is_said(factors: int) -> None:
+def test_structs_have_the_computed_sizes(factors: int) -> None:
     source = setup.render_source(factors, loudest.SOURCE)
     assert size_of("Setup", source) == setup.SETUP_TYPE.itemsize
     scratch = size_of("Scratch", source)
@@ -94,6 +98,6 @@ def test_the_structs_are_as_large_as_is_said(factors: int) -> None:
     assert size_of("Equations", source) <= setup.compute_solve_bytes(factors)
 
 
-def test_factors_that_a_card_has_no_room_for_are_refused() -> None:
+def test_factors_that_do_not_fit_a_card_are_refused() -> None:
     with pytest.raises(SettingsError):
-        on_card(random_people(3, 5), Settings(factors=50), shared=8 << 10)
+        build_on_card(random_people(3, 5), Settings(factors=50), shared=8 << 10)

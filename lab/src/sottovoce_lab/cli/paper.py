@@ -16,7 +16,7 @@ from sottovoce.cli.options import HistoryColumns, MinInteractions, make_group, m
 from sottovoce.data import Interactions, load, parse_columns
 from sottovoce.errors import SettingsError
 from sottovoce.simulation.engines import ENGINE_MODULES, load_engine_package
-from sottovoce_lab.cli import number_table
+from sottovoce_lab.cli import make_number_table
 from sottovoce_lab.paper import (
     EXPERIMENTS,
     LEAST_PEOPLE,
@@ -230,7 +230,7 @@ def _show(store: CellStore, names: list[str]) -> None:
 
 def _print(table: Table) -> None:
     headings, *rows = table.shown
-    shown = number_table(table.title, *headings)
+    shown = make_number_table(table.title, *headings)
     for row in rows:
         shown.add_row(*(output.escape_markup(cell) for cell in row))
     # Into a file or a pipe a table goes whole; only a terminal has an edge to fold it at.

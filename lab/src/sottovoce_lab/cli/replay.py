@@ -36,7 +36,7 @@ from sottovoce.privacy import PrivacyReport
 from sottovoce.settings import get_settings
 from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce.training import DEFAULT_PRESET, Budget, plan_open_ended, plan_training
-from sottovoce_lab.cli import number_table
+from sottovoce_lab.cli import make_number_table
 from sottovoce_lab.replay.replay import (
     ALONE,
     FROZEN,
@@ -236,7 +236,7 @@ def _with(found: Replayed) -> str:
 
 
 def _periods(found: Replayed) -> Table:
-    table = number_table(
+    table = make_number_table(
         f"HR@10 in the next period{_with(found)}; popularity lately, popularity of all time",
         *("epochs", "until", "items", "people", MODEL, "lately", "popular", FROZEN),
     )
@@ -271,7 +271,7 @@ def _overall(found: Replayed) -> Table:
 
 
 def _new_items(rows: list[Row], what: str) -> Table:
-    table = number_table(
+    table = make_number_table(
         f"HR@10 of new items ({YOUNG} epochs), by {what}",
         *("", "cases", MODEL, MODEL + ALONE, LATELY),
     )

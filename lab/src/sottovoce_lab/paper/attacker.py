@@ -15,7 +15,7 @@ from sottovoce.privacy import central_epsilon
 from sottovoce.privacy.events import DEFAULT_DELTA
 from sottovoce.training import Budget, Settings, list_presets, plan_training
 from sottovoce_lab.audit import AttackPlan, run_attack
-from sottovoce_lab.audit.attack import Question
+from sottovoce_lab.audit.trials import Question
 from sottovoce_lab.paper.cells import Cell, Size
 from sottovoce_lab.paper.methods import CellContext
 from sottovoce_lab.paper.scale import Family, drawn_with, scaled

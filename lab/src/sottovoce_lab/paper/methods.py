@@ -19,6 +19,7 @@ from sottovoce.data import Interactions, leave_one_out
 from sottovoce.privacy import Reporting, central_epsilon
 from sottovoce.simulation import Simulation, build_engine, simulate
 from sottovoce.simulation.engines import list_engine_options
+from sottovoce.simulation.evaluation.lists import rank_by_popularity
 from sottovoce.simulation.evaluation.metrics import (
     compute_gains,
     compute_hits,
@@ -32,7 +33,6 @@ from sottovoce.simulation.evaluation.ranking import (
     sample_candidates,
 )
 from sottovoce.simulation.evaluation.side_information import SideInformation, solve_wide_vectors
-from sottovoce.simulation.run import rank_by_popularity
 from sottovoce.simulation.training import start_training
 from sottovoce.simulation.training import train as learn
 from sottovoce.training import Settings

@@ -22,10 +22,10 @@ from sottovoce.data import Interactions, leave_one_out
 from sottovoce.data.shops import LENGTH_SIGMA, shop
 from sottovoce.data.split import Split
 from sottovoce.simulation.engines import build_engine
+from sottovoce.simulation.evaluation.lists import make_device_model, to_factors
 from sottovoce.simulation.evaluation.metrics import Interval, hit_ratio
 from sottovoce.simulation.evaluation.ranking import rank_hidden
 from sottovoce.simulation.outlook import MAX_TESTED_PEOPLE, SHOP_KINDS
-from sottovoce.simulation.run import make_device_model, to_factors
 from sottovoce.training import Budget, Settings, plan_training
 from sottovoce_lab.paper.lying import BANDS, SHOWN, Audience, Liars, Reporters, liars_among, targets
 from sottovoce_lab.paper.scale import CHOOSING
@@ -76,7 +76,7 @@ class SlicedShop:
                 V = epoch.close(who.adapted(epoch) if liars else None)
         n = min(self.people, MAX_TESTED_PEOPLE)
         known, hidden = split.train.some(0, n), split.left_out.some(0, n)
-        X, W = to_factors(make_device_model(V, settings)(make_empty_tags(self.items)), known)
+        X, W = to_factors(make_device_model(V, settings, make_empty_tags(self.items)), known)
         return hit_ratio(rank_hidden(X, W, known, hidden), SHOWN), audience.exposure(V)
 
 

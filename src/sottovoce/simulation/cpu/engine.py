@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from sottovoce.core import compute_gram
 from sottovoce.simulation.cpu.cache import drop_stale
 from sottovoce.simulation.cpu.epoch import run_epoch
-from sottovoce.simulation.cpu.kernels import load_kernel
-from sottovoce.simulation.cpu.philox import Gathering
+from sottovoce.simulation.cpu.philox import Roster
 from sottovoce.simulation.cpu.solve import USERS_PER_BLOCK, solve_users
+from sottovoce.simulation.engines import import_kernel_module
 from sottovoce.simulation.evaluation.kernels import check_threads, run_in_threads, use_threads
 from sottovoce.simulation.interface import LocalEngine, ReportSums, make_epoch_constants
 from sottovoce.simulation.population import Part
@@ -21,51 +21,51 @@ Float32 = NDArray[np.float32]
 
 drop_stale(run_epoch, solve_users)
 # Passed to `run_epoch` if only sums are needed, not each report.
-_NO_REPORTS_OUT = np.empty((0, 0), np.uint32)
+_NO_REPORTS = np.empty((0, 0), np.uint32)
 # Passed to `run_epoch` if people are numbered consecutively.
 _NO_CHOSEN_NUMBERS = np.empty(0, np.int64)
 
 
 class CpuEngine(LocalEngine):
-    """Computes with numba, on all cores or on a number of threads."""
+    """Computes with loops compiled by numba, on all cores or on a number of threads."""
 
     name: ClassVar[str] = "cpu"
 
     def __init__(self, part: Part, settings: Settings, threads: int | None):
         super().__init__(part, settings)
         self.threads = check_threads(threads)
-        load_kernel(self.mechanism)
+        # The module plugs its kernel into `run_epoch`.
+        import_kernel_module(f"{__package__}.kernels", self.mechanism.name)
 
     def collect(self, V: Float32, epoch: int) -> ReportSums:
-        return self._run(V, epoch, _NO_REPORTS_OUT)
+        return self._run(V, epoch, _NO_REPORTS)
 
     def list_reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
         n, settings = len(self.people), self.settings
-        reports_out = np.empty((n, settings.reports), np.uint32)
-        self._run(V, epoch, reports_out)
-        numbers = self.people.numbers(np.arange(n))
-        return reports_out[
-            draw_participants(settings.seed, epoch, numbers, settings.turns, settings.epochs)
-        ]
+        reports = np.empty((n, settings.reports), np.uint32)
+        self._run(V, epoch, reports)
+        numbers = self.people.get_numbers(np.arange(n))
+        takes = draw_participants(settings.seed, epoch, numbers, settings.turns, settings.epochs)
+        return reports[takes]
 
     def solve_user_vectors(self, V: Float32) -> Float32:
         V = self.check_items(V)
         h, settings = self.histories, self.settings
         X = np.empty((h.n_users, V.shape[1]), np.float32)
-        numbers = compute_gram(V), float(settings.alpha), settings.compute_user_ridge(V)
+        G, alpha, ridge = compute_gram(V), float(settings.alpha), settings.compute_user_ridge(V)
+
+        def solve_block(begin: int, end: int, _: int) -> None:
+            solve_users(begin, end, h.indptr, h.indices, V, G, alpha, ridge, X)
+
         with use_threads(self.threads):
-            run_in_threads(
-                h.n_users,
-                lambda begin, end, _: solve_users(begin, end, h.indptr, h.indices, V, *numbers, X),
-                USERS_PER_BLOCK,
-            )
+            run_in_threads(h.n_users, solve_block, USERS_PER_BLOCK)
         return X
 
-    def _run(self, V: Float32, epoch: int, reports_out: NDArray[np.uint32]) -> ReportSums:
+    def _run(self, V: Float32, epoch: int, reports: NDArray[np.uint32]) -> ReportSums:
         V = self.check_items(V)
         settings, people = self.settings, self.people
-        constants = make_epoch_constants(settings, self.mechanism, V, epoch)
-        gathering = Gathering(
+        c = make_epoch_constants(settings, self.mechanism, V, epoch)
+        roster = Roster(
             people.first,
             _NO_CHOSEN_NUMBERS if people.chosen is None else people.chosen,
             len(people),
@@ -73,23 +73,14 @@ class CpuEngine(LocalEngine):
             settings.turns,
             settings.epochs,
         )
-        h, mechanism_constants = self.histories, self.mechanism.constants(V)
+        h, m = self.histories, self.mechanism.constants(V)
         longest = int(np.diff(h.indptr).max(initial=0))
         sums = np.zeros((self.threads, self.mechanism.n_directions), np.int32)
         crowds = np.zeros(self.threads, np.int64)
 
         def run_block(begin: int, end: int, thread: int) -> None:
             crowds[thread] += run_epoch(
-                begin,
-                end,
-                h.indptr,
-                h.indices,
-                longest,
-                gathering,
-                constants,
-                mechanism_constants,
-                sums[thread],
-                reports_out,
+                begin, end, h.indptr, h.indices, longest, roster, c, m, sums[thread], reports
             )
 
         # Each call allocates memory, so calls are for many people; but every thread needs some.

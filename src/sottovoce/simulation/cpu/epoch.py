@@ -7,7 +7,7 @@ from numba import njit, types
 from numba.extending import overload
 from numpy.typing import NDArray
 
-from sottovoce.simulation.cpu.philox import Gathering, fill_history, get_number, takes_part
+from sottovoce.simulation.cpu.philox import Roster, fill_history, get_number, takes_part
 from sottovoce.simulation.cpu.solve import make_equation_memory, solve_user
 from sottovoce.simulation.evaluation.kernels import compile_inner
 from sottovoce.simulation.interface import EpochConstants
@@ -40,39 +40,29 @@ def fill_reports(
     scratch: Any,
     out: NDArray[np.uint32],
 ) -> None:
-    """Write the k reports of these users into `out`: plugged in.
-
-    `users` are their numbers.
-    """
+    """Write the k reports of the users with these numbers into `out`: plugged in."""
     raise NotImplementedError
 
 
 @compile_inner
-def always_needs_history(user: int, c: EpochConstants, m: Any, k: int) -> bool:  # noqa: ARG001
+def is_always(user: int, c: EpochConstants, m: Any, k: int) -> bool:  # noqa: ARG001
     """Return True: each report of the mechanism depends on the history."""
     return True
 
 
-def plug_in(
-    constants: type, scratch_of: Any, reports_of: Any, looks_of: Any = always_needs_history
-) -> None:
+def plug_in(constants: type, scratch_of: Any, reports_of: Any, needs_of: Any = is_always) -> None:
     """Make `run_epoch` use these functions for a mechanism with constants of this type.
 
-    numba chooses by the type of `m` when it compiles. So every mechanism gets its own loop from one
-    source, with its kernel inlined.
-
-    Args:
-        constants: The type that the mechanism's `constants` returns.
-        scratch_of: The mechanism's `make_scratch`.
-        reports_of: The mechanism's `fill_reports`.
-        looks_of: The mechanism's `needs_history`; by default every report depends on the history.
+    They are the mechanism's `make_scratch`, `fill_reports` and `needs_history`. numba chooses by
+    the type of `m` when it compiles. So every mechanism gets its own loop from one source, with
+    its kernel inlined.
     """
 
     def scratch(c, m, longest):  # type: ignore[no-untyped-def]
         return scratch_of(c, m, longest)
 
     def needs(user, c, m, k):  # type: ignore[no-untyped-def]
-        return looks_of(user, c, m, k)
+        return needs_of(user, c, m, k)
 
     def reports(users, indptr, indices, X, c, m, scratch, out):  # type: ignore[no-untyped-def]
         return reports_of(users, indptr, indices, X, c, m, scratch, out)
@@ -102,25 +92,17 @@ def run_epoch(
     indptr: NDArray[np.int64],
     indices: Int32,
     longest: int,
-    gathering: Gathering,
+    roster: Roster,
     c: EpochConstants,
     m: Any,
     sums: Int32,
-    reports_out: NDArray[np.uint32],
+    reports: NDArray[np.uint32],
 ) -> int:
     """Solve and report for the people from place `begin` to `end` whose turn it is.
 
-    Args:
-        begin: The first place.
-        end: The place after the last.
-        indptr: Starts of the histories, as in `Histories`.
-        indices: Their items.
-        longest: Length of the longest history.
-        gathering: Numbers and turns of the people.
-        c: Public numbers of the epoch.
-        m: Constants of the mechanism.
-        sums: Signs are added here by direction; as integers, so the order changes nothing.
-        reports_out: Reports are also written here, N x k, unless it is empty.
+    Signs are added to `sums` by direction; as integers, so the order of people changes nothing.
+    Reports are also written to `reports` (N x k), unless it is empty. `longest` is the length of
+    the longest history.
 
     Returns:
         How many people reported.
@@ -135,13 +117,13 @@ def run_epoch(
     scratch = make_scratch(c, m, longest)
     queued, crowd = 0, 0
     for place in range(begin, end):
-        user = get_number(place, gathering)
-        if takes_part(c.seed, c.epoch, user, gathering.turns, gathering.epochs):
+        user = get_number(place, roster)
+        if takes_part(c.seed, c.epoch, user, roster.turns, roster.epochs):
             start = starts[queued]
             users[queued], places[queued], starts[queued + 1] = user, place, start
             X[queued] = np.float32(0)
             if needs_history(user, c, m, k):
-                n = fill_history(place, gathering, c.seed, indptr, indices, items[start:])
+                n = fill_history(place, roster, c.seed, indptr, indices, items[start:])
                 starts[queued + 1] = start + n
                 solve_user(
                     items[start : start + n],
@@ -161,8 +143,8 @@ def run_epoch(
                 for j in range(k):
                     report = out[u, j]
                     sums[report >> np.uint32(1)] += np.int32(2) * np.int32(report & 1) - np.int32(1)
-                    if reports_out.shape[0]:
-                        reports_out[places[u], j] = report
+                    if reports.shape[0]:
+                        reports[places[u], j] = report
             crowd += queued
             queued = 0
     return crowd

@@ -135,7 +135,7 @@ def takes_part(seed: np.uint64, epoch: int, user: int, turns: int, epochs: int) 
     return takes
 
 
-class Gathering(NamedTuple):
+class Roster(NamedTuple):
     """Public numbers of an epoch: the people, and how often they take part."""
 
     first: int
@@ -148,27 +148,27 @@ class Gathering(NamedTuple):
 
 
 @compile_inner
-def get_number(place: int, gathering: Gathering) -> int:
+def get_number(place: int, roster: Roster) -> int:
     """Return a person's number: `People.numbers` for one place."""
-    return gathering.chosen[place] if gathering.chosen.shape[0] else gathering.first + place
+    return roster.chosen[place] if roster.chosen.shape[0] else roster.first + place
 
 
 @compile_inner
 def fill_history(
     place: int,
-    gathering: Gathering,
+    roster: Roster,
     seed: np.uint64,
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
     out: NDArray[np.int32],
 ) -> int:
     """Fill `out` with a person's items and return their number."""
-    if not gathering.resampled:
+    if not roster.resampled:
         items = indices[indptr[place] : indptr[place + 1]]
         for t in range(items.shape[0]):
             out[t] = items[t]
         return items.shape[0]
-    user = get_number(place, gathering)
+    user = get_number(place, roster)
     random_words = draw_words(seed, _RESAMPLING_PURPOSE, 0, user, 0)
     row = np.int64(multiply_high(random_words[0], np.uint64(indptr.shape[0] - 1)))
     items = indices[indptr[row] : indptr[row + 1]]

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from sottovoce.core.model import build_diverged_error, compute_max_entry, draw_factor_basis
 from sottovoce.errors import SettingsError
 from sottovoce.simulation.cuda.card import CudaCard
-from sottovoce.simulation.cuda.kernels import load_kernel
 from sottovoce.simulation.cuda.memory import (
     COUNTER_NAMES,
     Memory,
@@ -18,6 +17,7 @@ from sottovoce.simulation.cuda.memory import (
     compute_solve_bytes,
     render_source,
 )
+from sottovoce.simulation.engines import import_kernel_module
 from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, select_tested
 from sottovoce.simulation.interface import LocalEngine, ReportSums
 from sottovoce.simulation.population import Part
@@ -40,7 +40,7 @@ class CudaEngine(LocalEngine):
     def __init__(self, part: Part, settings: Settings, card: CudaCard):
         super().__init__(part, settings)
         people, histories, factors = part.people, self.histories, settings.factors
-        self._kernel = load_kernel(self.mechanism)
+        self._kernel = import_kernel_module(f"{__package__}.kernels", self.mechanism.name)
         self._candidates: Candidates | None = None
         self._model: Float32 | None = None
         # Whether the card has the vectors of all people in the data, for the present model.
@@ -87,12 +87,11 @@ class CudaEngine(LocalEngine):
         n, settings, memory = len(self.people), self.settings, self._memory
         memory.make("reports_out", n * settings.reports, np.uint32)
         self._report(V, epoch)
-        reports_out = memory.get("reports_out")[: n * settings.reports].reshape(n, settings.reports)
+        reports = memory.get("reports_out")[: n * settings.reports].reshape(n, settings.reports)
         memory.drop("reports_out")
-        numbers = self.people.numbers(np.arange(n))
-        return reports_out[
-            draw_participants(settings.seed, epoch, numbers, settings.turns, settings.epochs)
-        ]
+        numbers = self.people.get_numbers(np.arange(n))
+        takes = draw_participants(settings.seed, epoch, numbers, settings.turns, settings.epochs)
+        return reports[takes]
 
     def solve_user_vectors(self, V: Float32) -> Float32:
         self._set_model(self.check_items(V))

@@ -111,24 +111,12 @@ def pad_factors(factors: int) -> int:
 
 def compute_scratch_bytes(factors: int) -> int:
     """Compute a bound of the size of the struct `Scratch` of loudest.cu, without its rows."""
-    by_factor = 24 * factors + 8 * pad_factors(factors)
-    return (
-        4 * BIN_COUNT
-        + 4 * BRACKET_PARTS
-        + 8 * (MAX_CLOSE + MAX_TIED)
-        + 8 * MAX_THREADS
-        + by_factor
-        + 192
-    )
+    lists = 4 * BIN_COUNT + 4 * BRACKET_PARTS + 8 * (MAX_CLOSE + MAX_TIED) + 8 * MAX_THREADS
+    return lists + 24 * factors + 8 * pad_factors(factors) + 192
 
 
 def render_source(factors: int, mechanism_source: str) -> str:
-    """Return the source of all kernels for this number of factors.
-
-    Args:
-        factors: The number of factors.
-        mechanism_source: The file of the mechanism.
-    """
+    """Return the source of the common kernels and of those in the file of a mechanism."""
     numbers = {
         "FACTORS": factors,
         "PADDED_FACTORS": pad_factors(factors),

@@ -8,12 +8,3 @@ Such a module has `SOURCE`, its file in `source/`, and four functions:
 - `sum_by_item(memory, mechanism, n_reports)` writes the sums of signs by item and factor into
   `wide`, and returns the factor that makes an estimate of them.
 """
-
-from types import ModuleType
-
-from sottovoce.core import Mechanism
-from sottovoce.simulation.engines import import_kernel_module
-
-
-def load_kernel(mechanism: Mechanism) -> ModuleType:
-    return import_kernel_module(__name__, mechanism.name)
