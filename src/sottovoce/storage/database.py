@@ -68,6 +68,7 @@ class Database:
         wait: Seconds to wait for the lock of another connection.
         shared: Whether several threads use the connection, one at a time.
         upgrade: Whether to apply missing migrations now.
+        stays: Whether to refuse to write once the file was removed or replaced.
     """
 
     def __init__(
@@ -79,8 +80,10 @@ class Database:
         wait: float = 5.0,
         shared: bool = False,
         upgrade: bool = True,
+        stays: bool = False,
     ):
         self.path = path
+        self._file_identity = FileIdentity(path) if stays else None
         self._migrations = migrations
         create_private(path)
         with convert_sqlite_errors(path):
@@ -90,6 +93,7 @@ class Database:
             self._pending_migrations()
             with convert_sqlite_errors(path):
                 prepare(self.connection, *pragmas, wait=wait)
+            self.check_file()
             if upgrade:
                 self.upgrade()
         except BaseException:
@@ -120,6 +124,7 @@ class Database:
             # Take the write lock at once: a transaction that has read may not get it later.
             self.connection.execute("BEGIN IMMEDIATE")
             try:
+                self.check_file()
                 yield self.connection
                 self.commit()
             except BaseException:
@@ -127,6 +132,11 @@ class Database:
                     with suppress(sqlite3.Error):
                         self.connection.execute("ROLLBACK")
                 raise
+
+    def check_file(self) -> None:
+        """Raise a `LostError` if the file must stay and was removed or replaced."""
+        if self._file_identity is not None:
+            self._file_identity.check()
 
     def write(self, statement: str, *values: object) -> None:
         with self.transaction():
