@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-_MEMORY = Path("/dev/shm")
+MEMORY_FOLDER = Path("/dev/shm")
 
 
 @contextmanager
@@ -17,7 +17,7 @@ def quick_folder() -> Iterator[Path]:
 
     No test here cuts the power, and a kill leaves the same files in memory.
     """
-    base = _MEMORY if os.access(_MEMORY, os.W_OK) else None
+    base = MEMORY_FOLDER if os.access(MEMORY_FOLDER, os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="sottovoce-live-", dir=base) as path:
         yield Path(path)
 

@@ -1,7 +1,7 @@
-"""Parts that can be killed at any step, and start again from what their disk held then.
+"""Parts that can be killed at any step, and start again from the state of their disk.
 
-The disk is copied when the step is reached, before anything is unwound: whatever a dying program
-would still do in `finally` happens to files that nobody looks at any more.
+The disk is copied when the step is reached, before the stack is unwound. What a dying program still
+does in `finally` happens to files that are not used any more.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Countdown(Life):
 
 
 class Part:
-    """Something with a folder that can be started again."""
+    """A program with a folder, which can be restarted."""
 
     def __init__(self, name: str, folder: Path):
         self.name = name
@@ -84,10 +84,10 @@ class Part:
 
 
 class ReusedStore:
-    """One server store for all runs and restarts, on whichever database lies in its folder.
+    """One server store for all runs and restarts, on the database that is in its folder.
 
-    A store has no memory but its compiled statements, so one is enough: each start makes a
-    new `Server` and new connections to the files that the last one left.
+    A store remembers only its compiled statements, so one is enough. Each start makes a new
+    `Server` and new connections to the files that the last one left.
     """
 
     def __init__(self, folder: Path):
@@ -98,7 +98,7 @@ class ReusedStore:
 
 
 class KillableServer(Part):
-    """Dies before and after each commit."""
+    """A server that dies before or after a commit."""
 
     def __init__(self, reused: ReusedStore, begin: Path, settings: ServerSettings, clock: Clock):
         super().__init__("server", reused.folder)
@@ -127,7 +127,7 @@ class KillableServer(Part):
 
 
 class KillableProxy(Part):
-    """Dies before and after each commit and each cleaning."""
+    """A proxy that dies before or after a commit or a cleaning."""
 
     def __init__(
         self,
@@ -155,7 +155,7 @@ class KillableProxy(Part):
         )
 
 
-def charged_epochs(folder: Path) -> list[int]:
+def list_charged_epochs(folder: Path) -> list[int]:
     """Read the epochs of a client's ledger from its file."""
     with closing(sqlite3.connect(folder / "client.db")) as db:
         charges = "SELECT epoch FROM ledger WHERE epoch IS NOT NULL ORDER BY record"
@@ -163,7 +163,7 @@ def charged_epochs(folder: Path) -> list[int]:
 
 
 class KillableClient(Part):
-    """Dies before and after each commit."""
+    """A client that dies before or after a commit."""
 
     def __init__(self, name: str, folder: Path, clock: Clock, entropy: Entropy = os.urandom):
         super().__init__(name, folder)

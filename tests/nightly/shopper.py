@@ -1,4 +1,4 @@
-"""Somebody with a real browser, as shipped, who keeps the page of a shop open."""
+"""A visitor of a shop with a real browser, who keeps its page open."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tests.web import chromium
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-A_MINUTE = 60.0
-PATIENCE = 180.0
-"""Seconds, of which a list that has learnt takes the most: epochs, and looks of a page."""
+MINUTE_SECONDS = 60.0
+# A list that has learnt takes longest: epochs, and the polls of a page.
+MAX_WAIT_SECONDS = 180.0
 
 
 class Shopper:
-    """Is on the page; all pauses are real ones."""
+    """Looks at the page. All pauses are real ones."""
 
     def __init__(self, browser: Browser, url: str):
         self._page = browser.new_context().new_page()
@@ -51,8 +51,8 @@ class Shopper:
         return self._page.locator("sottovoce-list [part=link]").all_inner_texts()
 
     def until(self, holds: Callable[[list[str]], bool], what: str) -> list[str]:
-        """Return the list once this is true of it; an empty one is still loading."""
-        give_up = time.monotonic() + PATIENCE
+        """Return the list as soon as the condition holds; an empty list is still loading."""
+        give_up = time.monotonic() + MAX_WAIT_SECONDS
         while not (titles := self.titles()) or not holds(titles):
             assert time.monotonic() < give_up, f"waited too long for {what}: {titles}"
             self._page.wait_for_timeout(250)

@@ -1,4 +1,4 @@
-"""The examples give what they say."""
+"""The examples run and print what they promise."""
 
 import runpy
 

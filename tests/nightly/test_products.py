@@ -1,4 +1,4 @@
-"""The guide for products does what it says, with a browser on another origin."""
+"""The guide for products works, with a browser on another origin."""
 
 import re
 from collections.abc import Callable
@@ -6,12 +6,12 @@ from collections.abc import Callable
 import pytest
 
 from tests.nightly.follow import DOCS, ROOT, Follower, follow
-from tests.nightly.shopper import A_MINUTE, Shopper, shopper
+from tests.nightly.shopper import MINUTE_SECONDS, Shopper, shopper
 
 __all__ = ["follow", "shopper"]
 
 PAGE = "products.md"
-TEXTS = (ROOT / "web" / "widget" / "src" / "texts.ts").read_text(encoding="utf-8")
+WIDGET_TEXTS = (ROOT / "web" / "widget" / "src" / "texts.ts").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
@@ -30,7 +30,7 @@ def test_the_guide_for_products(
     person.install()
     assert "HR@10" in person.next()
     person.next()
-    script, consent = printed_lines(person.start("Ctrl-C"))
+    script, consent = find_page_lines(person.start("Ctrl-C"))
     person.know(SCRIPT=script, CONSENT=consent)
     person.next()
     person.start("Serving HTTP")
@@ -45,7 +45,7 @@ def test_the_guide_for_products(
     assert "Version 2 holds for lists within a minute" in text
     seconds = visitor.seconds_until(lambda titles: "Black tea" not in titles)
     print(f"withdrawn: gone from the open page after {seconds:.0f} s")
-    assert seconds < A_MINUTE
+    assert seconds < MINUTE_SECONDS
     assert "White tea" in visitor.titles()
     visitor.press("pause")
     visitor.state("Paused")
@@ -68,8 +68,8 @@ def test_the_guide_for_products(
     (key,) = re.findall("Verification key: ([0-9a-f]{64})", text)
     person.know(KEY=key)
     text = " ".join(person.next().split())
-    for quoted in quotes():
-        assert any(quoted in source for source in (text, *asked, TEXTS)), quoted
+    for quoted in list_quotes():
+        assert any(quoted in source for source in (text, *asked, WIDGET_TEXTS)), quoted
     assert "Epoch 1 is closed" in person.next()
     person.next_python()  # the keys of a backend
     person.next_python()  # a backend: `tests/sandbox/test_shop.py` runs it
@@ -77,13 +77,13 @@ def test_the_guide_for_products(
     assert person.left == 0
 
 
-def printed_lines(text: str) -> list[str]:
+def find_page_lines(text: str) -> list[str]:
     """Return the script and the question, of the three lines for a page."""
     script, consent, _ = re.findall("^  (<.*>)$", text, re.MULTILINE)
     return [script, consent]
 
 
-def quotes() -> list[str]:
+def list_quotes() -> list[str]:
     """Return the sentences that people read according to the guide."""
     blocks = re.findall("(?:^> .*\n)+", (DOCS / PAGE).read_text(encoding="utf-8"), re.MULTILINE)
     return [" ".join(quote.replace("> ", "").split()) for quote in blocks]

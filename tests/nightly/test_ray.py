@@ -1,4 +1,4 @@
-"""The engine for a cluster: real processes of Ray, and machines that are lost."""
+"""The engine for a cluster: real processes of Ray, and lost machines."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ def cluster() -> Iterator[Any]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("RAY_TMPDIR", "/tmp")  # names of sockets are short
+        # Names of sockets must be short.
+        patch.setenv("RAY_TMPDIR", "/tmp")
         cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 2})
         ray.init(cluster.address, log_to_driver=False, logging_level=logging.ERROR)
         yield cluster
@@ -63,11 +64,11 @@ def cluster() -> Iterator[Any]:
 
 
 @pytest.fixture(autouse=True)
-def connected(cluster: Any) -> None:
+def check_connected(cluster: Any) -> None:
     assert ray.is_initialized()
 
 
-def on_ray(workers: int) -> Any:
+def build_on_ray(workers: int) -> Any:
     return build_engine("ray", PEOPLE, PLAN, ray_workers=workers)
 
 
@@ -90,7 +91,7 @@ def test_any_number_of_workers_gives_the_same(workers: int, mechanism: str) -> N
 
 
 def test_answers_are_in_the_order_of_the_parts() -> None:
-    """Let the first worker have the first and the last of three parts."""
+    """Give the first worker the first and the last of three parts."""
     parts = WholeParts(Part(People(PEOPLE))).cut(3)
     with build_engine("ray", parts, PLAN, ray_workers=2) as ours:
         assert [*ours.map_parts(lambda engine: engine.part.people.first)] == [0, 100, 200]
@@ -112,67 +113,68 @@ def test_more_workers_than_people_and_more_than_are_added_at_once() -> None:
         assert np.array_equal(collected.sums, build_engine("cpu", people, PLAN).collect(V, 0).sums)
 
 
-def expected() -> ReportSums:
+def compute_expected() -> ReportSums:
     with build_engine("cpu", PEOPLE, PLAN) as engine:
         return engine.collect(V, 2)
 
 
-def same(collected: ReportSums) -> bool:
-    wanted = expected()
+def is_expected(collected: ReportSums) -> bool:
+    wanted = compute_expected()
     return np.array_equal(collected.sums, wanted.sums) and collected.n_reports == wanted.n_reports
 
 
-def killed_once(marker: Path, engine: LocalEngine) -> ReportSums:
+def kill_once(marker: Path, engine: LocalEngine) -> ReportSums:
     """Kill a worker in the middle of an epoch, the first time that it is asked."""
     try:
-        marker.touch(exist_ok=False)  # by one of them alone
+        # Only one worker can create the file.
+        marker.touch(exist_ok=False)
     except FileExistsError:
         return engine.collect(V, 2)
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError
 
 
-def test_a_worker_that_is_killed_is_made_again(tmp_path: Path) -> None:
-    with on_ray(2) as engine:
+def test_a_killed_worker_is_replaced(tmp_path: Path) -> None:
+    with build_on_ray(2) as engine:
         before = set(engine.map_parts(lambda _: os.getpid()))
-        assert same(engine.reporting.collect(partial(killed_once, tmp_path / "killed")))
+        assert is_expected(engine.reporting.collect(partial(kill_once, tmp_path / "killed")))
         after = set(engine.map_parts(lambda _: os.getpid()))
         assert len(before & after) == 1
         assert len(after) == 2
-        assert same(engine.collect(V, 2))
+        assert is_expected(engine.collect(V, 2))
 
 
-def slowly(folder: Path, engine: LocalEngine) -> ReportSums:
+def run_slowly(folder: Path, engine: LocalEngine) -> ReportSums:
     (folder / f"{ray.get_runtime_context().get_node_id()}-{time.time_ns()}").touch()
     time.sleep(2)
     return engine.collect(V, 2)
 
 
-def test_a_machine_that_is_lost_in_the_middle_of_an_epoch(cluster: Any, tmp_path: Path) -> None:
-    """Move its people to other machines, with the same results."""
+def test_a_machine_may_be_lost_in_the_middle_of_an_epoch(cluster: Any, tmp_path: Path) -> None:
+    """Check that another machine takes its people, with the same results."""
     machine = cluster.add_node(num_cpus=1)
     cluster.wait_for_nodes()
-    with on_ray(2) as engine:
+    with build_on_ray(2) as engine:
         where = {*engine.map_parts(lambda _: ray.get_runtime_context().get_node_id())}
         assert len(where) == 2
         results: list[ReportSums] = []
-        asking = threading.Thread(
-            target=lambda: results.append(engine.reporting.collect(partial(slowly, tmp_path)))
+        thread = threading.Thread(
+            target=lambda: results.append(engine.reporting.collect(partial(run_slowly, tmp_path)))
         )
-        asking.start()
+        thread.start()
         wait_until(lambda: len(list(tmp_path.iterdir())) == 2, "both to have begun")
         cluster.remove_node(machine, allow_graceful=False)
-        asking.join(60)
-        assert same(results[0])
-        asked = [path.name.partition("-")[0] for path in tmp_path.iterdir()]
-        assert len(asked) == 3, "one of them was asked again"
-        (lost,) = [node for node in where if asked.count(node) == 1]
+        thread.join(60)
+        assert is_expected(results[0])
+        calls = [path.name.partition("-")[0] for path in tmp_path.iterdir()]
+        assert len(calls) == 3, "one of them was called again"
+        (lost,) = [node for node in where if calls.count(node) == 1]
         assert lost not in engine.map_parts(lambda _: ray.get_runtime_context().get_node_id())
-        assert same(engine.collect(V, 2))
+        assert is_expected(engine.collect(V, 2))
 
 
 def test_a_whole_run_from_shards(tmp_path: Path) -> None:
-    """Get the same as in memory: training, ranks with what devices know, popularity."""
+    """Compare with a run in memory: training, ranks with side information, popularity."""
     rng = np.random.default_rng(3)
     times = rng.integers(0, 1000, PEOPLE.n_interactions)
     data = Interactions("people", PEOPLE, np.arange(300), np.arange(60), times)
@@ -193,14 +195,14 @@ def test_a_whole_run_from_shards(tmp_path: Path) -> None:
 
 
 def test_errors_of_people_come_through() -> None:
-    with on_ray(1) as engine:
+    with build_on_ray(1) as engine:
         with pytest.raises(SettingsError):
             engine.compute_ranks(V)
         with pytest.raises(DivergedError):
             engine.collect(np.full_like(V, np.nan), 0)
 
 
-def test_a_shard_that_is_not_there_is_told_as_such(tmp_path: Path) -> None:
+def test_the_error_names_a_missing_shard(tmp_path: Path) -> None:
     shards = shard("synthetic:N=300,M=60", tmp_path / "shards", rows=5000)
     parts = StoredParts(shards, HoldoutRule())
     (tmp_path / "shards" / "part-00000.parquet").unlink()
@@ -209,10 +211,10 @@ def test_a_shard_that_is_not_there_is_told_as_such(tmp_path: Path) -> None:
         pytest.raises(DataError, match=r"part-00000\.parquet") as error,
     ):
         engine.collect(V, 0)
-    assert "ray" not in str(error.value), "what went wrong, and not where"
+    assert "ray" not in str(error.value), "the message says what went wrong, not where"
 
 
-def test_an_address_where_nobody_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_that_does_not_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
     address = f"127.0.0.1:{free_port()}"
     with pytest.raises(SettingsError, match=address):

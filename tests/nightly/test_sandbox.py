@@ -32,8 +32,8 @@ from tests.server import postgres
 from tests.test_deploy import COMPOSE, CONTAINERFILE, WATCH_PORT_VARIABLE, read_yaml
 
 __all__ = ["shopper"]
-CLIENTS = 20
-EPOCHS = 2
+N_CLIENTS = 20
+N_EPOCHS = 2
 
 
 def command(*arguments: object) -> list[str]:
@@ -41,8 +41,8 @@ def command(*arguments: object) -> list[str]:
 
 
 @contextmanager
-def running(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`sottovoce up ...` until it says that it runs; what it said on stdout."""
+def run_up(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run `sottovoce up ...`; yield the process and its output up to the start."""
     process = subprocess.Popen(
         command("up", *arguments), stdout=subprocess.PIPE, stderr=sys.stderr, text=True
     )
@@ -68,27 +68,27 @@ def test_up_and_a_swarm_from_first_start_to_restart(tmp_path: Path) -> None:
     folder, report = tmp_path / "here", tmp_path / "swarm.json"
     port = free_port()
     options: tuple[object, ...] = ("--port", port)
-    options += ("--epoch-seconds", 1, "--least-clients", CLIENTS, "--epochs", EPOCHS + 1)
-    with running(folder, "--data", DATA, *options) as (process, text):
+    options += ("--epoch-seconds", 1, "--least-clients", N_CLIENTS, "--epochs", N_EPOCHS + 1)
+    with run_up(folder, "--data", DATA, *options) as (process, text):
         key = Keys.read(folder / "server" / "keys.json").verification_key.hex()
         assert f"http://127.0.0.1:{port}" in text
         assert "only the local guarantee holds" in text
         assert f"client init --proxy http://127.0.0.1:{port} --key {key} --limit 750" in text
-        assert f"sottovoce swarm --up {folder} --clients {CLIENTS}" in text
-        size = ("--clients", CLIENTS, "--epochs", EPOCHS)
+        assert f"sottovoce swarm --up {folder} --clients {N_CLIENTS}" in text
+        size = ("--clients", N_CLIENTS, "--epochs", N_EPOCHS)
         shown = swarm("--up", folder, *size, "--json", report)
         assert "protects nobody" in " ".join(shown.split())
         check_report(json.loads(report.read_text()))
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 0
-    with running(folder) as (process, text):
+    with run_up(folder) as (process, text):
         assert f"Verification key: {key}\n" in text
         address = ("--proxy", f"http://127.0.0.1:{port}", "--key", key, "--data", DATA)
-        arguments = ("--clients", CLIENTS, "--epochs", 5)
+        arguments = ("--clients", N_CLIENTS, "--epochs", 5)
         swarm(*address, *arguments, "--json", report)
-        # The training had one epoch left: it went on where it was, and then it was finished.
+        # The training had one epoch left, and was finished after it.
         (only,) = json.loads(report.read_text())["epochs"]
-        assert (only["epoch"], only["sent"]) == (3, CLIENTS)
+        assert (only["epoch"], only["sent"]) == (3, N_CLIENTS)
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60) == 0
 
@@ -96,10 +96,10 @@ def test_up_and_a_swarm_from_first_start_to_restart(tmp_path: Path) -> None:
 def check_report(report: dict[str, Any]) -> None:
     assert [epoch["epoch"] for epoch in report["epochs"]] == [1, 2]
     for epoch in report["epochs"]:
-        assert epoch["outcomes"] == {"sent": CLIENTS}
-        assert epoch["counted"] == CLIENTS * 100
-    assert report["ledgers_spent_at_most"] == EPOCHS * 100 * 2.5
-    assert report["privacy"]["spans"][-1]["pure"] == EPOCHS * 100 * 2.5
+        assert epoch["outcomes"] == {"sent": N_CLIENTS}
+        assert epoch["counted"] == N_CLIENTS * 100
+    assert report["ledgers_spent_at_most"] == N_EPOCHS * 100 * 2.5
+    assert report["privacy"]["spans"][-1]["pure"] == N_EPOCHS * 100 * 2.5
     assert report["problems"] == []
 
 
@@ -117,21 +117,21 @@ def test_up_stops_the_server_if_the_proxy_ends(
         command("up", folder), stderr=subprocess.PIPE, text=True, start_new_session=True
     )
     _, text = process.communicate(timeout=120)
-    left = session_of(process.pid)
+    left = list_session(process.pid)
     for process_id in left:
         os.kill(process_id, signal.SIGKILL)
     assert process.returncode == 2
     assert re.search(r"(?m)^sottovoce: .*\bproxy\b", text)
     assert "proxy | " in text
-    assert left == [], "the server is gone as well"
+    assert left == [], "the server has ended, too"
 
 
-SMALL = ("--people", "30", "--films", "40", "--epoch-seconds", "2")
+SMALL_DEMO_OPTIONS = ("--people", "30", "--films", "40", "--epoch-seconds", "2")
 
 
 @contextmanager
-def started(temporary: Path, *arguments: object) -> Iterator[subprocess.Popen[str]]:
-    """Start it in a session of its own, which identifies everything that it starts."""
+def start_demo(temporary: Path, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """Start a demo in its own session, which identifies all its processes."""
     with (temporary.parent / "stderr").open("w") as stderr:
         process = subprocess.Popen(
             [sys.executable, "-m", "sottovoce", "demo", *map(str, arguments)],
@@ -145,13 +145,13 @@ def started(temporary: Path, *arguments: object) -> Iterator[subprocess.Popen[st
     try:
         yield process
     finally:
-        for left in session_of(process.pid):
+        for left in list_session(process.pid):
             os.kill(left, signal.SIGKILL)
         process.wait()
         process.stdout.close()
 
 
-def session_of(leader: int) -> list[int]:
+def list_session(leader: int) -> list[int]:
     """Return the processes of that session."""
     members = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
@@ -165,9 +165,9 @@ def session_of(leader: int) -> list[int]:
 
 
 def check_gone(process: subprocess.Popen[str], temporary: Path) -> None:
-    """Find no process, no file and no traceback."""
+    """Check that no process, no file and no traceback is left."""
     assert process.wait(MAX_WAIT_SECONDS) == 0
-    wait_until(lambda: not session_of(process.pid), "all processes to end")
+    wait_until(lambda: not list_session(process.pid), "all processes to end")
     assert list(temporary.iterdir()) == []
     text = (temporary.parent / "stderr").read_text()
     assert "Traceback" not in text
@@ -182,7 +182,7 @@ def temporary(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_a_demo_from_its_start_to_ctrl_c(temporary: Path) -> None:
-    with started(temporary, *SMALL, "--no-browser") as process:
+    with start_demo(temporary, *SMALL_DEMO_OPTIONS, "--no-browser") as process:
         assert process.stdout is not None
         address = read_until("The page: (http://.*)$", process.stdout)[1]
         with httpx.Client(base_url=address, trust_env=False) as http:
@@ -210,7 +210,7 @@ def check_page(http: httpx.Client) -> bytes:
 
 
 def check_epochs(http: httpx.Client, key: bytes) -> None:
-    """Everybody's reports are counted, and every model is still there, for the page's curve."""
+    """Check that all reports are counted, and that each model is there for the page's curve."""
     last = SignedManifest.open(http.get("/v2/manifest").content, key).manifest
     assert (last.reports_behind, last.epochs_left) == (30, 0)
     for epoch in range(1, last.epoch + 1):
@@ -218,24 +218,24 @@ def check_epochs(http: httpx.Client, key: bytes) -> None:
         assert http.get(f"/v2/models/{signed.manifest.model.hex()}").status_code == 200
 
 
-def test_told_to_stop_while_it_starts(temporary: Path) -> None:
-    with started(temporary, *SMALL, "--no-browser") as process:
+def test_a_demo_can_be_stopped_while_it_starts(temporary: Path) -> None:
+    with start_demo(temporary, *SMALL_DEMO_OPTIONS, "--no-browser") as process:
         wait_until(lambda: list(temporary.iterdir()), "a first file")
         process.send_signal(signal.SIGTERM)
         check_gone(process, temporary)
 
 
 class Containers:
-    """What compose.yaml runs, as processes: the folder is the image's home.
+    """The services of compose.yaml as processes: the folder is the image's home.
 
-    The names of other containers, and the ports of all, are mapped; nothing else is.
+    Only the names of other containers and all ports are mapped.
     """
 
     def __init__(self, folder: Path, database: str):
         compose = COMPOSE.read_text()
         self.services = read_yaml(COMPOSE)["services"]
         (command,) = re.findall("^#   docker compose run --rm init (.*)$", compose, re.MULTILINE)
-        self.told = shlex.split(command)
+        self.init_options = shlex.split(command)
         self.folder = folder
         self.ports = {port: free_port() for port in (8080, 8081, 8090, 8091)}
         self._names = {
@@ -256,7 +256,7 @@ class Containers:
             assert script.count(address) == 1
             script = script.replace(address, real)
         return subprocess.run(
-            [*shell, script, name, *self.told],
+            [*shell, script, name, *self.init_options],
             cwd=self.folder,
             env=self.environment,
             capture_output=True,
@@ -276,8 +276,8 @@ class Containers:
         self.settings(name).write_text(text)
 
     @contextmanager
-    def running(self, name: str, watch: int) -> Iterator[None]:
-        """Run it until the block ends; it is ready by the image's own health check."""
+    def run_service(self, name: str, watch: int) -> Iterator[None]:
+        """Run a service during the block; the image's own health check says when it is ready."""
         (check,) = re.findall("^HEALTHCHECK .* CMD (.*)$", CONTAINERFILE.read_text(), re.MULTILINE)
         asked = {**self.environment, WATCH_PORT_VARIABLE: str(self.ports[watch])}
 
@@ -296,7 +296,7 @@ class Containers:
             process.wait(60)
 
 
-def test_one_init_and_up(tmp_path: Path) -> None:
+def test_compose_sets_up_and_runs_a_system(tmp_path: Path) -> None:
     """Run without containers, on a real PostgreSQL, until a device has a list."""
     with ExitStack() as opened:
         try:
@@ -315,7 +315,7 @@ def test_one_init_and_up(tmp_path: Path) -> None:
             assert settings["listen"]["host"] == "0.0.0.0"
             assert settings["watch"] == {"host": "127.0.0.1", "port": watch}
             containers.map_ports(name)
-            opened.enter_context(containers.running(name, watch))
+            opened.enter_context(containers.run_service(name, watch))
         url = f"http://127.0.0.1:{containers.ports[8080]}"
         api = HttpProxy(opened.enter_context(httpx.Client(trust_env=False)), url)
         trusted, place = bytes.fromhex(key), tmp_path / "device"
@@ -333,7 +333,7 @@ def test_in_the_toy_shop_any_name_has_an_account(
 ) -> None:
     """Fetch a token in one visit and spend it in a later one, with one browser only."""
     options = ("--epoch-seconds", 40, "--least-clients", 1, "--people", 2000, "--budget", 50)
-    with running(tmp_path / "here", "--accounts", "--port", free_port(), *options) as (_, text):
+    with run_up(tmp_path / "here", "--accounts", "--port", free_port(), *options) as (_, text):
         (address,) = re.findall(r"logs in: (\S+)", text)
         visitor = shopper(address)
         visitor.log_in("ann")

@@ -20,7 +20,7 @@ from sottovoce.core import MECHANISMS, Histories, solve_user_vectors, sum_signs
 from sottovoce.protocol import Manifest
 from sottovoce.training import Participation, Settings
 from tests.live.conftest import quick_folder
-from tests.live.stack import HOLD, PROXY_URL, Stack, running
+from tests.live.stack import HOLD_SECONDS, PROXY_URL, Stack, run_stack
 from tests.outsider.device import Device, State
 from tests.outsider.mechanisms import Terms
 from tests.outsider.plans import SPREAD
@@ -54,8 +54,8 @@ def start(
     training = Settings.preset(
         mechanism, reports=REPORTS, epochs=3, lifetime=turns, factors=2, seed=5
     )
-    terms = Participation(least_clients=MIN_CLIENTS, hold=HOLD)
-    return running(folder / "stack", training=training, terms=terms)
+    terms = Participation(least_clients=MIN_CLIENTS, hold=HOLD_SECONDS)
+    return run_stack(folder / "stack", training=training, terms=terms)
 
 
 @dataclass
@@ -115,7 +115,7 @@ def asked(stack: Stack) -> Terms:
 
 def reported(stack: Stack, manifest: Manifest, sent: list[Person]) -> NDArray[np.int64]:
     """Return the sums that the package reports for these people from the same words."""
-    mechanism, V = manifest.build(), stack.model()
+    mechanism, V = manifest.build(), stack.load_model()
     own = Histories.from_lists([person.rows for person in sent], ITEMS)
     x = solve_user_vectors(V, own, alpha=manifest.alpha, regularization=manifest.regularization)
     words = np.concatenate([person.words() for person in sent])
@@ -145,7 +145,7 @@ def test_the_sums_are_those_of_what_a_crowd_reported(folder: Path, mechanism: st
             assert any(not person.rows for person in sent), "somebody has no history"
             manifest = stack.world.get_signed().manifest
             sums = reported(stack, manifest, sent)
-            assert stack.turn() == epoch
+            assert stack.end_epoch() == epoch
             assert np.array_equal(stack.world.get_sums(epoch), sums)
             assert stack.world.get_counts(epoch)[1:] == (len(sent) * REPORTS, 0, 0)
             assert stack.world.get_signed().manifest.model != manifest.model, "V has moved"
@@ -166,8 +166,8 @@ def test_requests_carry_the_headers_of_the_page_alone(folder: Path) -> None:
         size = str(56 + 52 * REPORTS).encode()
         body = {(b"content-type", b"application/octet-stream"), (b"content-length", size)}
         assert headers(stack, "POST") == {HEADERS | body}
-        other = stack.client("other", ["film-1"])
-        assert other.sync(stack.gates["east"].api(), jitter=0).outcome == "sent"
+        other = stack.add_client("other", ["film-1"])
+        assert other.sync(stack.gates["east"].make_api(), jitter=0).outcome == "sent"
         assert len(posts(stack)) == 2
         assert headers(stack, "GET") == {HEADERS}
         assert headers(stack, "POST") == {HEADERS | body}

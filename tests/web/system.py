@@ -37,7 +37,7 @@ from sottovoce.server.agreement import begin_service
 from sottovoce.server.setup import list_catalogue_items
 from sottovoce.service.page import Page
 from sottovoce.training import Participation, Settings
-from tests.live.stack import by_hand
+from tests.live.stack import detach_tick
 from tests.proxy.world import accept, open_store
 from tests.proxy.world import settings as proxy_settings
 from tests.server.world import KEYS, SECRETS, make_settings
@@ -105,7 +105,7 @@ class System:
         self.server = Server(
             self.store, keys, settings, clock=self._clock, opener=InProcessOpener()
         )
-        self._beat_server = by_hand(self.server)
+        self._beat_server = detach_tick(self.server)
         self._beat_server()
 
     def _proxy(self, folder: Path, panel: Path, origins: tuple[str, ...]) -> Front:
@@ -123,7 +123,7 @@ class System:
         upstream = HttpUpstream(http, self.server_url, SECRETS[PROXY])
         clock = self._clock
         self.proxy = Proxy(store, upstream, settings, clock=clock, monotonic=clock)
-        self._beat_proxy = by_hand(self.proxy)
+        self._beat_proxy = detach_tick(self.proxy)
         front = Front(proxies.build_app(self.proxy, settings))
         front.url = self._opened.enter_context(served(front))
         self._beat_proxy()

@@ -39,7 +39,7 @@ from sottovoce_lab.audit.trials import (
     list_trials,
     list_victim_histories,
 )
-from sottovoce_lab.paper.attacker import largest_area
+from sottovoce_lab.paper.attacker import compute_max_auc
 from tests.proxy.world import Randomness
 
 PLAN = AttackPlan(trials=400, crowds=20, threads=1)
@@ -181,11 +181,11 @@ def test_dummies_hide_a_person_among_fakes_as_promised() -> None:
     }
     hidden = replace(event, dummies=dummies)
     allowed = min(
-        largest_area(central_epsilon(hidden, 1, delta), delta)
+        compute_max_auc(central_epsilon(hidden, 1, delta), delta)
         for delta in (DEFAULT_DELTA, 0.01, 0.05, 0.1)
     )
     # Other deltas give a sharper limit.
-    assert allowed < largest_area(1.0, DEFAULT_DELTA) - MAX_AREA_ERROR
+    assert allowed < compute_max_auc(1.0, DEFAULT_DELTA) - MAX_AREA_ERROR
     assert areas[0] > 0.9 + MAX_AREA_ERROR
     # A thousandth of the dummies is not enough.
     assert areas[dummies // 1000] > allowed + MAX_AREA_ERROR
@@ -367,8 +367,8 @@ def test_one_turn_reveals_less_than_many_and_stays_below_its_bound(people: Inter
     (seldom,) = run_attack(people.histories, once, plan).points
     (often,) = run_attack(people.histories, always, plan).points
     margin = MAX_STANDARD_ERRORS * seldom.linked.error
-    assert seldom.linked.value < largest_area(once.epsilon) + margin
-    assert often.linked.value > largest_area(once.epsilon) + margin
+    assert seldom.linked.value < compute_max_auc(once.epsilon) + margin
+    assert often.linked.value > compute_max_auc(once.epsilon) + margin
     assert seldom.linked.value > 0.5 + margin
     assert seldom.unlinked.value < seldom.bound + MAX_STANDARD_ERRORS * seldom.unlinked.error
     assert seldom.bound == compute_gaussian_bound(once.build(60), 1, 1, once.estimate_crowd(150))

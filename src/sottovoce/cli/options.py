@@ -242,7 +242,9 @@ def add_settings_options(
         # typer reads both.
         function: Any = run
         function.__signature__ = signature.replace(parameters=parameters)
-        function.__annotations__ = {each.name: each.annotation for each in parameters}
+        function.__annotations__ = {
+            parameter.name: parameter.annotation for parameter in parameters
+        }
         return run
 
     return decorate

@@ -13,14 +13,12 @@ from sottovoce.storage.database import Database
 # Pragmas of both databases of a client: nothing private may reach a folder for temporary files.
 CLIENT_PRAGMAS = ("temp_store = MEMORY",)
 
-_MIGRATIONS = (
-    (
-        # Recommending needs the order of the items, so `moment` counts calls and is no time.
-        """CREATE TABLE interactions (
-            item TEXT PRIMARY KEY,
-            moment INTEGER NOT NULL
-        ) STRICT, WITHOUT ROWID""",
-    ),
+_TABLES = (
+    # Recommending needs the order of the items, so `moment` counts calls and is no time.
+    """CREATE TABLE interactions (
+        item TEXT PRIMARY KEY,
+        moment INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID""",
 )
 
 
@@ -28,10 +26,14 @@ class History:
     """The database of touched items; the file is created if it does not exist."""
 
     def __init__(self, path: Path):
-        self._db = Database(path, _MIGRATIONS, CLIENT_PRAGMAS)
+        self._db = Database(path, _TABLES, CLIENT_PRAGMAS, stays=True)
 
     def close(self) -> None:
         self._db.close()
+
+    def check_file(self) -> None:
+        """Raise a `LostError` if the file was removed or replaced."""
+        self._db.check_file()
 
     def add(self, moments: Iterable[Iterable[str]]) -> int:
         """Add the items of some moments, the earliest first, and return how many are new.

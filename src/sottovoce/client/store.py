@@ -21,74 +21,72 @@ DATABASE_FILE = "client.db"
 BatchState = Literal["charged", "sent", "dropped"]
 SaveResult = Literal["saved", "limit reached", "forgotten"]
 
-_MIGRATIONS = (
-    (
-        # `terms`: what the owner accepted, as JSON, or NULL. `asked`: the name of worse terms that
-        # the server asks for since then. `generation`: random bytes, new after each `forget`.
-        """CREATE TABLE about (
-            only INTEGER PRIMARY KEY CHECK (only = 1),
-            proxy_url TEXT NOT NULL,
-            verification_key BLOB NOT NULL,
-            paused INTEGER NOT NULL DEFAULT 0,
-            terms TEXT,
-            asked TEXT,
-            generation BLOB NOT NULL,
-            head TEXT NOT NULL,
-            epoch INTEGER,
-            manifest_hash BLOB,
-            shelf BLOB
-        ) STRICT""",
-        """CREATE TABLE manifest (
-            only INTEGER PRIMARY KEY CHECK (only = 1),
-            signed BLOB NOT NULL
-        ) STRICT""",
-        "CREATE TABLE files (sha256 BLOB PRIMARY KEY, content BLOB NOT NULL) STRICT",
-        # What the device's coins decided about an epoch, before any history was read.
-        """CREATE TABLE plans (
-            epoch INTEGER PRIMARY KEY,
-            takes_part INTEGER NOT NULL,
-            send_at REAL NOT NULL
-        ) STRICT""",
-        # Whether the coins decided to get a token for a later epoch, and the token once it is here.
-        """CREATE TABLE tokens (
-            epoch INTEGER PRIMARY KEY,
-            takes_part INTEGER NOT NULL,
-            token_key BLOB,
-            id BLOB,
-            output BLOB
-        ) STRICT""",
-        # A row is a charge, or a limit, which has only its epsilon. The last line of defence: the
-        # table itself refuses a second charge for an epoch or for a batch.
-        """CREATE TABLE ledger (
-            record INTEGER PRIMARY KEY,
-            hash TEXT NOT NULL,
-            training BLOB,
-            epoch INTEGER UNIQUE,
-            purpose BLOB UNIQUE,
-            mechanism TEXT,
-            epsilon REAL NOT NULL,
-            reports INTEGER,
-            loud_fraction REAL,
-            clients INTEGER,
-            dummies INTEGER,
-            CHECK (
-                (training IS NULL) + (epoch IS NULL) + (purpose IS NULL) + (mechanism IS NULL)
-                + (reports IS NULL) + (loud_fraction IS NULL) + (clients IS NULL)
-                + (dummies IS NULL) IN (0, 8)
-            )
-        ) STRICT""",
-        # A batch is 'charged' while it waits, 'sent' after it arrived, 'dropped' if it came too
-        # late. `not_before`: the time until which the proxy asked us to wait.
-        """CREATE TABLE outbox (
-            epoch INTEGER PRIMARY KEY,
-            send_at REAL NOT NULL,
-            not_before REAL NOT NULL DEFAULT 0,
-            ends INTEGER NOT NULL,
-            state TEXT NOT NULL CHECK (state IN ('charged', 'sent', 'dropped')),
-            batch BLOB,
-            CHECK ((batch IS NULL) = (state IN ('sent', 'dropped')))
-        ) STRICT""",
-    ),
+_TABLES = (
+    # `terms`: what the owner accepted, as JSON, or NULL. `asked`: the name of worse terms that
+    # the server asks for since then. `generation`: random bytes, new after each `forget`.
+    """CREATE TABLE about (
+        only INTEGER PRIMARY KEY CHECK (only = 1),
+        proxy_url TEXT NOT NULL,
+        verification_key BLOB NOT NULL,
+        paused INTEGER NOT NULL DEFAULT 0,
+        terms TEXT,
+        asked TEXT,
+        generation BLOB NOT NULL,
+        head TEXT NOT NULL,
+        epoch INTEGER,
+        manifest_hash BLOB,
+        shelf BLOB
+    ) STRICT""",
+    """CREATE TABLE manifest (
+        only INTEGER PRIMARY KEY CHECK (only = 1),
+        signed BLOB NOT NULL
+    ) STRICT""",
+    "CREATE TABLE files (sha256 BLOB PRIMARY KEY, content BLOB NOT NULL) STRICT",
+    # What the device's coins decided about an epoch, before any history was read.
+    """CREATE TABLE plans (
+        epoch INTEGER PRIMARY KEY,
+        takes_part INTEGER NOT NULL,
+        send_at REAL NOT NULL
+    ) STRICT""",
+    # Whether the coins decided to get a token for a later epoch, and the token once it is here.
+    """CREATE TABLE tokens (
+        epoch INTEGER PRIMARY KEY,
+        takes_part INTEGER NOT NULL,
+        token_key BLOB,
+        id BLOB,
+        output BLOB
+    ) STRICT""",
+    # A row is a charge, or a limit, which has only its epsilon. The last line of defence: the
+    # table itself refuses a second charge for an epoch or for a batch.
+    """CREATE TABLE ledger (
+        record INTEGER PRIMARY KEY,
+        hash TEXT NOT NULL,
+        training BLOB,
+        epoch INTEGER UNIQUE,
+        purpose BLOB UNIQUE,
+        mechanism TEXT,
+        epsilon REAL NOT NULL,
+        reports INTEGER,
+        loud_fraction REAL,
+        clients INTEGER,
+        dummies INTEGER,
+        CHECK (
+            (training IS NULL) + (epoch IS NULL) + (purpose IS NULL) + (mechanism IS NULL)
+            + (reports IS NULL) + (loud_fraction IS NULL) + (clients IS NULL)
+            + (dummies IS NULL) IN (0, 8)
+        )
+    ) STRICT""",
+    # A batch is 'charged' while it waits, 'sent' after it arrived, 'dropped' if it came too
+    # late. `not_before`: the time until which the proxy asked us to wait.
+    """CREATE TABLE outbox (
+        epoch INTEGER PRIMARY KEY,
+        send_at REAL NOT NULL,
+        not_before REAL NOT NULL DEFAULT 0,
+        ends INTEGER NOT NULL,
+        state TEXT NOT NULL CHECK (state IN ('charged', 'sent', 'dropped')),
+        batch BLOB,
+        CHECK ((batch IS NULL) = (state IN ('sent', 'dropped')))
+    ) STRICT""",
 )
 
 
@@ -132,7 +130,9 @@ class ClientStore:
     def __init__(self, folder: Path):
         self.history = History(folder / "client.history.db")
         try:
-            self._db = Database(folder / DATABASE_FILE, _MIGRATIONS, CLIENT_PRAGMAS, upgrade=False)
+            self._db = Database(
+                folder / DATABASE_FILE, _TABLES, CLIENT_PRAGMAS, create=False, stays=True
+            )
         except BaseException:
             self.history.close()
             raise
@@ -150,7 +150,7 @@ class ClientStore:
                     "with it"
                 )
             with store._db.transaction():
-                store._db.migrate()
+                store._db.create_tables()
                 store._db.rows(
                     "INSERT INTO about (only, proxy_url, verification_key, generation, head)"
                     " VALUES (1, ?, ?, randomblob(16), ?)",
@@ -171,7 +171,6 @@ class ClientStore:
                 raise StoreError(
                     f"{path}: this client was cut short; begin it again (sottovoce client init)"
                 )
-            store._db.upgrade()
         return store
 
     def close(self) -> None:
@@ -363,6 +362,8 @@ class ClientStore:
             generation: The generation as it was before the history was read (see `forget`).
         """
         with self._db.transaction():
+            # The history was read from this file: it must not be that of a client that is gone.
+            self.history.check_file()
             if generation != self.generation:
                 return "forgotten"
             try:
@@ -409,10 +410,19 @@ class ClientStore:
         """Return the number of batches in each state."""
         return dict(self._db.rows("SELECT state, count(*) FROM outbox GROUP BY state"))
 
-    def lock_sending(self) -> AbstractContextManager[None]:
-        """Hold the lock that spans the last checks of a batch and sending it."""
+    @contextmanager
+    def lock_sending(self) -> Iterator[None]:
+        """Hold the lock that spans the last checks of a batch and sending it.
+
+        Raises:
+            LostError: The client's folder was removed or replaced, such as by a backup.
+        """
         message = "a batch is being sent; try again when that has ended"
-        return exclusive_lock(self._db.path.with_name("client.sending.lock"), message, wait=60.0)
+        with exclusive_lock(self._db.path.with_name("client.sending.lock"), message, wait=60.0):
+            # A sync may have slept for an hour. What its open files say about charges, terms and a
+            # pause holds only for the client that is still in the folder.
+            self._db.check_file()
+            yield
 
     def forget(self) -> None:
         """Delete the history and everything that was computed from it.

@@ -59,6 +59,7 @@ def register_engine(name: str, module: str) -> None:
     Raises:
         SettingsError: The name is taken, or the module lacks `Options` or `build`.
     """
+    # The same module may register itself again, as when a notebook imports it twice.
     if name == AUTO_ENGINE or ENGINE_MODULES.get(name, module) != module:
         raise SettingsError(f"there is an engine {name!r} already: choose another name")
     package = import_module(module)

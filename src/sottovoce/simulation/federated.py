@@ -152,6 +152,7 @@ class FederatedMF:
         short for that option of the engines `cpu` and `auto`.
     """
 
+    # What `fit` sets: the constructor of a scikit-learn estimator sets only parameters.
     _labels: Labels | None = None
     _settings: Settings | None = None
     _tags: Tags | None = None
@@ -272,11 +273,11 @@ class FederatedMF:
 
         Args:
             user_items: A matrix of N people x M items, sparse or dense, which are known by number.
-                Or a table with ids: a DataFrame of any library with columns for user and item
-                (their names are recognised as in files, else `sottovoce.data.load` takes
-                `columns`), a mapping of such columns, a pair `(users, items)`, or what `load`
-                gives. Then the model calls items by these ids (`item_ids` has their order), here
-                and in every other method.
+                Or a table with ids: a DataFrame of any library with columns for user and item, a
+                mapping of such columns, a pair `(users, items)`, or what `sottovoce.data.load`
+                returns. The names of columns are recognised as in files; for other names `load`
+                takes `columns`. Then every method calls items by these ids, in the order of
+                `item_ids`.
             item_features: Tags of the items, for recommending; training does not look at them. A
                 `Catalogue`, a list with a mapping for each item, or a sparse matrix, items x tags.
             test: What was left out of the same people, in a form that `user_items` can have. Then
@@ -318,8 +319,10 @@ class FederatedMF:
                 if callback is not None:
                     callback(record["epoch"], record["seconds"], select_metrics(record))
 
+            # A callback sees every epoch, also those of the checkpoint.
             for record in log.records:
                 on_epoch(record)
+            # Building an engine may take seconds, which a complete training does not need.
             if not log.is_complete:
                 options = select_engine_options(self.get_params())
                 measure = fit_test.measure if fit_test else lambda _: {}
@@ -501,6 +504,7 @@ class FederatedMF:
         V = self.item_factors
         ids, n = self._items.parse_numbers(itemid, "itemid"), check_positive("N", N)
         lengths = np.linalg.norm(V, axis=1)
+        # A row of zeros has cosine 0 with all others, and not 0 / 0.
         products = np.maximum(lengths[ids][:, None] * lengths, np.float32(1e-30))
         cosine = ((V[ids] @ V.T) / products).astype(np.float32)
         # Rounding could put another item before the item itself.
@@ -555,7 +559,9 @@ class FederatedMF:
         """
         V, arrays = self.item_factors, dict[str, NDArray[Any]]()
         extra: dict[str, Any] = {"parameters": to_plain(self.get_params())}
+        # `item_factors` would have raised an error.
         assert self._state is not None
+        # Ids that are only the numbers of the rows need not be written.
         if not np.array_equal(self.item_ids, np.arange(len(V))):
             extra["item_ids"] = self.item_ids.tolist()
         if self._tags is not None:
@@ -576,6 +582,7 @@ class FederatedMF:
         """
         saved = read_model(Path(path))
         parameters = saved.extra.get("parameters", {})
+        # This model is only a check: the settings of the file are planned already.
         try:
             cls(**parameters)
         except (TypeError, SettingsError) as error:
@@ -647,6 +654,7 @@ def _mask_allowed(
 
 def _take_best(scores: Float32, n: int) -> tuple[NDArray[np.int32], Float32]:
     """Return the n largest of every row, ties to the lower number; -1 where nothing is left."""
+    # A stable order keeps ties in the order of their numbers.
     order = np.argsort(-scores, axis=1, kind="stable")[:, :n]
     best = np.take_along_axis(scores, order, axis=1)
     return np.where(np.isneginf(best), -1, order).astype(np.int32), best
@@ -657,5 +665,6 @@ def _read_tags(saved: ModelFile) -> Tags:
     starts, columns = saved.arrays["tag_starts"], saved.arrays["tag_columns"]
     shape = (len(saved.V), len(names))
     table = sparse.csr_array((np.ones(len(columns)), columns, starts), shape=shape)
+    # The file may be damaged or forged, and compiled code does not look where it reads.
     table.check_format(full_check=True)
     return Tags(names, table)

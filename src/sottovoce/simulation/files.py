@@ -79,6 +79,7 @@ def read_model(path: Path) -> ModelFile:
             )
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: cannot be read as a model file: {error}") from error
+    # The file may be damaged or forged: only what `write_model` can write is accepted.
     if V.dtype != np.float32 or V.ndim != 2 or V.shape[1] != model.settings.factors:
         raise CheckpointError(f"{path}: the item matrix must be M x F of float32, not {V.shape}")
     if not is_within_bounds(V):
@@ -89,6 +90,7 @@ def read_model(path: Path) -> ModelFile:
 def compute_fingerprint(histories: Histories, *more: NDArray[np.integer]) -> str:
     """Return a name for training data and further arrays: no run continues on other data."""
     digest = hashlib.sha256()
+    # Lengths come before arrays, so that different arrays never give the same bytes.
     digest.update(histories.n_items.to_bytes(8, "little"))
     digest.update(np.ascontiguousarray(histories.indptr).data)
     digest.update(np.ascontiguousarray(histories.indices).data)

@@ -39,6 +39,7 @@ class Holdout:
 
     def some(self, begin: int, end: int) -> Holdout:
         """Return the test of the people at these places, as views."""
+        # Arrays by entry are cut where the histories of these people begin and end.
         split, informed = self.candidates.split, self.side_information
         entries = slice(split.train.indptr[begin], split.train.indptr[end])
         all_but_test = split.all_but_test

@@ -46,6 +46,7 @@ class Labels:
 
     @cached_property
     def _numbers(self) -> dict[Any, int]:
+        # By Python's own objects: ids of int32 and int64 are the same, and lookup is fast.
         return {label: number for number, label in enumerate(self.ids.tolist())}
 
     def __len__(self) -> int:
@@ -74,6 +75,7 @@ class Labels:
         """Return the people of the data with these items; warn about interactions with others."""
         if np.array_equal(data.item_ids, self.ids):
             return data.histories
+        # Each id is looked up once, and not for each interaction.
         columns = self.find_numbers(data.item_ids)[data.histories.indices]
         is_known = columns >= 0
         if not is_known.all():
@@ -162,6 +164,7 @@ def warn_about_ratings(name: str, not_positive: int, rows: int) -> None:
 
 def warn_caller(message: str) -> None:
     """Warn at the line outside of this package that called."""
+    # A warning is shown once for each line, which should be one of the caller's program.
     frame, depth = inspect.currentframe(), 1
     while frame and str(frame.f_globals.get("__name__")).startswith("sottovoce."):
         frame, depth = frame.f_back, depth + 1

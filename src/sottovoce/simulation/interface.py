@@ -81,6 +81,7 @@ class Engine(ABC):
             row_limit: As a live server limits rows against attackers
                 (`training.items.limit_row_lengths`); 0: no limit.
         """
+        # `collect` checks its own copy; the update below needs V in the same type.
         V = self.check_items(V)
         collected = self.collect(V, epoch)
         sums = collected.sums
@@ -88,6 +89,7 @@ class Engine(ABC):
         # and no proxy hands dummies in.
         if collected.n_reports:
             sums = sums + self._draw_dummies(epoch)
+        # At least one report, so that the estimate of an empty epoch is 0 and not 0 / 0.
         V = compute_next_items(
             V,
             sums,
@@ -205,6 +207,7 @@ class PartedEngine(Engine):
     """An engine over several parts, which joins their answers; each part checks V itself."""
 
     def collect(self, V: Float32, epoch: int) -> ReportSums:
+        # Sums are whole numbers, so any division into parts gives the same ones.
         sums, n_reports = np.zeros(self.mechanism.n_directions, np.int64), 0
         for part in self._map_reporting_parts(lambda engine: engine.collect(V, epoch)):
             sums += part.sums
@@ -212,6 +215,7 @@ class PartedEngine(Engine):
         return ReportSums(sums, n_reports)
 
     def list_reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
+        # numpy concatenates no empty list, and there may be no part.
         no_reports = np.empty((0, self.settings.reports), np.uint32)
         parts = self._map_reporting_parts(lambda engine: engine.list_reports(V, epoch))
         return np.concatenate([no_reports, *parts])

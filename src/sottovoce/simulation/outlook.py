@@ -232,8 +232,8 @@ def try_shop(about: PublicNumbers, settings: Settings, tastes: int, focus: float
     log = TrainingLog.open(settings, about.items)
     with build_engine("reference" if is_small else "cpu", split.train, settings) as engine:
         log.run(engine, measure)
-    ones, counts = np.ones((n, 1), np.float32), split.train.popularity().astype(np.float32)
-    ranks = rank_hidden(ones, counts[:, None], histories, hidden)
+    counts = split.train.popularity().astype(np.float32)
+    ranks = rank_hidden(np.ones((n, 1), np.float32), counts[:, None], histories, hidden)
     return ShopResult(
         tastes,
         focus,

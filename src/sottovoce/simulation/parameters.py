@@ -25,6 +25,7 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
     Raises:
         SettingsError: A value is impossible, or does not go with another one.
     """
+    # Only the errors of these calls matter here; `fit` makes the values again.
     choose_base_settings(parameters["preset"], _select_settings(parameters))
     _make_budget(parameters)
     _check_number("history", parameters["history"])
@@ -69,6 +70,7 @@ def _select_settings(parameters: Mapping[str, Any]) -> dict[str, Any]:
     options = _check_mapping("options", parameters["options"], "{'block': 8}")
     if twice := sorted(set(options) & set(parameters)):
         raise SettingsError(f"give {', '.join(twice)} as an argument, not among the options")
+    # `list_settings` also has the options of mechanisms, which are no parameters of their own.
     settings = {name: parameters[name] for name in list_settings() if name in parameters}
     return {**settings, **options}
 

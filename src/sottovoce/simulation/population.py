@@ -29,7 +29,7 @@ Int64 = NDArray[np.int64]
 
 # An item of a made person's history is dropped when its 16 random bits are below this: a tenth.
 DROPPED_OF_65536 = 6554
-# Each item needs 16 bits, so one draw of four words is enough for so many items.
+# Each item needs 16 bits, so one draw of four words is enough for this many items.
 ITEMS_PER_DRAW = 4 * WORDS_PER_DRAW
 
 
@@ -79,13 +79,7 @@ class People:
 
 
 def _drop_a_tenth(histories: Histories, numbers: Int64, seed: int) -> Histories:
-    """Return the histories without the items whose 16 random bits are small.
-
-    Args:
-        histories: What was drawn for each person.
-        numbers: The numbers of these people.
-        seed: The seed of the training.
-    """
+    """Return the histories, drawn for people with these numbers, without a tenth of the items."""
     n_draws = -(-np.diff(histories.indptr) // ITEMS_PER_DRAW)
     first_draws = np.cumsum(n_draws) - n_draws
     owners, users = np.repeat(numbers, n_draws), histories.users_of_entries()

@@ -49,6 +49,7 @@ class FitTest:
 
 def refresh_metrics(log: TrainingLog, test: FitTest | None) -> None:
     """Drop the metrics of a continued training that are of another test; measure its last epoch."""
+    # Only the last epoch is measured again: the item matrices of earlier ones are not stored.
     for record in log.records:
         if test is None or record.get(TEST_FIELD) != test.fingerprint:
             for name in (TEST_FIELD, *select_metrics(record)):
@@ -63,6 +64,7 @@ def show_epoch_bar(epochs: int, *, is_shown: bool) -> Iterator[Callable[[Record]
     if not is_shown:
         yield lambda _: None
         return
+    # Imported late, since most trainings show no bar.
     from rich.console import Console
     from rich.progress import Progress
 

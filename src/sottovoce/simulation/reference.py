@@ -65,6 +65,7 @@ class ReferenceEngine(LocalEngine):
         for start in range(0, n, self._batch_size):
             places = np.arange(start, min(start + self._batch_size, n))
             numbers = self.people.get_numbers(places)
+            # Nobody else needs a vector, so whose turn it is is decided first.
             takes = draw_participants(
                 settings.seed, epoch, numbers, settings.turns, settings.epochs
             )

@@ -181,6 +181,7 @@ def simulate(
         log.run(engine, measure, on_epoch)
         V = log.state.V
         final = select_metrics(log.records[-1]) or evaluate(engine, V, informed=True)
+        # What devices know is the same in every part.
         informed = next(iter(engine.map_parts(lambda part: str(part.holdout.side_information))))
         n_tested = sum(
             engine.map_parts(lambda part: int((part.holdout.candidates.split.test >= 0).sum()))
@@ -222,13 +223,7 @@ def simulate(
 
 
 def evaluate(engine: Engine, V: NDArray[np.float32], *, informed: bool = False) -> dict[str, float]:
-    """Measure one item matrix; vectors are solved on only the training histories.
-
-    Args:
-        engine: The engine over the people.
-        V: The item matrix.
-        informed: Measure it with the side information of devices.
-    """
+    """Measure an item matrix, or with `informed` the matrix and the side information of devices."""
     return summarize_ranks(engine.compute_ranks(V, informed=informed))
 
 
@@ -256,15 +251,10 @@ def count_popularity(engine: Engine) -> tuple[NDArray[np.int64], int]:
 def measure_coverage(
     engine: Engine, make_model: Callable[[Tags], WideModel], *, informed: bool
 ) -> dict[str, float]:
-    """Return the share of items in the first ten of anybody, of the first `MAX_USERS_LISTED`.
-
-    Args:
-        engine: The engine over the people.
-        make_model: Returns the model with tags.
-        informed: Use the tags and the order of the side information.
-    """
+    """Return the share of items in the lists of ten of the first `MAX_USERS_LISTED` people."""
 
     def count(part: LocalEngine) -> NDArray[np.int64]:
+        # Of this part only those who are among the first of all people.
         n = min(max(MAX_USERS_LISTED - part.people.first, 0), part.histories.n_users)
         if not n:
             return np.zeros(part.histories.n_items, np.int64)

@@ -85,6 +85,7 @@ class TrainingLog:
                 f"{checkpoint}: has {saved.epochs_done} epochs already, and {settings.epochs} are "
                 "asked for; ask for more, or name another"
             )
+        # The time and the reports of the last epoch are in its record.
         log.state = TrainingState(saved.epochs_done, saved.V)
         log.records = list(saved.extra["epochs"])
         return log
@@ -111,6 +112,7 @@ class TrainingLog:
             record = {"epoch": state.epochs_done, "seconds": state.seconds, "people": people}
             self.records.append(record | measure(state))
             self.state = state
+            # The metrics are measured before: a continued run does not measure this epoch again.
             if self.checkpoint:
                 extra = {**(self.identity or {}), "epochs": self.records}
                 model = ModelFile(state.V, self.settings, state.epochs_done, extra)

@@ -1,4 +1,4 @@
-"""Environments with nothing in them but what a test installs, far from the clone."""
+"""Virtual environments with only what a test installs, outside the clone."""
 
 import json
 import os
@@ -9,11 +9,11 @@ import zipfile
 from functools import cache
 from pathlib import Path
 
-OURS = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
-PATIENCE = 900
+PYTHON_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
+COMMAND_SECONDS = 900
 
 
-class Fresh:
+class Venv:
     """A virtual environment, and a folder in which its commands run."""
 
     def __init__(self, folder: Path, interpreter: str = sys.executable):
@@ -22,8 +22,8 @@ class Fresh:
         self._folder = folder / "environment"
         run(interpreter, "-m", "venv", "--without-pip", str(self._folder))
         self.python = self._folder / "bin" / "python"
-        self.surroundings = {
-            **{name: value for name, value in os.environ.items() if name not in OURS},
+        self.variables = {
+            **{name: value for name, value in os.environ.items() if name not in PYTHON_VARIABLES},
             "COLUMNS": "200",
             "HOME": str(self.home),
             "PATH": f"{self._folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
@@ -38,16 +38,16 @@ class Fresh:
         """Run the pip of the tests: an environment need not have one."""
         return run(sys.executable, "-m", "pip", "--python", str(self.python), *words)
 
-    def installed(self) -> set[str]:
+    def list_installed(self) -> set[str]:
         return {
             package["name"].lower() for package in json.loads(self.pip("list", "--format", "json"))
         }
 
     def run(self, *command: str, code: int = 0) -> str:
         """Run a command of this environment; return its output on both channels."""
-        return run(*command, code=code, cwd=self.home, env=self.surroundings)
+        return run(*command, code=code, cwd=self.home, env=self.variables)
 
-    def does(self, program: str) -> str:
+    def run_python(self, program: str) -> str:
         return self.run("python", "-c", program)
 
 
@@ -64,14 +64,14 @@ def run(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=PATIENCE,
+        timeout=COMMAND_SECONDS,
         check=False,
     )
     assert done.returncode == code, f"{' '.join(command)}\n{done.stdout[-8000:]}"
     return done.stdout
 
 
-class House:
+class WheelHouse:
     """Wheels that are downloaded and unpacked once; environments have links to what they need.
 
     So the bytecode of a package is made once too, at its first import.
@@ -79,13 +79,13 @@ class House:
 
     def __init__(self, folder: Path, wheel: Path, extras: str):
         self._wheel, self._folder = wheel, folder / "wheels"
-        self.unpacked = cache(self._unpacked)
+        self.unpack = cache(self._unpack)
         run(
             *(sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:"),
             *("--dest", str(self._folder), f"{wheel}[{extras}]"),
         )
 
-    def furnish(self, fresh: Fresh, extras: str) -> None:
+    def install(self, fresh: Venv, extras: str) -> None:
         """Install the wheel and what pip chooses for it."""
         wanted = f"{self._wheel}[{extras}]" if extras else str(self._wheel)
         offline_options = ("--quiet", "--no-index", "--find-links", str(self._folder))
@@ -94,12 +94,12 @@ class House:
         for package in json.loads(report.read_text())["install"]:
             name = Path(package["download_info"]["url"]).name
             if name != self._wheel.name:
-                for part in self.unpacked(name).iterdir():
+                for part in self.unpack(name).iterdir():
                     (fresh.packages / part.name).symlink_to(part)
         fresh.pip("install", *offline_options, "--no-deps", str(self._wheel))
         fresh.pip("check")
 
-    def _unpacked(self, name: str) -> Path:
+    def _unpack(self, name: str) -> Path:
         place = self._folder / "unpacked" / name
         with zipfile.ZipFile(self._folder / name) as wheel:
             wheel.extractall(place)

@@ -31,7 +31,7 @@ from sottovoce.protocol import (
 )
 from sottovoce.protocol.tokens import Issuer, Token
 from tests.lacking import leave_out
-from tests.live.test_accounts import accounts, attesting, spend
+from tests.live.test_accounts import make_backend, run_with_accounts, spend
 from tests.privacy.test_ledger import played
 from tests.protocol.examples import (
     EPOCH_KEY,
@@ -307,16 +307,16 @@ def test_an_undamaged_file_of_each_kind_is_read(browser: Browser) -> None:
 
 
 def test_a_token_of_the_browser_is_issued_and_redeemed(browser: Browser, tmp_path: Path) -> None:
-    with accounts(tmp_path) as stack:
-        gate, manifest = stack.gates["east"], stack.gates["east"].signed().manifest
+    with run_with_accounts(tmp_path) as stack:
+        gate, manifest = stack.gates["east"], stack.gates["east"].get_signed().manifest
         assert manifest.next_token_key is not None
         key, batch_id = manifest.next_token_key.hex(), b"browser's token!"
         own = {"epoch": manifest.epoch + 1, "id": batch_id.hex()}
 
         def ask(state: str | None) -> tuple[bytes, str]:
-            attestation = attesting(stack, "ann")().hex()
+            attestation = make_backend(stack, "ann")().hex()
             request = browser.ask("request", **own, attestation=attestation, state=state)
-            return gate.api().token(bytes.fromhex(request["bytes"])), request["state"]
+            return gate.make_api().token(bytes.fromhex(request["bytes"])), request["state"]
 
         _, state = ask(None)
         answer, _ = ask(state)  # the first answer was not heard
@@ -324,7 +324,7 @@ def test_a_token_of_the_browser_is_issued_and_redeemed(browser: Browser, tmp_pat
         other = Issuer(bytes(range(32))).public_key.hex()
         refused = browser.ask("finalize", state=state, answer=answer.hex(), key=other)
         assert refused["error"] == "UntrustedError"
-        stack.turn()
+        stack.end_epoch()
         token = Token(batch_id, bytes.fromhex(request["output"]))
         assert spend(stack, replace(token, id=bytes(16))) == 409
         assert spend(stack, token) == 202

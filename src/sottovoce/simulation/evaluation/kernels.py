@@ -24,6 +24,7 @@ Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
 # Compiles a function that only compiled loops call: a wrapper for Python takes a quarter longer.
+# With numpy's error model a division by 0 gives inf, and no exception.
 compile_inner = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 # Users that a thread takes: few enough for an even load, enough to call Python rarely.
 USERS_PER_TASK = 256
@@ -117,24 +118,13 @@ def solve_wide_vectors(
 ) -> None:
     """Solve everybody's vector over `W = [V | D]`, as `sottovoce.core.recommending` does for one.
 
-    Args:
-        begin: The first user.
-        end: The user after the last one.
-        indptr: Where the history of each user begins.
-        indices: The items of the histories.
-        weights: The weights of these items.
-        V: The item matrix.
-        starts: Where the row of each item begins in D.
-        columns: The columns of D.
-        values: The values of D.
-        gram: The Gram matrix of W.
-        ridges: For each length of a history the ridge of the factors and that of the tags.
-        alpha: The weight of a touched item is 1 + alpha.
-        out: The vectors; zero where there is no solution.
+    The rows of D are `starts`, `columns` and `values`. A row of `ridges` is for one length of a
+    history: the ridge of the factors, and that of the tags.
     """
     factors, size = V.shape[1], gram.shape[0]
     system, x = np.empty((size, size)), np.empty(size)
     for u in range(begin, end):
+        # Only the lower triangle is written: the solver reads nothing else.
         for i in range(size):
             x[i] = 0.0
             for j in range(i + 1):
@@ -158,6 +148,7 @@ def solve_wide_vectors(
             for j in range(i + 1):
                 system[i, j] = gram[i, j] + alpha * system[i, j]
             system[i, i] += ridges[n, 0] if i < factors else ridges[n, 1]
+        # The row of a system without a solution stays 0.
         if solve_in_place(system, x):
             for i in range(size):
                 out[u, i] = x[i]
@@ -222,8 +213,8 @@ def rank_sampled(
 def rank_several(
     begin: int,
     end: int,
-    known_indptr: Int64,
-    known: Int32,
+    own_indptr: Int64,
+    own_items: Int32,
     indptr: Int64,
     hidden: Int32,
     X: Float32,
@@ -238,8 +229,8 @@ def rank_several(
             continue
         for i in range(V.shape[0]):
             scores[i] = score(X[u], V[i])
-        for t in range(known_indptr[u], known_indptr[u + 1]):
-            scores[known[t]] = -np.inf
+        for t in range(own_indptr[u], own_indptr[u + 1]):
+            scores[own_items[t]] = -np.inf
         for t in range(indptr[u], indptr[u + 1]):
             # An item ties with itself, which does not count.
             own, above, same = scores[hidden[t]], 0, -1
@@ -254,6 +245,7 @@ def find_best_untouched(
     begin: int, end: int, indptr: Int64, indices: Int32, X: Float32, V: Float32, out: Int32
 ) -> None:
     """List the best items that each user did not touch; among equals the lowest number first."""
+    # Insertion into a sorted list: an equal score stays behind, so the lower number comes first.
     length = out.shape[1]
     taken, best = np.zeros(V.shape[0], np.uint8), np.empty(length, np.float32)
     for u in range(begin, end):

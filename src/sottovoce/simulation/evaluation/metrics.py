@@ -32,7 +32,7 @@ INTERVAL_QUANTILE = 0.975
 def compute_hits(ranks: Ranks, cutoff: int) -> Float64:
     """Return the chance of each test item to be among the first `cutoff`, ties by a fair coin.
 
-    A test item that ties with t others is at any of these t + 1 places with equal chance, so a
+    A test item that ties with t others has an equal chance for each of these t + 1 places. So a
     model that scores everything alike is exactly as good as a random one.
     """
     return np.clip((cutoff - ranks.better) / (ranks.ties + 1), 0.0, 1.0)
@@ -70,6 +70,7 @@ def compute_reciprocals(ranks: Ranks, cutoff: int) -> Float64:
 
 def _average_ties(ranks: Ranks, totals: Float64) -> Float64:
     """Average a gain over the places of a tie; `totals[n]` is that of the first n places."""
+    # A tie takes the places from `first` to `last`; those beyond the cutoff gain nothing.
     cutoff = len(totals) - 1
     first = np.minimum(ranks.better, cutoff)
     last = np.minimum(ranks.better + ranks.ties + 1, cutoff)
@@ -128,6 +129,7 @@ def _average_shares(gains: Float64, hidden: Histories, possible: Float64) -> flo
 
 def _average_best(gains: Float64, hidden: Histories) -> float:
     """Return the mean of the best gain of each person; ties between own items do not count."""
+    # Where own items tie with each other, the expectation of their maximum is larger than this.
     best = np.zeros(hidden.n_users)
     np.maximum.at(best, hidden.users_of_entries(), gains)
     return compute_mean(best[np.diff(hidden.indptr) > 0])

@@ -112,7 +112,9 @@ def solve_wide_vectors(
             shape=(some.n_users, some.n_items),
         )
         system = model.gram + model.alpha * (own @ outer).toarray().reshape(-1, size, size)
+        # The ridge depends on the length of a history, and differs between factors and tags.
         system[:, diagonal, diagonal] += ridges[np.diff(some.indptr)][:, columns]
+        # A person whose system has no solution has the vector 0.
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             x = solve_systems(system, (1 + model.alpha) * np.asarray(own @ rows))
             x[~np.isfinite(x).all(axis=1)] = 0
