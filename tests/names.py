@@ -145,7 +145,12 @@ def _first_word(doc: str) -> str:
 
 def _split_paragraphs(line: int, doc: str) -> list[tuple[int, str]]:
     paragraphs = re.split(r"\n\n(?=\S)|\n(?=>>>)", INDENTED_BLOCK.sub("", cleandoc(doc) + "\n"))
-    return [(line, part) for part in paragraphs if ">>>" not in part and "──" not in part]
+    # Examples of doctest and of help texts, and drawings.
+    return [
+        (line, part)
+        for part in paragraphs
+        if ">>>" not in part and "──" not in part and not part.startswith("\b")
+    ]
 
 
 def _join_lines(comments: list[tuple[int, str]]) -> list[tuple[int, str]]:

@@ -16,7 +16,7 @@ def random_people(n_users: int, n_items: int, seed: int = 0, most: int | None = 
 
 @st.composite
 def histories(draw: st.DrawFn, max_users: int = 6, max_items: int = 12) -> Histories:
-    """Any small population: empty histories and full ones too."""
+    """Draw any small population, with empty histories and full ones."""
     n_items = draw(st.integers(1, max_items))
     users = st.lists(st.sets(st.integers(0, n_items - 1)), min_size=1, max_size=max_users)
     return Histories.from_lists([sorted(items) for items in draw(users)], n_items)

@@ -48,6 +48,7 @@ TYPESCRIPT_PATTERNS = ("web/*/src/**/*.ts", "web/*/test/**/*.ts")
 CONSENT_FILES = (
     *("src/sottovoce/privacy/promises.py", "src/sottovoce/privacy/statement.py"),
     *("src/sottovoce/protocol/terms.py", "src/sottovoce/client/syncing.py"),
+    "src/sottovoce/client/fetching.py",
     *("web/client/src/promise.ts", "web/client/src/terms.ts"),
     *("web/client/src/agreement.ts", "web/widget/src/texts.ts", "web/page/src/terms.ts"),
     *("web/page/src/view/consent.ts", "web/page/src/words.ts"),

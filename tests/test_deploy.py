@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sottovoce.cli.app import app
 from tests.lacking import leave_out
-from tests.live.stack import running
+from tests.live.stack import run_stack
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 UNITS = sorted(DEPLOY.glob("*.service"))
@@ -113,7 +113,7 @@ def test_the_image_is_linted() -> None:
 @pytest.fixture(scope="module")
 def metrics(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, set[str]]]:
     """Return the metrics of running services: names, and the values of each label."""
-    with running(tmp_path_factory.mktemp("stack"), "east") as stack:
+    with run_stack(tmp_path_factory.mktemp("stack"), "east") as stack:
         texts = {
             "server": stack.world.server.render_metrics(),
             "proxy": stack.gates["east"].proxy.metrics.render(),

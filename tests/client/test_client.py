@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sottovoce.client import Client
-from sottovoce.client.client import read_items
+from sottovoce.client.csv_import import read_history_csv
 from sottovoce.errors import DataError, StoreError
 from tests.client.world import COST, DAY, FakeProxy, World, charges, item
 
@@ -25,7 +25,7 @@ def test_a_column_of_a_csv_file(
     path = tmp_path / "watched.csv"
     path.write_bytes(content)
     assert client.record_csv(path, column) == 2
-    assert {"a", "b"} <= set(client.status().unknown)
+    assert {"a", "b"} <= set(client.get_status().unknown)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_a_bad_file_is_named_with_its_line(
     for wrong in (tmp_path / "nowhere", tmp_path, path):
         with pytest.raises(DataError, match=wrong.name):
             client.record_csv(wrong)
-    assert client.status().interactions == 3
+    assert client.get_status().interactions == 3
 
 
 # With a column that says when.
@@ -85,7 +85,7 @@ def watched(folder: Path, *lines: str) -> Path:
 def test_items_come_in_the_order_of_their_times(
     tmp_path: Path, lines: list[str], moments: list[list[str]]
 ) -> None:
-    assert read_items(watched(tmp_path, *lines), "item", "when") == moments
+    assert read_history_csv(watched(tmp_path, *lines), "item", "when") == moments
 
 
 def test_recording_a_file_with_times_keeps_the_order_and_not_the_times(
@@ -94,9 +94,9 @@ def test_recording_a_file_with_times_keeps_the_order_and_not_the_times(
     """It is later than all that was recorded before, however old its times are."""
     client.record(["x"])
     path = watched(tmp_path, "2021-01-01,c", "2020-01-01,a", "2021-01-01,b", "2022-01-01,a")
-    assert read_items(path, "item") == [["c", "a", "b", "a"]]
+    assert read_history_csv(path, "item") == [["c", "a", "b", "a"]]
     assert client.record_csv(path, time="when") == 3
-    kept = client._store.history.touched()
+    kept = client._store.history.get_moments()
     assert {name: kept[name] for name in "xabc"} == {"x": 2, "b": 4, "c": 4, "a": 5}
     files = b"".join(file.read_bytes() for file in (tmp_path / "client").iterdir())
     assert item(3).encode() in files
@@ -122,7 +122,7 @@ class Lived:
         self._publish()
 
     def accept(self) -> None:
-        self.client.accept(self.client.asked(self.proxy))
+        self.client.accept(self.client.fetch_terms(self.proxy))
 
     def report(self) -> str:
         self._publish()
@@ -146,8 +146,8 @@ def test_it_holds_after_one_training_two_and_three(lived: Lived) -> None:
     centrals = []
     for number, within in [(1, 2), (2, 1), (3, 0)]:
         lived.training(number)
-        terms = client.asked(lived.proxy)
-        found = client.outlook(terms)
+        terms = client.fetch_terms(lived.proxy)
+        found = client.compute_outlook(terms)
         assert found.promise.local == number * EPOCHS * COST
         assert (found.turns_left, found.within_limit) == (EPOCHS, within)
         centrals.append(found.promise.central)
@@ -155,10 +155,10 @@ def test_it_holds_after_one_training_two_and_three(lived: Lived) -> None:
         lived.accept()
         for left in (1, 0):
             assert lived.report() == "sent"
-            now = client.outlook(terms)
+            now = client.compute_outlook(terms)
             assert now.promise == found.promise
             assert (now.turns_left, now.within_limit) == (left, left)
-        spent = client.status().spent
+        spent = client.get_status().spent
         assert spent == found.promise.local
         client.set_limit(3 * COST)
     assert centrals == sorted(set(centrals))
@@ -183,17 +183,17 @@ def test_status_and_catalogue_before_and_after_a_sync(
     client: Client, proxy: FakeProxy, world: World
 ) -> None:
     client.record(["unheard of", item(3)])
-    before = client.status()
-    assert (before.epoch, before.epochs, before.known) == (None, 0, 0)
+    before = client.get_status()
+    assert (before.epoch, before.epochs, before.in_catalogue) == (None, 0, 0)
     assert (before.spent, before.remaining, before.limit) == (0.0, 100.0, 100.0)
-    for attempt in (client.catalogue, client.recommend):
+    for attempt in (client.list_catalogue, client.recommend):
         with pytest.raises(StoreError):
             attempt()
     client.sync(proxy)
-    after = client.status()
-    assert (after.interactions, after.known, after.unknown) == (4, 3, ("unheard of",))
+    after = client.get_status()
+    assert (after.interactions, after.in_catalogue, after.unknown) == (4, 3, ("unheard of",))
     assert (after.epoch, after.epochs, after.terms) == (1, 1, world.terms())
     assert (after.spent, after.problem, after.proxy_url) == (COST, None, "https://proxy.example")
     proxy.calls.clear()
-    assert client.catalogue() == world.catalogue.items
+    assert client.list_catalogue() == world.catalogue.items
     assert proxy.calls == []

@@ -43,7 +43,7 @@ def sync_for(world: World, proxy: FakeProxy, folder: Path, steps: int) -> str | 
     proxy.before = proxy.after = life.step
     outcome = None
     with lasting(life), world.open(folder) as client:
-        outcome = client.sync(proxy, sleep=life.step, jitter=60, attest=attest).outcome
+        outcome = client.sync(proxy, sleep=life.step, jitter=60, fetch_attestation=attest).outcome
     proxy.before = proxy.after = lambda call: None
     return outcome
 
@@ -124,7 +124,7 @@ def test_a_crash_after_every_step_of_creating(tmp_path: Path) -> None:
         with suppress(SottovoceError):  # it may be there already
             world.create(folder, limit=50, accept=False).close()
         with world.open(folder) as client:
-            status = client.status()
+            status = client.get_status()
             assert (status.limit, status.spent, status.problem) == (50.0, 0.0, None)
     assert steps == 4  # one transaction for the history, which is empty, and one for all else
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sottovoce.client import Client, Synced
+from sottovoce.client import Client, SyncResult
 from sottovoce.client.store import ClientStore
 from sottovoce.errors import DataError, StoreError
 from sottovoce.protocol import open_reports
@@ -35,12 +35,12 @@ def test_the_earliest_moments_make_way(client: Client, monkeypatch: pytest.Monke
     assert client.record(["c", "a"]) == 2
     assert client.record(["b"]) == 1
     assert client.record(["d"]) == 1
-    assert client.touched() == ["a", "b", "d"]
+    assert client.list_touched() == ["a", "b", "d"]
     assert client.record(["a"]) == 0
     assert client.record(["e"]) == 1
-    assert client.touched() == ["d", "a", "e"]
+    assert client.list_touched() == ["d", "a", "e"]
     assert client.record(list("zyxw")) == 4
-    assert client.touched() == ["w", "x", "y"]
+    assert client.list_touched() == ["w", "x", "y"]
 
 
 PRIVATE = [f"a-very-private-thing-{n}" for n in range(300)]
@@ -54,12 +54,12 @@ def raw(folder: Path) -> bytes:
 def test_recording_and_removing_say_how_many_were_new_or_there(client: Client) -> None:
     assert client.record([item(20), item(4), item(4)]) == 1
     assert client.record(iter([item(1)])) == 1
-    assert client.touched() == [item(3), item(7), item(4), item(20), item(1)]
+    assert client.list_touched() == [item(3), item(7), item(4), item(20), item(1)]
     kept = client._store.history._db.rows("SELECT * FROM interactions")
     assert kept == [(item(1), 3), (item(3), 1), (item(4), 2), (item(7), 1), (item(20), 2)]
     assert client.remove([item(7), item(7), "never there"]) == 1
     assert client.remove([item(7)]) == client.remove([]) == client.record([]) == 0
-    assert client.touched() == [item(3), item(4), item(20), item(1)]
+    assert client.list_touched() == [item(3), item(4), item(20), item(1)]
 
 
 @pytest.mark.parametrize("wrong", ["abc", *(["good", bad] for bad in ("", "x" * 513, "\ud800", 7))])
@@ -67,7 +67,7 @@ def test_what_cannot_be_an_item_changes_nothing(client: Client, wrong: Any) -> N
     for attempt in (client.record, client.remove):
         with pytest.raises(DataError):
             attempt(wrong)
-    assert len(client.touched()) == 3
+    assert len(client.list_touched()) == 3
 
 
 def test_no_byte_of_it_is_left_in_any_file(client: Client, proxy: FakeProxy, folder: Path) -> None:
@@ -113,8 +113,8 @@ def test_it_is_as_if_it_had_never_been_recorded(world: World, tmp_path: Path) ->
         one.remove([item(5)])
         one.record([item(4)])
         assert (
-            one._store.history.touched()
-            == other._store.history.touched()
+            one._store.history.get_moments()
+            == other._store.history.get_moments()
             == {item(2): 1, item(4): 2, item(9): 1}
         )
         proxy = FakeProxy(world)
@@ -145,7 +145,7 @@ def reports_of(proxy: FakeProxy) -> list[int]:
 
 def sync_of(
     world: World, folder: Path, history: list[str], meanwhile: Callable[[], None] = lambda: None
-) -> tuple[FakeProxy, Synced]:
+) -> tuple[FakeProxy, SyncResult]:
     """`meanwhile` is done once, when the history was read and nothing is kept yet."""
     proxy, left = FakeProxy(world), [meanwhile]
 
@@ -156,7 +156,7 @@ def sync_of(
 
     with world.create(folder, limit=1e6) as client:
         client.record(history)
-        return proxy, client.sync(proxy, words=drawn)
+        return proxy, client.sync(proxy, draw_words=drawn)
 
 
 def forget_in(world: World, folder: Path) -> None:
@@ -185,7 +185,7 @@ def test_what_was_read_before_is_never_kept_after(
 
     def read_first() -> None:
         generations.append(client._store.generation)
-        assert client.touched()
+        assert client.list_touched()
         clear()
 
     monkeypatch.setattr(client._store.history, "clear", read_first)
@@ -197,13 +197,13 @@ def test_a_batch_that_waits_for_its_moment_does_not_leave(
     client: Client, proxy: FakeProxy, world: World, folder: Path
 ) -> None:
     def meanwhile(_: float) -> None:
-        if client.status().batches:
+        if client.get_status().batches:
             forget_in(world, folder)
 
     synced = client.sync(proxy, sleep=meanwhile, jitter=60)
     assert (synced.outcome, synced.spent) == ("already charged", COST)
     assert proxy.received == []
-    assert client.status().batches == {}
+    assert client.get_status().batches == {}
 
 
 def pause_in(world: World, folder: Path) -> None:
@@ -222,7 +222,7 @@ def test_a_request_that_is_under_way_is_waited_for(
 ) -> None:
     """Otherwise a batch could leave after its owner was told that none does."""
     looking, order = threading.Event(), list[str]()
-    sending = ClientStore.sending
+    sending = ClientStore.lock_sending
 
     def stop_it() -> None:
         stop(world, folder)
@@ -233,7 +233,7 @@ def test_a_request_that_is_under_way_is_waited_for(
 
     def under_way(call: str) -> None:
         if call == "send":
-            monkeypatch.setattr(ClientStore, "sending", seen)
+            monkeypatch.setattr(ClientStore, "lock_sending", seen)
             thread.start()
             assert looking.wait(30)
             thread.join(0.2)
@@ -247,7 +247,7 @@ def test_a_request_that_is_under_way_is_waited_for(
     client.sync(proxy)
     thread.join()
     assert order == ["sent", "stopped"]
-    assert client.status().batches == ({} if stop is forget_in else {"sent": 1})
+    assert client.get_status().batches == ({} if stop is forget_in else {"sent": 1})
 
 
 @pytest.mark.parametrize("stop", [forget_in, pause_in])
@@ -260,14 +260,14 @@ def test_no_batch_leaves_after_the_last_moment_to_stop_it(
     stop: Callable[[World, Path], None],
 ) -> None:
     """The owner stops it just before the lock is taken that a batch is sent under."""
-    sending = ClientStore.sending
+    sending = ClientStore.lock_sending
 
     def stop_first(store: ClientStore) -> object:
-        monkeypatch.setattr(ClientStore, "sending", sending)
+        monkeypatch.setattr(ClientStore, "lock_sending", sending)
         stop(world, folder)
         return sending(store)
 
-    monkeypatch.setattr(ClientStore, "sending", stop_first)
+    monkeypatch.setattr(ClientStore, "lock_sending", stop_first)
     assert client.sync(proxy).outcome in ("paused", "already charged")
     assert proxy.received == []
 
@@ -277,7 +277,7 @@ def test_forgetting_leaves_no_trace_of_an_item(
 ) -> None:
     client.record([f"a-very-private-thing-{n}" for n in range(2000)])
     client.sync(proxy, sleep=pause_once_made(client), jitter=60)
-    waiting = client._store.waiting()
+    waiting = client._store.get_waiting_batch()
     assert waiting is not None
     model = world.files[proxy.signed.manifest.model]
     before = raw(folder)
@@ -301,7 +301,7 @@ def test_forgetting_keeps_what_was_spent_agreed_and_which_epochs_were_used(
     client.sync(proxy)
     client.pause()
     client.forget()
-    status = client.status()
+    status = client.get_status()
     assert (status.interactions, status.batches, status.epoch) == (0, {}, 1)
     assert (status.spent, status.paused, status.terms) == (COST, True, world.terms())
     client.pause(on=False)
@@ -313,7 +313,7 @@ def test_forgetting_keeps_what_was_spent_agreed_and_which_epochs_were_used(
     assert client.sync(proxy).outcome == "already charged"
     proxy.next_epoch()
     client.record([item(2)])
-    assert client._store.history.touched() == {item(2): 1}, "no trace of earlier moments"
+    assert client._store.history.get_moments() == {item(2): 1}, "no trace of earlier moments"
     assert client.sync(proxy).outcome == "sent"
     assert [charge.epoch for charge in charges(folder)] == [1, 2, 3]
     assert len(proxy.received) == 2

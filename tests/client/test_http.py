@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from sottovoce.client import HttpProxy
-from sottovoce.client.http import checked_url
+from sottovoce.client.http import check_url
 from sottovoce.errors import ClosedError, RefusedError, SettingsError, UnavailableError
 from tests.loopback import LoopbackServer, make_careless_http, reply
 
@@ -69,7 +69,7 @@ def test_what_an_answer_to_a_batch_means(
     ],
 )  # fmt: skip
 def test_https_or_this_machine(url: str) -> None:
-    assert checked_url(url) == url.rstrip("/")
+    assert check_url(url) == url.rstrip("/")
 
 
 @pytest.mark.parametrize(

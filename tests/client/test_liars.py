@@ -69,7 +69,7 @@ def test_a_batch_under_accepted_terms_leaves_while_a_question_waits(
     with pytest.raises(TermsError) as caught:
         client.sync(proxy)
     assert len(proxy.received) == len(charges(folder)) == 1
-    assert client.status().asked is not None
+    assert client.get_status().pending_terms is not None
     assert "nothing" not in str(caught.value).lower()
 
 
@@ -78,7 +78,7 @@ def test_a_lie_is_refused_and_changes_nothing(
     told: Client, proxy: FakeProxy, world: World, folder: Path, lie: str
 ) -> None:
     """But for the name of worse terms, which wait for a question."""
-    before, recommended = told.status(), told.recommend(5)
+    before, recommended = told.get_status(), told.recommend(5)
     rows = _but_asked(told)
     proxy.publish(LIES[lie](world))
     for _ in range(2):
@@ -86,7 +86,7 @@ def test_a_lie_is_refused_and_changes_nothing(
             told.sync(proxy)
     assert proxy.received == []
     assert charges(folder) == []
-    assert replace(told.status(), asked=None) == before
+    assert replace(told.get_status(), pending_terms=None) == before
     assert told.recommend(5) == recommended
     assert _but_asked(told) == rows
     world.files.clear()
@@ -120,11 +120,11 @@ def test_nothing_is_reported_before_terms_were_accepted(
             synced = client.sync(proxy)
             assert (synced.outcome, synced.spent) == ("not accepted", 0.0)
         assert client.recommend(3)
-        assert client.status().terms is None
-        asked = client.asked(proxy)
+        assert client.get_status().terms is None
+        asked = client.fetch_terms(proxy)
         client.accept(asked)
         assert client.sync(proxy).outcome == "sent"
-        assert client.status().terms == asked == proxy.signed.manifest.terms
+        assert client.get_status().terms == asked == proxy.signed.manifest.terms
 
 
 def test_what_is_accepted_is_what_was_shown_and_not_what_came_later(
@@ -137,7 +137,7 @@ def test_what_is_accepted_is_what_was_shown_and_not_what_came_later(
     told.accept(caught.value.asked)
     with pytest.raises(TermsError, match=r"5\.0.*6\.0"):
         told.sync(proxy)
-    assert told.status().spent == 0.0
+    assert told.get_status().spent == 0.0
     proxy.publish(world.signed(3, epsilon=5.0, reports=2))
     assert told.sync(proxy).spent == 10.0
 
@@ -148,9 +148,11 @@ def test_cheaper_reports_under_a_limit_are_no_more_than_were_told(
 ) -> None:
     """Among dummies many reports of a small epsilon can tell more than one of a large epsilon."""
     with world.create(folder, limit=1.5 * COST, accept=False) as client:
-        terms = client.asked(proxy)
+        terms = client.fetch_terms(proxy)
         assert (
-            client.outlook(terms).short[0].startswith("Your history stays here; at most 4 reports,")
+            client.compute_outlook(terms)
+            .short[0]
+            .startswith("Your history stays here; at most 4 reports,")
         )
         client.accept(terms)
         for epoch in range(2, 8):
@@ -166,7 +168,7 @@ def test_better_terms_are_taken_and_do_not_become_the_bound(
 ) -> None:
     proxy.publish(world.signed(3, epochs=3, dummies=0, least_clients=1000))
     assert told.sync(proxy).spent == COST
-    assert told.status().terms == world.terms()
+    assert told.get_status().terms == world.terms()
     proxy.next_epoch()
     assert told.sync(proxy).outcome == "sent"
 
@@ -202,5 +204,5 @@ def test_a_lifetime_is_counted_by_the_device_whatever_becomes_of_its_epochs(
             proxy.next_epoch()
         taken = ["sent" if fate == "sent" else "too late"] * 2
         assert outcomes == taken + ["lifetime over"] * 5
-        assert client.status().epochs == 2
-        assert client.status().spent == 2 * COST
+        assert client.get_status().epochs == 2
+        assert client.get_status().spent == 2 * COST

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce.client import Client
-from sottovoce.client.recommending import Personal, recommendations
+from sottovoce.client.recommending import compute_taste, list_recommendations
 from sottovoce.client.store import ClientStore
 from sottovoce.core.recommending import weigh_history
 from sottovoce.errors import SettingsError, StoreError
@@ -39,8 +39,8 @@ def test_the_best_items_that_are_not_ones_own(
     found = client.recommend(ITEMS)
     held = Release(proxy.signed, world.items(1), world.catalogue)
     touched = {item(7): 1, item(20): 1, item(3): 2}
-    assert found == recommendations(held, touched, ITEMS)
-    assert found != recommendations(held, dict.fromkeys(touched, 1), ITEMS)
+    assert found == list_recommendations(held, touched, ITEMS)
+    assert found != list_recommendations(held, dict.fromkeys(touched, 1), ITEMS)
     assert len(found) == ITEMS - 3
     assert not set(touched) & {each.id for each in found}
     assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
@@ -72,7 +72,7 @@ TAGGED = Release(
 
 @given(TOUCHED.filter(bool), st.integers(0, ITEMS - 1))
 def test_what_items_and_tags_say_adds_up_to_the_score(touched: dict[str, int], row: int) -> None:
-    personal = Personal.of(TAGGED, touched)
+    personal = compute_taste(TAGGED, touched)
     own, tags = personal.split_score(row)
     assert (len(own), len(tags)) == (len(touched), len(TAGGED.catalogue.tags.names))
     assert own.sum() + tags.sum() == pytest.approx(personal.scores()[row], rel=1e-9, abs=1e-12)
@@ -89,10 +89,10 @@ def test_a_list_is_made_from_the_latest_thousand() -> None:
     )
     touched = {str(number): number // 2 for number in range(1, many - 2)}
     latest = {str(number): number // 2 for number in range(many - 1_002, many - 2)}
-    long, short = Personal.of(release, touched), Personal.of(release, latest)
+    long, short = compute_taste(release, touched), compute_taste(release, latest)
     assert long.rows == short.rows
     assert np.array_equal(long.scores(), short.scores())
-    assert {each.id for each in recommendations(release, touched, many)} == {
+    assert {each.id for each in list_recommendations(release, touched, many)} == {
         *("0", str(many - 2), str(many - 1))
     }
 
@@ -115,7 +115,7 @@ def test_a_sync_elsewhere_does_not_take_the_model_away(
     proxy = FakeProxy(world)
     with world.create(tmp_path) as client, world.open(tmp_path) as other:
         client.sync(proxy)
-        read = ClientStore.signed_manifest
+        read = ClientStore.get_signed_manifest
 
         def then_sync(store: ClientStore) -> bytes | None:
             monkeypatch.undo()
@@ -124,9 +124,9 @@ def test_a_sync_elsewhere_does_not_take_the_model_away(
             assert other.sync(proxy).outcome == "sent"
             return data
 
-        monkeypatch.setattr(ClientStore, "signed_manifest", then_sync)
+        monkeypatch.setattr(ClientStore, "get_signed_manifest", then_sync)
         assert len(client.recommend(3)) == 3
-        assert client.status().epoch == 2
+        assert client.get_status().epoch == 2
 
 
 def test_a_model_is_read_once_and_never_after_another_process_changed_it(
@@ -252,7 +252,7 @@ def asked(question: dict[str, Any]) -> tuple[Release, dict[str, int]]:
 
 def answer(question: dict[str, Any]) -> dict[str, Any]:
     release, touched = asked(question)
-    personal = Personal.of(release, touched)
+    personal = compute_taste(release, touched)
     numbers = release.catalogue.numbers
     known = {item: at for item, at in touched.items() if item in numbers}
     return {
@@ -264,7 +264,7 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
         "scores": personal.scores().tolist(),
         "best": [
             [each.id, [_reason(reason.what, reason.share) for reason in each.because]]
-            for each in recommendations(release, touched, 5)
+            for each in list_recommendations(release, touched, 5)
         ],
     }
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sottovoce.client.reporting import make_batch
-from sottovoce.client.timing import lead
+from sottovoce.client.timing import compute_lead
 from sottovoce.core import MECHANISMS, Histories, bounds, draw_os_words, solve_user_vectors
 from sottovoce.protocol import (
     Release,
@@ -81,10 +81,10 @@ def test_the_longest_history_is_ready_in_time(
     with World().create(tmp_path) as client:
         client.record(item(number) for number in range(bounds.MAX_HISTORY_ITEMS + 1))
         begun = time.process_time()  # whatever else this machine is busy with
-        touched = client._store.history.items()
+        touched = client._store.history.list_items()
     rows = [numbers[each] for each in touched if each in numbers]
     own = Histories.from_lists([rows], n_items)
     x = solve_user_vectors(V, own, alpha=one.alpha, regularization=one.regularization)
     built.reports(V, x, own, draw_os_words(1, 1))
-    assert time.process_time() - begun < lead(one)
+    assert time.process_time() - begun < compute_lead(one)
     assert len(touched) == bounds.MAX_HISTORY_ITEMS

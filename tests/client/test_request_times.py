@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from sottovoce.client import Client
 from sottovoce.client.history import History
-from sottovoce.client.timing import PACE, lead
+from sottovoce.client.timing import SYNC_GRID_SECONDS, compute_lead
 from sottovoce.core.bounds import MAX_HISTORY_ITEMS
 from sottovoce.errors import SottovoceError, UnavailableError
 from sottovoce.protocol.tokens import Attestation
@@ -93,13 +93,13 @@ class Life:
 
     def slow_down(self, patch: pytest.MonkeyPatch) -> None:
         """Whoever reads a history waits for it."""
-        items = History.items
+        items = History.list_items
 
         def slow(history: History) -> list[str]:
             self.clocks.sleep(self.person.reading)
             return items(history)
 
-        patch.setattr(History, "items", slow)
+        patch.setattr(History, "list_items", slow)
 
     def open(self) -> Client:
         clock, monotonic = self.clocks.wall, self.clocks.monotonic
@@ -128,7 +128,7 @@ class Life:
         return self.seen + [(len(batch),) for batch in self.proxy.received]
 
     def recommend_and_sync(self, client: Client) -> None:
-        if client.status().epoch is not None:
+        if client.get_status().epoch is not None:
             client.recommend(3)
         self.clocks.sleep(self.person.recommending)
 
@@ -138,7 +138,11 @@ class Life:
 
         try:
             synced = client.sync(
-                self.proxy, words=self.words, sleep=sleep, jitter=3_600, attest=attest
+                self.proxy,
+                draw_words=self.words,
+                sleep=sleep,
+                jitter=3_600,
+                fetch_attestation=attest,
             )
             self.seen.append((synced.outcome, synced.sentence))
         except SottovoceError as error:
@@ -175,7 +179,7 @@ def paused_while_the_batch_waits(life: Life) -> None:
     """Until the timer goes off again."""
 
     def pause(client: Client, _: float) -> None:
-        client.pause(on=client._store.waiting() is not None and not client._store.paused)
+        client.pause(on=client._store.get_waiting_batch() is not None and not client._store.paused)
 
     life.during_sleep = pause
 
@@ -294,5 +298,5 @@ def test_the_request_after_the_long_pause_waits_for_no_lock(tmp_path: Path) -> N
         only_sync(life)
     assert life.seen == alone.seen
     first, *_, second, sent, _ = [at for at, *_ in life.seen]
-    assert first % PACE == 0
-    assert sent - second == pytest.approx(lead(life.proxy.signed.manifest))
+    assert first % SYNC_GRID_SECONDS == 0
+    assert sent - second == pytest.approx(compute_lead(life.proxy.signed.manifest))

@@ -43,7 +43,7 @@ def test_an_item_is_gone_and_another_there_with_the_next_look(
     found = looked(client, proxy)
     assert GONE not in found
     assert NEW.id in found
-    assert client.catalogue() == shelf.items
+    assert client.list_catalogue() == shelf.items
     assert proxy.received == [], "a look reports nothing"
 
 
@@ -61,13 +61,13 @@ def test_no_file_is_read_between_the_manifest_and_the_shelf(
     """How long that takes depends on what else the device computes, such as a list."""
     looked(client, proxy)
     proxy.calls.clear()
-    read = client._store.file
+    read = client._store.get_file
 
     def file(sha256: bytes) -> bytes | None:
         proxy.calls.append("file")
         return read(sha256)
 
-    monkeypatch.setattr(client._store, "file", file)
+    monkeypatch.setattr(client._store, "get_file", file)
     client.look(proxy, sleep=lambda _: None)
     assert proxy.calls[:3] == ["manifest", "shelf", "file"]
 
@@ -155,8 +155,8 @@ def test_whoever_refuses_worse_terms_sees_no_withdrawn_item(
         for _ in range(2):
             with pytest.raises(TermsError):
                 client.look(proxy, sleep=lambda _: None)
-            assert client.catalogue() == shelf.items
-    assert client.status().epoch == 1
+            assert client.list_catalogue() == shelf.items
+    assert client.get_status().epoch == 1
     (files,) = client._store._db.row("SELECT count(*) FROM files")
     assert files == 3, "the model, its catalogue and the shelf's: no answer may take for ever"
 

@@ -104,14 +104,14 @@ def seen_of(
                 world.now = (epoch + 0.25) * DAY
                 publish(epoch)
                 try:
-                    synced = client.sync(proxy, words=words, sleep=sleep, jitter=3_600)
+                    synced = client.sync(proxy, draw_words=words, sleep=sleep, jitter=3_600)
                     seen.append((synced.outcome, synced.spent, synced.remaining, synced.sentence))
                 except SottovoceError as error:
                     seen.append((type(error), str(error)))
                 assert client.recommend(3)
                 if with_reports:
                     seen.append(opened_batch(world, proxy))
-            status = client.status()
+            status = client.get_status()
             seen.append((status.batches, status.spent, status.epochs))
         seen.extend(
             (one.training, one.epoch, one.mechanism, one.epsilon, one.reports)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from sottovoce.client import Client
-from sottovoce.client.store import UnsentBatch, append_entry
+from sottovoce.client.ledger_table import append_entry
+from sottovoce.client.store import UnsentBatch
 from sottovoce.errors import BudgetExceededError, LedgerError, SettingsError, StoreError
 from sottovoce.privacy import Charge, Ledger, Limit
 from sottovoce.protocol.tokens import Token
@@ -50,7 +51,7 @@ def test_nothing_private_goes_into_a_temporary_file(client: Client) -> None:
 def test_a_folder_has_one_client(client: Client, world: World, folder: Path) -> None:
     with pytest.raises(StoreError, match=str(folder)):
         world.create(folder)
-    assert client.status().interactions == 3
+    assert client.get_status().interactions == 3
 
 
 def test_a_client_needs_a_folder_of_its_own(world: World, tmp_path: Path) -> None:
@@ -112,7 +113,7 @@ def test_a_full_disk_sends_nothing_it_could_not_note(tmp_path: Path) -> None:
             if not sync_with(room, client, proxy):
                 break
             assert proxy.received == []
-            learnt.add(client.status().epoch)
+            learnt.add(client.get_status().epoch)
             assert client._store._db.rows("PRAGMA integrity_check") == [("ok",)]
             client._store._db.rows("PRAGMA max_page_count = 1000000")
             assert client.sync(proxy).outcome == "sent"
@@ -151,7 +152,7 @@ def test_an_epoch_never_gets_a_second_batch_or_charge(
     before = table(folder)
     for _ in range(2):
         with pytest.raises(StoreError, match=r"ledger\.epoch"):
-            client._store.keep(waiting(epoch=1), client._store.generation)
+            client._store.save_batch(waiting(epoch=1), client._store.generation)
         assert table(folder)[:2] == before[:2]
         client.forget()
     assert client.sync(proxy).outcome == "already charged"
@@ -168,7 +169,7 @@ def test_a_batch_that_is_not_the_one_charged_is_not_sent(
     assert proxy.received == []
     proxy.next_epoch()
     synced = client.sync(proxy)
-    assert (synced.outcome, synced.lost, synced.spent) == ("sent", 1, 2 * COST)
+    assert (synced.outcome, synced.abandoned_epoch, synced.spent) == ("sent", 1, 2 * COST)
 
 
 # The limit.
@@ -186,11 +187,11 @@ def test_at_the_limit_reporting_stops_until_there_is_another(
         for _ in range(2):
             client.set_limit(2 * COST)  # on the record once
         assert client.sync(proxy).outcome == "sent"
-        kept = [entry.content for entry in client._store.ledger().entries]
+        kept = [entry.content for entry in client._store.read_ledger().entries]
         assert kept[::2] == [Limit(COST + 1), Limit(2 * COST)]
         before = table(folder)
         late = waiting(epoch=9, epsilon=1.0)  # the limit was lowered while it was made
-        assert client._store.keep(late, client._store.generation) == "limit reached"
+        assert client._store.save_batch(late, client._store.generation) == "limit reached"
         assert table(folder) == before
 
 
@@ -230,19 +231,19 @@ def test_a_damaged_ledger_stops_reporting_and_nothing_else(
     for attempt in (
         lambda: client.sync(proxy),
         lambda: client.set_limit(1e9),
-        lambda: client._store.keep(waiting(3), client._store.generation),
-        lambda: client.outlook(world.terms()),
+        lambda: client._store.save_batch(waiting(3), client._store.generation),
+        lambda: client.compute_outlook(world.terms()),
     ):
         with pytest.raises(LedgerError):
             attempt()
     assert len(proxy.received) == 1
     assert table(folder) == before
-    status = client.status()
+    status = client.get_status()
     assert (status.spent, status.remaining, status.limit, status.epoch) == (None, None, None, 3)
     assert status.problem
     assert client.recommend(1)
     client.forget()
-    assert (client.status().interactions, client.status().spent) == (0, None)
+    assert (client.get_status().interactions, client.get_status().spent) == (0, None)
 
 
 def test_records_that_break_the_rules_are_refused_though_their_hashes_hold(
@@ -259,7 +260,7 @@ def test_records_that_break_the_rules_are_refused_though_their_hashes_hold(
         for each in (Ledger(5).entries[0], entry):
             append_entry(store._db, each)
         with pytest.raises(LedgerError) as caught:
-            store.keep(waiting(2), store.generation)
+            store.save_batch(waiting(2), store.generation)
         assert type(caught.value) is LedgerError
         assert isinstance(caught.value.__cause__, BudgetExceededError)
 
@@ -277,15 +278,15 @@ def test_a_reader_sees_one_moment(client: Client, world: World, folder: Path) ->
             return found
 
         store._db.rows = interrupted  # type: ignore[method-assign]
-        assert other.status().problem is None
+        assert other.get_status().problem is None
     assert limit[0] > 101
 
 
 def test_a_token_is_only_for_the_key_that_it_was_made_with(client: Client) -> None:
     """With another key the proxy would refuse the batch after it was paid for."""
     token = Token(bytes(range(16)), bytes(range(64)))
-    client._store.want_token(2, takes_part=True)
-    client._store.keep_token(2, sha(b"its key"), token)
-    assert client._store.token(2, sha(b"its key")) == token
-    assert client._store.token(2, sha(b"another key")) is None
-    assert client._store.token(3, sha(b"its key")) is None
+    client._store.save_token_decision(2, takes_part=True)
+    client._store.save_token(2, sha(b"its key"), token)
+    assert client._store.get_token(2, sha(b"its key")) == token
+    assert client._store.get_token(2, sha(b"another key")) is None
+    assert client._store.get_token(3, sha(b"its key")) is None

@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import shutil
 from collections.abc import Callable
 from math import nextafter
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from sottovoce.client import Client
-from sottovoce.client.timing import READY, lead
+from sottovoce.client.timing import PREPARATION_SECONDS, compute_lead
 from sottovoce.core import Histories, draw_os_words, solve_user_vectors
 from sottovoce.errors import (
     ClosedError,
@@ -41,7 +42,7 @@ def test_a_first_sync_learns_and_takes_part_and_a_second_does_not(
     client: Client, proxy: FakeProxy, folder: Path
 ) -> None:
     synced = client.sync(proxy)
-    assert (synced.epoch, synced.outcome, synced.lost) == (1, "sent", None)
+    assert (synced.epoch, synced.outcome, synced.abandoned_epoch) == (1, "sent", None)
     assert (synced.spent, synced.remaining) == (COST, 100 - COST)
     assert proxy.calls == ["manifest", "shelf", "model", "catalogue", "taken?", "send"]
     assert client._store._db.rows("SELECT state, batch FROM outbox") == [("sent", None)]
@@ -57,7 +58,7 @@ def test_a_first_sync_learns_and_takes_part_and_a_second_does_not(
 def test_a_batch_opens_to_exactly_the_reports_of_its_words(
     client: Client, proxy: FakeProxy, world: World
 ) -> None:
-    client.sync(proxy, words=words)
+    client.sync(proxy, draw_words=words)
     (sent,) = proxy.received
     assert b"secret-item" not in sent
     batch = Batch.decode(sent, REPORTS)
@@ -136,7 +137,7 @@ def test_a_pause_while_the_backend_is_asked_stops_the_request_for_a_token(
             client.pause()
             return Attestation(bytes(32), 0, bytes(64)).encode()
 
-        client.sync(proxy, attest=attest)
+        client.sync(proxy, fetch_attestation=attest)
         assert "token" not in proxy.calls
 
 
@@ -162,10 +163,10 @@ def test_while_an_old_batch_waits_no_second_one_is_made(
 
     proxy.after = resume
     assert client.sync(proxy).outcome == "paused"
-    assert client.status().batches == {"charged": 1}
+    assert client.get_status().batches == {"charged": 1}
     proxy.closed = True
-    assert client.sync(proxy).lost == 1
-    assert client.status().batches == {"dropped": 2}
+    assert client.sync(proxy).abandoned_epoch == 1
+    assert client.get_status().batches == {"dropped": 2}
 
 
 def refusing(error: Exception) -> Callable[[str], None]:
@@ -214,13 +215,13 @@ def test_a_batch_is_kept_until_its_epoch_is_over_and_then_given_up(
     for _ in range(2):
         with pytest.raises(type(error)):
             client.sync(proxy)
-    assert client.status().batches == {"charged": 1}
+    assert client.get_status().batches == {"charged": 1}
     world.now += passed
     proxy.before = lambda call: None
     proxy.publish(world.signed(2, opens=int(world.now)))
     synced = client.sync(proxy)
-    assert (synced.epoch, synced.outcome, synced.lost) == (2, "sent", 1)
-    assert client.status().batches == {"dropped": 1, "sent": 1}
+    assert (synced.epoch, synced.outcome, synced.abandoned_epoch) == (2, "sent", 1)
+    assert client.get_status().batches == {"dropped": 1, "sent": 1}
     assert [charge.epoch for charge in charges(folder)] == [1, 2]
     assert len(proxy.received) == 1
 
@@ -242,7 +243,7 @@ def test_words_and_entropy_come_from_the_operating_system_by_default(
     client: Client, proxy: FakeProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     usual = inspect.signature(Client.sync).parameters
-    assert (usual["words"].default, usual["jitter"].default) == (draw_os_words, 3_600)
+    assert (usual["draw_words"].default, usual["jitter"].default) == (draw_os_words, 3_600)
     for method in (Client.open, Client.create):
         assert inspect.signature(method).parameters["entropy"].default is os.urandom
     asked: list[int] = []
@@ -311,9 +312,9 @@ def test_the_batch_leaves_at_the_moment_that_was_drawn(
     with world.create(folder, entropy=coins(0.0, 0.5)) as client:
         synced = client.sync(proxy, sleep=sleeping(world, slept), jitter=600)
     assert synced.outcome == "sent"
-    ahead = lead(proxy.signed.manifest)
+    ahead = compute_lead(proxy.signed.manifest)
     assert sent_at == [begun + ahead + 300]
-    assert slept == [300 - READY, READY, pytest.approx(ahead)]
+    assert slept == [300 - PREPARATION_SECONDS, PREPARATION_SECONDS, pytest.approx(ahead)]
     # Shortly before it makes the batch it looks again whether the epoch still runs.
     looks = ["manifest", "shelf", "model", "catalogue", "manifest", "shelf"]
     assert proxy.calls == [*looks, "taken?", "send"]
@@ -336,7 +337,7 @@ def test_nobody_pays_for_a_batch_that_could_not_be_sent_in_time(
 ) -> None:
     """The epoch ends after so many seconds."""
     proxy = FakeProxy(world, closes=int(world.now) + left)
-    assert 5 < lead(proxy.signed.manifest) < 6
+    assert 5 < compute_lead(proxy.signed.manifest) < 6
     with world.create(folder) as client:
         synced = client.sync(proxy, sleep=sleeping(world, []), jitter=600)
     assert (synced.outcome, len(charges(folder))) == (outcome, int(outcome == "sent"))
@@ -367,8 +368,8 @@ def test_the_moment_survives_a_restart(world: World, proxy: FakeProxy, folder: P
     world.now += 100
     with world.open(folder, entropy=coins(0.9, 0.9)) as client:
         client.sync(proxy, sleep=sleeping(world, slept), jitter=600)
-    assert sum(slept) == pytest.approx(300 + lead(proxy.signed.manifest) - 100)
-    assert world.now == pytest.approx(begun + 300 + lead(proxy.signed.manifest))
+    assert sum(slept) == pytest.approx(300 + compute_lead(proxy.signed.manifest) - 100)
+    assert world.now == pytest.approx(begun + 300 + compute_lead(proxy.signed.manifest))
 
 
 @pytest.mark.parametrize("jitter", [-1.0, 3_601.0, float("nan"), float("inf")])
@@ -385,7 +386,7 @@ def test_a_second_sync_of_the_same_folder_is_told_so(
     """Between processes: `tests/storage/test_lock.py`. What the owner does goes on all the same."""
 
     def meanwhile(_: float) -> None:
-        if not client.status().batches:
+        if not client.get_status().batches:
             return  # the long pause, before anything is made: see below
         with world.open(folder) as other:
             with pytest.raises(StoreError):
@@ -403,10 +404,54 @@ def test_while_it_waits_for_its_turn_the_owner_may_do_as_they_like(
 ) -> None:
     def meanwhile(_: float) -> None:
         with world.open(folder) as other:
-            if other.status().limit:
+            if other.get_status().limit:
                 other.forget()
                 other.set_limit(0)
 
     synced = client.sync(proxy, sleep=meanwhile, jitter=600)
     assert (synced.outcome, synced.spent) == ("limit reached", 0.0)
+    assert proxy.received == []
+
+
+@pytest.mark.parametrize("successor", ["a new client", "a backup", "nothing"])
+def test_a_sync_whose_folder_was_replaced_while_it_slept_sends_nothing(
+    world: World, proxy: FakeProxy, folder: Path, tmp_path: Path, successor: str
+) -> None:
+    """Neither make a batch of the history that is gone, nor charge where nobody reads it."""
+    with world.create(folder) as client:
+        client.record([item(3), item(7)])
+    shutil.copytree(folder, tmp_path / "backup")
+
+    def replace_folder(seconds: float) -> None:
+        world.now += seconds
+        if seconds > PREPARATION_SECONDS:
+            shutil.rmtree(folder)
+            if successor == "a new client":
+                world.create(folder, accept=False).close()
+            elif successor == "a backup":
+                shutil.copytree(tmp_path / "backup", folder)
+
+    with world.open(folder, entropy=coins(0.0, 0.5)) as client, pytest.raises(StoreError):
+        client.sync(proxy, sleep=replace_folder, jitter=600)
+    assert proxy.received == []
+    if successor != "nothing":
+        assert charges(folder) == []
+
+
+def test_a_batch_that_waits_in_a_replaced_folder_is_not_sent(
+    world: World, proxy: FakeProxy, folder: Path, tmp_path: Path
+) -> None:
+    """A backup is put back between the charge and the moment of sending."""
+    with world.create(folder) as client:
+        client.record([item(3)])
+    shutil.copytree(folder, tmp_path / "backup")
+
+    def put_back(seconds: float) -> None:
+        world.now += seconds
+        if charges(folder):
+            shutil.rmtree(folder)
+            shutil.copytree(tmp_path / "backup", folder)
+
+    with world.open(folder, entropy=coins(0.0, 0.5)) as client, pytest.raises(StoreError):
+        client.sync(proxy, sleep=put_back, jitter=600)
     assert proxy.received == []

@@ -19,14 +19,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sottovoce.client.timing import (
-    MOST_LEAD,
-    chance,
-    drawn_plan,
+    MAX_LEAD_SECONDS,
+    compute_chance,
+    compute_lead,
+    compute_token_chance,
+    delay_by_whole_leads,
+    draw_plan,
+    draw_token_moment,
     is_time,
-    lead,
-    not_before,
-    token_chance,
-    token_moment,
 )
 from sottovoce.core import MECHANISMS
 from sottovoce.privacy import Charge
@@ -86,7 +86,7 @@ def planned(given: dict[str, Any]) -> dict[str, Any]:
     one = manifest(share=given["share"])
     drawn = iter(int(word, 16).to_bytes(8, "little") for word in given["words"])
     turns = one.terms.epochs
-    plan = drawn_plan(one, turns, given["now"], given["jitter"], lambda _: next(drawn))
+    plan = draw_plan(one, turns, given["now"], given["jitter"], lambda _: next(drawn))
     return {
         "in_time": is_time(one, given["now"], given["jitter"]),
         "takes_part": plan.takes_part,
@@ -118,13 +118,13 @@ def chances() -> list[dict[str, Any]]:
 def tossed(given: dict[str, Any]) -> dict[str, Any]:
     changes = {name: value for name, value in given.items() if name != "charged"}
     one, turns = manifest(**changes), given["epochs"] - given["charged"]
-    found = chance(one, turns)
+    found = compute_chance(one, turns)
     first = min(ceil(found * 2.0**53), 2**53)  # first / 2^53 is the least u that sits out
     words = [(first << 11) - 1] + [first << 11] * (first < 2**53)
 
     def takes_part(word: int) -> bool:
         drawn = iter([word.to_bytes(8, "little"), bytes(8)])
-        return drawn_plan(one, turns, OPENS, 3_600, lambda _: next(drawn)).takes_part
+        return draw_plan(one, turns, OPENS, 3_600, lambda _: next(drawn)).takes_part
 
     tosses = [[f"{word:016x}", takes_part(word)] for word in words]
     return {"chance": found, "tosses": tosses}
@@ -138,7 +138,7 @@ def tokens() -> list[dict[str, Any]]:
             own = {} if asks else {"public_key": None}
             one = manifest(share=share, epochs_left=epochs_left, **own)
             given = {"share": share, "epochs_left": epochs_left, "asks": asks, "turns": turns}
-            cases.append({**given, "chance": token_chance(one, turns)})
+            cases.append({**given, "chance": compute_token_chance(one, turns)})
     return cases
 
 
@@ -147,10 +147,10 @@ def leads() -> list[dict[str, Any]]:
     cases = []
     for items, factors, reports in shapes:
         one = manifest(items=items, factors=factors, reports=reports, most_items=items)
-        late = [-5.0, 0.0, 0.001, lead(one), lead(one) + 0.001, 100.0]
-        moments = [not_before(1_000.0, 1_000.0 + each, one) for each in late]
+        late = [-5.0, 0.0, 0.001, compute_lead(one), compute_lead(one) + 0.001, 100.0]
+        moments = [delay_by_whole_leads(1_000.0, 1_000.0 + each, one) for each in late]
         given = {"items": items, "factors": factors, "reports": reports}
-        cases.append({**given, "lead": lead(one), "late": late, "moments": moments})
+        cases.append({**given, "lead": compute_lead(one), "late": late, "moments": moments})
     return cases
 
 
@@ -198,10 +198,10 @@ def write() -> None:
 def test_no_shape_has_a_longer_lead_than_a_batch_waits_for() -> None:
     shapes = [(2**24, 1), (2**24, 4), (2**16, 256), (2**22, 16)]
     leads = [
-        lead(World(most_items=2**24, factors=f, reports=10_000, items=m).manifest(1))
+        compute_lead(World(most_items=2**24, factors=f, reports=10_000, items=m).manifest(1))
         for m, f in shapes
     ]
-    assert max(leads) < MOST_LEAD
+    assert max(leads) < MAX_LEAD_SECONDS
 
 
 # Everybody has all of their turns before the training ends, and nobody has more.
@@ -228,7 +228,7 @@ def test_two_coins_are_tossed_whatever_the_chance(share: float, epochs_left: int
         asked.append(size)
         return bytes(size)
 
-    drawn_plan(manifest(share=share, epochs_left=epochs_left), 1, 0.0, 60.0, entropy)
+    draw_plan(manifest(share=share, epochs_left=epochs_left), 1, 0.0, 60.0, entropy)
     assert asked == [8, 8]
 
 
@@ -241,7 +241,7 @@ def life(turns: int, epochs: int, share: float, words: Coins) -> Iterator[int]:
     """The epochs, counted from 0, in which a device takes part."""
     for epoch in range(epochs):
         one = announced(share, epochs - epoch)
-        if turns and drawn_plan(one, turns, 0.0, 0.0, words).takes_part:
+        if turns and draw_plan(one, turns, 0.0, 0.0, words).takes_part:
             turns -= 1
             yield epoch
 
@@ -275,7 +275,7 @@ def test_every_crowd_is_of_one_size(turns: int) -> None:
     devices[turns] = 1.0
     for epochs_left in range(EPOCHS, 0, -1):
         one = announced(turns / EPOCHS, epochs_left)
-        chances = [0.0] + [min(chance(one, left), 1.0) for left in range(1, turns + 1)]
+        chances = [0.0] + [min(compute_chance(one, left), 1.0) for left in range(1, turns + 1)]
         crowd = devices * chances
         assert crowd.sum() == pytest.approx(turns / EPOCHS)
         devices += np.append(crowd[1:], 0.0) - crowd
@@ -302,8 +302,8 @@ def test_when_a_token_is_fetched_says_nothing_of_when_it_is_spent(is_planted: bo
     for phase in rng.uniform(0, 3_600, 3_000):
         _, again, *_ = wakes(phase, one.opens)
         first, *_ = wakes(phase, two.opens)
-        asked = again if is_planted else token_moment(one, again, 3_600, rng.bytes)
-        moments.append((asked, drawn_plan(two, 1, first, 3_600, rng.bytes).send_at))
+        asked = again if is_planted else draw_token_moment(one, again, 3_600, rng.bytes)
+        moments.append((asked, draw_plan(two, 1, first, 3_600, rng.bytes).send_at))
     fetched, sent = (np.array(each) for each in zip(*moments, strict=True))
     worst = max(
         abs(np.corrcoef(turn(2 * np.pi * fetched / span), other)[0, 1])

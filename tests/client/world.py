@@ -13,7 +13,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from numpy.typing import NDArray
 
-from sottovoce.client import Client, ProxyApi, Synced
+from sottovoce.client import Client, ProxyApi, SyncResult
 from sottovoce.errors import ClosedError, SpentError
 from sottovoce.privacy import Charge
 from sottovoce.protocol import (
@@ -58,7 +58,7 @@ def words(n_users: int, reports: int) -> NDArray[np.uint64]:
 class Prompt(Client):
     """Sends at once and never really sleeps, unless told otherwise."""
 
-    def sync(self, api: ProxyApi, **options: Any) -> Synced:
+    def sync(self, api: ProxyApi, **options: Any) -> SyncResult:
         return super().sync(api, **{"jitter": 0.0, "sleep": lambda _: None, **options})
 
 
@@ -219,7 +219,7 @@ def pause_once_made(client: Client) -> Callable[[float], None]:
     """A sleep during which the owner pauses, as soon as a batch waits."""
 
     def sleep(_: float) -> None:
-        if client.status().batches.get("charged"):
+        if client.get_status().batches.get("charged"):
             client.pause()
 
     return sleep

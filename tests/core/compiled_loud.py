@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 @njit(cache=True, error_model="numpy")
 def list_loud(a: Float32, x: Float32, count: int, offset: int) -> NDArray[np.int64]:
     """Return the directions above the threshold by rank, then those at it."""
-    s = select.new_ranks(a.size, x.size)
+    s = select.make_selection(a.size, x.size)
     threshold = select.find_loud(a, x, count, s)
     tied = select.list_tied(a, x, threshold, offset, s)
-    n_above = np.int64(s.ends[-1])
+    n_above = np.int64(s.group_ends[-1])
     directions = np.empty(n_above + tied.size, np.int64)
     for rank in range(n_above):
-        directions[rank] = select.nth_loud(a, x, threshold, rank, s)
+        directions[rank] = select.get_nth_loud(a, x, threshold, rank, s)
     directions[n_above:] = tied
     return directions[:count]
 

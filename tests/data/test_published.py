@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sottovoce.data import Interactions, load, tables
+from sottovoce.data import Interactions, load, text_tables
 from sottovoce.errors import DataError
 
 # Action and Romance in a film list of 100K.
@@ -163,7 +163,7 @@ def test_netflix_is_read_from_combined_files(
 ) -> None:
     check_netflix(load(write_combined(tmp_path)))
     monkeypatch.setattr(
-        tables, "_BLOCK_BYTES", 20
+        text_tables, "_BLOCK_BYTES", 20
     )  # the ratings of a film continue in the next block
     check_netflix(load(tmp_path))
     (tmp_path / "movie_titles.csv").write_bytes(b"1,2003,A\n2,2004\n")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sottovoce.data import Interactions, Shards, load, tables
+from sottovoce.data import Interactions, Shards, load, parquet
 from sottovoce.data.loading import find_shards, shard
 from sottovoce.data.shards import INDEX_FILE, ITEMS_FILE
 from sottovoce.errors import DataError, SettingsError
@@ -73,7 +73,7 @@ def test_shards_of_parquet_equal_the_loaded_and_filtered_data(
     frame[: size // 3].write_parquet(folder / "raw" / "a.parquet")
     frame[size // 3 :].write_parquet(folder / "raw" / "day=2" / "b.parquet")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tables, "_PARQUET_BLOCK_ROWS", block)
+        patch.setattr(parquet, "_PARQUET_BLOCK_ROWS", block)
         try:
             expected = load(folder / "raw", ROW_COLUMNS).filter(min_interactions)
         # The filter may leave nothing: then no file may be left either.

@@ -19,9 +19,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import sparse
 
-from sottovoce.data import Interactions, load, parse_columns, tables
+from sottovoce.data import Interactions, load, parquet, parse_columns, text_tables
+from sottovoce.data.columns import to_seconds
 from sottovoce.data.interactions import LoadCounts
-from sottovoce.data.tables import Block, Layout, parse_block, to_seconds
+from sottovoce.data.text_tables import Block, Layout, parse_block
 from sottovoce.errors import DataError
 
 # Any text that a field of a CSV file can hold.
@@ -66,7 +67,7 @@ def test_text_ids_are_read_the_same_with_any_block_size(
     writer.writerows([("user", "item"), *expected])
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         # Blocks of this size end within records, and within quoted fields.
-        patch.setattr(tables, "_BLOCK_BYTES", size)
+        patch.setattr(text_tables, "_BLOCK_BYTES", size)
         pairs = get_pairs(load(write_file(Path(folder), out.getvalue())))
     assert {(str(user), str(item)) for user, item in pairs} == expected
 
@@ -145,7 +146,7 @@ def test_error_in_text_names_the_file_and_the_line(
 def test_unterminated_quoted_field_is_refused_at_its_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables, "_BLOCK_BYTES", 16)
+    monkeypatch.setattr(text_tables, "_BLOCK_BYTES", 16)
     with pytest.raises(DataError) as caught:
         load(write_file(tmp_path, 'user,item\na,b\n"' + "c,d\n" * 100))
     assert caught.value.line == 3
@@ -182,7 +183,7 @@ def test_timestamps_become_seconds(texts: list[str], expected: list[int | None])
 
 
 def test_parquet_is_read_in_several_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "_PARQUET_BLOCK_ROWS", 2)
+    monkeypatch.setattr(parquet, "_PARQUET_BLOCK_ROWS", 2)
     users, items = ["b", "a", "b", "a", "b"], ["y", "z", "x", "y", "y"]
     data = load(write_parquet(tmp_path, user_id=users, item_id=items, timestamp=[1, 2, 3, 4, 5]))
     assert data.user_ids.tolist() == ["a", "b"]
@@ -233,7 +234,7 @@ def test_types_of_timestamps_become_seconds(tmp_path: Path, time: Any) -> None:
 def test_error_in_parquet_names_the_file_and_the_row(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: dict[str, Any], row: int | None
 ) -> None:
-    monkeypatch.setattr(tables, "_PARQUET_BLOCK_ROWS", 2)
+    monkeypatch.setattr(parquet, "_PARQUET_BLOCK_ROWS", 2)
     path = write_parquet(tmp_path, **columns)
     with pytest.raises(DataError) as caught:
         load(path)

@@ -8,18 +8,21 @@ from pathlib import Path
 
 import pytest
 
-_MEMORY = Path("/dev/shm")
+MEMORY_FOLDER = Path("/dev/shm")
 
 
 @contextmanager
 def quick_folder() -> Iterator[Path]:
-    """As `tmp_path`, but quick. No test here cuts the power: what a kill leaves is the same."""
-    base = _MEMORY if os.access(_MEMORY, os.W_OK) else None
-    with tempfile.TemporaryDirectory(prefix="sottovoce-live-", dir=base) as made:
-        yield Path(made)
+    """Yield a folder as `tmp_path` does, in memory where possible.
+
+    No test here cuts the power, and a kill leaves the same files in memory.
+    """
+    base = MEMORY_FOLDER if os.access(MEMORY_FOLDER, os.W_OK) else None
+    with tempfile.TemporaryDirectory(prefix="sottovoce-live-", dir=base) as path:
+        yield Path(path)
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with quick_folder() as made:
-        yield made
+    with quick_folder() as path:
+        yield path

@@ -1,7 +1,7 @@
-"""Parts that can be killed at any step, and start again from what their disk held then.
+"""Parts that can be killed at any step, and start again from the state of their disk.
 
-The disk is copied when the step is reached, before anything is unwound: whatever a dying program
-would still do in `finally` happens to files that nobody looks at any more.
+The disk is copied when the step is reached, before the stack is unwound. What a dying program still
+does in `finally` happens to files that are not used any more.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-from sottovoce.client import Client, ProxyApi, Synced
-from sottovoce.client.reporting import Words
+from sottovoce.client import Client, ProxyApi, SyncResult
+from sottovoce.client.reporting import DrawWords
 from sottovoce.proxy import Proxy, ProxySettings, ProxyStore, Upstream
 from sottovoce.proxy.shuffle import Entropy
 from sottovoce.server import InProcessOpener, Server, ServerSettings, ServerStore
@@ -25,7 +25,7 @@ Clock = Callable[[], float]
 
 
 class Killed(BaseException):
-    """One part was killed; nothing may catch it but whoever starts parts again."""
+    """One part was killed; only the code that restarts parts may catch this."""
 
     def __init__(self, part: Part):
         super().__init__(part.name)
@@ -46,7 +46,7 @@ class Countdown(Life):
 
 
 class Part:
-    """Something with a folder that can be started again."""
+    """A program with a folder, which can be restarted."""
 
     def __init__(self, name: str, folder: Path):
         self.name = name
@@ -56,22 +56,22 @@ class Part:
         self._opened = ExitStack()
 
     def start(self) -> None:
-        """From what is in the folder."""
+        """Start it from what is in the folder."""
         raise NotImplementedError
 
     def copy_disk(self) -> None:
-        """As it is now, for the next life."""
+        """Copy the folder for the next life."""
         shutil.copytree(self.folder, self._next_folder())
 
     def restart(self) -> None:
-        """After a `Killed`."""
+        """Start it again after a `Killed`."""
         self.close()
         self.folder = self._next_folder()
         self.lives += 1
         self.start()
 
     def kill(self) -> None:
-        """While it does nothing."""
+        """Kill it while it does nothing."""
         self.copy_disk()
         self.restart()
 
@@ -84,10 +84,10 @@ class Part:
 
 
 class ReusedStore:
-    """One server store for all runs and restarts, on whichever database lies in its folder.
+    """One server store for all runs and restarts, on the database that is in its folder.
 
-    A store has no memory but its compiled statements, so one is enough: each start makes a
-    new `Server` and new connections to the files that the last one left.
+    A store remembers only its compiled statements, so one is enough. Each start makes a new
+    `Server` and new connections to the files that the last one left.
     """
 
     def __init__(self, folder: Path):
@@ -98,13 +98,13 @@ class ReusedStore:
 
 
 class KillableServer(Part):
-    """Dies before and after each commit."""
+    """A server that dies before or after a commit."""
 
     def __init__(self, reused: ReusedStore, begin: Path, settings: ServerSettings, clock: Clock):
         super().__init__("server", reused.folder)
         self._reused, self.store = reused, reused.store
         self.settings, self.keys = settings, KEYS
-        """Read anew at every start."""
+        """Read again at every start."""
         self._clock = clock
         shutil.copytree(begin, self.folder)
         self.start()
@@ -127,7 +127,7 @@ class KillableServer(Part):
 
 
 class KillableProxy(Part):
-    """Dies before and after each commit and each cleaning."""
+    """A proxy that dies before or after a commit or a cleaning."""
 
     def __init__(
         self,
@@ -155,27 +155,27 @@ class KillableProxy(Part):
         )
 
 
-def charged_epochs(folder: Path) -> list[int]:
-    """What a client's ledger says, read as anybody could."""
+def list_charged_epochs(folder: Path) -> list[int]:
+    """Read the epochs of a client's ledger from its file."""
     with closing(sqlite3.connect(folder / "client.db")) as db:
         charges = "SELECT epoch FROM ledger WHERE epoch IS NOT NULL ORDER BY record"
         return [epoch for (epoch,) in db.execute(charges)]
 
 
 class KillableClient(Part):
-    """Dies before and after each commit."""
+    """A client that dies before or after a commit."""
 
     def __init__(self, name: str, folder: Path, clock: Clock, entropy: Entropy = os.urandom):
         super().__init__(name, folder)
         self._clock, self._entropy = clock, entropy
 
     def start(self) -> None:
-        """A client is opened for each sync."""
+        """Do nothing: a client is opened for each sync."""
 
-    def sync(self, api: ProxyApi, words: Words) -> Synced:
+    def sync(self, api: ProxyApi, words: DrawWords) -> SyncResult:
         MortalDatabase.life = self.countdown
         try:
             with Client.open(self.folder, clock=self._clock, entropy=self._entropy) as client:
-                return client.sync(api, words=words, jitter=0)
+                return client.sync(api, draw_words=words, jitter=0)
         finally:
             MortalDatabase.life = Life()

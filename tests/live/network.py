@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Network:
-    """Every call may get lost on its way, or its answer, or it may come twice."""
+    """A network in which a call may get lost, or its answer, or it may come twice."""
 
     def __init__(self, rng: Random, faults: float):
         self._rng = rng
@@ -32,7 +32,7 @@ class Network:
         fault = self._rng.choice("?!2") if self._rng.random() < self.faults else ""
         if fault == "?":
             raise UnavailableError("the request was lost")
-        with as_seen_by_the_caller(part):
+        with convert_failures(part):
             answer = call()
             if fault == "2":
                 answer = call()
@@ -42,8 +42,8 @@ class Network:
 
 
 @contextmanager
-def as_seen_by_the_caller(part: Part) -> Iterator[None]:
-    """A part that dies while it is asked is started again; the caller sees a broken connection."""
+def convert_failures(part: Part) -> Iterator[None]:
+    """Restart a part that dies while it is asked; the caller sees a broken connection."""
     try:
         yield
     except Killed as killed:
@@ -73,10 +73,10 @@ class ServerOverNetwork:
         return self._ask(lambda: self._server.server.get_signed_shelf().encode())
 
     def model(self, sha256: bytes, most: int) -> bytes:
-        return self._ask(lambda: _found(self._server.server.get_model(sha256)))
+        return self._ask(lambda: _check_exists(self._server.server.get_model(sha256)))
 
     def catalogue(self, sha256: bytes) -> bytes:
-        return self._ask(lambda: _found(self._server.server.get_catalogue(sha256)))
+        return self._ask(lambda: _check_exists(self._server.server.get_catalogue(sha256)))
 
     def contact(self, contact: Contact) -> Reply:
         return self._ask(lambda: self._server.server.handle_contact(self._name, contact))
@@ -101,20 +101,20 @@ class ServerOverNetwork:
         return self._network.carry(self._server, call)
 
 
-class Notes(Protocol):
-    """Who hears what happens to a batch."""
+class BatchObserver(Protocol):
+    """Is told what happens to a batch."""
 
-    def tried(self, proxy: str, batch: bytes) -> None:
-        """It may have reached the proxy."""
+    def note_attempt(self, proxy: str, batch: bytes) -> None:
+        """Note that it may have reached the proxy."""
 
-    def acknowledged(self, proxy: str, batch: bytes) -> None:
-        """The proxy acknowledged it."""
+    def note_acknowledgement(self, proxy: str, batch: bytes) -> None:
+        """Note that the proxy acknowledged it."""
 
 
 class ProxyOverNetwork:
     """`ProxyApi` of one proxy; notes what happens to each batch."""
 
-    def __init__(self, proxy: KillableProxy, network: Network, sent_batches: Notes):
+    def __init__(self, proxy: KillableProxy, network: Network, sent_batches: BatchObserver):
         self._part = proxy
         self._network = network
         self._sent_batches = sent_batches
@@ -126,10 +126,10 @@ class ProxyOverNetwork:
         return self._ask(self._shelf)
 
     def model(self, sha256: bytes, most: int) -> bytes:
-        return self._ask(lambda: _found(self._part.proxy.mirror.read_model(sha256)))
+        return self._ask(lambda: _check_exists(self._part.proxy.mirror.read_model(sha256)))
 
     def catalogue(self, sha256: bytes) -> bytes:
-        return self._ask(lambda: _found(self._part.proxy.mirror.read_catalogue(sha256)))
+        return self._ask(lambda: _check_exists(self._part.proxy.mirror.read_catalogue(sha256)))
 
     def token(self, request: bytes) -> bytes:
         accounts = self._part.proxy.accounts
@@ -148,9 +148,9 @@ class ProxyOverNetwork:
             raise ClosedError(str(error)) from error
 
     def _accept(self, batch: bytes) -> None:
-        self._sent_batches.tried(self._part.name, batch)
+        self._sent_batches.note_attempt(self._part.name, batch)
         accept(self._part.proxy, batch)
-        self._sent_batches.acknowledged(self._part.name, batch)
+        self._sent_batches.note_acknowledgement(self._part.name, batch)
 
     def _manifest(self) -> bytes:
         signed = self._part.proxy.manifest
@@ -168,7 +168,7 @@ class ProxyOverNetwork:
         return self._network.carry(self._part, call)
 
 
-def _found(content: bytes | None) -> bytes:
+def _check_exists(content: bytes | None) -> bytes:
     if content is None:
         raise RefusedError("there is no such file")
     return content

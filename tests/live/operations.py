@@ -1,4 +1,4 @@
-"""Lists of operations: everybody sends, loses, repeats, dies and comes back, on a fake clock."""
+"""Random lists of operations: send, lose, repeat, die and restart, on a fake clock."""
 
 import shutil
 from collections.abc import Callable, Collection
@@ -27,7 +27,7 @@ from tests.live.killable import (
     Killed,
     Part,
     ReusedStore,
-    charged_epochs,
+    list_charged_epochs,
 )
 from tests.live.network import Network, ProxyOverNetwork, ServerOverNetwork
 from tests.live.sent_batches import SentBatches
@@ -35,24 +35,35 @@ from tests.proxy.world import Randomness
 from tests.proxy.world import settings as proxy_settings
 from tests.server.world import KEYS, World, make_settings
 
-ITEMS, FACTORS, REPORTS = 80, 4, 2
-DIRECTIONS = ITEMS * FACTORS
-PEOPLES = DIRECTIONS // 2
-"""People report in the lower half of them, dummies lie in the upper: see `Upwards`."""
-TRAINING = Settings.preset("coordinate", reports=REPORTS, epochs=500, lifetime=999, factors=FACTORS)
-PROXIES = ("east", "west")
-BEGIN, EPOCH, GRACE, SHORT_GRACE = 1_000.0, 100, 1e9, 40.0
-HOLD = 300
+# Every report has a direction of its own, 80 items are enough.
+N_ITEMS = 80
+N_FACTORS = 4
+N_REPORTS = 2
+N_DIRECTIONS = N_ITEMS * N_FACTORS
+# People report in the lower half of the directions, dummies in the upper (`UpperHalfRandomness`).
+N_PEOPLE_DIRECTIONS = N_DIRECTIONS // 2
+TRAINING = Settings.preset(
+    "coordinate", reports=N_REPORTS, epochs=500, lifetime=999, factors=N_FACTORS
+)
+PROXY_NAMES = ("east", "west")
+START_TIME = 1_000.0
+EPOCH_SECONDS = 100
+# A patient server never goes on without its proxies.
+LONG_GRACE_SECONDS = 1e9
+SHORT_GRACE_SECONDS = 40.0
+HOLD_SECONDS = 300
 
 
 class Templates:
-    """Folders of parts that were set up before: copying is quicker than making."""
+    """Folders of parts that are set up once, because copying is faster."""
 
     def __init__(self, folder: Path):
         self._folder = folder
-        items = (Item(f"film-{number}", "A film") for number in range(ITEMS))
+        items = (Item(f"film-{number}", "A film") for number in range(N_ITEMS))
         (folder / "catalogue.json").write_bytes(Catalogue.from_items(items).raw)
-        self.settings = make_settings(folder, "sqlite://", training=TRAINING, epoch_seconds=EPOCH)
+        self.settings = make_settings(
+            folder, "sqlite://", training=TRAINING, epoch_seconds=EPOCH_SECONDS
+        )
         self.server = cache(self._server)
         self.client = cache(self._client)
         self.proxy = cache(self._proxy)
@@ -60,16 +71,18 @@ class Templates:
         self.scratch.mkdir()
         self.reused = ReusedStore(self.scratch / "server")
 
-    def asking(self, least: int, dummies: int) -> ServerSettings:
+    def adapt_settings(self, least: int, dummies: int) -> ServerSettings:
         training = replace(TRAINING, dummies=dummies)
-        return replace(self.settings, terms=terms_of(least), training=training)
+        return replace(self.settings, terms=make_terms(least), training=training)
 
     def _server(self, least: int, dummies: int) -> Path:
-        """Epoch 1 is open."""
+        """Make a server whose first epoch is open."""
         folder = self._folder / f"server-{least}-{dummies}"
         folder.mkdir()
         url = f"sqlite:///{folder / 'server.sqlite'}"
-        world = World.begin(replace(self.asking(least, dummies), database=url), now=BEGIN)
+        world = World.begin(
+            replace(self.adapt_settings(least, dummies), database=url), now=START_TIME
+        )
         world.server.tick()
         world.close()
         return folder
@@ -79,7 +92,7 @@ class Templates:
         return self._folder / "proxy"
 
     def _client(self, least: int, dummies: int) -> Path:
-        """They have accepted what this server asks for."""
+        """Make a client that has accepted the terms of this server."""
         folder = self._folder / f"client-{least}-{dummies}"
         store = ServerStore(f"sqlite:///{self.server(least, dummies) / 'server.sqlite'}")
         with store.read() as transaction:
@@ -98,16 +111,16 @@ class Templates:
         return folder
 
 
-def terms_of(least: int) -> Participation:
-    return Participation(least_clients=least, hold=HOLD)
+def make_terms(least: int) -> Participation:
+    return Participation(least_clients=least, hold=HOLD_SECONDS)
 
 
 class Run:
-    """One list: `play` it, then `settle`, then ask whether all is well."""
+    """One list of operations: `play` it, `settle` it, then `check` that all is well."""
 
     def __init__(self, seed: int, templates: Templates):
         self.rng = rng = Random(seed)
-        self.now = BEGIN
+        self.now = START_TIME
         self.story: list[str] = []
         self.epochs, self.late, self.mixed_in = 0, 0, 0
         self._templates = templates
@@ -115,12 +128,11 @@ class Run:
         self.least = least = rng.choice((1, 1, 2, 3))
         self.dummies = dummies = (0, 3)[seed % 2]
         self.patient = rng.random() < 0.7
+        names = PROXY_NAMES[: rng.choice((1, 1, 2))]
         self._settings = replace(
-            templates.asking(least, dummies),
-            grace_seconds=GRACE if self.patient else SHORT_GRACE,
-            proxies={
-                name: templates.settings.proxies[name] for name in PROXIES[: rng.choice((1, 1, 2))]
-            },
+            templates.adapt_settings(least, dummies),
+            grace_seconds=LONG_GRACE_SECONDS if self.patient else SHORT_GRACE_SECONDS,
+            proxies={name: templates.settings.proxies[name] for name in names},
         )
         self.sent_batches = SentBatches(least)
         self.network = Network(rng, rng.choice((0.0, 0.1, 0.3)))
@@ -134,25 +146,26 @@ class Run:
             name: ServerOverNetwork(name, self.server, self.network)
             for name in self._settings.proxies
         }
-        self.proxies = [self._proxy(name) for name in self._settings.proxies]
+        self.proxies = [self._make_proxy(name) for name in self._settings.proxies]
         self.clients: dict[str, KillableClient] = {}
         self.batches: list[tuple[KillableProxy, Batch]] = []
-        self._free = cycle(d for d in rng.sample(range(DIRECTIONS), DIRECTIONS) if d < PEOPLES)
-        """More than any epoch has."""
+        directions = rng.sample(range(N_DIRECTIONS), N_DIRECTIONS)
+        self._free = cycle(d for d in directions if d < N_PEOPLE_DIRECTIONS)
+        """Directions of the next reports, more than any epoch needs."""
         self._made: dict[tuple[str, int], bytes] = {}
         self._drawn: list[int] = []
 
     def play(self, length: int) -> None:
-        """The list itself; errors of the system are part of it."""
-        self._beat_proxies()
-        names, weights = zip(*OPERATIONS.items(), strict=True)
+        """Play the operations of the list, with their errors."""
+        self._tick_proxies()
+        names, weights = zip(*OPERATION_WEIGHTS.items(), strict=True)
         for operation in self.rng.choices(names, weights, k=length):
             self._attempt(operation.__name__, lambda do=operation: do(self))  # type: ignore[misc]
 
     def settle(self) -> None:
-        """No more faults: an epoch with reports in it must now come to its end."""
+        """End all faults and check that an epoch with reports comes to its end."""
         self.network.faults = 0.0
-        for part in self.parts():
+        for part in self.list_parts():
             part.countdown.left = UNLIMITED_STEPS
         last = self._latest()
         if last.state == OPEN and not self.sent_batches.has_any(last.epoch):
@@ -160,13 +173,13 @@ class Run:
         for attempt in range(10):
             latest = self._latest()
             self.now = max(self.now, latest.closes if attempt < 5 else latest.ends)
-            self._beat_all()
+            self._tick_all()
             if self._latest().epoch > last.epoch:
                 return
         raise AssertionError("the system is stuck: the epoch is never applied")
 
     def check(self) -> None:
-        """Nothing lost, nothing twice; at most one batch and one charge a client and epoch."""
+        """Check that nothing is lost or counted twice, and that a client pays once for an epoch."""
         names = list(self._settings.proxies)
         self.epochs = self._latest().epoch - 1
         with self.server.store.read() as transaction:
@@ -177,57 +190,57 @@ class Run:
                 assert not (late and self.patient), f"epoch {epoch} was applied without {late}"
                 sums, row = transaction.get_sums(epoch), transaction.find_epoch(epoch)
                 assert row is not None
-                self.sent_batches.check(epoch, sums[:PEOPLES], names, late)
+                self.sent_batches.check(epoch, sums[:N_PEOPLE_DIRECTIONS], names, late)
                 self._check_dummies(sums, row, late)
         for name, client in self.clients.items():
-            spent = charged_epochs(client.folder)
+            spent = list_charged_epochs(client.folder)
             assert len(spent) == len(set(spent)), f"{name} was charged twice in an epoch"
             sent = {epoch for who, epoch in self._made if who == name}
             assert sent <= set(spent), f"{name} sent what it did not charge"
 
     def _check_dummies(self, sums: NDArray[np.int64], row: Epoch, late: Collection[str]) -> None:
-        """What counts, less all dummies of those proxies that count, is what people sent.
+        """Check that the counts without the dummies of the counted proxies are people's reports.
 
-        Of a late proxy a part may count.
+        Only a part of a late proxy's reports may be counted.
         """
-        by_people = np.count_nonzero(sums[:PEOPLES])
+        by_people = np.count_nonzero(sums[:N_PEOPLE_DIRECTIONS])
         assert row.capped == 0
         assert late or row.reports == by_people, (
             f"epoch {row.epoch}: lost or doubled dummies: {row.reports} reports, not {by_people}"
         )
-        dummies = np.abs(sums[PEOPLES:]).sum()
+        dummies = np.abs(sums[N_PEOPLE_DIRECTIONS:]).sum()
         assert dummies <= self.dummies * len(self.proxies)
         self.mixed_in += int(dummies)
 
     def close(self) -> None:
         with ExitStack() as closing:
             closing.callback(shutil.rmtree, self._folder)
-            for part in self.parts():
+            for part in self.list_parts():
                 closing.callback(part.close)
 
-    def parts(self) -> list[Part]:
+    def list_parts(self) -> list[Part]:
         return [self.server, *self.proxies, *self.clients.values()]
 
-    # Operations
+    # Operations.
 
     def send(self) -> None:
-        """Somebody new reports."""
+        """Let a new person report."""
         part = self.rng.choice(self.proxies)
         signed = part.proxy.manifest
         if signed is not None and signed.manifest.public_key is not None:
-            directions = self._directions()
-            batch = self._sealed(signed, directions)
-            self.sent_batches.made(batch.encode(), directions)
+            directions = self._take_directions()
+            batch = self._seal(signed, directions)
+            self.sent_batches.add(batch.encode(), directions)
             self.batches.append((part, batch))
             self._api(part).send(batch.encode())
 
-    def crowd(self) -> None:
-        """Some report at once, as when an epoch opens."""
+    def send_many(self) -> None:
+        """Let several people report at once, as when an epoch opens."""
         for _ in range(3):
             self._attempt("send", self.send)
 
     def send_again(self) -> None:
-        """The same bytes: in time, too late, an epoch later, now and then to another proxy."""
+        """Send the same bytes again, in time or too late, sometimes to another proxy."""
         if self.batches:
             part, batch = self.rng.choice(self.batches)
             if self.rng.random() < 0.4:
@@ -235,7 +248,7 @@ class Run:
             self._api(part).send(batch.encode())
 
     def forge(self) -> None:
-        """Reports that do not open, old ones or noise, under the present header or a wrong one."""
+        """Send old reports or noise that does not open, under a current header or a wrong one."""
         if not self.batches:
             return
         part, batch = self.rng.choice(self.batches)
@@ -247,11 +260,11 @@ class Run:
             old = batch.epoch != signed.manifest.epoch
             sealed = batch.sealed if old else self.rng.randbytes(len(batch.sealed))
             forged = Batch(signed.manifest.epoch, signed.hash, name, sealed)
-        self.sent_batches.made(forged.encode(), ())
+        self.sent_batches.add(forged.encode(), ())
         self._api(part).send(forged.encode())
 
     def sync(self) -> None:
-        """A real client takes part, or brings what it has left to an end."""
+        """Let a real client take part, or finish what it began."""
         name = f"client-{self.rng.randrange(2)}"
         if name not in self.clients:
             folder = shutil.copytree(
@@ -259,49 +272,50 @@ class Run:
             )
             self.clients[name] = KillableClient(name, folder, self._clock)
         part = self.proxies[int(name[-1]) % len(self.proxies)]
-        self.clients[name].sync(_Watched(self, name, self._api(part)), self._words)
+        self.clients[name].sync(_WatchedProxy(self, name, self._api(part)), self._draw_words)
 
-    def beat_proxy(self) -> None:
+    def tick_proxy(self) -> None:
         self.rng.choice(self.proxies).proxy.tick()
 
-    def beat_server(self) -> None:
+    def tick_server(self) -> None:
         self.server.server.tick()
 
     def pass_time(self) -> None:
-        self.now += self.rng.choice((1, 30, EPOCH))
+        self.now += self.rng.choice((1, 30, EPOCH_SECONDS))
 
-    def turn(self) -> None:
-        """The epoch's time is over, and everybody does what is to be done then, or dies of it."""
+    def end_epoch(self) -> None:
+        """End the epoch; each part does what is due, and may be killed at it."""
         if self.rng.random() < 0.7:
             self.start_countdown()
         self.now = max(self.now, self._latest().closes)
-        if self.rng.random() < 0.9:  # proxies dawdle: an impatient server goes on without them
-            self._beat_proxies()
+        # Otherwise proxies are late, and an impatient server goes on without them.
+        if self.rng.random() < 0.9:
+            self._tick_proxies()
             self._attempt("close", lambda: self.server.server.tick())
-            self.now += SHORT_GRACE
+            self.now += SHORT_GRACE_SECONDS
             self._attempt("apply", lambda: self.server.server.tick())
-        self._beat_all()
-        self._beat_proxies()
+        self._tick_all()
+        self._tick_proxies()
 
     def kill(self) -> None:
-        """While it does nothing."""
-        part = self.rng.choice(self.parts())
+        """Kill a part while it does nothing."""
+        part = self.rng.choice(self.list_parts())
         self.story[-1] += f" {part.name}"
         part.kill()
 
     def start_countdown(self) -> None:
-        """It will die so many steps from now."""
-        part = self.rng.choice([*self.parts(), *self.proxies])
+        """Let a part die after this many steps."""
+        part = self.rng.choice([*self.list_parts(), *self.proxies])
         part.countdown.left = self.rng.randrange(8)
         self.story[-1] += f" {part.name} {part.countdown.left}"
 
     def hand_in_again(self) -> None:
-        """A chunk or a commit that was handed in before, by a network that repeats old things."""
+        """Hand in again an old chunk or commit, as a network that repeats messages does."""
         handed_in = [call for upstream in self.upstreams.values() for call in upstream.handed_in]
         if handed_in:
             self.network.carry(self.server, self.rng.choice(handed_in))
 
-    # Everything that these need
+    # Helpers of the operations.
 
     def _attempt(self, name: str, operation: Callable[[], None]) -> None:
         self.story.append(name)
@@ -313,50 +327,50 @@ class Run:
         except (RefusedError, UnavailableError) as error:
             self.story[-1] += f": {error}"
 
-    def _beat_all(self) -> None:
-        self._beat_proxies()
+    def _tick_all(self) -> None:
+        self._tick_proxies()
         self._attempt("close", lambda: self.server.server.tick())
-        self._beat_proxies()
+        self._tick_proxies()
         self._attempt("apply", lambda: self.server.server.tick())
 
-    def _beat_proxies(self) -> None:
+    def _tick_proxies(self) -> None:
         for part in self.proxies:
             self._attempt(part.name, lambda part=part: part.proxy.tick())  # type: ignore[misc]
 
-    def _sealed(self, signed: SignedManifest, directions: list[int]) -> Batch:
+    def _seal(self, signed: SignedManifest, directions: list[int]) -> Batch:
         assert signed.manifest.public_key is not None
         reports = [direction << 1 | self.rng.getrandbits(1) for direction in directions]
         sealed = seal_reports(np.array(reports, np.uint32), signed.manifest.public_key, signed.hash)
         return Batch(signed.manifest.epoch, signed.hash, self.rng.randbytes(16), sealed)
 
-    def _directions(self) -> list[int]:
-        return [next(self._free) for _ in range(REPORTS)]
+    def _take_directions(self) -> list[int]:
+        return [next(self._free) for _ in range(N_REPORTS)]
 
-    def _words(self, n_users: int, reports: int) -> NDArray[np.uint64]:
-        """Coins that fall so that each report has a direction of its own."""
-        self._drawn = self._directions()
+    def _draw_words(self, n_users: int, reports: int) -> NDArray[np.uint64]:
+        """Return random words with which each report gets a direction of its own."""
+        self._drawn = self._take_directions()
         words = np.zeros((n_users, reports + 1, 4), np.uint64)
         stream = np.random.default_rng(self.rng.getrandbits(32))
         words[:] = stream.integers(0, 2**64, words.shape, dtype=np.uint64)
         for place, direction in enumerate(self._drawn):
-            words[0, place, 0] = (direction << 64) // DIRECTIONS + 1
+            words[0, place, 0] = (direction << 64) // N_DIRECTIONS + 1
         return words
 
-    def came(self, client: str, batch: bytes) -> None:
-        """A client sends: the same bytes as ever in this epoch, or else it has drawn anew."""
-        known = self._made.setdefault((client, int.from_bytes(batch[4:8], "little")), batch)
-        assert known == batch, f"{client} made two batches in one epoch"
+    def check_sent(self, client: str, batch: bytes) -> None:
+        """Check that a client sends the same bytes as before in this epoch, or has drawn again."""
+        first_batch = self._made.setdefault((client, int.from_bytes(batch[4:8], "little")), batch)
+        assert first_batch == batch, f"{client} made two batches in one epoch"
         if batch not in self.sent_batches:
-            self.sent_batches.made(batch, self._drawn)
+            self.sent_batches.add(batch, self._drawn)
 
-    def _proxy(self, name: str) -> KillableProxy:
+    def _make_proxy(self, name: str) -> KillableProxy:
         folder = shutil.copytree(self._templates.proxy(), self._folder / name)
         settings = proxy_settings(
             folder,
             verification_key=KEYS.verification_key.hex(),
             chunk_reports=self.rng.choice((3, 5, 8)),
         )
-        entropy = Upwards(self.rng.getrandbits(32))
+        entropy = UpperHalfRandomness(self.rng.getrandbits(32))
         return KillableProxy(name, folder, self.upstreams[name], settings, self._clock, entropy)
 
     def _api(self, part: KillableProxy) -> ProxyOverNetwork:
@@ -372,17 +386,17 @@ class Run:
         return self.now
 
 
-class Upwards(Randomness):
-    """Every word, as a signed direction, lies in the upper half."""
+class UpperHalfRandomness(Randomness):
+    """Random words that are all signed directions in the upper half."""
 
     def __call__(self, n: int) -> bytes:
         words = np.frombuffer(super().__call__(n), np.uint64)
-        half = np.uint64(DIRECTIONS)
+        half = np.uint64(N_DIRECTIONS)
         return (words // (2 * half) * (2 * half) + half + words % half).tobytes()
 
 
-class _Watched:
-    """A client's way to its proxy, with somebody who looks at every batch that leaves."""
+class _WatchedProxy:
+    """A client's connection to its proxy, which checks every batch that leaves."""
 
     def __init__(self, run: Run, client: str, api: ProxyOverNetwork):
         self._run, self._client, self._api = run, client, api
@@ -390,37 +404,37 @@ class _Watched:
         self.shelf, self.check_taken, self.token = api.shelf, api.check_taken, api.token
 
     def send(self, batch: bytes) -> None:
-        self._run.came(self._client, batch)
+        self._run.check_sent(self._client, batch)
         self._api.send(batch)
 
 
-OPERATIONS: dict[Callable[[Run], None], int] = {
+# How often each operation is drawn.
+OPERATION_WEIGHTS: dict[Callable[[Run], None], int] = {
     Run.send: 4,
-    Run.crowd: 4,
+    Run.send_many: 4,
     Run.send_again: 4,
     Run.sync: 4,
-    Run.beat_proxy: 6,
-    Run.beat_server: 3,
-    Run.turn: 4,
+    Run.tick_proxy: 6,
+    Run.tick_server: 3,
+    Run.end_epoch: 4,
     Run.pass_time: 2,
     Run.start_countdown: 3,
     Run.kill: 1,
     Run.hand_in_again: 2,
     Run.forge: 3,
 }
-"""How often each is done."""
 
 
 def run_list(seed: int, templates: Templates) -> Run:
-    """Play one list to its end; what goes wrong is told with the list."""
+    """Play one list to its end; an error quotes the list."""
     run = Run(seed, templates)
     try:
         run.play(run.rng.randint(4, 10))
         run.settle()
         run.check()
     except Exception as error:
-        told = "\n  ".join(run.story)
-        raise AssertionError(f"list {seed}: {error!r}\n  {told}") from error
+        story = "\n  ".join(run.story)
+        raise AssertionError(f"list {seed}: {error!r}\n  {story}") from error
     finally:
         run.close()
     return run

@@ -1,4 +1,4 @@
-"""The whole system in one process: real parts over real HTTP, no sockets, beats by hand."""
+"""The whole system in one process: real parts over HTTP without sockets; tests call `tick`."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -26,13 +26,14 @@ from tests.proxy.world import open_store
 from tests.proxy.world import settings as proxy_settings
 from tests.server.world import ITEMS, SECRETS, World, make_settings
 
-HOLD = 1000
-"""Seconds that an epoch waits for its crowd."""
-PROXY_URL, SERVER_URL = "https://proxy.example", "https://server.example"
+# How long an epoch waits for its crowd.
+HOLD_SECONDS = 1000
+PROXY_URL = "https://proxy.example"
+SERVER_URL = "https://server.example"
 
 
 @dataclass
-class Heard:
+class RecordedRequest:
     """One request, as the application got it."""
 
     method: str
@@ -41,48 +42,48 @@ class Heard:
     headers: list[tuple[bytes, bytes]]
     body: bytes = b""
 
-    def everything(self) -> bytes:
-        """All of its bytes."""
+    def to_bytes(self) -> bytes:
+        """Return all of its bytes."""
         lines = [b"%s: %s" % header for header in self.headers]
         return b"\n".join([self.method.encode(), self.path.encode(), self.query, *lines, self.body])
 
 
-class Ear:
-    """Hears every request on its way into an application; `lie` may answer in its place."""
+class Recorder:
+    """Records every request to an application; `answer_instead` may answer it."""
 
     def __init__(self, app: ASGIApp):
         self._app = app
-        self.heard: list[Heard] = []
-        self.lie: Callable[[Heard], bytes | None] = lambda _: None
+        self.requests: list[RecordedRequest] = []
+        self.answer_instead: Callable[[RecordedRequest], bytes | None] = lambda _: None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request = Heard(
+        request = RecordedRequest(
             scope["method"], scope["path"], scope["query_string"], list(scope["headers"])
         )
-        self.heard.append(request)
+        self.requests.append(request)
 
-        async def heard() -> Message:
+        async def receive_and_record() -> Message:
             message = await receive()
             request.body += message.get("body", b"")
             return message
 
-        lie = self.lie(request)
-        if lie is None:
-            await self._app(scope, heard, send)
+        answer = self.answer_instead(request)
+        if answer is None:
+            await self._app(scope, receive_and_record, send)
         else:
             await send({"type": "http.response.start", "status": 200, "headers": []})
-            await send({"type": "http.response.body", "body": lie})
+            await send({"type": "http.response.body", "body": answer})
 
-    def paths(self, method: str) -> list[str]:
-        """Of all requests of this kind."""
-        return [request.path for request in self.heard if request.method == method]
+    def list_paths(self, method: str) -> list[str]:
+        """Return the paths of all requests with this method."""
+        return [request.path for request in self.requests if request.method == method]
 
 
-class InProcessOpener(httpx.BaseTransport):
-    """From a plain `httpx.Client` straight into an application, which runs in a loop's thread."""
+class AppTransport(httpx.BaseTransport):
+    """Takes requests of an `httpx.Client` to an application, which runs in a loop's thread."""
 
     def __init__(self, app: ASGIApp, portal: BlockingPortal, source: tuple[str, int]):
         self._portal = portal
@@ -104,18 +105,18 @@ class Gate:
     name: str
     store: proxies.ProxyStore
     proxy: Proxy
-    ear: Ear
+    recorder: Recorder
     http: httpx.Client
-    beat: Callable[[], None]
+    tick: Callable[[], None]
 
-    def api(self) -> HttpProxy:
+    def make_api(self) -> HttpProxy:
         return HttpProxy(self.http, PROXY_URL)
 
     def post(self, data: bytes, headers: dict[str, str] | None = None) -> int:
-        """A batch as anybody could send it; the status."""
+        """Send a batch as anybody could, and return the status."""
         return self.http.post(f"{PROXY_URL}/v2/batches", content=data, headers=headers).status_code
 
-    def signed(self) -> SignedManifest:
+    def get_signed(self) -> SignedManifest:
         signed = self.proxy.manifest
         assert signed is not None
         return signed
@@ -125,7 +126,7 @@ class Stack:
     """A server, its proxies, and one clock for all of them."""
 
     def __init__(self, folder: Path, opened: ExitStack, names: tuple[str, ...], **changes: Any):
-        known = {name: ProxyAccess(_digest(name)) for name in names}
+        proxies = {name: ProxyAccess(_hash_secret(name)) for name in names}
         url = f"sqlite:///{folder / 'server.sqlite'}"
         proxy_changes = {
             name: changes.pop(name)
@@ -133,45 +134,45 @@ class Stack:
             if name in changes
         }
         least = changes.pop("least_clients", 1)
-        changes.setdefault("terms", Participation(least_clients=least, hold=HOLD))
+        changes.setdefault("terms", Participation(least_clients=least, hold=HOLD_SECONDS))
         self.folder = folder
         self._opened = opened
         self.ahead = {"server": 0.0, "device": 0.0, **dict.fromkeys(names, 0.0)}
-        """By how many seconds a clock goes wrong."""
+        """Seconds by which a clock is wrong."""
         now = changes.pop("now", 1_000.0)
-        settings = make_settings(folder, url, proxies=known, **changes)
+        settings = make_settings(folder, url, proxies=proxies, **changes)
         is_new = not (folder / "server.sqlite").exists()
         self.world = (World.begin if is_new else World)(settings, now=now)
-        self.world.server._clock = lambda: self.clock("server")
+        self.world.server._clock = lambda: self.read_clock("server")
         opened.callback(self.world.close)
-        self.beat = by_hand(self.world.server)
-        self.beat()
+        self.tick = detach_tick(self.world.server)
+        self.tick()
         self._portal = opened.enter_context(start_blocking_portal())
         app = servers.build_app(self.world.server, self.world.settings)
-        self.ear, self.http = self._served(app, ("192.0.2.2", 50_001))
-        self.gates = {name: self._gate(name, **proxy_changes) for name in names}
+        self.recorder, self.http = self._serve(app, ("192.0.2.2", 50_001))
+        self.gates = {name: self._open_gate(name, **proxy_changes) for name in names}
         for gate in self.gates.values():
-            gate.beat()
+            gate.tick()
 
-    def clock(self, whose: str = "device") -> float:
+    def read_clock(self, whose: str = "device") -> float:
         return self.world.now + self.ahead[whose]
 
-    def client(self, name: str, items: list[str]) -> Client:
-        """A device of its own, whose owner accepted what is asked now; closed with the stack."""
-        made = Client.create(
+    def add_client(self, name: str, items: list[str]) -> Client:
+        """Return a device whose owner accepted the current terms; it is closed with the stack."""
+        client = Client.create(
             self.folder / "clients" / name,
             proxy_url=PROXY_URL,
             verification_key=self.world.keys.verification_key,
             limit=1e6,
-            clock=self.clock,
+            clock=self.read_clock,
             monotonic=lambda: self.world.now,
         )
-        made.record(items)
-        made.accept(self.world.get_signed().manifest.terms)
-        return self._opened.enter_context(made)
+        client.record(items)
+        client.accept(self.world.get_signed().manifest.terms)
+        return self._opened.enter_context(client)
 
-    def turn(self, *, crowd: bool = True) -> int:
-        """To the end of the open epoch and into the next, which takes longer without a crowd."""
+    def end_epoch(self, *, crowd: bool = True) -> int:
+        """Go to the end of the open epoch and into the next one."""
         signed = self.world.get_signed()
         self.world.now = signed.manifest.closes if crowd else signed.manifest.ends
         self.hand_in()
@@ -179,33 +180,33 @@ class Stack:
         return signed.manifest.epoch
 
     def hand_in(self) -> None:
-        """Everybody does what is to be done now: tell and close, flush and apply, mirror."""
+        """Let every part do what is due: contact and close, flush and apply, mirror."""
         for _ in range(3):
-            self.beat()
+            self.tick()
             for gate in self.gates.values():
-                gate.beat()
+                gate.tick()
 
-    def model(self) -> NDArray[np.float32]:
-        """V as it is published."""
+    def load_model(self) -> NDArray[np.float32]:
+        """Return the published V."""
         manifest = self.world.get_signed().manifest
         content = self.world.server.get_model(manifest.model)
         assert content is not None
         return decode_items(content, ITEMS, manifest.terms.factors)
 
-    def batch(self, gate: Gate, reports: NDArray[np.uint32], name: bytes) -> Batch:
-        """Sealed as a device would, under what this proxy shows."""
-        signed = gate.signed()
+    def make_batch(self, gate: Gate, reports: NDArray[np.uint32], name: bytes) -> Batch:
+        """Return a batch for the epoch that this proxy shows, sealed as a device does."""
+        signed = gate.get_signed()
         assert signed.manifest.public_key is not None
         data = seal_reports(reports, signed.manifest.public_key, signed.hash)
         return Batch(signed.manifest.epoch, signed.hash, name, data)
 
-    def random_batch(self, gate: Gate, seed: int) -> Batch:
+    def make_random_batch(self, gate: Gate, seed: int) -> Batch:
         rng = np.random.default_rng(seed)
-        manifest = gate.signed().manifest
+        manifest = gate.get_signed().manifest
         reports = rng.integers(0, 2 * manifest.build().n_directions, manifest.terms.reports)
-        return self.batch(gate, reports.astype(np.uint32), rng.bytes(16))
+        return self.make_batch(gate, reports.astype(np.uint32), rng.bytes(16))
 
-    def _gate(
+    def _open_gate(
         self,
         name: str,
         *,
@@ -224,36 +225,36 @@ class Stack:
         )
         store = self._opened.enter_context(open_store(folder))
         upstream = HttpUpstream(self.http, SERVER_URL, SECRETS[name])
-        clock = partial(self.clock, name)
+        clock = partial(self.read_clock, name)
         proxy = Proxy(store, upstream, settings, clock=clock, monotonic=clock)
-        beat = by_hand(proxy)
+        tick = detach_tick(proxy)
         app = proxies.build_app(proxy, settings)
-        ear, http = self._served(app, source)
-        return Gate(name, store, proxy, ear, http, beat)
+        recorder, http = self._serve(app, source)
+        return Gate(name, store, proxy, recorder, http, tick)
 
-    def _served(self, app: Starlette, source: tuple[str, int]) -> tuple[Ear, httpx.Client]:
-        """An application with its writer and heartbeat, and a client that reaches it."""
+    def _serve(self, app: Starlette, source: tuple[str, int]) -> tuple[Recorder, httpx.Client]:
+        """Run an application with its writer and heartbeat; return a client that reaches it."""
         lifespan = app.router.lifespan_context(app)
         self._opened.enter_context(self._portal.wrap_async_context_manager(lifespan))
-        ear = Ear(app)
-        http = httpx.Client(transport=InProcessOpener(ear, self._portal, source))
-        return ear, self._opened.enter_context(http)
+        recorder = Recorder(app)
+        http = httpx.Client(transport=AppTransport(recorder, self._portal, source))
+        return recorder, self._opened.enter_context(http)
 
 
 @contextmanager
-def running(folder: Path, *names: str, **changes: Any) -> Iterator[Stack]:
-    """A stack with these proxies, closed at the end."""
+def run_stack(folder: Path, *names: str, **changes: Any) -> Iterator[Stack]:
+    """Run a stack with these proxies."""
     folder.mkdir(exist_ok=True)
     with ExitStack() as opened:
         yield Stack(folder, opened, names or ("east",), **changes)
 
 
-def _digest(name: str) -> str:
+def _hash_secret(name: str) -> str:
     return sha256(SECRETS[name].encode()).hexdigest()
 
 
-def by_hand(part: Any) -> Callable[[], None]:
-    """The heartbeat of the application does nothing: tests say when a part beats."""
-    beat: Callable[[], None] = part.tick
+def detach_tick(part: Any) -> Callable[[], None]:
+    """Switch off the application's heartbeat: tests call `tick` themselves."""
+    tick: Callable[[], None] = part.tick
     part.tick = lambda: None
-    return beat
+    return tick

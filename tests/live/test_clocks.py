@@ -7,36 +7,37 @@ import pytest
 
 from sottovoce.client import Client
 from sottovoce.training import Participation
-from tests.live.stack import Stack, running
+from tests.live.stack import Stack, run_stack
 
-DAY, WEEK = 86_400.0, 7 * 86_400
-LEAST = 3
+DAY_SECONDS = 86_400.0
+WEEK_SECONDS = 7 * 86_400
+CROWD_SIZE = 3
 
 
 @pytest.fixture
 def stack(folder: Path) -> Iterator[Stack]:
-    terms = Participation(least_clients=LEAST, hold=WEEK)
-    with running(folder / "stack", "east", "west", terms=terms, epoch_seconds=3600) as made:
-        yield made
+    terms = Participation(least_clients=CROWD_SIZE, hold=WEEK_SECONDS)
+    with run_stack(folder / "stack", "east", "west", terms=terms, epoch_seconds=3600) as stack:
+        yield stack
 
 
-def devices(stack: Stack, gate: str) -> list[Client]:
-    return [stack.client(f"{gate}-{n}", [f"film-{n}"]) for n in range(LEAST)]
+def add_devices(stack: Stack, gate: str) -> list[Client]:
+    return [stack.add_client(f"{gate}-{n}", [f"film-{n}"]) for n in range(CROWD_SIZE)]
 
 
 def report(stack: Stack, gate: str, clients: list[Client]) -> set[str]:
-    return {client.sync(stack.gates[gate].api(), jitter=0).outcome for client in clients}
+    return {client.sync(stack.gates[gate].make_api(), jitter=0).outcome for client in clients}
 
 
-def counted(stack: Stack, epoch: int) -> int:
+def count_reports(stack: Stack, epoch: int) -> int:
     return stack.world.get_counts(epoch)[1]
 
 
 @pytest.mark.parametrize("wrong", ["server", "east"])
-@pytest.mark.parametrize("by", [DAY, -DAY])
+@pytest.mark.parametrize("by", [DAY_SECONDS, -DAY_SECONDS])
 def test_a_service_whose_clock_jumps(stack: Stack, wrong: str, by: float) -> None:
-    """The epoch waits; when the clock is right again everything that was taken is counted."""
-    clients = {name: devices(stack, name) for name in stack.gates}
+    """Let the epoch wait, and count everything once the clock is right again."""
+    clients = {name: add_devices(stack, name) for name in stack.gates}
     signed = stack.world.get_signed()
     assert report(stack, "west", clients["west"]) == {"sent"}
     assert report(stack, "east", clients["east"][:1]) == {"sent"}
@@ -45,38 +46,38 @@ def test_a_service_whose_clock_jumps(stack: Stack, wrong: str, by: float) -> Non
     assert stack.world.get_signed() == signed, "one part alone ends no epoch"
     stack.ahead[wrong] = 0
     assert report(stack, "east", clients["east"][1:]) == {"sent"}
-    assert stack.turn() == 1
-    assert counted(stack, 1) == 2 * LEAST * signed.manifest.terms.reports
+    assert stack.end_epoch() == 1
+    assert count_reports(stack, 1) == 2 * CROWD_SIZE * signed.manifest.terms.reports
 
 
 def test_a_server_that_is_a_day_ahead_when_it_publishes(stack: Stack) -> None:
-    """Its next epoch opens in a day: devices wait for it and pay nothing meanwhile."""
-    clients = devices(stack, "east")
+    """Open the next epoch in a day: devices wait for it and pay nothing meanwhile."""
+    clients = add_devices(stack, "east")
     assert report(stack, "east", clients) == {"sent"}
     stack.world.now = stack.world.get_signed().manifest.closes
-    stack.ahead["server"] = DAY
+    stack.ahead["server"] = DAY_SECONDS
     stack.hand_in()
     signed = stack.world.get_signed()
     assert signed.manifest.epoch == 2
-    assert counted(stack, 1) == LEAST * signed.manifest.terms.reports
+    assert count_reports(stack, 1) == CROWD_SIZE * signed.manifest.terms.reports
     stack.ahead["server"] = 0
     assert report(stack, "east", clients) == {"not open"}
-    assert [client.status().epochs for client in clients] == [1] * LEAST
-    stack.world.now += DAY
+    assert [client.get_status().epochs for client in clients] == [1] * CROWD_SIZE
+    stack.world.now += DAY_SECONDS
     assert report(stack, "east", clients) == {"sent"}
-    assert stack.turn() == 2
-    assert counted(stack, 2) == LEAST * signed.manifest.terms.reports
+    assert stack.end_epoch() == 2
+    assert count_reports(stack, 2) == CROWD_SIZE * signed.manifest.terms.reports
 
 
-@pytest.mark.parametrize("by", [DAY, -DAY / 2])
+@pytest.mark.parametrize("by", [DAY_SECONDS, -DAY_SECONDS / 2])
 def test_a_device_whose_clock_jumps(folder: Path, by: float) -> None:
-    """It does not report, and pays for nothing; with the right time it does."""
+    """Let it neither report nor pay until its time is right."""
     terms = Participation(least_clients=1, hold=1000)
-    with running(folder / "stack", terms=terms) as stack:
-        (client, *_) = devices(stack, "east")
+    with run_stack(folder / "stack", terms=terms) as stack:
+        (client, *_) = add_devices(stack, "east")
         stack.ahead["device"] = by
         assert report(stack, "east", [client]) == {"not open"}
-        assert client.status().spent == 0
+        assert client.get_status().spent == 0
         stack.ahead["device"] = 0
         assert report(stack, "east", [client]) == {"sent"}
         assert report(stack, "east", [client]) == {"already sent"}

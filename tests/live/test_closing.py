@@ -9,42 +9,42 @@ import pytest
 from sottovoce.protocol.contact import CROWD_ENOUGH, CROWD_NONE, CROWD_SHORT
 from sottovoce.server.administration import close_epoch
 from sottovoce.training import Participation
-from tests.live.stack import Stack, running
+from tests.live.stack import Stack, run_stack
 
-LEAST = 3
+CROWD_SIZE = 3
 
 
 @pytest.fixture
 def stack(folder: Path) -> Iterator[Stack]:
-    terms = Participation(least_clients=LEAST, hold=7 * 86_400)
-    with running(folder / "stack", "east", "west", terms=terms, epoch_seconds=3600) as made:
-        yield made
+    terms = Participation(least_clients=CROWD_SIZE, hold=7 * 86_400)
+    with run_stack(folder / "stack", "east", "west", terms=terms, epoch_seconds=3600) as stack:
+        yield stack
 
 
 def report(stack: Stack, gate: str, devices: int) -> None:
     for number in range(devices):
-        client = stack.client(f"{gate}-{number}", [f"film-{number}"])
-        assert client.sync(stack.gates[gate].api(), jitter=0).outcome == "sent"
+        client = stack.add_client(f"{gate}-{number}", [f"film-{number}"])
+        assert client.sync(stack.gates[gate].make_api(), jitter=0).outcome == "sent"
 
 
-def closed(stack: Stack) -> dict[str, str]:
-    """After its time, when everybody has told what they have; what each proxy had said."""
+def close_current_epoch(stack: Stack) -> dict[str, str]:
+    """Close the epoch when every proxy has reported its state, and return these states."""
     stack.world.now = stack.world.get_signed().manifest.closes
     stack.hand_in()
     assert stack.world.get_state(1) == "open"
-    number, told = close_epoch(stack.world.store, stack.world.now)
+    number, states = close_epoch(stack.world.store, stack.world.now)
     assert number == 1
     stack.hand_in()
     assert stack.world.get_state(1) == "closed", "the proxy that is short may still get its crowd"
-    return told
+    return states
 
 
-def applied(stack: Stack) -> tuple[int, int]:
-    """When grace is over, and what was counted and dropped; nothing is left at any proxy."""
+def apply_after_grace(stack: Stack) -> tuple[int, int]:
+    """Return what was counted and dropped after the grace; no proxy has anything left."""
     stack.world.now += stack.world.settings.grace_seconds
     stack.hand_in()
     for gate in stack.gates.values():
-        assert gate.signed().manifest.epoch == 2
+        assert gate.get_signed().manifest.epoch == 2
         with gate.store.read() as tables:
             assert tables.get_unsettled() == []
     (epoch, *_) = stack.world.server.list_epochs()
@@ -52,27 +52,27 @@ def applied(stack: Stack) -> tuple[int, int]:
 
 
 def test_what_has_a_crowd_is_counted_and_nothing_else_is_handed_in(stack: Stack) -> None:
-    report(stack, "west", LEAST)
-    report(stack, "east", LEAST - 1)
+    report(stack, "west", CROWD_SIZE)
+    report(stack, "east", CROWD_SIZE - 1)
     reports = stack.world.get_signed().manifest.terms.reports
-    assert closed(stack) == {"east": CROWD_SHORT, "west": CROWD_ENOUGH}
-    assert applied(stack) == (LEAST * reports, 0)
+    assert close_current_epoch(stack) == {"east": CROWD_SHORT, "west": CROWD_ENOUGH}
+    assert apply_after_grace(stack) == (CROWD_SIZE * reports, 0)
 
 
 def test_without_any_crowd_the_model_stays(stack: Stack) -> None:
-    report(stack, "east", LEAST - 1)
-    before = stack.model()
-    assert closed(stack) == {"east": CROWD_SHORT, "west": CROWD_NONE}
-    assert applied(stack) == (0, 0)
-    assert np.array_equal(stack.model(), before)
+    report(stack, "east", CROWD_SIZE - 1)
+    before = stack.load_model()
+    assert close_current_epoch(stack) == {"east": CROWD_SHORT, "west": CROWD_NONE}
+    assert apply_after_grace(stack) == (0, 0)
+    assert np.array_equal(stack.load_model(), before)
 
 
 def test_a_crowd_that_comes_after_all_still_counts(stack: Stack) -> None:
-    report(stack, "west", LEAST)
-    report(stack, "east", LEAST - 1)
+    report(stack, "west", CROWD_SIZE)
+    report(stack, "east", CROWD_SIZE - 1)
     reports = stack.world.get_signed().manifest.terms.reports
-    closed(stack)
-    late = stack.client("east-late", ["film-9"])
-    assert late.sync(stack.gates["east"].api(), jitter=0).outcome == "sent"
+    close_current_epoch(stack)
+    late = stack.add_client("east-late", ["film-9"])
+    assert late.sync(stack.gates["east"].make_api(), jitter=0).outcome == "sent"
     stack.hand_in()
-    assert applied(stack) == (2 * LEAST * reports, 0)
+    assert apply_after_grace(stack) == (2 * CROWD_SIZE * reports, 0)

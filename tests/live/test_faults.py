@@ -1,7 +1,7 @@
-"""What goes wrong in operation, each made, seen, mended: the table of docs/operators.md, "Faults".
+"""Faults in operation: each is caused, seen and repaired (docs/operators.md, "Faults").
 
-Of each: what `status` says on either side, whether both are ready, what is measured, and whether a
-device that comes meanwhile pays. After the mend all is well, and the next epoch counts everybody.
+Each test checks what `status` says on both sides, who is ready, what the metrics show, and whether
+a device that syncs meanwhile pays. After the repair the next epoch counts everybody.
 """
 
 import re
@@ -43,63 +43,73 @@ from sottovoce.service.watch import ProcessState
 from sottovoce.training import Settings
 from tests.lacking import leave_out
 from tests.live.conftest import quick_folder
-from tests.live.killable import charged_epochs
-from tests.live.stack import Gate, Stack, by_hand
+from tests.live.killable import list_charged_epochs
+from tests.live.stack import Gate, Stack, detach_tick
 from tests.server import postgres
 from tests.server.world import KEYS, World
 from tests.service.test_tls import Authority
 
-PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
-REPORTS, HOUR, MINUTES, DAYS = 5, 3600, 300.0, 2 * 86_400.0
-TRAINING = Settings.preset("loudest", reports=REPORTS, epochs=9, factors=2, half_life=9.0)
-DEVICES = ("ann", "ben", "cat")
-DOWN = "nothing answers: does it run?"
-PAST = "came to nothing"
-"""What is said of the last epoch, until the next one is counted."""
+OPERATORS_PAGE = Path(__file__).parents[2] / "docs" / "operators.md"
+BATCH_REPORTS = 5
+HOUR_SECONDS = 3600
+# A skew that is reported, and one that pauses the service.
+SMALL_SKEW_SECONDS = 300.0
+LARGE_SKEW_SECONDS = 2 * 86_400.0
+TRAINING = Settings.preset("loudest", reports=BATCH_REPORTS, epochs=9, factors=2, half_life=9.0)
+DEVICE_NAMES = ("ann", "ben", "cat")
+# What `status` says about a process that does not run.
+DOWN_TEXT = "nothing answers: does it run?"
+# What `status` says about the last epoch until the next one is counted.
+EMPTY_EPOCH_TEXT = "came to nothing"
 
 
 class Wire(httpx.BaseTransport):
-    """From the proxy to its server; `instead` may answer, or cut it."""
+    """The connection from the proxy to its server; `respond` may answer instead, or cut it."""
 
     def __init__(self, inner: httpx.BaseTransport):
         self._inner = inner
-        self.instead: Callable[[httpx.Request], httpx.Response | None] = lambda _: None
+        self.respond: Callable[[httpx.Request], httpx.Response | None] = lambda _: None
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        return self.instead(request) or self._inner.handle_request(request)
+        return self.respond(request) or self._inner.handle_request(request)
 
 
-def cut(_: httpx.Request) -> httpx.Response:
+def refuse_connection(_: httpx.Request) -> httpx.Response:
     raise httpx.ConnectError("refused")
 
 
-def whole(_: httpx.Request) -> None:
-    """Nothing is in the way."""
+def pass_through(_: httpx.Request) -> None:
+    """Do nothing."""
 
 
 class System(Stack):
-    """A server, the proxy east, three devices: over files that are there, or new ones."""
+    """A server, the proxy east and three devices, over existing or new files."""
 
     def __init__(self, folder: Path, opened: ExitStack, now: float, **changes: Any):
-        changes = {"training": TRAINING, "epoch_seconds": HOUR, "heartbeat": 60.0, **changes}
+        changes = {
+            "training": TRAINING,
+            "epoch_seconds": HOUR_SECONDS,
+            "heartbeat": 60.0,
+            **changes,
+        }
         super().__init__(folder, opened, ("east",), now=now, chunk_reports=2, **changes)
         self.wire = self.http._transport = Wire(self.http._transport)
-        self.why_down: dict[str, str] = {}
-        """Of a part that could not start."""
+        self.reasons_down: dict[str, str] = {}
+        """Why a part could not start, by its name."""
         self.undo: Callable[[], object] = lambda: None
-        """Of a fault, where its mend is nothing else."""
+        """Repairs the current fault, if nothing else does."""
 
     def begin(self) -> None:
-        """To the third epoch, in which ben has reported; of each a backup of either side."""
-        for name in DEVICES:
-            self.client(name, ["film-1", "film-7"]).close()
+        """Go to the third epoch, in which ben has reported, with a backup of both sides in each."""
+        for name in DEVICE_NAMES:
+            self.add_client(name, ["film-1", "film-7"]).close()
         for epoch in (1, 2, 3):
             if self.world.settings.database.startswith("sqlite"):
                 back_up(self.world.settings.database, self.folder / f"server-{epoch}")
             self.copy_proxy(f"proxy-{epoch}")
             if epoch < 3:
-                assert self.round() == len(DEVICES)
-        self.world.now += 2 * MINUTES
+                assert self.run_round() == len(DEVICE_NAMES)
+        self.world.now += 2 * SMALL_SKEW_SECONDS
         assert self.sync("ben") == "sent"
 
     @property
@@ -110,37 +120,37 @@ class System(Stack):
     def database(self) -> Path:
         return self.folder / "server.sqlite"
 
-    # Beats
+    # Ticks.
 
-    def settle(self, beats: int = 3) -> None:
-        """As the heartbeats of both: what fails is said, and tried again."""
-        for _ in range(beats):
-            if "server" not in self.why_down:
-                Heartbeat(self.beat, 1.0, self.world.server.troubles).tick()
-            if "east" not in self.why_down:
-                heart = Heartbeat(self.east.beat, 1.0, self.east.proxy.troubles)
+    def settle(self, ticks: int = 3) -> None:
+        """Tick on both sides; failures are logged."""
+        for _ in range(ticks):
+            if "server" not in self.reasons_down:
+                Heartbeat(self.tick, 1.0, self.world.server.troubles).tick()
+            if "east" not in self.reasons_down:
+                heart = Heartbeat(self.east.tick, 1.0, self.east.proxy.troubles)
                 heart.tick()
                 self.east.proxy.metrics.set_gauges(beat_failures=partial(int, heart.failures))
 
     def sync(self, name: str) -> str:
-        """What becomes of this device's turn."""
-        if "east" in self.why_down:
+        """Sync this device and return the outcome."""
+        if "east" in self.reasons_down:
             return "nobody answers"
         try:
-            with Client.open(self.folder / "clients" / name, clock=self.clock) as client:
-                return client.sync(self.east.api(), jitter=0).outcome
+            with Client.open(self.folder / "clients" / name, clock=self.read_clock) as client:
+                return client.sync(self.east.make_api(), jitter=0).outcome
         except (UnavailableError, ProtocolError, RefusedError) as error:
             return type(error).__name__
 
-    def paid(self, name: str) -> list[int]:
-        return charged_epochs(self.folder / "clients" / name)
+    def list_paid_epochs(self, name: str) -> list[int]:
+        return list_charged_epochs(self.folder / "clients" / name)
 
-    def round(self) -> int:
-        """Everybody reports, and the epoch ends; how many of them it has counted."""
-        for name in DEVICES:
+    def run_round(self) -> int:
+        """Let everybody report, end the epoch, and return how many reports were counted."""
+        for name in DEVICE_NAMES:
             assert self.sync(name) in ("sent", "already sent"), name
         manifest = self.world.get_signed().manifest
-        assert all(self.paid(name).count(manifest.epoch) == 1 for name in DEVICES)
+        assert all(self.list_paid_epochs(name).count(manifest.epoch) == 1 for name in DEVICE_NAMES)
         self.world.now = max(self.world.now, manifest.closes)
         for _ in range(6):
             self.settle(1)
@@ -151,12 +161,12 @@ class System(Stack):
         (reports,) = (
             e.reports for e in self.world.server.list_epochs() if e.epoch == manifest.epoch
         )
-        return reports // REPORTS
+        return reports // BATCH_REPORTS
 
-    # Restarts
+    # Restarts.
 
     def restart_server(self) -> None:
-        """A new process over the files as they are now, which may not start."""
+        """Start a new process over the current files, which may be refused."""
         settings, now = self.world.settings, self.world.now
         self.stop_server()
         try:
@@ -164,42 +174,42 @@ class System(Stack):
             self._opened.callback(world.close)
             world.server.prepare()
         except SottovoceError as error:
-            self.why_down["server"] = str(error)
+            self.reasons_down["server"] = str(error)
             return
-        self.why_down.pop("server", None)
-        self.wire.instead = whole
+        self.reasons_down.pop("server", None)
+        self.wire.respond = pass_through
         self.world = world
-        world.server._clock = lambda: self.clock("server")
-        self.beat = by_hand(world.server)
-        self.ear._app = build_app(world.server, settings)
+        world.server._clock = lambda: self.read_clock("server")
+        self.tick = detach_tick(world.server)
+        self.recorder._app = build_app(world.server, settings)
 
     def stop_server(self) -> None:
         self.world.close()
-        self.why_down["server"] = DOWN
-        self.wire.instead = cut
+        self.reasons_down["server"] = DOWN_TEXT
+        self.wire.respond = refuse_connection
 
     def restart_proxy(self) -> None:
         self.stop_proxy()
         try:
-            self.gates["east"] = self._gate("east", chunk_reports=2)
+            self.gates["east"] = self._open_gate("east", chunk_reports=2)
         except SottovoceError as error:
-            self.why_down["east"] = str(error)
+            self.reasons_down["east"] = str(error)
             return
-        del self.why_down["east"]
+        del self.reasons_down["east"]
 
     def stop_proxy(self) -> None:
         self.east.store.close()
-        self.why_down["east"] = DOWN
+        self.reasons_down["east"] = DOWN_TEXT
 
-    # Backups
+    # Backups.
 
     def restore_server(self, backup: str) -> None:
         self.world.close()
-        put_back(self.folder / backup, self.database)
+        restore_file(self.folder / backup, self.database)
         self.restart_server()
 
     def copy_proxy(self, name: str) -> None:
-        """Which nobody should do."""
+        """Copy a running proxy's folder, which nobody should do."""
         copy = self.folder / name
         copy.mkdir()
         for path in (self.folder / "east").glob("*.bin"):
@@ -217,58 +227,59 @@ class System(Stack):
         shutil.copytree(self.folder / copy, self.folder / "east")
         self.restart_proxy()
 
-    # What operators see
+    # What operators see.
 
-    def server_says(self) -> list[str]:
-        """As `sottovoce server status`, with what keeps it from being told."""
-        running = self._running("server", self.world.server)
-        settings, now = self.world.settings, self.clock("server")
+    def list_server_problems(self) -> list[str]:
+        """Return the problems of `sottovoce server status`, or its error."""
+        run_system = self._running("server", self.world.server)
+        settings, now = self.world.settings, self.read_clock("server")
         try:
             with closing(ServerStore(settings.database)) as store:
-                return ServerStatus.read(store, settings, now, running).problems
+                return ServerStatus.read(store, settings, now, run_system).problems
         except SottovoceError as error:
             return [str(error)]
 
-    def proxy_says(self) -> list[str]:
-        proxy, now = self.east.proxy, self.clock("east")
-        running = self._running("east", proxy)
+    def list_proxy_problems(self) -> list[str]:
+        proxy, now = self.east.proxy, self.read_clock("east")
+        run_system = self._running("east", proxy)
         try:
-            return ProxyStatus.read(proxy._settings, proxy._upstream, now, running).problems
+            return ProxyStatus.read(proxy._settings, proxy._upstream, now, run_system).problems
         except SottovoceError as error:
             return [str(error)]
 
     def _running(self, name: str, part: Any) -> ProcessState | str:
-        return self.why_down.get(name) or ProcessState(0.0, troubles=tuple(part.troubles.texts))
+        return self.reasons_down.get(name) or ProcessState(0.0, troubles=tuple(part.troubles.texts))
 
     @property
     def parts(self) -> list[Any]:
         return [self.world.server, self.east.proxy]
 
     def ready(self) -> str:
-        """Those parts that are."""
+        """Return the parts that are ready."""
         parts = dict(zip(("server", "east"), self.parts, strict=True))
-        return " ".join(n for n, part in parts.items() if n not in self.why_down and can(part))
+        running = {name: part for name, part in parts.items() if name not in self.reasons_down}
+        return " ".join(name for name, part in running.items() if is_ready(part))
 
     @property
-    def well(self) -> tuple[list[str], list[str], str]:
-        """What both say, but for an epoch that is past, and who is ready."""
-        left = [each for each in self.server_says() if PAST not in each]
-        return left, self.proxy_says(), self.ready()
+    def state(self) -> tuple[list[str], list[str], str]:
+        """The problems of both sides, except those of an epoch that is over, and who is ready."""
+        problems = [text for text in self.list_server_problems() if EMPTY_EPOCH_TEXT not in text]
+        return problems, self.list_proxy_problems(), self.ready()
 
-    def measured(self) -> str:
-        found = ""
+    def render_metrics(self) -> str:
+        text = ""
         for measure in (self.world.server.render_metrics, self.east.proxy.metrics.render):
             try:
-                found += measure().decode()
+                text += measure().decode()
             except SottovoceError:
-                found += "unmeasured"
-        return found + "".join(f"down {name}" for name in self.why_down)
+                text += "unmeasured"
+        return text + "".join(f"down {name}" for name in self.reasons_down)
 
-    # Certificates
+    # Certificates.
 
-    def secure(self, name: str) -> None:
-        """The server listens with this certificate; the proxy knows one authority."""
-        listener = self._opened.enter_context(tls(self.ear, self.folder, name))
+    def use_certificate(self, name: str) -> None:
+        """Let the server listen with this certificate; the proxy trusts one authority."""
+        listener = self._opened.enter_context(serve_tls(self.recorder, self.folder, name))
         upstream: Any = self.east.proxy._upstream
         upstream._url = f"https://127.0.0.1:{listener}"
         upstream._http = self._opened.enter_context(
@@ -282,28 +293,28 @@ class System(Stack):
         self.world.settings = replace(self.world.settings, listen=listen)
 
 
-def can(part: Any) -> bool:
+def is_ready(part: Any) -> bool:
     try:
-        part.check()
+        part.check_ready()
     except SottovoceError:
         return False
     return True
 
 
-def put_back(backup: Path, database: Path) -> None:
-    """What docs/operators.md says: the log of the lost database does not belong to the copy."""
-    remove(database)
+def restore_file(backup: Path, database: Path) -> None:
+    """Restore a database as docs/operators.md says, without the log of the lost one."""
+    remove_database(database)
     database.write_bytes(backup.read_bytes())
     database.chmod(0o600)
 
 
-def remove(database: Path) -> None:
+def remove_database(database: Path) -> None:
     for end in ("", "-wal", "-shm"):
         database.with_name(database.name + end).unlink(missing_ok=True)
 
 
-def damage(database: Path) -> None:
-    """All pages but the first."""
+def damage_pages(database: Path) -> None:
+    """Overwrite all pages except the first."""
     size = database.stat().st_size
     with database.open("r+b") as file:
         file.seek(4096)
@@ -311,8 +322,8 @@ def damage(database: Path) -> None:
 
 
 @contextmanager
-def tls(app: Any, folder: Path, name: str) -> Iterator[int]:
-    """A port at which this certificate is shown."""
+def serve_tls(app: Any, folder: Path, name: str) -> Iterator[int]:
+    """Yield a port that serves this certificate."""
     files: dict[str, Any] = {
         "ssl_certfile": folder / f"{name}.pem",
         "ssl_keyfile": folder / f"{name}.key",
@@ -330,89 +341,94 @@ def tls(app: Any, folder: Path, name: str) -> Iterator[int]:
         thread.join()
 
 
-Do = Callable[[System], object]
+Action = Callable[[System], object]
 
 
 @dataclass(frozen=True)
 class Fault:
+    """A fault, its repair, and what everybody sees meanwhile."""
+
     name: str
     """Its row in docs/operators.md, up to a colon."""
-    make: Do
-    mend: Do
+    cause: Action
+    repair: Action
     server: str = ""
-    """What its status says, as a pattern; empty: all is well there."""
+    """Pattern of the problem in the server's status; empty if all is well there."""
     proxy: str = ""
+    """The same for the proxy's status."""
     ready: str = "server east"
-    """Those that are."""
+    """The parts that are ready."""
     metric: str = ""
-    """A line that shows it, as a pattern; empty: none does."""
+    """Pattern of a line of the metrics that shows it; empty if none does."""
     takes: bool = False
-    """Whether a device that comes meanwhile pays. Then its report is counted after the mend."""
+    """Whether a device that syncs meanwhile pays. Then its report is counted after the repair."""
     loses: int = 0
-    """Of those who reported in the epoch before the fault was known."""
+    """How many devices lose the report that they sent before the fault was noticed."""
     set_up: str = ""
+    """The kind of system that it needs."""
     lasts: str = ""
-    """What the server's status says after the repair, until the epoch is applied."""
+    """Pattern of the server's status after the repair, until the epoch is applied."""
 
 
-def clock(who: str, by: float) -> Do:
-    def make(system: System) -> None:
+def set_clock(who: str, by: float) -> Action:
+    def cause(system: System) -> None:
         system.ahead[who] = by
 
-    return make
+    return cause
 
 
-def right(system: System) -> None:
+def correct_clocks(system: System) -> None:
     for who in system.ahead:
         system.ahead[who] = 0.0
     system.settle()
 
 
-def future(system: System) -> None:
-    """The server's clock was ahead while it heard nobody."""
-    system.wire.instead = cut
-    server_ahead(system)
+def open_future_epoch(system: System) -> None:
+    """Set the server's clock ahead while no proxy contacts it."""
+    system.wire.respond = refuse_connection
+    set_server_ahead(system)
     assert system.world.get_signed().manifest.epoch == 4
-    system.wire.instead = whole
+    system.wire.respond = pass_through
 
 
-def server_ahead(system: System) -> None:
-    """For longer than its grace."""
-    system.ahead["server"] = DAYS
+def set_server_ahead(system: System) -> None:
+    """Set the server's clock ahead for longer than its grace."""
+    system.ahead["server"] = LARGE_SKEW_SECONDS
     system.settle()
     system.world.now += system.world.settings.grace_seconds
     system.settle()
 
 
-def right_and_beyond(system: System) -> None:
-    right(system)
-    assert any("go-beyond" in said for said in system.server_says())
-    beyond(system)
+def correct_and_go_beyond(system: System) -> None:
+    correct_clocks(system)
+    assert any("go-beyond" in problem for problem in system.list_server_problems())
+    go_beyond_seen(system)
 
 
-def beyond(system: System) -> None:
+def go_beyond_seen(system: System) -> None:
     go_beyond(system.world.store, None, system.world.now, system.world.settings.proxies)
 
 
-def proxy_full(system: System) -> None:
+def fill_proxy_disk(system: System) -> None:
     store: Any = system.east.store
     databases, free = (store._writer, store._files.batches._database), store.count_free_bytes
     for database in databases:
         database.rows(f"PRAGMA max_page_count = {database.row('PRAGMA page_count')[0]}")
     store.count_free_bytes = lambda: 0
 
-    def mend() -> None:
+    def repair() -> None:
         for database in databases:
-            with suppress(StoreError):  # its epoch is over, and it is closed
+            # The database of an epoch that is over is closed.
+            with suppress(StoreError):
                 database.rows("PRAGMA max_page_count = 1000000")
         store.count_free_bytes = free
 
-    system.undo = mend
+    system.undo = repair
 
 
-def proxy_full_for_long(system: System) -> None:
-    """The server goes on meanwhile."""
-    proxy_full(system)
+def fill_proxy_disk_for_long(system: System) -> None:
+    """Fill the proxy's disk while the server goes on."""
+    fill_proxy_disk(system)
     system.world.now = system.world.get_signed().manifest.ends
     system.settle()
     system.world.now += system.world.settings.grace_seconds
@@ -420,8 +436,8 @@ def proxy_full_for_long(system: System) -> None:
     assert system.world.get_signed().manifest.epoch == 4
 
 
-def server_full(system: System) -> None:
-    """SQLite says so at every write."""
+def fill_server_disk(system: System) -> None:
+    """Let SQLite refuse every write."""
 
     def refuse(connection: Any) -> None:
         if connection.get_execution_options().get("writes"):
@@ -432,8 +448,8 @@ def server_full(system: System) -> None:
     system.undo = lambda: event.remove(engine, "begin", refuse)
 
 
-def locked(path: str) -> Do:
-    def make(system: System) -> None:
+def lock_database(path: str) -> Action:
+    def cause(system: System) -> None:
         store, opened = system.east.store, ExitStack()
         assert store._files.batches is not None
         paths = [system.folder / path]
@@ -441,210 +457,214 @@ def locked(path: str) -> Do:
             paths.append(store._files.batches.path)
         for database in (store._writer, store._files.batches._database):
             database.rows("PRAGMA busy_timeout = 20")
-        for each in paths:
-            other = opened.enter_context(closing(sqlite3.connect(each, isolation_level=None)))
+        for file in paths:
+            other = opened.enter_context(closing(sqlite3.connect(file, isolation_level=None)))
             other.execute("BEGIN IMMEDIATE")
         system.undo = opened.close
-        if path != "server.sqlite":  # somebody has met it
-            data = system.random_batch(system.east, 1).encode()
+        # The proxy notices it when somebody sends.
+        if path != "server.sqlite":
+            data = system.make_random_batch(system.east, 1).encode()
             assert system.east.post(data) == 503
 
-    return make
+    return cause
 
 
-def server_damaged(system: System) -> None:
-    system.world.store.close()  # nothing is left in the memory of its connections
-    damage(system.database)
+def damage_server(system: System) -> None:
+    # Open connections still have pages in memory.
+    system.world.store.close()
+    damage_pages(system.database)
 
 
-def proxy_damaged(system: System) -> None:
+def damage_proxy(system: System) -> None:
     store = system.east.store
     assert store._files.batches is not None
     databases = (store._writer, store._reader, store._files.batches._database)
     for database in databases:
         database.empty_log()
-    damage(system.folder / "east" / DATABASE_FILE)
+    damage_pages(system.folder / "east" / DATABASE_FILE)
     for database in databases:
         database.rows("PRAGMA shrink_memory")
 
 
-def proxy_gone(system: System) -> None:
-    remove(system.folder / "east" / DATABASE_FILE)
+def remove_proxy_database(system: System) -> None:
+    remove_database(system.folder / "east" / DATABASE_FILE)
 
 
-def server_gone(system: System) -> None:
-    remove(system.database)
+def remove_server_database(system: System) -> None:
+    remove_database(system.database)
 
 
-def proxy_anew(system: System) -> None:
+def begin_new_proxy(system: System) -> None:
     system.stop_proxy()
     shutil.rmtree(system.folder / "east")
     system.restart_proxy()
 
 
-def restored(backup: str) -> Do:
+def restore_server(backup: str) -> Action:
     return lambda system: system.restore_server(backup)
 
 
-def too_low(system: System) -> None:
-    """Of an old backup, before any proxy was heard."""
+def go_beyond_too_low(system: System) -> None:
+    """Restore an old backup before any proxy contacts the server."""
     system.restore_server("server-1")
     go_beyond(system.world.store, 2, system.world.now, system.world.settings.proxies)
 
 
-def both_set_back(system: System) -> None:
-    """Only devices know that there were later epochs."""
+def set_both_back(system: System) -> None:
+    """Restore both, so that only devices know that there were later epochs."""
     system.restore_server("server-1")
-    proxy_anew(system)
+    begin_new_proxy(system)
 
 
-def beyond_devices(system: System) -> None:
+def go_beyond_devices(system: System) -> None:
     go_beyond(system.world.store, 3, system.world.now, system.world.settings.proxies)
 
 
-def half_counted(system: System) -> None:
-    """A backup from the middle of handing in, put back when the next epoch had begun."""
+def restore_half_counted(system: System) -> None:
+    """Restore a backup from the middle of handing in after the next epoch has begun."""
     puts = iter(range(99))
 
     def fail(request: httpx.Request) -> httpx.Response | None:
-        return cut(request) if request.method == "PUT" and next(puts) >= 1 else None
+        return refuse_connection(request) if request.method == "PUT" and next(puts) >= 1 else None
 
-    system.wire.instead = fail
+    system.wire.respond = fail
     system.world.now = system.world.get_signed().manifest.closes
     system.settle()
     assert system.world.get_state(3) == "closed"
     assert system.world.get_counts(3)[0] == 1
     back_up(system.world.settings.database, system.folder / "half", with_key=True)
-    system.wire.instead = whole
+    system.wire.respond = pass_through
     system.settle()
-    assert system.east.signed().manifest.epoch == 4
+    assert system.east.get_signed().manifest.epoch == 4
     system.restore_server("half")
 
 
-def proxy_restored(copy: str) -> Do:
+def restore_proxy(copy: str) -> Action:
     return lambda system: system.restore_proxy(copy)
 
 
-def proxy_mixed(system: System) -> None:
-    """A copy of what was mixed, put back when the server had it and had gone on."""
-    system.wire.instead = lambda request: cut(request) if request.method == "PUT" else None
+def restore_mixed_proxy(system: System) -> None:
+    """Restore a copy of mixed reports when the server has them and has gone on."""
+    system.wire.respond = lambda request: (
+        refuse_connection(request) if request.method == "PUT" else None
+    )
     system.world.now = system.world.get_signed().manifest.closes
     system.settle()
     system.copy_proxy("mixed")
-    system.wire.instead = whole
+    system.wire.respond = pass_through
     system.settle()
-    assert system.east.signed().manifest.epoch == 4
+    assert system.east.get_signed().manifest.epoch == 4
     system.restore_proxy("mixed")
 
 
-def keys_lost(system: System) -> None:
+def lose_keys(system: System) -> None:
     path = system.world.settings.keys
-    path.rename(path.with_name("kept.json"))
+    path.rename(path.with_name("lost.json"))
 
 
-def keys_back(system: System) -> None:
+def return_keys(system: System) -> None:
     path = system.world.settings.keys
-    path.with_name("kept.json").replace(path)
+    path.with_name("lost.json").replace(path)
 
 
-def keys_lost_at_start(system: System) -> None:
-    keys_lost(system)
+def lose_keys_and_restart(system: System) -> None:
+    lose_keys(system)
     system.restart_server()
 
 
-def keys_wrong(system: System) -> None:
-    keys_lost(system)
+def use_other_keys(system: System) -> None:
+    lose_keys(system)
     Keys.generate().write(system.world.settings.keys)
     system.restart_server()
 
 
-def keys_of_another_wrapping(system: System) -> None:
-    keys_lost(system)
+def use_other_wrapping_key(system: System) -> None:
+    lose_keys(system)
     replace(KEYS, wrapping=bytes(32)).write(system.world.settings.keys)
     system.restart_server()
 
 
-def keys_and_restart(system: System) -> None:
-    keys_back(system)
+def return_keys_and_restart(system: System) -> None:
+    return_keys(system)
     system.restart_server()
 
 
-def secret(value: str) -> Do:
-    def make(system: System) -> None:
+def use_secret(value: str) -> Action:
+    def cause(system: System) -> None:
         upstream: Any = system.east.proxy._upstream
-        known = upstream._secret
+        previous = upstream._secret
         upstream._secret = {"Authorization": f"Bearer {value}"}
-        system.undo = lambda: setattr(upstream, "_secret", known)
+        system.undo = lambda: setattr(upstream, "_secret", previous)
 
-    return make
-
-
-def answers(status: int, body: bytes = b"<html>Welcome</html>") -> Do:
-    def make(system: System) -> None:
-        system.wire.instead = lambda _: response(status, body)
-
-    return make
+    return cause
 
 
-def response(status: int, body: bytes) -> httpx.Response:
+def answer_with(status: int, body: bytes = b"<html>Welcome</html>") -> Action:
+    def cause(system: System) -> None:
+        system.wire.respond = lambda _: make_response(status, body)
+
+    return cause
+
+
+def make_response(status: int, body: bytes) -> httpx.Response:
     return httpx.Response(status, stream=httpx.ByteStream(body))
 
 
-def later_protocol(system: System) -> None:
-    """What it signs has another version."""
+def sign_later_protocol(system: System) -> None:
+    """Let the server sign another version."""
     signed = system.world.get_signed()
     raw = signed.raw.replace(b'"version":2', b'"version":3')
     signature = KEYS.signer.sign(SignedManifest.label + raw)
     data = signed.encode().replace(signed.raw, raw).replace(signed.signature, signature)
-    system.wire.instead = lambda _: response(200, data)
+    system.wire.respond = lambda _: make_response(200, data)
 
 
-def repaired(system: System) -> None:
-    system.wire.instead = whole
+def repair_wire(system: System) -> None:
+    system.wire.respond = pass_through
 
 
-def server_newer(system: System) -> None:
+def set_later_schema(system: System) -> None:
     with system.world.store.write() as transaction:
         transaction._connection.exec_driver_sql("UPDATE schema_version SET version = 99")
     system.restart_server()
 
 
-def server_older(system: System) -> None:
+def set_current_schema(system: System) -> None:
     with closing(sqlite3.connect(system.database)) as db, db:
         db.execute("UPDATE schema_version SET version = 1")
     system.restart_server()
 
 
-def proxy_version(version: int) -> Do:
-    def make(system: System) -> None:
+def set_proxy_version(version: int) -> Action:
+    def cause(system: System) -> None:
         system.stop_proxy()
         with closing(sqlite3.connect(system.folder / "east" / DATABASE_FILE)) as db:
             db.execute(f"PRAGMA user_version = {version}")
         system.restart_proxy()
 
-    return make
+    return cause
 
 
-def undo(system: System) -> None:
+def undo_fault(system: System) -> None:
     system.undo()
 
 
-def nothing(_: System) -> None:
-    """It goes on by itself."""
+def do_nothing(_: System) -> None:
+    """Do nothing: the fault mends itself."""
 
 
-def server_stopped(system: System) -> None:
+def stop_server(system: System) -> None:
     system.stop_server()
-    system.world.now += 2 * MINUTES
+    system.world.now += 2 * SMALL_SKEW_SECONDS
 
 
-def proxy_silent(system: System) -> None:
+def silence_proxy(system: System) -> None:
     system.stop_proxy()
     system.world.now += 700
 
 
-def postgres_away(system: System) -> None:
-    """Its socket has another name, and its connections are ended."""
+def hide_postgres(system: System) -> None:
+    """Rename the socket of PostgreSQL and end its connections."""
     host = Path(str(make_url(system.world.settings.database).query["host"]))
     with psycopg.connect(host=str(host), user="postgres", dbname="postgres", autocommit=True) as db:
         socket = host / ".s.PGSQL.5432"
@@ -655,108 +675,120 @@ def postgres_away(system: System) -> None:
         )
 
 
-def shows(name: str) -> Do:
-    return lambda system: system.secure(name)
+def use_certificate(name: str) -> Action:
+    return lambda system: system.use_certificate(name)
 
 
-BARRED, FAILS = "proxy_barred 1.0", "proxy_beat_failures [1-9]"
-CLOCK, AWAY = r"this proxy's clock is .* (ahead of|behind) .*NTP", "cannot be reached"
-AHEAD, BEHIND = "clock of proxy east.* ahead of .*NTP", "clock of proxy east.* behind .*NTP"
-APART, BEYOND = "clock_apart_seconds 300", "`sottovoce server go-beyond 3`"
-POSTGRES, TLS = "postgres", "tls"
+# Patterns of metrics.
+PAUSED_METRIC = "proxy_barred 1.0"
+FAILING_METRIC = "proxy_beat_failures [1-9]"
+SKEW_METRIC = "clock_apart_seconds 300"
+# Patterns of problems.
+CLOCK_PROBLEM = r"this proxy's clock is .* (ahead of|behind) .*NTP"
+AWAY_PROBLEM = "cannot be reached"
+AHEAD_PROBLEM = "clock of proxy east.* ahead of .*NTP"
+BEHIND_PROBLEM = "clock of proxy east.* behind .*NTP"
+BEYOND_PROBLEM = "`sottovoce server go-beyond 3`"
+# Kinds of systems.
+POSTGRES_SYSTEM = "postgres"
+TLS_SYSTEM = "tls"
 
 # fmt: off
 FAULTS = [
-    Fault("a clock 5 minutes wrong: proxy's, ahead", clock("east", MINUTES), right, AHEAD, CLOCK,
-        metric=APART, takes=True),
-    Fault("a clock 5 minutes wrong: proxy's, behind", clock("east", -MINUTES), right, BEHIND, CLOCK,
-        metric=APART, takes=True),
-    Fault("a clock 2 days wrong: proxy's, ahead", clock("east", DAYS), right, AHEAD, CLOCK,
-        "server", BARRED),
-    Fault("a clock 2 days wrong: proxy's, behind", clock("east", -DAYS), right, BEHIND, CLOCK,
-        "server", BARRED),
-    Fault("a clock 5 minutes wrong: server's, ahead", clock("server", MINUTES), right, BEHIND,
-        CLOCK, metric=APART, takes=True),
-    Fault("a clock 5 minutes wrong: server's, behind", clock("server", -MINUTES), right, AHEAD,
-        CLOCK, metric=APART, takes=True),
-    Fault("a clock 2 days wrong: server's, ahead", server_ahead, right, BEHIND, CLOCK, "server",
-        BARRED),
-    Fault("a clock 2 days wrong: server's, behind", clock("server", -DAYS), right, AHEAD, CLOCK,
-        "server", BARRED),
-    Fault("epoch that opens in the future", future, right_and_beyond, BEHIND, CLOCK, "server",
-        BARRED, loses=1),
-    Fault("proxy's disk full", proxy_full, undo, proxy="full; make room", ready="server",
-        metric=BARRED),
-    Fault("proxy's disk full for longer than the epoch", proxy_full_for_long, undo,
-        proxy="full; make room", ready="server", metric=BARRED, loses=1),
-    Fault("server's disk full", server_full, undo, "disk is full: make room", "answered 503",
-        "east", FAILS, takes=True),
-    Fault("proxy's database locked", locked(f"east/{DATABASE_FILE}"), undo,
-        proxy="another program holds it", ready="server", metric=BARRED),
-    Fault("server's database locked", locked("server.sqlite"), undo, "another program holds",
-        "answered 503", "east", FAILS, takes=True),
-    Fault("proxy's database damaged", proxy_damaged, proxy_anew, proxy="begin with a new one",
-        ready="server", metric=BARRED, loses=1, lasts="another database"),
-    Fault("server's database damaged or gone: damaged", server_damaged, restored("server-3"),
-        "restore a backup", "restore a backup", "", BARRED, loses=1),
-    Fault("proxy's database gone", proxy_gone, proxy_anew, proxy="no such database", ready="server",
-        metric=BARRED, loses=1, lasts="another database"),
-    Fault("server's database damaged or gone: gone", server_gone, restored("server-3"),
-        "no such database", "damaged or gone", "", BARRED, loses=1),
-    Fault("PostgreSQL away", postgres_away, undo, "make sure that it runs", "answered 503", "east",
-        FAILS, takes=True, set_up=POSTGRES),
-    Fault("server's certificate unknown", shows("impostor"), shows("server"),
-        proxy=r"can be trusted.*tls\.authority", metric=FAILS, takes=True, set_up=TLS),
-    Fault("server's certificate expired", shows("expired"), shows("server"), "has expired.*renew",
-        "can be trusted", metric=FAILS, takes=True, set_up=TLS),
-    Fault("backup of the server, of this epoch", restored("server-3"), nothing, PAST,
-        metric='outcome="given_up"} 1.0', takes=True, loses=1),
-    Fault("backup of the server, of an earlier epoch: the last", restored("server-2"), beyond,
-        BEYOND, BEYOND, "server", BARRED, loses=1),
-    Fault("backup of the server, of an earlier epoch: older", restored("server-1"), beyond, BEYOND,
-        BEYOND, "server", BARRED, loses=1),
-    Fault("backup of the server, of an earlier epoch: half counted", half_counted, beyond,
-        "go-beyond 4`", "go-beyond 4`", "server", BARRED, loses=1),
-    Fault("backup of the server, and a new proxy", both_set_back, beyond_devices, PAST,
-        metric="applied_reports 0.0", loses=1),
-    Fault("go-beyond one too low", too_low, beyond, BEYOND, BEYOND, "server", BARRED, loses=1),
-    Fault("copy of the proxy, of this epoch", proxy_restored("proxy-3"), nothing, takes=True,
+    Fault("a clock 5 minutes wrong: proxy's, ahead", set_clock("east", SMALL_SKEW_SECONDS),
+        correct_clocks, AHEAD_PROBLEM, CLOCK_PROBLEM, metric=SKEW_METRIC, takes=True),
+    Fault("a clock 5 minutes wrong: proxy's, behind", set_clock("east", -SMALL_SKEW_SECONDS),
+        correct_clocks, BEHIND_PROBLEM, CLOCK_PROBLEM, metric=SKEW_METRIC, takes=True),
+    Fault("a clock 2 days wrong: proxy's, ahead", set_clock("east", LARGE_SKEW_SECONDS),
+        correct_clocks, AHEAD_PROBLEM, CLOCK_PROBLEM, "server", PAUSED_METRIC),
+    Fault("a clock 2 days wrong: proxy's, behind", set_clock("east", -LARGE_SKEW_SECONDS),
+        correct_clocks, BEHIND_PROBLEM, CLOCK_PROBLEM, "server", PAUSED_METRIC),
+    Fault("a clock 5 minutes wrong: server's, ahead", set_clock("server", SMALL_SKEW_SECONDS),
+        correct_clocks, BEHIND_PROBLEM, CLOCK_PROBLEM, metric=SKEW_METRIC, takes=True),
+    Fault("a clock 5 minutes wrong: server's, behind", set_clock("server", -SMALL_SKEW_SECONDS),
+        correct_clocks, AHEAD_PROBLEM, CLOCK_PROBLEM, metric=SKEW_METRIC, takes=True),
+    Fault("a clock 2 days wrong: server's, ahead", set_server_ahead, correct_clocks, BEHIND_PROBLEM,
+        CLOCK_PROBLEM, "server", PAUSED_METRIC),
+    Fault("a clock 2 days wrong: server's, behind", set_clock("server", -LARGE_SKEW_SECONDS),
+        correct_clocks, AHEAD_PROBLEM, CLOCK_PROBLEM, "server", PAUSED_METRIC),
+    Fault("epoch that opens in the future", open_future_epoch, correct_and_go_beyond,
+        BEHIND_PROBLEM, CLOCK_PROBLEM, "server", PAUSED_METRIC, loses=1),
+    Fault("proxy's disk full", fill_proxy_disk, undo_fault, proxy="full; make room", ready="server",
+        metric=PAUSED_METRIC),
+    Fault("proxy's disk full for longer than the epoch", fill_proxy_disk_for_long, undo_fault,
+        proxy="full; make room", ready="server", metric=PAUSED_METRIC, loses=1),
+    Fault("server's disk full", fill_server_disk, undo_fault, "disk is full: make room",
+        "answered 503", "east", FAILING_METRIC, takes=True),
+    Fault("proxy's database locked", lock_database(f"east/{DATABASE_FILE}"), undo_fault,
+        proxy="another program holds it", ready="server", metric=PAUSED_METRIC),
+    Fault("server's database locked", lock_database("server.sqlite"), undo_fault,
+        "another program holds", "answered 503", "east", FAILING_METRIC, takes=True),
+    Fault("proxy's database damaged", damage_proxy, begin_new_proxy, proxy="begin with a new one",
+        ready="server", metric=PAUSED_METRIC, loses=1, lasts="another database"),
+    Fault("server's database damaged or gone: damaged", damage_server, restore_server("server-3"),
+        "restore a backup", "restore a backup", "", PAUSED_METRIC, loses=1),
+    Fault("proxy's database gone", remove_proxy_database, begin_new_proxy, proxy="no such database",
+        ready="server", metric=PAUSED_METRIC, loses=1, lasts="another database"),
+    Fault("server's database damaged or gone: gone", remove_server_database,
+        restore_server("server-3"), "no such database", "damaged or gone", "", PAUSED_METRIC,
         loses=1),
-    Fault("copy of the proxy, of an earlier epoch: mixed already", proxy_mixed, nothing,
+    Fault("PostgreSQL away", hide_postgres, undo_fault, "make sure that it runs", "answered 503",
+        "east", FAILING_METRIC, takes=True, set_up=POSTGRES_SYSTEM),
+    Fault("server's certificate unknown", use_certificate("impostor"), use_certificate("server"),
+        proxy=r"can be trusted.*tls\.authority", metric=FAILING_METRIC, takes=True,
+        set_up=TLS_SYSTEM),
+    Fault("server's certificate expired", use_certificate("expired"), use_certificate("server"),
+        "has expired.*renew", "can be trusted", metric=FAILING_METRIC, takes=True,
+        set_up=TLS_SYSTEM),
+    Fault("backup of the server, of this epoch", restore_server("server-3"), do_nothing,
+        EMPTY_EPOCH_TEXT, metric='outcome="given_up"} 1.0', takes=True, loses=1),
+    Fault("backup of the server, of an earlier epoch: the last", restore_server("server-2"),
+        go_beyond_seen, BEYOND_PROBLEM, BEYOND_PROBLEM, "server", PAUSED_METRIC, loses=1),
+    Fault("backup of the server, of an earlier epoch: older", restore_server("server-1"),
+        go_beyond_seen, BEYOND_PROBLEM, BEYOND_PROBLEM, "server", PAUSED_METRIC, loses=1),
+    Fault("backup of the server, of an earlier epoch: half counted", restore_half_counted,
+        go_beyond_seen, "go-beyond 4`", "go-beyond 4`", "server", PAUSED_METRIC, loses=1),
+    Fault("backup of the server, and a new proxy", set_both_back, go_beyond_devices,
+        EMPTY_EPOCH_TEXT, metric="applied_reports 0.0", loses=1),
+    Fault("go-beyond one too low", go_beyond_too_low, go_beyond_seen, BEYOND_PROBLEM,
+        BEYOND_PROBLEM, "server", PAUSED_METRIC, loses=1),
+    Fault("copy of the proxy, of this epoch", restore_proxy("proxy-3"), do_nothing, takes=True,
+        loses=1),
+    Fault("copy of the proxy, of an earlier epoch: mixed already", restore_mixed_proxy, do_nothing,
         metric="reports_lost_total 5", takes=True),
-    Fault("copy of the proxy, of an earlier epoch: the last", proxy_restored("proxy-2"), nothing,
+    Fault("copy of the proxy, of an earlier epoch: the last", restore_proxy("proxy-2"), do_nothing,
         metric='outcome="given_up"} 1.0', takes=True, loses=1),
-    Fault("keys file lost", keys_lost, keys_back, "restore the file",
-        metric="keys_wrong 1.0", takes=True),
-    Fault("keys file lost: server restarted", keys_lost_at_start, keys_and_restart,
-        "restore the file", AWAY, "east", FAILS, takes=True),
-    Fault("keys file of another server", keys_wrong, keys_and_restart, "must be the keys file",
-        AWAY, "east", FAILS, takes=True),
-    Fault("wrapping key of another server", keys_of_another_wrapping, keys_and_restart,
-        "must belong together", "must belong together", "server", BARRED),
-    Fault("secret unknown to the server", secret("guessed"), undo, proxy="know this proxy's secret",
-        ready="server", metric="unknown_proxy_total [1-9]"),
-    Fault("server of another protocol or version: protocol", answers(404), repaired,
-        proxy="sottovoce server of protocol", ready="server", metric=BARRED),
-    Fault("server of another protocol or version: version", later_protocol, repaired,
-        proxy="speaks version 2", ready="server", metric=BARRED),
-    Fault("server's database of a later version", server_newer, server_older, "install the version",
-        AWAY, "east", FAILS, takes=True),
-    Fault("proxy's database of a later version", proxy_version(99), proxy_version(1),
-        proxy="install the version", ready="server", metric="down east"),
-    Fault("server unreachable", server_stopped, System.restart_server, DOWN, AWAY, "east", FAILS,
+    Fault("keys file lost", lose_keys, return_keys, "restore the file", metric="keys_wrong 1.0",
         takes=True),
-    Fault("something else at the server's address", answers(200), repaired,
-        proxy="sottovoce server of protocol", ready="server", metric=BARRED),
-    Fault("proxy silent", proxy_silent, System.restart_proxy, "nothing was heard from proxy east",
-        DOWN, "server", "silent_seconds [1-9]"),
+    Fault("keys file lost: server restarted", lose_keys_and_restart, return_keys_and_restart,
+        "restore the file", AWAY_PROBLEM, "east", FAILING_METRIC, takes=True),
+    Fault("keys file of another server", use_other_keys, return_keys_and_restart,
+        "must be the keys file", AWAY_PROBLEM, "east", FAILING_METRIC, takes=True),
+    Fault("wrapping key of another server", use_other_wrapping_key, return_keys_and_restart,
+        "must belong together", "must belong together", "server", PAUSED_METRIC),
+    Fault("secret unknown to the server", use_secret("guessed"), undo_fault,
+        proxy="know this proxy's secret", ready="server", metric="unknown_proxy_total [1-9]"),
+    Fault("server of another protocol or version: protocol", answer_with(404), repair_wire,
+        proxy="sottovoce server of protocol", ready="server", metric=PAUSED_METRIC),
+    Fault("server of another protocol or version: version", sign_later_protocol, repair_wire,
+        proxy="speaks version 2", ready="server", metric=PAUSED_METRIC),
+    Fault("server's database of a later version", set_later_schema, set_current_schema,
+        "install the version", AWAY_PROBLEM, "east", FAILING_METRIC, takes=True),
+    Fault("proxy's database of a later version", set_proxy_version(99), set_proxy_version(1),
+        proxy="install the version", ready="server", metric="down east"),
+    Fault("server unreachable", stop_server, System.restart_server, DOWN_TEXT, AWAY_PROBLEM, "east",
+        FAILING_METRIC, takes=True),
+    Fault("something else at the server's address", answer_with(200), repair_wire,
+        proxy="sottovoce server of protocol", ready="server", metric=PAUSED_METRIC),
+    Fault("proxy silent", silence_proxy, System.restart_proxy, "nothing was heard from proxy east",
+        DOWN_TEXT, "server", "silent_seconds [1-9]"),
 ]
 # fmt: on
 
 
 @pytest.fixture(scope="module")
 def begun() -> Iterator[tuple[Path, float]]:
-    """Files of a system in its third epoch, and its time."""
+    """Return the files of a system in its third epoch, and its time."""
     with quick_folder() as folder, ExitStack() as opened:
         system = System(folder, opened, now=float(int(time.time())))
         system.begin()
@@ -765,11 +797,11 @@ def begun() -> Iterator[tuple[Path, float]]:
 
 
 @contextmanager
-def running(folder: Path, begun: tuple[Path, float], set_up: str) -> Iterator[System]:
+def run_system(folder: Path, begun: tuple[Path, float], set_up: str) -> Iterator[System]:
     with ExitStack() as opened:
-        if set_up == POSTGRES:
+        if set_up == POSTGRES_SYSTEM:
             try:
-                database = opened.enter_context(postgres.running())
+                database = opened.enter_context(postgres.run_postgres())
             except OSError as error:
                 leave_out(f"PostgreSQL that goes away ({error})")
             system = System(folder, opened, begun[1], database=database)
@@ -777,62 +809,66 @@ def running(folder: Path, begun: tuple[Path, float], set_up: str) -> Iterator[Sy
         else:
             shutil.copytree(begun[0], folder, dirs_exist_ok=True)
             system = System(folder, opened, begun[1])
-        if set_up == TLS:
+        if set_up == TLS_SYSTEM:
             authority = Authority(folder, "authority")
             authority.issue("server", hours=9999)
             authority.issue("expired", hours=-0.5)
             Authority(folder, "stranger").issue("impostor", hours=9999)
-            system.secure("server")
+            system.use_certificate("server")
         yield system
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_fault(
+def test_a_fault_is_seen_and_repaired(
     fault: Fault,
     folder: Path,
     begun: tuple[Path, float],
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("sottovoce.server.store.BUSY_SECONDS", 0.05)
-    with running(folder, begun, fault.set_up) as system:
+    monkeypatch.setattr("sottovoce.server.store.BUSY_TIMEOUT_SECONDS", 0.05)
+    with run_system(folder, begun, fault.set_up) as system:
         system.settle(1)
-        assert system.well == ([], [], "server east")
-        fault.make(system)
+        assert system.state == ([], [], "server east")
+        fault.cause(system)
         system.settle()
-        check_says(fault.server, system.server_says())
-        check_says(fault.proxy, system.proxy_says())
+        check_problems(fault.server, system.list_server_problems())
+        check_problems(fault.proxy, system.list_proxy_problems())
         assert system.ready() == fault.ready
-        assert re.search(fault.metric, system.measured())
-        before = system.paid("ann")
+        assert re.search(fault.metric, system.render_metrics())
+        before = system.list_paid_epochs("ann")
         outcome = system.sync("ann")
-        assert (system.paid("ann") != before) == fault.takes, outcome
-        told = [(part, part.troubles.texts) for part in system.parts]
+        assert (system.list_paid_epochs("ann") != before) == fault.takes, outcome
+        troubles = [(part, part.troubles.texts) for part in system.parts]
         caplog.clear()
-        fault.mend(system)
+        fault.repair(system)
         system.settle()
-        check_says(fault.lasts, system.well[0])
-        assert system.well[1:] == ([], "server east")
-        for part, texts in told:  # a process that was restarted has nothing to mend
+        check_problems(fault.lasts, system.state[0])
+        assert system.state[1:] == ([], "server east")
+        # A process that was restarted has no earlier troubles.
+        for part, texts in troubles:
             assert part not in system.parts or not texts or "resolved after" in caplog.text
-        assert system.round() in (len(DEVICES), len(DEVICES) - fault.loses)
-        assert system.round() == len(DEVICES)
-        assert system.well == ([], [], "server east")
+        assert system.run_round() in (len(DEVICE_NAMES), len(DEVICE_NAMES) - fault.loses)
+        assert system.run_round() == len(DEVICE_NAMES)
+        assert system.state == ([], [], "server east")
 
 
-def test_operators_read_the_same_tables() -> None:
-    """One of what bars reports, and one of what does not."""
-    section = PAGE.read_text().partition("## Faults\n")[2].partition("\n## ")[0]
+def test_the_operators_guide_lists_the_same_faults() -> None:
+    # One table for faults that pause reports, one for the others.
+    section = OPERATORS_PAGE.read_text().partition("## Faults\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| ([^|]+?) \|", section, re.MULTILINE)
-    tables = [[each.name.partition(":")[0] for each in FAULTS if each.takes == so] for so in (0, 1)]
+    tables = [
+        [fault.name.partition(":")[0] for fault in FAULTS if fault.takes == takes]
+        for takes in (False, True)
+    ]
     assert rows == [row for table in tables for row in dict.fromkeys(["fault", *table])]
 
 
 def test_nobody_pays_before_the_first_beat_of_a_proxy(
     folder: Path, begun: tuple[Path, float]
 ) -> None:
-    """The server may have been set back while it did not run."""
-    with running(folder, begun, "") as system:
+    # The server may have been restored while the proxy did not run.
+    with run_system(folder, begun, "") as system:
         system.restart_proxy()
         assert system.sync("ann") == "UnavailableError"
         assert system.ready() == "server"
@@ -840,6 +876,6 @@ def test_nobody_pays_before_the_first_beat_of_a_proxy(
         assert system.sync("ann") == "sent"
 
 
-def check_says(pattern: str, said: list[str]) -> None:
-    assert bool(pattern) == bool(said), said
-    assert re.search(pattern, "\n".join(said), re.DOTALL), said
+def check_problems(pattern: str, problems: list[str]) -> None:
+    assert bool(pattern) == bool(problems), problems
+    assert re.search(pattern, "\n".join(problems), re.DOTALL), problems

@@ -1,4 +1,4 @@
-"""Nothing lost, nothing twice: hundreds of lists of operations; and proof that they would tell."""
+"""Nothing is lost and nothing counts twice, in hundreds of random lists of operations."""
 
 import itertools
 import logging
@@ -24,50 +24,51 @@ from tests.crash import make_mortal
 from tests.live.conftest import quick_folder
 from tests.live.operations import Templates, run_list
 
-LISTS = int(os.environ.get("SOTTOVOCE_LISTS", "100"))
-"""How many are played; `make nightly` plays more of the same sequence."""
-AT_ONCE = 25
-ENOUGH = 100
-"""Lists within which each planted bug must be found."""
+# `make nightly` plays more lists of the same sequence.
+N_LISTS = int(os.environ.get("SOTTOVOCE_LISTS", "100"))
+LISTS_PER_PROCESS = 25
+# Lists within which each planted bug must be noticed.
+MAX_LISTS_PER_BUG = 100
 
 
 def play(seeds: range) -> Counter[str]:
-    """In a process of its own; what happened how often."""
+    """Play lists of operations in a process of its own; return how often each thing happened."""
     logging.disable()
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     with pytest.MonkeyPatch.context() as patch, quick_folder() as folder:
         make_mortal(patch)
         templates = Templates(folder)
         for seed in seeds:
             run = run_list(seed, templates)
-            seen["acknowledged"] += run.sent_batches.n_acknowledged()
-            seen["deaths"] += sum(part.lives - 1 for part in run.parts())
-            seen["epochs"] += run.epochs
-            seen["late"] += run.late
-            seen["dummies"] += run.mixed_in
-            seen["synced"] += len(run.clients)
-    return seen
+            counts["acknowledged"] += run.sent_batches.count_acknowledged()
+            counts["deaths"] += sum(part.lives - 1 for part in run.list_parts())
+            counts["epochs"] += run.epochs
+            counts["late"] += run.late
+            counts["dummies"] += run.mixed_in
+            counts["synced"] += len(run.clients)
+    return counts
 
 
 @pytest.mark.slow
-def test_nothing_lost_and_nothing_twice() -> None:
-    shares = [range(at, min(at + AT_ONCE, LISTS)) for at in range(0, LISTS, AT_ONCE)]
+def test_nothing_is_lost_and_nothing_counts_twice() -> None:
+    starts = range(0, N_LISTS, LISTS_PER_PROCESS)
+    shares = [range(start, min(start + LISTS_PER_PROCESS, N_LISTS)) for start in starts]
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn")) as workers:
-        seen = sum(workers.map(play, shares), Counter[str]())
-    # Not one of the lists may be empty words: all this must have happened, and often.
-    assert seen["acknowledged"] > LISTS
-    assert seen["deaths"] > LISTS / 3
-    assert seen["epochs"] > LISTS / 2
-    assert seen["synced"] > LISTS / 3
-    assert seen["late"]
-    assert seen["dummies"] > LISTS / 2
+        counts = sum(workers.map(play, shares), Counter[str]())
+    # The lists prove something only if all this has happened often.
+    assert counts["acknowledged"] > N_LISTS
+    assert counts["deaths"] > N_LISTS / 3
+    assert counts["epochs"] > N_LISTS / 2
+    assert counts["synced"] > N_LISTS / 3
+    assert counts["late"]
+    assert counts["dummies"] > N_LISTS / 2
 
 
-# Bugs that the lists must find
+# Bugs that the lists must notice.
 
 
-def hasty_proxy(patch: pytest.MonkeyPatch) -> None:
-    """It acknowledges first, and writes at its next beat."""
+def acknowledge_before_writing(patch: pytest.MonkeyPatch) -> None:
+    """Acknowledge first, and write at the next tick."""
     store, tick = Intake.store_batches, Proxy.tick
     later: dict[int, list[Batch]] = {}
 
@@ -84,57 +85,59 @@ def hasty_proxy(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Proxy, "tick", write_then_tick)
 
 
-def credulous_server(patch: pytest.MonkeyPatch) -> None:
-    """The proxy's word for it that there is a crowd: reports that do not open make one, too."""
+def trust_every_crowd(patch: pytest.MonkeyPatch) -> None:
+    """Trust the proxy's word for its crowd, although reports that do not open are part of it."""
 
-    def all_of_them(counts: dict[str, Any], manifest: Manifest, _: object) -> tuple[Any, int, int]:
+    def sum_all(counts: dict[str, Any], manifest: Manifest, _: object) -> tuple[Any, int, int]:
         total = sum(counts.values(), np.zeros(2 * manifest.build().n_directions, np.int64))
         return total, 0, manifest.terms.dummies * len(counts)
 
-    patch.setattr("sottovoce.server.epochs.sum_crowds", all_of_them)
+    patch.setattr("sottovoce.server.publisher.sum_crowds", sum_all)
 
 
-def counts_again(patch: pytest.MonkeyPatch) -> None:
-    """The server knows neither a chunk nor a report that it has counted."""
+def forget_counted_reports(patch: pytest.MonkeyPatch) -> None:
+    """Forget which chunks and reports were counted."""
     add, numbers = Transaction.add_chunk, itertools.count()
 
-    def under_another_name(self: Transaction, epoch: int, name: str, *rest: Any) -> None:
+    def add_under_another_name(self: Transaction, epoch: int, name: str, *rest: Any) -> None:
         add(self, epoch, f"{next(numbers)}-{name}", *rest)
 
     patch.setattr(Transaction, "has_chunk", lambda *_: False)
-    patch.setattr(Transaction, "add_chunk", under_another_name)
+    patch.setattr(Transaction, "add_chunk", add_under_another_name)
     patch.setattr(KeySet, "contains", lambda _, keys: np.zeros(len(keys), bool))
 
 
-def client_without_memory(patch: pytest.MonkeyPatch) -> None:
-    """What it makes it neither keeps nor charges."""
-    patch.setattr(ClientStore, "keep", lambda *_: "kept")
-    patch.setattr(ClientStore, "state", lambda *_: "charged")
+def forget_batches(patch: pytest.MonkeyPatch) -> None:
+    """Neither store nor charge what the client makes."""
+    patch.setattr(ClientStore, "save_batch", lambda *_: "saved")
+    patch.setattr(ClientStore, "get_batch_state", lambda *_: "charged")
 
 
-def proxy_without_memory(patch: pytest.MonkeyPatch) -> None:
-    """What it has drawn it does not count: it draws all that is due at every beat."""
+def forget_dummies(patch: pytest.MonkeyPatch) -> None:
+    """Forget which dummies were drawn, and draw all that are due at every tick."""
     patch.setattr(BatchTables, "count_dummies", lambda _: 0)
 
 
-STUCK = "the system is stuck"
-TWICE = "counted twice"
-LOST = "lost what it acknowledged"
-TOO_FEW = "from nowhere or from too few"
+# Patterns of errors.
+STUCK_PATTERN = "the system is stuck"
+TWICE_PATTERN = "counted twice"
+LOST_PATTERN = "lost what it acknowledged"
+TOO_FEW_PATTERN = "from nowhere or from too few"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("bug", "verdict"),
     [
-        (hasty_proxy, LOST),
-        (credulous_server, TOO_FEW),
-        (counts_again, f"{TWICE}|{STUCK}"),  # stuck: more chunks than the proxy says there are
-        (proxy_without_memory, f"{STUCK}|reports changed"),
-        (client_without_memory, "made two batches in one epoch|sent what it did not charge"),
+        (acknowledge_before_writing, LOST_PATTERN),
+        (trust_every_crowd, TOO_FEW_PATTERN),
+        # It is stuck if there are more chunks than the proxy says.
+        (forget_counted_reports, f"{TWICE_PATTERN}|{STUCK_PATTERN}"),
+        (forget_dummies, f"{STUCK_PATTERN}|reports changed"),
+        (forget_batches, "made two batches in one epoch|sent what it did not charge"),
     ],
 )
-def test_the_lists_find(
+def test_the_lists_notice(
     bug: Callable[[pytest.MonkeyPatch], None],
     verdict: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -143,11 +146,11 @@ def test_the_lists_find(
     make_mortal(monkeypatch)
     bug(monkeypatch)
     templates = Templates(folder)
-    with pytest.raises(AssertionError, match=rf"^list \d+: AssertionError.*({verdict})") as found:
+    with pytest.raises(AssertionError, match=rf"^list \d+: AssertionError.*({verdict})") as error:
         play_some(templates)
-    assert "\n  east" in str(found.value), "the list is told"
+    assert "\n  east" in str(error.value), "the list is quoted"
 
 
 def play_some(templates: Templates) -> None:
-    for seed in range(ENOUGH):
+    for seed in range(MAX_LISTS_PER_BUG):
         run_list(seed, templates)

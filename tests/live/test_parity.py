@@ -10,64 +10,66 @@ from scipy.stats import chisquare
 from sottovoce.client import Client
 from sottovoce.core import MECHANISMS, Histories, count_reports, sum_counts
 from sottovoce.simulation import build_engine
-from sottovoce.simulation.people import report_words
-from sottovoce.simulation.training import begin, train
+from sottovoce.simulation.random_words import draw_report_words
+from sottovoce.simulation.training import start_training, train
 from sottovoce.training import Settings, compute_next_items
 from sottovoce.training.items import DEFAULT_ROW_LIMIT
 from tests.kernels import COMPILED
-from tests.live.stack import Stack, running
+from tests.live.stack import Stack, run_stack
 from tests.people import random_people
 from tests.server.world import ITEMS
 
-SEED = 5
-DUMMIES = 20_000
+COIN_SEED = 5
+N_DUMMIES = 20_000
 
 
 def join(stack: Stack, people: Histories) -> list[Client]:
     return [
-        stack.client(str(user), [f"film-{number}" for number in people[user]])
+        stack.add_client(str(user), [f"film-{number}" for number in people[user]])
         for user in range(people.n_users)
     ]
 
 
 def report(stack: Stack, clients: list[Client], epoch: int) -> None:
-    """Everybody syncs, at the proxies in turn, with the simulator's coins."""
+    """Sync everybody, at the proxies in turn, with the simulator's coins."""
     gates = list(stack.gates.values())
     for user, client in enumerate(clients):
 
-        def words(n_users: int, reports: int, user: int = user) -> NDArray[np.uint64]:
+        def draw_words(n_users: int, reports: int, user: int = user) -> NDArray[np.uint64]:
             assert n_users == 1
-            return report_words(SEED, epoch - 1, np.array([user]), reports)
+            return draw_report_words(COIN_SEED, epoch - 1, np.array([user]), reports)
 
-        synced = client.sync(gates[user % len(gates)].api(), words=words, jitter=0)
+        synced = client.sync(gates[user % len(gates)].make_api(), draw_words=draw_words, jitter=0)
         assert (synced.epoch, synced.outcome) == (epoch, "sent")
 
 
 @pytest.mark.slow
 def test_a_live_epoch_of_few_people_and_many_dummies(folder: Path) -> None:
-    """What is not the simulated people's are so many reports more, uniform.
+    """Subtract the simulated reports: the rest are dummies, uniform and of the planned number.
 
-    The model moves by all of them, as of the people's alone. Chance fails the test once in 1e6.
+    The model moves by all of them as by people's. Chance fails the test once in 1e6.
     """
-    plan = Settings.preset("loudest", reports=5, epochs=1, factors=2, seed=SEED, dummies=DUMMIES)
+    plan = Settings.preset(
+        "loudest", reports=5, epochs=1, factors=2, seed=COIN_SEED, dummies=N_DUMMIES
+    )
     people = random_people(20, ITEMS, seed=3)
-    engine, V = build_engine("reference", people, plan), begin(plan, ITEMS).V
-    simulated = count_reports(engine.reports(V, 0), engine.mechanism.n_directions)
-    with running(folder / "stack", training=plan, least_clients=1, chunk_reports=7_000) as stack:
+    engine, V = build_engine("reference", people, plan), start_training(plan, ITEMS).V
+    simulated = count_reports(engine.list_reports(V, 0), engine.mechanism.n_directions)
+    with run_stack(folder / "stack", training=plan, least_clients=1, chunk_reports=7_000) as stack:
         report(stack, join(stack, people), 1)
         stack.world.now = stack.world.get_signed().manifest.closes
-        for beat in 2 * (stack.beat, stack.gates["east"].beat):
+        for beat in 2 * (stack.tick, stack.gates["east"].tick):
             beat()
         with stack.world.store.read() as transaction:
             counted = transaction.get_counts(1)["east"]
         stack.hand_in()
         model, row, sums = (
-            stack.model(),
+            stack.load_model(),
             stack.world.server.list_epochs()[0],
             stack.world.get_sums(1),
         )
     others = counted - simulated
-    assert (simulated.sum(), others.sum(), others.min() >= 0) == (100, DUMMIES, True)
+    assert (simulated.sum(), others.sum(), others.min() >= 0) == (100, N_DUMMIES, True)
     assert chisquare(others).pvalue > 1e-6
     assert (row.state, row.reports, row.undecodable, row.capped) == ("applied", 100, 0, 0)
     assert np.array_equal(sums, sum_counts(counted))
@@ -93,23 +95,23 @@ def test_live_and_simulated_are_the_same_bits(
     proxies: tuple[str, ...],
     row_limit: float,
 ) -> None:
-    """With 0.05, nearly every row of so short a training is shortened."""
-    plan = Settings.preset(mechanism, reports=5, epochs=epochs, factors=2, seed=SEED)
+    """Limit rows at 0.05, which shortens nearly every row of so short a training."""
+    plan = Settings.preset(mechanism, reports=5, epochs=epochs, factors=2, seed=COIN_SEED)
     people = random_people(60, ITEMS, seed=3)
     assert any(not len(people[user]) for user in range(60)), "somebody has no history"
     engine = build_engine("cpu" if mechanism in COMPILED else "reference", people, plan)
-    V = begin(plan, ITEMS).V
+    V = start_training(plan, ITEMS).V
     changes = {"training": plan, "least_clients": 20, "row_limit": row_limit}
-    with running(folder / "stack", *proxies, **changes) as stack:
+    with run_stack(folder / "stack", *proxies, **changes) as stack:
         clients = join(stack, people)
-        states = train(plan, engine, begin(plan, ITEMS), row_limit=row_limit)
+        states = train(plan, engine, start_training(plan, ITEMS), row_limit=row_limit)
         for epoch, state in enumerate(states, 1):
-            assert np.array_equal(stack.model(), V)
+            assert np.array_equal(stack.load_model(), V)
             simulated = engine.collect(V, epoch - 1)
             report(stack, clients, epoch)
-            assert stack.turn() == epoch
+            assert stack.end_epoch() == epoch
             assert np.array_equal(stack.world.get_sums(epoch), simulated.sums)
             assert stack.world.get_counts(epoch)[1:] == (simulated.n_reports, 0, 0)
             V = state.V
-            assert np.array_equal(stack.model(), V), f"V after epoch {epoch}"
+            assert np.array_equal(stack.load_model(), V), f"V after epoch {epoch}"
         assert stack.world.get_signed().manifest.public_key is None

@@ -1,4 +1,4 @@
-"""Somebody who follows a page: every block of code, in order, in a folder of its own."""
+"""A reader who follows a page: runs every block of code, in order, in a new folder."""
 
 import os
 import re
@@ -14,8 +14,8 @@ from tests.processes import free_port, read_until
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-BLOCK = re.compile(r"```(sh|python)\n(.*?)```", re.DOTALL)
-PRELUDE = f"""\
+CODE_BLOCK = re.compile(r"```(sh|python)\n(.*?)```", re.DOTALL)
+SHELL_PRELUDE = f"""\
 python3() {{ "{sys.executable}" "$@"; }}
 sottovoce() {{
   code=0
@@ -25,43 +25,43 @@ sottovoce() {{
 }}
 set -eu
 """
-PORTS = ("8080", "8081", "8090", "8091", "8000")
+GUIDE_PORTS = ("8080", "8081", "8090", "8091", "8000")
 
 
 class Follower:
-    """Types one block after the other; ports are free ones, and epochs short."""
+    """Runs one block after the other, with free ports and short epochs."""
 
     def __init__(self, page: str, folder: Path):
-        self._blocks: list[tuple[str, str]] = BLOCK.findall(
+        self._blocks: list[tuple[str, str]] = CODE_BLOCK.findall(
             (DOCS / page).read_text(encoding="utf-8")
         )
         self._folder = folder
-        self._put = {port: str(free_port()) for port in PORTS}
+        self._put = {port: str(free_port()) for port in GUIDE_PORTS}
         self._put["--epoch-seconds 20"] = "--epoch-seconds 1"
         self._running: list[subprocess.Popen[str]] = []
         self._names: dict[str, object] = {}
 
     def know(self, **values: str) -> None:
-        """What stands for a word that a person is asked to replace."""
+        """Set the values of words that a person is asked to replace."""
         self._put |= values
 
     def port(self, shown: str) -> str:
         return self._put[shown]
 
     def install(self) -> None:
-        """The first block, which has everything; the tests run in what it makes."""
-        assert self._taken("sh").startswith("pip install '.[all]'")
+        """Run the first block, which installs everything; the tests run in what it makes."""
+        assert self._take_block("sh").startswith("pip install '.[all]'")
 
     def next(self, without: str = "") -> str:
-        """Run the next block, but for lines that begin so; all that it printed."""
-        code = self._taken("sh")
+        """Run the next block, except lines with this beginning; return what it printed."""
+        code = self._take_block("sh")
         lines = [line for line in code.splitlines() if not without or not line.startswith(without)]
         done = subprocess.run(
             self._bash("\n".join(lines)),
             cwd=self._folder,
             capture_output=True,
             text=True,
-            input="y\n" * 9,  # to whatever is asked
+            input="y\n" * 9,  # to all questions
             timeout=300,
             check=False,
         )
@@ -69,14 +69,14 @@ class Follower:
         return done.stdout + done.stderr
 
     def next_python(self) -> dict[str, object]:
-        """Run the next block in the session of those before; all names of this session."""
-        exec(compile(self._taken("python"), "page", "exec"), self._names)
+        """Run the next block in the session of the ones before; return the names of the session."""
+        exec(compile(self._take_block("python"), "page", "exec"), self._names)
         return self._names
 
     def start(self, until: str = "its operator alone") -> str:
-        """Run the next block, which goes on; all that it said until this."""
+        """Start the next block, which goes on; return its output up to this text."""
         process = subprocess.Popen(
-            self._bash(self._taken("sh")),
+            self._bash(self._take_block("sh")),
             cwd=self._folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -89,7 +89,7 @@ class Follower:
         return read_until(until, process.stdout).string
 
     def stop(self, which: int) -> None:
-        """As Ctrl-C does."""
+        """Stop it as Ctrl-C does."""
         process = self._running[which]
         os.killpg(process.pid, signal.SIGINT)
         process.wait(timeout=60)
@@ -108,11 +108,11 @@ class Follower:
         return len(self._blocks)
 
     def _bash(self, code: str) -> list[str]:
-        return ["bash", "-c", PRELUDE + code]
+        return ["bash", "-c", SHELL_PRELUDE + code]
 
-    def _taken(self, language: str) -> str:
-        found, code = self._blocks.pop(0)
-        assert found == language, code
+    def _take_block(self, language: str) -> str:
+        block, code = self._blocks.pop(0)
+        assert block == language, code
         for shown, value in self._put.items():
             code = re.sub(rf"(?<!\w){re.escape(shown)}(?!\w)", value, code)
         return code
@@ -120,7 +120,7 @@ class Follower:
 
 @pytest.fixture
 def follow(tmp_path: Path) -> Iterator[Callable[[str], Follower]]:
-    """Somebody who follows a page, and leaves nothing running."""
+    """Return a function that follows a page; nothing is left running at the end."""
     followers = []
 
     def begin(page: str) -> Follower:
@@ -128,5 +128,5 @@ def follow(tmp_path: Path) -> Iterator[Callable[[str], Follower]]:
         return followers[-1]
 
     yield begin
-    for each in followers:
-        each.end()
+    for follower in followers:
+        follower.end()

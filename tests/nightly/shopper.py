@@ -1,4 +1,4 @@
-"""Somebody with a real browser, as shipped, who keeps the page of a shop open."""
+"""A visitor of a shop with a real browser, who keeps its page open."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from tests.web import chromium
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-A_MINUTE = 60.0
-PATIENCE = 180.0
-"""Seconds, of which a list that has learnt takes the most: epochs, and looks of a page."""
+MINUTE_SECONDS = 60.0
+# A list that has learnt takes longest: epochs, and the polls of a page.
+MAX_WAIT_SECONDS = 180.0
 
 
 class Shopper:
-    """Is on the page; all pauses are real ones."""
+    """Looks at the page. All pauses are real ones."""
 
     def __init__(self, browser: Browser, url: str):
         self._page = browser.new_context().new_page()
         self._page.goto(url)
 
     def log_in(self, name: str) -> None:
-        """In a shop that believes any name."""
+        """Log in to a shop that accepts any name."""
         self._page.fill("input", name)
         self._page.keyboard.press("Tab")
 
@@ -37,7 +37,7 @@ class Shopper:
         self._page.reload()
 
     def question(self) -> list[str]:
-        """The sentences that ask, once they are there."""
+        """Return the sentences of the question once they are there."""
         self._page.locator("sottovoce-consent [part=consent]").wait_for()
         return self._page.locator("sottovoce-consent [part=sentence]").all_inner_texts()
 
@@ -51,8 +51,8 @@ class Shopper:
         return self._page.locator("sottovoce-list [part=link]").all_inner_texts()
 
     def until(self, holds: Callable[[list[str]], bool], what: str) -> list[str]:
-        """The list, once this is true of it; an empty one is on its way."""
-        give_up = time.monotonic() + PATIENCE
+        """Return the list as soon as the condition holds; an empty list is still loading."""
+        give_up = time.monotonic() + MAX_WAIT_SECONDS
         while not (titles := self.titles()) or not holds(titles):
             assert time.monotonic() < give_up, f"waited too long for {what}: {titles}"
             self._page.wait_for_timeout(250)
@@ -66,10 +66,10 @@ class Shopper:
 
 @pytest.fixture
 def shopper() -> Iterator[Callable[[str], Shopper]]:
-    """Opens a page, in a browser of this test alone."""
-    lacking = chromium.missing()
-    if lacking is not None:
-        leave_out(f"a shop's page in a real browser ({lacking})")
+    """Return a function that opens a page in a browser of this test only."""
+    missing_part = chromium.missing()
+    if missing_part is not None:
+        leave_out(f"a shop's page in a real browser ({missing_part})")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as started:

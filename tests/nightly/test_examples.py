@@ -1,4 +1,4 @@
-"""The examples give what they say."""
+"""The examples run and print what they promise."""
 
 import runpy
 
@@ -14,6 +14,6 @@ def test_the_example_runs() -> None:
 
 def test_the_grid_of_the_example_finds_that_privacy_costs() -> None:
     pytest.importorskip("sklearn")
-    found = runpy.run_path(str(ROOT / "examples" / "grid.py"))["main"]()
-    assert list(found) == [10, 40, 80, 200, 800, 1600]
-    assert found[1600] > 2 * found[10] > 0
+    results = runpy.run_path(str(ROOT / "examples" / "grid.py"))["main"]()
+    assert list(results) == [10, 40, 80, 200, 800, 1600]
+    assert results[1600] > 2 * results[10] > 0

@@ -1,4 +1,4 @@
-"""What docs/extending.md adds to the system works as the page says."""
+"""The extensions of docs/extending.md work as the page says."""
 
 import json
 import re
@@ -19,10 +19,10 @@ def test_a_mechanism_an_engine_and_a_format(
     person = follow("extending.md")
     person.know(CLONE=str(ROOT))
     person.next()
-    assert passed(person.next()) >= 7, "the contract of mechanisms"
+    assert count_passed(person.next()) >= 7, "the contract of mechanisms"
     assert person.next().strip() == "0.189", "as the page says; it asserts its vector"
     person.next()
-    assert passed(person.next()) >= 60, "the contract of engines"
+    assert count_passed(person.next()) >= 60, "the contract of engines"
     person.next()  # asserts the same matrix
     shown = person.next()
     orders = [json.loads(line) for line in (tmp_path / "orders.jsonl").read_text().splitlines()]
@@ -33,8 +33,8 @@ def test_a_mechanism_an_engine_and_a_format(
     assert person.left == 0
 
 
-def passed(shown: str) -> int:
-    """How many tests did, where none failed."""
+def count_passed(shown: str) -> int:
+    """Return how many tests passed; fail if one failed."""
     assert "failed" not in shown
     (number,) = re.findall(r"(\d+) passed", shown)
     return int(number)

@@ -1,4 +1,4 @@
-"""A real disk, full at any moment of an epoch: what was acknowledged arrives all the same."""
+"""A real disk that is full at any moment of an epoch: what was acknowledged arrives."""
 
 import subprocess
 from collections.abc import Callable, Iterator
@@ -11,8 +11,9 @@ from sottovoce.errors import SottovoceError
 from sottovoce.protocol import Batch
 from tests.proxy.world import CLOSES, World, all_reports, signed
 
+# Size of the disk, and of an epoch in steps.
 DISK_BYTES = 12 * 2**20
-REPORTS = 1_000
+REPORTS_PER_BATCH = 1_000
 N_STEPS = 20
 # Steps for which the disk stays full.
 FULL_FOR_STEPS = 4
@@ -20,7 +21,7 @@ FULL_FOR_STEPS = 4
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A small file system of its own."""
+    """Mount a small file system."""
     folder = tmp_path / "disk"
     folder.mkdir()
     options = f"size={DISK_BYTES}"
@@ -36,7 +37,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def fill(disk: Path) -> None:
-    """Take all the room that is left."""
+    """Fill the disk."""
     with suppress(OSError), (disk / "ballast").open("ab", buffering=0) as file:
         for size in (2**16, 2**12, 1):
             with suppress(OSError):
@@ -44,31 +45,31 @@ def fill(disk: Path) -> None:
                     file.write(bytes(size))
 
 
-def steps_of(world: World, acknowledged: list[Batch]) -> list[Callable[[], None]]:
-    """An epoch in so many steps: batches and beats, then its end and the hand-in."""
+def list_steps(world: World, acknowledged: list[Batch]) -> list[Callable[[], None]]:
+    """Return an epoch in steps: batches and ticks, then its end and the hand-in."""
 
     def send() -> None:
         (batch,) = world.people.batches(world.now, 1)
         world.accept(batch)
         acknowledged.append(batch)
 
-    def beat() -> None:
+    def tick() -> None:
         world.proxy.tick()
 
     def close() -> None:
         world.close_epoch()
         world.proxy.tick()
 
-    return [beat, *[send, send, beat] * 5, close, beat, beat, beat]
+    return [tick, *[send, send, tick] * 5, close, tick, tick, tick]
 
 
 @pytest.mark.parametrize("full_at", range(N_STEPS))
 def test_a_disk_that_is_full_for_a_while_loses_nothing_acknowledged(
     disk: Path, full_at: int
 ) -> None:
-    world = World(disk / "proxy", signed(reports=REPORTS, dummies=5), chunk_reports=500)
+    world = World(disk / "proxy", signed(reports=REPORTS_PER_BATCH, dummies=5), chunk_reports=500)
     acknowledged: list[Batch] = []
-    steps = steps_of(world, acknowledged)
+    steps = list_steps(world, acknowledged)
     assert len(steps) == N_STEPS
     for number, step in enumerate(steps):
         if number == full_at:
@@ -84,6 +85,6 @@ def test_a_disk_that_is_full_for_a_while_loses_nothing_acknowledged(
             world.proxy.tick()
     arrived = world.server.reports(1)
     assert len(acknowledged) >= 3
-    assert len(arrived) == len(set(arrived)) == len(acknowledged) * REPORTS + 5
+    assert len(arrived) == len(set(arrived)) == len(acknowledged) * REPORTS_PER_BATCH + 5
     assert set(all_reports(acknowledged)) < set(arrived)
     world.store.close()

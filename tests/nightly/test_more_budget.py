@@ -1,7 +1,8 @@
-"""More budget never makes a model worse, nor worse than counting what is popular for the same.
+"""More budget never makes a model worse, nor worse than private popularity at the same budget.
 
-Invented shops that no rule of the planner was fitted on. `python -m tests.nightly.test_more_budget`
-prints the table; `--all` with five seeds, in a quarter of an hour.
+The shops are invented, and no rule of the planner was fitted on them.
+`python -m tests.nightly.test_more_budget` prints the table; `--all` does it with five seeds, in a
+quarter of an hour.
 """
 
 import sys
@@ -16,61 +17,61 @@ from sottovoce.core.recommending import build_popularity_model
 from sottovoce.core.tags import make_empty_tags
 from sottovoce.data import Interactions, leave_one_out
 from sottovoce.data.shops import shop
-from sottovoce.simulation.run import quality
+from sottovoce.simulation.evaluation.lists import measure_quality
 
-BUDGETS = (10, 50, 200, 500, 1_000, 5_000)
-SHOPS = [
+EPSILON_BUDGETS = (10, 50, 200, 500, 1_000, 5_000)
+# People, items, interactions of one person, tastes.
+SHOP_SIZES = [
     (800, 300, 26, 4), (300, 400, 12, 3), (300, 100, 8, 6), (500, 1000, 20, 5),
     (500, 150, 30, 8), (1000, 500, 8, 4), (1000, 60, 10, 2), (1500, 1500, 15, 6),
     (2000, 300, 20, 10), (2500, 800, 30, 3), (3000, 100, 6, 5), (4000, 2000, 25, 8),
 ]  # fmt: skip
-"""People, items, interactions of one person, tastes."""
 
 
-def hit_ratios(people: Histories, seed: int) -> tuple[list[float], list[float]]:
-    """HR@10 against the whole catalogue by budget: of the plan, and of private popularity."""
+def measure_hit_ratios(people: Histories, seed: int) -> tuple[list[float], list[float]]:
+    """Return HR@10 in the whole catalogue by budget: of the plan, and of private popularity."""
     numbers = np.arange(people.n_users), np.arange(people.n_items)
     split = leave_one_out(Interactions("shop", people, *numbers), seed=seed)
     left_out = Histories.from_lists(
-        [[max(each, 0)] for each in split.test.tolist()], people.n_items
+        [[max(item, 0)] for item in split.test.tolist()], people.n_items
     )
-    ours, counted = [], []
-    for budget in BUDGETS:
+    planned, popular_ratios = [], []
+    for budget in EPSILON_BUDGETS:
         model = FederatedMF(budget=budget, seed=seed).fit(split.train)
-        ours.append(model.evaluate(split.train, left_out, negatives=None)["hr@10"])
-        named = named_items(split.train, budget, np.random.default_rng(seed))
+        planned.append(model.evaluate(split.train, left_out, negatives=None)["hr@10"])
+        named = count_named_items(split.train, budget, np.random.default_rng(seed))
         popular = build_popularity_model(named, people.n_users, make_empty_tags(people.n_items))
-        counted.append(quality(popular, split.train, left_out, None)["hr@10"])
-    return ours, counted
+        popular_ratios.append(measure_quality(popular, split.train, left_out, None)["hr@10"])
+    return planned, popular_ratios
 
 
-def named_items(people: Histories, budget: float, rng: np.random.Generator) -> np.ndarray:
-    """Counts of own items, each told by randomised response over the catalogue at epsilon 10."""
+def count_named_items(people: Histories, budget: float, rng: np.random.Generator) -> np.ndarray:
+    """Count own items, each reported by randomised response over the catalogue at epsilon 10."""
     counts = np.zeros(people.n_items, np.int64)
     truth = exp(10) / (exp(10) + people.n_items - 1)
-    for own in (people[each] for each in range(people.n_users)):
-        told = rng.choice(own, min(int(budget / 10), 100))
-        lies = rng.random(len(told)) >= truth
-        told = np.where(lies, rng.integers(people.n_items, size=len(told)), told)
-        counts += np.bincount(told, minlength=people.n_items)
+    for own in (people[user] for user in range(people.n_users)):
+        named = rng.choice(own, min(int(budget / 10), 100))
+        is_random = rng.random(len(named)) >= truth
+        named = np.where(is_random, rng.integers(people.n_items, size=len(named)), named)
+        counts += np.bincount(named, minlength=people.n_items)
     return counts
 
 
-def means(world: tuple[int, int, int, int], seeds: range) -> np.ndarray:
+def average_hit_ratios(world: tuple[int, int, int, int], seeds: range) -> np.ndarray:
     people, items, length, tastes = world
-    found = [hit_ratios(shop(people, items, length, tastes, s), s) for s in seeds]
-    return np.asarray(np.mean(found, axis=0))
+    ratios = [measure_hit_ratios(shop(people, items, length, tastes, s), s) for s in seeds]
+    return np.asarray(np.mean(ratios, axis=0))
 
 
-@pytest.mark.parametrize("world", SHOPS[:6], ids=str)
+@pytest.mark.parametrize("world", SHOP_SIZES[:6], ids=str)
 def test_more_budget_is_never_worse(world: tuple[int, int, int, int]) -> None:
-    """By more than the noise of two seeds, or of as many as test two thousand people."""
-    ours, counted = means(world, range(max(2, 2_000 // world[0])))
-    assert (np.maximum.accumulate(ours) - ours).max() < 0.03
-    assert (counted - ours).max() < 0.03
+    """Compare with the noise of two seeds, or of as many as test two thousand people."""
+    planned, popular_ratios = average_hit_ratios(world, range(max(2, 2_000 // world[0])))
+    assert (np.maximum.accumulate(planned) - planned).max() < 0.03
+    assert (popular_ratios - planned).max() < 0.03
 
 
 if __name__ == "__main__":
-    for each in SHOPS:
-        found, popular = means(each, range(5 if "--all" in sys.argv else 1))
-        print(*each, "plan", found.round(3), "popular", popular.round(3), flush=True)
+    for world in SHOP_SIZES:
+        measured, popular = average_hit_ratios(world, range(5 if "--all" in sys.argv else 1))
+        print(*world, "plan", measured.round(3), "popular", popular.round(3), flush=True)

@@ -1,4 +1,4 @@
-"""The guide for operators does what it says: every command of it, to one running system."""
+"""The guide for operators works: every command, typed to one running system."""
 
 import re
 import tomllib
@@ -29,7 +29,7 @@ def test_the_guide(
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
     person = follow(PAGE)
 
-    def until(measured: str) -> None:
+    def wait_for_metric(measured: str) -> None:
         metrics = f"http://127.0.0.1:{person.port('8091')}/metrics"
         what = re.compile(f"^sottovoce_server_{measured}$", re.MULTILINE)
         wait_until(lambda: what.search(httpx.get(metrics).text), measured)
@@ -50,14 +50,14 @@ def test_the_guide(
     person.stop(0)
     person.next()
     person.start()
-    until("refused_proxies 1.0")
-    said = person.next()
-    assert "`sottovoce server go-beyond" in said
-    assert "The next epoch has the number 3." in said
-    until("epoch 3.0")
-    until(r"overdue_seconds [1-9].*")
+    wait_for_metric("refused_proxies 1.0")
+    text = person.next()
+    assert "`sottovoce server go-beyond" in text
+    assert "The next epoch has the number 3." in text
+    wait_for_metric("epoch 3.0")
+    wait_for_metric(r"overdue_seconds [1-9].*")
     assert "Epoch 3 is closed" in person.next()
-    until("epoch 4.0")
+    wait_for_metric("epoch 4.0")
     assert "Training 1 goes on" in person.next()
     assert person.next().count("The catalogue is the same") == 2
     assert "holds the new key" in person.next()
@@ -76,5 +76,5 @@ def test_the_guide(
 
 def test_settings_that_are_shown_exist() -> None:
     blocks = re.findall("```toml\n(.*?)```", (DOCS / PAGE).read_text(encoding="utf-8"), re.DOTALL)
-    known = {each.name for each in (*fields(ServerSettings), *fields(ProxySettings))}
-    assert {name for block in blocks for name in tomllib.loads(block)} <= known
+    names = {field.name for field in (*fields(ServerSettings), *fields(ProxySettings))}
+    assert {name for block in blocks for name in tomllib.loads(block)} <= names

@@ -1,4 +1,4 @@
-"""The guide for products does what it says, with a browser on another origin."""
+"""The guide for products works, with a browser on another origin."""
 
 import re
 from collections.abc import Callable
@@ -6,19 +6,19 @@ from collections.abc import Callable
 import pytest
 
 from tests.nightly.follow import DOCS, ROOT, Follower, follow
-from tests.nightly.shopper import A_MINUTE, Shopper, shopper
+from tests.nightly.shopper import MINUTE_SECONDS, Shopper, shopper
 
 __all__ = ["follow", "shopper"]
 
 PAGE = "products.md"
-TEXTS = (ROOT / "web" / "widget" / "src" / "texts.ts").read_text(encoding="utf-8")
+WIDGET_TEXTS = (ROOT / "web" / "widget" / "src" / "texts.ts").read_text(encoding="utf-8")
 
 
 @pytest.mark.slow
 def test_the_guide_for_products(
     follow: Callable[[str], Follower], shopper: Callable[[str], Shopper]
 ) -> None:
-    """In an empty folder, with a browser on another origin; trials are as long as they are."""
+    """Follow it in an empty folder, with a browser on another origin and trials of full length."""
     person = follow(PAGE)
     person.know(
         **{
@@ -30,7 +30,7 @@ def test_the_guide_for_products(
     person.install()
     assert "HR@10" in person.next()
     person.next()
-    script, consent = printed_lines(person.start("Ctrl-C"))
+    script, consent = find_page_lines(person.start("Ctrl-C"))
     person.know(SCRIPT=script, CONSENT=consent)
     person.next()
     person.start("Serving HTTP")
@@ -41,11 +41,11 @@ def test_the_guide_for_products(
     assert first[0] == "Black tea"
     visitor.press("yes")
     visitor.until(lambda titles: titles != first, "a list that has learnt")
-    said = person.next()
-    assert "Version 2 holds for lists within a minute" in said
+    text = person.next()
+    assert "Version 2 holds for lists within a minute" in text
     seconds = visitor.seconds_until(lambda titles: "Black tea" not in titles)
     print(f"withdrawn: gone from the open page after {seconds:.0f} s")
-    assert seconds < A_MINUTE
+    assert seconds < MINUTE_SECONDS
     assert "White tea" in visitor.titles()
     visitor.press("pause")
     visitor.state("Paused")
@@ -61,28 +61,29 @@ def test_the_guide_for_products(
     assert re.search("Epoch . counted 1,100 reports", stands)  # ten people's and the browser's
 
     person.stop(0)
-    said = person.start("Ctrl-C")
-    assert "8 epochs" in said
-    assert "186 dummies" in said
-    assert 'limit="10"' in said
-    (key,) = re.findall("Verification key: ([0-9a-f]{64})", said)
+    text = person.start("Ctrl-C")
+    assert "8 epochs" in text
+    assert "186 dummies" in text
+    assert 'limit="10"' in text
+    (key,) = re.findall("Verification key: ([0-9a-f]{64})", text)
     person.know(KEY=key)
-    told = " ".join(person.next().split())
-    for quoted in quotes():
-        assert any(quoted in each for each in (told, *asked, TEXTS)), quoted
+    text = " ".join(person.next().split())
+    for quoted in list_quotes():
+        assert any(quoted in source for source in (text, *asked, WIDGET_TEXTS)), quoted
     assert "Epoch 1 is closed" in person.next()
-    person.next_python()  # of a backend: `tests/service/test_attest.py` runs it
+    person.next_python()  # the keys of a backend
+    person.next_python()  # a backend: `tests/sandbox/test_shop.py` runs it
     person.next_python()
     assert person.left == 0
 
 
-def printed_lines(said: str) -> list[str]:
-    """The script and the question, of the three lines for a page."""
-    script, consent, _ = re.findall("^  (<.*>)$", said, re.MULTILINE)
+def find_page_lines(text: str) -> list[str]:
+    """Return the script and the question, of the three lines for a page."""
+    script, consent, _ = re.findall("^  (<.*>)$", text, re.MULTILINE)
     return [script, consent]
 
 
-def quotes() -> list[str]:
-    """What the guide says that people are told."""
-    found = re.findall("(?:^> .*\n)+", (DOCS / PAGE).read_text(encoding="utf-8"), re.MULTILINE)
-    return [" ".join(quote.replace("> ", "").split()) for quote in found]
+def list_quotes() -> list[str]:
+    """Return the sentences that people read according to the guide."""
+    blocks = re.findall("(?:^> .*\n)+", (DOCS / PAGE).read_text(encoding="utf-8"), re.MULTILINE)
+    return [" ".join(quote.replace("> ", "").split()) for quote in blocks]

@@ -32,7 +32,8 @@ from tests.server import postgres
 from tests.test_deploy import COMPOSE, CONTAINERFILE, WATCH_PORT_VARIABLE, read_yaml
 
 __all__ = ["shopper"]
-CLIENTS, EPOCHS = 20, 2
+N_CLIENTS = 20
+N_EPOCHS = 2
 
 
 def command(*arguments: object) -> list[str]:
@@ -40,8 +41,8 @@ def command(*arguments: object) -> list[str]:
 
 
 @contextmanager
-def running(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """`sottovoce up ...` until it says that it runs; what it said on stdout."""
+def run_up(*arguments: object) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Run `sottovoce up ...`; yield the process and its output up to the start."""
     process = subprocess.Popen(
         command("up", *arguments), stdout=subprocess.PIPE, stderr=sys.stderr, text=True
     )
@@ -67,39 +68,39 @@ def test_up_and_a_swarm_from_first_start_to_restart(tmp_path: Path) -> None:
     folder, report = tmp_path / "here", tmp_path / "swarm.json"
     port = free_port()
     options: tuple[object, ...] = ("--port", port)
-    options += ("--epoch-seconds", 1, "--least-clients", CLIENTS, "--epochs", EPOCHS + 1)
-    with running(folder, "--data", DATA, *options) as (process, said):
+    options += ("--epoch-seconds", 1, "--least-clients", N_CLIENTS, "--epochs", N_EPOCHS + 1)
+    with run_up(folder, "--data", DATA, *options) as (process, text):
         key = Keys.read(folder / "server" / "keys.json").verification_key.hex()
-        assert f"http://127.0.0.1:{port}" in said
-        assert "only the local guarantee holds" in said
-        assert f"client init --proxy http://127.0.0.1:{port} --key {key} --limit 750" in said
-        assert f"sottovoce swarm --up {folder} --clients {CLIENTS}" in said
-        size = ("--clients", CLIENTS, "--epochs", EPOCHS)
+        assert f"http://127.0.0.1:{port}" in text
+        assert "only the local guarantee holds" in text
+        assert f"client init --proxy http://127.0.0.1:{port} --key {key} --limit 750" in text
+        assert f"sottovoce swarm --up {folder} --clients {N_CLIENTS}" in text
+        size = ("--clients", N_CLIENTS, "--epochs", N_EPOCHS)
         shown = swarm("--up", folder, *size, "--json", report)
         assert "protects nobody" in " ".join(shown.split())
         check_report(json.loads(report.read_text()))
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 0
-    with running(folder) as (process, said):
-        assert f"Verification key: {key}\n" in said
+    with run_up(folder) as (process, text):
+        assert f"Verification key: {key}\n" in text
         address = ("--proxy", f"http://127.0.0.1:{port}", "--key", key, "--data", DATA)
-        arguments = ("--clients", CLIENTS, "--epochs", 5)
+        arguments = ("--clients", N_CLIENTS, "--epochs", 5)
         swarm(*address, *arguments, "--json", report)
-        # The training had one epoch left: it went on where it was, and then it was finished.
+        # The training had one epoch left, and was finished after it.
         (only,) = json.loads(report.read_text())["epochs"]
-        assert (only["epoch"], only["sent"]) == (3, CLIENTS)
+        assert (only["epoch"], only["sent"]) == (3, N_CLIENTS)
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60) == 0
 
 
-def check_report(found: dict[str, Any]) -> None:
-    assert [each["epoch"] for each in found["epochs"]] == [1, 2]
-    for each in found["epochs"]:
-        assert each["outcomes"] == {"sent": CLIENTS}
-        assert each["counted"] == CLIENTS * 100
-    assert found["ledgers_spent_at_most"] == EPOCHS * 100 * 2.5
-    assert found["privacy"]["spans"][-1]["pure"] == EPOCHS * 100 * 2.5
-    assert found["problems"] == []
+def check_report(report: dict[str, Any]) -> None:
+    assert [epoch["epoch"] for epoch in report["epochs"]] == [1, 2]
+    for epoch in report["epochs"]:
+        assert epoch["outcomes"] == {"sent": N_CLIENTS}
+        assert epoch["counted"] == N_CLIENTS * 100
+    assert report["ledgers_spent_at_most"] == N_EPOCHS * 100 * 2.5
+    assert report["privacy"]["spans"][-1]["pure"] == N_EPOCHS * 100 * 2.5
+    assert report["problems"] == []
 
 
 @pytest.mark.slow
@@ -115,27 +116,27 @@ def test_up_stops_the_server_if_the_proxy_ends(
     process = subprocess.Popen(
         command("up", folder), stderr=subprocess.PIPE, text=True, start_new_session=True
     )
-    _, said = process.communicate(timeout=120)
-    left = session_of(process.pid)
-    for each in left:
-        os.kill(each, signal.SIGKILL)
+    _, text = process.communicate(timeout=120)
+    left = list_session(process.pid)
+    for process_id in left:
+        os.kill(process_id, signal.SIGKILL)
     assert process.returncode == 2
-    assert re.search(r"(?m)^sottovoce: .*\bproxy\b", said)
-    assert "proxy | " in said
-    assert left == [], "the server is gone as well"
+    assert re.search(r"(?m)^sottovoce: .*\bproxy\b", text)
+    assert "proxy | " in text
+    assert left == [], "the server has ended, too"
 
 
-SMALL = ("--people", "30", "--films", "40", "--epoch-seconds", "2")
+SMALL_DEMO_OPTIONS = ("--people", "30", "--films", "40", "--epoch-seconds", "2")
 
 
 @contextmanager
-def started(temporary: Path, *arguments: object) -> Iterator[subprocess.Popen[str]]:
-    """In a session of its own, by which everything that it starts is known."""
-    with (temporary.parent / "stderr").open("w") as said:
+def start_demo(temporary: Path, *arguments: object) -> Iterator[subprocess.Popen[str]]:
+    """Start a demo in its own session, which identifies all its processes."""
+    with (temporary.parent / "stderr").open("w") as stderr:
         process = subprocess.Popen(
             [sys.executable, "-m", "sottovoce", "demo", *map(str, arguments)],
             stdout=subprocess.PIPE,
-            stderr=said,
+            stderr=stderr,
             text=True,
             env={**os.environ, "TMPDIR": str(temporary)},
             start_new_session=True,
@@ -144,33 +145,33 @@ def started(temporary: Path, *arguments: object) -> Iterator[subprocess.Popen[st
     try:
         yield process
     finally:
-        for left in session_of(process.pid):
+        for left in list_session(process.pid):
             os.kill(left, signal.SIGKILL)
         process.wait()
         process.stdout.close()
 
 
-def session_of(leader: int) -> list[int]:
-    """Who lives in that session."""
-    found = []
+def list_session(leader: int) -> list[int]:
+    """Return the processes of that session."""
+    members = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             state, _, _, session = stat.read_text().rpartition(")")[2].split()[:4]
         except OSError:
             continue
         if int(session) == leader and state != "Z":
-            found.append(int(stat.parent.name))
-    return found
+            members.append(int(stat.parent.name))
+    return members
 
 
 def check_gone(process: subprocess.Popen[str], temporary: Path) -> None:
-    """No process, no file, no traceback."""
+    """Check that no process, no file and no traceback is left."""
     assert process.wait(MAX_WAIT_SECONDS) == 0
-    wait_until(lambda: not session_of(process.pid), "all processes to end")
+    wait_until(lambda: not list_session(process.pid), "all processes to end")
     assert list(temporary.iterdir()) == []
-    said = (temporary.parent / "stderr").read_text()
-    assert "Traceback" not in said
-    assert "Stopped." in said
+    text = (temporary.parent / "stderr").read_text()
+    assert "Traceback" not in text
+    assert "Stopped." in text
 
 
 @pytest.fixture
@@ -181,7 +182,7 @@ def temporary(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_a_demo_from_its_start_to_ctrl_c(temporary: Path) -> None:
-    with started(temporary, *SMALL, "--no-browser") as process:
+    with start_demo(temporary, *SMALL_DEMO_OPTIONS, "--no-browser") as process:
         assert process.stdout is not None
         address = read_until("The page: (http://.*)$", process.stdout)[1]
         with httpx.Client(base_url=address, trust_env=False) as http:
@@ -197,9 +198,9 @@ def check_page(http: httpx.Client) -> bytes:
     assert "default-src 'none'" in index.headers["content-security-policy"]
     assert "A 50:50 guess about it is then right at most" in index.text
     panel = Panel.decode(http.get("/page/panel.json").content)
-    found = re.search('name="sottovoce-key" content="([0-9a-f]{64})"', index.text)
-    assert found is not None
-    key = bytes.fromhex(found[1])
+    match = re.search('name="sottovoce-key" content="([0-9a-f]{64})"', index.text)
+    assert match is not None
+    key = bytes.fromhex(match[1])
     manifest = SignedManifest.open(http.get("/v2/manifest").content, key).manifest
     assert panel.catalogue == manifest.catalogue
     terms = manifest.terms
@@ -209,7 +210,7 @@ def check_page(http: httpx.Client) -> bytes:
 
 
 def check_epochs(http: httpx.Client, key: bytes) -> None:
-    """Everybody's reports are counted, and every model is still there, for the page's curve."""
+    """Check that all reports are counted, and that each model is there for the page's curve."""
     last = SignedManifest.open(http.get("/v2/manifest").content, key).manifest
     assert (last.reports_behind, last.epochs_left) == (30, 0)
     for epoch in range(1, last.epoch + 1):
@@ -217,24 +218,24 @@ def check_epochs(http: httpx.Client, key: bytes) -> None:
         assert http.get(f"/v2/models/{signed.manifest.model.hex()}").status_code == 200
 
 
-def test_told_to_stop_while_it_starts(temporary: Path) -> None:
-    with started(temporary, *SMALL, "--no-browser") as process:
+def test_a_demo_can_be_stopped_while_it_starts(temporary: Path) -> None:
+    with start_demo(temporary, *SMALL_DEMO_OPTIONS, "--no-browser") as process:
         wait_until(lambda: list(temporary.iterdir()), "a first file")
         process.send_signal(signal.SIGTERM)
         check_gone(process, temporary)
 
 
 class Containers:
-    """What compose.yaml runs, as processes: the folder is the image's home.
+    """The services of compose.yaml as processes: the folder is the image's home.
 
-    The names of other containers, and the ports of all, are mapped; nothing else is.
+    Only the names of other containers and all ports are mapped.
     """
 
     def __init__(self, folder: Path, database: str):
         compose = COMPOSE.read_text()
         self.services = read_yaml(COMPOSE)["services"]
-        (told,) = re.findall("^#   docker compose run --rm init (.*)$", compose, re.MULTILINE)
-        self.told = shlex.split(told)
+        (command,) = re.findall("^#   docker compose run --rm init (.*)$", compose, re.MULTILINE)
+        self.init_options = shlex.split(command)
         self.folder = folder
         self.ports = {port: free_port() for port in (8080, 8081, 8090, 8091)}
         self._names = {
@@ -251,11 +252,11 @@ class Containers:
     def init(self) -> subprocess.CompletedProcess[str]:
         *shell, script, name = self.services["init"]["entrypoint"]
         script = script.replace("$$", "$")
-        for known, real in self._names.items():
-            assert script.count(known) == 1
-            script = script.replace(known, real)
+        for address, real in self._names.items():
+            assert script.count(address) == 1
+            script = script.replace(address, real)
         return subprocess.run(
-            [*shell, script, name, *self.told],
+            [*shell, script, name, *self.init_options],
             cwd=self.folder,
             env=self.environment,
             capture_output=True,
@@ -270,13 +271,13 @@ class Containers:
 
     def map_ports(self, name: str) -> None:
         text = self.settings(name).read_text()
-        for known, real in self.ports.items():
-            text = text.replace(f"\nport = {known}\n", f"\nport = {real}\n")
+        for port, real in self.ports.items():
+            text = text.replace(f"\nport = {port}\n", f"\nport = {real}\n")
         self.settings(name).write_text(text)
 
     @contextmanager
-    def running(self, name: str, watch: int) -> Iterator[None]:
-        """Until its end; ready, as the image's own health check finds."""
+    def run_service(self, name: str, watch: int) -> Iterator[None]:
+        """Run a service during the block; the image's own health check says when it is ready."""
         (check,) = re.findall("^HEALTHCHECK .* CMD (.*)$", CONTAINERFILE.read_text(), re.MULTILINE)
         asked = {**self.environment, WATCH_PORT_VARIABLE: str(self.ports[watch])}
 
@@ -295,32 +296,32 @@ class Containers:
             process.wait(60)
 
 
-def test_one_init_and_up(tmp_path: Path) -> None:
-    """Without containers, and on a real PostgreSQL: until a device has a list."""
+def test_compose_sets_up_and_runs_a_system(tmp_path: Path) -> None:
+    """Run without containers, on a real PostgreSQL, until a device has a list."""
     with ExitStack() as opened:
         try:
-            database = opened.enter_context(postgres.running())
+            database = opened.enter_context(postgres.run_postgres())
         except OSError as error:
             leave_out(f"compose.yaml on PostgreSQL ({error})")
         containers = Containers(tmp_path, database)
         done = containers.init()
         assert done.returncode == 0, done.stderr
         key = done.stdout.split()[0]
-        made = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
         assert containers.init().returncode == 2
-        assert made == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        assert files == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
         for name, watch in (("server", 8091), ("proxy", 8081)):
             settings = tomllib.loads(containers.settings(name).read_text())
             assert settings["listen"]["host"] == "0.0.0.0"
             assert settings["watch"] == {"host": "127.0.0.1", "port": watch}
             containers.map_ports(name)
-            opened.enter_context(containers.running(name, watch))
+            opened.enter_context(containers.run_service(name, watch))
         url = f"http://127.0.0.1:{containers.ports[8080]}"
         api = HttpProxy(opened.enter_context(httpx.Client(trust_env=False)), url)
         trusted, place = bytes.fromhex(key), tmp_path / "device"
         with Client.create(place, proxy_url=url, verification_key=trusted, limit=1e6) as device:
             device.record(["1"])
-            device.accept(device.asked(api))
+            device.accept(device.fetch_terms(api))
         assert sync_client(place, api, MAX_WAIT_SECONDS).outcome == "sent"
         with Client.open(place) as device:
             assert len(device.recommend(10)) == 10
@@ -330,10 +331,10 @@ def test_one_init_and_up(tmp_path: Path) -> None:
 def test_in_the_toy_shop_any_name_has_an_account(
     tmp_path: Path, shopper: Callable[[str], Shopper]
 ) -> None:
-    """A browser fetches a token in one visit and spends it in a later one; nobody else is there."""
+    """Fetch a token in one visit and spend it in a later one, with one browser only."""
     options = ("--epoch-seconds", 40, "--least-clients", 1, "--people", 2000, "--budget", 50)
-    with running(tmp_path / "here", "--accounts", "--port", free_port(), *options) as (_, said):
-        (address,) = re.findall(r"logs in: (\S+)", said)
+    with run_up(tmp_path / "here", "--accounts", "--port", free_port(), *options) as (_, text):
+        (address,) = re.findall(r"logs in: (\S+)", text)
         visitor = shopper(address)
         visitor.log_in("ann")
         visitor.press("yes")

@@ -1,4 +1,4 @@
-"""The first pages that a person reads do what they say."""
+"""The first pages that a person reads work as written."""
 
 import json
 import re
@@ -12,7 +12,7 @@ from tests.lacking import leave_out
 from tests.nightly.follow import ROOT, Follower, follow
 
 __all__ = ["follow"]
-NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
+NOTEBOOK_PATHS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 
 
 @pytest.mark.slow
@@ -28,8 +28,8 @@ def test_start(
     few = person.next()
     assert "566 users x 1,286 items, 67,020 interactions" in few
     assert "epsilon 10, reports 5 in each of 1 epoch" in few
-    assert hit_ratios(few) == ["0.484", "0.365", "0.599", "0.428"]
-    assert hit_ratios(person.next())[:2] == ["0.655", "0.585"]
+    assert parse_hit_ratios(few) == ["0.484", "0.365", "0.599", "0.428"]
+    assert parse_hit_ratios(person.next())[:2] == ["0.655", "0.585"]
     assert (tmp_path / "curve.png").stat().st_size > 10_000
     assert len(person.next_python()["items"]) == 5  # type: ignore[arg-type]
     assert "50 for the whole training" in capsys.readouterr().out
@@ -38,7 +38,7 @@ def test_start(
     person.next_python()
     sampled, whole = capsys.readouterr().out.splitlines()[-1].split()
     assert (sampled[:5], whole[:5]) == ("0.484", "0.134")
-    assert hit_ratios(person.next())[:3] == ["0.597", "0.465", "0.477"]
+    assert parse_hit_ratios(person.next())[:3] == ["0.597", "0.465", "0.477"]
     assert "The planner takes" in person.next()
     assert "SMOKE RUN" in person.next()
     assert (tmp_path / "paper-report" / "report.html").exists()
@@ -49,8 +49,8 @@ def test_start(
     assert person.left == 0
 
 
-def hit_ratios(shown: str) -> list[str]:
-    """HR@10 of the columns of a table, as rounded on the page."""
+def parse_hit_ratios(shown: str) -> list[str]:
+    """Return HR@10 of the columns of a table, as rounded on the page."""
     (row,) = re.findall(r"│ HR@10 +│(.*)", shown)
     return [f"{float(cell):.3f}" for cell in re.findall(r"[\d.]+", row)]
 
@@ -69,7 +69,7 @@ def test_data_formats(follow: Callable[[str], Follower]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:OpenBLAS is configured")  # implicit's advice
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", NOTEBOOK_PATHS, ids=lambda path: path.stem)
 def test_a_notebook_prints_what_it_shows(
     path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -78,7 +78,7 @@ def test_a_notebook_prints_what_it_shows(
     monkeypatch.setenv("MPLBACKEND", "Agg")
     names: dict[str, object] = {}
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    for cell in (each for each in cells if each["cell_type"] == "code"):
+    for cell in (cell for cell in cells if cell["cell_type"] == "code"):
         exec(compile("".join(cell["source"]), path.name, "exec"), names)
-        printed = (each for each in cell["outputs"] if each["output_type"] == "stream")
-        assert capsys.readouterr().out == "".join(line for each in printed for line in each["text"])
+        printed = (cell for cell in cell["outputs"] if cell["output_type"] == "stream")
+        assert capsys.readouterr().out == "".join(line for cell in printed for line in cell["text"])

@@ -14,34 +14,33 @@ from pathlib import Path
 
 import pytest
 
-from tests.nightly.shopper import A_MINUTE, Shopper, shopper
+from tests.nightly.shopper import MINUTE_SECONDS, Shopper, shopper
 from tests.processes import free_port, read_until
 
 __all__ = ["shopper"]
-COLUMNS = ("--columns", "item=sku,title=name,kind=category")
-TABLE = """\
+COLUMN_OPTIONS = ("--columns", "item=sku,title=name,kind=category")
+CATALOGUE_TABLE = """\
 sku,name,category
 T-01,Green tea,tea
 T-02,Black tea,tea
 T-03,White tea,tea
 C-01,Espresso,coffee
 """
-ANOTHER = f"sha384-{b64encode(sha384(b'another version').digest()).decode()}"
-"""A page that waits for another version of the widget names both."""
-BETWEEN = 30
-"""Seconds between two looks of a device, by the clock."""
+# A page that waits for another version of the widget names both.
+OTHER_WIDGET_HASH = f"sha384-{b64encode(sha384(b'another version').digest()).decode()}"
+LOOK_INTERVAL_SECONDS = 30
 
 
 class Service:
-    """`sottovoce up`, and whatever else is typed beside it."""
+    """A running `sottovoce up`, and commands in another terminal."""
 
     def __init__(self, folder: Path):
         self.folder, self.page_port, self._port = folder, free_port(), free_port()
-        (folder / "shop.csv").write_text(TABLE)
+        (folder / "shop.csv").write_text(CATALOGUE_TABLE)
         self._up = subprocess.Popen(
             [
                 *(sys.executable, "-m", "sottovoce", "up", "week", "--catalogue", "shop.csv"),
-                *(*COLUMNS, "--epoch-seconds", str(7 * 86_400), "--least-clients", "1"),
+                *(*COLUMN_OPTIONS, "--epoch-seconds", str(7 * 86_400), "--least-clients", "1"),
                 *("--port", str(self._port), "--origin", f"http://localhost:{self.page_port}"),
             ],
             cwd=folder,
@@ -51,7 +50,7 @@ class Service:
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
         assert self._up.stdout is not None
-        self.said = read_until("Ctrl-C", self._up.stdout).string
+        self.output = read_until("Ctrl-C", self._up.stdout).string
 
     def run(self, *words: str) -> str:
         command = [sys.executable, "-m", "sottovoce", *words]
@@ -64,8 +63,8 @@ class Service:
         return self.run("client", *words, "--folder", "device")
 
     def serve_page(self) -> subprocess.Popen[bytes]:
-        lines = re.findall("^  (<.*>)$", self.said, re.MULTILINE)
-        lines[0] = lines[0].replace('integrity="', f'integrity="{ANOTHER} ')
+        lines = re.findall("^  (<.*>)$", self.output, re.MULTILINE)
+        lines[0] = lines[0].replace('integrity="', f'integrity="{OTHER_WIDGET_HASH} ')
         lines[2] = '<sottovoce-list n="5" href="/{id}" seen="T-01"></sottovoce-list>'
         (self.folder / "shop").mkdir()
         page = "\n".join(["<!doctype html>", '<html lang="en">', *lines])
@@ -85,17 +84,19 @@ class Service:
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
-    made = Service(tmp_path)
-    page = made.serve_page()
-    yield made
+    service = Service(tmp_path)
+    page = service.serve_page()
+    yield service
     page.kill()
     page.wait()
-    made.stop()
+    service.stop()
 
 
 @pytest.mark.slow
-def test_it_is_gone_within_a_minute(service: Service, shopper: Callable[[str], Shopper]) -> None:
-    (begin,) = re.findall("sottovoce client (init .*)", service.said)
+def test_article_is_gone_within_a_minute(
+    service: Service, shopper: Callable[[str], Shopper]
+) -> None:
+    (begin,) = re.findall("sottovoce client (init .*)", service.output)
     service.device(*begin.split())
     service.device("record", "T-01")
     service.device("look")
@@ -104,26 +105,26 @@ def test_it_is_gone_within_a_minute(service: Service, shopper: Callable[[str], S
     visitor.question()
     visitor.until(lambda titles: "Black tea" in titles, "the article")
 
-    (service.folder / "shop.csv").write_text(TABLE.replace("T-02,Black tea,tea\n", ""))
+    (service.folder / "shop.csv").write_text(CATALOGUE_TABLE.replace("T-02,Black tea,tea\n", ""))
     update = ("server", "catalogue", "update", "--config", "week/server/server.toml", "shop.csv")
-    with ThreadPoolExecutor() as beside:
-        service.run(*update, *COLUMNS)
-        looking = beside.submit(seconds_until_gone, service)
+    with ThreadPoolExecutor() as pool:
+        service.run(*update, *COLUMN_OPTIONS)
+        waiting = pool.submit(measure_seconds_until_gone, service)
         page = visitor.seconds_until(lambda titles: "Black tea" not in titles)
-        device = looking.result()
+        device = waiting.result()
     print(f"gone from the open page after {page:.0f} s, from the device after {device:.0f} s")
-    assert device < A_MINUTE
-    assert page < A_MINUTE
+    assert device < MINUTE_SECONDS
+    assert page < MINUTE_SECONDS
     assert "Epoch 1 of training 1 is open" in service.run(
         "server", "status", "--config", "week/server/server.toml"
     )
 
 
-def seconds_until_gone(service: Service) -> float:
-    """Of a device that looked a moment ago, and looks by the clock."""
+def measure_seconds_until_gone(service: Service) -> float:
+    """Return the seconds for a device that has just looked and looks at regular times."""
     began = time.monotonic()
     for look in range(1, 4):
-        time.sleep(max(0, began + BETWEEN * look - time.monotonic()))
+        time.sleep(max(0, began + LOOK_INTERVAL_SECONDS * look - time.monotonic()))
         service.device("look")
         if "Black tea" not in service.device("recommend"):
             break

@@ -127,16 +127,20 @@ class Device:
     def _manifest(self) -> wire.Manifest:
         cap = wire.SIGNED_CAP + wire.MANIFEST_CAP
         manifest = wire.open_manifest(self._get("/v2/manifest", cap), self.state.key)
-        epoch, known = manifest.epoch, self.state.epoch
-        need(epoch >= known, "an epoch that is over")
-        need(epoch > known or manifest.hash == self.state.manifest, "two manifests of one epoch")
+        epoch, last_epoch = manifest.epoch, self.state.epoch
+        need(epoch >= last_epoch, "an epoch that is over")
+        need(
+            epoch > last_epoch or manifest.hash == self.state.manifest, "two manifests of one epoch"
+        )
         return manifest
 
     def _shelf(self, manifest: wire.Manifest) -> tuple[wire.Shelf, bytes]:
-        cap, known = wire.SIGNED_CAP + wire.SHELF_CAP, self.state.shelf
+        cap, last_shelf = wire.SIGNED_CAP + wire.SHELF_CAP, self.state.shelf
         shelf = wire.open_shelf(self._get("/v2/shelf", cap), manifest.key)
-        need(known is None or shelf.published >= known.published, "a shelf that is over")
-        is_other = known is None or shelf.published > known.published or shelf == known
+        need(last_shelf is None or shelf.published >= last_shelf.published, "a shelf that is over")
+        is_other = (
+            last_shelf is None or shelf.published > last_shelf.published or shelf == last_shelf
+        )
         need(is_other, "two shelves of one second")
         listed = self._file("catalogues", shelf.catalogue, wire.CATALOGUE_CAP)
         items = len(wire.parse_catalogue(listed))
@@ -202,7 +206,7 @@ class Device:
         return make_reports(terms, fields, release.model, touched, words)
 
     def _send_first(self, manifest: wire.Manifest) -> Outcome:
-        """At its moment; where making it took longer than lead, whole leads later."""
+        """Send at the drawn time, or whole leads later where making the batch took too long."""
         batch = self.state.batches[manifest.epoch]
         moment = plans.leads_later(batch.moment, self.clock(), self._lead(manifest))
         if moment >= batch.end:

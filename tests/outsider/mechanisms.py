@@ -24,7 +24,7 @@ Terms = dict[str, Any]
 
 
 def build(terms: Terms, items: int, alpha: float = 0.0) -> Mechanism:
-    """What the terms ask for, their parameters checked."""
+    """Return the mechanism of the terms, with its parameters checked."""
     name = terms["mechanism"]
     need(isinstance(name, str) and name in MECHANISMS, "an unknown mechanism")
     parameters = keyed(terms["parameters"], MECHANISMS[name].public_names())
@@ -38,7 +38,7 @@ def build(terms: Terms, items: int, alpha: float = 0.0) -> Mechanism:
 
 
 def pinned(terms: Terms) -> Terms:
-    """The parameters that are not free."""
+    """Return the terms with the parameters that are not free."""
     free = MECHANISMS[terms["mechanism"]].unpinned
     return {name: value for name, value in terms["parameters"].items() if name not in free}
 
@@ -54,5 +54,5 @@ def make_reports(
     solving = {name: fields[name] for name in ("alpha", "regularization")}
     X = solve_user_vectors(model, histories, **solving)
     draws = np.array(words, np.uint64).reshape(1, -1, WORDS_PER_DRAW)
-    made = build(terms, len(model), fields["alpha"]).reports(model, X, histories, draws)
-    return [int(report) for report in made[0]]
+    reports = build(terms, len(model), fields["alpha"]).reports(model, X, histories, draws)
+    return [int(report) for report in reports[0]]

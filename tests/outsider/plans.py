@@ -72,5 +72,5 @@ def _uniform(word: int) -> float:
 
 
 def leads_later(moment: float, now: float, step: float) -> float:
-    """The moment, or, where it is over, the next one that is a whole number of leads later."""
+    """Return the moment or, if it is over, the next one that is a whole number of leads later."""
     return moment + max(0, math.ceil((now - moment) / step)) * step if step else now

@@ -46,7 +46,7 @@ def _number(text: str) -> int | float:
 
 
 def keyed(value: Any, keys: Iterable[str]) -> dict[str, Any]:
-    """An object with exactly these keys."""
+    """Require an object with exactly these keys."""
     wanted = set(keys)
     if not isinstance(value, dict) or value.keys() != wanted:
         raise Refused(f"an object with exactly {sorted(wanted)} is wanted")
@@ -54,7 +54,7 @@ def keyed(value: Any, keys: Iterable[str]) -> dict[str, Any]:
 
 
 def ranged(value: Any, kind: type, low: float, high: float) -> None:
-    """A whole number (`int`) or any number (`float`) within these ends."""
+    """Require a whole number (`int`) or any number (`float`) within these bounds."""
     is_kind = type(value) is int or (kind is float and type(value) is float)
     need(is_kind, "not a number of its kind")
     need(low <= value <= high, f"{value} is not in {low}..{high}")

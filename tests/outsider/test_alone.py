@@ -16,7 +16,7 @@ SHARED = ("core", "errors")
 
 
 def imports(path: Path) -> Iterator[str]:
-    """Every module that a file names in an import, wherever the import stands."""
+    """Yield every module that a file imports, at any place in it."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -14,7 +14,7 @@ TERMS: dict[str, Any] = PLANS["accepted"]
 
 
 def manifest(fields: dict[str, Any], **changes: Any) -> Manifest:
-    """As far as decisions depend on it."""
+    """Return a manifest with the fields on which decisions depend."""
     return Manifest("", b"", {"public_key": "", **fields}, {**TERMS, **changes})
 
 

@@ -20,7 +20,7 @@ from sottovoce.core import MECHANISMS, Histories, solve_user_vectors, sum_signs
 from sottovoce.protocol import Manifest
 from sottovoce.training import Participation, Settings
 from tests.live.conftest import quick_folder
-from tests.live.stack import HOLD, PROXY_URL, Stack, running
+from tests.live.stack import HOLD_SECONDS, PROXY_URL, Stack, run_stack
 from tests.outsider.device import Device, State
 from tests.outsider.mechanisms import Terms
 from tests.outsider.plans import SPREAD
@@ -29,7 +29,9 @@ from tests.people import random_people
 from tests.server.world import ITEMS
 
 PEOPLE = random_people(24, ITEMS, seed=3)
-LEAST, REPORTS, TURNS = 8, 5, 2
+MIN_CLIENTS = 8
+REPORTS = 5
+TURNS = 2
 HEADERS = frozenset(
     {
         (b"host", b"proxy.example"),
@@ -42,8 +44,8 @@ HEADERS = frozenset(
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    with quick_folder() as made:
-        yield made
+    with quick_folder() as path:
+        yield path
 
 
 def start(
@@ -52,8 +54,8 @@ def start(
     training = Settings.preset(
         mechanism, reports=REPORTS, epochs=3, lifetime=turns, factors=2, seed=5
     )
-    terms = Participation(least_clients=LEAST, hold=HOLD)
-    return running(folder / "stack", training=training, terms=terms)
+    terms = Participation(least_clients=MIN_CLIENTS, hold=HOLD_SECONDS)
+    return run_stack(folder / "stack", training=training, terms=terms)
 
 
 @dataclass
@@ -66,14 +68,14 @@ class Person:
     drawn: list[bytes] = field(default_factory=list)
 
     def words(self) -> NDArray[np.uint64]:
-        """Those of the last batch, without the coins before them and the id after them."""
+        """Return the random words of the last batch, without its coins and its id."""
         size = (REPORTS + 1) * 4
         drawn = b"".join(self.drawn[-1 - size : -1])
         return np.frombuffer(drawn, "<u8").reshape(1, REPORTS + 1, 4).astype(np.uint64)
 
 
 def join(stack: Stack, user: int, **changes: Any) -> Person:
-    """Half of them without the pause, on the server's clock; the others wait on their own."""
+    """Take part: every second person pauses on the server's clock, the others on their own."""
     rng, rows = np.random.default_rng([7, user]), [int(row) for row in PEOPLE[user]]
     state = State(1e6, asked(stack), stack.world.keys.verification_key)
 
@@ -84,7 +86,7 @@ def join(stack: Stack, user: int, **changes: Any) -> Person:
     def sleep(seconds: float) -> None:
         person.now += seconds
 
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "fetch": web(stack),
         "state": state,
         "spread": SPREAD if user % 2 else 0.0,
@@ -95,7 +97,7 @@ def join(stack: Stack, user: int, **changes: Any) -> Person:
         clock=lambda: person.now,
         sleep=sleep,
         entropy=entropy,
-        **given,
+        **options,
     )
     person = Person(device, rows, stack.world.now)
     return person
@@ -106,14 +108,14 @@ def web(stack: Stack) -> Web:
 
 
 def asked(stack: Stack) -> Terms:
-    """As the owner is shown them."""
+    """Return the terms as the owner sees them."""
     terms: Terms = json.loads(stack.world.get_signed().raw)["terms"]
     return terms
 
 
 def reported(stack: Stack, manifest: Manifest, sent: list[Person]) -> NDArray[np.int64]:
-    """Sums of what the package would report for these people, from the same words."""
-    mechanism, V = manifest.build(), stack.model()
+    """Return the sums that the package reports for these people from the same words."""
+    mechanism, V = manifest.build(), stack.load_model()
     own = Histories.from_lists([person.rows for person in sent], ITEMS)
     x = solve_user_vectors(V, own, alpha=manifest.alpha, regularization=manifest.regularization)
     words = np.concatenate([person.words() for person in sent])
@@ -122,8 +124,8 @@ def reported(stack: Stack, manifest: Manifest, sent: list[Person]) -> NDArray[np
 
 def posts(stack: Stack) -> list[bytes]:
     """Batches that the proxy heard."""
-    heard = stack.gates["east"].ear.heard
-    return [request.body for request in heard if request.method == "POST"]
+    requests = stack.gates["east"].recorder.requests
+    return [request.body for request in requests if request.method == "POST"]
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
@@ -139,11 +141,11 @@ def test_the_sums_are_those_of_what_a_crowd_reported(folder: Path, mechanism: st
                 ("sent", ""): len(sent),
                 ("nothing sent", "the coin says no"): len(crowd) - len(sent),
             }
-            assert LEAST < len(sent) < len(crowd), "somebody's coin says no"
+            assert MIN_CLIENTS < len(sent) < len(crowd), "somebody's coin says no"
             assert any(not person.rows for person in sent), "somebody has no history"
             manifest = stack.world.get_signed().manifest
             sums = reported(stack, manifest, sent)
-            assert stack.turn() == epoch
+            assert stack.end_epoch() == epoch
             assert np.array_equal(stack.world.get_sums(epoch), sums)
             assert stack.world.get_counts(epoch)[1:] == (len(sent) * REPORTS, 0, 0)
             assert stack.world.get_signed().manifest.model != manifest.model, "V has moved"
@@ -151,9 +153,9 @@ def test_the_sums_are_those_of_what_a_crowd_reported(folder: Path, mechanism: st
 
 
 def headers(stack: Stack, method: str) -> set[frozenset[tuple[bytes, bytes]]]:
-    """Every set of headers that the proxy heard."""
-    heard = stack.gates["east"].ear.heard
-    return {frozenset(request.headers) for request in heard if request.method == method}
+    """Return every set of headers that the proxy received."""
+    requests = stack.gates["east"].recorder.requests
+    return {frozenset(request.headers) for request in requests if request.method == method}
 
 
 def test_requests_carry_the_headers_of_the_page_alone(folder: Path) -> None:
@@ -164,8 +166,8 @@ def test_requests_carry_the_headers_of_the_page_alone(folder: Path) -> None:
         size = str(56 + 52 * REPORTS).encode()
         body = {(b"content-type", b"application/octet-stream"), (b"content-length", size)}
         assert headers(stack, "POST") == {HEADERS | body}
-        other = stack.client("other", ["film-1"])
-        assert other.sync(stack.gates["east"].api(), jitter=0).outcome == "sent"
+        other = stack.add_client("other", ["film-1"])
+        assert other.sync(stack.gates["east"].make_api(), jitter=0).outcome == "sent"
         assert len(posts(stack)) == 2
         assert headers(stack, "GET") == {HEADERS}
         assert headers(stack, "POST") == {HEADERS | body}

@@ -23,7 +23,8 @@ from tests.outsider.wire import (
 
 PRIVATE = X25519PrivateKey.from_private_bytes(bytes.fromhex(PROTOCOL["sealing"]["private_key"]))
 INFO = bytes.fromhex(PROTOCOL["sealing"]["info"])
-ITEMS, FACTORS = MANIFEST.fields["items"], MANIFEST.terms["factors"]
+ITEMS = MANIFEST.fields["items"]
+FACTORS = MANIFEST.terms["factors"]
 
 READERS: dict[str, Callable[[bytes], object]] = {
     "manifest": lambda data: parse_manifest(data, KEY),

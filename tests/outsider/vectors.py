@@ -31,11 +31,12 @@ MANIFEST = Manifest(
     FIELDS["terms"],
 )
 """As the file states it; whether the client reads it so is for a test to say."""
-MODEL, CATALOGUE = (bytes.fromhex(PROTOCOL[name]["bytes"]) for name in ("model", "catalogue"))
+MODEL = bytes.fromhex(PROTOCOL["model"]["bytes"])
+CATALOGUE = bytes.fromhex(PROTOCOL["catalogue"]["bytes"])
 
 
 def cases(verdict: str, kind: str) -> list[Any]:
-    """Bytes that every reader takes (`accepted`), or that none may (`refused`)."""
-    found = PROTOCOL[verdict][kind]
-    assert found
-    return [pytest.param(bytes.fromhex(case["bytes"]), id=case["label"]) for case in found]
+    """Return bytes that every reader takes (`accepted`), or that none may take (`refused`)."""
+    rows = PROTOCOL[verdict][kind]
+    assert rows
+    return [pytest.param(bytes.fromhex(case["bytes"]), id=case["label"]) for case in rows]

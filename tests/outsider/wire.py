@@ -18,7 +18,11 @@ from tests.outsider.strict import LAST, Refused, hexadecimal, keyed, need, range
 
 SUITE = "DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-128-GCM"
 HPKE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_128_GCM)
-CATALOGUE_CAP, HEADER_CAP, MANIFEST_CAP, SHELF_CAP = 64 * 2**20, 4096, 16384, 1024
+# Most bytes that a reader takes.
+CATALOGUE_CAP = 64 * 2**20
+HEADER_CAP = 4096
+MANIFEST_CAP = 16384
+SHELF_CAP = 1024
 SIGNED_CAP = 5 + 96 * 32 + 64
 
 TERMS: dict[str, tuple[type, float, float, str]] = {
@@ -76,7 +80,7 @@ class Shelf(NamedTuple):
 
 
 def open_shelf(signed: bytes, trusted: bytes) -> Shelf:
-    """Which catalogue lists are made from."""
+    """Return the shelf, which names the catalogue of the lists."""
     body, _ = open_signed(signed, trusted, b"SVS2", b"shelf", SHELF_CAP)
     fields = keyed(strict_json(body, SHELF_CAP), {"version", "published", "catalogue"})
     ranged(fields["version"], int, 2, 2)
@@ -136,7 +140,7 @@ def parse_manifest(data: bytes, key: bytes) -> Manifest:
 
 
 def check_terms(value: Any, items: int) -> None:
-    """Every range of the terms, in a manifest with so many items."""
+    """Check every range of the terms, in a manifest with this many items."""
     terms = keyed(value, {*TERMS, "training", "mechanism", "parameters", *FLAGS})
     for name in FLAGS:
         need(isinstance(terms[name], bool), f"{name} is true or false")
@@ -191,14 +195,14 @@ def _canonical(value: dict[str, Any]) -> str:
 
 
 def parse_catalogue(data: bytes) -> dict[str, int]:
-    """The row of every id."""
+    """Return the row of every id."""
     value = keyed(strict_json(data, CATALOGUE_CAP), ["version", "items"])
     ranged(value["version"], int, 2, 2)
     items = value["items"]
     need(isinstance(items, list) and items, "no list of items")
     rows = {_id_of(item): row for row, item in enumerate(items)}
     need(len(rows) == len(items), "an id is there twice")
-    kinds = {(kind, isinstance(tag, list)) for each in items for kind, tag in each["tags"].items()}
+    kinds = {(kind, isinstance(tag, list)) for item in items for kind, tag in item["tags"].items()}
     need(len(kinds) == len(dict(kinds)), "a kind has labels and numbers")
     need(len(kinds) <= 32, "more than 32 kinds")
     return rows
@@ -216,13 +220,13 @@ def _id_of(value: Any) -> str:
         else:
             ranged(tag, float, 0, LAST)
     need(len(labels) <= 64, "more than 64 labels")
-    for each in (item["id"], item["title"], *labels):
-        text(each)
+    for value in (item["id"], item["title"], *labels):
+        text(value)
     return str(item["id"])
 
 
 def recipient(public_key: str) -> X25519PublicKey:
-    """The key that reports are sealed to, tried by multiplying."""
+    """Return the key that reports are sealed to, checked by a multiplication."""
     key = X25519PublicKey.from_public_bytes(bytes.fromhex(public_key))
     try:
         X25519PrivateKey.generate().exchange(key)

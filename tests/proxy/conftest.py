@@ -11,16 +11,19 @@ from tests.proxy.world import MakeWorld, World
 
 @pytest.fixture
 def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
-    """The first epoch is mirrored and open: four reports a batch, three people at least."""
-    made: list[World] = []
+    """Return a function that makes worlds.
+
+    The first epoch is mirrored and open: four reports a batch, at least three people.
+    """
+    worlds: list[World] = []
 
     def make(first: SignedManifest | None = None, **changes: object) -> World:
-        made.append(World(tmp_path / f"proxy-{len(made)}", first, **changes))
-        made[-1].proxy.tick()
-        return made[-1]
+        worlds.append(World(tmp_path / f"proxy-{len(worlds)}", first, **changes))
+        worlds[-1].proxy.tick()
+        return worlds[-1]
 
     yield make
-    for world in made:
+    for world in worlds:
         world.store.close()
 
 

@@ -21,12 +21,14 @@ NOW = 1_000.0
 
 
 def named(epoch: int, token: bytes | None, following: bytes | None) -> SignedManifest:
-    """A manifest of an epoch in which reports need tokens."""
+    """Return the manifest of an epoch in which reports need tokens."""
     plain = manifest(epoch)
     terms = replace(plain.terms, accounts=True)
     public = plain.public_key if token else None
-    made = replace(plain, terms=terms, public_key=public, token_key=token, next_token_key=following)
-    return SignedManifest.make(made, KEY)
+    changed = replace(
+        plain, terms=terms, public_key=public, token_key=token, next_token_key=following
+    )
+    return SignedManifest.make(changed, KEY)
 
 
 @contextmanager
@@ -38,8 +40,8 @@ def opened(folder: Path) -> Iterator[Accounts]:
 
 def request(epoch: int, element: bytes, whose: bytes = bytes(32)) -> TokenRequest:
     service = bytes.fromhex(settings(Path()).verification_key)
-    made = Attestation.make(BACKEND, service, whose, int(NOW) + 60)
-    return TokenRequest(epoch, made, element)
+    attestation = Attestation.make(BACKEND, service, whose, int(NOW) + 60)
+    return TokenRequest(epoch, attestation, element)
 
 
 def is_barred(accounts: Accounts) -> bool:
@@ -81,16 +83,16 @@ def test_a_refused_request_costs_no_evaluation(
         element = blind_token(bytes(16))[0]
         assert isinstance(accounts.issue_tokens([request(3, element)])[0], bytes)
         evaluated: list[bytes] = []
-        monkeypatch.setattr(Issuer, "evaluate", lambda _, given: evaluated.append(given))
+        monkeypatch.setattr(Issuer, "evaluate", lambda _, element: evaluated.append(element))
         others = [request(3, blind_token(bytes([turn] * 16))[0]) for turn in range(9)]
-        assert all(isinstance(each, RefusedError) for each in accounts.issue_tokens(others))
+        assert all(isinstance(answer, RefusedError) for answer in accounts.issue_tokens(others))
         assert evaluated == []
 
 
 def test_a_power_cut_while_tokens_are_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever asks again with the same element has it; with another one, if it had none."""
+    """Answer the same element again, and another one only if there was none."""
     make_mortal(monkeypatch)
     for steps in count():
         folder, life = tmp_path / str(steps), Life(steps)

@@ -42,7 +42,7 @@ def get(world: World, path: str, method: str = "GET", **headers: str) -> Answer:
 
 
 def watched(world: World, path: str) -> Answer:
-    """What the operator sees, at an address of their own."""
+    """Return the answer for the operator, at the address for metrics and readiness."""
     app = build_watch(world.proxy.check_ready, world.proxy.metrics.render)
     return asyncio.run(ask(app, "GET", path))
 
@@ -54,20 +54,20 @@ def send(world: World, data: bytes, **more: Any) -> Answer:
 
 
 def asks(world: World) -> str:
-    """Whether a batch of the present epoch would be taken."""
+    """Return whether a batch of the current epoch would be taken."""
     return f"/v2/batches/{world.now.hash.hex()}"
 
 
 def test_an_address_asks_for_few_tokens_at_once(make_world: MakeWorld) -> None:
-    """Whatever it sends, and beside its batches: each costs the proxy as much as some of these."""
+    """Check that each request for tokens counts as several batches."""
     world = make_world(least_clients=5, rate=Rate(batches_per_minute=60, burst=2, per_epoch=2))
 
     async def work(app: Starlette) -> list[int]:
-        found = [await ask(app, "POST", "/v2/tokens", body=b"any") for _ in range(3)]
+        answers = [await ask(app, "POST", "/v2/tokens", body=b"any") for _ in range(3)]
         clock.now += 1
-        found.append(await ask(app, "POST", "/v2/tokens", body=b"any"))
-        found.append(await post(app, world.people.batch(world.now).encode()))
-        return [answer.status for answer in found]
+        answers.append(await ask(app, "POST", "/v2/tokens", body=b"any"))
+        answers.append(await post(app, world.people.batch(world.now).encode()))
+        return [answer.status for answer in answers]
 
     clock = Clock(0.0)
     assert within(world, work, clock) == [400, 400, 429, 400, 202]
@@ -79,13 +79,13 @@ def test_whoever_asks_hears_what_a_batch_would(make_world: MakeWorld) -> None:
     world = make_world(least_clients=5, rate=rate)
 
     async def work(app: Starlette) -> list[tuple[int, ...]]:
-        found = []
+        statuses = []
         for _ in range(4):
             asked = {(await ask(app, "GET", asks(world))).status for _ in range(3)}
             answer = await post(app, world.people.batch(world.now).encode())
-            found.append((*asked, answer.status))
+            statuses.append((*asked, answer.status))
             clock.now += 1
-        return found
+        return statuses
 
     clock = Clock(0.0)
     assert within(world, work, clock) == [(204, 202), (204, 202), (429, 429), (429, 429)]
@@ -113,7 +113,7 @@ def test_whoever_asks_hears_what_a_batch_would(make_world: MakeWorld) -> None:
 
 @pytest.mark.parametrize("cut", [1_000, 50])
 def test_202_is_empty_and_means_stored(world: World, cut: int) -> None:
-    """Whole or in pieces, with its length or without."""
+    """Send the batch whole and in pieces, with its length and without."""
     data = world.people.batch(world.now).encode()
     pieces = [data[at : at + cut] for at in range(0, len(data), cut)]
     unsaid = within(world, lambda app: ask(app, "POST", "/v2/batches", pieces))
@@ -134,7 +134,6 @@ def test_202_is_empty_and_means_stored(world: World, cut: int) -> None:
 def test_what_is_refused(
     world: World, now: float, change: dict[str, object], status: int, kind: str
 ) -> None:
-    """Which error it is: `test_intake.py`; how each is told: `tests/service/test_http.py`."""
     world.clock.now = now
     answer = send(world, world.people.batch(world.now, **change).encode())
     assert (answer.status, answer.problem()["type"]) == (status, kind)
@@ -152,11 +151,11 @@ def test_too_much_and_too_little(world: World) -> None:
 
 
 def test_manifests_and_models_are_served_as_they_are(world: World) -> None:
-    """By their hash, for ever; never compressed."""
+    """Serve both under their hash with a long cache time, never compressed."""
     first, model = world.now, world.now.manifest.model
     world.server.go_on(signed(2))
     world.proxy.tick()
-    for path, content, tag, kept in (
+    for path, content, tag, cache in (
         ("manifest", world.now.encode(), world.now.hash.hex(), "public, max-age=10"),
         ("manifests/1", first.encode(), "1", "public, max-age=31536000, immutable"),
         ("manifests/2", world.now.encode(), "2", "public, max-age=31536000, immutable"),
@@ -169,7 +168,7 @@ def test_manifests_and_models_are_served_as_they_are(world: World) -> None:
         answer = get(world, f"/v2/{path}")
         assert (answer.status, answer.body) == (200, content)
         assert answer.headers["etag"] == f'"{tag}"'
-        assert answer.headers["cache-control"] == kept
+        assert answer.headers["cache-control"] == cache
         assert answer.headers["content-type"] == "application/octet-stream"
         assert get(world, f"/v2/{path}", if_none_match=answer.headers["etag"]).status == 304
         if "catalogues" not in path:
@@ -252,8 +251,8 @@ def test_metrics_are_counts_for_all(world: World) -> None:
         await post(app, world.people.batch(world.now, id=batch.id).encode())
 
     within(world, work)
-    told = watched(world, "/metrics").body.decode()
-    counts = dict(line.rsplit(" ", 1) for line in told.splitlines() if not line.startswith("#"))
+    text = watched(world, "/metrics").body.decode()
+    counts = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     assert counts["sottovoce_proxy_batches_accepted_total"] == "2.0"
     assert counts["sottovoce_proxy_batches_waiting"] == "1.0"
     assert counts["sottovoce_proxy_epoch"] == "1.0"

@@ -55,7 +55,7 @@ def test_room_is_reserved_in_steps_and_given_back_when_the_reports_are_written(
 def test_a_reservation_that_is_refused_gives_back_what_it_took(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on ext4, which keeps what it has set aside before the disk was full."""
+    """Simulate ext4, which keeps what it reserved before the disk was full."""
     file = ReportFile(tmp_path / "reports")
     file.reserve(1)
 

@@ -4,11 +4,8 @@ Every way to tamper with what is published is tried in `tests/protocol/test_publ
 fetched over HTTP in `tests/protocol/test_http.py`.
 """
 
-import contextlib
 import json
 import logging
-import socket
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +13,7 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sottovoce.errors import SettingsError, UnavailableError
+from sottovoce.errors import SettingsError
 from sottovoce.protocol import (
     SEALED_BYTES,
     Catalogue,
@@ -29,7 +26,6 @@ from sottovoce.protocol import (
 )
 from sottovoce.protocol.contact import DAY_SECONDS, Contact
 from sottovoce.proxy import HttpUpstream, Upstream, connect
-from sottovoce.proxy import upstream as upstream_module
 from sottovoce.storage.files import write_new
 from tests.proxy.world import (
     CATALOGUE,
@@ -54,9 +50,9 @@ LIES: dict[str, tuple[SignedManifest, bytes]] = {
 
 
 def tell(world: World, lie: str) -> None:
-    told, model = LIES[lie]
-    world.server.now = told
-    world.server.files[told.manifest.model] = model
+    signed, model = LIES[lie]
+    world.server.now = signed
+    world.server.files[signed.manifest.model] = model
 
 
 OTHER = Catalogue.from_items(Item(f"film-{number}", "Another film") for number in range(2))
@@ -106,7 +102,7 @@ def test_a_shelf_that_does_not_hold_is_not_shown(world: World, lie: SignedShelf)
 
 
 def test_a_shelf_of_a_time_when_clocks_were_wrong_is_replaced(world: World) -> None:
-    """Of server and proxy, and then the server's database was restored."""
+    """Set the clocks of server and proxy wrong, then restore the server's database."""
     opened, world.clock.now = world.clock.now, OPENS + 400 * DAY_SECONDS
     world.server.files[OTHER.hash] = OTHER.raw
     world.server.shelved = shelved(int(world.clock.now), OTHER.hash)
@@ -124,7 +120,7 @@ def test_a_shelf_of_a_time_when_clocks_were_wrong_is_replaced(world: World) -> N
 
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lying_server(make_world: MakeWorld, lie: str, caplog: pytest.LogCaptureFixture) -> None:
-    """What is in force stays in force, for clients and for the beat; then honesty helps."""
+    """Keep what is in force for clients and for the next contact; accept an honest answer later."""
     world = make_world(signed(5))
     honest = world.now
     tell(world, lie)
@@ -143,7 +139,7 @@ def test_a_lying_server(make_world: MakeWorld, lie: str, caplog: pytest.LogCaptu
 
 
 def test_a_key_that_was_replaced_is_not_believed_again(world: World) -> None:
-    """The old key names the next one, and is of no use from then on, after a restart either."""
+    """Accept the next key that the old one names; refuse the old one also after a restart."""
     key = Ed25519PrivateKey.generate()
     statement = KeyStatement.make(KEY, key.public_key().public_bytes_raw())
     world.server.go_on(SignedManifest.make(manifest(2), key, (statement,)))
@@ -231,38 +227,17 @@ def test_what_is_told_and_with_which_secret() -> None:
         ("PUT", f"https://server.example/v2/epochs/7/chunks/{CHUNK.name}", f"Bearer {SECRET}"),
         ("POST", "https://server.example/v2/epochs/7/commit", f"Bearer {SECRET}"),
     ]
-    told = [request.content for request in wire.asked]
-    said = {"epoch": 7, "manifest": zeros, "crowd": "short", "time": 12.5, "process": None}
-    said |= {"token_key": None, "database": None, "server_database": None}
-    assert json.loads(told[0]) == said
-    assert told[1] == CHUNK.encode()
-    assert json.loads(told[2]) == {"manifest": zeros, "chunks": 2, "reports": 40}
-
-
-@pytest.mark.parametrize("more", [b"", b"Content-Length: 999\r\n\r\n"], ids=["head", "body"])
-def test_a_server_that_drips_is_left(monkeypatch: pytest.MonkeyPatch, more: bytes) -> None:
-    """A byte now and then is no silence: neither in the head of an answer nor in its body."""
-    monkeypatch.setattr(upstream_module, "MAX_EXCHANGE_SECONDS", 0.2)
-    ended = threading.Event()
-
-    def drip(listening: socket.socket) -> None:
-        connection, _ = listening.accept()
-        with connection, contextlib.suppress(OSError):
-            connection.sendall(b"HTTP/1.1 200 OK\r\n" + more)
-            while not ended.wait(0.01):
-                connection.sendall(b"x")
-
-    with socket.create_server(("127.0.0.1", 0)) as listening, httpx.Client() as http:
-        threading.Thread(target=drip, args=(listening,), daemon=True).start()
-        upstream = HttpUpstream(http, f"http://127.0.0.1:{listening.getsockname()[1]}", SECRET)
-        with pytest.raises(UnavailableError):
-            upstream.contact(Contact(0, None, None, 0.0, None))
-        ended.set()
+    contents = [request.content for request in wire.asked]
+    expected = {"epoch": 7, "manifest": zeros, "crowd": "short", "time": 12.5, "process": None}
+    expected |= {"token_key": None, "database": None, "server_database": None}
+    assert json.loads(contents[0]) == expected
+    assert contents[1] == CHUNK.encode()
+    assert json.loads(contents[2]) == {"manifest": zeros, "chunks": 2, "reports": 40}
 
 
 @pytest.mark.parametrize("server", ["https://server.example", "http://server.example"])
 def test_connect(tmp_path: Path, caplog: pytest.LogCaptureFixture, server: str) -> None:
-    """Without encryption it is said. With certificates: `tests/service/test_tls.py`."""
+    """Warn about a connection without encryption. Certificates: `tests/service/test_tls.py`."""
     write_new(tmp_path / "secret", f"{SECRET}\n".encode())
     http, upstream = connect(settings(tmp_path, server=server))
     assert isinstance(upstream, HttpUpstream)

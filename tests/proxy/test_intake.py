@@ -50,7 +50,7 @@ Writer = GroupCommit[Batch, None]
 
 
 def test_a_batch_is_one_however_often_it_comes(world: World) -> None:
-    """The same bytes again are fine; the same id or the same reports beside others are not."""
+    """Accept the same bytes again; refuse the same id, or the same reports, with other bytes."""
     (batch,) = world.send(1)
     world.accept(batch)
     copies = [replace(batch, id=bytes([draw]) * 16) for draw in range(9)]
@@ -114,7 +114,7 @@ def test_closed_it_refuses_even_what_it_had(world: World, restarted: bool) -> No
 
 
 def test_a_batch_checked_before_the_close_is_refused_behind_it(world: World) -> None:
-    """The second check, inside the transaction: nothing slips in behind a flush."""
+    """Check again inside the transaction, so that no batch is stored behind a flush."""
     world.send(3)
     late = world.proxy.intake.check(world.people.batch(world.now).encode())
     world.end_epoch()
@@ -131,7 +131,7 @@ def test_a_batch_checked_before_the_close_is_refused_behind_it(world: World) -> 
 def test_a_close_between_the_check_and_the_transaction_is_seen(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A flush closes the intake and then waits for this transaction: a 202 now would be lost."""
+    """Refuse the batch: the flush waits for this transaction, and a 202 now would be lost."""
     batch = world.proxy.intake.check(world.people.batch(world.now).encode())
     write_batches = world.store.write_batches
 
@@ -166,7 +166,7 @@ def test_an_epoch_whose_crowd_does_not_fit_on_the_disk_takes_nothing(
 def test_the_room_for_mixing_is_reserved_before_a_batch_is_acknowledged(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On a disk with room for the batches alone nothing is taken that could not be mixed."""
+    """Take nothing that could not be mixed where the disk has room for the batches only."""
     limit = 3 * RESERVATION_STEP_BYTES
 
     def reserve(handle: int, _: int, size: int) -> None:
@@ -183,7 +183,7 @@ def test_the_room_for_mixing_is_reserved_before_a_batch_is_acknowledged(
     assert len(stored(world)) >= len(sent)
     world.proxy.tick()
     assert world.proxy.is_paused
-    with monkeypatch.context() as patch:  # whatever else needs room has none any more
+    with monkeypatch.context() as patch:  # nothing else gets room any more
         patch.setattr(os, "posix_fallocate", lambda *_: 1 / 0)
         waiting = world.proxy.intake.n_waiting
         world.end_epoch()
@@ -216,8 +216,8 @@ def test_an_epoch_takes_so_many_and_no_more(
     make_world: MakeWorld, cap: dict[str, Any], dummies: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = make_world(signed(dummies=dummies), **cap)
-    kept = world.people.batches(world.now, 3)
-    outcomes = world.proxy.intake.store_batches([*kept, world.people.batch(world.now)])
+    batches = world.people.batches(world.now, 3)
+    outcomes = world.proxy.intake.store_batches([*batches, world.people.batch(world.now)])
     assert [outcome is None for outcome in outcomes] == [True] * 3 + [False]
     with pytest.raises(FullError):
         world.send(1)
@@ -225,8 +225,8 @@ def test_an_epoch_takes_so_many_and_no_more(
         world.proxy.tick()
     assert caplog.text.count("is full with 3 batches") == 1, "a line for each would keep its time"
     world.proxy.check_ready()  # those who are in count
-    world.accept(kept[0])  # its sender did not hear the answer
-    assert sorted(stored(world)) == sorted(batch.sealed for batch in kept)
+    world.accept(batches[0])  # its sender did not hear the answer
+    assert sorted(stored(world)) == sorted(batch.sealed for batch in batches)
     world.reopen()
     world.proxy.tick()
     answer = within(world, lambda app: post(app, world.people.batch(world.now).encode()))
@@ -242,7 +242,7 @@ def test_an_epoch_takes_so_many_and_no_more(
 
 
 class Limit(RateLimit):
-    """In one epoch, if nothing else is said; what may come comes at once."""
+    """The default is for one epoch; what is allowed may come at once."""
 
     def begin(self, address: str, epoch: int = 1) -> float:
         pause = super().begin(address, epoch)
@@ -258,7 +258,7 @@ def limit(
 
 
 def test_a_burst_then_one_every_ten_seconds() -> None:
-    """For each address; silence fills the bucket and no more; a clock set back takes nothing."""
+    """Fill each address's bucket to its size while it is silent; a clock set back takes nothing."""
     clock = Clock(100)
     asked = limit(clock)
     clock.now = 0
@@ -314,8 +314,7 @@ def test_what_is_under_way_counts_for_every_epoch_and_what_came_for_its_own() ->
 
 
 def test_one_address_is_taken_so_often_in_an_epoch(make_world: MakeWorld) -> None:
-    """Refusals do not use it up; requests begun together are no more than others; the next epoch
-    begins anew."""
+    """Count batches that were taken, also of requests begun together, again in each epoch."""
     world = make_world(rate=Rate(batches_per_minute=0, per_epoch=2))
 
     def batch() -> bytes:

@@ -31,7 +31,8 @@ from tests.proxy.world import (
     signed,
 )
 
-SHOP, OTHER = "https://shop.example", "http://127.0.0.1:3000"
+SHOP = "https://shop.example"
+OTHER = "http://127.0.0.1:3000"
 
 STRANGERS = [
     "https://evil.example", "null", "http://shop.example", "https://shop.example:444",
@@ -52,7 +53,7 @@ ASKS = [
 
 @pytest.fixture
 def open_world(make_world: MakeWorld) -> World:
-    """A proxy that two sites may use, with a page of its own."""
+    """Return a proxy that two sites may use, with a page of its own."""
     return make_world(origins=(SHOP, OTHER), page=Page(serve=True))
 
 
@@ -73,7 +74,7 @@ def get(world: World, path: str, origin: str | None = None, *more: tuple[str, st
 
 
 def asked_before(world: World, origin: str, path: str = "/v2/batches") -> Answer:
-    """What a browser hears that asks whether it may send a batch."""
+    """Ask as a browser does before it sends a batch."""
     return within(world, lambda app: ask(app, "OPTIONS", path, headers=[("origin", origin), *ASKS]))
 
 
@@ -85,7 +86,7 @@ def post(world: World, data: bytes, *headers: tuple[str, str]) -> Answer:
 
 
 def told(answer: Answer) -> dict[str, str]:
-    """All that concerns other origins."""
+    """Return the headers that concern other origins."""
     names = [name for name in answer.headers if name.startswith("access-control")]
     return {name: answer.headers[name] for name in names}
 
@@ -98,7 +99,7 @@ def may_read(origin: str) -> dict[str, str]:
 
 
 def test_files_are_for_the_named_origins(open_world: World) -> None:
-    """A cache keeps the answers of origins apart: also what it got for nobody, and errors."""
+    """Vary by origin, since a cache may keep an answer without an origin, or an error."""
     for path in (*FILES, "/v2/models/00", "/v2/batches", "/v2/nothing"):
         plain = get(open_world, path)
         assert told(plain) == {}
@@ -199,7 +200,7 @@ def test_a_batch_and_every_refusal_can_be_read(open_world: World) -> None:
 def test_visitors_of_a_site_are_not_made_its_crowd(
     open_world: World, headers: list[tuple[str, str]], status: int
 ) -> None:
-    """A page may send without asking, if it does not care for the answer: it is refused here."""
+    """Refuse a request that a page sends without asking because it ignores the answer."""
     data = open_world.people.batch(open_world.now).encode()
     answer = post(open_world, data, *headers, ("content-type", "text/plain"))
     assert answer.status == status
@@ -220,7 +221,7 @@ def test_names_of_sites(tmp_path: Path) -> None:
 
 
 def test_what_is_no_name_of_a_site(tmp_path: Path) -> None:
-    """Whoever writes it otherwise than browsers do would wonder why nothing works."""
+    """Refuse an origin that is not written as browsers write it: it would never match."""
     for origin in (
         "https://shop.example/", "https://Shop.example", "HTTPS://shop.example",
         "https://shop.example:443", "https://shop.example:08443", "http://localhost:80",
@@ -256,7 +257,7 @@ def test_the_rule_that_a_name_breaks_is_told(origin: str, rule: str) -> None:
 def test_the_widget_is_for_everybody_once_there_are_origins(
     open_world: World, make_world: MakeWorld
 ) -> None:
-    """Its bytes are those of the tag: `sottovoce proxy status` prints it."""
+    """Serve the bytes of the tag that `sottovoce proxy status` prints."""
     answer = get(open_world, "/widget.js", "https://unknown.example")
     assert answer.status == 200
     assert answer.headers["access-control-allow-origin"] == "*"

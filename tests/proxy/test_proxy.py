@@ -46,7 +46,7 @@ DUMMIES = 5
 
 
 def beats_at_once(world: World, number: int) -> None:
-    """From as many threads: they come one after the other."""
+    """Run ticks from several threads; they run one after the other."""
     one = threading.Lock()
 
     def alone(_: str) -> None:
@@ -97,7 +97,7 @@ def anywhere(reports: Iterable[bytes], folder: Path) -> bool:
 
 
 def beat_cut_off_at(world: World, cut_off: str) -> None:
-    """The line breaks at this call, once."""
+    """Run a tick in which the connection breaks once, at this call."""
 
     def broken(call: str) -> None:
         if call == cut_off:
@@ -110,7 +110,7 @@ def beat_cut_off_at(world: World, cut_off: str) -> None:
 
 
 def test_an_epoch_ends_by_the_proxys_own_clock_without_a_server(world: World) -> None:
-    """Not at its time, but when nobody is waited for any more."""
+    """End it not at its closing time, but when the proxy stops waiting for people."""
     sent = world.send(3)
     world.server.reachable = False
     world.clock.now = ENDS - 1
@@ -131,7 +131,7 @@ def test_an_epoch_ends_by_the_proxys_own_clock_without_a_server(world: World) ->
 def test_n_minus_one_waits_and_is_then_discarded(
     make_world: MakeWorld, own: int, terms: int, restarted: bool
 ) -> None:
-    """One person fewer than the threshold: nothing is handed on, in the end nothing is left."""
+    """Hand on nothing with one person below the threshold, and leave nothing in the end."""
     few = 3  # fewer than a person's reports: they stand for nobody
     world = make_world(signed(least_clients=terms, dummies=few), least_clients=own)
     sent = world.send(6)
@@ -172,7 +172,7 @@ def test_a_crowd_that_comes_late_is_forwarded_whole(make_world: MakeWorld) -> No
 
 
 def test_nobody_at_all_is_said_and_committed_at_once(make_world: MakeWorld) -> None:
-    """So that the server need not wait for this proxy."""
+    """Commit an epoch without anybody at once, so that the server need not wait."""
     world = make_world(signed(dummies=DUMMIES))
     world.end_epoch()
     assert world.server.told == [(1, "none")]
@@ -187,7 +187,7 @@ def test_a_server_in_a_hurry_gets_nothing(
 ) -> None:
     """Before its time an epoch is ended by nobody: it could be the moment after one person came.
 
-    Whoever has reported loses that; nobody else is asked to report in an epoch without hope.
+    The reports that came are lost; nobody else reports in an epoch that cannot count.
     """
     world = make_world(signed(dummies=DUMMIES))
     sent = world.send(people)
@@ -269,7 +269,7 @@ def test_applied_without_us(world: World, flushed: bool) -> None:
 
 @pytest.mark.parametrize("people", [0, 3])
 def test_a_restored_server_that_never_knew_an_epoch(world: World, people: int) -> None:
-    """It has gone beyond what it forgot: what waits of that must not keep later epochs here."""
+    """Drop what waits for an epoch that the server lost, so that it blocks no later epoch."""
     world.send(people)
     world.close_epoch()
     beat_cut_off_at(world, "put_chunk" if people else "commit")
@@ -283,7 +283,7 @@ def test_a_restored_server_that_never_knew_an_epoch(world: World, people: int) -
 
 
 def test_an_unknown_epoch_that_is_not_over_is_kept(world: World) -> None:
-    """The server may find its database again."""
+    """Keep the reports: the server may find its database again."""
     world.send(3)
     world.close_epoch()
     beat_cut_off_at(world, "put_chunk")
@@ -311,11 +311,11 @@ def test_a_server_that_forgot_gets_everything_again(world: World) -> None:
     assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
 
 
-# Dummies: reports of nobody, so many in every epoch.
+# Dummies: random reports, the same number in every epoch.
 
 
 def at(part: float) -> float:
-    """The time when so much of the epoch is over."""
+    """Return the time when this part of the epoch is over."""
     return OPENS + part * (CLOSES - OPENS)
 
 
@@ -324,7 +324,7 @@ def at(part: float) -> float:
 def test_dummies_are_drawn_as_time_goes_by(
     make_world: MakeWorld, restarted: bool, reachable: bool
 ) -> None:
-    """Whatever else happens; what is due is drawn once, and nothing before."""
+    """Draw each dummy once, when it is due and not before, in all of these cases."""
     world = make_world(signed(dummies=DUMMIES))
     world.server.reachable = reachable
     drawn: list[bytes] = []
@@ -338,9 +338,9 @@ def test_dummies_are_drawn_as_time_goes_by(
         now = dummies(world)
         assert (len(now), now[: len(drawn)]) == (due, drawn), part
         drawn = now
-    found = opened(drawn, world.now)
-    assert len(set(found.keys.tolist())) == DUMMIES, "all distinct"
-    assert found.undecodable == 0
+    drawn_reports = opened(drawn, world.now)
+    assert len(set(drawn_reports.keys.tolist())) == DUMMIES, "all distinct"
+    assert drawn_reports.undecodable == 0
     if reachable:
         assert {crowd for _, crowd in world.server.told} == {"none"}
 
@@ -349,7 +349,7 @@ def test_dummies_are_drawn_as_time_goes_by(
 def test_an_epochs_dummies_arrive_with_its_reports_and_the_next_has_its_own(
     make_world: MakeWorld, was_down: bool
 ) -> None:
-    """The same number after a proxy was down the whole time: it makes up for it at the end."""
+    """Draw the same number after the proxy was down the whole time: it draws them at the end."""
     world = make_world(signed(1, dummies=DUMMIES), chunk_reports=5)
     for epoch in (1, 2):
         world.clock.now = OPENS
@@ -366,8 +366,8 @@ def test_an_epochs_dummies_arrive_with_its_reports_and_the_next_has_its_own(
         assert len(set(arrived)) == len(arrived) == 20 + DUMMIES
         others = [report for report in arrived if report not in sent]
         assert arrived[-DUMMIES:] != others != arrived[:DUMMIES], "among people's"
-        found = opened(others, world.now)
-        assert (len(found.reports), found.undecodable) == (DUMMIES, 0)
+        other_reports = opened(others, world.now)
+        assert (len(other_reports.reports), other_reports.undecodable) == (DUMMIES, 0)
         assert not dummies(world)
         assert not anywhere(arrived, world.folder)
         assert metric(world, "batches_waiting") == 0
@@ -378,7 +378,7 @@ def test_an_epochs_dummies_arrive_with_its_reports_and_the_next_has_its_own(
 
 
 def test_none_is_drawn_for_nobody(make_world: MakeWorld) -> None:
-    """At the end of an epoch without a crowd they would be thrown away with it."""
+    """Draw none at the end of an epoch without a crowd: they would be discarded with it."""
     for people in (0, 2):
         world = make_world(signed(dummies=50))
         world.send(people)
@@ -403,8 +403,8 @@ def test_a_server_that_asks_for_too_many_keeps_no_beat_and_fills_no_disk(
     full.clock.now = CLOSES - 1
     full.proxy.tick()
     assert not dummies(full)
-    (said,) = full.proxy.troubles.texts
-    assert f"most_bytes must be far above {SEALED_BYTES * 100 + 3 * batch_size(4)}" in said
+    (trouble,) = full.proxy.troubles.texts
+    assert f"most_bytes must be far above {SEALED_BYTES * 100 + 3 * batch_size(4)}" in trouble
     assert full.proxy.is_paused, "nobody pays for what could not be kept"
 
 
@@ -428,7 +428,7 @@ def test_a_server_set_back_hears_again_that_there_is_a_crowd(world: World) -> No
 
 
 def test_a_clock_that_was_not_compared_ends_no_epoch_for_a_month(world: World) -> None:
-    """After a restart without a server: the time may be wrong, and reports are paid for."""
+    """Wait after a restart without a server: the clock may be wrong, and reports are paid for."""
     sent = world.send(3)
     world.server.reachable = False
     world.reopen()
@@ -443,7 +443,7 @@ def test_a_clock_that_was_not_compared_ends_no_epoch_for_a_month(world: World) -
 
 
 def test_what_a_server_has_lost_is_sent_again(world: World) -> None:
-    """It refuses the commit, since it has other numbers: the next beat begins anew."""
+    """Begin again at the next tick: the server refuses the commit because its counts differ."""
     sent = world.send(3)
 
     def lose(call: str) -> None:
@@ -481,7 +481,7 @@ def test_reports_are_lost_only_if_the_server_has_not_counted_them(
 
 @pytest.mark.parametrize("how", ["moved", "removed"])
 def test_a_folder_that_is_gone_loses_nothing_that_was_acknowledged(world: World, how: str) -> None:
-    """While the process lives it has its files: it takes nothing more, and hands in."""
+    """Take nothing more, and hand in the open files as long as the process lives."""
     sent = world.send(5)
     if how == "moved":
         world.folder.rename(world.folder.with_name("elsewhere"))
@@ -557,7 +557,7 @@ def fill(database: Database) -> None:
 def test_dummies_that_a_full_disk_cannot_store_are_mixed_in_all_the_same(
     make_world: MakeWorld,
 ) -> None:
-    """Only the room for mixing is reserved, so nothing else may be needed at the end."""
+    """Reserve the room for mixing so that nothing else is needed at the end."""
     world = make_world(signed(dummies=2_000))
     sent = world.send(3)
     assert world.store._files.batches is not None
@@ -590,7 +590,7 @@ def test_a_transaction_that_changes_nothing_does_not_show_that_a_disk_can_be_wri
 def test_what_is_mixed_is_handed_in_while_the_database_cannot_be_written(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, dummies: int
 ) -> None:
-    """Once: what arrived is not sent again with every beat."""
+    """Hand them in once: what arrived is not sent again with every tick."""
     world = make_world(signed(dummies=dummies))
     sent, calls = world.send(3), list[str]()
     world.close_epoch()
@@ -611,7 +611,7 @@ def test_what_is_mixed_is_handed_in_while_the_database_cannot_be_written(
 
 
 def test_a_clock_that_jumps_after_it_was_compared_ends_no_epoch(make_world: MakeWorld) -> None:
-    """The server is away at that beat, and by another clock no time has passed."""
+    """Ignore a jump while the server is away and the monotonic clock did not move."""
     world = make_world()
     world.monotonic = Clock(0)
     world.reopen()
@@ -635,7 +635,7 @@ def test_a_clock_that_jumps_after_it_was_compared_ends_no_epoch(make_world: Make
 def test_an_older_database_beside_the_files_of_this_epoch_loses_none_of_them(
     world: World, tmp_path: Path
 ) -> None:
-    """Somebody has put back `proxy.sqlite3` alone, and the server is away at the first beat."""
+    """Put back `proxy.sqlite3` only, while the server is away at the first tick."""
     world.store.close()
     backup = shutil.copy(world.folder / DATABASE_FILE, tmp_path / "backup")
     world.reopen()
@@ -688,7 +688,7 @@ class FragileWorld(World):
 
 
 def live(folder: Path, steps: int = UNLIMITED_STEPS) -> FragileWorld:
-    """Two epochs and the beginning of a third; when the second is heard of, its time is over."""
+    """Run two epochs and begin a third; the second one is over when the proxy first sees it."""
     world = FragileWorld(folder / "life-1", steps)
     world.insist(lambda: world.proxy.tick())
     world.clock.now = (OPENS + CLOSES) / 2
@@ -717,7 +717,7 @@ def live(folder: Path, steps: int = UNLIMITED_STEPS) -> FragileWorld:
 
 @pytest.mark.slow
 def test_a_power_cut_at_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every acknowledged report arrives exactly once, and nothing stays on the disk."""
+    """Check that every acknowledged report arrives exactly once and nothing stays on the disk."""
     make_mortal(monkeypatch)
     monkeypatch.setattr("sottovoce.proxy.dummies.DUMMIES_AT_ONCE", 2)
     whole = live(tmp_path / "whole").life

@@ -53,12 +53,12 @@ def test_every_line_of_the_example_that_is_switched_off_works(tmp_path: Path) ->
     (tmp_path / "p.toml").write_text(re.sub(r"^# (\w+ = )", r"\1", EXAMPLE.read_text(), flags=re.M))
     for file in ("public.pem", "public-key.pem", "relay-authority.pem"):
         (tmp_path / file).touch()
-    known = read_settings(tmp_path / "p.toml", ProxySettings)
-    assert known.tls == Tls(
+    settings = read_settings(tmp_path / "p.toml", ProxySettings)
+    assert settings.tls == Tls(
         tmp_path / "server-authority.pem", tmp_path / "proxy.pem", tmp_path / "proxy-key.pem"
     )
-    assert known.listen.client_authority == tmp_path / "relay-authority.pem"
-    assert known.page == Page(panel=tmp_path / "panel.json")
+    assert settings.listen.client_authority == tmp_path / "relay-authority.pem"
+    assert settings.page == Page(panel=tmp_path / "panel.json")
 
 
 @pytest.mark.parametrize("odd", ['a "b" \\ c', "naïve\ttab", "a\nb = 1"])
@@ -121,19 +121,19 @@ def test_one_address_is_never_a_crowd(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("least", "rate", "told"),
+    ("least", "rate", "is_logged"),
     [(5, Rate(0, per_epoch=0), True), (1, Rate(0, per_epoch=0), False), (50, Rate(), False)],
 )
 def test_a_limit_that_is_off_is_said(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, least: int, rate: Rate, told: bool
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, least: int, rate: Rate, is_logged: bool
 ) -> None:
     """Behind a relay everybody is one address."""
     World(tmp_path, least_clients=least, rate=rate).store.close()
-    assert ("one address may send a whole crowd" in caplog.text) is told
+    assert ("one address may send a whole crowd" in caplog.text) is is_logged
 
 
 def test_dummies_count_for_the_proxys_own_crowd_and_not_for_the_terms(tmp_path: Path) -> None:
-    """A dummy hides no worse than a report of somebody else: of four reports each needs one."""
+    """Count dummies as reports of other people: of four reports each needs one."""
     own = settings(tmp_path, least_clients=10)
     needed = {
         (least, dummies): own.compute_min_crowd(

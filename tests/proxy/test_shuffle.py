@@ -37,7 +37,7 @@ from tests.proxy.world import (
 def test_the_test_sees_what_is_not_mixed(
     monkeypatch: pytest.MonkeyPatch, name: str, lazy: Callable[..., object]
 ) -> None:
-    """A bucket that is not shuffled, reports that are not scattered."""
+    """Leave out the shuffle of a bucket, or the scattering of reports."""
     monkeypatch.setattr(sottovoce.proxy.shuffle, name, lazy)
     assert not is_uniform(orders(bucket=2))
 
@@ -51,22 +51,22 @@ def report(number: int) -> bytes:
 
 
 def orders(*, bucket: int, rounds: int = 720) -> Counter[tuple[int, ...]]:
-    """How often each order of four reports, in two batches, comes out."""
+    """Count how often each order of four reports, in two batches, comes out."""
     draw = Randomness(7)
     batches = [report(0) + report(1), report(2) + report(3)]
-    found: Counter[tuple[int, ...]] = Counter()
+    orders_seen: Counter[tuple[int, ...]] = Counter()
     for _ in range(rounds):
         out = b"".join(shuffle(lambda: batches, 4, draw, max_bucket_bytes=bucket * SEALED_BYTES))
-        found[tuple(r[0] for r in reports_of(out))] += 1
-    return found
+        orders_seen[tuple(r[0] for r in reports_of(out))] += 1
+    return orders_seen
 
 
-def is_uniform(found: Counter[tuple[int, ...]]) -> bool:
-    expected = found.total() / 24
-    statistic = sum((found[o] - expected) ** 2 / expected for o in permutations(range(4)))
-    return bool(found.total() == sum(found[o] for o in permutations(range(4)))) and bool(
-        chi2.sf(statistic, 23) > ALARM
-    )
+def is_uniform(orders_seen: Counter[tuple[int, ...]]) -> bool:
+    expected = orders_seen.total() / 24
+    statistic = sum((orders_seen[o] - expected) ** 2 / expected for o in permutations(range(4)))
+    return bool(
+        orders_seen.total() == sum(orders_seen[o] for o in permutations(range(4)))
+    ) and bool(chi2.sf(statistic, 23) > ALARM)
 
 
 @pytest.mark.parametrize("bucket", [1, 2, 3, 4])
@@ -119,12 +119,12 @@ def test_dummies_are_uniform_over_all_signed_directions(tmp_path: Path, preset: 
     world = World(tmp_path, signed(preset=preset, dummies=2_600))
     world.proxy.tick()
     draw_dummies(world.store, world.now, 2_600, Randomness(3))
-    found = opened(dummies(world), world.now)
+    drawn_reports = opened(dummies(world), world.now)
     world.store.close()
     kinds = 2 * world.now.manifest.build().n_directions
     assert kinds == KINDS[preset]
-    assert len(found.reports) == len(set(found.keys.tolist())) == 2_600
-    counts = np.bincount(found.reports, minlength=kinds)
+    assert len(drawn_reports.reports) == len(set(drawn_reports.keys.tolist())) == 2_600
+    counts = np.bincount(drawn_reports.reports, minlength=kinds)
     assert chisquare(counts).pvalue > ALARM
 
 
@@ -132,9 +132,9 @@ KINDS = {"coordinate": 12, "loudest": 256}
 
 
 def test_dummies_cannot_be_told_from_peoples_reports_by_their_place(tmp_path: Path) -> None:
-    """How often one follows one of the other kind: 6 deviations come less than once in 1e8.
+    """Compare neighbours and places of dummies with chance.
 
-    And where they lie; the proxy's entropy is fixed.
+    More than 6 deviations come less than once in 1e8, and the proxy's entropy is fixed.
     """
     world = World(tmp_path, signed(dummies=200), chunk_reports=50)
     world.proxy.tick()
@@ -151,7 +151,9 @@ def test_dummies_cannot_be_told_from_peoples_reports_by_their_place(tmp_path: Pa
 
 # The real flush.
 
-PEOPLE, REPORTS, CHUNK = 300, 100, 7_000
+PEOPLE = 300
+REPORTS = 100
+CHUNK = 7_000
 # Reports that a bucket holds here, about.
 BUCKET = 20_000
 
@@ -162,7 +164,7 @@ Order = NDArray[np.int64]
 
 @pytest.fixture(scope="module")
 def flushed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Flushed]:
-    """Three hundred people, more reports than a bucket holds; the folder right after the flush."""
+    """Return three hundred people's reports, more than a bucket holds, right after the flush."""
     patch = pytest.MonkeyPatch()
     patch.setattr(shuffle, "__kwdefaults__", {"max_bucket_bytes": BUCKET * SEALED_BYTES})
     world = World(tmp_path_factory.mktemp("flush"), signed(reports=REPORTS), chunk_reports=CHUNK)
@@ -196,7 +198,7 @@ def in_the_same_chunk(order: Order) -> int:
 
 
 def at_the_distance_of_a_batch(order: Order) -> int:
-    """As if only whole batches had been laid one on the other."""
+    """Return an order in which whole batches lie one on the other."""
     return int((order[PEOPLE:] == order[:-PEOPLE]).sum())
 
 
@@ -211,14 +213,14 @@ ATTACKS = (next_to_each_other, in_the_same_chunk, at_the_distance_of_a_batch, cl
 
 
 def suspicion(attack: Callable[[Order], int], order: Order) -> float:
-    """How many standard deviations the attack does better than on a uniformly random order."""
+    """Return by how many standard deviations the attack beats a uniformly random order."""
     rng = np.random.default_rng(0)
     chance = [attack(rng.permutation(order)) for _ in range(100)]
     return float((attack(order) - np.mean(chance)) / np.std(chance))
 
 
 def test_reports_of_one_person_cannot_be_paired(flushed: Flushed) -> None:
-    """Each count is nearly normal or Poisson; beyond 6 deviations comes less than once in 1e6.
+    """Compare counts that are nearly normal or Poisson with 6 deviations (below 1e-6).
 
     The proxy's entropy is fixed here, so the test cannot fail by chance at all.
     """
@@ -233,7 +235,7 @@ def test_reports_of_one_person_cannot_be_paired(flushed: Flushed) -> None:
 
 @pytest.mark.parametrize("spoilt", ["not shuffled", "each chunk shuffled", "batches shuffled"])
 def test_the_attacks_would_tell(spoilt: str) -> None:
-    """On orders that a lazy proxy would leave, at least one of them is certain."""
+    """Check that at least one attack is certain about the orders of a lazy proxy."""
     rng = np.random.default_rng(1)
     order = np.repeat(np.arange(PEOPLE), REPORTS)
     if spoilt == "each chunk shuffled":
@@ -245,7 +247,7 @@ def test_the_attacks_would_tell(spoilt: str) -> None:
 
 
 def test_right_after_the_flush_the_disk_has_forgotten_who_came_with_whom(flushed: Flushed) -> None:
-    """Reports, but none beside another of its batch beyond what chance puts there."""
+    """Find reports there, but next to others of their batch only as often as by chance."""
     _, people, raw = flushed
     assert sum(report in raw for report in people[0]) > REPORTS // 2  # the chunks are there
     side_by_side = sum(
@@ -256,7 +258,7 @@ def test_right_after_the_flush_the_disk_has_forgotten_who_came_with_whom(flushed
 
 
 def test_memory_does_not_grow_with_the_reports() -> None:
-    """But for two bytes a report: its bucket."""
+    """Count two more bytes for each report: its bucket."""
     batch = bytes(1000 * SEALED_BYTES)
     tracemalloc.start()
     runs = shuffle(lambda: [batch] * 800, 800_000, Randomness(), max_bucket_bytes=10**6)

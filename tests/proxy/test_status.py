@@ -1,4 +1,4 @@
-"""`sottovoce proxy status`: read beside a proxy that runs, which does not notice."""
+"""`sottovoce proxy status`: read while a proxy runs, which does not notice."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,19 +17,19 @@ from tests.proxy.world import CATALOGUE, CLOSES, ENDS, HOLD, World, signed
 
 
 def look(world: World) -> tuple[str, list[str]]:
-    """All that is said, and what needs attention."""
-    found = ProxyStatus.read(world.settings, world.server, world.clock.now, ProcessState(0.0))
-    assert found.to_dict()["problems"] == found.problems
-    return "\n".join(describe_status(found, world.settings)), found.problems
+    """Return the text of the status and its problems."""
+    status = ProxyStatus.read(world.settings, world.server, world.clock.now, ProcessState(0.0))
+    assert status.to_dict()["problems"] == status.problems
+    return "\n".join(describe_status(status, world.settings)), status.problems
 
 
 def test_an_open_epoch_and_its_crowd(world: World) -> None:
     world.send(2)
-    said, problems = look(world)
-    assert "is open since 1970-01-01 02:46:40Z (1 s ago)" in said
-    assert "Batches that wait: 2; a crowd is 3, so these are too few yet. Dummies" in said
-    assert "The server answers at https://server.example, with epoch 1." in said
-    assert "GB are free in" in said
+    text, problems = look(world)
+    assert "is open since 1970-01-01 02:46:40Z (1 s ago)" in text
+    assert "Batches that wait: 2; a crowd is 3, so these are too few yet. Dummies" in text
+    assert "The server answers at https://server.example, with epoch 1." in text
+    assert "GB are free in" in text
     assert problems == []
 
 
@@ -39,13 +39,13 @@ def test_a_secret_that_the_server_does_not_know_is_told(world: World) -> None:
             raise UnknownProxyError("the server answered 401")
 
     world.server.before = refuse
-    said, problems = look(world)
+    text, problems = look(world)
     assert ["401" in problem for problem in problems] == [True]
-    assert "The server answers at" in said
+    assert "The server answers at" in text
 
 
 def test_looking_disturbs_nobody(world: World) -> None:
-    """It changes neither the database nor its log, which can be emptied afterwards."""
+    """Change neither the database nor its log, which can be emptied afterwards."""
     files = [world.folder / name for name in ("proxy.sqlite3", "proxy.sqlite3-wal")]
     world.send(2)
     before = [path.read_bytes() for path in files]
@@ -62,8 +62,8 @@ def test_a_panel_of_another_catalogue_is_told(world: World, tmp_path: Path) -> N
     people = (Panellist((0,), 1, (2,)),)
     for catalogue, is_told in ((CATALOGUE.hash, False), (bytes(32), True)):
         path.write_bytes(Panel(catalogue, people).encode())
-        said, problems = look(world)
-        assert ("panel is of another catalogue" in said) is is_told
+        text, problems = look(world)
+        assert ("panel is of another catalogue" in text) is is_told
         assert problems == []
     world.settings = replace(world.settings, page=Page(serve=False, panel=path))
     assert "another catalogue" not in look(world)[0]
@@ -75,9 +75,9 @@ def test_what_is_not_handed_in(world: World) -> None:
     world.server.before = lambda call: _fail() if call == "put_chunk" else None
     with pytest.raises(OSError, match="cut"):
         world.proxy.tick()
-    said, problems = look(world)
-    assert "is over here" in said
-    assert "Not handed in yet: 12 reports of epoch 1; the server has 0 of 3 chunks." in said
+    text, problems = look(world)
+    assert "is over here" in text
+    assert "Not handed in yet: 12 reports of epoch 1; the server has 0 of 3 chunks." in text
     assert problems == []
 
 
@@ -107,9 +107,9 @@ def test_a_crowd_that_does_not_come(tmp_path: Path) -> None:
     world = World(tmp_path, signed(opens=CLOSES - HOLD // 2))
     world.proxy.tick()
     world.clock.now = CLOSES + HOLD // 2 + 1
-    said, problems = look(world)
-    assert "It is discarded at" in said
-    assert ["than 3, which terms and least_clients" in each for each in problems] == [True]
+    text, problems = look(world)
+    assert "It is discarded at" in text
+    assert ["than 3, which terms and least_clients" in problem for problem in problems] == [True]
     assert "rate.per_epoch" not in problems[0]
     rate = replace(world.settings.rate, per_epoch=2)
     world.settings = replace(world.settings, rate=rate)
@@ -123,7 +123,6 @@ def test_a_key_that_is_not_the_one_of_the_manifest_in_the_folder(world: World) -
 
 
 def test_an_epoch_without_reports(tmp_path: Path) -> None:
-    """With accounts it may be the first one, which only gives tokens."""
     for accounts, why in (
         (False, ": the training is finished."),
         (True, ": nobody has a token for it, or the training is finished."),
@@ -142,10 +141,10 @@ def test_a_full_disk(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_batches_refused_for_their_address(world: World) -> None:
     assert world.proxy.metrics.list_notes() == []
     world.proxy.metrics.count_refusal(HTTPException(429))
-    (said,) = world.proxy.metrics.list_notes()
-    found = ProxyStatus.read(world.settings, world.server, 0.0, ProcessState(0.0, notes=(said,)))
+    (note,) = world.proxy.metrics.list_notes()
+    status = ProxyStatus.read(world.settings, world.server, 0.0, ProcessState(0.0, notes=(note,)))
     assert "Batches refused for their address ([rate]) since the start: 1." in list(
-        describe_status(found, world.settings)
+        describe_status(status, world.settings)
     )
 
 

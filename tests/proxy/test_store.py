@@ -30,7 +30,7 @@ COLUMNS = {
 }
 SUFFIXES = ("", "-wal", "-shm")
 BATCH_COLUMNS = {"batches": ["place", "id", "sealed"], "dummies": ["part", "sealed"]}
-"""All that is ever written: whoever adds a column must come past here."""
+"""This lists all that is ever written: a new column must be added here."""
 
 
 def test_what_is_written_and_nothing_else(world: World) -> None:
@@ -38,11 +38,11 @@ def test_what_is_written_and_nothing_else(world: World) -> None:
     for name, columns in ((DATABASE_FILE, COLUMNS), (name_batch_file(1), BATCH_COLUMNS)):
         with closing(sqlite3.connect(world.folder / name)) as db:
             tables = db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
-            found = {
+            written = {
                 table: [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
                 for (table,) in tables
             }
-            assert found == columns
+            assert written == columns
             if name != DATABASE_FILE:
                 places = {place for (place,) in db.execute("SELECT rowid FROM batches")}
                 assert places == {compute_place(batch) for batch in sent}
@@ -54,7 +54,7 @@ def test_what_is_written_and_nothing_else(world: World) -> None:
 
 
 def test_only_its_owner_can_read_it(world: World) -> None:
-    """What else every database has: `tests/storage/test_database.py`."""
+    """Check the mode of the file. Other rules: `tests/storage/test_database.py`."""
     world.send(1)
     for path in (world.folder, *world.folder.iterdir()):
         assert path.stat().st_mode & 0o077 == 0, path
@@ -100,7 +100,7 @@ def test_a_folder_has_one_proxy(world: World) -> None:
 
 
 def test_an_epoch_under_another_key_is_not_served(world: World) -> None:
-    """The operator pinned another key: what the old one signed is not handed on."""
+    """Serve nothing that the old key signed after the operator pinned another one."""
     world.settings = replace(world.settings, verification_key="00" * 32)
     with pytest.raises(SettingsError, match="verification_key"):
         world.reopen()
@@ -152,7 +152,7 @@ def test_a_disk_that_takes_nothing(
     mend: Callable[[World], None],
     advice: str,
 ) -> None:
-    """Nothing is acknowledged, nor paid for any more; the log says it once, and when it is over."""
+    """Acknowledge nothing, and log once that it begins and once that it is over."""
     spoil(world)
     with pytest.raises(StoreError, match=advice):
         send_for_ever(world)

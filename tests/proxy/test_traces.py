@@ -41,11 +41,11 @@ PEOPLE = [
 
 
 def written_forms_of(address: str) -> list[bytes]:
-    known = ip_address(address)
-    forms = [address.encode(), known.packed, known.exploded.encode(), str(int(known)).encode()]
-    if known.version == 6 and known.ipv4_mapped:
-        return [*forms, str(known.ipv4_mapped).encode(), known.ipv4_mapped.packed]
-    return [*forms, known.packed[:8]]
+    parsed = ip_address(address)
+    forms = [address.encode(), parsed.packed, parsed.exploded.encode(), str(int(parsed)).encode()]
+    if parsed.version == 6 and parsed.ipv4_mapped:
+        return [*forms, str(parsed.ipv4_mapped).encode(), parsed.ipv4_mapped.packed]
+    return [*forms, parsed.packed[:8]]
 
 
 def written_forms_of_time(time: float) -> list[bytes]:
@@ -57,15 +57,15 @@ def written_forms_of_time(time: float) -> list[bytes]:
 
 
 def secrets() -> list[bytes]:
-    """Everything about a request that must not be found anywhere, ever."""
-    found = [form for (address, _), _ in PEOPLE for form in written_forms_of(address)]
-    found += [str(port).encode() for (_, port), _ in PEOPLE]
-    found += [agent for _, agent in PEOPLE]
-    return found + written_forms_of_time(ARRIVAL)
+    """Return what no file may ever contain about a request."""
+    forms = [form for (address, _), _ in PEOPLE for form in written_forms_of(address)]
+    forms += [str(port).encode() for (_, port), _ in PEOPLE]
+    forms += [agent for _, agent in PEOPLE]
+    return forms + written_forms_of_time(ARRIVAL)
 
 
 def session(world: World) -> list[bytes]:
-    """Accepted, refused and broken requests by odd people; what the proxy answered."""
+    """Send accepted, refused and broken requests; return what the proxy answered."""
     sent = world.people.batches(world.now, 12)
     world.sent = sent  # type: ignore[attr-defined]
 
@@ -119,35 +119,35 @@ def test_a_session_leaves_no_trace(
     world.end_epoch()
     places["disk after forwarding"] = raw_bytes(world.folder)
     chunks = [chunk.encode() for chunk in world.server.chunks[1].values()]
-    heard = repr((world.server.told, world.server.commits)).encode()
-    places["server"] = b"".join(chunks) + heard
+    received = repr((world.server.told, world.server.commits)).encode()
+    places["server"] = b"".join(chunks) + received
     world.store.close()
     places["disk after the end"] = raw_bytes(world.folder)
     printed = "".join(capfd.readouterr())
     places["log"] = caplog.text.encode() + printed.encode()
 
     ids = [batch.id for batch in sent] + [batch.id.hex().encode() for batch in sent]
-    for place, found in places.items():
+    for place, content in places.items():
         for secret in secrets() + (ids if place != "disk while it waits" else []):
             # A port is short: by chance its digits are part of a longer number or a hash.
             within = rb"(?<![0-9A-Za-z])" + re.escape(secret) + rb"(?![0-9A-Za-z])"
-            is_there = re.search(within, found) if len(secret) < 8 else secret in found
+            is_there = re.search(within, content) if len(secret) < 8 else secret in content
             assert not is_there, (place, secret)
     for place in ("disk after forwarding", "disk after the end", "log", "answers"):
         assert not any(report in places[place] for report in all_reports(sent)), place
     for place in ("disk after the flush", "server"):
-        beside = [
+        neighbours = [
             pair
             for batch in sent
             for pair in pairwise(reports_of(batch.sealed))
             if b"".join(pair) in places[place]
         ]
         # Of 228 pairs each is adjacent in this order with probability 1/240: mean 0.95.
-        assert len(beside) < 12, place
+        assert len(neighbours) < 12, place
 
 
 def open_files() -> bytes:
-    """Every plain file that this process has open, also one that was deleted, but the log's."""
+    """Return the content of every plain file of this process, deleted ones too, except the log."""
     contents = []
     for link in Path("/proc/self/fd").iterdir() if Path("/proc").exists() else ():
         try:
@@ -169,7 +169,7 @@ def test_open_files_sees_what_was_deleted(tmp_path: Path) -> None:
 
 
 def test_the_order_of_arrival_is_not_in_the_tables(make_world: MakeWorld) -> None:
-    """The same batches in another order give the same table, row for row."""
+    """Store the same batches in another order and compare the tables row for row."""
     dumps = []
     first = signed()
     batches = People().batches(first, 50)
@@ -187,7 +187,7 @@ def test_the_order_of_arrival_is_not_in_the_tables(make_world: MakeWorld) -> Non
 def test_a_deletion_that_fails_is_done_at_a_later_beat(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is mixed is handed in all the same."""
+    """Hand in what is mixed, and delete the files at a later tick."""
     sent = world.send(30)
 
     def refuse(*_: object) -> None:
@@ -207,7 +207,7 @@ def test_a_deletion_that_fails_is_done_at_a_later_beat(
 
 
 def test_post_is_the_only_thing_that_writes(world: World) -> None:
-    """A look at everything that can be looked at changes no file."""
+    """Request everything that can be read; no file changes."""
     before = raw_bytes(world.folder)
 
     async def main() -> None:

@@ -6,6 +6,7 @@ Also its application as it runs, without sockets.
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import cache
@@ -53,11 +54,14 @@ from sottovoce.training import Participation, Settings
 from tests.asgi import Answer, ask
 
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
-ITEMS, FACTORS = 3, 2
+ITEMS = 3
+FACTORS = 2
 CATALOGUE = Catalogue.from_items(
     Item(f"film-{number}", f"Film {number}") for number in range(ITEMS)
 )
-OPENS, CLOSES, HOLD = 10_000, 20_000, 1_000
+OPENS = 10_000
+CLOSES = 20_000
+HOLD = 1_000
 ENDS = CLOSES + HOLD
 
 
@@ -67,18 +71,18 @@ def model_of(epoch: int) -> bytes:
 
 @cache
 def private_key(epoch: int) -> bytes:
-    """Of the epoch of this number, in all worlds."""
+    """Return the private key of the epoch with this number, in all worlds."""
     return generate_epoch_key()
 
 
 def opened(sealed: Sequence[bytes], of: SignedManifest) -> OpenedReports:
-    """As the server opens them."""
+    """Open sealed reports as the server does."""
     n_directions = of.manifest.build().n_directions
     return open_reports(b"".join(sealed), private_key(of.manifest.epoch), of.hash, n_directions)
 
 
 def manifest(epoch: int = 1, **changes: Any) -> Manifest:
-    """An epoch of four reports that needs three people."""
+    """Return an epoch of four reports that needs three people."""
     asked = {"reports": 4, "dummies": 0}
     asked |= {name: changes.pop(name) for name in tuple(asked) if name in changes}
     training = Settings.preset(changes.pop("preset", "coordinate"), factors=FACTORS, **asked)
@@ -185,7 +189,7 @@ class ServerInMemory:
         """Called with the name of each call, before and after it: where tests crash it."""
 
     def go_on(self, to: SignedManifest) -> None:
-        """The next epoch."""
+        """Publish the next epoch."""
         self.states[self.now.manifest.epoch] = "applied"
         self.now = to
         self.states[to.manifest.epoch] = "open"
@@ -193,7 +197,7 @@ class ServerInMemory:
         self.files[to.manifest.model] = model_of(to.manifest.epoch)
 
     def reports(self, epoch: int) -> list[bytes]:
-        """All that arrived, in the order of arrival."""
+        """Return all reports that arrived, in the order of arrival."""
         chunks = self.chunks.get(epoch, {}).values()
         return [report for chunk in chunks for report in reports_of(chunk.sealed)]
 
@@ -202,7 +206,7 @@ class ServerInMemory:
         return self.now.encode()
 
     def shelf(self) -> bytes:
-        """Of the present epoch's catalogue, or what a test has laid out."""
+        """Return the shelf of the current epoch's catalogue, or the one that a test set."""
         self._begin("shelf")
         now = self.now.manifest
         return (self.shelved or shelved(now.opens, now.catalogue)).encode()
@@ -274,8 +278,11 @@ def accept(proxy: Proxy, data: bytes) -> None:
     limit = RateLimit(Rate(batches_per_minute=0, per_epoch=0), Clock(0))
     endpoint = BatchEndpoint(Starlette(), proxy, GroupCommit(store), limit, origins=())
     scope: Scope = {"type": "http", "method": "POST", "headers": [], "client": None}
+    # In a thread of its own: a test of a browser has a running event loop in this one.
+    with ThreadPoolExecutor(1) as thread:
+        answer = thread.submit(lambda: asyncio.run(endpoint.take(scope, receive)))
     try:
-        asyncio.run(endpoint.take(scope, receive))
+        answer.result()
     except RuntimeError:
         raise ends[0] from None
 
@@ -307,7 +314,7 @@ class World:
         return self.server.now
 
     def send(self, n: int) -> list[Batch]:
-        """So many people report."""
+        """Send the batches of this many people."""
         batches = self.people.batches(self.now, n)
         for batch in batches:
             self.accept(batch)
@@ -317,17 +324,17 @@ class World:
         accept(self.proxy, batch.encode())
 
     def close_epoch(self) -> None:
-        """Its time is over, and the server closes it."""
+        """Set the clock to the end of the epoch, and close it at the server."""
         self.clock.now = max(self.clock.now, self.now.manifest.closes)
         self.server.states[self.now.manifest.epoch] = "closed"
 
     def end_epoch(self) -> None:
-        """The server closes it, and the proxy hands in what it has."""
+        """Close the epoch, and let the proxy hand in its reports."""
         self.close_epoch()
         self.proxy.tick()
 
     def reopen(self) -> None:
-        """As after a restart."""
+        """Open the proxy again, as after a restart."""
         self.store.close()
         self.store = ProxyStore.open(self.folder)
         self.proxy = self._proxy()
@@ -342,13 +349,13 @@ def all_reports(batches: list[Batch]) -> list[bytes]:
 
 
 def raw_bytes(folder: Path) -> bytes:
-    """Everything that any file in the folder holds, names included."""
+    """Return the names and contents of all files in the folder."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return b"\0".join(str(path).encode() + b"\0" + path.read_bytes() for path in files)
 
 
 def metric(world: World, name: str) -> float:
-    """What `/metrics` says under this name."""
+    """Return a value of `/metrics`."""
     lines = world.proxy.metrics.render().decode().splitlines()
     (value,) = (
         line.rpartition(" ")[2] for line in lines if line.startswith(f"sottovoce_proxy_{name} ")
@@ -358,14 +365,14 @@ def metric(world: World, name: str) -> float:
 
 @asynccontextmanager
 async def serving(world: World, clock: Clock | None = None) -> AsyncIterator[Starlette]:
-    """The application with its writer and heartbeat."""
+    """Run the application with its writer and heartbeat."""
     app = build_app(world.proxy, world.settings, clock=clock or Clock(0))
     async with app.router.lifespan_context(app):
         yield app
 
 
 async def post(app: Starlette, data: bytes, **more: Any) -> Answer:
-    """A batch, as a client sends it."""
+    """Send a batch as a client does."""
     length = ("content-length", str(len(data)))
     return await ask(app, "POST", "/v2/batches", data, [length], **more)
 
@@ -373,7 +380,7 @@ async def post(app: Starlette, data: bytes, **more: Any) -> Answer:
 def within(
     world: World, work: Callable[[Starlette], Coroutine[Any, Any, Any]], clock: Clock | None = None
 ) -> Any:
-    """What comes of this work with the application of a world."""
+    """Return the result of this work with the application of a world."""
 
     async def main() -> Any:
         async with serving(world, clock) as app:
@@ -383,7 +390,7 @@ def within(
 
 
 def stored(world: World) -> list[bytes]:
-    """The reports of each batch that waits."""
+    """Return the reports of each batch that waits."""
     if not is_waiting(world):
         return []
     with world.store.read_batches() as tables:
@@ -391,7 +398,7 @@ def stored(world: World) -> list[bytes]:
 
 
 def dummies(world: World) -> list[bytes]:
-    """Those that are drawn, one by one, in the order in which they were; none after the epoch."""
+    """Return the dummies in the order in which they were drawn; none after the epoch."""
     if not is_waiting(world):
         return []
     with world.store.read_batches() as tables:
@@ -404,12 +411,12 @@ def reports_in(tables: BatchTables, table: str) -> list[bytes]:
 
 
 def is_waiting(world: World) -> bool:
-    """Whether there is a file of batches, which is deleted when its epoch is over."""
+    """Return whether there is a file of batches; it is deleted when its epoch is over."""
     return any(world.folder.glob("epoch-*-batches.sqlite3"))
 
 
 def count_batches(world: World) -> int:
-    """How many batches wait."""
+    """Return the number of batches that wait."""
     return len(stored(world))
 
 

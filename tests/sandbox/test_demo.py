@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from sottovoce.client.recommending import recommendations, wide_model
+from sottovoce.client.recommending import build_wide_model, list_recommendations
 from sottovoce.data import load, synthetic_people
 from sottovoce.data.synthetic import generate_people
 from sottovoce.errors import UnavailableError
@@ -24,8 +24,8 @@ from sottovoce.sandbox.setup import (
 from sottovoce.server.settings import ServerSettings
 from sottovoce.server.setup import list_catalogue_items
 from sottovoce.simulation import build_engine
-from sottovoce.simulation.evaluation.panel import panel_popularity, panel_quality
-from sottovoce.simulation.training import Trained, begin, train
+from sottovoce.simulation.evaluation.panel import measure_on_panel, measure_popularity_on_panel
+from sottovoce.simulation.training import TrainingState, start_training, train
 from tests.client.world import ITEMS, REPORTS
 from tests.processes import free_port
 from tests.protocol.examples import signing_key
@@ -75,7 +75,7 @@ def test_panel_has_other_people_than_those_who_report() -> None:
     assert (panel.catalogue, len(panel.people)) == (catalogue.hash, PANEL_PEOPLE)
     assert list(panel.touched) == people.histories.popularity().tolist()
     reporting = {tuple(people.histories[user].tolist()) for user in range(400)}
-    tested = {tuple(sorted((*each.seen, each.left))) for each in panel.people}
+    tested = {tuple(sorted((*person.seen, person.left))) for person in panel.people}
     assert len(tested - reporting) > 0.9 * len(tested)
     assert make_invented_panel(source, catalogue, people) == panel
     assert make_invented_panel("synthetic:N=400,M=60,seed=8", catalogue, people) != panel
@@ -113,10 +113,10 @@ def test_curve_has_the_panels_numbers_for_each_epoch() -> None:
     people = proxy.signed.manifest.reports_behind // REPORTS
     assert (discarded.people, last.people) == (0, people)
     release = Release(proxy.signed, world.items(3), world.catalogue)
-    assert last.quality == panel_quality(wide_model(release), panel)
+    assert last.quality == measure_on_panel(build_wide_model(release), panel)
     untrained = replace(release, V=np.zeros_like(release.V))
-    assert last.tags_alone == panel_quality(wide_model(untrained), panel) != last.quality
-    assert last.popularity == panel_popularity(panel, world.catalogue.tags)
+    assert last.tags_alone == measure_on_panel(build_wide_model(untrained), panel) != last.quality
+    assert last.popularity == measure_popularity_on_panel(panel, world.catalogue.tags)
     assert len(checks) > 20
 
 
@@ -126,7 +126,7 @@ class Demo:
 
     server: ServerSettings
     catalogue: Catalogue
-    models: dict[int, Trained]
+    models: dict[int, TrainingState]
     panel: Panel
 
     def release(self, learnt: int) -> Release:
@@ -165,7 +165,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
     # The people of five epochs, each of whom takes part in one of five.
     settings = replace(server.training, epochs=epochs)
     people = synthetic_people(epochs * plan.people, plan.films, plan.seed).histories
-    start = begin(settings, plan.films)
+    start = start_training(settings, plan.films)
     with build_engine("cpu", people, settings) as engine:
         states = [start, *train(settings, engine, start, row_limit=server.row_limit)]
     catalogue = Catalogue.decode(server.catalogue.read_bytes())
@@ -187,8 +187,8 @@ def test_protects_everybody_who_takes_part(demo: Demo) -> None:
 
 def test_reports_are_better_than_genres_by_the_fifth_epoch(demo: Demo) -> None:
     release = demo.release(5)
-    without_reports = panel_quality(wide_model(release, tags_alone=True), demo.panel)
-    assert panel_quality(wide_model(release), demo.panel) > without_reports + 0.05
+    without_reports = measure_on_panel(build_wide_model(release, tags_only=True), demo.panel)
+    assert measure_on_panel(build_wide_model(release), demo.panel) > without_reports + 0.05
 
 
 @pytest.mark.parametrize(("films", "ordered"), [(3, True), (8, False)])
@@ -200,7 +200,7 @@ def test_lists_of_a_horror_fan_and_of_a_childrens_fan_differ(
     for genre in ("Horror", "Children"):
         chosen = demo.choose_films(genre, films)
         touched = {film: moment if ordered else 1 for moment, film in enumerate(chosen)}
-        lists[genre] = [each.id for each in recommendations(release, touched, 10)]
+        lists[genre] = [item.id for item in list_recommendations(release, touched, 10)]
         assert len(lists[genre]) == 10
         assert demo.count_genre(lists[genre], genre) >= (4 if learnt else 7)
     assert len({*lists["Horror"]} & {*lists["Children"]}) <= MAX_SHARED_TITLES

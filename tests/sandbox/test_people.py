@@ -150,8 +150,8 @@ def test_reports_are_those_of_devices_with_the_same_random_words(
     sent = scene.report(iter(histories), len(histories))
     release = Release(signed, world.items(1), world.catalogue)
     for number, (batch, history) in enumerate(zip(sent, histories, strict=True)):
-        made = make_batch(release, history, 0, lambda *_, n=number: words[[n]], os.urandom)
-        expected = Batch.decode(made.batch, REPORTS)
+        own = make_batch(release, history, 0, lambda *_, n=number: words[[n]], os.urandom)
+        expected = Batch.decode(own.batch, REPORTS)
         assert open_batch(batch, world, signed) == open_batch(expected, world, signed)
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from sottovoce.errors import SettingsError
 from sottovoce.protocol import Catalogue, Item
-from sottovoce.sandbox.setup import SHOP_FILE, LiveSystem, Sandbox, set_values, write_shop
+from sottovoce.sandbox.setup import LiveSystem, Sandbox, set_values, write_shop
+from sottovoce.sandbox.shop import PAGE_FILE
 from sottovoce.training import Settings
 
 SETTINGS_FILE = """\
@@ -53,7 +54,7 @@ def test_shop_escapes_articles_whose_titles_are_markup_or_placeholders(tmp_path:
     Sandbox(catalogue, training, 1, 60, 18_080, accounts=True).set_up(tmp_path / "here")
     system = LiveSystem("http://127.0.0.1:18080", bytes(32), training=training)
     write_shop(tmp_path / "here", system)
-    page = (tmp_path / "here" / "server" / SHOP_FILE).read_text()
+    page = (tmp_path / "here" / "server" / PAGE_FILE).read_text()
     assert '<button value="KEY-1">PROXY &amp; EPOCH</button>' in page
     assert '"&quot;&gt;&lt;b&gt;">&lt;/button&gt;&lt;script&gt;</button>' in page
     assert f'key: "{"00" * 32}"' in page

@@ -18,7 +18,7 @@ _numbers = itertools.count()
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
     try:
-        context = postgres.running()
+        context = postgres.run_postgres()
         url = context.__enter__()
     except OSError as error:
         leave_out(f"the server on PostgreSQL ({error})")
@@ -29,7 +29,7 @@ def postgres_server() -> Iterator[str]:
 
 
 def _new_schema(server: str) -> str:
-    """A schema of its own: as good as a database of its own, and at once there."""
+    """Create a schema of its own, which is faster than a database."""
     name = f"test_{next(_numbers)}"
     url = make_url(server)
     with psycopg.connect(
@@ -51,7 +51,7 @@ def sqlite_url(tmp_path: Path) -> str:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def new_url(request: pytest.FixtureRequest, tmp_path: Path) -> NewUrl:
-    """Makes databases that are empty."""
+    """Return a function that makes empty databases."""
     if request.param == "sqlite":
         return lambda: f"sqlite:///{tmp_path / f'{next(_numbers)}.sqlite'}"
     server: str = request.getfixturevalue("postgres_server")
@@ -60,23 +60,23 @@ def new_url(request: pytest.FixtureRequest, tmp_path: Path) -> NewUrl:
 
 @pytest.fixture
 def url(new_url: NewUrl) -> str:
-    """A database that is empty."""
+    """Return the URL of an empty database."""
     return new_url()
 
 
 @pytest.fixture
 def make_world(tmp_path: Path) -> Iterator[MakeWorld]:
-    """Worlds that are closed when the test is over."""
-    made: list[World] = []
+    """Return a function that makes workers, which are closed after the test."""
+    worlds: list[World] = []
 
     def make(url: str, **changes: object) -> World:
-        is_new = all(url != world.settings.database for world in made)
+        is_new = all(url != world.settings.database for world in worlds)
         make_one = World.begin if is_new else World
-        made.append(make_one(make_settings(tmp_path, url, **changes)))
-        return made[-1]
+        worlds.append(make_one(make_settings(tmp_path, url, **changes)))
+        return worlds[-1]
 
     yield make
-    for world in made:
+    for world in worlds:
         world.close()
 
 

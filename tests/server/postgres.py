@@ -1,4 +1,4 @@
-"""A throw-away PostgreSQL server: real, on a socket in a folder of its own, gone afterwards."""
+"""A real PostgreSQL server, on a socket in a temporary folder."""
 
 import os
 import pwd
@@ -12,32 +12,32 @@ from pathlib import Path
 from urllib.parse import quote
 
 
-def programs() -> Iterator[Path]:
-    """Folders with `initdb` and `pg_ctl`: the wheel's, the system's."""
-    wheel = find_spec("pgserver")  # not imported: only its programs are wanted
+def find_programs() -> Iterator[Path]:
+    """Yield folders with `initdb` and `pg_ctl`: the wheel's, then the system's."""
+    wheel = find_spec("pgserver")
     if wheel is not None and wheel.origin is not None:
         yield Path(wheel.origin).parent / "pginstall" / "bin"
     yield from sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
-    found = shutil.which("pg_ctl")
-    if found:
-        yield Path(found).resolve().parent
+    command = shutil.which("pg_ctl")
+    if command:
+        yield Path(command).resolve().parent
 
 
-def _account() -> tuple[int, int] | None:
-    """PostgreSQL refuses to run as root: borrow an account that has no rights."""
+def _find_account() -> tuple[int, int] | None:
+    """Return an account without rights, because PostgreSQL refuses to run as root."""
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):
         try:
-            found = pwd.getpwnam(name)
+            account = pwd.getpwnam(name)
         except KeyError:
             continue
-        return found.pw_uid, found.pw_gid
+        return account.pw_uid, account.pw_gid
     raise OSError("there is neither an account 'postgres' nor 'nobody'")
 
 
 def _run(*command: str | Path, folder: Path) -> None:
-    account = _account()
+    account = _find_account()
     who = {} if account is None else {"user": account[0], "group": account[1], "extra_groups": []}
     done = subprocess.run(
         list(command),
@@ -54,14 +54,14 @@ def _run(*command: str | Path, folder: Path) -> None:
 
 
 @contextmanager
-def running() -> Iterator[str]:
-    """The URL of a server that lives as long as the block; `OSError` if none can be started."""
+def run_postgres() -> Iterator[str]:
+    """Run a server in the block; raise an `OSError` if none can be started."""
     with tempfile.TemporaryDirectory(prefix="sottovoce-pg-") as name:
         folder = Path(name)
-        account = _account()
+        account = _find_account()
         if account is not None:
             os.chown(folder, *account)
-        bin_folder = _started(folder)
+        bin_folder = _start(folder)
         try:
             yield f"postgresql+psycopg://postgres@/postgres?host={quote(name)}"
         finally:
@@ -69,19 +69,19 @@ def running() -> Iterator[str]:
             _run(bin_folder / "pg_ctl", *stop, folder=folder)
 
 
-def _started(folder: Path) -> Path:
+def _start(folder: Path) -> Path:
     failures = []
-    for found in programs():
+    for bin_folder in find_programs():
         data = folder / "data"
         options = f"-k {folder} -c listen_addresses= -c fsync=off -c max_connections=100"
         try:
             make = ("-D", data, "-U", "postgres", "-A", "trust", "-E", "UTF8", "--no-sync")
-            _run(found / "initdb", *make, folder=folder)
+            _run(bin_folder / "initdb", *make, folder=folder)
             start = ("-D", data, "-w", "-o", options, "-l", folder / "log", "start")
-            _run(found / "pg_ctl", *start, folder=folder)
+            _run(bin_folder / "pg_ctl", *start, folder=folder)
         except (OSError, subprocess.SubprocessError) as error:
-            failures.append(f"{found}: {error}")
+            failures.append(f"{bin_folder}: {error}")
             shutil.rmtree(data, ignore_errors=True)
             continue
-        return found
+        return bin_folder
     raise OSError("; ".join(failures) or "no PostgreSQL is installed")

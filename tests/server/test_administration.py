@@ -1,4 +1,4 @@
-"""Learning without an end, one training after another, and signing keys that change."""
+"""Learning without an end, one training after another, closed and restored epochs."""
 
 from dataclasses import replace
 
@@ -7,105 +7,99 @@ import pytest
 
 from sottovoce.errors import RefusedError, SettingsError
 from sottovoce.protocol.contact import CROWD_ENOUGH, CROWD_SHORT, Contact
-from sottovoce.server.administration import (
-    begin_training,
-    cancel_training,
-    close_epoch,
-    go_beyond,
-)
-from tests.server.changes import present
-from tests.server.test_catalogue import learn, model
+from sottovoce.server.administration import begin_training, cancel_training, close_epoch, go_beyond
+from tests.server.changes import read_pending
 from tests.server.world import TRAINING, MakeWorld, World
 
 
-def test_learning_without_an_end(make_world: MakeWorld, sqlite_url: str) -> None:
-    """More epochs than it has, each with a key, and old estimates fade."""
+def test_a_training_without_an_end_goes_on_and_forgets(
+    make_world: MakeWorld, sqlite_url: str
+) -> None:
     settings = replace(TRAINING, half_life=1.0, lifetime=2, rotate=False, regularization=1e-12)
     world = make_world(sqlite_url, training=settings)
-    before = learn(world)
+    world.run_epoch()
     for _ in range(settings.epochs + 2):
-        V = model(world, before)
+        V = world.load_model()
         signed = world.close_epoch()
         manifest = signed.manifest
         assert manifest.public_key is not None
         assert (manifest.epochs_left, manifest.terms.epochs) == (0, 2)
         assert manifest.terms.share == pytest.approx(2 / 3)
         world.apply(signed, world.make_chunk(signed, 200))
-        before = world.get_signed()
         estimate = manifest.build().estimate(world.get_sums(manifest.epoch), 200)
-        faded = 0.5 * V.astype(np.float64) - settings.rate * estimate
-        assert np.allclose(model(world, before), faded, rtol=1e-5)
+        expected = 0.5 * V.astype(np.float64) - settings.rate * estimate
+        assert np.allclose(world.load_model(), expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize("anew", [False, True])
-def test_another_training_follows_the_present_epoch(world: World, anew: bool) -> None:
-    """A running worker needs no restart; its devices are asked, for every field that got worse."""
-    before = learn(world)
-    V = model(world, before)
+@pytest.mark.parametrize("random_start", [False, True])
+def test_another_training_follows_the_current_epoch(world: World, random_start: bool) -> None:
+    # A running worker needs no restart. Devices ask their owners about every worse term.
+    before = world.run_epoch()
+    V = world.load_model(before)
     changed = replace(TRAINING, factors=3, epsilon=4.0, epochs=5)
-    other = replace(world.settings, training=changed)
+    settings = replace(world.settings, training=changed)
     with pytest.raises(SettingsError, match=r"training\.epsilon.*2\.5.*server training begin"):
         world.add_worker(training=changed).server.tick()
-    begun = begin_training(world.store, other, anew=anew)
-    assert begun.number == 2
+    training = begin_training(world.store, settings, random_start=random_start)
+    assert training.number == 2
     with pytest.raises(SettingsError, match="server training begin --cancel"):
-        begin_training(world.store, other, anew=anew)
+        begin_training(world.store, settings, random_start=random_start)
     assert world.get_signed() == before
     world.apply(world.close_epoch())
     after = world.get_signed().manifest
     assert after.epoch == before.manifest.epoch + 1
-    assert after.terms.training == begun.terms.training != before.manifest.terms.training
+    assert after.terms.training == training.terms.training != before.manifest.terms.training
     assert (after.terms.factors, after.terms.epsilon, after.epochs_left) == (3, 4.0, 5)
     worse = before.manifest.terms.list_worse_terms(after.terms)
     assert worse[0] == "reports would go to another training"
-    assert after.reports_behind == (0 if anew else before.manifest.reports_behind)
-    inherited = model(world, world.get_signed())
-    products = inherited.astype(np.float64) @ inherited.T.astype(np.float64)
-    before_it = V.astype(np.float64) @ V.T.astype(np.float64)
-    same = np.allclose(products, before_it, rtol=0, atol=1e-5 * np.abs(before_it).max())
-    assert same is not anew, "in another basis, and with another factor, the same model"
+    assert after.reports_behind == (0 if random_start else before.manifest.reports_behind)
+    # The same model has other vectors, in another basis and with another factor.
+    inherited = world.load_model().astype(np.float64)
+    products, products_before = inherited @ inherited.T, V.astype(np.float64) @ V.T
+    tolerance = 1e-5 * np.abs(products_before).max()
+    is_same_model = np.allclose(products, products_before, rtol=0, atol=tolerance)
+    assert is_same_model is not random_start
     world.add_worker(training=changed).server.tick()
 
 
-def test_a_training_that_has_not_begun_may_still_be_changed(
+def test_a_training_without_an_epoch_may_still_be_changed(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    learn(world)
-    begun = begin_training(
-        world.store, replace(world.settings, training=replace(TRAINING, factors=3)), anew=False
-    )
-    world.add_worker(training=replace(TRAINING, factors=3)).server.prepare()
-    assert present(world.store).training == begun, "a worker with the same file changes nothing"
+    world.run_epoch()
+    settings = replace(world.settings, training=replace(TRAINING, factors=3))
+    training = begin_training(world.store, settings, random_start=False)
+    world.add_worker(training=settings.training).server.prepare()
+    assert read_pending(world.store).training == training, "a worker with the same file"
     assert "other settings" not in caplog.text
     later = world.add_worker(training=replace(TRAINING, factors=1))
     later.apply(later.close_epoch())
     assert "training 2, which has had no epoch yet, has other settings" in caplog.text
     terms = later.get_signed().manifest.terms
     assert terms.factors == 1
-    assert terms.training != begun.terms.training
+    assert terms.training != training.terms.training
 
 
 @pytest.mark.parametrize("begun", [False, True])
-def test_settings_that_no_manifest_could_have_are_refused_at_the_start(
+def test_settings_that_no_manifest_can_express_are_refused_at_the_start(
     make_world: MakeWorld, sqlite_url: str, begun: bool
 ) -> None:
-    """Not when the epoch is closed already: then the server would fail at every beat."""
+    # Otherwise the server would fail at every tick after the epoch is closed.
     world = make_world(sqlite_url)
-    learn(world)
+    world.run_epoch()
     if begun:
-        begin_training(world.store, world.settings, anew=False)
-    small = world.add_worker(terms=replace(world.settings.terms, most_items=5))
+        begin_training(world.store, world.settings, random_start=False)
+    worker = world.add_worker(terms=replace(world.settings.terms, most_items=5))
     with pytest.raises(SettingsError, match=r"\b20\b.*\b5\b"):
-        small.server.prepare()
+        worker.server.prepare()
     before = world.get_signed().manifest.epoch
     world.apply(world.close_epoch())
     assert world.get_signed().manifest.epoch == before + 1
 
 
 def test_an_old_file_does_not_undo_a_training_that_was_begun(world: World) -> None:
-    learn(world)
-    changed = replace(TRAINING, epsilon=4.0)
-    begun = begin_training(world.store, replace(world.settings, training=changed), anew=False)
+    world.run_epoch()
+    settings = replace(world.settings, training=replace(TRAINING, epsilon=4.0))
+    training = begin_training(world.store, settings, random_start=False)
     with pytest.raises(SettingsError, match="server training begin --cancel"):
         world.add_worker().server.tick()
     assert cancel_training(world.store) == 1
@@ -113,12 +107,10 @@ def test_an_old_file_does_not_undo_a_training_that_was_begun(world: World) -> No
     with pytest.raises(SettingsError, match=r"\b1\b"):
         cancel_training(world.store)
     world.apply(world.close_epoch())
-    assert world.get_signed().manifest.terms.training != begun.terms.training
+    assert world.get_signed().manifest.terms.training != training.terms.training
 
 
-def test_an_epoch_that_waits_for_its_crowd_can_be_closed_and_never_before_its_time(
-    world: World,
-) -> None:
+def test_an_operator_closes_an_epoch_that_waits_but_never_before_its_time(world: World) -> None:
     world.server.tick()
     signed = world.get_signed()
     world.now = signed.manifest.closes - 61
@@ -138,7 +130,7 @@ def test_an_epoch_that_waits_for_its_crowd_can_be_closed_and_never_before_its_ti
 def test_a_restored_database_goes_beyond_what_others_have_seen(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    before = learn(world)
+    before = world.run_epoch()
     epoch = before.manifest.epoch
     for seen in (None, epoch - 1, epoch, epoch + 2**20 + 2, 2**32 - 2, 2**32 - 1):
         with pytest.raises(SettingsError):
@@ -146,7 +138,8 @@ def test_a_restored_database_goes_beyond_what_others_have_seen(
     ahead = Contact(57, bytes(32), None, world.now, None)
     with pytest.raises(RefusedError, match="go-beyond 57"):
         world.server.handle_contact("east", ahead)
-    with pytest.raises(RefusedError):  # a liar
+    # An attacker.
+    with pytest.raises(RefusedError):
         world.server.handle_contact("west", replace(ahead, epoch=2**32 - 1))
     for _ in range(2):
         world.server.tick()
@@ -154,9 +147,9 @@ def test_a_restored_database_goes_beyond_what_others_have_seen(
     for seen in (epoch + 1, 56, epoch + 2**20 + 2, 2**32 - 1):
         with pytest.raises(SettingsError, match=r"57\.\."):
             go_beyond(world.store, seen, world.now, world.settings.proxies)
-    number, heard = go_beyond(world.store, None, world.now, world.settings.proxies)
+    number, contacts = go_beyond(world.store, None, world.now, world.settings.proxies)
     assert number == 58
-    assert heard["east"].epoch == 57
+    assert contacts["east"].epoch == 57
     world.server.tick()
     after = world.get_signed().manifest
     assert (after.epoch, after.model) == (58, before.manifest.model)

@@ -1,4 +1,4 @@
-"""The server's keys: their file, an epoch's key and its end, and who follows a signing key."""
+"""The server's keys: their file, an epoch's key and its end, and the chain of signing keys."""
 
 import json
 import os
@@ -16,14 +16,13 @@ from sottovoce.errors import (
 )
 from sottovoce.protocol import SignedManifest
 from sottovoce.server import Keys, ServerStore
-from sottovoce.server.keys import rotate_keys
+from sottovoce.server.key_chain import rotate_keys
 from sottovoce.server.transaction import Service, Transaction
-from tests.server.changes import change_catalogue, present, without
-from tests.server.test_catalogue import learn
+from tests.server.changes import change_catalogue, read_pending
 from tests.server.world import KEYS, MakeWorld, World
 
 
-def test_keys_are_read_back_and_only_their_owner_can(tmp_path: Path) -> None:
+def test_only_their_owner_can_read_keys(tmp_path: Path) -> None:
     keys, path = Keys.generate(), tmp_path / "keys.json"
     keys.write(path)
     assert path.stat().st_mode & 0o777 == 0o600
@@ -32,7 +31,7 @@ def test_keys_are_read_back_and_only_their_owner_can(tmp_path: Path) -> None:
     assert keys.wrapping.hex() not in repr(keys)
     with pytest.raises(SettingsError):
         Keys.generate().write(path)
-    assert Keys.read(path) == keys, "nothing is overwritten"
+    assert Keys.read(path) == keys, "the file is not overwritten"
     for mode in (0o640, 0o604, 0o601):
         path.chmod(mode)
         with pytest.raises(SettingsError):
@@ -56,12 +55,12 @@ def test_malformed_keys_are_refused_and_not_shown(tmp_path: Path, content: str |
     if content is not None:
         path.touch(0o600)
         path.write_text(content)
-    with pytest.raises(SettingsError) as refused:
+    with pytest.raises(SettingsError) as error:
         Keys.read(path)
-    assert "a" * 32 not in str(refused.value)
+    assert "a" * 32 not in str(error.value)
 
 
-def test_a_wrapped_key_opens_with_its_keys_and_epoch_alone() -> None:
+def test_a_wrapped_key_opens_only_with_its_keys_and_epoch() -> None:
     keys, private = Keys.generate(), os.urandom(32)
     wrapped = keys.wrap(3, private)
     assert keys.unwrap(3, wrapped) == private
@@ -76,38 +75,37 @@ def test_a_wrapped_key_opens_with_its_keys_and_epoch_alone() -> None:
             other.unwrap(epoch, data)
 
 
-def everything_in(folder: Path) -> bytes:
+def read_database(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in sorted(folder.glob("server.sqlite*")))
 
 
-def test_nothing_of_an_applied_epochs_key_or_chunks_is_left_in_the_files(
+def test_the_files_contain_no_raw_report_and_no_key_of_an_applied_epoch(
     make_world: MakeWorld, sqlite_url: str, tmp_path: Path
 ) -> None:
-    """And nothing raw is ever stored."""
     world = make_world(sqlite_url)
     signed = world.close_epoch()
     with world.store.read() as transaction:
         wrapped = transaction.find_wrapped_key(1)
     assert wrapped is not None
     private = world.keys.unwrap(1, wrapped)
-    assert wrapped in everything_in(tmp_path)
-    assert private not in everything_in(tmp_path)
+    assert wrapped in read_database(tmp_path)
+    assert private not in read_database(tmp_path)
     chunk = world.make_chunk(signed, 30)
     world.send("east", chunk)
-    left = everything_in(tmp_path)
-    for at in range(0, len(chunk.sealed), 52):
-        assert chunk.sealed[at : at + 12] not in left
-        assert chunk.sealed[at + 32 : at + 52] not in left
+    content = read_database(tmp_path)
+    for start in range(0, len(chunk.sealed), 52):
+        assert chunk.sealed[start : start + 12] not in content
+        assert chunk.sealed[start + 32 : start + 52] not in content
     world.apply(signed, chunk)
-    left = everything_in(tmp_path)
+    content = read_database(tmp_path)
     assert world.get_signed().manifest.epoch == 2
-    assert signed.hash in left, "the epoch itself is kept"
+    assert signed.hash in content, "the epoch itself stays"
     for secret in (wrapped, wrapped[12:44], wrapped[:12], private, chunk.name.encode()):
-        assert secret not in left
+        assert secret not in content
     assert (tmp_path / "server.sqlite-wal").stat().st_size == 0
 
 
-def test_an_applied_epochs_key_is_gone_from_every_database(world: World) -> None:
+def test_an_applied_epochs_key_is_deleted_from_every_database(world: World) -> None:
     signed = world.close_epoch()
     world.apply(signed, world.make_chunk(signed, 30))
     with world.store.read() as transaction:
@@ -118,23 +116,18 @@ def test_an_applied_epochs_key_is_gone_from_every_database(world: World) -> None
         assert transaction.get_sums(1).any()
 
 
-AT_ONCE = 6
-
-
-def service(world: World) -> Service:
+def get_service(world: World) -> Service:
     with world.store.read() as transaction:
-        found = transaction.get_service()
-    assert found is not None
-    return found
+        return transaction.get_service()
 
 
-def rotated_at_once(world: World, paths: list[Path]) -> list[Keys | SettingsError]:
-    """Each by a connection of its own, all at the same moment."""
-    ready = Barrier(len(paths))
+def rotate_at_once(world: World, paths: list[Path]) -> list[Keys | SettingsError]:
+    """Rotate the keys of several files at the same moment, over one connection for each."""
+    barrier = Barrier(len(paths))
 
     def rotate(path: Path) -> Keys | SettingsError:
         store = ServerStore(world.settings.database)
-        ready.wait()
+        barrier.wait()
         try:
             return rotate_keys(store, path)
         except SettingsError as error:
@@ -146,16 +139,16 @@ def rotated_at_once(world: World, paths: list[Path]) -> list[Keys | SettingsErro
         return list(threads.map(rotate, paths))
 
 
-def copies(folder: Path, number: int) -> list[Path]:
-    """The keys file on so many machines."""
+def write_copies(folder: Path, number: int) -> list[Path]:
+    """Write the keys file of that many machines."""
     paths = [folder / f"keys{n}.json" for n in range(number)]
     for path in paths:
         KEYS.write(path)
     return paths
 
 
-def published_by(world: World, path: Path) -> SignedManifest:
-    """The next manifest, by a worker that starts with this file."""
+def publish_with(world: World, path: Path) -> SignedManifest:
+    """Return the next manifest of a worker that starts with this file."""
     worker = World(world.settings, Keys.read(path), now=world.now)
     worker.apply(worker.close_epoch())
     signed = worker.get_signed()
@@ -164,62 +157,64 @@ def published_by(world: World, path: Path) -> SignedManifest:
     return signed
 
 
-def test_of_several_machines_one_replaces_the_key(world: World, tmp_path: Path) -> None:
+def test_only_one_of_several_machines_replaces_the_key(world: World, tmp_path: Path) -> None:
     world.server.tick()
-    paths = copies(tmp_path, AT_ONCE)
-    made = rotated_at_once(world, paths)
-    (won,) = (n for n, each in enumerate(made) if isinstance(each, Keys))
-    for n, refused in enumerate(made):
-        if n != won:
-            assert isinstance(refused, SettingsError)
-            assert Keys.read(paths[won]).verification_key.hex() in str(refused)
-            assert Keys.read(paths[n]) == KEYS, "nothing was changed"
-    old = paths[won - 1]
-    assert published_by(world, old).key == KEYS.verification_key, "it goes on meanwhile"
-    Keys.read(paths[won]).replace(old)
+    paths = write_copies(tmp_path, 6)
+    results = rotate_at_once(world, paths)
+    (winner,) = (n for n, result in enumerate(results) if isinstance(result, Keys))
+    for n, result in enumerate(results):
+        if n != winner:
+            assert isinstance(result, SettingsError)
+            assert Keys.read(paths[winner]).verification_key.hex() in str(result)
+            assert Keys.read(paths[n]) == KEYS, "a refused file is not changed"
+    old = paths[winner - 1]
+    assert publish_with(world, old).key == KEYS.verification_key, "it goes on meanwhile"
+    Keys.read(paths[winner]).replace(old)
     rotate_keys(world.store, old)
     newest = Keys.read(old)
     assert len(newest.statements) == 2
-    raw = published_by(world, old).encode()
-    for pinned in (KEYS, Keys.read(paths[won]), newest):
+    raw = publish_with(world, old).encode()
+    for pinned in (KEYS, Keys.read(paths[winner]), newest):
         opened = SignedManifest.open(raw, pinned.verification_key)
         assert opened.key == newest.verification_key
 
 
 @pytest.fixture
-def broken_off(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The first of two files has a new key of which the database has not heard."""
+def interrupted(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Return two files, of which the first has a new key that is not in the database."""
     world.server.tick()
-    paths = copies(tmp_path, 2)
+    paths = write_copies(tmp_path, 2)
 
     def fail(_: Transaction, __: bytes) -> None:
         raise StoreError("the database is gone")
 
-    with monkeypatch.context() as broken:
-        broken.setattr(Transaction, "set_newest_key", fail)
+    with monkeypatch.context() as patch:
+        patch.setattr(Transaction, "set_newest_key", fail)
         with pytest.raises(StoreError):
             rotate_keys(world.store, paths[0])
     assert len(Keys.read(paths[0]).statements) == 1
-    assert service(world).newest_key == KEYS.verification_key
+    assert get_service(world).newest_key == KEYS.verification_key
     return paths
 
 
-def test_a_worker_makes_the_database_follow_its_file(world: World, broken_off: list[Path]) -> None:
-    """Also after a restored database."""
-    first, second = broken_off
+def test_a_worker_makes_the_database_follow_its_file(world: World, interrupted: list[Path]) -> None:
+    # The database may have been restored.
+    first, second = interrupted
     worker = World(world.settings, Keys.read(first), now=world.now)
     worker.server.prepare()
-    assert service(world).newest_key == worker.keys.verification_key
+    assert get_service(world).newest_key == worker.keys.verification_key
     with pytest.raises(SettingsError, match=worker.keys.verification_key.hex()):
         rotate_keys(world.store, second)
     worker.close()
     rotate_keys(world.store, first)
-    assert len(published_by(world, first).statements) == 2
+    assert len(publish_with(world, first).statements) == 2
 
 
-def test_a_key_that_another_has_overtaken_never_signs(world: World, broken_off: list[Path]) -> None:
-    """Neither by a worker that starts with it nor by one that runs."""
-    first, second = broken_off
+def test_a_key_that_another_has_overtaken_never_signs(
+    world: World, interrupted: list[Path]
+) -> None:
+    # Neither a worker that starts with it nor one that runs may sign.
+    first, second = interrupted
     worker = World(world.settings, Keys.read(first), now=world.now)
     worker.server.prepare()
     rotate_keys(world.store, second, newest_is_lost=True)
@@ -230,64 +225,64 @@ def test_a_key_that_another_has_overtaken_never_signs(world: World, broken_off: 
     with pytest.raises(SettingsError, match=Keys.read(second).verification_key.hex()):
         late.server.prepare()
     late.close()
-    signed = published_by(world, second)
+    signed = publish_with(world, second)
     assert signed.key == Keys.read(second).verification_key
     with pytest.raises(SettingsError, match=signed.key.hex()):
         rotate_keys(world.store, first, newest_is_lost=True)
 
 
-def test_a_worker_says_at_once_that_another_key_signs(
+def test_a_worker_reports_at_once_that_another_key_was_made(
     world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It goes on meanwhile, says it once for each key, and is not ready when it cannot sign."""
+    # It goes on meanwhile, logs it once, and is not ready when it cannot sign.
     world.server.tick()
     assert "\nsottovoce_server_keys_wrong 0.0\n" in world.server.render_metrics().decode()
-    (path,) = copies(tmp_path, 1)
+    (path,) = write_copies(tmp_path, 1)
     rotate_keys(world.store, path)
     for _ in range(3):
         world.server.tick()
     assert len(caplog.messages) == 1
     assert "\nsottovoce_server_keys_wrong 1.0\n" in world.server.render_metrics().decode()
-    world.server.check()
-    published_by(world, path)
+    world.server.check_ready()
+    publish_with(world, path)
     with pytest.raises(UnavailableError):
-        world.server.check()
+        world.server.check_ready()
 
 
-def test_a_worker_says_at_once_that_its_keys_file_is_lost(world: World, tmp_path: Path) -> None:
-    """And goes on with what it has read."""
+def test_a_worker_reports_at_once_that_its_keys_file_is_lost(world: World, tmp_path: Path) -> None:
+    # It goes on with the keys that it has read.
     path = world.settings.keys
     path.rename(tmp_path / "kept.json")
     world.server.tick()
     assert str(path) in world.server.troubles.texts[0]
     assert "\nsottovoce_server_keys_wrong 1.0\n" in world.server.render_metrics().decode()
-    world.server.check()
+    world.server.check_ready()
     (tmp_path / "kept.json").rename(path)
     world.server.tick()
     assert world.server.troubles.texts == []
     assert "\nsottovoce_server_keys_wrong 0.0\n" in world.server.render_metrics().decode()
 
 
-def test_what_is_withdrawn_is_signed_by_whoever_still_may(world: World, tmp_path: Path) -> None:
-    """A key was made, and no worker has it yet: lists wait for nobody to be restarted."""
+def test_a_worker_with_the_last_key_still_signs_the_shelf(world: World, tmp_path: Path) -> None:
+    # A key was made, and no worker has it yet: lists must not wait for a restart.
     world.server.tick()
-    (path,) = copies(tmp_path, 1)
+    (path,) = write_copies(tmp_path, 1)
     rotate_keys(world.store, path)
-    change_catalogue(world.store, lambda known: without(known, ["film-0"]))
+    change_catalogue(world.store, remove=["film-0"])
     world.server.tick()
     shelf = world.server.get_signed_shelf()
     assert shelf.key == world.get_signed().key
-    assert shelf.shelf.catalogue == present(world.store).catalogue.hash
-    published_by(world, path)
+    assert shelf.shelf.catalogue == read_pending(world.store).catalogue.hash
+    publish_with(world, path)
     newer = world.server.get_signed_shelf()
-    change_catalogue(world.store, lambda known: without(known, ["film-1"]))
+    change_catalogue(world.store, remove=["film-1"])
     world.server.tick()
-    assert world.server.get_signed_shelf() == newer, "not by a key that has been replaced"
+    assert world.server.get_signed_shelf() == newer, "the key was replaced"
 
 
-def test_signing_keys_change_and_nobody_leads_back(world: World) -> None:
-    """Who knows the first key follows; who has seen the second believes the first no more."""
-    first = learn(world)
+def test_signing_keys_change_in_one_direction_only(world: World) -> None:
+    # Devices that know the first key follow; those that know the second refuse the first.
+    first = world.run_epoch()
     second, third = KEYS.rotate(), KEYS.rotate().rotate()
     assert second.first_key == third.first_key == KEYS.verification_key
     newer = World(world.settings, second, now=world.now)
@@ -302,17 +297,18 @@ def test_signing_keys_change_and_nobody_leads_back(world: World) -> None:
     world.now = newer.now
     with pytest.raises(SettingsError, match=second.verification_key.hex()):
         world.apply(world.close_epoch())
-    assert newer.get_signed().hash == signed.hash, "a worker with the old key publishes nothing"
-    assert world.get_signed().hash == signed.hash, "and serves what others publish"
-    stranger = World(world.settings, third)  # of another chain
+    assert newer.get_signed().hash == signed.hash, "the old key publishes nothing"
+    assert world.get_signed().hash == signed.hash, "a worker serves what others publish"
+    # Keys of another chain.
+    stranger = World(world.settings, third)
     with pytest.raises(SettingsError, match=second.verification_key.hex()):
         stranger.server.tick()
     for other in (newer, stranger):
         other.close()
 
 
-def test_keys_with_their_statements_are_read_back(tmp_path: Path) -> None:
-    """Behind a link, and with the same owner: the server must find and read them."""
+def test_replaced_keys_keep_their_link_and_owner(tmp_path: Path) -> None:
+    # The server must be able to read them.
     path, link = tmp_path / "keys.json", tmp_path / "link.json"
     KEYS.write(path)
     link.symlink_to(path)

@@ -1,4 +1,4 @@
-"""The operator's file: explained field by field, parsed once, refused with the reason."""
+"""The settings file: its template, its fields, and what is refused."""
 
 import hashlib
 import re
@@ -10,13 +10,13 @@ import pytest
 
 from sottovoce.errors import SettingsError
 from sottovoce.server import ServerSettings
-from sottovoce.server.settings import render_server_toml
+from sottovoce.server.setup import render_settings_file
 from sottovoce.service.listen import Listen, Watch
 from sottovoce.training import Participation, Settings, list_basic_presets
 
-EXAMPLE = Path(__file__).parents[2] / "deploy" / "server.example.toml"
+EXAMPLE_FILE = Path(__file__).parents[2] / "deploy" / "server.example.toml"
 
-DIGEST = hashlib.sha256(b"secret").hexdigest()
+PROXIES = {"east": hashlib.sha256(b"secret").hexdigest()}
 
 
 def read(folder: Path, text: str) -> ServerSettings:
@@ -25,24 +25,25 @@ def read(folder: Path, text: str) -> ServerSettings:
     return ServerSettings.read(path)
 
 
-def changed(line: str) -> str:
-    """The template with one line in the place of its namesake."""
-    text = render_server_toml(proxies={"east": DIGEST}, training=Settings())
+def change_line(line: str) -> str:
+    """Return the template with another value of one setting."""
+    text = render_settings_file(proxies=PROXIES, training=Settings())
     name = line.partition(" ")[0]
-    found, count = re.subn(rf"(?m)^(# )?{name} = .*$", line, text, count=1)
+    changed, count = re.subn(rf"(?m)^(# )?{name} = .*$", line, text, count=1)
     assert count == 1, line
-    return found
+    return changed
 
 
 def test_the_example_parses_and_is_what_init_writes() -> None:
-    settings = ServerSettings.read(EXAMPLE)
-    known = {name: access.secret_sha256 for name, access in settings.proxies.items()}
-    written = render_server_toml(proxies=known, training=Settings())
-    assert EXAMPLE.read_text() == written, "write it anew: python -m tests.server.test_settings"
+    settings = ServerSettings.read(EXAMPLE_FILE)
+    digests = {name: access.secret_sha256 for name, access in settings.proxies.items()}
+    written = render_settings_file(proxies=digests, training=Settings())
+    # `python -m tests.server.test_settings` writes it.
+    assert EXAMPLE_FILE.read_text() == written
 
 
 def test_the_example_explains_every_field() -> None:
-    text = EXAMPLE.read_text()
+    text = EXAMPLE_FILE.read_text()
     for field in fields(ServerSettings):
         name = field.name
         assert re.search(rf"^({name} = |\[{name}[].])", text, re.MULTILINE), name
@@ -52,7 +53,7 @@ def test_the_example_explains_every_field() -> None:
 
 
 def test_the_example_shows_the_defaults() -> None:
-    settings = ServerSettings.read(EXAMPLE)
+    settings = ServerSettings.read(EXAMPLE_FILE)
     default = ServerSettings(settings.keys, settings.catalogue, settings.proxies)
     for name in ("epoch_seconds", "grace_seconds", "terms", "listen", "watch"):
         assert getattr(settings, name) == getattr(default, name)
@@ -61,7 +62,7 @@ def test_the_example_shows_the_defaults() -> None:
 
 @pytest.mark.parametrize("preset", list_basic_presets())
 def test_commented_values_are_the_presets(tmp_path: Path, preset: str) -> None:
-    text = render_server_toml(proxies={"east": DIGEST}, training=Settings.preset(preset))
+    text = render_settings_file(proxies=PROXIES, training=Settings.preset(preset))
     training = text[text.index("[training]") : text.index("# Where proxies")]
     uncommented = re.sub(r"(?m)^# (\w+ = )", r"\1", training)
     text = text.replace(training, uncommented)
@@ -80,35 +81,34 @@ def test_commented_values_are_the_presets(tmp_path: Path, preset: str) -> None:
         "loud = -1", 'secret_sha256 = "abc"', "port = 99999",
     ],
 )  # fmt: skip
-def test_what_cannot_work_is_refused(tmp_path: Path, line: str) -> None:
+def test_values_that_cannot_work_are_refused(tmp_path: Path, line: str) -> None:
     with pytest.raises(SettingsError, match=line.partition(" ")[0]):
-        read(tmp_path, changed(line))
+        read(tmp_path, change_line(line))
 
 
-def test_proxies_have_names_and_secrets_of_their_own(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="proxies"):
-        read(tmp_path, render_server_toml(proxies={}, training=Settings()))
-    with pytest.raises(SettingsError, match="secret_sha256"):
-        read(
-            tmp_path,
-            render_server_toml(proxies={"east": DIGEST, "west": DIGEST}, training=Settings()),
-        )
-    other = hashlib.sha256(b"other").hexdigest()
-    read(tmp_path, render_server_toml(proxies={"east": DIGEST, "west": other}, training=Settings()))
-    with pytest.raises(SettingsError, match="a b"):
-        read(tmp_path, render_server_toml(proxies={"'a b'": DIGEST}, training=Settings()))
-    with pytest.raises(SettingsError, match="proxies"):
-        ServerSettings(tmp_path, tmp_path, {})
+@pytest.mark.parametrize(
+    ("proxies", "pattern"),
+    [({}, "proxies"), ({**PROXIES, "west": PROXIES["east"]}, "secret_sha256"),
+     ({"'a b'": PROXIES["east"]}, "a b")],
+)  # fmt: skip
+def test_proxies_need_names_and_secrets_of_their_own(
+    tmp_path: Path, proxies: dict[str, str], pattern: str
+) -> None:
+    with pytest.raises(SettingsError, match=pattern):
+        read(tmp_path, render_settings_file(proxies=proxies, training=Settings()))
+    west = hashlib.sha256(b"other").hexdigest()
+    settings = render_settings_file(proxies={**PROXIES, "west": west}, training=Settings())
+    assert list(read(tmp_path, settings).proxies) == ["east", "west"]
 
 
 def test_a_database_password_is_never_shown(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError) as refused:
-        read(tmp_path, changed('database = "postgresql//me:hunter2@host/name"'))
-    assert "hunter2" not in str(refused.value)
+    with pytest.raises(SettingsError) as error:
+        read(tmp_path, change_line('database = "postgresql//me:hunter2@host/name"'))
+    assert "hunter2" not in str(error.value)
 
 
 def test_one_worker_of_several_has_ports_of_its_own(tmp_path: Path) -> None:
-    settings = read(tmp_path, render_server_toml(proxies={"east": DIGEST}, training=Settings()))
+    settings = read(tmp_path, render_settings_file(proxies=PROXIES, training=Settings()))
     worker = settings.replace_ports(9000, 9001)
     assert (worker.listen.port, worker.watch.port) == (9000, 9001)
     assert settings.replace_ports(None, None) == settings
@@ -116,6 +116,6 @@ def test_one_worker_of_several_has_ports_of_its_own(tmp_path: Path) -> None:
 
 
 if __name__ == "__main__":
-    access = tomllib.loads(EXAMPLE.read_text())["proxies"]
-    digests = {name: each["secret_sha256"] for name, each in access.items()}
-    EXAMPLE.write_text(render_server_toml(proxies=digests, training=Settings()))
+    access = tomllib.loads(EXAMPLE_FILE.read_text())["proxies"]
+    digests = {name: proxy["secret_sha256"] for name, proxy in access.items()}
+    EXAMPLE_FILE.write_text(render_settings_file(proxies=digests, training=Settings()))

@@ -1,4 +1,4 @@
-"""`sottovoce server status`: what it says is so, on either database, with or without a worker."""
+"""`sottovoce server status`: its text and the list of problems, on both databases."""
 
 import logging
 import re
@@ -7,23 +7,23 @@ from dataclasses import replace
 
 import pytest
 
-from sottovoce.cli.server import describe_status
+from sottovoce.cli.server_status import describe_status
 from sottovoce.errors import RefusedError
 from sottovoce.protocol import Item
 from sottovoce.protocol.contact import CROWD_ENOUGH, CROWD_NONE, CROWD_SHORT, Contact
 from sottovoce.server import Keys
 from sottovoce.server.administration import begin_training, go_beyond
-from sottovoce.server.keys import rotate_keys
+from sottovoce.server.key_chain import rotate_keys
 from sottovoce.server.settings import ProxyAccess
 from sottovoce.server.status import ServerStatus
 from sottovoce.server.transaction import PROCESS_TIMEOUT_SECONDS
 from sottovoce.service.watch import ProcessState
 from sottovoce.training import Participation
-from tests.server.changes import change_catalogue, with_added
+from tests.server.changes import change_catalogue
 from tests.server.world import ITEMS, KEYS, TRAINING, MakeWorld, World
 
 
-def test_with_accounts_it_says_whom_the_promise_is_for(make_world: MakeWorld, url: str) -> None:
+def test_with_accounts_the_promise_is_for_one_account(make_world: MakeWorld, url: str) -> None:
     for accounts in (False, True):
         terms = Participation(least_clients=1, accounts=accounts)
         world = make_world(url, terms=terms, proxies={"one": ProxyAccess("ab" * 32)})
@@ -31,63 +31,63 @@ def test_with_accounts_it_says_whom_the_promise_is_for(make_world: MakeWorld, ur
         assert ("what devices promise is for one account" in look(world)[0]) == accounts
 
 
-def test_what_it_says_of_an_epoch_and_of_what_comes_next(world: World) -> None:
-    said, problems = look(world)
-    assert "No epoch yet" in said
+def test_the_status_describes_the_epoch_and_what_follows(world: World) -> None:
+    text, problems = look(world)
+    assert "No epoch yet" in text
     assert problems == []
     world.server.tick()
-    said, problems = look(world, after=10)
-    assert "Epoch 1 of training 1 is open since" in said
-    assert "Training 1 has learnt from 0 epochs; 3 are left." in said
+    text, problems = look(world, after=10)
+    assert "Epoch 1 of training 1 is open since" in text
+    assert "Training 1 has learnt from 0 epochs; 3 are left." in text
     assert problems == []
-    change_catalogue(world.store, lambda known: with_added(known, [Item("new", "New")]))
+    change_catalogue(world.store, add=[Item("new", "New")])
     assert "Lists have it once a worker signs it" in look(world)[0]
     world.server.tick()
     assert "Lists have it already" in look(world)[0]
-    begin_training(world.store, world.settings, anew=False)
-    said, _ = look(world)
-    assert f"Catalogue version 2: {ITEMS + 1} items" in said
-    assert "Training 2 begins after this epoch." in said
+    begin_training(world.store, world.settings, random_start=False)
+    text, _ = look(world)
+    assert f"Catalogue version 2: {ITEMS + 1} items" in text
+    assert "Training 2 begins after this epoch." in text
     go_beyond(world.store, 57, world.now, world.settings.proxies)
     assert "Epoch 1 of training 1 is over, since" in look(world)[0]
 
 
 @pytest.fixture
 def world(make_world: MakeWorld, url: str) -> World:
-    found = make_world(url, terms=Participation(least_clients=2, hold=1000))
-    found.server.prepare()
-    return found
+    world = make_world(url, terms=Participation(least_clients=2, hold=1000))
+    world.server.prepare()
+    return world
 
 
 def look(world: World, after: float = 0.0) -> tuple[str, list[str]]:
-    """All that is said, and what needs attention."""
-    found = ServerStatus.read(world.store, world.settings, world.now + after, ProcessState(0.0))
-    assert found.as_dict()["problems"] == found.problems
-    return "\n".join(describe_status(found, world.settings)), found.problems
+    """Return the text of the status after that many seconds, and the problems."""
+    status = ServerStatus.read(world.store, world.settings, world.now + after, ProcessState(0.0))
+    assert status.to_dict()["problems"] == status.problems
+    return "\n".join(describe_status(status, world.settings)), status.problems
 
 
-def test_what_an_epoch_waits_for(world: World) -> None:
+def test_the_status_names_what_an_epoch_waits_for(world: World) -> None:
     world.server.tick()
     for proxy in ("east", "west"):
         world.contact(proxy, world.get_signed())
     world.now = world.get_signed().manifest.closes
-    said, problems = look(world)
-    assert "waits for a crowd of 2 people: no proxy has one." in said
-    assert "It has heard nothing of this epoch from east, west." in said
-    assert problems == []  # they still have time
+    text, problems = look(world)
+    assert "waits for a crowd of 2 people: no proxy has one." in text
+    assert "It has heard nothing of this epoch from east, west." in text
+    assert problems == [], "they still have time"
     _, problems = look(world, after=61)
     assert problems == ["proxies that have not said what they hold: east, west"]
     world.report_crowds(world.get_signed(), east=CROWD_SHORT, west=CROWD_NONE)
-    said, problems = look(world)
-    assert "waits for a crowd of 2 people at east." in said
-    assert "closed at 1970-01-01 00:35:00Z (in 16 min 40 s) in any case" in said
-    assert "`sottovoce server epoch close`" in said
+    text, problems = look(world)
+    assert "waits for a crowd of 2 people at east." in text
+    assert "closed at 1970-01-01 00:35:00Z (in 16 min 40 s) in any case" in text
+    assert "`sottovoce server epoch close`" in text
     _, problems = look(world, after=101)
     assert ["least_clients" in problem for problem in problems] == [True]
 
 
-def test_each_worker_says_what_another_heard_of_a_proxy(world: World) -> None:
-    """And that it is mended, or not asked for any more."""
+def test_every_worker_reports_the_problem_of_a_proxy(world: World) -> None:
+    # A worker also reports what another one has heard, and when it is over.
     world.server.tick()
     other = world.add_worker()
     ahead = Contact(57, bytes(32), None, world.now, None)
@@ -103,63 +103,58 @@ def test_each_worker_says_what_another_heard_of_a_proxy(world: World) -> None:
         assert worker.server.troubles.texts == []
     with pytest.raises(RefusedError):
         world.server.handle_contact("east", ahead)
-    alone = world.add_worker(proxies={"west": world.settings.proxies["west"]})
-    alone.server.tick()
-    assert alone.server.troubles.texts == []
-    assert b"refused_proxies 0.0" in alone.server.render_metrics()
+    west_only = world.add_worker(proxies={"west": world.settings.proxies["west"]})
+    west_only.server.tick()
+    assert west_only.server.troubles.texts == []
+    assert b"refused_proxies 0.0" in west_only.server.render_metrics()
 
 
 def test_two_machines_with_one_secret_are_noticed(world: World) -> None:
-    """A restart is none, and whoever only asks is nobody. One of them goes on: the oldest."""
+    # A restart is not noticed, nor a process that only asks. The oldest one goes on.
     world.server.tick()
 
     def speak(process: str | None) -> bool:
         signed = world.get_signed()
-        said = Contact(signed.manifest.epoch, signed.hash, None, world.now, process)
+        contact = Contact(signed.manifest.epoch, signed.hash, None, world.now, process)
         world.now += 1
         with suppress(RefusedError):
-            world.server.handle_contact("east", said)
+            world.server.handle_contact("east", contact)
             return True
         return False
 
-    def problems() -> list[str]:
-        return [each for each in look(world)[1] if "two processes speak as proxy east" in each]
+    def has_problem() -> bool:
+        return any("two processes speak as proxy east" in problem for problem in look(world)[1])
 
     assert all(speak(process) for process in ("a", "a", None, "b", None, "b", "c", "c"))
-    assert problems() == []
-    assert all(speak(process) for process in ("d", "c")), "a copy of c is not known for one yet"
-    assert [speak(process) for process in ("d", "c", "e", "c", None, "e", "d")] == [
-        0,
-        1,
-        1,
-        1,
-        1,
-        0,
-        0,
-    ]
-    assert problems()
+    assert not has_problem()
+    assert all(speak(process) for process in ("d", "c")), "nobody knows yet that c has a copy"
+    processes = ("d", "c", "e", "c", None, "e", "d")
+    assert [speak(process) for process in processes] == [0, 1, 1, 1, 1, 0, 0]
+    assert has_problem()
     assert b"refused_proxies 1.0" in world.server.render_metrics()
-    for _ in range(3):  # c has stopped for good, and an operator only looks
+    # Process c has ended, and an operator only looks.
+    for _ in range(3):
         world.now += PROCESS_TIMEOUT_SECONDS / 2
         assert speak(None)
     assert speak("d")
     world.now += PROCESS_TIMEOUT_SECONDS
     assert speak("d")
-    assert problems() == []
+    assert not has_problem()
 
 
 def test_a_proxy_with_another_database_is_noticed(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What its old one acknowledged may wait there, until the epoch is applied."""
-    first, second = ("0123456789abcdef", "fedcba9876543210")
+    # Batches may wait in the old one until the epoch is applied.
+    first, second = "0123456789abcdef", "fedcba9876543210"
 
     def speak(database: str | None) -> list[str]:
         signed = world.get_signed()
-        said = Contact(signed.manifest.epoch, signed.hash, None, world.now, None, None, database)
-        world.server.handle_contact("east", said)
+        epoch = signed.manifest.epoch
+        contact = Contact(epoch, signed.hash, None, world.now, None, None, database)
+        world.server.handle_contact("east", contact)
         world.server.tick()
-        return [each for each in look(world)[1] if first in each]
+        return [problem for problem in look(world)[1] if first in problem]
 
     world.server.tick()
     assert speak(None) == speak(first) == speak(None) == []
@@ -178,8 +173,8 @@ def test_a_proxy_with_another_database_is_noticed(
     assert speak(first) == [], "nothing of the epoch waits in any database"
 
 
-def test_a_worker_that_does_nothing_is_noticed(world: World) -> None:
-    """Nothing is in the way, and nobody goes on: five beats of five seconds are enough."""
+def test_an_epoch_that_no_worker_ends_is_noticed(world: World) -> None:
+    # Workers have five ticks of five seconds.
     idle = (
         "epoch 1 could be {}, and no worker does it; does one run, with the newest keys file, and "
         "what does its log say?"
@@ -193,8 +188,8 @@ def test_a_worker_that_does_nothing_is_noticed(world: World) -> None:
     assert look(world, after=24)[1] == []
     assert look(world, after=25)[1] == [idle.format("closed")]
     world.server.tick()
-    said, _ = look(world)
-    assert "waits for east, west to hand in, until" in said
+    text, _ = look(world)
+    assert "waits for east, west to hand in, until" in text
     assert look(world, after=74)[1] == []
     assert look(world, after=75)[1] == [idle.format("applied")]
     for proxy in ("east", "west"):
@@ -203,38 +198,40 @@ def test_a_worker_that_does_nothing_is_noticed(world: World) -> None:
     assert look(world, after=25)[1] == [idle.format("applied")]
 
 
-def test_what_was_counted_and_dropped(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_counted_and_dropped_reports_are_shown(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     signed = world.close_epoch()
     chunk = world.make_chunk(signed, 10)
     with caplog.at_level(logging.INFO, "sottovoce"):
         world.apply(signed, chunk, replace(chunk, sealed=chunk.sealed[: len(chunk.sealed) // 2]))
     assert "epoch 1: 10 reports are counted; proxies that handed in: 1 of 2" in caplog.messages
-    said, (problem,) = look(world)
-    assert "Epoch 1 counted 10 reports; dropped: 5 came twice." in said
+    text, (problem,) = look(world)
+    assert "Epoch 1 counted 10 reports; dropped: 5 came twice." in text
     assert problem.startswith("epoch 1: 5 reports")
     world.apply(world.close_epoch())
     assert look(world)[1][0].startswith("epoch 2 came to nothing")
 
 
-def test_settings_with_which_no_worker_could_start(world: World) -> None:
-    """Those that run would not notice; what may be changed is no problem."""
+def test_settings_with_which_no_worker_could_start_are_noticed(world: World) -> None:
+    # Workers that run would not notice. A setting that may change is no problem.
     world.server.tick()
     world.settings = replace(world.settings, training=replace(TRAINING, half_life=7.0))
     assert look(world)[1] == []
     with world.store.read() as transaction:
         training = transaction.find_training()
     assert training is not None
-    assert training.settings == TRAINING, "looking changes nothing"
+    assert training.settings == TRAINING, "a status changes nothing"
     world.settings = replace(world.settings, training=replace(TRAINING, epsilon=7.0))
     (problem,) = look(world)[1]
     assert "training.epsilon" in problem
-    begin_training(world.store, world.settings, anew=False)
+    begin_training(world.store, world.settings, random_start=False)
     assert look(world)[1] == []
     world.settings = replace(world.settings, training=TRAINING)
     assert "`sottovoce server training begin --cancel`" in look(world)[1][0]
 
 
-def test_keys_that_belong_elsewhere(world: World) -> None:
+def test_keys_of_another_database_are_noticed(world: World) -> None:
     world.server.tick()
     path = world.settings.keys
     path.unlink()
@@ -242,17 +239,17 @@ def test_keys_that_belong_elsewhere(world: World) -> None:
     Keys.generate().write(path)
     (problem,) = look(world)[1]
     assert str(path) in problem
-    assert "`sottovoce server init`" not in problem, "it is there"
+    assert "`sottovoce server init`" not in problem, "the file exists"
     replace(KEYS, wrapping=bytes(32)).replace(path)
     path.chmod(0o600)
-    assert re.search(r"\b1\b", look(world)[1][0]), "the epoch whose key they do not open"
+    assert re.search(r"\b1\b", look(world)[1][0]), "the epoch whose key they cannot unwrap"
     KEYS.rotate().replace(path)
     path.chmod(0o600)
-    said, problems = look(world)
-    assert "(replaced 1 time; made 20" in said
-    assert "newer key, which signs from the next epoch on" in said
+    text, problems = look(world)
+    assert "(replaced 1 time; made 20" in text
+    assert "newer key, which signs from the next epoch on" in text
     assert problems == []
     rotate_keys(world.store, path)
     newest = Keys.read(path).verification_key.hex()
     KEYS.replace(path)
-    assert newest in look(world)[1][0], "a copy from before"
+    assert newest in look(world)[1][0], "the file is an older copy"

@@ -1,4 +1,4 @@
-"""The store: migrations, and what happens when a database cannot do what it should."""
+"""The store: databases that are full, damaged, missing or copied."""
 
 import sqlite3
 from contextlib import closing, suppress
@@ -10,47 +10,20 @@ from typing import Any
 import anyio
 import numpy as np
 import pytest
-from sqlalchemy import Connection, event, inspect, make_url, text
+from sqlalchemy import event, inspect, make_url, text
 
 from sottovoce.core import sum_signs
 from sottovoce.errors import SettingsError, StoreError
 from sottovoce.protocol import Chunk, SignedManifest
 from sottovoce.protocol.contact import CROWD_ENOUGH, CROWD_NONE
 from sottovoce.server import ServerStore, build_app
-from sottovoce.server.schema import MIGRATIONS, epoch_keys
+from sottovoce.server.schema import epoch_keys
 from sottovoce.server.store import _ADVICE_BY_MESSAGE, back_up, parse_database_url
 from tests.asgi import ask
 from tests.crash import Life, PowerCut, make_server_mortal
 from tests.lacking import leave_out
 from tests.server import postgres
-from tests.server.world import MakeWorld, NewUrl, World, bearer, chunk_of, chunks_of, sealed
-
-
-def add_column(connection: Connection) -> None:
-    connection.execute(text("ALTER TABLE epochs ADD COLUMN remark TEXT"))
-
-
-def version(store: ServerStore) -> int:
-    with store._engine.connect() as connection:
-        return int(connection.execute(text("SELECT version FROM schema_version")).scalar_one())
-
-
-def test_migrations_run_once_and_keep_what_is_there(world: World) -> None:
-    world.server.tick()
-    before = world.server.list_epochs()
-    longer = [*MIGRATIONS, add_column]
-    world.store.migrate()
-    assert version(world.store) == len(MIGRATIONS)
-    world.store.migrate(longer)
-    world.store.migrate(longer)
-    assert version(world.store) == len(longer)
-    columns = {column["name"] for column in inspect(world.store._engine).get_columns("epochs")}
-    assert "remark" in columns
-    assert world.server.list_epochs() == before
-    older = world.add_worker()
-    with pytest.raises(StoreError):
-        older.server.tick()
-    older.close()
+from tests.server.world import MakeWorld, NewUrl, World, make_auth_headers, seal, split_chunks
 
 
 @pytest.mark.parametrize(
@@ -60,9 +33,9 @@ def test_migrations_run_once_and_keep_what_is_there(world: World) -> None:
         ["CREATE TABLE schema_version (version INTEGER)"],
         ["CREATE TABLE files (name INTEGER)"],
     ],
-    ids=["a newer one", "of no version", "of another program"],
+    ids=["another version", "no version", "another program"],
 )
-def test_an_unknown_database_is_refused_and_left_alone(url: str, statements: list[str]) -> None:
+def test_an_unknown_database_is_refused_and_not_changed(url: str, statements: list[str]) -> None:
     store = ServerStore(url)
     if store._path is not None:
         store._path.touch()
@@ -70,7 +43,7 @@ def test_an_unknown_database_is_refused_and_left_alone(url: str, statements: lis
         for statement in statements:
             connection.execute(text(statement))
     before = inspect(store._engine).get_table_names()
-    for change in (store.create, store.migrate):
+    for change in (store.create, store.check_tables):
         with pytest.raises((StoreError, SettingsError)):
             change()
     assert inspect(store._engine).get_table_names() == before
@@ -78,7 +51,7 @@ def test_an_unknown_database_is_refused_and_left_alone(url: str, statements: lis
 
 
 def make_full(store: ServerStore, pages: int) -> None:
-    """As if the disk had room for no more pages than now."""
+    """Limit the database to this number of further pages."""
 
     def limit(connection: Any, _: object) -> None:
         used = connection.execute("PRAGMA page_count").fetchone()[0]
@@ -90,17 +63,18 @@ def make_full(store: ServerStore, pages: int) -> None:
 
 async def put(app: Any, chunk: Chunk) -> int:
     path = f"/v2/epochs/{chunk.epoch}/chunks/{chunk.name}"
-    return (await ask(app, "PUT", path, chunk.encode(), bearer("east"))).status
+    return (await ask(app, "PUT", path, chunk.encode(), make_auth_headers("east"))).status
 
 
 @pytest.mark.parametrize("pages", [0, 1])
-def test_a_full_disk_counts_nothing_by_halves(
+def test_a_full_disk_counts_a_chunk_or_nothing(
     make_world: MakeWorld, sqlite_url: str, pages: int
 ) -> None:
     world = make_world(sqlite_url)
     signed = world.close_epoch()
     reports = world.draw_reports(2200)
-    chunk = chunk_of(sealed(reports, signed), signed)  # its keys need some pages
+    # Its keys need some pages.
+    chunk = world.make_chunk(signed, reports)
     full = world.add_worker()
     make_full(full.store, pages)
     app = build_app(full.server, full.settings)
@@ -110,7 +84,7 @@ def test_a_full_disk_counts_nothing_by_halves(
     assert world.get_counts(1) == (0, 0, 0, 0)
     assert not world.get_sums(1).any()
     assert world.send("east", chunk) is True
-    assert np.array_equal(world.get_sums(1), sum_signs(reports, world.n_directions()))
+    assert np.array_equal(world.get_sums(1), sum_signs(reports, world.n_directions))
 
 
 @pytest.mark.parametrize(
@@ -130,25 +104,26 @@ def test_a_database_that_cannot_be_reached_is_a_store_error(url: str) -> None:
 def test_a_server_never_begins_with_an_empty_database(
     make_world: MakeWorld, new_url: NewUrl
 ) -> None:
-    """Of a misspelt path or name, or where no disk is mounted: its training would begin anew."""
+    # A path may be misspelt, or its disk not mounted. Another training would begin there.
     world, empty = make_world(new_url()), new_url()
     world.server.tick()
     worker = world.add_worker(database=empty)
     path = worker.store._path
-    for begin in (worker.server.tick, worker.store.migrate):
+    for check in (worker.server.tick, worker.store.check_tables):
         with pytest.raises(SettingsError, match=r"/\w.*`sottovoce server init`"):
-            begin()
+            check()
     assert path is None or not path.exists()
     if path is not None:
         path.touch()
         with pytest.raises(SettingsError, match=f"{path}.*`sottovoce server init`"):
             worker.server.tick()
     worker.store.create()
-    with pytest.raises(StoreError, match="`sottovoce server init`"):  # its power was cut
+    # A power cut ended `init` before it had begun the service.
+    with pytest.raises(StoreError, match="`sottovoce server init`"):
         worker.server.tick()
 
 
-def test_urls(tmp_path: Path) -> None:
+def test_database_urls_are_completed_or_refused(tmp_path: Path) -> None:
     assert parse_database_url("sqlite:///a.db", tmp_path) == f"sqlite:///{tmp_path / 'a.db'}"
     assert parse_database_url("sqlite:////a.db", tmp_path) == "sqlite:////a.db"
     full = "postgresql+psycopg://me:word@host/name"
@@ -159,13 +134,13 @@ def test_urls(tmp_path: Path) -> None:
             parse_database_url(wrong, tmp_path)
 
 
-def journey(world: World, made: list[tuple[SignedManifest, list[Chunk]]]) -> None:
-    """One epoch, begun, filled, committed and applied, by parties that repeat everything."""
+def run_first_epoch(world: World, sent: list[tuple[SignedManifest, list[Chunk]]]) -> None:
+    """Run the first epoch with proxies that repeat what they have sent."""
     world.server.tick()
-    if not made:
+    if not sent:
         signed = world.get_signed()
-        made.append((signed, chunks_of(sealed(world.draw_reports(40), signed), signed, 25)))
-    signed, chunks = made[0]
+        sent.append((signed, split_chunks(seal(world.draw_reports(40), signed), signed, 25)))
+    signed, chunks = sent[0]
     world.now = signed.manifest.closes
     world.report_crowds(signed, east=CROWD_ENOUGH, west=CROWD_NONE)
     if world.get_signed().manifest.epoch == 1:
@@ -177,31 +152,31 @@ def test_a_crash_at_any_commit_counts_everything_once(
     make_world: MakeWorld, new_url: NewUrl
 ) -> None:
     url = new_url()
-    # The same commits in both; at every third PostgreSQL, too, is left in their midst.
+    # Both databases have the same commits: for PostgreSQL every third one is enough.
     for steps in count(step=1 if url.startswith("sqlite") else 3):
         world, life = make_world(new_url()), Life(steps)
-        made: list[tuple[SignedManifest, list[Chunk]]] = []
+        sent: list[tuple[SignedManifest, list[Chunk]]] = []
         make_server_mortal(world.store, life.step)
         with suppress(PowerCut):
-            journey(world, made)
+            run_first_epoch(world, sent)
         world.store.close()
         again = world.add_worker()
-        journey(again, made)
+        run_first_epoch(again, sent)
         assert again.get_counts(1) == (2, 40, 0, 0), steps
         assert np.array_equal(
-            again.get_sums(1), sum_signs(again.draw_reports(40), again.n_directions())
+            again.get_sums(1), sum_signs(again.draw_reports(40), again.n_directions)
         )
         states = [(e.epoch, e.state, e.epochs_done) for e in again.server.list_epochs()]
         assert states == [(1, "applied", 0), (2, "open", 1)], steps
         assert again.get_signed().manifest.reports_behind == 40
         if life.left >= 0:
             break
-    assert steps > 28, "so many times before or after a commit"
+    assert steps > 28, "moments before or after a commit"
 
 
 @pytest.fixture
 def filled(make_world: MakeWorld, sqlite_url: str) -> World:
-    """One epoch is over, another is closed with a chunk counted; all of it is in the log."""
+    """Return a worker with an applied epoch, and a closed one with a chunk."""
     world = make_world(sqlite_url)
     signed = world.close_epoch()
     world.apply(signed, world.make_chunk(signed, 10))
@@ -210,11 +185,12 @@ def filled(make_world: MakeWorld, sqlite_url: str) -> World:
 
 
 @pytest.mark.parametrize("with_key", [False, True])
-def test_all_that_was_committed_and_the_key_only_if_asked_for(
+def test_a_backup_has_all_commits_and_the_key_only_if_asked_for(
     tmp_path: Path, filled: World, with_key: bool
 ) -> None:
     copy = tmp_path / "copy.sqlite"
-    with filled.store.write() as transaction:  # a worker is writing meanwhile
+    # A worker is writing meanwhile.
+    with filled.store.write() as transaction:
         wrapped = transaction.find_wrapped_key(2)
         back_up(filled.settings.database, copy, with_key=with_key)
     assert wrapped is not None
@@ -227,12 +203,14 @@ def test_all_that_was_committed_and_the_key_only_if_asked_for(
         assert len(transaction.list_chunk_names(2)) == 1
 
 
-def test_nothing_is_overwritten_and_nothing_half_is_left(tmp_path: Path, filled: World) -> None:
-    mine = tmp_path / "mine"
-    mine.write_text("mine")
-    with pytest.raises(SettingsError, match=str(mine)):
-        back_up(filled.settings.database, mine)
-    assert mine.read_text() == "mine"
+def test_a_backup_that_fails_leaves_no_file_and_overwrites_none(
+    tmp_path: Path, filled: World
+) -> None:
+    existing = tmp_path / "existing"
+    existing.write_text("content")
+    with pytest.raises(SettingsError, match=str(existing)):
+        back_up(filled.settings.database, existing)
+    assert existing.read_text() == "content"
     with pytest.raises(SettingsError, match=r"missing\.sqlite"):
         back_up(f"sqlite:///{tmp_path / 'missing.sqlite'}", tmp_path / "new")
     with pytest.raises(SettingsError, match=r"pg_dump .*--exclude-table-data=epoch_keys"):
@@ -245,13 +223,13 @@ def test_nothing_is_overwritten_and_nothing_half_is_left(tmp_path: Path, filled:
 
 
 def test_postgresql_rewrites_the_table_of_keys(make_world: MakeWorld, postgres_url: str) -> None:
-    """A plain VACUUM leaves the bytes of deleted rows in the file."""
+    # A plain VACUUM leaves the bytes of deleted rows in the file.
     world, key = make_world(postgres_url), b"a key that is destroyed" * 2
     world.server.tick()
     numbers = range(100, 104)
     with world.store.write() as transaction:
         for number in numbers:
-            transaction._add(epoch_keys, epoch=number, wrapped=key)
+            transaction._insert(epoch_keys, epoch=number, wrapped=key)
     with world.store.write() as transaction:
         transaction._connection.execute(epoch_keys.delete().where(epoch_keys.c.epoch >= numbers[0]))
 
@@ -267,26 +245,27 @@ def test_postgresql_rewrites_the_table_of_keys(make_world: MakeWorld, postgres_u
     assert not has_key()
 
 
-def test_the_same_for_postgresql(
+def test_pg_dump_makes_a_backup_without_the_key(
     tmp_path: Path, make_world: MakeWorld, postgres_server: str, postgres_url: str
 ) -> None:
-    """With `pg_dump` as docs/operators.md has it, and put back into an empty schema."""
-    programs = next((each for each in postgres.programs() if (each / "pg_dump").exists()), None)
-    if programs is None:
+    # The options are those of docs/operators.md. The copy is restored into an empty schema.
+    folders = [folder for folder in postgres.find_programs() if (folder / "pg_dump").exists()]
+    if not folders:
         leave_out("pg_dump and pg_restore")
-    world, dump = make_world(postgres_url), tmp_path / "monday.dump"
+    programs, world = folders[0], make_world(postgres_url)
+    dump = tmp_path / "monday.dump"
     signed = world.close_epoch()
     world.apply(signed, world.make_chunk(signed, 10))
     before, url = world.server.list_epochs(), make_url(postgres_server)
     schema = str(make_url(postgres_url).query["options"]).rpartition("=")[2]
-    where = ["--host", str(url.query["host"]), "--username", str(url.username)]
-    kept = ["--format=custom", "--exclude-table-data=*.epoch_keys", f"--schema={schema}"]
+    options = ["--host", str(url.query["host"]), "--username", str(url.username)]
+    dump_options = ["--format=custom", "--exclude-table-data=*.epoch_keys", f"--schema={schema}"]
     name = str(url.database)
-    run([programs / "pg_dump", *where, *kept, f"--file={dump}", name], check=True)
+    run([programs / "pg_dump", *options, *dump_options, f"--file={dump}", name], check=True)
     with world.store.write() as transaction:
         assert transaction.find_wrapped_key(2) is not None
         transaction._connection.exec_driver_sql(f"DROP SCHEMA {schema} CASCADE")
-    run([programs / "pg_restore", *where, f"--dbname={name}", dump], check=True)
+    run([programs / "pg_restore", *options, f"--dbname={name}", dump], check=True)
     with closing(ServerStore(postgres_url)) as store, store.read() as transaction:
         assert transaction.list_epochs() == before
         assert transaction.find_wrapped_key(2) is None

@@ -1,9 +1,9 @@
-"""A server with a clock in hand, and what people and proxies would send it."""
+"""A server with a clock that tests set, and what people and proxies would send it."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core import sum_counts
-from sottovoce.protocol import SEALED_BYTES, Catalogue, Chunk, Item, SignedManifest, seal_reports
+from sottovoce.protocol import (
+    SEALED_BYTES,
+    Catalogue,
+    Chunk,
+    Item,
+    SignedManifest,
+    decode_items,
+    seal_reports,
+)
 from sottovoce.protocol.contact import CROWD_ENOUGH, CROWD_NONE, Contact, Crowd, State
 from sottovoce.server import (
     InProcessOpener,
@@ -23,18 +31,20 @@ from sottovoce.server import (
     ServerSettings,
     ServerStore,
 )
-from sottovoce.server.administration import begin_service
+from sottovoce.server.agreement import begin_service
 from sottovoce.training import Participation, Settings
 from tests.asgi import Headers
 
+# Secrets of the two proxies.
 SECRETS = {"east": "the secret of east", "west": "the secret of west"}
 KEYS = Keys.generate()
+# Items in the catalogue.
 ITEMS = 20
 TRAINING = Settings.preset("loudest", reports=5, epochs=3, factors=2, ridge=0.1)
 
 
 def make_settings(folder: Path, url: str, **changes: Any) -> ServerSettings:
-    """Small and quick."""
+    """Return settings of a small training with short epochs."""
     catalogue = folder / "catalogue.json"
     if not catalogue.exists():
         items = (Item(f"film-{number}", f"Film {number}") for number in range(ITEMS))
@@ -57,7 +67,7 @@ def make_settings(folder: Path, url: str, **changes: Any) -> ServerSettings:
 
 @dataclass
 class World:
-    """One worker's view; `another` gives a further worker on the same database."""
+    """One worker of a server."""
 
     settings: ServerSettings
     keys: Keys = KEYS
@@ -75,13 +85,13 @@ class World:
 
     @classmethod
     def begin(cls, settings: ServerSettings, **more: Any) -> World:
-        """Create the database, as `sottovoce server init` does; return its first worker."""
+        """Create the database, as `sottovoce server init` does, and return its first worker."""
         world = cls(settings, **more)
         begin_service(world.store, settings, world.keys)
         return world
 
     def add_worker(self, **changes: Any) -> World:
-        """A further worker; closed with this one."""
+        """Add a worker on the same database, which is closed with this one."""
         settings = replace(self.settings, **changes)
         self._others.append(World(settings, self.keys, self.opener, self.now))
         return self._others[-1]
@@ -94,11 +104,12 @@ class World:
     def get_signed(self) -> SignedManifest:
         return self.server.get_signed_manifest()
 
+    @property
     def n_directions(self) -> int:
         return self.get_signed().manifest.build().n_directions
 
     def close_epoch(self) -> SignedManifest:
-        """Let the open epoch's time pass, with a crowd at east and nobody at west; its manifest."""
+        """Let the open epoch's time pass, with a crowd at east and nobody at west."""
         self.server.tick()
         signed = self.get_signed()
         self.now = signed.manifest.closes
@@ -106,37 +117,39 @@ class World:
         return signed
 
     def report_crowds(self, signed: SignedManifest, **crowds: Crowd) -> None:
-        """Proxies say what they hold; then the server beats."""
+        """Report the crowds of proxies; then tick."""
         for proxy, crowd in crowds.items():
             self.contact(proxy, signed, crowd)
         self.server.tick()
 
     def contact(self, proxy: str, signed: SignedManifest, crowd: Crowd | None = None) -> State:
-        """A proxy that is at this epoch speaks, and has the right time."""
-        said = Contact(signed.manifest.epoch, signed.hash, crowd, self.now, None)
-        return self.server.handle_contact(proxy, said).state
+        """Contact the server as a proxy that is at this epoch and has the right time."""
+        contact = Contact(signed.manifest.epoch, signed.hash, crowd, self.now, None)
+        return self.server.handle_contact(proxy, contact).state
 
     def get_state(self, epoch: int) -> str:
         return self.server.list_epochs()[epoch - 1].state
 
     def draw_reports(self, number: int, seed: int = 0) -> NDArray[np.uint32]:
         rng = np.random.default_rng(seed)
-        return rng.integers(0, 2 * self.n_directions(), number).astype(np.uint32)
+        return rng.integers(0, 2 * self.n_directions, number).astype(np.uint32)
 
     def send(self, proxy: str, chunk: Chunk) -> bool:
         return self.server.take_chunk(proxy, chunk.epoch, chunk.name, chunk.encode())
 
-    def commit(self, proxy: str, signed: SignedManifest, chunks: Iterable[Chunk] = ()) -> None:
-        given = list(chunks)
-        reports = sum(chunk.reports for chunk in given)
+    def commit(self, proxy: str, signed: SignedManifest, chunks: Sequence[Chunk] = ()) -> None:
+        reports = sum(chunk.reports for chunk in chunks)
         epoch = signed.manifest.epoch
-        self.server.commit(proxy, epoch, signed.hash, len(given), reports)
+        self.server.commit(proxy, epoch, signed.hash, len(chunks), reports)
 
-    def make_chunk(self, signed: SignedManifest, reports: int) -> Chunk:
-        return chunk_of(sealed(self.draw_reports(reports), signed), signed)
+    def make_chunk(self, signed: SignedManifest, reports: int | NDArray[np.uint32]) -> Chunk:
+        """Return a chunk with these reports, or with random ones."""
+        if isinstance(reports, int):
+            reports = self.draw_reports(reports)
+        return to_chunk(seal(reports, signed), signed)
 
     def apply(self, signed: SignedManifest, *chunks: Chunk) -> None:
-        """East hands these in, west nothing; the epoch is applied."""
+        """Hand these in at east and nothing at west, and apply the epoch."""
         for chunk in chunks:
             self.send("east", chunk)
         self.commit("east", signed, chunks)
@@ -144,37 +157,48 @@ class World:
         self.server.tick()
 
     def get_sums(self, epoch: int) -> NDArray[np.int64]:
-        """Of all that was counted so far, or, when it is applied, of what is in the model."""
+        """Return the sums of all counts so far; of an applied epoch those behind the model."""
         with self.store.read() as transaction:
             counts = list(transaction.get_counts(epoch).values())
             return sum_counts(np.sum(counts, axis=0)) if counts else transaction.get_sums(epoch)
 
     def get_counts(self, epoch: int) -> tuple[int, int, int, int]:
-        """Chunks, reports, duplicates, undecodable."""
-        with self.store.read() as transaction:
-            found = transaction.find_epoch(epoch)
-        assert found is not None
-        return found.chunks, found.reports, found.duplicates, found.undecodable
+        """Return the numbers of chunks, reports, duplicates and undecodable reports."""
+        (row,) = (row for row in self.server.list_epochs() if row.epoch == epoch)
+        return row.chunks, row.reports, row.duplicates, row.undecodable
+
+    def load_model(self, signed: SignedManifest | None = None) -> NDArray[np.float32]:
+        """Return the model of a manifest, or of the current one."""
+        manifest = (signed or self.get_signed()).manifest
+        content = self.server.get_model(manifest.model)
+        assert content is not None
+        return decode_items(content, manifest.items, manifest.terms.factors)
+
+    def run_epoch(self) -> SignedManifest:
+        """Run an epoch with reports, and return the manifest after it."""
+        signed = self.close_epoch()
+        self.apply(signed, self.make_chunk(signed, 200))
+        return self.get_signed()
 
 
-def sealed(reports: NDArray[np.uint32], signed: SignedManifest) -> bytes:
-    """As devices seal them."""
+def seal(reports: NDArray[np.uint32], signed: SignedManifest) -> bytes:
+    """Seal reports as devices do."""
     assert signed.manifest.public_key is not None
     return seal_reports(reports, signed.manifest.public_key, signed.hash)
 
 
-def chunk_of(data: bytes, signed: SignedManifest) -> Chunk:
+def to_chunk(data: bytes, signed: SignedManifest) -> Chunk:
     return Chunk(signed.manifest.epoch, signed.hash, data)
 
 
-def chunks_of(data: bytes, signed: SignedManifest, reports: int) -> list[Chunk]:
-    """Cut into chunks of so many reports."""
+def split_chunks(data: bytes, signed: SignedManifest, reports: int) -> list[Chunk]:
+    """Cut sealed reports into chunks of that many."""
     size = SEALED_BYTES * reports
-    return [chunk_of(data[at : at + size], signed) for at in range(0, len(data), size)]
+    return [to_chunk(data[at : at + size], signed) for at in range(0, len(data), size)]
 
 
-def bearer(proxy: str) -> Headers:
-    """The header that says which proxy this is."""
+def make_auth_headers(proxy: str) -> Headers:
+    """Return the header that names a proxy."""
     return [("authorization", f"Bearer {SECRETS[proxy]}")]
 
 

@@ -108,9 +108,9 @@ class Service:
             if stream is not None:
                 stream.close()
 
-    def end(self, told: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
-        """Its exit code and what it printed; the rest of its log is in `log`."""
-        self.process.send_signal(told)
+    def end(self, stop_signal: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        """Return its exit code and what it printed; the rest of its log is in `log`."""
+        self.process.send_signal(stop_signal)
         return self.ended()
 
     def ended(self) -> tuple[int, str]:

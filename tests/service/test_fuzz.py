@@ -105,14 +105,14 @@ def test_no_request_breaks_a_server(tmp_path: Path) -> None:
     signed = world.close_epoch()
     chunk = world.make_chunk(signed, 3)
     commit = {"manifest": signed.hash.hex(), "chunks": 1, "reports": 10**9}  # never right
-    said = {"epoch": 1, "manifest": signed.hash.hex(), "time": 1.0}
+    contact = {"epoch": 1, "manifest": signed.hash.hex(), "time": 1.0}
     odd: list[Any] = [-1, 2**53, 10**400, 1.5, True, None, "1", [], {}, "\ud800", "short", 5]
     sane = [
         ("GET", "/v2/manifest", b""),
         ("GET", f"/v2/models/{signed.manifest.model.hex()}", b""),
         ("PUT", f"/v2/epochs/1/chunks/{chunk.name}", chunk.encode()),
         ("PUT", f"/v2/epochs/1/chunks/{chunk.name}", bytes(2_000_000)),
-        *(("POST", "/v2/contact", json.dumps(said | {"crowd": o}).encode()) for o in odd),
+        *(("POST", "/v2/contact", json.dumps(contact | {"crowd": o}).encode()) for o in odd),
         *(
             ("POST", "/v2/epochs/1/commit", json.dumps({**commit, "chunks": o}).encode())
             for o in odd

@@ -15,7 +15,8 @@ import pytest
 from tests.processes import wait_until
 from tests.service.program import Service
 
-PLACES, OF_ADDRESS = 24, 8
+PLACES = 24
+PLACES_OF_ADDRESS = 8
 
 SLACK = 5.0
 """Seconds by which a busy machine may be late; slower than any cap of a real service is not."""
@@ -25,7 +26,7 @@ SLACK = 5.0
 def capped() -> Iterator[Service]:
     caps = {
         "header_seconds": 0.6, "body_seconds": 0.9, "idle_seconds": 0.5, "connections": PLACES,
-        "connections_per_address": OF_ADDRESS,
+        "connections_per_address": PLACES_OF_ADDRESS,
     }  # fmt: skip
     service = Service("0", "0", *(f"{name}={value}" for name, value in caps.items()))
     with closing(service):
@@ -42,7 +43,7 @@ def within(seconds: float) -> Iterator[None]:
 
 
 def sent(connection: socket.socket, data: bytes) -> bool:
-    """Whether it could be."""
+    """Return whether it could be sent."""
     try:
         connection.sendall(data)
     except OSError:
@@ -51,7 +52,7 @@ def sent(connection: socket.socket, data: bytes) -> bool:
 
 
 def is_quiet(connection: socket.socket) -> bool:
-    """Whether they have neither said anything that was not read, nor closed it."""
+    """Return whether the peer has neither sent anything unread nor closed the connection."""
     connection.setblocking(False)
     try:
         connection.recv(1, socket.MSG_PEEK)
@@ -65,7 +66,7 @@ def is_quiet(connection: socket.socket) -> bool:
 
 
 def status_of(service: Service, data: bytes, source: str = "127.0.0.1") -> int:
-    """Of one request on a connection of its own."""
+    """Return the status of one request on a connection of its own."""
     connection = service.connect(source)
     sent(connection, data)
     head, _, body = said(connection).partition(b"\r\n\r\n")
@@ -113,7 +114,7 @@ POST = request("/body", "Transfer-Encoding: chunked", method="POST")
     ids=["a header", "data", "the name of a piece", "what follows the last one"],
 )
 def test_what_has_no_end_is_ended(capped: Service, begin: bytes, piece: bytes) -> None:
-    """Everybody else is served meanwhile."""
+    """Serve other people meanwhile."""
     end = time.monotonic() + 1 + SLACK
     with capped.connect() as line, within(1 + SLACK):
         sent(line, begin)
@@ -132,7 +133,7 @@ def test_what_has_no_end_is_ended(capped: Service, begin: bytes, piece: bytes) -
     ],
 )
 def test_a_slow_header_and_a_slow_body_are_answered(capped: Service, begin: bytes) -> None:
-    """A byte now and then does not help."""
+    """Answer although a byte comes now and then."""
     line, end = capped.connect(), time.monotonic() + 1 + SLACK
     with within(1 + SLACK):
         sent(line, begin)
@@ -143,21 +144,21 @@ def test_a_slow_header_and_a_slow_body_are_answered(capped: Service, begin: byte
 
 
 def test_silence_and_an_idle_connection_end_without_a_word(capped: Service) -> None:
-    silent, kept = capped.connect(), capped.connect()
+    silent, idle = capped.connect(), capped.connect()
     with within(SLACK):
-        sent(kept, request("/hello"))
-        assert said(kept).startswith(b"HTTP/1.1 200 ")
+        sent(idle, request("/hello"))
+        assert said(idle).startswith(b"HTTP/1.1 200 ")
         assert said(silent) == b""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs all of 127.0.0.0/8")
 @pytest.mark.parametrize("addresses", [1, 18])
 def test_silent_connections_lock_nobody_out(capped: Service, addresses: int) -> None:
-    """The first of them go: of one address, which has so many, or of all."""
+    """Close the oldest ones: those of an address at its limit, or of all addresses."""
     with ExitStack() as lines:
         silent = [
             lines.enter_context(capped.connect(f"127.0.1.{n % addresses + 1}"))
-            for n in range(3 * PLACES if addresses > 1 else 2 * OF_ADDRESS)
+            for n in range(3 * PLACES if addresses > 1 else 2 * PLACES_OF_ADDRESS)
         ]
         for source in ("127.0.0.1", "127.0.1.1"):
             with within(SLACK):
@@ -170,9 +171,9 @@ def test_one_request_at_a_time(capped: Service) -> None:
     line = capped.connect()
     with within(SLACK):
         sent(line, request("/hello") * 1000)
-        heard = said(line)
-    assert heard.count(b"HTTP/1.1 200 OK") == 1
-    assert b"connection: close" in heard
+        answer = said(line)
+    assert answer.count(b"HTTP/1.1 200 OK") == 1
+    assert b"connection: close" in answer
 
 
 def test_bodies_of_unknown_length(capped: Service) -> None:
@@ -189,29 +190,29 @@ needs_proc = pytest.mark.skipif(not Path("/proc/self").exists(), reason="/proc i
 
 
 def said(connection: socket.socket) -> bytes:
-    """All, until they close, or break off."""
-    heard = b""
+    """Return all that the peer sends until it closes or breaks the connection."""
+    data = b""
     with connection, suppress(ConnectionError):
         while piece := connection.recv(65_536):
-            heard += piece
-    return heard
+            data += piece
+    return data
 
 
 def turned_away(service: Service) -> dict[str, int]:
     connection = service.connect(watch=True)
     connection.sendall(GET.replace(b"/hello", b"/metrics"))
-    found = re.findall(r'turned_away_total\{reason="(\w+)"\} (\d+)', said(connection).decode())
-    return {reason: int(count) for reason, count in found}
+    counts = re.findall(r'turned_away_total\{reason="(\w+)"\} (\d+)', said(connection).decode())
+    return {reason: int(count) for reason, count in counts}
 
 
 def few_descriptors() -> None:
-    """In the child: as a system with tight limits starts it."""
+    """Reduce the limit in the child process, as a system with tight limits starts it."""
     resource.setrlimit(resource.RLIMIT_NOFILE, (100, 290))
 
 
 @needs_proc
 def test_file_descriptors_suffice_for_the_places(start: Callable[..., Service]) -> None:
-    """The limit is raised, and there are fewer places than files: nobody is locked out."""
+    """Raise the limit and keep fewer places than files, so that nobody is locked out."""
     service = start("0", "0", "connections_per_address=0", preexec_fn=few_descriptors)
     with ExitStack() as silent:
         for _ in range(300):
@@ -232,8 +233,8 @@ def test_an_answer_that_nobody_reads_is_dropped_and_one_that_is_read_slowly_is_n
 ) -> None:
     service = start("0", "0", "idle_seconds=0.5")
     unread, slow = service.connect(), service.connect()
-    for each in (unread, slow):
-        each.sendall(b"GET /large HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n")
+    for connection in (unread, slow):
+        connection.sendall(b"GET /large HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n")
     descriptors = Path(f"/proc/{service.process.pid}/fd")
     got, began = len(slow.recv(1)) * len(unread.recv(1)), time.monotonic()
     before = sum(1 for _ in descriptors.iterdir())
@@ -279,9 +280,9 @@ def test_who_finds_no_place_and_who_must_leave_theirs_are_counted(
         for n in range(8):
             lines.enter_context(service.connect()).sendall(GET.replace(b"/hello", b"/slow"))
             assert process.stdout.readline() == "begun\n", n
-        for each in silent:
+        for connection in silent:
             with suppress(ConnectionError):
-                assert each.recv(1) == b""
+                assert connection.recv(1) == b""
         late = lines.enter_context(service.connect())
         with suppress(ConnectionError):
             assert late.recv(1) == b""

@@ -142,10 +142,10 @@ def test_nothing_of_an_unexpected_error_is_told(kind: type[Exception]) -> None:
 
 def test_every_error_of_ours_is_a_problem() -> None:
     def below(kind: type[Exception]) -> list[type[Exception]]:
-        return [kind, *(each for sub in kind.__subclasses__() for each in below(sub))]
+        return [kind, *(subclass for sub in kind.__subclasses__() for subclass in below(sub))]
 
     for kind in below(errors.SottovoceError):
-        # Whatever else it wants to be told when it is made.
+        # Other arguments of its constructor.
         answer = call(app_raising(kind.__new__(kind, "x")))
         assert is_problem(answer, answer.status)["status"] >= 400
 
@@ -193,10 +193,10 @@ def test_a_file_that_may_come_is_not_kept_away_by_a_cache() -> None:
     is_problem(fetch("/no/route"), 404)
 
 
-@pytest.mark.parametrize("held", [TAG, f"W/{TAG}", f'"other", {TAG}', f'{TAG},"other"', "*"])
+@pytest.mark.parametrize("etag", [TAG, f"W/{TAG}", f'"other", {TAG}', f'{TAG},"other"', "*"])
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_304_to_whoever_has_it(held: str, method: str) -> None:
-    answer = fetch("/plain", [("if-none-match", held)], method)
+def test_304_to_whoever_has_it(etag: str, method: str) -> None:
+    answer = fetch("/plain", [("if-none-match", etag)], method)
     assert (answer.status, answer.body) == (304, b"")
     assert answer.headers == {"etag": TAG, "cache-control": "public, max-age=10"}
 

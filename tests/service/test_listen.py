@@ -24,33 +24,35 @@ class Somebody:
 
 
 def entering(places: ConnectionLimiter, *people: Somebody) -> list[bool]:
-    return [places.add(each, each.address) for each in people]
+    return [places.add(person, person.address) for person in people]
 
 
 def test_nobody_goes_whose_request_is_complete() -> None:
     places = ConnectionLimiter(2, 0)
     busy = [Somebody() for _ in range(2)]
     entering(places, *busy)
-    for each in busy:
-        places.set_working(each)
+    for person in busy:
+        places.set_working(person)
     assert entering(places, Somebody()) == [False]
     places.remove(busy[0])
     assert entering(places, Somebody()) == [True]
-    assert not any(each.gave_way for each in busy)
+    assert not any(person.gave_way for person in busy)
 
 
 def test_one_address_is_limited_by_itself() -> None:
     places = ConnectionLimiter(100, 2)
     many = [Somebody() for _ in range(5)]
-    alone = Somebody("192.0.2.2")
+    lone_person = Somebody("192.0.2.2")
     neighbours = [Somebody(f"2001:db8::{n}") for n in range(3)]
-    assert all(entering(places, alone, *many, *neighbours))
-    assert [each.gave_way for each in (alone, *many)] == [False] + [True] * 3 + [False] * 2
-    assert [each.gave_way for each in neighbours] == [True, False, False]
+    assert all(entering(places, lone_person, *many, *neighbours))
+    assert [person.gave_way for person in (lone_person, *many)] == [False] + [True] * 3 + [
+        False
+    ] * 2
+    assert [person.gave_way for person in neighbours] == [True, False, False]
     busy = ConnectionLimiter(100, 1)
     entering(busy, many[0])
     busy.set_working(many[0])
-    assert entering(busy, Somebody(), alone) == [False, True]
+    assert entering(busy, Somebody(), lone_person) == [False, True]
 
 
 @given(
@@ -76,10 +78,10 @@ def test_places_are_never_lost_and_addresses_never_kept(
             getattr(places, step)(inside[number])
             if step == "remove":
                 del inside[number]
-        inside = {number: each for number, each in inside.items() if not each.gave_way}
+        inside = {number: person for number, person in inside.items() if not person.gave_way}
         assert len(places) == len(inside) <= 4
-    for each in inside.values():
-        places.remove(each)
+    for person in inside.values():
+        places.remove(person)
     assert not places._by_address
     assert (places._total.used, places._total.waiting) == (0, {})
 

@@ -1,4 +1,4 @@
-"""Lines of a log: one for each thing, with its time; trouble is said once, and that it is over."""
+"""Lines of a log: one for each event, with its time; a problem is logged once, and its end."""
 
 import json
 import logging
@@ -13,14 +13,14 @@ LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ ERROR .+")
 
 
 def record(text: str, *, failed: bool = False) -> logging.LogRecord:
-    made = logging.LogRecord("uvicorn.error", logging.ERROR, "f.py", 1, text, (), None)
-    made.created = 1_800_000_000.7
+    log_record = logging.LogRecord("uvicorn.error", logging.ERROR, "f.py", 1, text, (), None)
+    log_record.created = 1_800_000_000.7
     if failed:
         try:
             raise ValueError("two\nlines")
         except ValueError as error:
-            made.exc_info = type(error), error, error.__traceback__
-    return made
+            log_record.exc_info = type(error), error, error.__traceback__
+    return log_record
 
 
 @pytest.mark.parametrize("failed", [False, True])
@@ -31,13 +31,13 @@ def test_whatever_happened_is_one_line_with_its_time(text: str, failed: bool) ->
     assert line.startswith("2027-01-15T08:00:00Z ERROR ")
     assert "uvicorn" not in line
     assert ("ValueError" in line) == failed
-    found = json.loads(LineFormatter(as_json=True).format(record(text, failed=failed)))
-    assert list(found) == ["time", "level", "text"]
-    assert line == " ".join(found.values())
+    fields = json.loads(LineFormatter(as_json=True).format(record(text, failed=failed)))
+    assert list(fields) == ["time", "level", "text"]
+    assert line == " ".join(fields.values())
 
 
 def test_commands_of_the_service_can_be_pasted_with_its_settings_file() -> None:
-    """The settings of the other service are not known here, and `init` writes new ones."""
+    """Leave commands of the other service and `init`, which need other settings, as they are."""
     commands = OwnCommands("server", Path("my server/s.toml"))
     text = "`sottovoce server go-beyond 7`, not `sottovoce proxy run` or `sottovoce server init`"
     completed = text.replace(" 7`", " 7 --config 'my server/s.toml'`")
@@ -69,9 +69,9 @@ def test_trouble_is_said_when_it_begins_or_changes_and_when_it_is_over(
     assert (troubles["beat"], troubles["server"]) == ("no disk", None)
     troubles.update("beat", None)
     troubles.update("beat", None)
-    said = [each.getMessage() for each in caplog.records]
-    assert said[:3] == ["no server", "no disk", "late"]
-    assert len(said) == 4
-    assert "resolved" in said[3]
-    assert "no disk" in said[3]
+    messages = [log_record.getMessage() for log_record in caplog.records]
+    assert messages[:3] == ["no server", "no disk", "late"]
+    assert len(messages) == 4
+    assert "resolved" in messages[3]
+    assert "no disk" in messages[3]
     assert troubles.texts == ["late"]

@@ -55,7 +55,7 @@ def packed(app: Starlette, path: str, encoding: bytes = b"identity") -> Answer:
 
 
 def test_everything_that_the_index_names_is_there_and_may_run(app: Starlette) -> None:
-    """No inline script, style or handler, which the policy would stop."""
+    """Find no inline script, style or handler, which the policy would stop."""
     text = packed(app, "/").body.decode()
     named = set(re.findall(r'(?:src|href)="([^"#]+)"', text))
     assert {"/page/page.js", "/page/style.css"} <= named
@@ -143,7 +143,7 @@ def test_every_file_with_every_header(assets: Path, name: str) -> None:
 
 
 def test_what_is_filled_in_is_never_markup(assets: Path) -> None:
-    """A statement that looks like a place for the key is not one, either."""
+    """Escape it; leave a text alone that looks like a place for the key."""
     hostile = '"><script>alert("&\')</script> {{key}} \N{EURO SIGN}'
     content = Page(statement=hostile)
     body = get(assets, "/", content=content).body.decode()
@@ -181,11 +181,11 @@ def test_the_panel_as_it_was_at_the_start(assets: Path, tmp_path: Path) -> None:
     assert answer.headers["content-security-policy"] == POLICY
 
 
-@pytest.mark.parametrize("given", [None, b"[]", b'{"version": 1}', PANEL.replace(b":1", b":2", 1)])
-def test_a_panel_that_is_none(assets: Path, tmp_path: Path, given: bytes | None) -> None:
+@pytest.mark.parametrize("panel", [None, b"[]", b'{"version": 1}', PANEL.replace(b":1", b":2", 1)])
+def test_a_panel_that_is_none(assets: Path, tmp_path: Path, panel: bytes | None) -> None:
     path = tmp_path / "given.json"
-    if given is not None:
-        path.write_bytes(given)
+    if panel is not None:
+        path.write_bytes(panel)
     with pytest.raises(SettingsError, match=r"page\.panel: .*given\.json"):
         build_page_routes(KEY, Page(panel=path), assets)
 
@@ -193,7 +193,7 @@ def test_a_panel_that_is_none(assets: Path, tmp_path: Path, given: bytes | None)
 FIRST_LOAD = ("/", "/page/page.js", "/page/worker.js", "/page/style.css", "/page/icon.svg")
 
 MOST = 150_000
-"""Bytes of the first load, compressed, beside the model."""
+"""Bytes of the first load, compressed, without the model."""
 
 
 def test_no_other_origin_is_named_but_in_licences() -> None:

@@ -109,7 +109,7 @@ def test_the_operators_listener_answers_and_ends_with_the_other(
 
 @pytest.mark.parametrize("name", ["private_key", "client_authority"])
 def test_half_of_tls_is_refused_rather_than_served_in_clear(tmp_path: Path, name: str) -> None:
-    """An operator who asks for client certificates must not get plain HTTP for everybody."""
+    """Refuse it: an operator who asks for client certificates must not get plain HTTP."""
     (tmp_path / "listen.toml").write_text(f'{name} = "file.pem"')
     with pytest.raises(SettingsError, match=rf"{name}.*\bcertificate\b"):
         read_settings(tmp_path / "listen.toml", Listen)
@@ -143,7 +143,7 @@ class Pauses(threading.Event):
 def pauses_of(
     outcomes: Sequence[Exception | None], interval: float, slowest: float
 ) -> list[float | None]:
-    """How long a heart rests after each of these beats."""
+    """Return how long the heartbeat rests after each of these outcomes."""
     left = iter(outcomes)
 
     def beat() -> None:

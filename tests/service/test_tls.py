@@ -41,7 +41,7 @@ class Authority:
         self._write(name, builder.add_extension(usage, critical=True), self._key)
 
     def issue(self, name: str, hours: float = 1) -> None:
-        """For 127.0.0.1, valid for so many hours from now on."""
+        """Make a certificate for 127.0.0.1 that is valid for this many hours."""
         key = ec.generate_private_key(ec.SECP256R1())
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         here = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
@@ -96,8 +96,10 @@ def service(folder: Path) -> Iterator[Service]:
         "connections": 8,
         "header_seconds": 1.0,
     }
-    with closing(Service("0", "0", *(f"{name}={value}" for name, value in files.items()))) as found:
-        yield found
+    with closing(
+        Service("0", "0", *(f"{name}={value}" for name, value in files.items()))
+    ) as program:
+        yield program
 
 
 @pytest.fixture
@@ -117,7 +119,7 @@ def shown(folder: Path, name: str) -> Tls:
 
 
 def test_who_is_let_in(folder: Path, address: str) -> None:
-    """Who shows a certificate that is vouched for, and believes the one that it is shown."""
+    """Accept a certificate of the named authority, from a client that trusts the server's."""
     assert asked(folder, address, shown(folder, "proxy")) == b"hello"
     for tls in (Tls(folder / "authority.pem"), shown(folder, "impostor")):
         with pytest.raises(UnavailableError):
@@ -151,14 +153,14 @@ def context(folder: Path) -> ssl.SSLContext:
 
 
 def test_no_session_links_two_connections(context: ssl.SSLContext, service: Service) -> None:
-    """A device that changes its address is not recognised by what it was given before."""
+    """Give a device that changes its address nothing by which it is recognised."""
     _, session = _get(context, service.port())
     was_resumed, _ = _get(context, service.port(), session)
     assert not was_resumed
 
 
 def test_tls_1_2_is_refused(context: ssl.SSLContext, service: Service) -> None:
-    """Its session ids link two connections, and Python cannot switch them off."""
+    """Refuse it because session ids link two connections, and Python cannot switch them off."""
     context.maximum_version = ssl.TLSVersion.TLSv1_2
     with pytest.raises(ssl.SSLError):
         _get(context, service.port())
@@ -168,7 +170,7 @@ def test_tls_1_2_is_refused(context: ssl.SSLContext, service: Service) -> None:
 def test_the_memory_of_a_connection_is_bounded(
     folder: Path, context: ssl.SSLContext, start: Callable[..., Service]
 ) -> None:
-    """Also if it sends as much as is taken and never ends its request."""
+    """Bound it also where a client sends all that is taken and never ends its request."""
     connections = 200
     files = {"certificate": folder / "server.pem", "private_key": folder / "server.key"}
     caps = {"connections_per_address": 0, "header_seconds": LIMIT, "body_seconds": LIMIT}
@@ -184,8 +186,8 @@ def test_the_memory_of_a_connection_is_bounded(
         before = resident_kib()
         silent = [lines.enter_context(service.connect()) for _ in range(connections)]
         silent_kib = (resident_kib() - before) / connections
-        for each in silent:
-            line = lines.enter_context(context.wrap_socket(each, server_hostname="127.0.0.1"))
+        for connection in silent:
+            line = lines.enter_context(context.wrap_socket(connection, server_hostname="127.0.0.1"))
             line.sendall(b"GET /slow HTTP/1.1\r\nHost: here\r\nContent-Length: 524288\r\n\r\n")
             line.setblocking(False)
             with suppress(ssl.SSLWantWriteError):
@@ -200,7 +202,7 @@ def test_the_memory_of_a_connection_is_bounded(
 def test_who_speaks_no_tls_and_who_speaks_it_unasked(
     folder: Path, address: str, service: Service
 ) -> None:
-    """In words, not in those of OpenSSL."""
+    """Explain it in plain words, not in those of OpenSSL."""
     plain = f"https://127.0.0.1:{service.port(watch=True)}"
     with pytest.raises(TlsError, match="does not speak TLS"):
         asked(folder, plain, Tls(folder / "authority.pem"))
@@ -216,7 +218,7 @@ def test_how_long_certificates_hold(folder: Path) -> None:
 
 
 def test_a_private_key_of_another_certificate_is_named(folder: Path) -> None:
-    """Of a proxy, and of whoever listens."""
+    """Name it at the proxy and at the listener."""
     mixed = (folder / "proxy.pem", folder / "server.key")
     with pytest.raises(SettingsError, match=r"server\.key.*proxy\.pem"):
         asked(folder, "https://127.0.0.1", Tls(None, *mixed))
@@ -231,11 +233,11 @@ def test_whoever_never_ends_the_handshake_locks_nobody_out(
     with ExitStack() as lines:
         silent = [lines.enter_context(service.connect()) for _ in range(12)]
         assert asked(folder, address, shown(folder, "proxy")) == b"hello"
-        for each in silent:
+        for connection in silent:
             with suppress(ConnectionError):
-                assert each.recv(1) == b""
+                assert connection.recv(1) == b""
     assert asked(folder, address, shown(folder, "proxy")) == b"hello"
-    told = httpx.get(f"http://127.0.0.1:{service.port(watch=True)}/metrics").text
-    counted = dict(re.findall(r'turned_away_total\{reason="(\w+)"\} (\d+)', told))
+    metrics = httpx.get(f"http://127.0.0.1:{service.port(watch=True)}/metrics").text
+    counted = dict(re.findall(r'turned_away_total\{reason="(\w+)"\} (\d+)', metrics))
     assert int(counted["displaced"]) + int(counted["late"]) == 12, "each of them once"
     assert int(counted["displaced"]) >= 5, "four had no place, and one made room"

@@ -107,8 +107,8 @@ def test_every_kind_of_value_is_read(tmp_path: Path) -> None:
         weight = 3
         """
     )
-    found = read(tmp_path, text)
-    assert found == Example(
+    values = read(tmp_path, text)
+    assert values == Example(
         "x",
         tmp_path / "data",
         rate=2.0,
@@ -118,8 +118,8 @@ def test_every_kind_of_value_is_read(tmp_path: Path) -> None:
         proxies={"one": Access("s"), "the other": Access("t", 3.0)},
         names=("a", "b"),
     )
-    assert isinstance(found.rate, float)
-    assert isinstance(found.proxies["the other"].weight, float)
+    assert isinstance(values.rate, float)
+    assert isinstance(values.proxies["the other"].weight, float)
 
 
 MISTAKES = {

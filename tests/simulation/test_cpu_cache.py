@@ -1,4 +1,4 @@
-"""A changed kernel is compiled again: numba alone would not notice."""
+"""The cache of compiled loops: numba does not notice that a kernel changed."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ if TYPE_CHECKING:
     import pytest
 
 
-def loop(folder: Path) -> Any:
+def make_loop(folder: Path) -> Any:
     return SimpleNamespace(__name__="run_epoch", stats=SimpleNamespace(cache_path=str(folder)))
 
 
-def test_compiled_loops_are_dropped_when_a_source_changes_and_kept_otherwise(
+def test_loops_are_dropped_only_when_a_source_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     index, other = tmp_path / "epoch.run_epoch-9.py311.nbi", tmp_path / "solve.solve_users-9.nbi"
     kernels = tmp_path / "kernels"
     kernels.mkdir()
     (kernels / "loudest.py").write_text("one")
-    monkeypatch.setattr(cache, "COMPILED_IN", [kernels])
-    for content, kept in (("one", False), ("one", True), ("two", False), ("two", True)):
+    monkeypatch.setattr(cache, "COMPILED_FOLDERS", [kernels])
+    for content, stays in (("one", False), ("one", True), ("two", False), ("two", True)):
         (kernels / "loudest.py").write_text(content)
         index.touch()
         other.touch()
-        cache.drop_stale(loop(tmp_path))
-        assert index.exists() == kept
+        cache.drop_stale(make_loop(tmp_path))
+        assert index.exists() == stays
     assert other.exists()
 
 
-def test_a_cache_that_cannot_be_written_is_left_alone(tmp_path: Path) -> None:
+def test_an_unwritable_cache_does_not_change(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    cache.drop_stale(loop(tmp_path / "file" / "below"))
+    cache.drop_stale(make_loop(tmp_path / "file" / "below"))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]

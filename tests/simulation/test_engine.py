@@ -1,9 +1,8 @@
-"""What every engine must do: the reference's reports, bit for bit, however it shares out the work.
+"""The contract of engines: the bits of the reference, in whatever order an engine works.
 
-All arithmetic has one order (see `sottovoce.core.model`), so equality here is exact: user
-vectors, reports, sums and the next item matrix. Every engine of the registry is here, with every
-registered mechanism that it has a kernel for; the others are skipped, with the reason. `make`
-refuses an engine that is not the one of its name.
+All arithmetic has one order (see `sottovoce.core.model`), so user vectors, reports, sums and the
+next item matrix are compared exactly. The suite tests each engine of the registry with each
+mechanism for which it has a kernel, and skips the others with a reason.
 """
 
 import logging
@@ -29,11 +28,18 @@ from sottovoce.errors import DivergedError, SettingsError
 from sottovoce.simulation import Engine, Simulation, build_engine, register_engine
 from sottovoce.simulation import engines as registry
 from sottovoce.simulation.cuda import card
-from sottovoce.simulation.engines import AUTO, ENGINES, engine_options, is_for_the_reference
+from sottovoce.simulation.engines import (
+    AUTO_ENGINE,
+    ENGINE_MODULES,
+    list_engine_options,
+    should_use_reference,
+)
 from sottovoce.simulation.evaluation import kernels
 from sottovoce.simulation.evaluation.ranking import rank_factors
+from sottovoce.simulation.holdout import HoldoutRule
 from sottovoce.simulation.interface import StreamedEngine
-from sottovoce.simulation.people import LeaveOut, Part, Parts, People, Whole, report_words
+from sottovoce.simulation.population import Part, Parts, People, WholeParts
+from sottovoce.simulation.random_words import draw_report_words
 from sottovoce.training import (
     DEFAULT_PRESET,
     Settings,
@@ -45,10 +51,10 @@ from tests.kernels import computed, computes
 from tests.people import histories, random_people
 from tests.simulation.cuda.emulated import EmulatedCard, has_card
 
+# The cpu engine with one part of the people in memory at a time.
 STREAMED = "streamed"
-"""The cpu engine over people in several parts, of which one is in memory at a time."""
-QUICK = [*(name for name in ENGINES if name != "ray"), STREAMED]
-"""A process of Ray takes a second to start: its contract is in tests/nightly/test_ray.py."""
+# A process of Ray takes a second to start: tests/nightly/test_ray.py tests this engine.
+QUICK = [*(name for name in ENGINE_MODULES if name != "ray"), STREAMED]
 engines = pytest.mark.parametrize("engine", QUICK)
 engines_and_mechanisms = pytest.mark.parametrize(
     ("engine", "mechanism"),
@@ -62,7 +68,7 @@ engines_and_mechanisms = pytest.mark.parametrize(
 
 @pytest.fixture(autouse=True, scope="module")
 def any_card() -> Iterator[None]:
-    """Where there is no graphics card, its kernels run on the processor."""
+    """Run the kernels of a graphics card on the processor, if there is no card."""
     with pytest.MonkeyPatch.context() as patch:
         if not has_card():
             patch.setattr(card, "CudaCard", lambda _: EmulatedCard())
@@ -70,36 +76,38 @@ def any_card() -> Iterator[None]:
 
 
 def make(engine: str, who: Histories | Parts, plan: Settings, **options: Any) -> Engine:
-    """The engine of that name, and no other in its place; or with its people in three parts."""
+    """Build the engine of this name, and check that it is no other one under this name."""
     if engine == STREAMED:
-        return in_three_parts(who, plan, **options)
+        return make_streamed(who, plan, **options)
     built = build_engine(engine, who, plan, **options)
     assert built.name == engine
-    others = {package for name, package in ENGINES.items() if name != engine}
+    others = {package for name, package in ENGINE_MODULES.items() if name != engine}
     for kind in type(built).__mro__:
         assert not any(f"{kind.__module__}.".startswith(f"{other}.") for other in others), kind
     module = f"{type(built).__module__}."
-    assert module.startswith(f"{ENGINES[engine]}."), "this is another engine"
+    assert module.startswith(f"{ENGINE_MODULES[engine]}."), "this is another engine"
     return built
 
 
-def in_three_parts(
+def make_streamed(
     who: Histories | Parts,
     plan: Settings,
     *,
     first_user: int = 0,
     resample: int | None = None,
 ) -> Engine:
-    whole = Whole(Part(People(who, first_user, resample))) if isinstance(who, Histories) else who
-    assert isinstance(whole, Whole)
+    whole = (
+        WholeParts(Part(People(who, first_user, resample))) if isinstance(who, Histories) else who
+    )
+    assert isinstance(whole, WholeParts)
     streamed = build_engine("cpu", whole.cut(3), plan)
     assert isinstance(streamed, StreamedEngine) or len(whole.cut(3)) == 1
     return streamed
 
 
-def reference(h: Histories, V: np.ndarray, plan: Settings, epoch: int) -> np.ndarray:
+def compute_reference(h: Histories, V: np.ndarray, plan: Settings, epoch: int) -> np.ndarray:
     X = solve_user_vectors(V, h, alpha=plan.alpha, regularization=plan.compute_user_ridge(V))
-    words = report_words(plan.seed, epoch, np.arange(h.n_users), plan.reports)
+    words = draw_report_words(plan.seed, epoch, np.arange(h.n_users), plan.reports)
     return plan.build(h.n_items).reports(V, X, h, words)
 
 
@@ -117,8 +125,8 @@ def test_reports_are_the_references(
     )
     V = draw_initial_items(n_items, factors, 0.1, 3)
     simulated = make(engine, h, plan)
-    expected = reference(h, V, plan, epoch=4)
-    assert np.array_equal(simulated.reports(V, 4), expected)
+    expected = compute_reference(h, V, plan, epoch=4)
+    assert np.array_equal(simulated.list_reports(V, 4), expected)
     collected = simulated.collect(V, 4)
     assert collected.n_reports == expected.size
     n_directions = plan.build(n_items).n_directions
@@ -128,24 +136,24 @@ def test_reports_are_the_references(
 @engines_and_mechanisms
 @given(h=histories(max_items=40), epsilon=st.floats(0.1, 10), seed=st.integers(0, 2**53 - 1))
 @settings(max_examples=25)
-def test_any_population_agrees(
+def test_reports_of_any_population_are_the_references(
     engine: str, mechanism: str, h: Histories, epsilon: float, seed: int
 ) -> None:
     plan = Settings.preset(mechanism, factors=2, reports=6, epsilon=epsilon, seed=seed)
     V = draw_initial_items(h.n_items, 2, 0.3, 1)
-    simulated = make(engine, h, plan).reports(V, 0)
-    assert np.array_equal(simulated, reference(h, V, plan, 0))
+    simulated = make(engine, h, plan).list_reports(V, 0)
+    assert np.array_equal(simulated, compute_reference(h, V, plan, 0))
 
 
 @engines_and_mechanisms
 @pytest.mark.parametrize("equal", [0.0, 0.25])
-def test_ties_are_settled_as_the_reference_does(engine: str, mechanism: str, equal: float) -> None:
-    """All items alike: rotated rows tie in great numbers, at zero and elsewhere."""
+def test_ties_are_broken_as_in_the_reference(engine: str, mechanism: str, equal: float) -> None:
+    """Use equal items, so that many rotated rows tie, at zero and elsewhere."""
     h = Histories.from_lists([[], [0], [0, 1, 2, 3], list(range(40)), [5, 9]], 40)
     plan = Settings.preset(mechanism, factors=2, reports=200, regularization=0.1)
     V = np.full((40, 2), equal, np.float32)
-    simulated = make(engine, h, plan).reports(V, 0)
-    assert np.array_equal(simulated, reference(h, V, plan, 0))
+    simulated = make(engine, h, plan).list_reports(V, 0)
+    assert np.array_equal(simulated, compute_reference(h, V, plan, 0))
 
 
 @engines
@@ -156,7 +164,7 @@ def test_user_vectors_are_the_references(engine: str, factors: int, ridge: float
     plan = Settings(factors=factors, alpha=2.5, ridge=ridge)
     V = draw_initial_items(90, factors, 0.2, 5)
     expected = solve_user_vectors(V, h, alpha=2.5, regularization=plan.compute_user_ridge(V))
-    assert np.array_equal(make(engine, h, plan).user_vectors(V), expected)
+    assert np.array_equal(make(engine, h, plan).solve_user_vectors(V), expected)
 
 
 @engines_and_mechanisms
@@ -165,10 +173,10 @@ def test_shards_add_up_to_the_whole(engine: str, mechanism: str) -> None:
     plan = Settings.preset(mechanism, factors=3, reports=9)
     V = draw_initial_items(50, 3, 0.2, 5)
     whole = make(engine, h, plan)
-    expected, sums = whole.reports(V, 2), whole.collect(V, 2).sums
+    expected, sums = whole.list_reports(V, 2), whole.collect(V, 2).sums
     parts = [np.arange(0, 7), np.arange(7, 170), np.arange(170, 300)]
     shards = [make(engine, h.take(part), plan, first_user=int(part[0])) for part in parts]
-    assert np.array_equal(np.concatenate([s.reports(V, 2) for s in shards]), expected)
+    assert np.array_equal(np.concatenate([s.list_reports(V, 2) for s in shards]), expected)
     assert np.array_equal(sum(s.collect(V, 2).sums for s in shards), sums)
     for shard in shards:
         shard.close()
@@ -182,49 +190,50 @@ def test_shards_add_up_to_the_whole(engine: str, mechanism: str) -> None:
 def test_epochs_in_which_people_take_turns_are_the_references(
     engine: str, mechanism: str, resample: int | None, rotate: bool
 ) -> None:
-    """Reports, and the matrices that are made of them."""
     h = random_people(60, 40, seed=2, most=30)
     plan = Settings.preset(
         mechanism, factors=3, reports=2, epochs=5, lifetime=2, epsilon=0.5, rotate=rotate
     )
-    engines = [make(name, h, plan, resample=resample) for name in (engine, "reference")]
+    pair = [make(name, h, plan, resample=resample) for name in (engine, "reference")]
     V = make_first_items(plan, 40)
     for epoch in range(3):
-        found, expected = (each.reports(V, epoch) for each in engines)
-        assert np.array_equal(found, expected)
-        (V, n), (wanted, m) = (each.learn(V, epoch) for each in engines)
-        assert n == m
-        assert np.array_equal(V, wanted)
+        reports, expected_reports = (built.list_reports(V, epoch) for built in pair)
+        assert np.array_equal(reports, expected_reports)
+        (V, n), (expected_V, expected_n) = (built.learn(V, epoch) for built in pair)
+        assert n == expected_n
+        assert np.array_equal(V, expected_V)
 
 
 @engines_and_mechanisms
 def test_the_proxys_dummies_are_the_same_for_every_engine(
     engine: str, mechanism: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So many more reports in the sums, and with none nothing changes."""
+    """Check the number of dummies, their sums, and that no dummies change nothing."""
     drawn: list[int] = []
 
-    def counted(reports: np.ndarray, n_directions: int) -> np.ndarray:
+    def count_and_sum(reports: np.ndarray, n_directions: int) -> np.ndarray:
         drawn.append(len(reports))
         return sum_signs(reports, n_directions)
 
-    monkeypatch.setattr("sottovoce.simulation.interface.sum_signs", counted)
+    monkeypatch.setattr("sottovoce.simulation.interface.sum_signs", count_and_sum)
     h = random_people(60, 40, seed=2, most=30)
     plain = Settings.preset(mechanism, factors=3, reports=2, epochs=9, lifetime=1)
     plan, V = replace(plain, dummies=501), make_first_items(plain, 40)
-    built, expecting = make(engine, h, plan), make("reference", h, plan)
+    built, reference = make(engine, h, plan), make("reference", h, plan)
     for epoch in (0, 1):
-        found, sums = expecting.collect(V, epoch), expecting._dummies(epoch)
-        assert not np.array_equal(sums, expecting._dummies(epoch + 1))
-        assert np.array_equal(built.collect(V, epoch).sums, found.sums), "people's own"
-        both, n = found.sums + sums, found.n_reports
+        collected, sums = reference.collect(V, epoch), reference._draw_dummies(epoch)
+        assert not np.array_equal(sums, reference._draw_dummies(epoch + 1))
+        assert np.array_equal(built.collect(V, epoch).sums, collected.sums), (
+            "dummies are not among the people's reports"
+        )
+        both, n = collected.sums + sums, collected.n_reports
         expected = compute_next_items(V, both, n, epoch + 1, plan, built.mechanism)
-        moved, behind = built.learn(V, epoch)
+        next_V, behind = built.learn(V, epoch)
         assert behind == n
-        assert np.array_equal(moved, expected)
-        unmoved = compute_next_items(V, found.sums, n, epoch + 1, plain, built.mechanism)
-        assert np.array_equal(make(engine, h, plain).learn(V, epoch)[0], unmoved)
-        assert not np.array_equal(moved, unmoved)
+        assert np.array_equal(next_V, expected)
+        plain_V = compute_next_items(V, collected.sums, n, epoch + 1, plain, built.mechanism)
+        assert np.array_equal(make(engine, h, plain).learn(V, epoch)[0], plain_V)
+        assert not np.array_equal(next_V, plain_V)
     assert set(drawn) - {0} == {501}
 
 
@@ -241,10 +250,10 @@ def test_an_epoch_of_nobody_has_no_dummies(engine: str) -> None:
 @pytest.mark.parametrize("negatives", [0, 7, 100])
 def test_ranks_are_those_of_the_user_vectors(engine: str, negatives: int) -> None:
     data = Interactions.from_lists("people", [[], [1], *([[1, 2, 3], list(range(18))] * 20)], 20)
-    people = Whole.of(data, LeaveOut("random", negatives, seed=3))
-    left_out = people[0].left_out
-    assert left_out is not None
-    split, candidates = left_out.candidates.split, left_out.candidates
+    people = WholeParts.from_data(data, HoldoutRule("random", negatives, seed=3))
+    holdout = people[0].holdout
+    assert holdout is not None
+    split, candidates = holdout.candidates.split, holdout.candidates
     plan = Settings(factors=2)
     V = draw_initial_items(20, 2, 0.2, 5)
     V[7:9] = V[3]  # some tie
@@ -254,12 +263,12 @@ def test_ranks_are_those_of_the_user_vectors(engine: str, negatives: int) -> Non
     )
     expected = rank_factors(X, V, candidates)
     assert expected.ties.any()
-    reports = built.reports(V, 0)
-    for _ in range(2):  # what an engine keeps of a matrix changes nothing
-        ranks = built.ranks(V)
+    reports = built.list_reports(V, 0)
+    for _ in range(2):  # what an engine stores of a matrix changes nothing
+        ranks = built.compute_ranks(V)
         assert np.array_equal(ranks.better, expected.better)
         assert np.array_equal(ranks.ties, expected.ties)
-        assert np.array_equal(built.reports(V, 0), reports)
+        assert np.array_equal(built.list_reports(V, 0), reports)
 
 
 @engines
@@ -283,19 +292,19 @@ def test_an_item_matrix_that_no_device_accepts_is_refused(
     with pytest.raises(DivergedError):
         simulated.collect(V, 0)
     with pytest.raises(DivergedError):
-        simulated.user_vectors(V)
+        simulated.solve_user_vectors(V)
 
 
 @engines_and_mechanisms
 @pytest.mark.parametrize(
     "row",
-    [[2.0**20] * 3, [2.0**-60] * 3, [2.0**20 * each for each in (0.7, 0.3, 0.7, 0.7, 0.9)]],
+    [[2.0**20] * 3, [2.0**-60] * 3, [2.0**20 * x for x in (0.7, 0.3, 0.7, 0.7, 0.9)]],
     ids=["large", "small", "beyond"],
 )
 def test_equations_without_a_solution_give_the_same_as_the_reference(
     engine: str, mechanism: str, row: list[float]
 ) -> None:
-    """Lambda is lost in the sums, and what comes out is rounding: in one case beyond 2^40."""
+    """Lose lambda in the sums, so that vectors are rounding errors: in one case beyond 2^40."""
     h = random_people(40, 30, seed=1)
     plan = Settings.preset(
         mechanism, factors=len(row), reports=30, regularization=1e-12, alpha=1024.0
@@ -303,17 +312,17 @@ def test_equations_without_a_solution_give_the_same_as_the_reference(
     V = np.tile(np.array(row, np.float32), (30, 1))
     V[::7, 1] = 0
     ours, expected = make(engine, h, plan), make("reference", h, plan)
-    assert np.array_equal(ours.user_vectors(V), expected.user_vectors(V))
-    assert np.array_equal(ours.reports(V, 0), expected.reports(V, 0))
+    assert np.array_equal(ours.solve_user_vectors(V), expected.solve_user_vectors(V))
+    assert np.array_equal(ours.list_reports(V, 0), expected.list_reports(V, 0))
 
 
 @engines
 @pytest.mark.parametrize("shape", [(5, 3), (4, 5), (5, 4), (200, 5), (5,)])
 def test_an_item_matrix_of_another_shape_is_refused(engine: str, shape: tuple[int, ...]) -> None:
     built = make(engine, random_people(3, 5), Settings(factors=5))
-    for ask in (built.collect, built.reports, lambda V, _: built.user_vectors(V)):
+    for method in (built.collect, built.list_reports, lambda V, _: built.solve_user_vectors(V)):
         with pytest.raises(SettingsError):
-            ask(np.zeros(shape, np.float32), 0)
+            method(np.zeros(shape, np.float32), 0)
 
 
 @engines
@@ -327,27 +336,27 @@ def test_an_update_that_leaves_the_bounds_is_an_error(engine: str) -> None:
 def test_an_item_matrix_in_another_layout_gives_the_same_bits(engine: str) -> None:
     built = make(engine, random_people(30, 6), Settings(factors=2))
     V = draw_initial_items(6, 2, 0.2, 1)
-    expected = built.reports(V, 0)
+    expected = built.list_reports(V, 0)
     layouts: list[Any] = [np.asfortranarray(V), V.astype(">f4"), V.astype(np.float64)]
     for other in layouts:
-        assert np.array_equal(built.reports(other, 0), expected)
+        assert np.array_equal(built.list_reports(other, 0), expected)
 
 
 @pytest.mark.parametrize("mechanism", ["paper", DEFAULT_PRESET])
 def test_every_engine_has_kernels_for_our_presets(mechanism: str) -> None:
-    for engine in ENGINES:
+    for engine in ENGINE_MODULES:
         assert computes(engine, Settings.preset(mechanism).mechanism)
 
 
 def test_a_mechanism_without_a_kernel_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Unheard(Coordinate):
-        name = "unheard"
+    class Uncompiled(Coordinate):
+        name = "uncompiled"
 
-    monkeypatch.setitem(MECHANISMS, Unheard.name, Unheard)
-    plan = Settings(mechanism="unheard", factors=2)
+    monkeypatch.setitem(MECHANISMS, Uncompiled.name, Uncompiled)
+    plan = Settings(mechanism="uncompiled", factors=2)
     for engine in ("cpu", "cuda"):
-        assert not computes(engine, "unheard")
-        with pytest.raises(SettingsError, match="unheard"):
+        assert not computes(engine, "uncompiled")
+        with pytest.raises(SettingsError, match="uncompiled"):
             build_engine(engine, random_people(3, 5), plan)
     assert build_engine("reference", random_people(3, 5), plan).name == "reference"
 
@@ -356,21 +365,20 @@ def test_a_mechanism_without_a_kernel_is_refused(monkeypatch: pytest.MonkeyPatch
     ("name", "module"),
     [
         ("cpu", "sottovoce.simulation.reference"),
-        (AUTO, "sottovoce.simulation.cpu"),
+        (AUTO_ENGINE, "sottovoce.simulation.cpu"),
         ("tpu", "json"),
     ],
 )
-def test_what_is_no_engine_of_ones_own_is_refused(name: str, module: str) -> None:
-    """One that is: tests/nightly/test_extending.py."""
+def test_an_invalid_registration_is_refused(name: str, module: str) -> None:
     with pytest.raises(SettingsError, match=module if name == "tpu" else name):
         register_engine(name, module)
-    assert "tpu" not in ENGINES
+    assert "tpu" not in ENGINE_MODULES
 
 
-def test_a_name_that_falls_back_to_another_engine_fails_this_suite(
+def test_the_suite_fails_if_a_name_gives_another_engine(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(ENGINES, "tpu", ENGINES["cpu"])
+    monkeypatch.setitem(ENGINE_MODULES, "tpu", ENGINE_MODULES["cpu"])
     with pytest.raises(AssertionError):
         test_an_engine_is_closed_by_its_block("tpu")
 
@@ -384,20 +392,20 @@ def test_a_name_that_falls_back_to_another_engine_fails_this_suite(
         (100_000, 1286, "coordinate", False),
     ],
 )
-def test_small_work_is_for_the_reference_and_larger_work_for_compiled_loops(
+def test_small_work_uses_the_reference_and_large_work_compiled_loops(
     people: int, items: int, preset: str, small: bool
 ) -> None:
     plan = plan_training(people, items, preset=preset, epochs=6, reports=1, history=100)
-    assert is_for_the_reference(people, items, plan) == small
+    assert should_use_reference(people, items, plan) == small
 
 
-def test_the_engine_is_what_the_rule_says(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_chooses_by_the_size_of_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
     h, plan = random_people(20, 10), Settings(factors=2)
-    assert FederatedMF().engine == Simulation(plan).engine == AUTO
-    assert build_engine(AUTO, h, plan, threads=1).name == "reference"
-    assert build_engine(AUTO, h, plan, resample=10_000_000).name == "cpu"
+    assert FederatedMF().engine == Simulation(plan).engine == AUTO_ENGINE
+    assert build_engine(AUTO_ENGINE, h, plan, threads=1).name == "reference"
+    assert build_engine(AUTO_ENGINE, h, plan, resample=10_000_000).name == "cpu"
     monkeypatch.setattr(registry, "find_spec", lambda _: None)
-    assert build_engine(AUTO, h, plan, resample=10_000_000).name == "reference"
+    assert build_engine(AUTO_ENGINE, h, plan, resample=10_000_000).name == "reference"
 
 
 IN_PYTHON = (
@@ -414,9 +422,9 @@ AS_A_COMMAND = (
 
 @pytest.mark.parametrize("work", [IN_PYTHON, AS_A_COMMAND], ids=["python", "command"])
 def test_small_work_loads_no_compiler(work: str) -> None:
-    asked = f"import sys; {work} assert 'numba' not in sys.modules".replace("\n ", "\n")
+    code = f"import sys; {work} assert 'numba' not in sys.modules".replace("\n ", "\n")
     environment = {**os.environ, "PYTHONPATH": str(Path(registry.__file__).parents[2])}
-    subprocess.run([sys.executable, "-c", asked], check=True, env=environment)
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
     assert util.find_spec("numba")
 
 
@@ -430,12 +438,12 @@ def test_small_work_loads_no_compiler(work: str) -> None:
         ("reference", {"threads": 1}),
     ],
 )
-def test_engines_and_options_that_are_not_there_are_refused(
+def test_unknown_engines_and_invalid_options_are_refused(
     engine: str, options: dict[str, Any]
 ) -> None:
     with pytest.raises(SettingsError):
         build_engine(engine, random_people(3, 5), Settings(), **options)
-    assert set(engine_options()) == set(ENGINES)
+    assert set(list_engine_options()) == set(ENGINE_MODULES)
 
 
 def test_an_error_on_any_thread_is_raised() -> None:
@@ -444,11 +452,11 @@ def test_an_error_on_any_thread_is_raised() -> None:
             raise ValueError("seven")
 
     with pytest.raises(ValueError, match="seven"):
-        kernels.share_out(20, fails, 1)
+        kernels.run_in_threads(20, fails, 1)
 
 
 def test_compiling_is_announced_once(caplog: pytest.LogCaptureFixture) -> None:
-    listener = kernels.SaidOnce()
+    listener = kernels.CompileNotice()
     with caplog.at_level(logging.WARNING):
         listener.on_start(None)
         listener.on_start(None)

@@ -1,4 +1,4 @@
-"""`FederatedMF`: training with checkpoints and metrics, lists, reasons, files, promises."""
+"""`FederatedMF`: training with checkpoints and metrics, lists, reasons, files, privacy costs."""
 
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ def matrix() -> sparse.csr_matrix:
     return synthetic_people(400, 120, seed=2).histories.to_csr()
 
 
-def broken(row: sparse.csr_matrix) -> sparse.csr_matrix:
+def break_indptr(row: sparse.csr_matrix) -> sparse.csr_matrix:
     row = row.copy()
     row.indptr = np.array([0, -1, row.nnz], row.indptr.dtype)[: len(row.indptr)]
     return row
@@ -35,7 +35,9 @@ def model(matrix: sparse.csr_matrix) -> FederatedMF:
     return FederatedMF(factors=3, epochs=3, reports=50, seed=1).fit(matrix)
 
 
-def test_options_of_recommend(model: FederatedMF, matrix: sparse.csr_matrix) -> None:
+def test_recommend_filters_items_and_answers_several_users(
+    model: FederatedMF, matrix: sparse.csr_matrix
+) -> None:
     everything, _ = model.recommend(7, matrix[7], N=120, filter_already_liked_items=False)
     assert sorted(everything.tolist()) == list(range(120))
     same = model.recommend(np.int64(7), sparse.csr_array(3 * matrix)[7], N=np.int8(10))  # type: ignore[arg-type]
@@ -49,7 +51,7 @@ def test_options_of_recommend(model: FederatedMF, matrix: sparse.csr_matrix) -> 
     assert np.array_equal(several[1], model.recommend(9, matrix[9], N=5)[0])
 
 
-def test_too_few_items_left_end_with_minus_one(model: FederatedMF) -> None:
+def test_list_ends_with_minus_one_where_too_few_items_are_left(model: FederatedMF) -> None:
     seen = np.ones((1, 120))
     seen[0, :2] = 0
     items, scores = model.recommend(0, sparse.csr_matrix(seen), N=4)
@@ -58,36 +60,34 @@ def test_too_few_items_left_end_with_minus_one(model: FederatedMF) -> None:
     assert np.isneginf(scores[2:]).all()
 
 
-def test_items_are_the_only_ones_that_are_ranked(
-    model: FederatedMF, matrix: sparse.csr_matrix
-) -> None:
+def test_items_restricts_what_is_ranked(model: FederatedMF, matrix: sparse.csr_matrix) -> None:
     everything, scores = model.recommend(7, matrix[7], N=120)
     some = np.array([int(everything[30]), int(everything[3]), int(everything[9])])
-    items, found = model.recommend(7, matrix[7], N=5, items=some)
+    items, best = model.recommend(7, matrix[7], N=5, items=some)
     assert items.tolist() == [*everything[[3, 9, 30]].tolist(), -1, -1]
-    assert np.array_equal(found[:3], scores[[3, 9, 30]])
+    assert np.array_equal(best[:3], scores[[3, 9, 30]])
     without = model.recommend(7, matrix[7], N=2, items=some, filter_items=[everything[3]])
     assert without[0].tolist() == everything[[9, 30]].tolist()
 
 
-def test_an_item_is_most_similar_to_itself(model: FederatedMF) -> None:
+def test_most_similar_item_is_the_item_itself(model: FederatedMF) -> None:
     items, scores = model.similar_items(17, N=5)
     assert items[0] == 17
     assert scores[0] == pytest.approx(1, abs=1e-5)
     assert (np.diff(scores) <= 0).all()
-    several, theirs = model.similar_items(np.array([3, 17]), N=5)
-    assert several.shape == theirs.shape == (2, 5)
+    several, several_scores = model.similar_items(np.array([3, 17]), N=5)
+    assert several.shape == several_scores.shape == (2, 5)
     assert np.array_equal(several[1], items)
     fewer, _ = model.similar_items(17, N=3, items=items[1:], filter_items=items[1:2])
     assert fewer.tolist() == items[2:5].tolist()
 
 
-def test_a_score_is_explained_as_on_a_device(model: FederatedMF, matrix: sparse.csr_matrix) -> None:
+def test_explanation_adds_up_to_the_score(model: FederatedMF, matrix: sparse.csr_matrix) -> None:
     items, scores = model.recommend(7, matrix[7])
     score, reasons = model.explain(7, matrix[7], items[0])
     assert score == pytest.approx(float(scores[0]), rel=1e-4)
     assert 0 < len(reasons) <= 3
-    assert {what for what, _ in reasons} <= set(matrix[7].indices.tolist())
+    assert {reason for reason, _ in reasons} <= set(matrix[7].indices.tolist())
     shares = [share for _, share in model.explain(7, matrix[7], items[0], N=1000)[1]]
     assert sum(shares) == pytest.approx(1)
     assert shares == sorted(shares, reverse=True)
@@ -95,10 +95,10 @@ def test_a_score_is_explained_as_on_a_device(model: FederatedMF, matrix: sparse.
     horror = [{"genre": ["Horror"]}] * 40 + [{"genre": ["Comedy"]}] * 80
     fan = sparse.csr_matrix((np.ones(9), ([0] * 9, range(9))), shape=(1, 120))
     _, tagged = model.explain(0, fan, 20, N=100, item_features=horror)
-    assert Tag("genre", "Horror") in {what for what, _ in tagged}
+    assert Tag("genre", "Horror") in {reason for reason, _ in tagged}
 
 
-def test_a_loaded_model_keeps_engine_and_tags(matrix: sparse.csr_matrix, tmp_path: Path) -> None:
+def test_loaded_model_keeps_engine_and_tags(matrix: sparse.csr_matrix, tmp_path: Path) -> None:
     films = [{"genre": ["Horror"], "year": 1979 + row} for row in range(120)]
     model = FederatedMF(2, 1, reports=np.int64(9), threads=1, options={})  # type: ignore[arg-type]
     model.fit(matrix, item_features=films)
@@ -108,7 +108,7 @@ def test_a_loaded_model_keeps_engine_and_tags(matrix: sparse.csr_matrix, tmp_pat
     assert loaded.threads == 1
     assert loaded.settings == model.settings
     assert loaded.privacy(clients=400) == model.privacy()
-    assert loaded.privacy().training.central is None, "a file does not say how many there were"
+    assert loaded.privacy().training.central is None, "a file does not have the number of people"
     for row in (1, 2, 3):
         assert np.array_equal(loaded.recommend(row, matrix[row]), model.recommend(row, matrix[row]))
     other = FederatedMF(2, 1, reports=9, engine="reference", engine_options={"batch": 7})
@@ -118,7 +118,7 @@ def test_a_loaded_model_keeps_engine_and_tags(matrix: sparse.csr_matrix, tmp_pat
     assert np.array_equal(other.item_factors, model.item_factors)
 
 
-def test_a_budget_plans_the_rest_when_people_and_items_are_known() -> None:
+def test_fit_plans_settings_for_a_budget() -> None:
     h = random_people(300, 40, seed=2)
     model = FederatedMF(budget=8, factors=3)
     with pytest.raises(SettingsError):
@@ -128,28 +128,27 @@ def test_a_budget_plans_the_rest_when_people_and_items_are_known() -> None:
     expected = plan_training(300, 40, history=typical, budget=Budget(local=8), factors=3)
     assert model.settings == expected
     assert model.privacy().training.pure <= 8
-    hidden = FederatedMF(central_budget=2).fit(h)
-    central = hidden.privacy().training.central
+    central = FederatedMF(central_budget=2).fit(h).privacy().training.central
     assert central is not None
     assert central <= 2
 
 
-def test_turns_are_hidden_among_the_smallest_epoch_of_all() -> None:
+def test_privacy_counts_the_people_of_the_smallest_epoch() -> None:
     h = random_people(300, 40, seed=2)
     crowd = FederatedMF(2, 5, reports=1, lifetime=1).fit(h).privacy().people
     assert crowd is not None
     assert 30 < crowd < 60
-    alone = FederatedMF(2, 20, reports=1, lifetime=1).fit(random_people(30, 20, seed=2)).privacy()
-    assert alone.training.central is None, "an epoch of one person hides nobody"
+    few = FederatedMF(2, 20, reports=1, lifetime=1).fit(random_people(30, 20, seed=2)).privacy()
+    assert few.training.central is None, "an epoch of one person hides nobody"
 
 
 DATA = synthetic_people(300, 80, seed=2)
 SPLIT = leave_one_out(DATA, "random", seed=1000)
-TRAIN, TEST = SPLIT.train, SPLIT.left_out
+TRAIN = SPLIT.train
+TEST = SPLIT.left_out
 SETTINGS: dict[str, Any] = {"factors": 2, "epochs": 4, "reports": 20, "seed": 3}
-
-
-PACKAGES = ("client", "data", "errors", "privacy", "training")
+# Subpackages that `sottovoce` offers next to its public names.
+PUBLIC_PACKAGES = ("client", "data", "errors", "privacy", "training")
 
 
 class InterruptionError(Exception):
@@ -164,7 +163,7 @@ def stop_after(epochs: int) -> Any:
     return callback
 
 
-def test_training_goes_on_where_it_stopped(tmp_path: Path) -> None:
+def test_training_continues_from_its_checkpoint(tmp_path: Path) -> None:
     file, whole = tmp_path / "run.safetensors", FederatedMF(**SETTINGS).fit(TRAIN)
     with pytest.raises(InterruptionError):
         FederatedMF(**SETTINGS).fit(TRAIN, checkpoint=file, callback=stop_after(2))
@@ -172,12 +171,12 @@ def test_training_goes_on_where_it_stopped(tmp_path: Path) -> None:
         FederatedMF.load(file).item_factors,
         FederatedMF(**SETTINGS).set_params(epochs=2).fit(TRAIN).item_factors,
     )
-    heard: list[int] = []
+    epochs: list[int] = []
     model = FederatedMF(**SETTINGS)
-    model.fit(TRAIN, checkpoint=str(file), callback=lambda epoch, *_: heard.append(epoch))
+    model.fit(TRAIN, checkpoint=str(file), callback=lambda epoch, *_: epochs.append(epoch))
     assert np.array_equal(model.item_factors, whole.item_factors)
     assert model.privacy() == whole.privacy()
-    assert heard == [1, 2, 3, 4]
+    assert epochs == [1, 2, 3, 4]
     with pytest.raises(CheckpointError):
         FederatedMF(**{**SETTINGS, "seed": 4}).fit(TRAIN, checkpoint=file)
     with pytest.raises(CheckpointError):
@@ -188,48 +187,47 @@ def test_training_goes_on_where_it_stopped(tmp_path: Path) -> None:
     assert file.read_bytes() == before
 
 
-def test_metrics_come_after_every_epoch(capsys: pytest.CaptureFixture[str]) -> None:
-    heard: list[dict[str, float]] = []
+def test_callback_gets_metrics_after_every_epoch(capsys: pytest.CaptureFixture[str]) -> None:
+    metrics: list[dict[str, float]] = []
     model = FederatedMF(**SETTINGS)
-    model.fit(TRAIN, test=TEST, callback=lambda _, __, metrics: heard.append(metrics))
-    assert len(heard) == 4
-    assert heard[-1] == model.evaluate(TRAIN, TEST)
-    assert heard[-1].pop("negatives") == pytest.approx(80 - np.diff(DATA.histories.indptr).mean())
-    assert set(heard[-1]) == {"hr@10", "ndcg@10", "mrr@10", "recall@10", "coverage@10"}
-    assert heard[0] != heard[-1]
+    model.fit(TRAIN, test=TEST, callback=lambda _, __, measured: metrics.append(measured))
+    assert len(metrics) == 4
+    assert metrics[-1] == model.evaluate(TRAIN, TEST)
+    assert metrics[-1].pop("negatives") == pytest.approx(80 - np.diff(DATA.histories.indptr).mean())
+    assert set(metrics[-1]) == {"hr@10", "ndcg@10", "mrr@10", "recall@10", "coverage@10"}
+    assert metrics[0] != metrics[-1]
     assert capsys.readouterr() == ("", "")
-    silent: list[dict[str, float]] = []
-    said = FederatedMF(**SETTINGS)
-    said.fit(TRAIN, callback=lambda *told: silent.append(told[2]), show_progress=True)
-    assert silent == [{}] * 4
-    shown = capsys.readouterr()
-    assert (shown.out, "100%" in shown.err) == ("", True)
+    without_test: list[dict[str, float]] = []
+    model.fit(TRAIN, callback=lambda *args: without_test.append(args[2]), show_progress=True)
+    assert without_test == [{}] * 4
+    output = capsys.readouterr()
+    assert (output.out, "100%" in output.err) == ("", True)
 
 
-def test_metrics_are_those_of_simulate_and_of_the_lists() -> None:
-    """One item left out of each, against the whole catalogue or some of it."""
+def test_metrics_equal_those_of_simulate_and_of_the_lists() -> None:
     model = FederatedMF(**SETTINGS).fit(TRAIN)
-    found = model.evaluate(TRAIN, TEST, negatives=None)
+    metrics = model.evaluate(TRAIN, TEST, negatives=None)
     lists, _ = model.recommend(np.arange(300), TRAIN.to_csr())
     tested = SPLIT.test >= 0
     hit = (lists == SPLIT.test[:, None])[tested]
     places = np.where(hit.any(axis=1), hit.argmax(axis=1), np.inf)
-    assert found["hr@10"] == found["recall@10"] == pytest.approx(hit.any(axis=1).mean())
-    assert found["mrr@10"] == pytest.approx((1 / (1 + places)).mean())
-    assert found["ndcg@10"] == pytest.approx((1 / np.log2(2 + places)).mean())
-    assert found["coverage@10"] == pytest.approx(len(np.unique(lists)) / 80)
+    assert metrics["hr@10"] == metrics["recall@10"] == pytest.approx(hit.any(axis=1).mean())
+    assert metrics["mrr@10"] == pytest.approx((1 / (1 + places)).mean())
+    assert metrics["ndcg@10"] == pytest.approx((1 / np.log2(2 + places)).mean())
+    assert metrics["coverage@10"] == pytest.approx(len(np.unique(lists)) / 80)
     settings = model.settings.copy_with(seed=1000)
     again = FederatedMF.from_items(model.item_factors, settings).fit(TRAIN)
     names = ("hr@10", "ndcg@10", "mrr@10", "coverage@10")
     for negatives in (None, 20):
-        asked = Simulation(settings, negatives=negatives or 0, tags=False, coverage=True)
-        run, found = simulate(DATA, asked).final, again.evaluate(TRAIN, TEST, negatives=negatives)
-        assert [found[name] for name in names] == pytest.approx([run[name] for name in names])
-    assert found["negatives"] == 20
+        plan = Simulation(settings, negatives=negatives or 0, tags=False, coverage=True)
+        expected = simulate(DATA, plan).final
+        metrics = again.evaluate(TRAIN, TEST, negatives=negatives)
+        assert [metrics[name] for name in names] == pytest.approx([expected[n] for n in names])
+    assert metrics["negatives"] == 20
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "ask",
     [
         lambda model, row: model.recommend(0, row, items=[120]),
         lambda model, row: model.recommend(0, row, items=[0.5]),
@@ -238,7 +236,7 @@ def test_metrics_are_those_of_simulate_and_of_the_lists() -> None:
         lambda model, row: model.recommend(np.zeros((1, 1), int), row),
         lambda model, row: model.recommend([[1], [2, 3]], row),
         lambda model, row: model.recommend(np.array([], int), row[:0]),
-        lambda model, row: model.recommend(0, broken(row)),
+        lambda model, row: model.recommend(0, break_indptr(row)),
         lambda model, row: model.recommend(0, row * np.nan),
         lambda model, row: model.recommend(0, row.astype(complex)),
         lambda model, row: model.recommend(0, row, N=2.5),
@@ -251,7 +249,7 @@ def test_metrics_are_those_of_simulate_and_of_the_lists() -> None:
         lambda model, row: model.explain(0, row, 120),
         lambda model, row: model.explain(0, row, [1, 2]),
         lambda model, row: model.explain(0, row, [[1], [2, 3]]),
-        lambda model, row: model.evaluate(row, broken(row)),
+        lambda model, row: model.evaluate(row, break_indptr(row)),
         lambda model, row: model.privacy(delta=None),
         lambda model, row: model.privacy(delta=1),
         lambda model, row: model.fit(row.toarray().astype(str)),
@@ -263,11 +261,11 @@ def test_metrics_are_those_of_simulate_and_of_the_lists() -> None:
         lambda model, row: FederatedMF().item_factors,
     ],
 )
-def test_what_cannot_be_asked_is_refused(
-    model: FederatedMF, matrix: sparse.csr_matrix, asked: Any
+def test_impossible_arguments_are_refused(
+    model: FederatedMF, matrix: sparse.csr_matrix, ask: Any
 ) -> None:
     with pytest.raises((DataError, SettingsError)):
-        asked(model, matrix[3].astype(float))
+        ask(model, matrix[3].astype(float))
 
 
 @pytest.mark.parametrize(
@@ -280,102 +278,106 @@ def test_what_cannot_be_asked_is_refused(
     ],
     ids=["another shape", "nothing to find", "what was trained on", "not sparse"],
 )
-def test_what_cannot_be_tested_on_is_refused(test: Any) -> None:
+def test_impossible_tests_are_refused(test: Any) -> None:
     with pytest.raises(DataError):
         FederatedMF(**SETTINGS).fit(TRAIN, test=test)
 
 
-WHO, WHAT = TRAIN.users_of_entries(), [f"film {number:02}" for number in TRAIN.indices]
-VIEWS = pl.DataFrame({"viewer": [f"p{number:03}" for number in WHO], "film": WHAT})
-HIDDEN: dict[str, Any] = {
+VIEWS = pl.DataFrame(
+    {
+        "viewer": [f"p{number:03}" for number in TRAIN.users_of_entries()],
+        "film": [f"film {number:02}" for number in TRAIN.indices],
+    }
+)
+TEST_TABLE: dict[str, Any] = {
     "user": np.flatnonzero(SPLIT.test >= 0),
     "item": SPLIT.test[SPLIT.test >= 0],
 }
 
 
 @pytest.fixture(scope="module")
-def of_table() -> FederatedMF:
+def table_model() -> FederatedMF:
     return FederatedMF(**SETTINGS).fit(VIEWS)
 
 
-def test_a_model_of_a_table_is_that_of_the_matrix_and_speaks_its_ids(
-    of_table: FederatedMF, tmp_path: Path
+def test_model_of_a_table_equals_that_of_the_matrix_and_uses_ids(
+    table_model: FederatedMF, tmp_path: Path
 ) -> None:
     plain = FederatedMF(**SETTINGS).fit(TRAIN.to_csr().toarray())
-    assert np.array_equal(of_table.item_factors, plain.item_factors)
-    names = of_table.item_ids
+    assert np.array_equal(table_model.item_factors, plain.item_factors)
+    names = table_model.item_ids
     assert names.tolist() == [f"film {number:02}" for number in plain.item_ids]
     rows, users = TRAIN.to_csr(), np.array([7, 3])
     numbers, scores = plain.recommend(users, rows[users], N=80, filter_items=[5])
     wanted = [None if number < 0 else names[number] for number in numbers[0]]
-    of_table.save(tmp_path / "model")
-    for model in (of_table, FederatedMF.load(tmp_path / "model")):
-        items, found = model.recommend(["p007", "p003"], VIEWS, N=80, filter_items=["film 05"])
+    table_model.save(tmp_path / "model")
+    for model in (table_model, FederatedMF.load(tmp_path / "model")):
+        items, best = model.recommend(["p007", "p003"], VIEWS, N=80, filter_items=["film 05"])
         assert items[0].tolist() == wanted
         assert None in wanted
-        assert np.array_equal(found, scores)
-    assert of_table.similar_items("film 17", N=1)[0].tolist() == ["film 17"]
-    _, reasons = of_table.explain("p007", VIEWS, wanted[0])
-    _, same = plain.explain(7, rows[7], int(numbers[0, 0]))
-    assert reasons == [(names[number], share) for number, share in same]
+        assert np.array_equal(best, scores)
+    assert table_model.similar_items("film 17", N=1)[0].tolist() == ["film 17"]
+    _, reasons = table_model.explain("p007", VIEWS, wanted[0])
+    _, by_number = plain.explain(7, rows[7], int(numbers[0, 0]))
+    assert reasons == [(names[number], share) for number, share in by_number]
 
 
-def test_whose_row_is_given_is_answered_and_who_is_not_in_a_table_is_refused(
-    of_table: FederatedMF,
+def test_row_of_one_person_needs_no_id_and_unknown_users_of_a_table_are_refused(
+    table_model: FederatedMF,
 ) -> None:
     own = VIEWS.filter(pl.col("viewer") == "p007").select("film")
-    expected = of_table.recommend("p007", VIEWS)[0].tolist()
+    expected = table_model.recommend("p007", VIEWS)[0].tolist()
     for row in (own, own["film"], {"item": own["film"].to_list()}, TRAIN.to_csr()[7]):
-        assert of_table.recommend("a stranger", row)[0].tolist() == expected
-    assert of_table.recommend(99999, TRAIN.to_csr().toarray()[7])[0].tolist() == expected
-    popular = of_table.recommend("new", sparse.csr_matrix((1, 80)))[0].tolist()
-    assert of_table.recommend("new", {"item": []})[0].tolist() == popular
+        assert table_model.recommend("a stranger", row)[0].tolist() == expected
+    assert table_model.recommend(99999, TRAIN.to_csr().toarray()[7])[0].tolist() == expected
+    popular = table_model.recommend("new", sparse.csr_matrix((1, 80)))[0].tolist()
+    assert table_model.recommend("new", {"item": []})[0].tolist() == popular
     with pytest.warns(DataWarning, match="1 of 1 "):
-        assert of_table.recommend("new", {"item": ["unheard of"]})[0].tolist() == popular
-    others = VIEWS.rename({"viewer": "somebody"})  # whose rows these are is not recognised
+        assert table_model.recommend("new", {"item": ["unheard of"]})[0].tolist() == popular
+    # No column of this table is recognised as that of users.
+    others = VIEWS.rename({"viewer": "somebody"})
     refused = ("a stranger", VIEWS), (["p007"], own), ("p007", {"item": [1.5]}), ("p007", others)
     for users, table in refused:
         with pytest.raises(DataError):
-            of_table.recommend(users, table)
+            table_model.recommend(users, table)
 
 
-def test_ids_that_are_numbers_are_kept(tmp_path: Path) -> None:
-    """Also if they have the type of rows, which need none."""
+def test_saved_model_keeps_ids_that_are_numbers(tmp_path: Path) -> None:
+    # The type of the numbers of rows, which are not saved.
     ids = np.arange(TRAIN.n_items, dtype=np.int32) * 10
     data = Interactions("numbers", TRAIN, np.arange(TRAIN.n_users), ids)
     FederatedMF(**SETTINGS).fit(data).save(tmp_path / "model")
     assert FederatedMF.load(tmp_path / "model").item_ids.tolist() == ids.tolist()
 
 
-def test_a_table_of_what_was_left_out_is_matched_by_ids(of_table: FederatedMF) -> None:
+def test_table_of_test_items_is_matched_by_ids(table_model: FederatedMF) -> None:
     test = {
-        "user": [f"p{n:03}" for n in HIDDEN["user"]],
-        "item": [f"film {n:02}" for n in HIDDEN["item"]],
+        "user": [f"p{n:03}" for n in TEST_TABLE["user"]],
+        "item": [f"film {n:02}" for n in TEST_TABLE["item"]],
     }
-    expected = of_table.evaluate(TRAIN, TEST)
+    expected = table_model.evaluate(TRAIN, TEST)
     order = np.random.default_rng(0).permutation(len(test["user"]))
     shuffled = {name: [column[place] for place in order] for name, column in test.items()}
-    assert of_table.evaluate(VIEWS, shuffled) == expected
-    heard: list[dict[str, float]] = []
-    said = FederatedMF(**SETTINGS)
-    said.fit(VIEWS, test=test, callback=lambda *told: heard.append(told[2]))
-    assert heard[-1] == expected
-    assert FederatedMF(**SETTINGS).fit(TRAIN).evaluate(TRAIN, HIDDEN) == expected
+    assert table_model.evaluate(VIEWS, shuffled) == expected
+    metrics: list[dict[str, float]] = []
+    model = FederatedMF(**SETTINGS)
+    model.fit(VIEWS, test=test, callback=lambda *args: metrics.append(args[2]))
+    assert metrics[-1] == expected
+    assert FederatedMF(**SETTINGS).fit(TRAIN).evaluate(TRAIN, TEST_TABLE) == expected
     more = {"user": [*test["user"], "p007", "who"], "item": [*test["item"], "what", "film 01"]}
-    with pytest.warns(DataWarning) as told:
-        assert of_table.evaluate(VIEWS, more) == expected
-    assert len(told) == 2
+    with pytest.warns(DataWarning) as warned:
+        assert table_model.evaluate(VIEWS, more) == expected
+    assert len(warned) == 2
     with pytest.raises(DataError, match="'p000'"):
-        of_table.evaluate(VIEWS, VIEWS)
+        table_model.evaluate(VIEWS, VIEWS)
 
 
-def test_several_left_out_are_ranked_with_each_other_and_with_the_sampled() -> None:
-    """Against all that there is, sampled or not, it comes to the same."""
+def test_all_items_as_negatives_equal_the_whole_catalogue() -> None:
     model, both = FederatedMF(**SETTINGS).fit(TRAIN), DATA.histories.to_csr().toarray()
-    known, test = both.copy(), both.copy()
-    known[:, 40:] = test[:, :40] = 0
-    assert model.evaluate(known, test, negatives=80) == model.evaluate(known, test, negatives=None)
-    assert model.evaluate(known, test, negatives=5)["negatives"] == 5
+    train, test = both.copy(), both.copy()
+    train[:, 40:] = test[:, :40] = 0
+    assert model.evaluate(train, test, negatives=80) == model.evaluate(train, test, negatives=None)
+    assert model.evaluate(train, test, negatives=5)["negatives"] == 5
 
 
 @pytest.mark.parametrize(
@@ -386,13 +388,13 @@ def test_several_left_out_are_ranked_with_each_other_and_with_the_sampled() -> N
         {"user": [1, 1, 2, 2], "item": ["a", "b", "a", "c"], "rating": [1, -1, 2, -3]},
     ],
 )
-def test_ratings_that_do_not_count_are_counted_once(rated: Any) -> None:
-    with pytest.warns(DataWarning, match="2 of 4 ") as told:
+def test_one_warning_counts_the_ratings_that_are_ignored(rated: Any) -> None:
+    with pytest.warns(DataWarning, match="2 of 4 ") as warned:
         FederatedMF(factors=1, epochs=1, reports=2).fit(rated)
-    assert [each.filename for each in told] == [__file__]
+    assert [warning.filename for warning in warned] == [__file__]
 
 
-def test_the_package_shows_what_is_public() -> None:
-    assert set(dir(sottovoce)) == {*sottovoce.__all__, *PACKAGES}
+def test_package_lists_its_public_names() -> None:
+    assert set(dir(sottovoce)) == {*sottovoce.__all__, *PUBLIC_PACKAGES}
     for name in dir(sottovoce):
         assert getattr(sottovoce, name)

@@ -1,3 +1,5 @@
+"""Model files: what is damaged, forged or of another format is refused."""
+
 import json
 from pathlib import Path
 from typing import Any
@@ -10,16 +12,16 @@ from sottovoce import FederatedMF
 from sottovoce.core import Histories
 from sottovoce.errors import CheckpointError
 from sottovoce.simulation.files import (
-    FORMAT,
-    ITEM_MATRIX,
+    ITEM_MATRIX_NAME,
+    MODEL_FORMAT,
     ModelFile,
-    fingerprint,
+    compute_fingerprint,
     read_model,
     write_model,
 )
 from sottovoce.training import Settings
 
-MORE: list[list[list[int]]] = [[[]], [[1]], [[1, 2]], [[1], [2]], [[2], [1]]]
+FURTHER_ARRAYS: list[list[list[int]]] = [[[]], [[1]], [[1, 2]], [[1], [2]], [[2], [1]]]
 
 
 @pytest.mark.parametrize(
@@ -33,19 +35,22 @@ MORE: list[list[list[int]]] = [[[]], [[1]], [[1, 2]], [[1], [2]], [[2], [1]]]
     ],
     ids=["other factors", "float64", "not finite", "too large", "too small"],
 )
-def test_an_item_matrix_that_cannot_be_is_refused(tmp_path: Path, V: np.ndarray) -> None:
+def test_impossible_item_matrix_is_refused(tmp_path: Path, V: np.ndarray) -> None:
     write_model(tmp_path / "m", ModelFile(V, Settings(), 1))
     with pytest.raises(CheckpointError):
         read_model(tmp_path / "m")
 
 
-def test_the_fingerprint_names_the_data() -> None:
+def test_fingerprint_differs_for_other_data() -> None:
     one = Histories.from_lists([[0, 1], [2]], 3)
-    assert fingerprint(one) == fingerprint(Histories.from_lists([[1, 0], [2]], 3))
-    assert fingerprint(one) != fingerprint(Histories.from_lists([[0], [1, 2]], 3))
-    assert fingerprint(one) != fingerprint(Histories.from_lists([[0, 1], [2]], 4))
-    more = [fingerprint(one, *(np.array(each) for each in given)) for given in MORE]
-    assert len({fingerprint(one), *more}) == 1 + len(MORE)
+    assert compute_fingerprint(one) == compute_fingerprint(Histories.from_lists([[1, 0], [2]], 3))
+    assert compute_fingerprint(one) != compute_fingerprint(Histories.from_lists([[0], [1, 2]], 3))
+    assert compute_fingerprint(one) != compute_fingerprint(Histories.from_lists([[0, 1], [2]], 4))
+    more = [
+        compute_fingerprint(one, *(np.array(values) for values in arrays))
+        for arrays in FURTHER_ARRAYS
+    ]
+    assert len({compute_fingerprint(one), *more}) == 1 + len(FURTHER_ARRAYS)
 
 
 @pytest.mark.parametrize(
@@ -58,23 +63,23 @@ def test_the_fingerprint_names_the_data() -> None:
     ],
     ids=lambda forged: str(forged)[:40],
 )  # fmt: skip
-def test_a_forged_header_is_refused_with_the_path(tmp_path: Path, forged: Any) -> None:
+def test_forged_header_is_refused_with_its_path(tmp_path: Path, forged: Any) -> None:
     about = {"settings": Settings().as_dict(), "epochs_done": 1, "extra": {}}
     wrong = forged if isinstance(forged, str) else json.dumps({**about, **forged})
     for name, content in (("honest", json.dumps(about)), ("forged", wrong)):
-        header = {"format": FORMAT, "sottovoce": content}
-        data = save({ITEM_MATRIX: np.ones((2, 5), np.float32)}, metadata=header)
+        header = {"format": MODEL_FORMAT, "sottovoce": content}
+        data = save({ITEM_MATRIX_NAME: np.ones((2, 5), np.float32)}, metadata=header)
         (tmp_path / name).write_bytes(data)
     FederatedMF.load(tmp_path / "honest")
     with pytest.raises(CheckpointError, match="forged"):
         FederatedMF.load(tmp_path / "forged")
 
 
-def test_what_is_damaged_foreign_or_not_there_is_refused(tmp_path: Path) -> None:
+def test_damaged_foreign_and_missing_files_are_refused(tmp_path: Path) -> None:
     file, V = tmp_path / "m", np.ones((2, 5), np.float32)
     write_model(file, ModelFile(V, Settings(), 1))
     whole = file.read_bytes()
-    for content in (*(whole[:cut] for cut in (0, 7, 60, -1)), save({ITEM_MATRIX: V})):
+    for content in (*(whole[:cut] for cut in (0, 7, 60, -1)), save({ITEM_MATRIX_NAME: V})):
         file.write_bytes(content)
         with pytest.raises(CheckpointError, match=str(file)):
             FederatedMF.load(file)

@@ -1,4 +1,4 @@
-"""Is a shop large enough? What is said follows from the planner, the accountant and real runs."""
+"""The outlook of a shop follows from the planner, the accountant and real trainings."""
 
 from dataclasses import replace
 from math import nan
@@ -6,49 +6,58 @@ from math import nan
 import numpy as np
 import pytest
 
-import sottovoce.simulation.outlook as module
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import make_privacy_report
-from sottovoce.simulation.outlook import ShopOutlook, Tried, outlook, try_shop
+from sottovoce.simulation import outlook
+from sottovoce.simulation.outlook import ShopOutlook, ShopResult, make_shop_outlook, try_shop
 from sottovoce.training import Budget, plan_training
 from sottovoce.training.planning import PublicNumbers
 
 ABOUT = PublicNumbers(people=300, items=60, history=6)
 
 
-def said(*curves: tuple[list[float], float], simulated: int = 300) -> ShopOutlook:
-    """Of shops with these lists by epoch, and this popularity."""
+def make_outlook(*curves: tuple[list[float], float], simulated: int = 300) -> ShopOutlook:
+    """Make an outlook of shops with these lists by epoch, and this popularity."""
     budget = Budget(local=10)
-    shops = [Tried(3, 0.6, 0, lists, popularity, 0.01) for lists, popularity in curves]
+    shops = [ShopResult(3, 0.6, 0, lists, popularity, 0.01) for lists, popularity in curves]
     return ShopOutlook(
         ABOUT, budget, plan_training(300, 60, history=6, budget=budget), simulated, shops
     )
 
 
-def test_the_verdict_is_of_every_shop_and_of_their_mean() -> None:
+def test_verdict_depends_on_every_shop_and_on_their_mean() -> None:
     better, worse, hardly = ([0.1, 0.4], 0.3), ([0.3, 0.2], 0.3), ([0.3, 0.31], 0.3)
-    assert said(better, better).verdict == "yes"
-    assert said(better, better).better_after == 2
-    assert said(hardly, hardly).verdict == said(better, better, worse).verdict == "barely"
-    assert said(worse, worse).verdict == "no"
-    assert said(([0.4, 0.2], 0.3)).better_after is None
-    assert said(([0.4, 0.2, 0.4, 0.5], 0.3)).better_after == 3
-    assert said(better, simulated=10).verdict == "yes"
-    assert said(worse, simulated=10).verdict == "unknown"
-    assert (said(better, worse).lists.least, said(better, worse).lists.most) == (0.2, 0.4)
+    assert make_outlook(better, better).verdict == "yes"
+    assert make_outlook(better, better).better_after == 2
+    assert (
+        make_outlook(hardly, hardly).verdict
+        == make_outlook(better, better, worse).verdict
+        == "barely"
+    )
+    assert make_outlook(worse, worse).verdict == "no"
+    assert make_outlook(([0.4, 0.2], 0.3)).better_after is None
+    assert make_outlook(([0.4, 0.2, 0.4, 0.5], 0.3)).better_after == 3
+    assert make_outlook(better, simulated=10).verdict == "yes"
+    assert make_outlook(worse, simulated=10).verdict == "unknown"
+    assert (make_outlook(better, worse).lists.least, make_outlook(better, worse).lists.most) == (
+        0.2,
+        0.4,
+    )
 
 
 @pytest.mark.parametrize("budget", [Budget(local=10), Budget(50), Budget(10, 1), Budget(central=5)])
-def test_what_is_promised_is_what_is_planned(budget: Budget) -> None:
+def test_promise_and_privacy_report_follow_from_the_plan(budget: Budget) -> None:
     settings = plan_training(20_000, 500, history=8, budget=budget)
-    found = ShopOutlook(PublicNumbers(20_000, 500, 8), budget, settings, 20_000, [])
+    result = ShopOutlook(PublicNumbers(20_000, 500, 8), budget, settings, 20_000, [])
     crowd = settings.estimate_crowd(20_000)
-    assert found.privacy_report.training == make_privacy_report(settings.event(500), crowd).training
-    assert found.promise.clients == found.least_clients == (1 if settings.dummies else crowd)
-    assert found.promise.local == pytest.approx(found.privacy_report.training.pure)
-    assert found.promise.local <= (budget.local or np.inf)
-    assert (found.privacy_report.training.central or np.inf) <= (budget.central or np.inf)
-    assert found.weeks == 1
+    assert (
+        result.privacy_report.training == make_privacy_report(settings.event(500), crowd).training
+    )
+    assert result.promise.clients == result.least_clients == (1 if settings.dummies else crowd)
+    assert result.promise.local == pytest.approx(result.privacy_report.training.pure)
+    assert result.promise.local <= (budget.local or np.inf)
+    assert (result.privacy_report.training.central or np.inf) <= (budget.central or np.inf)
+    assert result.weeks == 1
 
 
 def test_an_epoch_waits_for_its_crowd() -> None:
@@ -59,33 +68,35 @@ def test_an_epoch_waits_for_its_crowd() -> None:
     assert (few.weeks, few.least_clients, few.privacy_report.people) == (3, 100, 100)
 
 
-def test_the_seed_fixes_all_and_more_people_are_no_worse(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "KINDS", ((3, 0.8),))
-    monkeypatch.setattr(module, "FEWEST_PEOPLE", 100)
+def test_seed_fixes_the_result_and_more_people_make_it_better(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outlook, "SHOP_KINDS", ((3, 0.8),))
+    monkeypatch.setattr(outlook, "MIN_PEOPLE_TRIED", 100)
     few, many, budget = replace(ABOUT, people=100), replace(ABOUT, people=800), Budget(local=50)
-    small, large = outlook(few, budget, seed=3), outlook(many, budget, seed=3)
-    assert outlook(few, budget, seed=3) == small
-    assert outlook(few, budget, seed=4).shops != small.shops
+    small, large = make_shop_outlook(few, budget, seed=3), make_shop_outlook(many, budget, seed=3)
+    assert make_shop_outlook(few, budget, seed=3) == small
+    assert make_shop_outlook(few, budget, seed=4).shops != small.shops
     assert small.lists.mean < large.lists.mean > large.popularity.mean
-    scaled = outlook(many, budget, seed=3, most_seconds=0.04)
+    scaled = make_shop_outlook(many, budget, seed=3, max_seconds=0.04)
     assert 200 < scaled.simulated < 600
     assert scaled.settings == large.settings
     assert scaled.lists.mean < large.lists.mean + 0.02
 
 
-def test_what_would_take_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_that_takes_too_long_to_try_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SettingsError):
-        outlook(ABOUT, Budget(local=10), most_seconds=1e-5)
-    monkeypatch.setattr(module, "MOST_EPOCHS", 3)
+        make_shop_outlook(ABOUT, Budget(local=10), max_seconds=1e-5)
+    monkeypatch.setattr(outlook, "MAX_EPOCHS_TRIED", 3)
     with pytest.raises(SettingsError):
-        outlook(replace(ABOUT, people=800), Budget(local=50))
+        make_shop_outlook(replace(ABOUT, people=800), Budget(local=50))
 
 
-def test_one_person_says_nothing_about_what_was_left_out() -> None:
-    alone = replace(ABOUT, people=1)
+def test_popularity_of_one_person_is_chance() -> None:
+    one_person = replace(ABOUT, people=1)
     settings = plan_training(1, 60, history=6, budget=Budget(local=10))
-    found = try_shop(alone, settings, tastes=3, focus=0.8)
-    assert found.popularity == pytest.approx(found.chance)
+    result = try_shop(one_person, settings, tastes=3, focus=0.8)
+    assert result.popularity == pytest.approx(result.chance)
 
 
 @pytest.mark.parametrize(
@@ -97,8 +108,8 @@ def test_one_person_says_nothing_about_what_was_left_out() -> None:
         (1, 60, 6, (None, 1)), (10**31, 60, 6, (10, None)),
     ],
 )  # fmt: skip
-def test_what_cannot_be_planned_is_refused(
+def test_impossible_numbers_are_refused(
     people: int, items: int, history: float, budget: tuple[float | None, float | None]
 ) -> None:
     with pytest.raises(SettingsError):
-        outlook(PublicNumbers(people, items, history), Budget(*budget))
+        make_shop_outlook(PublicNumbers(people, items, history), Budget(*budget))

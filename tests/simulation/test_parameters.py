@@ -1,4 +1,4 @@
-"""What `FederatedMF` is given: parameters as scikit-learn knows them, features and times."""
+"""Arguments of `FederatedMF`: parameters as in scikit-learn, item features and times."""
 
 import re
 from inspect import getdoc, signature
@@ -16,12 +16,13 @@ from sottovoce.data import synthetic_people
 from sottovoce.errors import DataError, SettingsError, UnknownParameterError
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.settings import get_settings
-from sottovoce.simulation.given import times_of
-from sottovoce.training import Settings
+from sottovoce.simulation.engines import ENGINE_MODULES
+from sottovoce.simulation.inputs import parse_times
+from sottovoce.training import Settings, list_presets, list_settings
 from tests.people import random_people
 
 SMALL = random_people(60, 20, seed=2)
-GIVEN: dict[str, Any] = {
+NUMPY_PARAMETERS: dict[str, Any] = {
     "factors": np.int64(2),
     "epochs": np.int8(2),
     "epsilon": np.float32(2.5),
@@ -33,18 +34,24 @@ GIVEN: dict[str, Any] = {
 }
 
 
-def test_every_setting_is_an_argument_of_its_type_and_every_argument_is_described() -> None:
-    arguments = signature(FederatedMF).parameters
-    known = get_settings(Settings)
-    assert set(known) < set(arguments)
+def test_every_setting_is_a_documented_argument_of_its_type() -> None:
+    arguments = dict(signature(FederatedMF).parameters)
+    del arguments["unknown"]
     section = getdoc(FederatedMF).partition("\nParameters\n----------\n")[2]  # type: ignore[union-attr]
-    described = re.findall(r"^(\w+) : .*\n    (\S.*)\.$", section, re.MULTILINE)
-    assert [name for name, _ in described] == list(arguments)
-    assert len({text for _, text in described}) == len(arguments)
-    for name, each in known.items():
-        kind = each.kind.__name__
+    entries = re.findall(r"^(\w+) : (.*), .*\n((?:    .*\n?)+)", section, re.MULTILINE)
+    assert [name for name, _, _ in entries] == list(arguments)
+    descriptions = {name: " ".join(text.split()) for name, _, text in entries}
+    types = {name: type_text for name, type_text, _ in entries}
+    assert set(get_settings(Settings)) < set(arguments)
+    for name in get_settings(Settings):
+        setting = list_settings()[name]
+        kind = setting.kind.__name__
         assert arguments[name].annotation == (kind if name == "seed" else f"{kind} | None"), name
         assert arguments[name].default == (0 if name == "seed" else None), name
+        assert descriptions[name] == f"{setting.help}.", name
+        assert types[name] == f"{kind} {setting.format_bounds()}".rstrip(), name
+    assert ", ".join(list_presets()) in descriptions["preset"]
+    assert ", ".join(ENGINE_MODULES) in descriptions["engine"]
 
 
 def test_parameters_can_be_changed() -> None:
@@ -64,17 +71,16 @@ def test_parameters_can_be_changed() -> None:
     assert (model.seed, model.epsilon) == (0, 2.0)
 
 
-def test_scikit_learn_itself_clones_it() -> None:
-    """And a model is written as it is made."""
+def test_model_is_shown_as_its_call_and_cloned_by_scikit_learn() -> None:
     model = FederatedMF(np.int64(3), budget=np.float64(2.5), preset="crowd", options={})  # type: ignore[arg-type]
     assert repr(model) == "FederatedMF(factors=3, preset='crowd', budget=2.5, options={})"
     base = pytest.importorskip("sklearn.base")
-    trained = FederatedMF(**GIVEN).fit(SMALL)
-    made = base.clone(trained)
-    assert made.get_params() == trained.get_params()
+    trained = FederatedMF(**NUMPY_PARAMETERS).fit(SMALL)
+    clone = base.clone(trained)
+    assert clone.get_params() == trained.get_params()
     with pytest.raises(SettingsError):
-        _ = made.item_factors
-    assert np.array_equal(made.fit(SMALL).item_factors, trained.item_factors)
+        _ = clone.item_factors
+    assert np.array_equal(clone.fit(SMALL).item_factors, trained.item_factors)
 
 
 PEOPLE = synthetic_people(200, 60, seed=2)
@@ -90,7 +96,7 @@ FORMS: dict[str, Any] = {
 
 
 class Table:
-    """As pandas has them: iterating over one gives its columns."""
+    """A table like those of pandas: iterating over one gives its columns."""
 
     columns = ("genre",)
     iloc: Any = None
@@ -99,7 +105,7 @@ class Table:
         return iter(self.columns)
 
 
-def damaged(matrix: Any) -> Any:
+def damage(matrix: Any) -> Any:
     matrix = matrix.copy()
     matrix.indptr[1] = 99
     return matrix
@@ -111,7 +117,7 @@ def model() -> FederatedMF:
 
 
 def expected_scores(model: FederatedMF, user: int, tags: Any, moments: Any = None) -> np.ndarray:
-    """As a device has them, of the items that were not touched."""
+    """Compute the scores of untouched items as a device does."""
     V, settings = model.item_factors, model.settings
     wide = WideModel.from_model(
         V, tags, alpha=settings.alpha, regularization=settings.compute_user_ridge(V)
@@ -124,9 +130,7 @@ def expected_scores(model: FederatedMF, user: int, tags: Any, moments: Any = Non
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_features_make_the_list_of_a_device_and_train_nothing(
-    model: FederatedMF, form: str
-) -> None:
+def test_features_change_lists_and_not_the_model(model: FederatedMF, form: str) -> None:
     tagged = FederatedMF(factors=3, epochs=2, reports=20, seed=1)
     tagged.fit(MATRIX, item_features=FORMS[form])
     assert np.array_equal(tagged.item_factors, model.item_factors)
@@ -135,11 +139,9 @@ def test_features_make_the_list_of_a_device_and_train_nothing(
     assert best == pytest.approx(np.sort(scores)[::-1][:10], rel=1e-4)
     assert scores[items] == pytest.approx(best, rel=1e-4)
     users = np.arange(5)
-    kept, given = (
-        tagged.recommend(users, MATRIX[users]),
-        model.recommend(users, MATRIX[users], item_features=FORMS[form]),
-    )
-    assert np.array_equal(kept[0], given[0])
+    of_fit = tagged.recommend(users, MATRIX[users])
+    of_call = model.recommend(users, MATRIX[users], item_features=FORMS[form])
+    assert np.array_equal(of_fit[0], of_call[0])
     others = sparse.csr_array(np.eye(60)[:, :1])
     instead = tagged.recommend(users, MATRIX[users], item_features=others)
     again = model.recommend(users, MATRIX[users], item_features=others)
@@ -147,7 +149,7 @@ def test_features_make_the_list_of_a_device_and_train_nothing(
     assert np.array_equal(tagged.fit(MATRIX).recommend(3, MATRIX[3]), model.recommend(3, MATRIX[3]))
 
 
-def times_for(user: int, moments: Any) -> sparse.csr_matrix:
+def make_times(user: int, moments: Any) -> sparse.csr_matrix:
     own = MATRIX[user].indices
     return sparse.csr_matrix(
         (np.asarray(moments, float), (np.zeros(len(own), int), own)), shape=(1, 60)
@@ -155,13 +157,13 @@ def times_for(user: int, moments: Any) -> sparse.csr_matrix:
 
 
 @pytest.mark.parametrize("tagged", [True, False])
-def test_lists_are_by_the_order_of_times(model: FederatedMF, tagged: bool) -> None:
+def test_lists_depend_on_the_order_of_times(model: FederatedMF, tagged: bool) -> None:
     features = FILMS if tagged else None
     tags = build_tags(FILMS) if tagged else make_empty_tags(60)
     moments = np.random.default_rng(1).permutation(MATRIX[7].nnz)
     lists = []
     for one in (moments, moments.max() - moments):
-        times = times_for(7, 0.5 + one / 7)
+        times = make_times(7, 0.5 + one / 7)
         items, best = model.recommend(7, MATRIX[7], N=60, item_features=features, times=times)
         scores = expected_scores(model, 7, tags, one)
         assert best[:20] == pytest.approx(np.sort(scores)[::-1][:20], rel=1e-4)
@@ -169,8 +171,8 @@ def test_lists_are_by_the_order_of_times(model: FederatedMF, tagged: bool) -> No
     assert lists[0] != lists[1]
 
 
-def test_many_users_have_each_their_own_times(model: FederatedMF) -> None:
-    """More than are solved at once; histories in blocks, times with them."""
+def test_each_of_many_users_has_their_own_times(model: FederatedMF) -> None:
+    # More users than one block of scores has.
     users = np.arange(600) % 200
     rows = MATRIX[users]
     times = rows.copy()
@@ -178,27 +180,29 @@ def test_many_users_have_each_their_own_times(model: FederatedMF) -> None:
     items, best = model.recommend(users, rows, N=5, times=times)
     for place in (0, 1, 511, 512, 599):
         user = int(users[place])
-        alone = model.recommend(user, MATRIX[user], N=5, times=times[place])
-        assert np.array_equal(items[place], alone[0])
-        assert np.array_equal(best[place], alone[1])
+        single = model.recommend(user, MATRIX[user], N=5, times=times[place])
+        assert np.array_equal(items[place], single[0])
+        assert np.array_equal(best[place], single[1])
 
 
-def test_times_are_read_at_the_entries_of_the_histories(model: FederatedMF) -> None:
-    """In matrices of any form; equal ones are as none, and a row may be a sparse array."""
+def test_times_may_be_a_sparse_matrix_of_any_form(model: FederatedMF) -> None:
     h = Histories.from_lists([[1, 3], [], [0, 2]], 4)
     dense = np.array([[9, 30, 9, 10], [9, 9, 9, 9], [5, 9, 30, 9]])
     forms: list[Any] = [sparse.csr_matrix, sparse.csc_matrix, sparse.coo_array]
     for form in forms:
-        assert times_of(form(dense), h).tolist() == [2, 1, 0, 2]
-    equal = times_for(7, np.full(MATRIX[7].nnz, 3.5))
+        assert parse_times(form(dense), h).tolist() == [2, 1, 0, 2]
+    equal = make_times(7, np.full(MATRIX[7].nnz, 3.5))
     row: Any = sparse.coo_array((equal.data, (equal.indices,)), shape=(60,))
+    # Equal times are as no times.
     for times in (equal, row):
-        found = model.recommend(7, MATRIX[7], times=times)
-        assert np.array_equal(found, model.recommend(7, MATRIX[7]))
+        result = model.recommend(7, MATRIX[7], times=times)
+        assert np.array_equal(result, model.recommend(7, MATRIX[7]))
 
 
 @pytest.mark.parametrize("features", [None, FILMS])
-def test_who_has_no_history_is_shown_what_is_popular(model: FederatedMF, features: Any) -> None:
+def test_somebody_without_a_history_is_shown_what_is_popular(
+    model: FederatedMF, features: Any
+) -> None:
     empty = sparse.csr_matrix((1, 60))
     popularity = estimate_popularity(model.item_factors.astype(np.float64))
     popular = np.argsort(-popularity, kind="stable")[:10].tolist()
@@ -219,11 +223,11 @@ def test_who_has_no_history_is_shown_what_is_popular(model: FederatedMF, feature
         ([{"year": float("nan")}] * 60, r"'year'.* 0\b"),
         ([{"year": None}] * 60, r"'year'.* 0\b"), ([{"genre": [7]}] * 60, r"'genre'.* 0\b"),
         (np.ones((60, 2)), "ndarray"), (3, "int"), (Table(), "Table"),
-        ({"genre": ["Horror"]}, "dict"), (damaged(sparse.csr_matrix(np.eye(60))), "item_features"),
+        ({"genre": ["Horror"]}, "dict"), (damage(sparse.csr_matrix(np.eye(60))), "item_features"),
         (sparse.coo_array(np.ones(60)), r"\b1\b"),
     ],
 )  # fmt: skip
-def test_features_that_cannot_be_are_refused(model: FederatedMF, wrong: Any, named: str) -> None:
+def test_impossible_features_are_refused(model: FederatedMF, wrong: Any, named: str) -> None:
     with pytest.raises(DataError, match=named):
         model.recommend(0, MATRIX[0], item_features=wrong)
     with pytest.raises(DataError, match=named):
@@ -234,12 +238,12 @@ def test_features_that_cannot_be_are_refused(model: FederatedMF, wrong: Any, nam
     "times",
     [
         sparse.csr_matrix((1, 59)), sparse.csr_matrix((2, 60)), sparse.csr_matrix((1, 60)),
-        times_for(7, np.full(MATRIX[7].nnz, np.nan)),
-        sparse.csr_matrix(times_for(7, np.arange(MATRIX[7].nnz)).toarray()), [1],
-        damaged(MATRIX[7]), damaged(MATRIX[7].tocsc()), MATRIX[7].astype(complex),
+        make_times(7, np.full(MATRIX[7].nnz, np.nan)),
+        sparse.csr_matrix(make_times(7, np.arange(MATRIX[7].nnz)).toarray()), [1],
+        damage(MATRIX[7]), damage(MATRIX[7].tocsc()), MATRIX[7].astype(complex),
     ],
 )  # fmt: skip
-def test_times_that_cannot_be_are_refused(model: FederatedMF, times: Any) -> None:
+def test_impossible_times_are_refused(model: FederatedMF, times: Any) -> None:
     with pytest.raises(DataError):
         model.recommend(7, MATRIX[7], times=times)
 
@@ -263,6 +267,8 @@ def test_times_that_cannot_be_are_refused(model: FederatedMF, times: Any) -> Non
         ("half_life", {"half_life": 1e300}),
     ],
 )  # fmt: skip
-def test_nonsense_is_refused_at_once(named: str, wrong: dict[str, Any]) -> None:
+def test_impossible_parameters_are_refused_by_the_constructor(
+    named: str, wrong: dict[str, Any]
+) -> None:
     with pytest.raises(SettingsError, match=named):
         FederatedMF(**wrong)

@@ -1,4 +1,4 @@
-"""A run from split to metrics: it learns, resumes and leaks nothing; what devices know is free."""
+"""A run from split to metrics: it learns, resumes and does not see the test items."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce.simulation import FederatedMF, Run, Simulation, build_engine, simulate
 from sottovoce.simulation.evaluation.metrics import hit_ratio
 from sottovoce.simulation.evaluation.ranking import rank_factors, sample_candidates
-from sottovoce.simulation.training import begin, train
+from sottovoce.simulation.training import start_training, train
 from sottovoce.training import Settings
 from sottovoce_lab.baselines.models import rank_scores
 from tests.kernels import COMPILED
@@ -21,7 +21,7 @@ from tests.kernels import COMPILED
 
 @pytest.fixture(scope="module")
 def people() -> Interactions:
-    """Enough to learn from."""
+    """Return enough people to learn from."""
     return synthetic_people(1500, 300, seed=5)
 
 
@@ -39,15 +39,15 @@ class InterruptedRunError(Exception):
 
 
 def stop_after(epoch: int) -> Any:
-    def watch(record: dict[str, Any]) -> None:
+    def on_epoch(record: dict[str, Any]) -> None:
         if record["epoch"] == epoch:
             raise InterruptedRunError
 
-    return watch
+    return on_epoch
 
 
 @pytest.mark.parametrize("mechanism", COMPILED)
-def test_an_interrupted_run_ends_as_if_it_had_not_been(
+def test_interrupted_run_ends_as_an_uninterrupted_one(
     few: Interactions, tmp_path: Path, mechanism: str
 ) -> None:
     plan, file = short_plan(mechanism), tmp_path / "run.safetensors"
@@ -63,7 +63,7 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(
     assert again.final == whole.final
 
 
-def test_evaluation_can_be_left_to_the_end(few: Interactions) -> None:
+def test_only_the_last_epoch_may_be_evaluated(few: Interactions) -> None:
     plan = Simulation(short_plan().settings, evaluate_every=0)
     run = simulate(few, plan)
     assert [("hr@10" in record) for record in run.epochs] == [False, False, False, True]
@@ -73,18 +73,18 @@ def test_evaluation_can_be_left_to_the_end(few: Interactions) -> None:
         Simulation(Settings(), evaluate_every=-1)
 
 
-def test_it_learns_and_beats_popularity(people: Interactions) -> None:
+def test_training_beats_popularity(people: Interactions) -> None:
     plan = Simulation(Settings.preset("loudest", reports=250), evaluate_every=0)
     run = simulate(people, plan)
     split = leave_one_out(people, "random", 0)
     candidates = sample_candidates(split, 99, 0)
-    popular = hit_ratio(rank_scores(Constant(split.train.popularity()), candidates), 10)
+    popular = hit_ratio(rank_scores(ConstantScorer(split.train.popularity()), candidates), 10)
     assert run.popularity["hr@10"] == popular
     assert run.final["hr@10"] > popular + 0.03
 
 
-def replaced_test_items(split: Split, seed: int) -> Split:
-    """Every test item swapped for a uniformly drawn one that the user never touched."""
+def replace_test_items(split: Split, seed: int) -> Split:
+    """Replace every test item by a uniformly drawn one that the user never touched."""
     rng = np.random.default_rng(seed)
     fakes = split.test.copy()
     for user in range(split.train.n_users):
@@ -94,40 +94,37 @@ def replaced_test_items(split: Split, seed: int) -> Split:
     return Split(split.train, fakes, split.rule, split.seed)
 
 
-class Constant:
-    """The same scores for everybody."""
+class ConstantScorer:
+    """A model with the same scores for everybody."""
 
     def __init__(self, scores: np.ndarray):
         self.row = scores.astype(np.float32)
 
-    def scores(self, users: np.ndarray) -> np.ndarray:
+    def score(self, users: np.ndarray) -> np.ndarray:
         return np.tile(self.row, (len(users), 1))
 
 
-def test_no_model_finds_an_item_that_means_nothing(people: Interactions) -> None:
-    """The leak test: against 99 negatives every model scores 0.10, within 5 sigma of 1,500 users.
-
-    A test item that touched training, the user's vector or the popularity counts would show here.
-    """
-    split = replaced_test_items(leave_one_out(people, "random", 3), 3)
+def test_no_model_finds_a_random_test_item(people: Interactions) -> None:
+    # Against 99 negatives every model scores 0.10, within 5 sigma of 1,500 users. A test item that
+    # leaked into training, the user's vector or the popularity counts would show here.
+    split = replace_test_items(leave_one_out(people, "random", 3), 3)
     candidates = sample_candidates(split, 99, 3)
     counts = split.train.popularity()
     scores = {
-        "popularity": hit_ratio(rank_scores(Constant(counts), candidates), 10),
-        "nothing": hit_ratio(rank_scores(Constant(0 * counts), candidates), 10),
+        "popularity": hit_ratio(rank_scores(ConstantScorer(counts), candidates), 10),
+        "nothing": hit_ratio(rank_scores(ConstantScorer(0 * counts), candidates), 10),
     }
     for mechanism in COMPILED:
         plan = short_plan(mechanism, seed=3).settings
         engine = build_engine("cpu", split.train, plan)
-        *_, last = train(plan, engine, begin(plan, split.train.n_items))
-        ranks = rank_factors(engine.user_vectors(last.V), last.V, candidates)
+        *_, last = train(plan, engine, start_training(plan, split.train.n_items))
+        ranks = rank_factors(engine.solve_user_vectors(last.V), last.V, candidates)
         scores[mechanism] = hit_ratio(ranks, 10)
     sigma = np.sqrt(0.1 * 0.9 / split.train.n_users)
     assert all(abs(score - 0.1) < 5 * sigma for score in scores.values()), scores
 
 
 def test_training_never_sees_the_test_items(few: Interactions) -> None:
-    """Whatever the test items are, the same training histories give the same model."""
     split = leave_one_out(few, "random", 3)
     for user, item in enumerate(split.test.tolist()):
         assert item not in split.train[user]
@@ -136,7 +133,7 @@ def test_training_never_sees_the_test_items(few: Interactions) -> None:
     assert np.array_equal(trained.item_factors, simulate(few, plan).V)
 
 
-def test_turns_and_resampled_people_are_said_and_accounted_for(few: Interactions) -> None:
+def test_turns_and_resampled_people_are_described_and_accounted_for(few: Interactions) -> None:
     settings = Settings(epochs=4, reports=2, factors=2, lifetime=1, seed=1)
     run = simulate(few, Simulation(settings, resample=2_000, evaluate_every=0))
     crowds = [record["people"] for record in run.epochs]
@@ -144,11 +141,11 @@ def test_turns_and_resampled_people_are_said_and_accounted_for(few: Interactions
     assert run.crowd == min(crowds) > 400
     assert run.privacy_report.training.pure == 5.0
     assert run.privacy_report.people == run.crowd
-    assert "2,000 people" in run.about_people()
-    assert not simulate(few, short_plan(epochs=1)).about_people()
+    assert "2,000 people" in run.describe_people()
+    assert not simulate(few, short_plan(epochs=1)).describe_people()
 
 
-def test_an_epoch_that_is_nobodys_is_survived(people: Interactions) -> None:
+def test_epoch_without_participants_is_survived(people: Interactions) -> None:
     settings = Settings(epochs=30, reports=1, factors=1, lifetime=1)
     run = simulate(people, Simulation(settings, resample=2, evaluate_every=0))
     assert run.crowd == 0
@@ -157,7 +154,7 @@ def test_an_epoch_that_is_nobodys_is_survived(people: Interactions) -> None:
 
 
 SETTINGS = Settings(epochs=2, reports=20, factors=3)
-WAYS: dict[str, dict[str, Any]] = {
+SIDE_INFORMATION: dict[str, dict[str, Any]] = {
     "nothing": {"tags": False, "time": False},
     "tags": {"time": False},
     "time": {"tags": False, "time": True},
@@ -171,11 +168,10 @@ def plan(split: Any = "latest", **changes: Any) -> Simulation:
 
 @pytest.fixture(scope="module")
 def runs(few: Interactions) -> dict[str, Run]:
-    return {name: simulate(few, plan(**way)) for name, way in WAYS.items()}
+    return {name: simulate(few, plan(**way)) for name, way in SIDE_INFORMATION.items()}
 
 
-def test_training_knows_nothing_of_it(runs: dict[str, Run]) -> None:
-    """The same V, the same reports, the same price: it is free."""
+def test_side_information_changes_neither_the_model_nor_its_cost(runs: dict[str, Run]) -> None:
     first = runs["nothing"]
     for run in runs.values():
         assert np.array_equal(run.V, first.V)
@@ -186,8 +182,7 @@ def test_training_knows_nothing_of_it(runs: dict[str, Run]) -> None:
     assert len({tuple(run.final.values()) for run in runs.values()}) == 4
 
 
-def test_another_runs_checkpoint_is_refused(few: Interactions, tmp_path: Path) -> None:
-    """And the error names what is not the same, with the value there and the value here."""
+def test_checkpoint_of_another_run_is_refused(few: Interactions, tmp_path: Path) -> None:
     file, mine = tmp_path / "run.safetensors", short_plan(epochs=1)
     simulate(few, mine, checkpoint=file)
     others = {
@@ -210,7 +205,7 @@ def test_another_runs_checkpoint_is_refused(few: Interactions, tmp_path: Path) -
 def test_more_epochs_continue_a_finished_run_unless_people_take_turns(
     few: Interactions, tmp_path: Path, lifetime: int
 ) -> None:
-    """With more epochs everybody's turns would have been others."""
+    # With more epochs everybody's turns would have been others.
     file = tmp_path / "run.safetensors"
     plans = {n: short_plan(epochs=n, reports=2, lifetime=lifetime) for n in (2, 3, 4)}
     simulate(few, plans[3], checkpoint=file)
@@ -222,8 +217,8 @@ def test_more_epochs_continue_a_finished_run_unless_people_take_turns(
         assert np.array_equal(longer.V, simulate(few, plans[4]).V)
 
 
-def changed(people: Interactions) -> dict[str, Interactions]:
-    """Labels each on the item before; the same latest items, all before them turned round."""
+def change_side_information(people: Interactions) -> dict[str, Interactions]:
+    """Move the tags of each item to another, or reverse all times but the latest of a person."""
     assert people.tags is not None
     assert people.timestamps is not None
     times, indptr = people.timestamps, people.histories.indptr
@@ -234,9 +229,9 @@ def changed(people: Interactions) -> dict[str, Interactions]:
     }
 
 
-def test_a_checkpoint_is_of_one_way_to_recommend(few: Interactions, tmp_path: Path) -> None:
-    """Its numbers are, even if V is not; what does not count may change."""
-    file, other = tmp_path / "run.safetensors", changed(few)
+def test_checkpoint_belongs_to_one_side_information(few: Interactions, tmp_path: Path) -> None:
+    # V does not depend on it, but the metrics in the checkpoint do. What is not used may change.
+    file, other = tmp_path / "run.safetensors", change_side_information(few)
     first = simulate(few, plan(), checkpoint=file)
     assert simulate(few, plan(), checkpoint=file).final == first.final
     refused = ((few, {"tags": False}), (few, {"time": False}))

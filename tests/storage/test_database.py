@@ -1,4 +1,4 @@
-"""SQLite files: private, durable, migrated, and errors that say what to do."""
+"""SQLite files: private, durable, of one version, and errors that say what to do."""
 
 import sqlite3
 import stat
@@ -13,9 +13,7 @@ import pytest
 from sottovoce.errors import StoreError
 from sottovoce.storage.database import _ADVICE_BY_ERROR, Database, exclusive_lock
 
-STEP_1 = ("CREATE TABLE things (name TEXT PRIMARY KEY) STRICT",)
-
-STEP_2 = ("CREATE TABLE later (x)", "CREATE TABLE more (x)")
+TABLES = ("CREATE TABLE things (name TEXT PRIMARY KEY) STRICT",)
 
 
 @pytest.fixture
@@ -23,8 +21,8 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "a.db"
 
 
-def opened(path: Path, *migrations: tuple[str, ...]) -> Database:
-    return Database(path, migrations or (STEP_1,))
+def opened(path: Path) -> Database:
+    return Database(path, TABLES)
 
 
 def names(path: Path) -> list[str]:
@@ -74,7 +72,7 @@ def test_transaction_locks_before_it_reads(path: Path) -> None:
     """Check that nobody can write between its reading and its writing."""
     with (
         closing(opened(path)) as one,
-        closing(Database(path, (STEP_1,), wait=0.01)) as other,
+        closing(Database(path, TABLES, wait=0.01)) as other,
     ):
         with one.transaction():
             one.rows("SELECT * FROM things")
@@ -87,22 +85,19 @@ def test_transaction_locks_before_it_reads(path: Path) -> None:
 # Versions.
 
 
-def test_older_file_is_migrated_and_keeps_its_rows(path: Path) -> None:
+def test_tables_are_created_once_and_keep_their_rows(path: Path) -> None:
     with closing(opened(path)) as database:
         database.rows("INSERT INTO things VALUES ('a')")
-    for _ in range(2):
-        with closing(opened(path, STEP_1, STEP_2)) as database:
-            assert (database.version, database.rows("SELECT * FROM more")) == (2, [])
+    opened(path).close()
     assert names(path) == ["a"]
 
 
-def test_failed_migration_changes_nothing(path: Path) -> None:
-    opened(path).close()
+def test_failed_creation_changes_nothing(path: Path) -> None:
     with pytest.raises(StoreError, match="nonsense"):
-        opened(path, STEP_1, ("CREATE TABLE later (x)", "nonsense"))
-    with closing(opened(path)) as database:
-        assert database.version == 1
-        assert database.rows("SELECT name FROM sqlite_schema WHERE name = 'later'") == []
+        Database(path, (*TABLES, "nonsense"))
+    with closing(Database(path, (), create=False)) as database:
+        assert database.version == 0
+        assert database.rows("SELECT name FROM sqlite_schema") == []
 
 
 @pytest.mark.parametrize("version", [2, -1])

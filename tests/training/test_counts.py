@@ -8,7 +8,7 @@ from scipy import stats
 
 from sottovoce.core import MECHANISMS, Histories, Mechanism, count_reports, solve_user_vectors
 from sottovoce.privacy import Reporting
-from sottovoce.simulation.people import report_words
+from sottovoce.simulation.random_words import draw_report_words
 from sottovoce.training import Settings, make_first_items
 from sottovoce.training.counts import TAIL_PROBABILITY, cap_counts, compute_max_count
 from tests.people import random_people
@@ -41,7 +41,7 @@ def count_honest(name: str, people: Histories, epsilon: float) -> np.ndarray:
     )
     V = make_first_items(settings, N_ITEMS)
     X = solve_user_vectors(V, people, alpha=settings.alpha, regularization=settings.regularization)
-    words = report_words(5, 0, np.arange(people.n_users), N_REPORTS)
+    words = draw_report_words(5, 0, np.arange(people.n_users), N_REPORTS)
     mechanism = settings.build(N_ITEMS)
     return count_reports(mechanism.reports(V, X, people, words), mechanism.n_directions)
 

@@ -30,13 +30,13 @@ CHATTER = ("CONNECT content-autofill.googleapis.com:443",)
 
 
 def find() -> str | None:
-    """Where it is: where the environment says, or on the path."""
+    """Return its path: the one that the environment names, or one on the path."""
     names = (os.environ.get("SOTTOVOCE_CHROMIUM", ""), *NAMES)
     return next((path for path in map(shutil.which, names) if path), None)
 
 
 def missing() -> str | None:
-    """What a test in a browser lacks here, or None."""
+    """Return what a test in a browser lacks here, or None."""
     try:
         import playwright.sync_api  # noqa: F401 - whether it is there is the question
     except ImportError:
@@ -79,25 +79,25 @@ class Trap:
 def trap() -> Iterator[Trap]:
     """Set for the length of a block."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        made = Trap(listening)
-        made.thread.start()
-        yield made
+        trap = Trap(listening)
+        trap.thread.start()
+        yield trap
         listening.shutdown(socket.SHUT_RDWR)
-    made.thread.join(5)
+    trap.thread.join(5)
 
 
 def launch(kind: BrowserType) -> Browser:
-    """A browser without a profile."""
+    """Start a browser without a profile."""
     return kind.launch(**_options())
 
 
 def fresh_profile(browser: Browser, through: Trap, **options: Any) -> BrowserContext:
-    """Where only what pages ask for goes to the trap: a browser has chatter of its own."""
+    """Send only what pages request to the trap: a browser has requests of its own."""
     return browser.new_context(proxy={"server": through.address, "bypass": "127.0.0.1"}, **options)
 
 
 def launch_with_profile(kind: BrowserType, folder: str) -> BrowserContext:
-    """A browser that keeps what it stores in a folder, as everybody's does."""
+    """Start a browser that stores its data in a folder."""
     return kind.launch_persistent_context(folder, **_options())
 
 

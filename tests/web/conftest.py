@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="package")
 def playwright() -> Iterator[Playwright]:
-    """Not for a whole session: while it runs, no other test of this process can run a loop."""
-    lacking = chromium.missing()
-    if lacking is not None:
-        leave_out(f"every test of the page in a real browser ({lacking})")
+    """Start Playwright for one module: while it runs, no other test here can run a loop."""
+    missing_part = chromium.missing()
+    if missing_part is not None:
+        leave_out(f"every test of the page in a real browser ({missing_part})")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as started:
@@ -37,8 +37,8 @@ def playwright() -> Iterator[Playwright]:
 
 @pytest.fixture(scope="package")
 def trap() -> Iterator[Trap]:
-    with chromium.trap() as made:
-        yield made
+    with chromium.trap() as trap:
+        yield trap
 
 
 @pytest.fixture(scope="package")
@@ -50,16 +50,16 @@ def browser(playwright: Playwright) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    """In memory where there is any: databases here sync thousands of small files."""
-    with quick_folder() as made:
-        yield made
+    """Yield a folder in memory where possible: databases here sync thousands of small files."""
+    with quick_folder() as path:
+        yield path
 
 
 @pytest.fixture(scope="module")
 def whole_system(browser: Browser, folder: Path) -> Iterator[System]:
-    """After the browser: without one there is nothing to start.
+    """Run a system for one module, if there is a browser.
 
-    New for each module: a page computes something for every epoch that there was.
+    A page computes something for every epoch that there was, so each module has a new system.
     """
     with running(folder) as system:
         yield system
@@ -74,7 +74,7 @@ def system(whole_system: System) -> System:
 
 @pytest.fixture
 def visit(browser: Browser, system: System, trap: Trap) -> Iterator[Visit]:
-    """Makes visitors with fresh profiles; whatever a test is about, their browsers kept quiet."""
+    """Return a function that makes visitors with fresh profiles and checks them at the end."""
     from tests.web.visitor import Visitor
 
     with ExitStack() as opened:
@@ -86,11 +86,11 @@ def visit(browser: Browser, system: System, trap: Trap) -> Iterator[Visit]:
 
         visitors: list[Visitor] = []
         yield make
-        for each in visitors:
-            each.check()
+        for visitor in visitors:
+            visitor.check()
 
 
 @pytest.fixture
 def visitor(visit: Visit) -> Visitor:
-    """One of them."""
+    """Return one visitor."""
     return visit()

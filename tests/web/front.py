@@ -38,7 +38,7 @@ AS_SHIPPED = b""
 
 
 @dataclass
-class Heard:
+class RecordedRequest:
     """One request as it arrived, and what it was answered with."""
 
     method: str
@@ -52,8 +52,8 @@ class Heard:
     sent: int = 0
     """Bytes of the answer, its head included."""
 
-    def everything(self) -> bytes:
-        """All of its bytes."""
+    def to_bytes(self) -> bytes:
+        """Return all of its bytes."""
         lines = [f"{name}: {value}" for name, value in self.headers.items()]
         head = "\n".join([self.method, self.path, *lines]).encode()
         return b"\n".join([head, self.query, self.body])
@@ -68,20 +68,20 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
 
 
-Lie = Callable[[Heard, Callable[[], Answer]], Answer]
+Lie = Callable[[RecordedRequest, Callable[[], Answer]], Answer]
 """Is given a request and a way to the real proxy's answer; says what the browser gets."""
 
 
 @dataclass
 class Site:
-    """Where a page is, and what it was heard to ask for."""
+    """Address of a page, and the requests that it sent."""
 
     url: str = ""
-    heard: list[Heard] = field(default_factory=list)
+    requests: list[RecordedRequest] = field(default_factory=list)
 
     def asked(self, path: str) -> int:
-        """How often this was asked for."""
-        return sum(each.path == path for each in list(self.heard))
+        """Return how often this path was requested."""
+        return sum(request.path == path for request in list(self.requests))
 
 
 class Front(Site):
@@ -96,19 +96,19 @@ class Front(Site):
         """Goes before the worker's script."""
 
     def begin(self) -> None:
-        """Honest, and nothing heard."""
-        self.heard, self.lies, self.prelude = [], {}, HURRY
+        """Forget all lies and requests."""
+        self.requests, self.lies, self.prelude = [], {}, HURRY
 
     def batches(self) -> list[bytes]:
-        """Every batch that the browser sent, in order."""
-        return [each.body for each in self.heard if _is_about(BATCHES, each)]
+        """Return every batch that the browser sent, in order."""
+        return [request.body for request in self.requests if _is_about(BATCHES, request)]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
         request = await _read(scope, receive)
-        self.heard.append(request)
+        self.requests.append(request)
         answer = await self._answer(scope, request)
         headers = [(name.encode(), value.encode()) for name, value in answer.headers.items()]
         request.status, request.sent = answer.status, _size(answer)
@@ -116,7 +116,7 @@ class Front(Site):
         await send(start)
         await send({"type": "http.response.body", "body": answer.body})
 
-    async def _answer(self, scope: Scope, request: Heard) -> Answer:
+    async def _answer(self, scope: Scope, request: RecordedRequest) -> Answer:
         lie = next((lie for path, lie in self.lies.items() if _is_about(path, request)), None)
         if lie is not None:
             honest = await self._honest(_plain(scope), request)
@@ -127,8 +127,8 @@ class Front(Site):
             return _measured(replace(honest, body=self.prelude + honest.body))
         return await self._honest(scope, request)
 
-    async def _honest(self, scope: Scope, request: Heard) -> Answer:
-        """What the real proxy says; a batch that it must not see is kept from it by `refuse`."""
+    async def _honest(self, scope: Scope, request: RecordedRequest) -> Answer:
+        """Ask the real proxy; `refuse` keeps batches from it that it must not see."""
         if BATCHES in self.lies and _is_about(BATCHES, request):
             return Answer(202)
         sent: list[Message] = []
@@ -146,7 +146,7 @@ class Front(Site):
 
 
 def refuse(status: int, **headers: str) -> Lie:
-    """An answer to a batch that never reaches the real proxy."""
+    """Return an answer to a batch that never reaches the real proxy."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return lambda _request, _honest: Answer(status, b"", named)
 
@@ -157,9 +157,9 @@ def instead(body: bytes) -> Lie:
 
 
 def flipped(bit: int) -> Lie:
-    """The true bytes with one bit turned."""
+    """Return the true bytes with one bit flipped."""
 
-    def lie(_request: Heard, honest: Callable[[], Answer]) -> Answer:
+    def lie(_request: RecordedRequest, honest: Callable[[], Answer]) -> Answer:
         body = bytearray(honest().body)
         body[bit // 8] ^= 1 << bit % 8
         return replace(honest(), body=bytes(body))
@@ -168,9 +168,9 @@ def flipped(bit: int) -> Lie:
 
 
 def other_key() -> Lie:
-    """The page names a key of somebody else's."""
+    """Let the page name another service's key."""
 
-    def lie(_request: Heard, honest: Callable[[], Answer]) -> Answer:
+    def lie(_request: RecordedRequest, honest: Callable[[], Answer]) -> Answer:
         body = honest().body.replace(KEYS.verification_key.hex().encode(), b"ab" * 32)
         assert body != honest().body
         return replace(honest(), body=body)
@@ -180,7 +180,7 @@ def other_key() -> Lie:
 
 @contextmanager
 def served(app: ASGIApp) -> Iterator[str]:
-    """An application at an address of this machine, for the length of a block."""
+    """Serve an application at an address of this machine, for the length of a block."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         config = uvicorn.Config(
@@ -197,17 +197,19 @@ def served(app: ASGIApp) -> Iterator[str]:
             thread.join()
 
 
-async def _read(scope: Scope, receive: Receive) -> Heard:
+async def _read(scope: Scope, receive: Receive) -> RecordedRequest:
     body, more = b"", True
     while more:
         message = await receive()
         body += message.get("body", b"")
         more = message.get("more_body", False)
     headers = {name.decode(): value.decode() for name, value in scope["headers"]}
-    return Heard(scope["method"], scope["path"], scope["query_string"], headers, body, time.time())
+    return RecordedRequest(
+        scope["method"], scope["path"], scope["query_string"], headers, body, time.time()
+    )
 
 
-def _is_about(path: str, request: Heard) -> bool:
+def _is_about(path: str, request: RecordedRequest) -> bool:
     if path == BATCHES:
         return request.path == path and request.method == "POST"
     return (
@@ -221,16 +223,16 @@ def _size(answer: Answer) -> int:
 
 
 def _plain(scope: Scope) -> Scope:
-    """As if the browser took nothing compressed, and had nothing: what is changed must be whole."""
+    """Remove headers, so that the answer is neither compressed nor "not modified"."""
     unwanted = (b"accept-encoding", b"if-none-match")
-    kept = [header for header in scope["headers"] if header[0] not in unwanted]
-    return {**scope, "headers": kept}
+    headers = [header for header in scope["headers"] if header[0] not in unwanted]
+    return {**scope, "headers": headers}
 
 
 def _measured(answer: Answer) -> Answer:
-    kept = {
+    headers = {
         name: value
         for name, value in answer.headers.items()
         if name.lower() not in ("content-length", "etag")
     }
-    return replace(answer, headers={**kept, "content-length": str(len(answer.body))})
+    return replace(answer, headers={**headers, "content-length": str(len(answer.body))})

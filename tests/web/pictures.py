@@ -1,4 +1,4 @@
-"""Takes the pictures of the documentation, of a demo that runs:
+"""Pictures of the documentation, taken of a demo that runs.
 
     sottovoce demo --port 8080
     python -m tests.web.pictures http://127.0.0.1:8080 docs --epoch 6
@@ -36,19 +36,19 @@ def main() -> None:
     parser.add_argument("url")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--epoch", type=int, default=1)
-    given = parser.parse_args()
+    options = parser.parse_args()
     with sync_playwright() as started:
         browser = chromium.launch(started.chromium)
-        visitor = taking_part(browser, given.url, given.epoch)
+        visitor = taking_part(browser, options.url, options.epoch)
         for scheme in SCHEMES:
             visitor.page.emulate_media(color_scheme=scheme)
             picture = visitor.page.screenshot(animations="disabled")
-            write(picture, given.folder / f"page-{scheme}.png")
+            write(picture, options.folder / f"page-{scheme}.png")
         browser.close()
 
 
 def taking_part(browser: Browser, url: str, epoch: int) -> Visitor:
-    """Somebody whose reports of this epoch have left, at the top of the page."""
+    """Return a visitor whose reports of this epoch have left, at the top of the page."""
     context = browser.new_context(viewport={"width": 1440, "height": 1000}, color_scheme="light")
     visitor = Visitor(context, Site(url=url))
     visitor.open()
@@ -65,7 +65,7 @@ def taking_part(browser: Browser, url: str, epoch: int) -> Visitor:
 
 
 def write(picture: bytes, path: Path) -> None:
-    """With few colours: these files are in everybody's clone."""
+    """Write a picture with few colours: these files are in everybody's clone."""
     from PIL import Image
 
     image = Image.open(io.BytesIO(picture)).convert("RGB")

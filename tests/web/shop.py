@@ -18,7 +18,7 @@ from starlette.routing import Route
 from sottovoce.service.widget import format_script_tag
 from tests.lacking import leave_out
 from tests.server.world import KEYS
-from tests.web.front import HURRY, Heard, served
+from tests.web.front import HURRY, RecordedRequest, served
 from tests.web.visitor import Visitor
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from tests.web.system import System
 
 ROOT = Path(__file__).parents[2]
-EXAMPLE, WEB = ROOT / "examples" / "shop.html", ROOT / "web"
+EXAMPLE = ROOT / "examples" / "shop.html"
+WEB = ROOT / "web"
 POLICY = (
     "default-src 'none'; script-src {proxy}; connect-src {proxy}; worker-src {worker}; "
     "base-uri 'none'; form-action 'none'; "
@@ -61,7 +62,7 @@ class Shop:
         """Of its own, by name."""
 
     def open(self, system: System, *, seen: str = "1", lang: str = "en") -> Shop:
-        """The example with its values filled in."""
+        """Return the example with its values filled in."""
         text = EXAMPLE.read_text(encoding="utf-8")
         tag = re.search("<script.*</script>", text)
         assert tag is not None
@@ -92,7 +93,7 @@ class Shop:
 
 
 def client_scripts(folder: Path) -> dict[str, bytes]:
-    """The client in two files, for pages that are built by nobody."""
+    """Return the client in two files, for pages that nobody builds."""
     if shutil.which("node") is None or not (WEB / "node_modules").exists():
         leave_out("the client without a build step in a real browser (needs Node)")
     subprocess.run(["node", WEB / "client" / "bundle.mjs", folder], check=True, timeout=120)
@@ -129,7 +130,7 @@ class Customer(Visitor):
         return self
 
     def question(self) -> list[str]:
-        """The sentences of it, once it is there."""
+        """Return the sentences of the question once it is there."""
         self.expect("sottovoce-consent [part=consent]").to_be_visible()
         return self.at("sottovoce-consent [part=sentence]").all_inner_texts()
 
@@ -146,11 +147,18 @@ class Customer(Visitor):
         return self.at("sottovoce-list [part=link]").all_inner_texts()
 
     def sent(self, batches: int) -> None:
-        """So many batches in all; a page that left before it heard the answer sends one again."""
+        """Wait until this many batches were sent.
+
+        A page that left before the answer came sends its batch again.
+        """
 
         def count() -> int:
-            heard = [each for each in self.front.heard if each.method == "POST" and each.status > 0]
-            return len({each.body for each in heard})
+            posts = [
+                request
+                for request in self.front.requests
+                if request.method == "POST" and request.status > 0
+            ]
+            return len({request.body for request in posts})
 
         self.until(lambda: count() == batches, f"{batches} batches")
 
@@ -161,18 +169,18 @@ class Customer(Visitor):
             super()._hear(message)
 
     def check(self) -> None:
-        """Every request to the proxy names the shop and nothing else about who asks."""
+        """Check that requests to the proxy name the shop and nothing else about the visitor."""
         assert self._trap is None or self._trap.caught == []
         assert self.errors == []
         assert self.context.cookies() == []
         for page in self.context.pages:
             assert page.evaluate("window.violations ?? []") == []
-        for heard in self.front.heard:
-            self._check(heard)
+        for request in self.front.requests:
+            self._check(request)
 
-    def _check(self, heard: Heard) -> None:
-        assert heard.headers["origin"] == self.shop.url
-        cached = {"if-none-match"} if heard.path == "/widget.js" else set()
-        assert not (TOLD - cached) & set(heard.headers), heard.path
-        assert heard.query == b""
-        assert self.shop.url.encode() not in heard.body
+    def _check(self, request: RecordedRequest) -> None:
+        assert request.headers["origin"] == self.shop.url
+        cached = {"if-none-match"} if request.path == "/widget.js" else set()
+        assert not (TOLD - cached) & set(request.headers), request.path
+        assert request.query == b""
+        assert self.shop.url.encode() not in request.body

@@ -14,7 +14,7 @@ import httpx
 
 from sottovoce import proxy as proxies
 from sottovoce import server as servers
-from sottovoce.client.recommending import Recommendation, recommendations
+from sottovoce.client.recommending import Recommendation, list_recommendations
 from sottovoce.client.reporting import make_batch
 from sottovoce.core import draw_os_words
 from sottovoce.data import synthetic_people
@@ -33,11 +33,11 @@ from sottovoce.protocol import (
 from sottovoce.proxy import HttpUpstream, Proxy
 from sottovoce.sandbox.setup import make_invented_panel
 from sottovoce.server import InProcessOpener, Keys, Server, ServerSettings
-from sottovoce.server.administration import begin_service
+from sottovoce.server.agreement import begin_service
 from sottovoce.server.setup import list_catalogue_items
 from sottovoce.service.page import Page
 from sottovoce.training import Participation, Settings
-from tests.live.stack import by_hand
+from tests.live.stack import detach_tick
 from tests.proxy.world import accept, open_store
 from tests.proxy.world import settings as proxy_settings
 from tests.server.world import KEYS, SECRETS, make_settings
@@ -105,7 +105,7 @@ class System:
         self.server = Server(
             self.store, keys, settings, clock=self._clock, opener=InProcessOpener()
         )
-        self._beat_server = by_hand(self.server)
+        self._beat_server = detach_tick(self.server)
         self._beat_server()
 
     def _proxy(self, folder: Path, panel: Path, origins: tuple[str, ...]) -> Front:
@@ -123,14 +123,14 @@ class System:
         upstream = HttpUpstream(http, self.server_url, SECRETS[PROXY])
         clock = self._clock
         self.proxy = Proxy(store, upstream, settings, clock=clock, monotonic=clock)
-        self._beat_proxy = by_hand(self.proxy)
+        self._beat_proxy = detach_tick(self.proxy)
         front = Front(proxies.build_app(self.proxy, settings))
         front.url = self._opened.enter_context(served(front))
         self._beat_proxy()
         return front
 
     def _clock(self) -> float:
-        """The browser's, but for the moments in which an epoch ends."""
+        """Return the browser's time, or that at which an epoch ends."""
         return time.time() + self._ahead
 
     @property
@@ -138,19 +138,19 @@ class System:
         return self.front.url
 
     def signed(self) -> SignedManifest:
-        """What the proxy shows, as the server signed it."""
+        """Return what the proxy serves, as the server signed it."""
         signed = self.proxy.manifest
         assert signed is not None
         return signed
 
     def published_of(self, epoch: int) -> bytes:
-        """The signed manifest of this or an earlier epoch."""
-        found = self.proxy.mirror.read_manifest(epoch)
-        assert found is not None
-        return found
+        """Return the signed manifest of this or an earlier epoch."""
+        manifest = self.proxy.mirror.read_manifest(epoch)
+        assert manifest is not None
+        return manifest
 
     def release(self, signed: SignedManifest) -> Release:
-        """As a Python client holds it."""
+        """Return the release as a Python client has it."""
         model = self.proxy.mirror.read_model(signed.manifest.model)
         assert model is not None
         catalogue = self.proxy.mirror.read_catalogue(signed.manifest.catalogue)
@@ -158,19 +158,19 @@ class System:
         return verify_release(signed, model, catalogue)
 
     def cost(self) -> float:
-        """Of one epoch."""
+        """Return the cost of one epoch."""
         manifest = self.signed().manifest
         return manifest.terms.epsilon * manifest.terms.reports
 
     def turn(self, *, report: bool = True) -> Epoch:
-        """Everybody reports, the epoch ends, is counted and applied; how it ended."""
+        """Let everybody report, then end, count and apply the epoch; return it."""
         epoch = self.signed().manifest.epoch
         if report:
             release = self.release(self.signed())
             for films in self.people:
                 rows = release.rows_of(films)
-                made = make_batch(release, rows, 0.0, draw_os_words, os.urandom)
-                accept(self.proxy, made.batch)
+                batch = make_batch(release, rows, 0.0, draw_os_words, os.urandom)
+                accept(self.proxy, batch.batch)
         self._end(with_crowd=report)
         assert self.signed().manifest.epoch == epoch + 1
         with self.store.read() as transaction:
@@ -180,7 +180,7 @@ class System:
         return over
 
     def _end(self, *, with_crowd: bool) -> None:
-        """With a crowd an epoch ends by its time, else when it has waited for one in vain."""
+        """End the epoch: with a crowd by its time, otherwise when the wait for a crowd ends."""
         self._ahead = HOUR if with_crowd else 2 * HOUR
         if with_crowd:
             self._beat_proxy()  # which tells the server so
@@ -191,7 +191,7 @@ class System:
         self._beat_proxy()
 
     def begin_accounts(self) -> None:
-        """To the first epoch in which tokens are given: it closes soon."""
+        """Go to the first epoch in which tokens are issued: it closes soon."""
         self._beat_all()
         assert self.signed().manifest.next_token_key is not None
         self._ahead = 0
@@ -209,7 +209,7 @@ class System:
         self._beat_proxy()
 
     def private_key(self, epoch: int) -> bytes:
-        """Of an epoch that is still open: afterwards it is gone."""
+        """Return the key of an epoch that is still open: afterwards it is gone."""
         with self.store.read() as transaction:
             wrapped = transaction.find_wrapped_key(epoch)
         assert wrapped is not None
@@ -218,7 +218,7 @@ class System:
         return key
 
     def opened(self, batch: bytes) -> list[int]:
-        """The plain reports of a batch of the open epoch, in its order."""
+        """Return the plain reports of a batch of the open epoch, in its order."""
         signed = self.signed()
         assert batch[:4] == b"SVB2"
         assert int.from_bytes(batch[4:8], "little") == signed.manifest.epoch
@@ -230,24 +230,24 @@ class System:
         return [int(report) for report in opened.reports]
 
     def recommended(self, films: list[str]) -> list[Recommendation]:
-        """What the Python client recommends to somebody who saw these, one after the other."""
+        """Return the Python client's list for a person who saw these films, one after the other."""
         return self.recommended_by(self.signed(), films)
 
     def recommended_by(self, signed: SignedManifest, films: list[str]) -> list[Recommendation]:
-        """The same from an earlier model."""
+        """Return the same list, from an earlier model."""
         moments = {film: moment for moment, film in enumerate(films)}
-        return recommendations(self.release(signed), moments, 10)
+        return list_recommendations(self.release(signed), moments, 10)
 
     def signed_with(self, **changes: Any) -> bytes:
-        """Another manifest than the present one, signed with the server's true key."""
+        """Return another manifest than the current one, signed with the server's true key."""
         present = self.signed().manifest
-        asked = {each.name for each in fields(Terms)} & set(changes)
+        asked = {term.name for term in fields(Terms)} & set(changes)
         terms = replace(present.terms, **{name: changes.pop(name) for name in asked})
         manifest: Manifest = replace(present, terms=terms, **changes)
         return SignedManifest.make(manifest, KEYS.signer).encode()
 
     def of_another_version(self) -> bytes:
-        """The present manifest as version 3 of the protocol, signed with the server's true key."""
+        """Return the current manifest as version 3 of the protocol, signed by the server."""
         signed = self.signed()
         assert signed.statements == ()
         other = signed.raw.replace(b'"version":2', b'"version":3')
@@ -255,7 +255,7 @@ class System:
         return signed.encode()[:5] + KEYS.signer.sign(SignedManifest.label + other) + other
 
     def shelf_with(self, catalogue: bytes) -> bytes:
-        """Another shelf, as true and later than the present one."""
+        """Return another shelf that is validly signed and newer than the current one."""
         later = self.signed().manifest.closes
         return SignedShelf.make(Shelf(later, catalogue), KEYS.signer).encode()
 
@@ -281,7 +281,7 @@ def _write_panel(folder: Path, people: int, films: int, catalogue: Catalogue) ->
 
 @contextmanager
 def running(folder: Path, *, people: int = 24, **changes: Any) -> Iterator[System]:
-    """A system in which one epoch is over already, so that the model has learnt something."""
+    """Run a system in which one epoch is over, so that the model has learnt something."""
     with ExitStack() as opened:
         system = System(folder, opened, people=people, **changes)
         if "accounts_key" in changes:

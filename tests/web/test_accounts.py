@@ -36,8 +36,8 @@ START = """async ({ attestation, ...given }) => {
 
 @pytest.fixture(scope="module")
 def shop() -> Iterator[Shop]:
-    with running_shop() as made:
-        yield made
+    with running_shop() as shop:
+        yield shop
 
 
 @pytest.fixture(scope="module")
@@ -48,15 +48,15 @@ def whole_system(browser: Browser, folder: Path, shop: Shop) -> Iterator[System]
 
 
 def visit(customer: Customer, system: System, account: str | None) -> None:
-    """A page whose script says all, with what the shop's backend says of whoever is logged in."""
+    """Open a page that states the user in its script, with the shop's attestation of a login."""
     shop = customer.shop.open(system)
     consent = re.search("<sottovoce-consent (proxy=.*?)>", shop.page)
     assert consent is not None
     shop.page = shop.page.replace(consent[1], "")
     values = dict(re.findall('(\\w+)="(.*?)"', consent[1]))
     attestation = None if account is None else list(attested(account))
-    given = {**values, "limit": float(values["limit"]), "attestation": attestation}
-    customer.enter().page.evaluate(START, given)
+    options = {**values, "limit": float(values["limit"]), "attestation": attestation}
+    customer.enter().page.evaluate(START, options)
 
 
 def attested(account: str) -> bytes:
@@ -65,8 +65,8 @@ def attested(account: str) -> bytes:
 
 
 def posted(system: System) -> list[tuple[str, int]]:
-    heard = [each for each in system.front.heard if each.method == "POST"]
-    return [(each.path.removeprefix("/v2/"), each.status) for each in heard]
+    posts = [request for request in system.front.requests if request.method == "POST"]
+    return [(request.path.removeprefix("/v2/"), request.status) for request in posts]
 
 
 def test_a_token_is_fetched_in_one_visit_and_spent_in_another(
@@ -96,12 +96,14 @@ def test_a_token_is_fetched_in_one_visit_and_spent_in_another(
         ann.until(lambda: posted(system)[1:] and posted(system)[-1][1], "the answer to a batch")
         assert posted(system) == [("tokens", 200), ("batches", 202)]
         (batch,) = [
-            each.body for each in system.front.heard if each.path == "/v2/batches" and each.body
+            request.body
+            for request in system.front.requests
+            if request.path == "/v2/batches" and request.body
         ]
         assert len(batch) == 56 + 64 + 52 * system.signed().manifest.terms.reports
         visit(stranger, system, None)
         stranger.question()
         stranger.press("yes")
         stranger.state("You take part. This device has no token yet")
-        for each in (ann, stranger):
-            each.check()
+        for request in (ann, stranger):
+            request.check()

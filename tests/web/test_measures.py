@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
     from tests.web.conftest import Visit
 
-FILMS, REPORTS = 1_000, 100
-MOST_BYTES = 150_000
-MOST_MILLISECONDS = 1_000
+FILMS = 1_000
+REPORTS = 100
+MAX_BYTES = 150_000
+MAX_MILLISECONDS = 1_000
 LONGEST_TASK = 100
 TRIES = 6
 TASKS = """
@@ -36,7 +37,7 @@ SEALED = "window.told.find(({ kind }) => kind === 'made').at"
 
 @pytest.fixture(scope="module")
 def whole_system(browser: Browser, folder: Path) -> Iterator[System]:
-    """As large as the demo's, with as many reports as a batch ever has by default."""
+    """Run a system as large as the demo's, with as many reports as a batch has by default."""
     with running(folder, people=4, films=FILMS, reports=REPORTS) as system:
         yield system
 
@@ -49,17 +50,19 @@ def test_a_first_visit_loads_little(visit: Visit, system: System) -> None:
         lambda: visitor.page.evaluate("navigator.serviceWorker.controller !== null"),
         "the page to be kept for use offline",
     )
-    beside_v = [each for each in system.front.heard if not each.path.startswith("/v2/models/")]
+    beside_v = [
+        request for request in system.front.requests if not request.path.startswith("/v2/models/")
+    ]
     assert {"/", "/page/worker.js", "/sw.js", "/page/panel.json"} <= {e.path for e in beside_v}
-    loaded = sum(each.sent for each in beside_v)
-    print(f"first visit: {loaded} bytes on the wire beside V")
-    assert loaded < MOST_BYTES
+    loaded = sum(request.sent for request in beside_v)
+    print(f"first visit: {loaded} bytes on the wire without V")
+    assert loaded < MAX_BYTES
 
 
 def test_100_reports_are_sealed_in_a_second_and_nothing_freezes(
     visit: Visit, system: System
 ) -> None:
-    """The best of a few tries: this machine may be at work on something else."""
+    """Take the best of a few tries: this machine may be busy with something else."""
     tries: list[tuple[float, float]] = []
     while len(tries) < TRIES and not _good(tries):
         tries.append(_sealed(visit, system))
@@ -68,11 +71,11 @@ def test_100_reports_are_sealed_in_a_second_and_nothing_freezes(
 
 
 def _good(tries: list[tuple[float, float]]) -> bool:
-    return any(taken < MOST_MILLISECONDS and task < LONGEST_TASK for taken, task in tries)
+    return any(taken < MAX_MILLISECONDS and task < LONGEST_TASK for taken, task in tries)
 
 
 def _sealed(visit: Visit, system: System) -> tuple[float, float]:
-    """How long it took, and the longest task of the page's own thread meanwhile."""
+    """Return how long it took, and the longest task of the page's own thread meanwhile."""
     visitor = visit()
     visitor.context.add_init_script(LISTEN)
     visitor.context.add_init_script(TASKS)
@@ -82,11 +85,11 @@ def _sealed(visit: Visit, system: System) -> tuple[float, float]:
     visitor.sees_left(system.signed().manifest.epoch)
     assert len(system.front.batches()[-1]) == 56 + 52 * REPORTS
     sealed = visitor.page.evaluate(SEALED)
-    # It is begun when the manifest was asked for once more.
+    # It begins when the manifest was requested again.
     begun = max(
-        each.at * 1000
-        for each in system.front.heard
-        if each.path == "/v2/manifest" and each.at * 1000 < sealed
+        request.at * 1000
+        for request in system.front.requests
+        if request.path == "/v2/manifest" and request.at * 1000 < sealed
     )
     meanwhile = [
         task["duration"]

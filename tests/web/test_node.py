@@ -24,7 +24,7 @@ def node() -> None:
 
 
 def run(*command: str) -> str:
-    """What it says, if it succeeds."""
+    """Return its output if it succeeds."""
     done = subprocess.run(
         command,
         cwd=WEB,
@@ -34,8 +34,8 @@ def run(*command: str) -> str:
         check=False,
     )
     failed = re.findall(r"^not ok .*(?:\n  .*)*", done.stdout, re.MULTILINE)
-    told = done.stdout + done.stderr
-    assert done.returncode == 0, "\n".join(failed)[:8000] or told[-8000:]
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, "\n".join(failed)[:8000] or output[-8000:]
     return done.stdout
 
 

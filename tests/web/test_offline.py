@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def kept_for_offline(visitor: Visitor) -> None:
-    """The service worker has what it needs."""
+    """Wait until the service worker has what it needs."""
     visitor.until(
         lambda: visitor.page.evaluate(
             "async () => { const kept = await caches.keys();"
@@ -39,10 +39,10 @@ def test_offline_the_page_recommends_and_sends_nothing(visitor: Visitor, system:
     system.turn()
     # Before the way is cut for a new worker, its first question may slip through: to nobody.
     system.front.lies["/v2/manifest"] = refuse(503)
-    heard = len(system.front.heard)
+    n_before = len(system.front.requests)
 
     def sees(*films: str) -> None:
-        wanted = [each.id for each in system.recommended_by(before, list(films))]
+        wanted = [item.id for item in system.recommended_by(before, list(films))]
         visitor.until(lambda: visitor.advice() == wanted, "recommendations")
 
     visitor.choose("fargo")
@@ -58,7 +58,7 @@ def test_offline_the_page_recommends_and_sends_nothing(visitor: Visitor, system:
     visitor.says("#epoch", str(first))
     assert visitor.spent() == system.cost()
     # The browser itself may look for a newer worker: public, and of no account.
-    assert {each.path for each in system.front.heard[heard:]} <= {
+    assert {request.path for request in system.front.requests[n_before:]} <= {
         "/v2/manifest",
         "/v2/shelf",
         "/sw.js",
@@ -77,10 +77,10 @@ def test_the_service_worker_keeps_the_page_alone(visitor: Visitor, system: Syste
     kept_for_offline(visitor)
     visitor.reload()
     visitor.looks_again()
-    kept = visitor.page.evaluate(
+    cached = visitor.page.evaluate(
         "async () => { const found = []; for (const name of await caches.keys())"
         " for (const { url } of await (await caches.open(name)).keys())"
         " found.push(new URL(url).pathname); return found.sort(); }"
     )
     own = {"/", "/page/icon.svg", "/page/page.js", "/page/style.css", "/page/worker.js"}
-    assert set(kept) - {"/page/panel.json"} == own
+    assert set(cached) - {"/page/panel.json"} == own

@@ -22,18 +22,20 @@ if TYPE_CHECKING:
 
 PEOPLE = 24
 REPORTS = 20
-SEALED, HEADER = 52, 56
+# Bytes of a sealed report and of a batch's header.
+SEALED_BYTES = 52
+HEADER_BYTES = 56
 
 
 def taking_part(visitor: Visitor, system: System, *titles: str) -> int:
-    """Somebody who has chosen films and agreed; the epoch in which their reports have left."""
+    """Choose films and agree; return the epoch in which the reports have left."""
     epoch = system.signed().manifest.epoch
     visitor.taking_part(epoch, *(titles or ("toy story", "fargo")))
     return epoch
 
 
 def epochs_of(system: System) -> list[int]:
-    """Of every batch that was sent, in order."""
+    """Return the epoch of every batch that was sent, in order."""
     return [int.from_bytes(batch[4:8], "little") for batch in system.front.batches()]
 
 
@@ -43,18 +45,24 @@ def test_what_the_table_shows_is_what_left_and_what_the_server_counts(
     epoch = taking_part(visitor, system)
     (batch,) = system.front.batches()
     manifest = system.signed().manifest
-    assert len(batch) == HEADER + SEALED * REPORTS == HEADER + SEALED * manifest.terms.reports
+    assert (
+        len(batch)
+        == HEADER_BYTES + SEALED_BYTES * REPORTS
+        == HEADER_BYTES + SEALED_BYTES * manifest.terms.reports
+    )
     visitor.expect("#reports tbody tr").to_have_count(REPORTS)
     rows = visitor.rows()
     shown = [(row.row * manifest.terms.factors + row.factor) << 1 | row.bit for row in rows]
     assert shown == system.opened(batch)
     for at, row in enumerate(rows):
-        begins = HEADER + SEALED * at
+        begins = HEADER_BYTES + SEALED_BYTES * at
         assert row.sealed == batch[begins : begins + 8].hex()
         assert row.coin in ("kept", "random")
     first = visitor.at("#reports tbody tr").first
     first.locator("button").click()
-    visitor.expect("#reports tr.whole code").to_have_text(batch[HEADER : HEADER + SEALED].hex())
+    visitor.expect("#reports tr.whole code").to_have_text(
+        batch[HEADER_BYTES : HEADER_BYTES + SEALED_BYTES].hex()
+    )
     visitor.says("#batch-size", f"Epoch {epoch}: 1,096 bytes", "20 × 52", "It has left.")
     assert visitor.spent() == system.cost() == 50
     over = system.turn()
@@ -153,13 +161,13 @@ def test_to_forget_leaves_the_ledger_and_the_epoch_is_not_reported_again(
 
 @pytest.fixture
 def profile(tmp_path: Path) -> Iterator[Path]:
-    """A folder that outlives the browser."""
+    """Return a folder that outlives the browser."""
     yield tmp_path / "profile"
     kill(tmp_path / "profile")
 
 
 def kill(profile: Path) -> None:
-    """Every process of the browser with this profile, as a power cut would."""
+    """Kill every process of the browser with this profile, as a power cut would."""
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             line = (entry / "cmdline").read_bytes()

@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from tests.web.system import System
     from tests.web.visitor import Visitor
 
-MANIFEST, MODELS = "/v2/manifest", "/v2/models/"
+# Paths at the proxy.
+MANIFEST = "/v2/manifest"
+MODELS = "/v2/models/"
 
 
 def in_a_new_epoch(visitor: Visitor, system: System) -> SignedManifest:
@@ -25,7 +27,7 @@ def in_a_new_epoch(visitor: Visitor, system: System) -> SignedManifest:
 
 
 def unmoved(visitor: Visitor, system: System, before: SignedManifest, advice: list[str]) -> None:
-    """One batch, one charge, and recommendations from the last model that could be trusted."""
+    """Find one batch, one charge, and lists from the last model that could be trusted."""
     visitor.looks_again()
     assert len(system.front.batches()) == 1
     assert len(visitor.charges()) == 1
@@ -129,11 +131,13 @@ def test_another_key_is_told_and_to_begin_anew_keeps_the_ledger(
     visitor.taking_part(epoch, "toy story")
     visitor.leaves()
     system.front.lies = {"/": other_key()}
-    heard = len(system.front.heard)
+    n_before = len(system.front.requests)
     visitor.page.goto(system.url)
     visitor.says("#other-key", "another server", "nothing is sent")
     visitor.until(lambda: len(visitor.advice()) == 10, "recommendations go on")
-    assert [each.path for each in system.front.heard[heard:] if "/v2/" in each.path] == []
+    assert [
+        request.path for request in system.front.requests[n_before:] if "/v2/" in request.path
+    ] == []
     for lies in (system.front.lies, {}):
         system.front.lies = lies
         visitor.page.reload()

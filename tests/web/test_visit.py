@@ -8,19 +8,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sottovoce.client.recommending import recommendations
+from sottovoce.client.recommending import list_recommendations
 
 if TYPE_CHECKING:
     from tests.web.conftest import Visit
     from tests.web.system import System
     from tests.web.visitor import Visitor
 
-TOY_STORY, PULP_FICTION, FARGO, MATRIX = "1", "296", "608", "2571"
+# Ids of films in the sample.
+TOY_STORY = "1"
+PULP_FICTION = "296"
+FARGO = "608"
+MATRIX = "2571"
 
 
 def sees(visitor: Visitor, system: System, films: list[str]) -> None:
     """Ten films, those of the Python client in its order, each with a reason."""
-    expected = [each.id for each in system.recommended(films)]
+    expected = [item.id for item in system.recommended(films)]
     assert not set(expected) & set(films)
     visitor.until(lambda: visitor.advice() == expected, f"{expected}, not {visitor.advice()}")
     visitor.expect("#recommendations .reason").to_have_count(len(expected))
@@ -70,7 +74,7 @@ def test_a_switch_shows_the_list_without_anybodys_reports(visitor: Visitor, syst
     visitor.expect("#whispers").to_have_attribute("aria-checked", "false")
     release = system.release(system.signed())
     unlearnt = replace(release, V=np.zeros_like(release.V))
-    expected = [each.id for each in recommendations(unlearnt, {TOY_STORY: 0, MATRIX: 1}, 10)]
+    expected = [item.id for item in list_recommendations(unlearnt, {TOY_STORY: 0, MATRIX: 1}, 10)]
     visitor.until(lambda: visitor.advice() == expected, f"{expected}, not {visitor.advice()}")
     visitor.at("#whispers").press("Enter")
     sees(visitor, system, [TOY_STORY, MATRIX])
@@ -86,10 +90,10 @@ def test_nothing_that_is_typed_or_chosen_leaves_and_nothing_is_sent_before_a_yes
     system.turn()
     visitor.expect("#epoch").to_have_text(str(system.signed().manifest.epoch))
     visitor.looks_again()
-    said = b"\n".join(each.everything().lower() for each in system.front.heard)
-    assert b"/v2/manifest" in said
+    data = b"\n".join(request.to_bytes().lower() for request in system.front.requests)
+    assert b"/v2/manifest" in data
     for typed in (b"shaw", b"redemption", b"kubrick", b"kub"):
-        assert typed not in said
+        assert typed not in data
     assert system.front.batches() == []
     stored = visitor.stored()
     assert stored["batches"] == stored["charges"] == stored["shown"] == []
@@ -107,8 +111,10 @@ def test_the_policy_stops_what_a_smuggled_script_would_try(visit: Visit, system:
     )
     assert tried == "TypeError"
     violations = visitor.page.evaluate("window.violations")
-    assert [each.split()[0] for each in violations] == ["connect-src"]
+    assert [violation.split()[0] for violation in violations] == ["connect-src"]
     visitor.page.evaluate("window.violations = []")
     assert any("violates the following Content Security Policy" in e for e in visitor.errors)
     visitor.errors.clear()
-    visitor.requests[:] = [each for each in visitor.requests if "127.0.0.1:9" not in each.url]
+    visitor.requests[:] = [
+        violation for violation in visitor.requests if "127.0.0.1:9" not in violation.url
+    ]

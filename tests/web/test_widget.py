@@ -36,9 +36,9 @@ Enter = Callable[..., Customer]
 
 @pytest.fixture(scope="module")
 def shops() -> Iterator[tuple[Shop, Shop]]:
-    """One that the proxy's operator names, and one that they do not know."""
-    with running_shop() as known, running_shop() as unknown:
-        yield known, unknown
+    """Run a shop that the proxy's operator names, and one that the proxy does not know."""
+    with running_shop() as named, running_shop() as unknown:
+        yield named, unknown
 
 
 @pytest.fixture(scope="module")
@@ -62,18 +62,20 @@ def enter(
 
         customers: list[Customer] = []
         yield make
-        for each in customers:
-            each.check()
+        for customer in customers:
+            customer.check()
 
 
 def asked(system: System) -> set[str]:
-    """What kinds of things the proxy was asked for."""
-    heard = [(each.method, each.path.removeprefix("/v2")) for each in system.front.heard]
-    return {f"{method} {path.split('/')[1]}" for method, path in heard}
+    """Return the kinds of requests that the proxy received."""
+    requests = [
+        (request.method, request.path.removeprefix("/v2")) for request in system.front.requests
+    ]
+    return {f"{method} {path.split('/')[1]}" for method, path in requests}
 
 
 def listed(system: System, *seen: str) -> list[str]:
-    return [each.title for each in system.recommended(list(seen))[:5]]
+    return [item.title for item in system.recommended(list(seen))[:5]]
 
 
 def test_it_is_small() -> None:
@@ -95,8 +97,11 @@ def test_a_visitor_agrees_and_is_recommended_to(enter: Enter, system: System) ->
     customer.press("yes")
     customer.state("You take part.")
     customer.sent(1)
-    others = [each for each in system.front.heard if each.method != "GET"]
-    assert [(each.method, each.status) for each in others] == [("OPTIONS", 204), ("POST", 202)]
+    others = [request for request in system.front.requests if request.method != "GET"]
+    assert [(request.method, request.status) for request in others] == [
+        ("OPTIONS", 204),
+        ("POST", 202),
+    ]
     assert len(system.opened(others[-1].body)) == 20
     customer.page.reload()
     customer.state("You take part.")
@@ -188,7 +193,7 @@ def test_changed_terms_are_asked_about_and_named(enter: Enter, system: System) -
     system.front.lies = {"/v2/manifest": instead(worse)}
     customer.says("sottovoce-consent [part=title]", "changed terms")
     changes = customer.at("sottovoce-consent [part=changes] li").all_inner_texts()
-    assert [each.partition(": ")[2] for each in changes] == ["21, before 20", "2, before 3"]
+    assert [change.partition(": ")[2] for change in changes] == ["21, before 20", "2, before 3"]
     customer.press("no")
     customer.state("The terms have changed: no report")
     customer.looks_again()
@@ -199,7 +204,7 @@ def test_changed_terms_are_asked_about_and_named(enter: Enter, system: System) -
 def test_what_is_seen_and_hidden_by_script(enter: Enter, system: System) -> None:
     customer = enter()
     customer.lists(listed(system, "1"))
-    best = [each.id for each in system.recommended(["1", "608"])]
+    best = [item.id for item in system.recommended(["1", "608"])]
     script = "async ([proxy, call, ids]) => (await import(`${proxy}/widget.js`))[call](...ids)"
 
     def run(call: str, *ids: object) -> None:
@@ -208,7 +213,7 @@ def test_what_is_seen_and_hidden_by_script(enter: Enter, system: System) -> None
     run("markSeen", "608")
     customer.lists(listed(system, "1", "608"))
     run("hide", best[:2])
-    titles = [each.title for each in system.recommended(["1", "608"])]
+    titles = [item.title for item in system.recommended(["1", "608"])]
     customer.lists(titles[2:7])
     assert customer.warnings == []
     customer.page.evaluate("document.querySelector('sottovoce-list').setAttribute('seen', 'no-1')")
@@ -221,24 +226,26 @@ def test_what_is_seen_and_hidden_by_script(enter: Enter, system: System) -> None
 
 
 def test_requests_are_the_same_whatever_was_seen(enter: Enter, system: System) -> None:
-    """In kind, order and size; that their moments are too, is the client's."""
-    heard = []
+    """Compare kind, order and size; the client's own tests compare times."""
+    visits = []
     for seen in ("1", "608"):
-        system.front.heard.clear()
+        system.front.requests.clear()
         customer = enter(seen=seen)
         customer.lists(listed(system, seen))
         customer.press("yes")
         customer.sent(1)
         customer.leaves()
-        requests = [(each.method, each.path, len(each.body)) for each in system.front.heard]
-        asked = [each for each in requests if not each[1].startswith("/v2/batches/")]
-        heard.append([each for each in asked if each not in LOOKS])
-    assert heard[0] == heard[1]
-    assert len(heard[0]) == 5
+        requests = [
+            (request.method, request.path, len(request.body)) for request in system.front.requests
+        ]
+        asked = [request for request in requests if not request[1].startswith("/v2/batches/")]
+        visits.append([request for request in asked if request not in LOOKS])
+    assert visits[0] == visits[1]
+    assert len(visits[0]) == 5
 
 
 def test_with_a_worker_of_its_own_a_shop_needs_no_blob(enter: Enter, system: System) -> None:
-    """And no attributes: all is said by a script."""
+    """Set everything by a script, without attributes."""
     customer = enter()
     shop = customer.shop
     customer.lists(listed(system, "1"))
@@ -264,7 +271,7 @@ def test_a_site_that_is_not_named_is_refused_and_told_why(
     customer.until(lambda: customer.warnings, "a warning")
     assert f"does not allow pages of {shop.url}" in customer.warnings[0]
     customer.says("sottovoce-list [part=state]", "nothing to recommend")
-    assert {(each.path, each.status) for each in system.front.heard} == {
+    assert {(request.path, request.status) for request in system.front.requests} == {
         ("/widget.js", 200),
         ("/v2/manifest", 200),
     }

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from playwright.sync_api._generated import LocatorAssertions
 
     from tests.web.chromium import Trap
-    from tests.web.front import Heard, Site
+    from tests.web.front import RecordedRequest, Site
 
 SECONDS = 30.0
 """Every wait: machines are busy."""
@@ -86,7 +86,7 @@ class Visitor:
         self.open()
 
     def choose(self, *titles: str) -> None:
-        """With the keyboard alone."""
+        """Choose films with the keyboard only."""
         for title in titles:
             count = len(self.films())
             self.at("#search").focus()
@@ -107,7 +107,7 @@ class Visitor:
         self.is_on()
 
     def switch(self) -> None:
-        """On or off, once they have agreed."""
+        """Switch it on or off, after consent."""
         self.at("#take-part").click()
 
     def forget(self) -> None:
@@ -121,7 +121,7 @@ class Visitor:
         return self.page.locator(selector)
 
     def expect(self, selector: str) -> LocatorAssertions:
-        """What is to be seen there, sooner or later."""
+        """Expect something of what this selector shows, now or soon."""
         return expect(self.at(selector))
 
     def is_on(self, on: bool = True) -> None:
@@ -134,31 +134,31 @@ class Visitor:
         return self._ids("#recommendations > li")
 
     def _ids(self, selector: str) -> list[str]:
-        found: list[str] = self.page.evaluate(
+        ids: list[str] = self.page.evaluate(
             "(selector) => [...document.querySelectorAll(selector)].map((each) => each.dataset.id)",
             selector,
         )
-        return found
+        return ids
 
     def spent(self) -> float:
-        """As the meter says."""
+        """Return the epsilon on the meter."""
         return float(self.at("#budget").get_attribute("aria-valuenow") or "nan")
 
     def rows(self) -> list[Row]:
-        """The table of reports."""
+        """Return the table of reports."""
         cells: list[list[str]] = self.page.evaluate(
             "() => [...document.querySelectorAll('#reports tbody tr:not(.whole)')]"
             ".map((row) => [...row.cells].map((cell) => cell.innerText.trim()))"
         )
-        return [_row(each) for each in cells]
+        return [_row(cell) for cell in cells]
 
     def says(self, selector: str, *words: str) -> None:
-        """All of these words are to be read there, sooner or later."""
-        for each in words:
-            expect(self.at(selector)).to_contain_text(each, ignore_case=True)
+        """Expect all of these words there, now or soon."""
+        for word in words:
+            expect(self.at(selector)).to_contain_text(word, ignore_case=True)
 
     def sees_left(self, epoch: int) -> None:
-        """The state line says that this epoch's reports have left."""
+        """Expect the state line to say that this epoch's reports have left."""
         self.says("#report-state", f"Epoch {epoch}: your", "left")
 
     def taking_part(self, epoch: int, *titles: str) -> Visitor:
@@ -170,13 +170,13 @@ class Visitor:
         return self
 
     def stored(self, *names: str) -> dict[str, list[Any]]:
-        """What is in these object stores of the page's database, or in all; files are large."""
+        """Return what is in these object stores of the page's database, or in all stores."""
         whole: dict[str, dict[str, list[Any]]] = self.page.evaluate(DUMP, list(names) or None)
         (ours,) = (stores for stores in whole.values() if stores)
         return ours
 
     def charges(self) -> list[Any]:
-        """What the ledger holds, by epoch."""
+        """Return the charges in the ledger, by epoch."""
         return sorted(self.stored("charges")["charges"], key=lambda charge: int(charge["epoch"]))
 
     # Waiting
@@ -189,14 +189,14 @@ class Visitor:
             self.page.wait_for_timeout(25)
 
     def looks_again(self, times: int = 2) -> None:
-        """Until the page has asked for the manifest so many times more, and was answered."""
+        """Wait until the page has requested the manifest again this often, and has its answer."""
         asked = self.front.asked("/v2/manifest")
         self.until(lambda: self.front.asked("/v2/manifest") >= asked + times, "another look")
 
     def leaves(self) -> None:
         """Go away from the page, and wait until its worker, which dies slowly, says no more."""
         self.page.goto("about:blank")
-        self.until(lambda: time.time() - self.front.heard[-1].at > 1, "silence")
+        self.until(lambda: time.time() - self.front.requests[-1].at > 1, "silence")
 
     # What their browser did
 
@@ -205,12 +205,12 @@ class Visitor:
             self.errors.append(message.text)
 
     def check(self) -> None:
-        """Nobody else was asked for anything, and nothing went where it must not."""
+        """Check that nobody else was contacted, and nothing went where it must not."""
         assert self._trap is None or self._trap.caught == []
         for request in self.requests:
             _check_address(request.url, self.front.url)
-        for heard in self.front.heard:
-            _check_heard(heard)
+        for request in self.front.requests:
+            _check_heard(request)
         for page in self.context.pages:
             assert page.evaluate("window.violations ?? []") == []
         assert self.errors == []
@@ -219,10 +219,10 @@ class Visitor:
 
 def _row(cells: list[str]) -> Row:
     _, direction, sign, sealed, coin = cells
-    found = re.fullmatch(r"row (\d+),\s+factor (\d+)", direction)
-    assert found, direction
+    match = re.fullmatch(r"row (\d+),\s+factor (\d+)", direction)
+    assert match, direction
     assert sign in ("+", "−"), sign
-    return Row(int(found[1]), int(found[2]), int(sign == "+"), sealed.rstrip("…"), coin)
+    return Row(int(match[1]), int(match[2]), int(sign == "+"), sealed.rstrip("…"), coin)
 
 
 def _check_address(url: str, origin: str) -> None:
@@ -231,17 +231,19 @@ def _check_address(url: str, origin: str) -> None:
     assert parts.query == parts.fragment == "", url
 
 
-def _check_heard(heard: Heard) -> None:
-    """No name, no cookie, no address of another page, and a body in a batch alone."""
-    told = {"cookie", "referer", "authorization", "from", "x-requested-with"} & set(heard.headers)
-    if heard.path == "/sw.js":  # the browser's own look for a newer one
-        told -= {"referer"}
-    assert not told, (heard.path, told)
-    assert heard.query == b"", heard.path
-    if heard.method == "POST":
-        assert heard.path == "/v2/batches"
-        assert heard.body[:4] == b"SVB2"
+def _check_heard(request: RecordedRequest) -> None:
+    """Find no name, no cookie, no other page's address, and a body in batches only."""
+    headers = {"cookie", "referer", "authorization", "from", "x-requested-with"} & set(
+        request.headers
+    )
+    if request.path == "/sw.js":  # the browser's own look for a newer one
+        headers -= {"referer"}
+    assert not headers, (request.path, headers)
+    assert request.query == b"", request.path
+    if request.method == "POST":
+        assert request.path == "/v2/batches"
+        assert request.body[:4] == b"SVB2"
     else:
-        assert heard.method == "GET"
-        assert GETS.fullmatch(heard.path), heard.path
-        assert heard.body == b""
+        assert request.method == "GET"
+        assert GETS.fullmatch(request.path), request.path
+        assert request.body == b""

@@ -1,4 +1,4 @@
-"""Clients to audit, honest ones and broken ones, and what an audit finds in them."""
+"""Clients to audit, honest ones and broken ones, and the checks that they fail."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -9,66 +9,68 @@ from numpy.typing import NDArray
 from sottovoce.core import Histories, Mechanism, draw_os_words
 from sottovoce.core.coin import WORD_RANGE
 from sottovoce.training import Settings
-from sottovoce_lab.audit import Check, Client, examine, judge, live_client
-from sottovoce_lab.audit.clients import Maker, answer
+from sottovoce_lab.audit import Check, Client, examine, judge, make_live_client
+from sottovoce_lab.audit.clients import Maker, make_reports
 
 Words = NDArray[np.uint64]
+# Honest clients draw from the operating system, and these tests judge them three times: all
+# together they fail with a probability of 6e-7.
 HONEST_ALPHA = 2e-7
-"""Honest clients draw from the operating system, and are judged three times in these tests: all
-together they fail with a chance of 6e-7."""
-SAMPLES, HONEST_SAMPLES = 30_000, 60_000
-"""Few are enough to find a bug; to prove nine tenths of epsilon every time, by five standard
-deviations and more, takes more."""
-SIGHT = "the audit can see"
+# Enough to find a bug.
+BUG_SAMPLES = 30_000
+# Enough to prove nine tenths of epsilon every time, by five standard deviations and more.
+HONEST_SAMPLES = 60_000
+SIGHT_CHECK = "the audit can see"
 
 
-def failed(checks: Sequence[Check]) -> set[str]:
+def list_failed(checks: Sequence[Check]) -> set[str]:
     return {check.check for check in checks if not check.passed}
 
 
-def found_in(make: Maker, settings: Settings, samples: int = SAMPLES) -> set[str]:
-    return failed(judge(examine(make, settings, samples))) - {SIGHT}
+def list_failed_checks(make: Maker, settings: Settings, samples: int = BUG_SAMPLES) -> set[str]:
+    """Return the checks that these clients fail."""
+    return list_failed(judge(examine(make, settings, samples))) - {SIGHT_CHECK}
 
 
-def drawing(draw: Callable[[Settings, Mechanism, Sequence[int], int], Words]) -> Maker:
-    """The shipped client, but with words from `draw(settings, mechanism, history, k)`."""
+def make_with_source(draw: Callable[[Settings, Mechanism, Sequence[int], int], Words]) -> Maker:
+    """Return the shipped client with words from `draw(settings, mechanism, history, k)`."""
 
     def make(settings: Settings, n_items: int) -> Client:
         mechanism = settings.build(n_items)
 
         def client(V: NDArray[np.float32], history: Sequence[int], k: int) -> NDArray[Any]:
             own = Histories.from_lists([history], n_items)
-            return answer(mechanism, settings, V, own, draw(settings, mechanism, history, k))
+            return make_reports(mechanism, settings, V, own, draw(settings, mechanism, history, k))
 
         return client
 
     return make
 
 
-def with_words(change: Callable[[Words, Settings], Words]) -> Maker:
-    """The shipped client, but with something done to its random words."""
-    return drawing(
+def make_with_words(change: Callable[[Words, Settings], Words]) -> Maker:
+    """Return the shipped client with a change of its random words."""
+    return make_with_source(
         lambda settings, _mechanism, _history, k: change(draw_os_words(1, k).copy(), settings)
     )
 
 
-def wrapped(wrap: Callable[[Client], Client]) -> Maker:
-    """The shipped client with something around it."""
-    return lambda settings, n_items: wrap(live_client(settings, n_items))
+def make_wrapped(wrap: Callable[[Client], Client]) -> Maker:
+    """Return the shipped client with a wrapper around it."""
+    return lambda settings, n_items: wrap(make_live_client(settings, n_items))
 
 
-def from_generator(generator: np.random.Generator) -> Maker:
-    return drawing(
+def make_from_generator(generator: np.random.Generator) -> Maker:
+    return make_with_source(
         lambda _settings, _mechanism, _history, k: generator.integers(
             0, WORD_RANGE, (1, k + 1, 4), dtype=np.uint64
         )
     )
 
 
-def seeded_when_made(settings: Settings, n_items: int) -> Client:
-    """Every client begins with the same seed."""
-    return from_generator(np.random.default_rng(7))(settings, n_items)
+def make_seeded(settings: Settings, n_items: int) -> Client:
+    """Return a client that begins with the same seed as every other one."""
+    return make_from_generator(np.random.default_rng(7))(settings, n_items)
 
 
-seeded_when_imported = from_generator(np.random.default_rng(8))
-"""All clients of a process share one generator: only a fork repeats it."""
+# All clients of a process share one generator: only a fork repeats it.
+make_with_shared_generator = make_from_generator(np.random.default_rng(8))

@@ -1,4 +1,4 @@
-"""People of two tastes who share nothing: the right recommendation is known."""
+"""Two groups of people without a common item: the right recommendation is known."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ ITEMS_PER_TASTE = 8
 
 
 def two_blocks(n_users: int = 40) -> Histories:
-    """User u likes the items of taste u % 2 and touched all of them but one."""
+    """Return histories in which user u touched all items of group u % 2 except one."""
     items = np.arange(ITEMS_PER_TASTE)
     rows = [
         (np.delete(items, u // 2 % ITEMS_PER_TASTE) + ITEMS_PER_TASTE * (u % 2)).tolist()
@@ -18,10 +18,10 @@ def two_blocks(n_users: int = 40) -> Histories:
     return Histories.from_lists(rows, 2 * ITEMS_PER_TASTE)
 
 
-def own_block_first(model: Scorer, train: Histories) -> bool:
-    """Whether everybody's one missing item of their own taste scores above all of the other."""
+def ranks_own_block_first(model: Scorer, train: Histories) -> bool:
+    """Return whether everybody's missing item of their own group is above all of the other."""
     users = np.arange(train.n_users)
-    scores = model.scores(users)
+    scores = model.score(users)
     missing = users // 2 % ITEMS_PER_TASTE + ITEMS_PER_TASTE * (users % 2)
     tastes = scores.reshape(len(users), 2, ITEMS_PER_TASTE)
     other = tastes[users, 1 - users % 2].max(axis=1)

@@ -1,4 +1,4 @@
-"""EASE against its formula, column by column."""
+"""EASE compared with its formula, column by column."""
 
 import numpy as np
 import pytest
@@ -8,19 +8,19 @@ from sottovoce.data import leave_one_out, synthetic_people
 from sottovoce.errors import SettingsError
 from sottovoce.simulation.evaluation.ranking import sample_candidates
 from sottovoce_lab.baselines import EASE, ease
-from sottovoce_lab.baselines.models import rank_scores, rank_several_ways
+from sottovoce_lab.baselines.models import rank_for_tests, rank_scores
 
 TINY = np.array([[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 1], [1, 0, 1, 1], [0, 0, 1, 0]])
 RIDGE = 0.7
 
 
-def histories_of(dense: np.ndarray) -> Histories:
+def to_histories(dense: np.ndarray) -> Histories:
     indptr = np.concatenate([[0], np.cumsum(dense.sum(axis=1))])
     return Histories.from_arrays(indptr, np.nonzero(dense)[1], dense.shape[1])
 
 
 def test_each_item_is_the_ridge_regression_on_the_others() -> None:
-    model = EASE.fit(histories_of(TINY), ridge=RIDGE)
+    model = EASE.fit(to_histories(TINY), ridge=RIDGE)
     for item in range(4):
         others = np.delete(np.arange(4), item)
         X = TINY[:, others].astype(float)
@@ -28,22 +28,22 @@ def test_each_item_is_the_ridge_regression_on_the_others() -> None:
         np.testing.assert_allclose(model.B[others, item], weights, atol=1e-6)
     assert np.all(np.diag(model.B) == 0)
     users = np.array([3, 1])
-    np.testing.assert_allclose(model.scores(users), TINY[users] @ model.B, atol=1e-6)
+    np.testing.assert_allclose(model.score(users), TINY[users] @ model.B, atol=1e-6)
 
 
-def test_one_scoring_for_several_tests() -> None:
+def test_ranks_for_several_tests_equal_the_ranks_of_each_test() -> None:
     split = leave_one_out(synthetic_people(n_users=300, n_items=40, seed=0), "random", 0)
     tests = [sample_candidates(split, few, 0) for few in (5, 0)]
     model = EASE.fit(split.train, ridge=10.0)
-    for each, found in zip(tests, rank_several_ways(model, tests), strict=True):
-        alone = rank_scores(model, each)
-        assert np.array_equal(found.better, alone.better)
-        assert np.array_equal(found.ties, alone.ties)
+    for candidates, ranks in zip(tests, rank_for_tests(model, tests), strict=True):
+        expected = rank_scores(model, candidates)
+        assert np.array_equal(ranks.better, expected.better)
+        assert np.array_equal(ranks.ties, expected.ties)
 
 
-def test_what_it_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_ridge_and_too_many_items_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SettingsError, match="ridge must be above 0, got 0"):
-        EASE.fit(histories_of(TINY), ridge=0)
-    monkeypatch.setattr(ease, "MOST_ITEMS", 3)
+        EASE.fit(to_histories(TINY), ridge=0)
+    monkeypatch.setattr(ease, "MAX_DENSE_ITEMS", 3)
     with pytest.raises(SettingsError, match="4 items are too many, at most 3"):
-        EASE.fit(histories_of(TINY), ridge=1)
+        EASE.fit(to_histories(TINY), ridge=1)

@@ -1,4 +1,4 @@
-"""DP-ALS: how far one person moves what is released, what noise that needs, what is learnt."""
+"""DP-ALS: how far one person moves a release, the noise that this requires, and the model."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,57 +16,55 @@ from sottovoce.core import Histories, solve_user_vectors
 from sottovoce.data import leave_one_out, synthetic_people
 from sottovoce.errors import DataError, SettingsError
 from sottovoce.privacy.gaussian import gaussian_delta, gaussian_epsilon
-from sottovoce.simulation.evaluation.metrics import summary
+from sottovoce.simulation.evaluation.metrics import summarize_ranks
 from sottovoce.simulation.evaluation.ranking import sample_candidates
 from sottovoce_lab.baselines import DPALS, MatrixFactorization, Popularity, TrustedSettings, rank
-from sottovoce_lab.baselines.models import blocks_of
+from sottovoce_lab.baselines.models import split_into_blocks
 from sottovoce_lab.baselines.trusted import (
-    REPLACED,
+    REPLACED_DISTANCE,
     Aggregator,
     Noise,
     Solver,
     Sums,
-    best_items,
-    in_cone,
-    published_items,
+    compute_published_items,
+    project_into_cone,
+    solve_items,
 )
 
-ITEMS, FACTORS = 7, 3
-WITH_OUTER = TrustedSettings(factors=FACTORS, observed=2.0)
+N_ITEMS = 7
+N_FACTORS = 3
+WITH_OUTER = TrustedSettings(factors=N_FACTORS, observed=2.0)
 SEEDS = st.integers(0, 2**32)
-HISTORIES = st.sets(st.integers(0, ITEMS - 1)).map(sorted)
+HISTORIES = st.sets(st.integers(0, N_ITEMS - 1)).map(sorted)
 
 
 @contextmanager
-def holding(people: Histories, settings: TrustedSettings) -> Iterator[Aggregator]:
+def make_aggregator(people: Histories, settings: TrustedSettings) -> Iterator[Aggregator]:
     with ThreadPoolExecutor(1) as pool:
-        crowd = [some.to_csr().astype(np.float64) for some in blocks_of(people)]
+        crowd = [block.to_csr().astype(np.float64) for block in split_into_blocks(people)]
         yield Aggregator(crowd, settings, pool)
 
 
-def everything_released(
-    people: Histories, seed: int, settings: TrustedSettings
-) -> list[np.ndarray]:
-    """All sums of one step before noise, in full, for a V, weights and an axis of the seed."""
+def list_sums(people: Histories, seed: int, settings: TrustedSettings) -> list[np.ndarray]:
+    """Return all sums of one step before noise, for V, weights and an axis drawn by the seed."""
     rng = np.random.default_rng(seed)
-    V = rng.standard_normal((ITEMS, FACTORS)).astype(np.float32)
-    weights, axis = rng.exponential(size=ITEMS) + 1e-3, rng.standard_normal(FACTORS)
-    with holding(people, settings) as holder:
-        sums = holder.sums(V, weights, axis)
-        return [holder.count(), sums.products, sums.gram, *whole(sums)]
+    V = rng.standard_normal((N_ITEMS, N_FACTORS)).astype(np.float32)
+    weights, axis = rng.exponential(size=N_ITEMS) + 1e-3, rng.standard_normal(N_FACTORS)
+    with make_aggregator(people, settings) as aggregator:
+        sums = aggregator.sum_parts(V, weights, axis)
+        outer = [] if sums.outer is None else [to_symmetric(sums.outer, N_FACTORS)]
+        return [aggregator.count_items(), sums.products, sums.gram, *outer]
 
 
-def whole(sums: Sums) -> list[np.ndarray]:
-    """The symmetric matrices of which only the triangles are kept."""
-    if sums.outer is None:
-        return []
-    rows, columns = np.tril_indices(FACTORS)
-    full = np.zeros((ITEMS, FACTORS, FACTORS))
-    full[:, rows, columns] = full[:, columns, rows] = sums.outer
-    return [full]
+def to_symmetric(triangles: np.ndarray, factors: int) -> np.ndarray:
+    """Return the symmetric matrices whose lower triangles are given."""
+    rows, columns = np.tril_indices(factors)
+    full = np.zeros((len(triangles), factors, factors))
+    full[:, rows, columns] = full[:, columns, rows] = triangles
+    return full
 
 
-def distances(a: list[np.ndarray], b: list[np.ndarray]) -> list[float]:
+def measure_distances(a: list[np.ndarray], b: list[np.ndarray]) -> list[float]:
     return [float(np.sqrt(((x - y) ** 2).sum())) for x, y in zip(a, b, strict=True)]
 
 
@@ -77,45 +75,46 @@ def test_a_replaced_history_moves_no_sum_by_more_than_stated(
     settings = replace(WITH_OUTER, observed=observed)
     rest = [[0, 1, 2], [], [4, 6]]
     first, second, without = (
-        everything_released(Histories.from_lists(rows, ITEMS), seed, settings)
+        list_sums(Histories.from_lists(rows, N_ITEMS), seed, settings)
         for rows in ([mine, *rest], [other, *rest], rest)
     )
     assert len(first) == (4 if observed else 3)
-    assert max(distances(first, second)) <= REPLACED * (1 + 1e-9)
-    assert max(distances(first, without)) <= 1 + 1e-9
+    assert max(measure_distances(first, second)) <= REPLACED_DISTANCE * (1 + 1e-9)
+    assert max(measure_distances(first, without)) <= 1 + 1e-9
 
 
-def test_the_stated_distance_is_met() -> None:
-    """Two people without a common item, whose vectors have nothing in common either."""
+def test_the_stated_distance_is_reached() -> None:
+    # Two people without a common item, whose vectors are orthogonal.
     V = np.array([[1, 1], [1, -1]], np.float32)
     settings = TrustedSettings(factors=2, regularization=1e-9)
-    found = []
+    sums_of_both = []
     for rows in ([[0]], [[1]]):
-        with holding(Histories.from_lists(rows, 2), settings) as holder:
-            sums = holder.sums(V, np.ones(2), np.array([1.0, 0.0]))
-            found.append([holder.count(), sums.products, sums.gram])
-    assert distances(*found) == pytest.approx([sqrt(2)] * 3)
+        with make_aggregator(Histories.from_lists(rows, 2), settings) as aggregator:
+            sums = aggregator.sum_parts(V, np.ones(2), np.array([1.0, 0.0]))
+            sums_of_both.append([aggregator.count_items(), sums.products, sums.gram])
+    assert measure_distances(*sums_of_both) == pytest.approx([sqrt(2)] * 3)
 
 
 @given(seed=SEEDS, factors=st.integers(1, 6))
 def test_in_the_cone_no_product_is_negative(seed: int, factors: int) -> None:
     rng = np.random.default_rng(seed)
     axis = rng.standard_normal(factors)
-    X = in_cone(np.vstack([rng.standard_normal((20, factors)), -axis, 0 * axis]), axis)
+    X = project_into_cone(np.vstack([rng.standard_normal((20, factors)), -axis, 0 * axis]), axis)
     assert (X @ X.T).min() >= -1e-12
     assert np.sqrt((X * X).sum(axis=1)).max() <= 1 + 1e-12
     assert (X[-1] == 0).all()
     inside = axis + 0.1 * rng.standard_normal(factors) / factors * np.sqrt((axis**2).sum())
-    assert in_cone(inside[None], axis)[0] == pytest.approx(inside / np.sqrt((inside**2).sum()))
+    unchanged = inside / np.sqrt((inside**2).sum())
+    assert project_into_cone(inside[None], axis)[0] == pytest.approx(unchanged)
 
 
 @pytest.mark.parametrize("observed", [0.0, 1.0])
 @pytest.mark.parametrize("epsilon", [0.32, 1.0, 2.87])
 def test_noise_is_what_the_budget_needs(epsilon: float, observed: float) -> None:
-    """Once by adding squares up; once as one Gaussian vector, each entry in its own deviation."""
+    # First as a sum of squares, then as one Gaussian vector, each entry in its own deviation.
     settings = TrustedSettings(epsilon=epsilon, steps=5, observed=observed)
     noise = settings.noise
-    assert gaussian_epsilon(noise.mu(), settings.delta) == pytest.approx(epsilon, rel=1e-9)
+    assert gaussian_epsilon(noise.compute_mu(), settings.delta) == pytest.approx(epsilon, rel=1e-9)
     deviations = [noise.count, *[noise.products, noise.gram] * 5]
     deviations += [] if noise.outer is None else [noise.outer] * 5
     move = np.array([sqrt(2)] * len(deviations)) / deviations
@@ -137,39 +136,39 @@ def test_it_agrees_with_dp_accounting() -> None:
     assert theirs.get_epsilon(1e-6) == pytest.approx(1.0, rel=2e-3)
 
 
-class Watched(Aggregator):
-    """Has nothing but what it is told to say, and counts how often it is asked."""
+class FakeAggregator(Aggregator):
+    """An aggregator without histories, which records its calls."""
 
-    asked: ClassVar[list[str]] = []
+    calls: ClassVar[list[str]] = []
 
-    def count(self) -> np.ndarray:
-        self.asked.append("count")
-        return np.arange(1.0, ITEMS + 1)
+    def count_items(self) -> np.ndarray:
+        self.calls.append("count")
+        return np.arange(1.0, N_ITEMS + 1)
 
-    def sums(self, V: np.ndarray, weights: np.ndarray, axis: np.ndarray) -> Sums:
-        self.asked.append("sums")
-        return Sums(np.ones((ITEMS, FACTORS)), np.eye(FACTORS), None)
+    def sum_parts(self, V: np.ndarray, weights: np.ndarray, axis: np.ndarray) -> Sums:
+        self.calls.append("sums")
+        return Sums(np.ones((N_ITEMS, N_FACTORS)), np.eye(N_FACTORS), None)
 
 
-def test_histories_are_asked_for_what_is_paid_for_and_never_else() -> None:
-    """One count and as many sums as there are steps; the crowd itself is not even there."""
-    settings = TrustedSettings(factors=FACTORS, steps=4)
+def test_only_releases_that_the_budget_covers_use_histories() -> None:
+    # One count and as many sums as there are steps; there is no crowd to read.
+    settings = TrustedSettings(factors=N_FACTORS, steps=4)
     with ThreadPoolExecutor(1) as pool:
-        V = published_items(Watched([], settings, pool), np.random.default_rng(0))
-    assert Watched.asked == ["count", *["sums"] * settings.noise.steps]
-    assert V.shape == (ITEMS, FACTORS)
+        V = compute_published_items(FakeAggregator([], settings, pool), np.random.default_rng(0))
+    assert FakeAggregator.calls == ["count", *["sums"] * settings.noise.steps]
+    assert V.shape == (N_ITEMS, N_FACTORS)
 
 
-def test_the_noise_is_as_strong_as_stated_in_every_direction() -> None:
-    """Variance along fixed directions of length 1, from 5,000 draws: within 7 deviations of it."""
+def test_the_noise_has_the_stated_variance_in_every_direction() -> None:
+    # Variance along fixed directions of length 1, from 5,000 draws: within 7 deviations of it.
     noise, draws = Noise(1, 1.0, 5.0, 3.0, 2.0), 5_000
     rng = np.random.default_rng(0)
-    none = Sums(np.zeros((1, 2)), np.zeros((2, 2)), np.zeros((1, 3)))
-    found = [none.released(noise, rng) for _ in range(draws)]
-    K = np.array([each.gram for each in found])
+    zeros = Sums(np.zeros((1, 2)), np.zeros((2, 2)), np.zeros((1, 3)))
+    releases = [zeros.add_noise(noise, rng) for _ in range(draws)]
+    K = np.array([sums.gram for sums in releases])
     assert (K.transpose(0, 2, 1) == K).all()
-    B = np.array([each.products for each in found])
-    A = np.array([whole_of_two(each) for each in found])
+    B = np.array([sums.products for sums in releases])
+    A = to_symmetric(np.concatenate([sums.outer for sums in releases]), 2)
     for values, deviation in ((K, 3.0), (A, 2.0)):
         for direction in (
             np.diag([1, 0]),
@@ -181,31 +180,25 @@ def test_the_noise_is_as_strong_as_stated_in_every_direction() -> None:
     assert B.var() == pytest.approx(25, rel=7 / sqrt(draws))
 
 
-def whole_of_two(sums: Sums) -> np.ndarray:
-    assert sums.outer is not None
-    first, both, second = sums.outer[0]
-    return np.array([[first, both], [both, second]])
-
-
 @pytest.mark.parametrize("observed", [0.0, 3.0])
 def test_without_noise_a_step_is_weighted_least_squares(observed: float) -> None:
-    """V of a step against a dense solution item by item, with everybody's vector held still."""
+    # V of a step equals a dense solution item by item, with all vectors fixed.
     n = 12
     people = synthetic_people(n_users=200, n_items=n, seed=1).histories
     rng = np.random.default_rng(0)
-    V = rng.standard_normal((n, FACTORS)).astype(np.float32)
-    axis, settings = rng.standard_normal(FACTORS), replace(WITH_OUTER, observed=observed)
+    V = rng.standard_normal((n, N_FACTORS)).astype(np.float32)
+    axis, settings = rng.standard_normal(N_FACTORS), replace(WITH_OUTER, observed=observed)
     settings = replace(settings, item_ridge=1e-12)
-    with holding(people, settings) as holder:
-        found = best_items(holder.sums(V, np.ones(n), axis), settings)
-        X = in_cone(holder.solver(V)(holder.crowd[0]), axis)
+    with make_aggregator(people, settings) as aggregator:
+        solved = solve_items(aggregator.sum_parts(V, np.ones(n), axis), settings)
+        X = project_into_cone(aggregator.build_solver(V)(aggregator.crowd[0]), axis)
     P = people.to_csr().toarray()
     Q = P / np.sqrt(np.maximum(P.sum(axis=1, keepdims=True), 1))
     expected = np.stack(
         [np.linalg.solve((X.T * (1 + observed * Q[:, i])) @ X, X.T @ Q[:, i]) for i in range(n)]
     )
-    expected *= sqrt(FACTORS / (expected**2).sum())
-    assert found == pytest.approx(expected, abs=1e-5)
+    expected *= sqrt(N_FACTORS / (expected**2).sum())
+    assert solved == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +217,7 @@ def test_the_vectors_are_those_of_devices(people: Histories) -> None:
 
 @pytest.mark.parametrize("observed", [0.0, 4.0])
 def test_with_a_huge_budget_it_is_as_good_as_without_privacy(observed: float) -> None:
-    """HR@10 on people of several tastes, against implicit's ALS and against popularity."""
+    # HR@10 on people of several tastes, compared with ALS and with popularity.
     split = leave_one_out(synthetic_people(n_users=3000, n_items=200, seed=3), "random", 0)
     candidates = sample_candidates(split, 99, 0)
     free = MatrixFactorization.fit(
@@ -235,7 +228,7 @@ def test_with_a_huge_budget_it_is_as_good_as_without_privacy(observed: float) ->
     )
     private = DPALS.fit(split.train, settings, seed=0, threads=1)
     best, ours, counted = (
-        summary(rank(model, candidates))["hr@10"]
+        summarize_ranks(rank(model, candidates))["hr@10"]
         for model in (free, private, Popularity.fit(split.train))
     )
     assert best > counted + 0.05
@@ -243,7 +236,7 @@ def test_with_a_huge_budget_it_is_as_good_as_without_privacy(observed: float) ->
 
 
 def test_the_seed_decides_and_threads_do_not(people: Histories) -> None:
-    settings = TrustedSettings.by_rule(1.0, people=3000, items=200)
+    settings = TrustedSettings.choose(1.0, people=3000, items=200)
     first, again, other = (
         DPALS.fit(people, settings, seed=seed, threads=threads)
         for seed, threads in ((1, 1), (1, 2), (2, 1))
@@ -254,12 +247,12 @@ def test_the_seed_decides_and_threads_do_not(people: Histories) -> None:
 
 
 def test_more_people_and_a_larger_budget_give_more_factors() -> None:
-    def factors(epsilon: float, people: int, items: int) -> int:
-        return TrustedSettings.by_rule(epsilon, people=people, items=items).factors
+    def count_factors(epsilon: float, people: int, items: int = 9_800) -> int:
+        return TrustedSettings.choose(epsilon, people=people, items=items).factors
 
-    assert factors(1.0, 75_000, 9_800) > factors(0.32, 75_000, 9_800) > factors(0.32, 7_500, 9_800)
-    assert factors(1e-3, 10, 10) == 1
-    assert factors(100.0, 10**9, 10) == 10
+    assert count_factors(1.0, 75_000) > count_factors(0.32, 75_000) > count_factors(0.32, 7_500)
+    assert count_factors(1e-3, 10, 10) == 1
+    assert count_factors(100.0, 10**9, 10) == 10
 
 
 @pytest.mark.parametrize(
@@ -270,12 +263,12 @@ def test_more_people_and_a_larger_budget_give_more_factors() -> None:
         {"item_ridge": 0.0}, {"alpha": -1.0},
     ],
 )  # fmt: skip
-def test_what_cannot_work_is_refused(wrong: dict[str, float]) -> None:
+def test_wrong_settings_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(SettingsError):
         TrustedSettings(**wrong)  # type: ignore[arg-type]
 
 
-def test_nobody_and_no_threads_are_refused(people: Histories) -> None:
+def test_an_empty_crowd_and_zero_threads_are_refused(people: Histories) -> None:
     with pytest.raises(SettingsError):
         DPALS.fit(people, TrustedSettings(), seed=0, threads=0)
     with pytest.raises(DataError):

@@ -7,15 +7,18 @@ from typer.testing import CliRunner, Result
 
 from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce_lab.cli.paper import app
-from sottovoce_lab.paper import EXPERIMENTS, QUICK, Runner
+from sottovoce_lab.paper import EXPERIMENTS, QUICK_SCALE, Runner
 
 
 def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, [str(each) for each in arguments], catch_exceptions=False)
+    return CliRunner().invoke(
+        app, [str(argument) for argument in arguments], catch_exceptions=False
+    )
 
 
-@pytest.mark.slow  # every method, tiny, and every picture
-def test_everything_in_small(tmp_path: Path) -> None:
+# Computes every method and draws every picture, with tiny data.
+@pytest.mark.slow
+def test_quick_run_of_all_experiments(tmp_path: Path) -> None:
     result = run("all", "--quick", "--seeds", 2, "--out", tmp_path, "--threads", 1)
     assert result.exit_code == 0, result.output
     assert "SMOKE RUN" in result.stdout
@@ -25,7 +28,7 @@ def test_everything_in_small(tmp_path: Path) -> None:
     page = (tmp_path / "report.html").read_text()
     for name, experiment in EXPERIMENTS.items():
         content = json.loads((tmp_path / f"{name}.json").read_text())
-        assert content["about"]["scale"] == QUICK
+        assert content["about"]["scale"] == QUICK_SCALE
         assert experiment.title in page
         assert f"sottovoce paper {name} --data" in page
         for table_name, table in content["tables"].items():
@@ -36,25 +39,21 @@ def test_everything_in_small(tmp_path: Path) -> None:
         assert b"<svg" in (tmp_path / f"{name}.svg").read_bytes()
     assert "SMOKE RUN" in page
     assert " not private" in page
-    # Nothing is asked of anybody else: anchors and inlined pictures alone.
+    # The page needs no other file: it has only anchors and inlined pictures.
     targets = re.findall(r"""(?:src|href)\s*=\s*["']?([^"'\s>]+)""", page)
     assert targets
     assert all(target.startswith(("#", "data:image/svg+xml")) for target in targets)
     assert "@import" not in page
     assert "url(" not in page
-    _again(tmp_path, page)
+    # A second run computes nothing and writes the same bytes.
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}
+    (tmp_path / "report.html").unlink()
+    assert run("all", "--quick", "--seeds", 2, "--out", tmp_path).exit_code == 0
+    assert (tmp_path / "report.html").read_text() == page
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()} == before
 
 
-def _again(folder: Path, page: str) -> None:
-    """Nothing to compute, and the same page to the last byte: no date, no order by chance."""
-    before = {path: path.stat().st_mtime_ns for path in (folder / "cells").iterdir()}
-    (folder / "report.html").unlink()
-    assert run("all", "--quick", "--seeds", 2, "--out", folder).exit_code == 0
-    assert (folder / "report.html").read_text() == page
-    assert {path: path.stat().st_mtime_ns for path in (folder / "cells").iterdir()} == before
-
-
-def test_some_methods_alone(tmp_path: Path) -> None:
+def test_selected_methods(tmp_path: Path) -> None:
     few = ("--methods", "paper", "--methods", "popularity", "--seeds", 1)
     result = run("table4", "--quick", *few, "--out", tmp_path)
     assert result.exit_code == 0, result.output
@@ -64,11 +63,11 @@ def test_some_methods_alone(tmp_path: Path) -> None:
     assert not (tmp_path / "cost.json").exists()
 
 
-def test_stopping_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_command_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Runner, "_one", stop)
+    monkeypatch.setattr(Runner, "_compute_cell", stop)
     result = run("cost", "--quick", "--out", tmp_path)
     assert result.exit_code == 130
     monkeypatch.undo()
@@ -81,7 +80,7 @@ def test_stopping_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (tmp_path / "report.html").read_text() == before
 
 
-def test_errors(tmp_path: Path) -> None:
+def test_errors_of_options(tmp_path: Path) -> None:
     with pytest.raises(SettingsError):
         run("fig2", "--quick", "--methods", "louder", "--out", tmp_path)
     with pytest.raises(SettingsError):
@@ -92,8 +91,8 @@ def test_errors(tmp_path: Path) -> None:
         run("report", "--out", tmp_path)
 
 
-def test_only_what_was_asked_for_is_written(tmp_path: Path) -> None:
-    """Others share its cells, and would be nearly empty."""
+def test_only_requested_experiments_are_written(tmp_path: Path) -> None:
+    # Others share cells with them, and would be nearly empty.
     few = ("--quick", "--methods", "paper", "--seeds", 1, "--out", tmp_path)
     assert run("fig2", *few).exit_code == 0
     assert {path.stem for path in tmp_path.glob("*.svg")} == {"fig2"}
@@ -101,5 +100,5 @@ def test_only_what_was_asked_for_is_written(tmp_path: Path) -> None:
     assert run("report", "--out", tmp_path).exit_code == 0
     assert {path.stem for path in tmp_path.glob("*.svg")} == {"fig2", "table4"}
     page = (tmp_path / "report.html").read_text()
-    shown = {name for name, each in EXPERIMENTS.items() if each.title in page}
-    assert shown == {"fig2", "table4"}
+    names = {name for name, experiment in EXPERIMENTS.items() if experiment.title in page}
+    assert names == {"fig2", "table4"}

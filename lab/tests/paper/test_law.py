@@ -1,4 +1,4 @@
-"""The law: fitted, inverted, checked on what it has not seen."""
+"""Tests of the law: its fit, its inverse, and its check on other populations."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -9,19 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from lab.tests.paper.helpers import WHOLE, cells_of
+from lab.tests.paper.helpers import FULL, list_cells_of
 from sottovoce.core.loudest import estimate_gain
 from sottovoce.data import synthetic_people
 from sottovoce.errors import DataError
 from sottovoce.privacy import DEFAULT_DELTA, central_epsilon
-from sottovoce_lab.paper import QUICK, About, CellStore, Scale
+from sottovoce_lab.paper import QUICK_SCALE, About, CellStore, Scale
 from sottovoce_lab.paper.cells import Cell
-from sottovoce_lab.paper.law import Law, LawChecked, Measured
+from sottovoce_lab.paper.law import Law, Measurement
+from sottovoce_lab.paper.law_experiment import LawExperiment
 from sottovoce_lab.paper.methods import CellContext
 from sottovoce_lab.paper.runner import run_cell
-from sottovoce_lab.paper.scale import CHOOSING
+from sottovoce_lab.paper.scale import TUNING_SEED
 
-TRUE = Law(
+TRUE_LAW = Law(
     knots=(3.4, 5.8, 8.2, 10.6, 13.0, 15.4),
     heights=(0.68, 0.72, 0.78, 0.83, 0.86, 0.875),
     few=40_000.0,
@@ -29,99 +30,101 @@ TRUE = Law(
 )
 
 
-def people_of(cell: Cell) -> int:
-    return cell.resample or cell.size.users or WHOLE.users
+def count_people(cell: Cell) -> int:
+    return cell.resample or cell.size.users or FULL.users
 
 
-def truth(cell: Cell) -> float:
-    """What it would be if the law held."""
+def predict_quality(cell: Cell) -> float:
     settings = cell.settings
-    reports = people_of(cell) * settings.reports * settings.turns
-    z = reports * estimate_gain(settings.epsilon, WHOLE.items) ** 2 / WHOLE.items
-    return TRUE.quality(z, reports)
+    reports = count_people(cell) * settings.reports * settings.turns
+    z = reports * estimate_gain(settings.epsilon, FULL.items) ** 2 / FULL.items
+    return TRUE_LAW.predict_quality(z, reports)
 
 
-def filled(folder: Path, wrong: float = 0.0) -> tuple[Scale, CellStore]:
-    """As the law says, but for what is reported of large populations."""
-    scale = replace(Scale.of(WHOLE), most_people=10**9)
-    store = CellStore.start(folder, WHOLE)
-    for cell in cells_of(LawChecked, scale):
+def fill_store(folder: Path, error: float = 0.0) -> tuple[Scale, CellStore]:
+    """Store results that obey the law, with an error in reported splits of large populations."""
+    scale = replace(Scale.from_about(FULL), max_people=10**9)
+    store = CellStore.create(folder, FULL)
+    for cell in list_cells_of(LawExperiment, scale):
         if cell.method == "loudest":
-            off = wrong if people_of(cell) > 1_000_000 and cell.seed < CHOOSING else 0.0
-            quality = truth(cell) + off
+            has_error = count_people(cell) > 1_000_000 and cell.seed < TUNING_SEED
+            quality = predict_quality(cell) + (error if has_error else 0.0)
         else:
             quality = {"popularity": 0.72, "mf": 0.80}[cell.method]
         store.put(cell, {"final": {"hr@10": quality}}, 0.0)
     return scale, store
 
 
-def test_a_law_is_found_again() -> None:
+def test_fit_recovers_a_law() -> None:
     points = [
-        Measured(z, reports, TRUE.quality(z, reports))
+        Measurement(z, reports, TRUE_LAW.predict_quality(z, reports))
         for z in np.logspace(1.5, 6.6, 12)
         for reports in (2e4, 2e5, 1e9)
     ]
-    found = Law.fitted(points)
+    law = Law.fit(points)
     for z in np.logspace(2, 6.4, 9):
         for reports in (3e4, 1e6):
-            true = TRUE.quality(z, reports)
-            assert found.quality(z, reports) == pytest.approx(true, abs=0.003)
+            expected = TRUE_LAW.predict_quality(z, reports)
+            assert law.predict_quality(z, reports) == pytest.approx(expected, abs=0.003)
 
 
-def test_a_law_needs_as_many_points_as_it_has_numbers() -> None:
+def test_fit_needs_as_many_points_as_numbers() -> None:
     with pytest.raises(DataError):
-        Law.fitted([Measured(1.0, 1.0, 0.5)] * 7)
+        Law.fit([Measurement(1.0, 1.0, 0.5)] * 7)
 
 
 @given(st.floats(0.69, 0.88), st.sampled_from([2e4, 1e6, 1e9]))
-def test_what_is_needed_is_just_enough(quality: float, reports: float) -> None:
-    needed = TRUE.needed(quality, reports)
-    if needed is None:
-        assert TRUE.quality(1e15, reports) < quality
+def test_found_signal_is_the_least(quality: float, reports: float) -> None:
+    signal = TRUE_LAW.find_signal(quality, reports)
+    if signal is None:
+        assert TRUE_LAW.predict_quality(1e15, reports) < quality
     else:
-        assert TRUE.quality(needed, reports) >= quality
-        assert TRUE.quality(0.999 * needed, reports) < quality
+        assert TRUE_LAW.predict_quality(signal, reports) >= quality
+        assert TRUE_LAW.predict_quality(0.999 * signal, reports) < quality
 
 
-def test_what_is_checked_was_not_fitted() -> None:
-    cells = cells_of(LawChecked, replace(Scale.of(WHOLE), most_people=10**9))
+def test_checked_populations_and_budgets_were_not_fitted() -> None:
+    cells = list_cells_of(LawExperiment, replace(Scale.from_about(FULL), max_people=10**9))
     trained = [cell for cell in cells if cell.method == "loudest"]
-    fitted = {cell for cell in trained if cell.seed >= CHOOSING}
-    checked = set(trained) - fitted
-    seen, unseen = (
-        {(people_of(cell), cell.settings.epsilon) for cell in some} for some in (fitted, checked)
+    fitted, checked = (
+        [cell for cell in trained if (cell.seed >= TUNING_SEED) is is_fitted]
+        for is_fitted in (True, False)
     )
-    assert {people for people, _ in seen}.isdisjoint(people for people, _ in unseen)
-    once = [
-        {cell.settings.epsilon for cell in some if cell.settings.reports == 1}
-        for some in (fitted, checked)
-    ]
-    assert once[0].isdisjoint(once[1])
-    assert max(people for people, _ in unseen) == 100_000_000
+    fitted_people, checked_people = (
+        {count_people(cell) for cell in part} for part in (fitted, checked)
+    )
+    assert fitted_people.isdisjoint(checked_people)
+    fitted_epsilons, checked_epsilons = (
+        {cell.settings.epsilon for cell in part if cell.settings.reports == 1}
+        for part in (fitted, checked)
+    )
+    assert fitted_epsilons.isdisjoint(checked_epsilons)
+    assert max(checked_people) == 100_000_000
 
 
-def test_a_law_that_holds_is_said_to_hold(tmp_path: Path) -> None:
-    scale, store = filled(tmp_path)
-    checks, budgets = LawChecked(scale, store).tables()
+def test_tables_of_results_that_obey_the_law(tmp_path: Path) -> None:
+    scale, store = fill_store(tmp_path)
+    checks, budgets = LawExperiment(scale, store).build_tables()
     assert f"in {len(checks.rows)} of {len(checks.rows)} cells" in checks.notes[1]
-    needed = [row[1] for row in budgets.rows if row[1] != "not reached"]
-    assert needed == sorted(needed, key=float, reverse=True), "more people need less"
+    epsilons = [row[1] for row in budgets.rows if row[1] != "not reached"]
+    assert epsilons == sorted(epsilons, key=float, reverse=True), "more people need less"
     figure = Figure()
-    LawChecked(scale, store).draw(figure)
+    LawExperiment(scale, store).draw(figure)
     assert figure.axes[0].get_xlabel() == "people"
 
 
-def test_a_law_that_does_not_hold_is_said_not_to(tmp_path: Path) -> None:
-    scale, store = filled(tmp_path, wrong=-0.02)
-    checks, _ = LawChecked(scale, store).tables()
+def test_table_of_results_that_break_the_law(tmp_path: Path) -> None:
+    scale, store = fill_store(tmp_path, error=-0.02)
+    checks, _ = LawExperiment(scale, store).build_tables()
     large = sum(int(row[0].replace(",", "")) > 1_000_000 for row in checks.rows)
     assert f"in {len(checks.rows) - large} of {len(checks.rows)} cells" in checks.notes[1]
 
 
-def test_who_takes_turns_hides_in_the_crowd_of_an_epoch() -> None:
+def test_central_budget_counts_the_crowd_of_one_epoch() -> None:
     people = synthetic_people(n_users=200, n_items=40, seed=0)
-    about = About.of(people, "synthetic", min_interactions=0, scale=QUICK, seeds=1)
-    cell = next(cell for cell in cells_of(LawChecked, Scale.of(about)) if cell.resample)
+    about = About.from_data(people, "synthetic", min_interactions=0, scale=QUICK_SCALE, seeds=1)
+    cells = list_cells_of(LawExperiment, Scale.from_about(about))
+    cell = next(cell for cell in cells if cell.resample)
     result = run_cell(cell, CellContext(people, 1))
     settings = cell.settings
     assert settings.turns < settings.epochs

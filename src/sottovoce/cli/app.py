@@ -1,16 +1,13 @@
-"""The group of all commands, which imports each one when it is used, and the format of help.
+"""The group of all commands, which imports each one when it is used.
 
 A client, a proxy and a server each run with their own extra, and `--help` imports none of them.
 """
 
-import inspect
 import re
 import shlex
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -18,48 +15,16 @@ from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
-from typer.exceptions import TyperException
 
 from sottovoce import __version__
-from sottovoce.errors import MissingExtraError, SettingsError
+from sottovoce.errors import MissingExtraError
 
-# Replacements in typer's help of an option: bounds in words, no parentheses around a default.
-HELP_REPLACEMENTS = {
-    r"(\S+)<=x<=([^\s;\]]+)": r"\1 to \2",
-    r"x>=([^\s;\]]+)": r"at least \1",
-    r"x<=([^\s;\]]+)": r"at most \1",
-    r"\[default: \((.*)\)": r"[default: \1",
-}
-# Replacements in typer's errors.
-ERROR_REPLACEMENTS = {
-    r"Invalid value for '([^']+)': Input should be ": r"\1 must be ",
-    "greater than or equal to": "at least",
-    "less than or equal to": "at most",
-    "a valid integer.*": "a whole number",
-    "a valid number.*": "a number",
-}
 HELP_ALL_OPTION = "--help-all"
 # Packages add commands with it: each entry maps names to module, help and what pip installs.
 ENTRY_POINT_GROUP = "sottovoce.commands"
 
 
-class PlainHelp:
-    """Help that lists each option with its value, its default and its bounds."""
-
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        for title, kind in (("Arguments", "argument"), ("Options", "option")):
-            rows = list(list_parameters(self, ctx, kind))
-            if kind == "option" and any(parameter.hidden for parameter in vars(self)["params"]):
-                rows.append((HELP_ALL_OPTION, "Show all options and exit."))
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl(rows)
-        if isinstance(self, PlainGroup):
-            with formatter.section("Commands"):
-                formatter.write_dl(list(self.list_help(ctx)))
-
-
-class PlainCommand(PlainHelp, TyperCommand):
+class PlainCommand(TyperCommand):
     """A command that refuses empty values, and shows hidden options if asked."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -70,62 +35,19 @@ class PlainCommand(PlainHelp, TyperCommand):
             ctx.exit()
         # An unset variable of a shell. As a folder, it would be the current one.
         if any(not arg or re.fullmatch("--[a-z-]+=", arg) for arg in args):
-            ctx.fail("an empty value")
+            ctx.fail("an empty value is not allowed: is a variable of the shell unset?")
         return super().parse_args(ctx, args)
 
-
-class PlainGroup(PlainHelp, TyperGroup):
-    """A command with commands below it."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        # typer itself suggests no command that is not imported yet.
-        names = self.list_commands(ctx)
-        if args[0] not in names and not args[0].startswith("-"):
-            similar = get_close_matches(args[0], names, 1)
-            question = f"; did you mean {similar[0]}?" if similar else ""
-            ctx.fail(f"no such command: {args[0]}{question}")
-        return super().resolve_command(ctx, args)
-
-    def list_help(self, ctx: Any) -> Iterator[tuple[str, str]]:
-        """Yield the name and the help line of every command, those of groups included."""
-        for name in self.list_commands(ctx):
-            command = self.get_command(ctx, name)
-            if isinstance(command, PlainGroup):
-                yield from ((f"{name} {below}", text) for below, text in command.list_help(ctx))
-            else:
-                yield name, get_help_line(command)
-
-
-def get_help_line(command: Any) -> str:
-    """Return the first paragraph of a command's help."""
-    text = inspect.cleandoc((command and command.help) or "")
-    return " ".join(text.partition("\n\n")[0].split())
-
-
-def list_parameters(
-    command: Any, ctx: Any, kind: str, *, with_hidden: bool = False
-) -> Iterator[tuple[str, str]]:
-    """Yield names and help of the arguments or of the options of a command."""
-    for parameter in command.get_params(ctx):
-        if parameter.param_type_name != kind:
-            continue
-        parameter.hidden = parameter.hidden and not with_hidden
-        record = parameter.get_help_record(ctx)
-        if record is not None:
-            name, text = record
-            yield name.replace(" range>", ">"), _replace_all(text, HELP_REPLACEMENTS)
-
-
-def _replace_all(text: str, replacements: dict[str, str]) -> str:
-    for pattern, words in replacements.items():
-        text = re.sub(pattern, words, text)
-    return text
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        super().format_options(ctx, formatter)
+        if any(vars(parameter).get("hidden") for parameter in self.params):
+            with formatter.section("More options"):
+                formatter.write_dl([(HELP_ALL_OPTION, "Show all options and exit.")])
 
 
 def use_plain_help(app: typer.Typer) -> typer.Typer:
-    """Give a group and all commands below it plain help."""
+    """Give a group and all commands below it help without frames and colours."""
     app.rich_markup_mode = None
-    app.info.cls = PlainGroup
     for command in app.registered_commands:
         command.cls = PlainCommand
     for below in app.registered_groups:
@@ -192,10 +114,6 @@ SHIPPED_COMMANDS = {
         ("server", "server", "server", "Open reports, update the model, publish the next epoch."),
         ("proxy", "proxy", "proxy", "Take sealed reports, hold them, shuffle them, forward them."),
         (
-            *("attest", "attest", "proxy,accounts"),
-            "Say who has an account, as a product's backend does.",
-        ),
-        (
             *("client", "client", "client,cli"),
             "Take part from this device, which computes its own lists.",
         ),
@@ -218,7 +136,7 @@ def collect_commands() -> dict[str, LazyCommand]:
     return commands
 
 
-class LazyGroup(PlainGroup):
+class LazyGroup(TyperGroup):
     """The group of all commands."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - click's signature
@@ -229,14 +147,28 @@ class LazyGroup(PlainGroup):
         command = SHIPPED_COMMANDS.get(cmd_name) or collect_commands().get(cmd_name)
         return None if command is None else command.load(cmd_name)
 
-    def list_help(self, ctx: Any) -> Iterator[tuple[str, str]]:  # noqa: ARG002 - as above
-        """Yield names and help lines without importing any command."""
-        return ((name, command.help) for name, command in collect_commands().items())
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in SHIPPED_COMMANDS:
+            # For a mistyped name, typer suggests the most similar of these.
+            self.commands = dict.fromkeys(collect_commands(), TyperCommand(None))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002 - click's signature
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, lazy.help) for name, lazy in collect_commands().items()])
 
 
 app = typer.Typer(
     name="sottovoce",
     cls=LazyGroup,
+    help="""The recommender that never learns what you did.
+
+    \b
+    Examples:
+      sottovoce demo
+      sottovoce simulate --data ml-latest-small --min-interactions 20 --budget 50
+      sottovoce privacy --preset paper --clients 50000
+    """,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -248,19 +180,7 @@ def run() -> None:
     # The demo imports for seconds before it can print anything itself.
     if sys.argv[1:2] == ["demo"] and "--help" not in sys.argv:
         typer.echo("Starting: the page is there within half a minute ...", err=True)
-    try:
-        code = app(prog_name="sottovoce", standalone_mode=False)
-    except typer.Abort:
-        raise SettingsError("stopped; nothing was done: answer, or say --yes") from None
-    except TyperException as error:
-        if error.message.startswith("Usage:"):  # a group without a command, and its help
-            typer.echo(error.message, err=True)
-            raise SystemExit(2) from None
-        message = _replace_all(error.format_message().removesuffix("."), ERROR_REPLACEMENTS)
-        context = getattr(error, "ctx", None)
-        hint = "" if context is None else f"\nHelp: {context.command_path} --help"
-        raise SettingsError(f"{message}{hint}") from None
-    raise SystemExit(code)
+    app(prog_name="sottovoce")
 
 
 def _show_version(value: bool) -> None:  # noqa: FBT001 - typer's signature
@@ -279,11 +199,4 @@ def options(
         ),
     ] = False,
 ) -> None:
-    """The recommender that never learns what you did.
-
-    \b
-    Examples:
-      sottovoce demo
-      sottovoce simulate --data ml-latest-small --min-interactions 20 --budget 50
-      sottovoce privacy --preset paper --clients 50000
-    """
+    pass

@@ -1,4 +1,4 @@
-"""`sottovoce client`: a person's own side, on their own device; help loads nothing of it."""
+"""`sottovoce client`: a person's own side, on their own device; `--help` imports none of it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from importlib.util import find_spec
-from math import floor
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import platformdirs
 import typer
@@ -20,14 +19,24 @@ from rich.table import Table
 
 from sottovoce.characters import escape_control_characters
 from sottovoce.cli import output
+from sottovoce.cli.client_text import (
+    describe_list,
+    describe_price,
+    describe_reasons,
+    describe_status,
+    format_remaining,
+    format_spent,
+    outlook_to_dict,
+    recommendation_to_dict,
+)
 from sottovoce.cli.options import JsonFile, YesOption, make_group, make_option
 from sottovoce.errors import SettingsError, StoreError
-from sottovoce.privacy import format_epsilon
 
 if TYPE_CHECKING:
-    from sottovoce.client import Client, HttpProxy, Outlook, Reason, Recommendation, Status, Terms
+    from sottovoce.client import Client, HttpProxy
 
-for package in ("httpx", "cryptography"):  # as if they were imported here
+# The commands import these packages only when they run. Their lack must show at once.
+for package in ("httpx", "cryptography"):
     if find_spec(package) is None:
         raise ImportError(package, name=package)
 
@@ -37,46 +46,43 @@ app = make_group(
     "client status --json status.json",
 )
 
-SESSION = "SOTTOVOCE_SESSION"
-"""The environment's: not an option, which anybody on this machine could read."""
-LONG = 10.0
-"""Seconds: a shorter wait is not announced."""
-LEAST_SHARE = 0.005
-"""A reason with no more would be shown as 0%."""
-MOST_NAMED = 10
-"""Ids that are listed where there may be thousands."""
-LIMIT = "Most local epsilon that all reports together may ever cost."
+# Environment variable with the owner's session. Anybody on this machine could read an option.
+SESSION_VARIABLE = "SOTTOVOCE_SESSION"
+# A shorter wait is not announced.
+MIN_ANNOUNCED_SECONDS = 10.0
+# Ids that are listed after a CSV file with thousands of them was read.
+MAX_IDS_LISTED = 10
+LIMIT_HELP = "Most local epsilon that all reports together may ever cost."
 Folder = Annotated[
     Path | None, make_option("The client's folder.", "in the user's data folder", "--folder")
 ]
 
 
-def folder_of(given: Path | None) -> Path:
-    """The one that was named, or the usual one."""
-    return Path(platformdirs.user_data_dir("sottovoce")) / "client" if given is None else given
+def _get_folder(folder: Path | None) -> Path:
+    return Path(platformdirs.user_data_dir("sottovoce")) / "client" if folder is None else folder
 
 
-def opened(given: Path | None) -> Client:
+def _open_client(folder: Path | None) -> Client:
     from sottovoce.client import Client
 
-    return Client.open(folder_of(given))
+    return Client.open(_get_folder(folder))
 
 
 @contextmanager
-def connected(given: Path | None) -> Iterator[tuple[Client, HttpProxy]]:
-    """The client, and the proxy that it talks to."""
+def _connect(folder: Path | None) -> Iterator[tuple[Client, HttpProxy]]:
+    """Yield the client and the proxy that it talks to."""
     import httpx
 
     from sottovoce.client import HttpProxy
 
-    with opened(given) as client, httpx.Client() as http:
+    with _open_client(folder) as client, httpx.Client() as http:
         yield client, HttpProxy(http, client.proxy_url)
 
 
-def typed(command: str, given: Path | None) -> str:
-    """A command of this client, to be pasted: with its folder, where one was named."""
-    where = "" if given is None else f" --folder {shlex.quote(str(given))}"
-    return f"sottovoce client {command}{where}"
+def _format_command(command: str, folder: Path | None) -> str:
+    """Format a command of this client to be pasted, with its folder if one was given."""
+    option = "" if folder is None else f" --folder {shlex.quote(str(folder))}"
+    return f"sottovoce client {command}{option}"
 
 
 @app.command()
@@ -88,7 +94,7 @@ def init(
     key: Annotated[
         str, typer.Option(help="Verification key of the server: 64 hexadecimal digits.")
     ],
-    limit: Annotated[float, typer.Option(help=LIMIT)],
+    limit: Annotated[float, typer.Option(help=LIMIT_HELP)],
     folder: Folder = None,
 ) -> None:
     """Set up a client: its proxy, the key it trusts, its limit.
@@ -103,10 +109,11 @@ def init(
     """
     from sottovoce.client import Client
 
-    where, trusted = folder_of(folder), parse_key(key)
-    Client.create(where, proxy_url=proxy, verification_key=trusted, limit=limit).close()
-    typer.echo(f"Client created in {where}.")
-    typer.echo(f"Next: {typed('record ITEM...', folder)}, then: {typed('terms', folder)}")
+    path = _get_folder(folder)
+    Client.create(path, proxy_url=proxy, verification_key=parse_key(key), limit=limit).close()
+    typer.echo(f"Client created in {path}.")
+    record, terms = (_format_command(command, folder) for command in ("record ITEM...", "terms"))
+    typer.echo(f"Next: {record}, then: {terms}")
 
 
 def parse_key(text: str) -> bytes:
@@ -149,16 +156,16 @@ def record(
         raise SettingsError("give either the ids of items or --csv FILE")
     if csv is None and times is not None:
         raise SettingsError("--time needs --csv FILE, whose column it names")
-    with opened(folder) as client:
+    with _open_client(folder) as client:
         new = client.record(items or []) if csv is None else client.record_csv(csv, column, times)
-        found = client.status()
+        status = client.get_status()
     typer.echo(f"New items: {new}")
-    if not found.items:
+    if not status.items:
         typer.echo("There is no catalogue here yet: whether it has them shows after a sync.")
-    elif unknown := [item for item in found.unknown if csv is not None or item in (items or [])]:
-        named = ", ".join(escape_control_characters(item) for item in unknown[:MOST_NAMED])
-        more = f" and {len(unknown) - MOST_NAMED:,} more" * (len(unknown) > MOST_NAMED)
-        typer.echo(f"Not in the catalogue here: {named}{more}. Kept: a later one may have them.")
+    elif unknown := [item for item in status.unknown if csv is not None or item in (items or [])]:
+        ids = ", ".join(escape_control_characters(item) for item in unknown[:MAX_IDS_LISTED])
+        more = f" and {len(unknown) - MAX_IDS_LISTED:,} more" * (len(unknown) > MAX_IDS_LISTED)
+        typer.echo(f"Not in the catalogue here: {ids}{more}. Kept: a later one may have them.")
 
 
 @app.command()
@@ -185,15 +192,15 @@ def forget(
     """
     if bool(items) == everything:
         raise SettingsError("give either the ids of items or --all")
-    with opened(folder) as client:
+    with _open_client(folder) as client:
         if items:
             typer.echo(f"Removed items: {client.remove(items)}")
             return
         question = "Delete all recorded items, the model and any unsent batch?"
-        output.confirm(question, typed("forget --all", folder), yes=yes)
+        output.confirm(question, _format_command("forget --all", folder), yes=yes)
         client.forget()
     typer.echo("Deleted. The ledger was kept: what was spent stays spent.")
-    typer.echo(f"This device still takes part; to stop: {typed('set --pause', folder)}")
+    typer.echo(f"This device still takes part; to stop: {_format_command('set --pause', folder)}")
 
 
 @app.command()
@@ -220,33 +227,32 @@ def terms(
       sottovoce client terms --details
       sottovoce client terms --accept NAME
     """
-    with connected(folder) as (client, api):
-        asked = client.asked(api)
+    with _connect(folder) as (client, api):
+        asked = client.fetch_terms(api)
         if accept is not None:
             if asked.name != accept:
                 raise SettingsError(
                     f"{accept} is not the name of the terms that the server asks for; nothing was "
-                    f"accepted. Show them, with their name: {typed('terms', folder)}"
+                    f"accepted. Show them, with their name: {_format_command('terms', folder)}"
                 )
             client.accept(asked)
-            typer.echo(f"Accepted. Take part with: {typed('sync', folder)}")
+            typer.echo(f"Accepted. Take part with: {_format_command('sync', folder)}")
             return
-        known = client.status()
-        outlook = None if known.problem else client.outlook(asked)
+        status = client.get_status()
+        outlook = None if status.problem else client.compute_outlook(asked)
     if outlook is not None:
         typer.echo("\n".join(outlook.short))
     if details:
         figures = [] if outlook is None else outlook.promise.list_figures()
         output.results.print(output.make_table([*asked.describe(), *figures]))
-    typer.echo(_affordable(asked, known, outlook))
-    typer.echo(f"To stop: {typed('set --pause', folder)}")
-    if known.terms is not None and not known.terms.list_worse_terms(asked):
+    typer.echo(describe_price(asked, status, outlook))
+    typer.echo(f"To stop: {_format_command('set --pause', folder)}")
+    if status.terms is not None and not status.terms.list_worse_terms(asked):
         typer.echo("You have accepted these terms, or ones that allow more.")
     else:
-        typer.echo(
-            f"To accept exactly these terms: {typed(f'terms --accept {asked.name}', folder)}"
-        )
-    content = {"name": asked.name, **asked.as_dict(), **_as_fields(outlook)}
+        command = _format_command(f"terms --accept {asked.name}", folder)
+        typer.echo(f"To accept exactly these terms: {command}")
+    content = {"name": asked.name, **asked.as_dict(), **outlook_to_dict(outlook)}
     output.write_json(json, content, private=True)
 
 
@@ -282,17 +288,18 @@ def sync(
     Example:
       sottovoce client sync
     """
-    from sottovoce.client.http import attesting
+    from sottovoce.client.http import make_attestation_fetcher
 
-    with connected(folder) as (client, api):
-        known = None if attest is None else attesting(attest, os.environ.get(SESSION, ""))
-        synced = client.sync(api, jitter=jitter, sleep=_sleep, attest=known)
-        accepted = client.status().terms
-    price = "" if accepted is None else f"; an epoch costs {_number(float(accepted.cost))}"
-    spent, left = _number(synced.spent), _left(synced.remaining)
-    typer.echo(escape_control_characters(synced.sentence))
-    typer.echo(f"Spent so far: epsilon {spent}; left: {left}{price}.")
-    output.write_json(json, asdict(synced), private=True)
+    with _connect(folder) as (client, api):
+        session = os.environ.get(SESSION_VARIABLE, "")
+        fetch = None if attest is None else make_attestation_fetcher(attest, session)
+        result = client.sync(api, jitter=jitter, sleep=_sleep, fetch_attestation=fetch)
+        accepted = client.get_status().terms
+    price = "" if accepted is None else f"; an epoch costs {format_spent(float(accepted.cost))}"
+    spent, remaining = format_spent(result.spent), format_remaining(result.remaining)
+    typer.echo(escape_control_characters(result.sentence))
+    typer.echo(f"Spent so far: epsilon {spent}; left: {remaining}{price}.")
+    output.write_json(json, asdict(result), private=True)
 
 
 @app.command()
@@ -305,10 +312,10 @@ def look(*, folder: Folder = None) -> None:
     Example:
       sottovoce client look
     """
-    with connected(folder) as (client, api):
+    with _connect(folder) as (client, api):
         client.look(api, sleep=_sleep)
-        items = output.pluralize(len(client.catalogue()), "item")
-        typer.echo(f"Epoch {client.status().epoch}; lists are made from {items}.")
+        items = output.pluralize(len(client.list_catalogue()), "item")
+        typer.echo(f"Epoch {client.get_status().epoch}; lists are made from {items}.")
 
 
 @app.command()
@@ -324,21 +331,21 @@ def recommend(
     Example:
       sottovoce client recommend -n 5 --json recommended.json
     """
-    with opened(folder) as client:
-        found, known = [_as_json(each) for each in client.recommend(n)], client.status()
+    with _open_client(folder) as client:
+        items = [recommendation_to_dict(item) for item in client.recommend(n)]
+        status = client.get_status()
     table = Table("item", "title", "because of")
-    for each in found:
-        because = [why for why in each["because"] if why["share"] > LEAST_SHARE]
-        told = (each["id"], each["title"], ", ".join(map(_named, because)))
-        table.add_row(*map(output.escape_markup, told))
+    for item in items:
+        cells = (item["id"], item["title"], describe_reasons(item))
+        table.add_row(*map(output.escape_markup, cells))
     output.results.print(table)
-    for line in _about_list(known, is_empty=not any(each["score"] for each in found)):
+    for line in describe_list(status, has_reasons=any(item["score"] for item in items)):
         output.messages.print(line)
-    output.write_json(json, {"recommendations": found}, private=True)
+    output.write_json(json, {"recommendations": items}, private=True)
 
 
-@app.command()
-def status(
+@app.command("status")
+def show_status(
     *,
     history: Annotated[
         bool, typer.Option("--history", help="Also list the recorded items, the latest last.")
@@ -353,24 +360,26 @@ def status(
       sottovoce client status --json status.json
       sottovoce client status --history
     """
-    with opened(folder) as client:
-        found = client.status()
-        accepted = found.terms
-        outlook = None if accepted is None or found.problem else client.outlook(accepted)
-        touched, titles = (client.touched(), _titles(client)) if history else ([], {})
-    output.results.print(output.make_table(_lines(found, typed("terms", folder))))
+    with _open_client(folder) as client:
+        status = client.get_status()
+        accepted = status.terms
+        outlook = None if accepted is None or status.problem else client.compute_outlook(accepted)
+        touched, titles = (client.list_touched(), _get_titles(client)) if history else ([], {})
+    rows = describe_status(status, _format_command("terms", folder))
+    output.results.print(output.make_table(rows))
     if accepted is not None and outlook is not None:
-        typer.echo("\n".join([*outlook.short, _affordable(accepted, found, outlook)]))
+        typer.echo("\n".join([*outlook.short, describe_price(accepted, status, outlook)]))
     content = {
-        **asdict(replace(found, terms=None)),
+        **asdict(replace(status, terms=None)),
         "terms": None if accepted is None else accepted.as_dict(),
-        **_as_fields(outlook),
+        **outlook_to_dict(outlook),
     }
     if history:
-        known = [(item, titles.get(item, "not in the catalogue here")) for item in touched]
-        output.results.print(
-            output.make_table((escape_control_characters(item), title) for item, title in known)
+        rows = (
+            (escape_control_characters(item), titles.get(item, "not in the catalogue here"))
+            for item in touched
         )
+        output.results.print(output.make_table(rows))
         content["history"] = [{"id": item, "title": titles.get(item)} for item in touched]
     output.write_json(json, content, private=True)
 
@@ -378,7 +387,7 @@ def status(
 @app.command("set")
 def change(
     *,
-    limit: Annotated[float | None, typer.Option(help=LIMIT)] = None,
+    limit: Annotated[float | None, typer.Option(help=LIMIT_HELP)] = None,
     pause: Annotated[
         bool | None,
         typer.Option("--pause/--resume", help="Stop reporting, or report again."),
@@ -397,10 +406,10 @@ def change(
     """
     if limit is None and pause is None:
         raise SettingsError("give --pause, --resume or --limit EPSILON")
-    with opened(folder) as client:
+    with _open_client(folder) as client:
         if limit is not None:
             client.set_limit(limit)
-            typer.echo(f"The limit is now epsilon {_number(limit)}.")
+            typer.echo(f"The limit is now epsilon {format_spent(limit)}.")
         if pause is not None:
             client.pause(on=pause)
             typer.echo(
@@ -411,114 +420,17 @@ def change(
 
 
 def _sleep(seconds: float) -> None:
-    """Say how long, where somebody waits for it."""
-    if seconds > LONG:
+    """Sleep, and announce a long wait."""
+    if seconds > MIN_ANNOUNCED_SECONDS:
         until = time.strftime("%H:%M:%S", time.localtime(time.time() + seconds))
         typer.echo(f"Waiting until {until} before sending, a moment drawn at random.")
         typer.echo("Ctrl-C stops it; nothing is lost, and the next sync goes on.")
     time.sleep(seconds)
 
 
-def _number(epsilon: float | None) -> str:
-    """Every epsilon of these commands."""
-    return "unknown" if epsilon is None else format_epsilon(epsilon, 6)
-
-
-def _left(epsilon: float | None) -> str:
-    """The same for what is left, which is never shown as more than it is."""
-    return "unknown" if epsilon is None else f"{floor(epsilon * 1e5) / 1e5:g}"
-
-
-def _affordable(asked: Terms, known: Status, outlook: Outlook | None) -> str:
-    """What is left of the owner's own limit, in epochs that are left under these terms."""
-    price = f"An epoch costs epsilon {_number(float(asked.cost))}."
-    if outlook is None:
-        return f"{price} The ledger is damaged, so nothing may be reported."
-    text = (
-        f"{price} Your limit of {_number(known.limit)}, of which {_left(known.remaining)} is "
-        f"left, allows {outlook.within_limit} of the "
-        f"{output.pluralize(outlook.turns_left, 'epoch')} left under these terms."
-    )
-    if outlook.within_limit == outlook.turns_left:
-        return text
-    return f"{text} It stops them there, at epsilon {_number(outlook.at_limit)} in all."
-
-
-def _as_fields(outlook: Outlook | None) -> dict[str, Any]:
-    names = ("promise", "turns_left", "within_limit", "at_limit", "short")
-    return dict.fromkeys(names) if outlook is None else asdict(outlook)
-
-
-def _titles(client: Client) -> dict[str, str]:
-    """By id; none before the first sync."""
+def _get_titles(client: Client) -> dict[str, str]:
+    """Return the titles of the catalogue's items by id; none before the first sync."""
     try:
-        return {item.id: item.title for item in client.catalogue()}
+        return {item.id: item.title for item in client.list_catalogue()}
     except StoreError:
         return {}
-
-
-def _as_json(each: Recommendation) -> dict[str, Any]:
-    because = [_reason_as_json(reason) for reason in each.because]
-    return {"id": each.id, "title": each.title, "score": each.score, "because": because}
-
-
-def _reason_as_json(reason: Reason) -> dict[str, Any]:
-    """As the browser's client has it."""
-    from sottovoce.protocol import Item
-
-    what, share = reason.what, reason.share
-    if isinstance(what, Item):
-        return {"kind": "item", "id": what.id, "title": what.title, "share": share}
-    return {"kind": "tag", "tag": what.kind, "name": what.name, "share": share}
-
-
-def _named(why: dict[str, Any]) -> str:
-    name = why["title"] if why["kind"] == "item" else f"{why['tag']}: {why['name']}"
-    return f"{name} ({why['share']:.0%})"
-
-
-def _about_list(known: Status, *, is_empty: bool) -> Iterator[str]:
-    """What a list is made from; `is_empty`: nothing speaks for any item of it."""
-    if not known.known:
-        yield "None of your items is in the catalogue."
-    if not known.reports_behind:
-        is_empty = is_empty or not known.known
-        by = "this is the catalogue's order" if is_empty else "lists go by tags alone"
-        yield f"The model is young: no reports are behind it yet, and {by}."
-        return
-    if not known.known:
-        yield "These are popular ones."
-    if known.is_young:
-        yield (
-            f"The model is young: its last step rests on "
-            f"{output.pluralize(known.reports_behind, 'report')}, for "
-            f"{output.pluralize(known.items, 'item')}."
-        )
-
-
-def _lines(found: Status, to_see_them: str) -> Iterator[tuple[str, str]]:
-    accepted = found.terms
-    yield "proxy", found.proxy_url
-    yield "epoch", "none yet" if found.epoch is None else str(found.epoch)
-    if accepted is None:
-        yield "terms", f"none accepted yet: {to_see_them}"
-    else:
-        reports = output.pluralize(accepted.reports, "report")
-        agreed = (
-            f"{accepted.mechanism}, {reports} of epsilon {_number(accepted.epsilon)} an epoch, "
-            f"{found.epochs} of {output.pluralize(accepted.epochs, 'epoch')} so far, mixed with "
-            f"those of at least {output.pluralize(accepted.least_clients, 'device')} and "
-            f"{output.pluralize(accepted.dummies, 'random report')}"
-        )
-        yield "terms", agreed
-    if found.asked is not None:
-        said = f"the server asks for other terms, and no batch is made: {to_see_them}"
-        yield "a question waits", said
-    yield "spent", found.problem or f"epsilon {_number(found.spent)} of {_number(found.limit)}"
-    yield "reporting", "paused" if found.paused else "on"
-    yield "batches", ", ".join(f"{n} {state}" for state, n in found.batches.items()) or "none"
-    if found.epoch is None:  # before the first sync there is no catalogue
-        yield "items", f"{found.interactions}; there is no catalogue yet"
-    else:
-        yield "items", f"{found.interactions}, {found.known} of them in the catalogue"
-        yield "not in the catalogue", ", ".join(found.unknown[:20]) or "none"

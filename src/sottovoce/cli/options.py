@@ -190,11 +190,12 @@ def add_training_options(
 def add_engine_options(command: Command) -> Command:
     """Give a command `--engine` and the options of all engines."""
     # Imported here, because a server has no engines.
-    from sottovoce.simulation.engines import AUTO, ENGINES, engine_options
+    from sottovoce.simulation.engines import AUTO_ENGINE, ENGINE_MODULES, list_engine_options
 
-    text = f"what computes the reports: {', '.join((AUTO, *ENGINES))}. All give the same results"
-    options = {"engine": Setting("engine", str, default=AUTO, help=text)}
-    for engine, settings in engine_options().items():
+    names = ", ".join((AUTO_ENGINE, *ENGINE_MODULES))
+    text = f"what computes the reports: {names}. All give the same results"
+    options = {"engine": Setting("engine", str, default=AUTO_ENGINE, help=text)}
+    for engine, settings in list_engine_options().items():
         for name, setting in settings.items():
             others = f"{options[name].help}; " if name in options else ""
             options[name] = replace(setting, help=f"{others}{setting.help} ({engine} engine)")
@@ -241,7 +242,9 @@ def add_settings_options(
         # typer reads both.
         function: Any = run
         function.__signature__ = signature.replace(parameters=parameters)
-        function.__annotations__ = {each.name: each.annotation for each in parameters}
+        function.__annotations__ = {
+            parameter.name: parameter.annotation for parameter in parameters
+        }
         return run
 
     return decorate

@@ -17,16 +17,20 @@ from sottovoce.cli.options import (
 )
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import format_epsilon
-from sottovoce.simulation.outlook import KINDS, TESTED, Range, ShopOutlook, Tried, outlook
+from sottovoce.simulation.outlook import (
+    MAX_TESTED_PEOPLE,
+    SHOP_KINDS,
+    ShopOutlook,
+    ShopResult,
+    make_shop_outlook,
+)
 from sottovoce.training import Budget
 from sottovoce.training.planning import PublicNumbers
 
-WEEK = 7 * 86_400
-NEARLY = 0.9
-"""As good as popularity, except for what privacy costs."""
-
-
-ACCOUNTS = (
+SECONDS_PER_WEEK = 7 * 86_400
+# Lists with less than this part of popularity's HR@10 are worse, and not only noisier.
+MIN_POPULARITY_RATIO = 0.9
+ACCOUNTS_NOTE = (
     "With accounts: people who report in a week have logged in the week before; reports begin "
     "with the second week. Every epsilon is for one account: its devices share its turns, if the "
     "proxy counts honestly."
@@ -60,136 +64,146 @@ def plan(
       sottovoce plan --people 2000 --items 300 --history 12 --budget 50 --json plan.json
       sottovoce plan --people 200 --items 100 --budget 10 --central-budget 1
     """
-    wanted = Budget.from_options(budget, central_budget)
-    if wanted is None:
+    total_budget = Budget.from_options(budget, central_budget)
+    if total_budget is None:
         raise SettingsError("name what a person's part may cost: --budget, such as --budget 10")
     began = time.monotonic()
-    output.print_note(f"Trying the plan in {len(KINDS)} invented shops ...")
+    output.print_note(f"Trying the plan in {len(SHOP_KINDS)} invented shops ...")
 
-    def on_shop(shop: Tried) -> None:
-        after = output.format_duration(time.monotonic() - began)
-        told = f"{shop.tastes} tastes, focus {shop.focus:g}: HR@10 {shop.lists[-1]:.3f}"
-        output.print_note(f"  {told}, popularity {shop.popularity:.3f} ({after})")
+    def print_shop(shop: ShopResult) -> None:
+        duration = output.format_duration(time.monotonic() - began)
+        output.print_note(
+            f"  {shop.tastes} tastes, focus {shop.focus:g}: HR@10 {shop.lists[-1]:.3f}, "
+            f"popularity {shop.popularity:.3f} ({duration})"
+        )
 
-    found = outlook(PublicNumbers(people, items, history), wanted, seed, on_shop, accounts=accounts)
-    for line in (_verdict(found), _promised(found), _device(found), _time(found)):
+    outlook = make_shop_outlook(
+        PublicNumbers(people, items, history), total_budget, seed, print_shop, accounts=accounts
+    )
+    device_texts = outlook.promise.summarize(outlook.privacy_report.training.reports)
+    for line in (
+        _describe_verdict(outlook),
+        _describe_privacy(outlook),
+        f"A device says: {' '.join(device_texts)}",
+        _describe_time(outlook),
+    ):
         output.print_line(line)
     if accounts:
-        output.print_line(ACCOUNTS)
-    output.print_line(_setup(found) + " --accounts" * accounts)
-    output.results.print(_table(found))
-    output.print_line(_rests_on(found))
-    output.write_json(json, as_json(found))
+        output.print_line(ACCOUNTS_NOTE)
+    output.print_line(_format_setup_command(outlook) + " --accounts" * accounts)
+    output.results.print(_make_table(outlook))
+    output.print_line(_describe_basis(outlook))
+    output.write_json(json, _outlook_to_dict(outlook))
 
 
-def _verdict(found: ShopOutlook) -> str:
-    """The answer in one sentence."""
-    ours, popular = found.lists.mean, found.popularity.mean
-    hr = f"HR@10 {ours:.3f} against {popular:.3f}"
-    if found.verdict == "no" and ours < NEARLY * popular:
-        return f"No: lists are worse than popularity ({hr}); what people report says too little."
-    if found.verdict == "no":
-        return f"No: lists go by tags and popularity; what people report adds nothing ({hr})."
-    after = f"after {output.pluralize((found.better_after or 0) * found.weeks, 'week')}"
-    if found.verdict == "yes":
+def _describe_verdict(outlook: ShopOutlook) -> str:
+    """Answer the question in one sentence."""
+    ours, popular = outlook.lists.mean, outlook.popularity.mean
+    quality = f"HR@10 {ours:.3f} against {popular:.3f}"
+    if outlook.verdict == "no" and ours < MIN_POPULARITY_RATIO * popular:
+        return (
+            f"No: lists are worse than popularity ({quality}); what people report says too little."
+        )
+    if outlook.verdict == "no":
+        return f"No: lists go by tags and popularity; what people report adds nothing ({quality})."
+    after = f"after {output.pluralize((outlook.better_after or 0) * outlook.weeks, 'week')}"
+    if outlook.verdict == "yes":
         gain = f"in the end by {ours / popular - 1:.0%}"
-        return f"Yes: lists are better than popularity {after}, {gain} ({hr})."
-    if found.verdict == "barely":
-        where = sum(each.lists[-1] > each.popularity for each in found.shops)
-        told = f"in {where} of {len(found.shops)} shops, in the mean {after}"
-        return f"Barely: lists are better than popularity {told} ({hr})."
+        return f"Yes: lists are better than popularity {after}, {gain} ({quality})."
+    if outlook.verdict == "barely":
+        n_better = sum(shop.lists[-1] > shop.popularity for shop in outlook.shops)
+        where = f"in {n_better} of {len(outlook.shops)} shops, in the mean {after}"
+        return f"Barely: lists are better than popularity {where} ({quality})."
     return (
-        f"Unknown: time allowed for {found.simulated:,} of {found.about.people:,} people, with whom"
-        f" lists are not clearly better than popularity ({hr}); with all they are no worse."
+        f"Unknown: time allowed for {outlook.simulated:,} of {outlook.about.people:,} people, with "
+        f"whom lists are not clearly better than popularity ({quality}); with all they are no "
+        "worse."
     )
 
 
-def _promised(found: ShopOutlook) -> str:
-    settings, figures = found.settings, found.privacy_report.training
-    hidden, rests = figures.central, f"{found.privacy_report.people:,} people report in every epoch"
-    if figures.alone is not None:
-        hidden, rests = figures.alone, f"adds {settings.dummies:,} dummies to every epoch"
-    told = (
+def _describe_privacy(outlook: ShopOutlook) -> str:
+    settings, report = outlook.settings, outlook.privacy_report
+    figures = report.training
+    text = (
         f"Each person sends {output.pluralize(settings.reports, 'report')} in {settings.turns} of "
         f"{output.pluralize(settings.epochs, 'epoch')}. Local epsilon: "
         f"{format_epsilon(figures.pure)} over a lifetime, whatever happens."
     )
-    if hidden is not None:
-        told += (
-            f" Central epsilon: {format_epsilon(hidden)} at delta {found.privacy_report.delta:g}"
-        )
-        told += f", if the proxy mixes honestly and {rests}."
-    return told
+    if figures.alone is not None:
+        epsilon, condition = figures.alone, f"adds {settings.dummies:,} dummies to every epoch"
+    elif figures.central is not None:
+        epsilon, condition = figures.central, f"{report.people:,} people report in every epoch"
+    else:
+        return text
+    return (
+        f"{text} Central epsilon: {format_epsilon(epsilon)} at delta {report.delta:g}, if the "
+        f"proxy mixes honestly and {condition}."
+    )
 
 
-def _device(found: ShopOutlook) -> str:
-    said = found.promise.summarize(found.privacy_report.training.reports)
-    return f"A device says: {' '.join(said)}"
-
-
-def _time(found: ShopOutlook) -> str:
-    """How long an epoch takes, and the training."""
-    settings, weeks, least = found.settings, found.weeks, found.least_clients
-    part = found.about.people * settings.share
-    people = output.count_people(found.about.people)
-    told = f"About {part:,.0f} of {people} a week take part in an epoch."
-    told += f" It takes {output.pluralize(weeks, 'week')}"
+def _describe_time(outlook: ShopOutlook) -> str:
+    """Say how long an epoch and the training take."""
+    settings, weeks, min_clients = outlook.settings, outlook.weeks, outlook.least_clients
+    text = (
+        f"About {outlook.about.people * settings.share:,.0f} of "
+        f"{output.count_people(outlook.about.people)} a week take part in an epoch. It takes "
+        f"{output.pluralize(weeks, 'week')}"
+    )
     if weeks > 1:
-        told += f", until {least:,} different people have come (raise `hold` to that)"
-    elif least > 1:
-        told += f", longer if fewer than {least:,} come"
-    return f"{told}; the training takes {output.pluralize(weeks * settings.epochs, 'week')}."
+        text += f", until {min_clients:,} different people have come (raise `hold` to that)"
+    elif min_clients > 1:
+        text += f", longer if fewer than {min_clients:,} come"
+    return f"{text}; the training takes {output.pluralize(weeks * settings.epochs, 'week')}."
 
 
-def _setup(found: ShopOutlook) -> str:
-    """The command that plans the same."""
-    about, asked = found.about, found.budget
-    named = {
+def _format_setup_command(outlook: ShopOutlook) -> str:
+    """Return the command that plans the same settings."""
+    about, budget = outlook.about, outlook.budget
+    values = {
         "people": f"{about.people}",
         "history": f"{about.history:.15g}",
-        "budget": asked.local and f"{asked.local:.15g}",
-        "central-budget": asked.central and f"{asked.central:.15g}",
-        "epoch-seconds": f"{WEEK}",
-        "least-clients": f"{found.least_clients}",
+        "budget": budget.local and f"{budget.local:.15g}",
+        "central-budget": budget.central and f"{budget.central:.15g}",
+        "epoch-seconds": f"{SECONDS_PER_WEEK}",
+        "least-clients": f"{outlook.least_clients}",
     }
-    options = " ".join(f"--{name} {each}" for name, each in named.items() if each)
+    options = " ".join(f"--{name} {value}" for name, value in values.items() if value)
     return f"To set it up: sottovoce server init FOLDER --catalogue FILE {options} --ends"
 
 
-def _table(found: ShopOutlook) -> Table:
+def _make_table(outlook: ShopOutlook) -> Table:
     table = Table("HR@10", *output.align_right("mean", "least", "most"))
-    rows = {"our lists": found.lists, "popularity": found.popularity, "chance": found.chance}
-    for name, each in rows.items():
-        table.add_row(name, *(f"{value:.3f}" for value in (each.mean, each.least, each.most)))
+    rows = {"our lists": outlook.lists, "popularity": outlook.popularity, "chance": outlook.chance}
+    for name, values in rows.items():
+        table.add_row(name, *(f"{value:.3f}" for value in (values.mean, values.least, values.most)))
     return table
 
 
-def _rests_on(found: ShopOutlook) -> str:
-    """What the table is of, and what it leaves out."""
-    shops = f"{len(found.shops)} invented shops"
-    told = f"Over {shops}, {output.count_people(min(found.simulated, TESTED))} tested in each."
-    if found.simulated < found.about.people:
-        told += f" Time allowed for {found.simulated:,} people: with all, lists are no worse."
-    return f"{told} They have no tags, which cost no report and make lists better than this."
+def _describe_basis(outlook: ShopOutlook) -> str:
+    """Say how the table was measured, and what it leaves out."""
+    tested = output.count_people(min(outlook.simulated, MAX_TESTED_PEOPLE))
+    text = f"Over {len(outlook.shops)} invented shops, {tested} tested in each."
+    if outlook.simulated < outlook.about.people:
+        text += f" Time allowed for {outlook.simulated:,} people: with all, lists are no worse."
+    return f"{text} They have no tags, which cost no report and make lists better than this."
 
 
-def as_json(found: ShopOutlook) -> dict[str, Any]:
-    ranges: dict[str, Range] = {
-        "lists": found.lists,
-        "popularity": found.popularity,
-        "chance": found.chance,
-    }
+def _outlook_to_dict(outlook: ShopOutlook) -> dict[str, Any]:
     return {
-        "verdict": found.verdict,
-        "sentence": _verdict(found),
-        "shop": asdict(found.about),
-        "settings": found.settings.as_dict(),
-        "privacy": found.privacy_report.as_dict(),
-        "least_clients": found.least_clients,
-        "weeks_of_an_epoch": found.weeks,
-        "better_after_epochs": found.better_after,
-        "hr@10": {name: asdict(each) for name, each in ranges.items()},
-        "hr@10_by_epoch": found.curve,
-        "people_simulated": found.simulated,
-        "shops": [asdict(each) for each in found.shops],
+        "verdict": outlook.verdict,
+        "sentence": _describe_verdict(outlook),
+        "shop": asdict(outlook.about),
+        "settings": outlook.settings.as_dict(),
+        "privacy": outlook.privacy_report.as_dict(),
+        "least_clients": outlook.least_clients,
+        "weeks_of_an_epoch": outlook.weeks,
+        "better_after_epochs": outlook.better_after,
+        "hr@10": {
+            "lists": asdict(outlook.lists),
+            "popularity": asdict(outlook.popularity),
+            "chance": asdict(outlook.chance),
+        },
+        "hr@10_by_epoch": outlook.curve,
+        "people_simulated": outlook.simulated,
+        "shops": [asdict(shop) for shop in outlook.shops],
     }

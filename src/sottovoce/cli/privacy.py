@@ -1,4 +1,4 @@
-"""`sottovoce privacy`: what a way of reporting costs, and which one is planned for a budget."""
+"""`sottovoce privacy`: what settings cost in epsilon, and which ones are planned for a budget."""
 
 from dataclasses import replace
 from typing import Annotated, Any
@@ -22,8 +22,8 @@ from sottovoce.privacy.statement import format_epsilon
 from sottovoce.training import DEFAULT_PRESET, Budget, plan_training
 from sottovoce.training.budget import complete_budget
 
-USUAL_CLIENTS = 10_000
-"""Whom settings are planned for where nobody says how many people there are."""
+# Number of people that settings are planned for without --clients.
+DEFAULT_CLIENTS = 10_000
 
 
 @add_training_options(
@@ -40,7 +40,7 @@ def privacy(
         int | None,
         typer.Option(
             help="Number of people who take part. Without it dummies alone hide anybody, and "
-            f"settings are planned for {USUAL_CLIENTS:,} people."
+            f"settings are planned for {DEFAULT_CLIENTS:,} people."
         ),
     ] = None,
     json: JsonFile = None,
@@ -63,49 +63,50 @@ def privacy(
       sottovoce privacy --central-budget 1 --clients 50000
       sottovoce privacy --budget 10 --central-budget 1 --clients 200 --items 500
     """
-    wanted = complete_budget(preset or DEFAULT_PRESET, Budget.from_options(budget, central_budget))
-    if clients is None and wanted is not None and wanted.local is None:
+    total_budget = complete_budget(
+        preset or DEFAULT_PRESET, Budget.from_options(budget, central_budget)
+    )
+    if clients is None and total_budget is not None and total_budget.local is None:
         raise SettingsError("this is planned for a number of people: give --clients PEOPLE")
     settings = plan_training(
-        clients or USUAL_CLIENTS,
+        clients or DEFAULT_CLIENTS,
         items,
         history=history,
         preset=preset or DEFAULT_PRESET,
-        budget=None if wanted is None else replace(wanted, delta=delta),
+        budget=None if total_budget is None else replace(total_budget, delta=delta),
         **training,
     )
-    in_an_epoch = None if clients is None else settings.estimate_crowd(clients)
-    if in_an_epoch is not None and in_an_epoch < 2 and not settings.dummies:
+    crowd = None if clients is None else settings.estimate_crowd(clients)
+    if crowd is not None and crowd < 2 and not settings.dummies:
         raise SettingsError(
             f"{clients} people who each take part in {settings.turns} of {settings.epochs} "
             "epochs are too few: an epoch may have a single person; raise --clients"
         )
-    found = make_privacy_report(settings.event(items), in_an_epoch, delta)
-    if wanted is not None:
+    report = make_privacy_report(settings.event(items), crowd, delta)
+    if total_budget is not None:
         output.print_line(f"The planner takes {output.describe_settings(settings)}.")
-    if clients is not None and in_an_epoch is not None and in_an_epoch < clients:
+    if clients is not None and crowd is not None and crowd < clients:
         output.print_line(
             f"Each of {clients:,} people takes part in {settings.turns} of {settings.epochs} "
-            f"epochs, drawn by their own device: an epoch has at least {in_an_epoch:,}."
+            f"epochs, drawn by their own device: an epoch has at least {crowd:,}."
         )
-    _print(settings.mechanism, found)
-    content = {"settings": settings.as_dict(), **found.as_dict(), "statement": found.statement()}
+    output.results.print(_make_table(settings.mechanism, report))
+    output.print_line(report.statement())
+    content = {"settings": settings.as_dict(), **report.as_dict(), "statement": report.statement()}
     output.write_json(json, content)
 
 
-def _print(mechanism: str, found: PrivacyReport) -> None:
-    views = ["local, pure", f"local, delta {found.delta:g}", f"central, delta {found.delta:g}"]
-    if found.event.dummies:
+def _make_table(mechanism: str, report: PrivacyReport) -> Table:
+    views = ["local, pure", f"local, delta {report.delta:g}", f"central, delta {report.delta:g}"]
+    if report.event.dummies:
         views.append("all others fake")
     table = Table(mechanism, *output.align_right("reports", *views))
-    for figures in found.spans:
-        none = "no crowd given" if found.people is None else "nobody to hide among"
-        hidden = [
-            none if each is None else format_epsilon(each)
-            for each in (figures.central, figures.alone)
+    missing = "no crowd given" if report.people is None else "nobody to hide among"
+    for figures in report.spans:
+        cells = [format_epsilon(figures.pure, 6), format_epsilon(figures.local, 6)]
+        cells += [
+            missing if epsilon is None else format_epsilon(epsilon)
+            for epsilon in (figures.central, figures.alone)
         ]
-        local = (format_epsilon(figures.pure, 6), format_epsilon(figures.local, 6))
-        shown_views = [*local, *hidden][: len(views)]
-        table.add_row(figures.span, f"{figures.reports:,}", *shown_views)
-    output.results.print(table)
-    output.print_line(found.statement())
+        table.add_row(figures.span, f"{figures.reports:,}", *cells[: len(views)])
+    return table

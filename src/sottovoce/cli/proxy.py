@@ -82,33 +82,33 @@ def init(
       sottovoce proxy init my-proxy --server https://server.example --key 3b6a27bc...29 \\
         --secret-file first.secret
     """
-    least = crowd.get("least_clients", ProxySettings.least_clients)
-    checked = ProxySettings(
-        *(folder / DATA_FOLDER, server, secret_file, key, least),
-        rate=Rate.for_crowd(least),
+    least_clients = crowd.get("least_clients", ProxySettings.least_clients)
+    settings = ProxySettings(
+        *(folder / DATA_FOLDER, server, secret_file, key, least_clients),
+        rate=Rate.for_crowd(least_clients),
         listen=Listen(host, port),
         watch=Watch(port=watch_port),
     )
-    http, upstream = connect(checked)
+    http, upstream = connect(settings)
     with http:
         make_proxy(
             folder,
             secret_file,
             server=server,
             verification_key=key,
-            least_clients=least,
+            least_clients=least_clients,
             host=host,
             relay=relay,
             port=port,
             watch_port=watch_port,
         )
-        asked = probe_server(upstream, checked.key, None, time.time())
+        probe = probe_server(upstream, settings.key, None, time.time())
     config = f"--config {folder / SETTINGS_FILE}"
     typer.echo(f"Settings written to {folder / SETTINGS_FILE}. Review them, then run:")
     typer.echo(f"sottovoce proxy run {config}")
-    for problem in asked.problems:
+    for problem in probe.problems:
         typer.echo(f"Not ready: {problem}")
-    if not asked.problems:
+    if not probe.problems:
         typer.echo("The server answers, signs with this key and knows the secret.")
     else:
         typer.echo(f"Once the proxy runs, `sottovoce proxy status {config}` asks again.")
@@ -139,15 +139,21 @@ def run(config: ConfigOption) -> None:
     """
     settings = read_settings(config, ProxySettings)
     commands = OwnCommands("proxy", config)
-    last = start_logging(commands, as_json=settings.log_json)
+    get_last_problem = start_logging(commands, as_json=settings.log_json)
     http, upstream = connect(settings)
     with http, ProxyStore.open(settings.folder) as store:
         proxy = Proxy(store, upstream, settings)
         app = build_app(proxy, settings)
-        metrics, turned_away = proxy.metrics, proxy.metrics.turned_away
-        said = proxy.troubles, last, metrics.list_notes
-        watch = build_watch(proxy.check_ready, metrics.render, commands, *said)
-        run_service(app, settings.listen, watch, settings.watch, on_rejection=turned_away)
+        metrics = proxy.metrics
+        watch = build_watch(
+            proxy.check_ready,
+            metrics.render,
+            commands,
+            proxy.troubles,
+            get_last_problem,
+            metrics.list_notes,
+        )
+        run_service(app, settings.listen, watch, settings.watch, on_rejection=metrics.turned_away)
 
 
 @app.command()
@@ -166,29 +172,30 @@ def status(config: ConfigOption, *, json_file: JsonFile = None) -> None:
     http, upstream = connect(settings)
     with http:
         running = ProcessState.fetch(settings.watch, config)
-        found = ProxyStatus.read(settings, upstream, time.time(), running)
-    lines, commands = describe_status(found, settings), OwnCommands("proxy", config)
-    output.print_status(lines, found.to_dict(), json_file, commands)
+        state = ProxyStatus.read(settings, upstream, time.time(), running)
+    lines, commands = describe_status(state, settings), OwnCommands("proxy", config)
+    output.print_status(lines, state.to_dict(), json_file, commands)
 
 
-def describe_status(found: ProxyStatus, settings: ProxySettings) -> Iterator[str]:
-    """How a proxy stands, in words: all but what needs attention."""
-    if found.signed is None:
+def describe_status(status: ProxyStatus, settings: ProxySettings) -> Iterator[str]:
+    """Yield lines about everything except what needs attention (`status.problems`)."""
+    if status.signed is None:
         yield "No epoch yet: the proxy waits for the server's first."
     else:
-        yield from _epoch(found, found.signed)
-    for each in found.unsettled:
+        yield from _describe_epoch(status, status.signed)
+    for epoch in status.unsettled:
         yield (
-            f"Not handed in yet: {output.pluralize(each.reports, 'report')} of epoch {each.epoch}; "
-            f"the server has {each.delivered:,} of {output.pluralize(each.chunks, 'chunk')}."
+            f"Not handed in yet: {output.pluralize(epoch.reports, 'report')} of epoch "
+            f"{epoch.epoch}; the server has {epoch.delivered:,} of "
+            f"{output.pluralize(epoch.chunks, 'chunk')}."
         )
-    if found.server.epoch is not None:
-        yield f"The server answers at {settings.server}, with epoch {found.server.epoch}."
-    if isinstance(found.running, ProcessState):
+    if status.server.epoch is not None:
+        yield f"The server answers at {settings.server}, with epoch {status.server.epoch}."
+    if isinstance(status.running, ProcessState):
         yield output.describe_process(
-            "This proxy", found.running.since, found.running.last, found.now
+            "This proxy", status.running.since, status.running.last, status.now
         )
-        yield from map(ensure_full_stop, found.running.notes)
+        yield from map(ensure_full_stop, status.running.notes)
     if settings.origins:
         pages = ", ".join(settings.origins)
         tag = format_script_tag()
@@ -196,30 +203,28 @@ def describe_status(found: ProxyStatus, settings: ProxySettings) -> Iterator[str
         if settings.attester is not None:
             tag = format_script_tag(name=ACCOUNTS_SCRIPT)
             yield f"And for tokens of their accounts: {tag}"
-    if not found.panel_fits:
+    if not status.panel_fits:
         yield (
             "The page's panel is of another catalogue than this epoch: visitors "
             "see no curve now. Make one for this catalogue (docs/operators.md)."
         )
     yield (
-        f"{found.free_bytes / 1e9:,.1f} GB are free in {settings.folder}; this epoch takes up to "
-        f"{found.needed_bytes / 1e6:,.3g} MB more for its crowd."
+        f"{status.free_bytes / 1e9:,.1f} GB are free in {settings.folder}; this epoch takes up to "
+        f"{status.needed_bytes / 1e6:,.3g} MB more for its crowd."
     )
     yield "There is nothing to back up: a copy would keep what mixing is meant to destroy."
 
 
-def _epoch(found: ProxyStatus, signed: SignedManifest) -> Iterator[str]:
-    manifest, now = signed.manifest, found.now
+def _describe_epoch(status: ProxyStatus, signed: SignedManifest) -> Iterator[str]:
+    manifest, now = signed.manifest, status.now
     name = f"Epoch {manifest.epoch} of training {manifest.terms.training.hex()}"
-    since, until = (
-        output.format_moment(manifest.opens, now),
-        output.format_moment(manifest.closes, now),
-    )
+    since = output.format_moment(manifest.opens, now)
+    until = output.format_moment(manifest.closes, now)
     if manifest.public_key is None:
-        none = "nobody has a token for it, or " * manifest.terms.accounts
-        yield f"{name} asks for no reports, since {since}: {none}the training is finished."
+        tokens = "nobody has a token for it, or " * manifest.terms.accounts
+        yield f"{name} asks for no reports, since {since}: {tokens}the training is finished."
         return
-    if found.is_over:
+    if status.is_over:
         yield f"{name} is over here; the next one comes from the server."
         return
     if now < manifest.closes:
@@ -228,8 +233,8 @@ def _epoch(found: ProxyStatus, signed: SignedManifest) -> Iterator[str]:
         ends = output.format_moment(manifest.ends, now)
         yield f"{name} is open; its time was over at {until}. It is discarded at {ends}."
     yield (
-        f"Batches that wait: {found.n_batches:,}; a crowd is {found.min_crowd:,}"
-        f"{', so these are too few yet' * (found.n_batches < found.min_crowd)}. "
+        f"Batches that wait: {status.n_batches:,}; a crowd is {status.min_crowd:,}"
+        f"{', so these are too few yet' * (status.n_batches < status.min_crowd)}. "
         f"Dummies that are mixed in: {manifest.terms.dummies:,}."
     )
     if signed.statements:

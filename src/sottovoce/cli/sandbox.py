@@ -12,6 +12,7 @@ import httpx
 import typer
 
 from sottovoce.cli import output
+from sottovoce.cli.catalogue_file import CATALOGUE_HELP, CatalogueColumns, read_catalogue_file
 from sottovoce.cli.options import (
     BudgetOption,
     CentralBudgetOption,
@@ -21,12 +22,7 @@ from sottovoce.cli.options import (
     make_option,
     make_people_option,
 )
-from sottovoce.cli.server import (
-    CATALOGUE_HELP,
-    SERVICE_SETTINGS,
-    CatalogueColumns,
-    read_catalogue_file,
-)
+from sottovoce.cli.server import SERVICE_SETTINGS
 from sottovoce.client import HttpProxy
 from sottovoce.data import load
 from sottovoce.data.synthetic import SYNTHETIC
@@ -57,7 +53,6 @@ from sottovoce.sandbox.setup import (
     LOCAL_HOST,
     ONE_OPERATOR_NOTICE,
     PANEL_FILE,
-    SHOP_FILE,
     LiveSystem,
     Sandbox,
     find_free_port,
@@ -66,6 +61,7 @@ from sottovoce.sandbox.setup import (
     write_shop,
     write_statement,
 )
+from sottovoce.sandbox.shop import PAGE_FILE
 from sottovoce.server.setup import list_catalogue_items
 from sottovoce.service.listen import Listen
 from sottovoce.service.widget import format_script_tag
@@ -254,7 +250,7 @@ def _describe_embedding(folder: Path, system: LiveSystem, limit: str) -> Iterato
     """Yield what pages of the named sites need; nothing if no site was named."""
     sites = " or ".join(origin for origin in system.origins if origin != system.shop)
     if sites and system.shop:
-        yield f"In a page of {sites}: what {folder / 'server' / SHOP_FILE} has."
+        yield f"In a page of {sites}: what {folder / 'server' / PAGE_FILE} has."
     elif sites:
         yield f"In a page of {sites} (examples/shop.html):"
         yield f"  {format_script_tag(system.proxy)}"

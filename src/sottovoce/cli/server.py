@@ -10,6 +10,13 @@ import typer
 
 from sottovoce.characters import escape_control_characters
 from sottovoce.cli import output
+from sottovoce.cli.catalogue_file import (
+    CATALOGUE_HELP,
+    CatalogueColumns,
+    describe_difference,
+    load_catalogue,
+    read_catalogue_file,
+)
 from sottovoce.cli.options import (
     AccountsOption,
     BudgetOption,
@@ -27,11 +34,9 @@ from sottovoce.cli.options import (
     make_option,
     make_people_option,
 )
-from sottovoce.errors import DataError, MissingExtraError, ProtocolError, SettingsError
-from sottovoce.protocol import Catalogue, Item
-from sottovoce.protocol.catalogue import MAX_TEXT_LENGTH
+from sottovoce.cli.server_status import describe_contact, describe_status
+from sottovoce.errors import SettingsError
 from sottovoce.protocol.contact import CROWD_ENOUGH, CROWD_NONE, CROWD_SHORT
-from sottovoce.protocol.terms import TRIAL_SENTENCE
 from sottovoce.server import Keys, OpenerPool, Server, ServerSettings, ServerStore, build_app
 from sottovoce.server.administration import (
     begin_training,
@@ -39,17 +44,13 @@ from sottovoce.server.administration import (
     close_epoch,
     find_newest_seen,
     go_beyond,
-    read_catalogue,
     update_catalogue,
 )
-from sottovoce.server.catalogue import Difference
-from sottovoce.server.epochs import EpochWait
-from sottovoce.server.keys import rotate_keys
+from sottovoce.server.key_chain import rotate_keys
 from sottovoce.server.settings import check_proxy_name
-from sottovoce.server.setup import SETTINGS, list_catalogue_items, make_server
-from sottovoce.server.status import DROPPED, ServerStatus
+from sottovoce.server.setup import SETTINGS_FILE, make_server
+from sottovoce.server.status import ServerStatus
 from sottovoce.server.store import back_up
-from sottovoce.server.transaction import OPEN, Epoch, ProxyContact
 from sottovoce.service.listen import Listen
 from sottovoce.service.logs import OwnCommands, start_logging
 from sottovoce.service.run import run_service
@@ -84,29 +85,24 @@ keys_app = make_group(
     "server keys rotate --config my-server/server.toml",
 )
 
-LISTED = 10
-"""Items of one kind of change that are named."""
-CATALOGUE_HELP = "Catalogue (.json), or a table of items (.csv, .tsv, .parquet)."
-EXAMPLE = "item=NAME,title=NAME,genre=NAME"
-ADVICE = f". Name one of them so, or say which it is: --columns {EXAMPLE}"
+# Settings of a service that can be options of `init` and of `up`.
 SERVICE_SETTINGS = get_settings(ServerSettings) | get_settings(Participation)
-"""Settings of a service that are options of `init` and of `up`."""
+
+# What follows when the epoch is closed, by what a proxy said last about its crowd.
+CLOSING_CONSEQUENCES: dict[str | None, str] = {
+    CROWD_ENOUGH: "it has its crowd, and its reports are counted.",
+    CROWD_SHORT: (
+        "its crowd is too small; it gives its reports up in {grace}, unless its crowd comes."
+    ),
+    CROWD_NONE: "it has no reports.",
+    None: "it has said nothing; what it hands in within {grace} is counted, if it has its crowd.",
+}
 
 ConfigOption = Annotated[Path, make_config_option("server")]
-CatalogueColumns = Annotated[
-    str | None,
-    make_option(
-        "Names of the table's columns, such as item=sku,title=name,genre=category. Only those "
-        "named are read.",
-        "item, title, and all others as tags",
-        "--columns",
-    ),
-]
 
 
-def port_option(what: str) -> Any:
-    """`--port` and `--watch-port`."""
-    return make_option(what, "as in the settings", min=0, max=65_535)
+def _make_port_option(help_text: str) -> Any:
+    return make_option(help_text, "as in the settings", min=0, max=65_535)
 
 
 @add_training_options(only=["epochs"], planned=["epochs"])
@@ -160,8 +156,8 @@ def init(
     \b
     Examples:
       sottovoce server init my-server --catalogue films.json --proxy east --proxy west
-      sottovoce server init my-server --catalogue shop.csv --columns item=sku,title=name,genre=kind
-      sottovoce server init my-server --data ml-latest-small --budget 50 --people 20000
+      sottovoce server init my-server --catalogue shop.csv --columns item=sku,title=name
+      sottovoce server init my-server --data ml-latest-small --budget 50
     """
     if (catalogue is None) == (data is None):
         raise SettingsError("give either --catalogue FILE or --data DATA")
@@ -169,18 +165,20 @@ def init(
         check_proxy_name(name)
     if proxy and len(set(proxy)) < len(proxy):
         raise SettingsError("--proxy: every proxy needs a name of its own")
-    found = (
-        _catalogue_of(data or "") if catalogue is None else read_catalogue_file(catalogue, columns)
-    )
-    chosen = (plan_training if ends else plan_open_ended)(
+    if catalogue is None:
+        items = load_catalogue(data or "")
+    else:
+        items = read_catalogue_file(catalogue, columns)
+    settings = (plan_training if ends else plan_open_ended)(
         people or service.get("least_clients", Participation.least_clients),
-        len(found.items),
+        len(items.items),
         history=history,
         preset=preset,
         budget=Budget.from_options(budget, central_budget),
         **training,
     )
-    if chosen.dummies:  # which hide people by themselves: no crowd is waited for
+    # Dummies hide people by themselves, so that no crowd is needed.
+    if settings.dummies:
         service.setdefault("least_clients", 1)
     service |= {
         "accounts": accounts,
@@ -189,17 +187,16 @@ def init(
         "port": port,
         "watch_port": watch_port,
     }
-    keys = make_server(folder, found, chosen, proxy or ["proxy"], **service)
-    tags = found.tags.format_kinds()
-    typer.echo(
-        f"{output.pluralize(len(found.items), 'item')}; tags that devices recommend with: {tags}.",
-        err=True,
-    )
-    typer.echo(f"Planned: {output.describe_settings(chosen)}.", err=True)
-    typer.echo(f"{folder / SETTINGS} holds the settings, each explained.", err=True)
-    for name in proxy or ["proxy"]:
-        whose = f"is for the operator of the proxy {name!r} alone."
-        typer.echo(f"{folder / name}.secret {whose}", err=True)
+    proxies = proxy or ["proxy"]
+    keys = make_server(folder, items, settings, proxies, **service)
+    count = output.pluralize(len(items.items), "item")
+    tags = items.tags.format_kinds()
+    typer.echo(f"{count}; tags that devices recommend with: {tags}.", err=True)
+    typer.echo(f"Planned: {output.describe_settings(settings)}.", err=True)
+    typer.echo(f"{folder / SETTINGS_FILE} holds the settings, each explained.", err=True)
+    for name in proxies:
+        secret = folder / f"{name}.secret"
+        typer.echo(f"{secret} is for the operator of the proxy {name!r} alone.", err=True)
     typer.echo("Devices need this verification key:", err=True)
     typer.echo(keys.verification_key.hex())
 
@@ -211,8 +208,8 @@ app.command()(init)
 def run(
     config: ConfigOption,
     *,
-    port: Annotated[int | None, port_option("Port to listen on.")] = None,
-    watch_port: Annotated[int | None, port_option("Port for health and metrics.")] = None,
+    port: Annotated[int | None, _make_port_option("Port to listen on.")] = None,
+    watch_port: Annotated[int | None, _make_port_option("Port for health and metrics.")] = None,
 ) -> None:
     """Run a server until SIGTERM or Ctrl-C. Requests under way are finished first.
 
@@ -225,7 +222,7 @@ def run(
     """
     settings = ServerSettings.read(config).replace_ports(port, watch_port)
     commands = OwnCommands("server", config)
-    last = start_logging(commands, as_json=settings.log_json)
+    get_last_problem = start_logging(commands, as_json=settings.log_json)
     keys = Keys.read(settings.keys)
     with (
         closing(ServerStore(settings.database)) as store,
@@ -234,9 +231,16 @@ def run(
         server = Server(store, keys, settings, opener=pool)
         server.prepare()
         app = build_app(server, settings)
-        watch = build_watch(server.check, server.render_metrics, commands, server.troubles, last)
-        turned_away = server.metrics.turned_away
-        run_service(app, settings.listen, watch, settings.watch, on_rejection=turned_away)
+        watch = build_watch(
+            server.check_ready,
+            server.render_metrics,
+            commands,
+            server.troubles,
+            get_last_problem,
+        )
+        run_service(
+            app, settings.listen, watch, settings.watch, on_rejection=server.metrics.turned_away
+        )
 
 
 @app.command()
@@ -265,11 +269,11 @@ def status(
     settings = ServerSettings.read(config)
     with closing(ServerStore(settings.database)) as store:
         running = ProcessState.fetch(settings.watch, config)
-        found = ServerStatus.read(store, settings, time.time(), running)
+        state = ServerStatus.read(store, settings, time.time(), running)
     if catalogue is not None:
-        write_atomically(catalogue, found.pending.catalogue.raw)
-    lines, commands = describe_status(found, settings), OwnCommands("server", config)
-    output.print_status(lines, found.as_dict(), json_file, commands)
+        write_atomically(catalogue, state.pending.catalogue.raw)
+    lines, commands = describe_status(state, settings), OwnCommands("server", config)
+    output.print_status(lines, state.to_dict(), json_file, commands)
 
 
 @app.command()
@@ -310,7 +314,7 @@ def beyond(
     *,
     yes: YesOption = False,
 ) -> None:
-    """After restoring a backup: continue with an epoch later than any that devices have seen.
+    """Continue after restoring a backup, with an epoch later than any that devices have seen.
 
     Proxies and devices never go back to an earlier epoch; without this they would wait for ever.
     The model is the one in the backup; reports since then are lost. Run the server for a minute
@@ -324,12 +328,14 @@ def beyond(
     now = time.time()
     with open_store(config) as (settings, store):
         if epoch is not None and not yes and not find_newest_seen(store, settings.proxies, now):
-            said = "No proxy needs this, and the open epoch will be lost, and stay paid for. Go on?"
-            typer.confirm(said, abort=True)
-        number, heard = go_beyond(store, epoch, now, settings.proxies)
+            question = (
+                "No proxy needs this, and the open epoch will be lost, and stay paid for. Go on?"
+            )
+            typer.confirm(question, abort=True)
+        number, contacts = go_beyond(store, epoch, now, settings.proxies)
     output.print_line(f"The next epoch has the number {number}.")
     for name in settings.proxies:
-        output.print_line(_heard(name, heard.get(name), now))
+        output.print_line(describe_contact(name, contacts.get(name), now))
 
 
 @catalogue_app.command()
@@ -350,8 +356,8 @@ def update(
 
     What is retired is on no list as soon as a device looks, whatever the epoch. Until people report
     on a new item, it is recommended by its tags. Devices keep retired items in their histories; the
-    model forgets them. A file that lacks more than half of the items may be an
-    export that broke off: it is refused without --retire-many. To get the present catalogue:
+    model forgets them. A file that lacks more than half of the items may be an export that broke
+    off: it is refused without --retire-many. To get the present catalogue:
     sottovoce server status --catalogue FILE
 
     \b
@@ -361,9 +367,14 @@ def update(
     """
     wanted = read_catalogue_file(file, columns)
     with open_store(config) as (_, store):
-        version, found = update_catalogue(store, wanted, retire_many=retire_many, dry_run=dry_run)
-    _print(found)
-    if found and not dry_run:
+        version, difference = update_catalogue(
+            store, wanted, retire_many=retire_many, dry_run=dry_run
+        )
+    if not difference:
+        output.print_line("The catalogue is the same; nothing changes.")
+    for line in describe_difference(difference):
+        typer.echo(escape_control_characters(line))
+    if difference and not dry_run:
         output.print_line(
             f"Version {version} holds for lists within a minute, and for reports from the next "
             "epoch on."
@@ -382,28 +393,19 @@ def close_now(config: ConfigOption, *, yes: YesOption = False) -> None:
       sottovoce server epoch close --config my-server/server.toml
     """
     with open_store(config) as (settings, store):
-        close_epoch(store, time.time(), dry_run=True)  # what cannot be done is not asked about
+        # Do not ask about what cannot be done.
+        close_epoch(store, time.time(), dry_run=True)
         if not yes:
-            said = "Reports without a crowd will be lost, and stay paid for. Close?"
-            typer.confirm(said, abort=True)
-        number, told = close_epoch(store, time.time())
+            question = "Reports without a crowd will be lost, and stay paid for. Close?"
+            typer.confirm(question, abort=True)
+        number, crowds = close_epoch(store, time.time())
     output.print_line(f"Epoch {number} is closed. Workers and proxies go on with their next beats.")
     grace = output.format_duration(settings.grace_seconds)
     for name in settings.proxies:
-        output.print_line(f"Proxy {name}: {FOLLOWS[told.get(name)].format(grace=grace)}")
-    if CROWD_ENOUGH not in told.values():
+        consequence = CLOSING_CONSEQUENCES[crowds.get(name)].format(grace=grace)
+        output.print_line(f"Proxy {name}: {consequence}")
+    if CROWD_ENOUGH not in crowds.values():
         output.print_line(f"If no proxy gets its crowd within {grace}, the model stays as it is.")
-
-
-FOLLOWS: dict[str | None, str] = {
-    CROWD_ENOUGH: "it has its crowd, and its reports are counted.",
-    CROWD_SHORT: (
-        "its crowd is too small; it gives its reports up in {grace}, unless its crowd comes."
-    ),
-    CROWD_NONE: "it has no reports.",
-    None: "it has said nothing; what it hands in within {grace} is counted, if it has its crowd.",
-}
-"""What a proxy said last, and what follows when the epoch is closed."""
 
 
 @training_app.command()
@@ -437,9 +439,9 @@ def begin(
     if not yes:
         typer.confirm("Every device will ask its owner again. Begin another training?", abort=True)
     with open_store(config) as (settings, store):
-        begun = begin_training(store, settings, anew=anew)
+        training = begin_training(store, settings, random_start=anew)
     output.print_line(
-        f"Training {begun.number}, {begun.terms.training.hex()}, follows the present epoch. "
+        f"Training {training.number}, {training.terms.training.hex()}, follows the present epoch. "
         "Workers need no restart."
     )
 
@@ -467,212 +469,22 @@ def rotate(
       sottovoce server keys rotate --config my-server/server.toml
     """
     with open_store(config) as (settings, store):
-        rotated = rotate_keys(store, settings.keys, newest_is_lost=newest_is_lost)
+        keys = rotate_keys(store, settings.keys, newest_is_lost=newest_is_lost)
     output.print_line(
         f"{settings.keys} holds the new key: copy it to all workers and restart them."
     )
     output.print_line("New devices may pin this verification key:")
-    typer.echo(rotated.verification_key.hex())
+    typer.echo(keys.verification_key.hex())
 
 
-for below in (catalogue_app, epoch_app, training_app, keys_app):
-    app.add_typer(below)
+for group in (catalogue_app, epoch_app, training_app, keys_app):
+    app.add_typer(group)
 
 
 @contextmanager
 def open_store(config: Path) -> Iterator[tuple[ServerSettings, ServerStore]]:
-    """The settings and their database, brought up to date."""
+    """Yield the settings and their open database."""
     settings = ServerSettings.read(config)
     with closing(ServerStore(settings.database)) as store:
-        store.migrate()
+        store.check_tables()
         yield settings, store
-
-
-def read_catalogue_file(path: Path, columns: str | None = None) -> Catalogue:
-    """As the protocol has it, or a table of items."""
-    if path.suffix == ".json":
-        if columns:
-            raise SettingsError(f"--columns is for tables, and {path} is JSON: leave it out")
-        return read_catalogue(path)
-    data = _loaders()
-    known = data.items.read_items(path, data.parse_columns(columns, EXAMPLE), advice=ADVICE)
-    items = (
-        Item(item, (title or item)[:MAX_TEXT_LENGTH], tags) for item, (title, tags) in known.items()
-    )
-    try:
-        return Catalogue.from_items(items)
-    except ProtocolError as error:
-        raise DataError(str(error), path=path) from error
-
-
-def _catalogue_of(source: str) -> Catalogue:
-    return Catalogue.from_items(list_catalogue_items(_loaders().load(source)))
-
-
-def _loaders() -> Any:
-    """Imported here: a server that brings its own catalogue needs no data loaders."""
-    try:
-        import sottovoce.data
-    except ImportError as error:
-        raise MissingExtraError(
-            f"--data, or a table of items, needs {error.name}: pip install 'sottovoce[sim]', or "
-            "give --catalogue FILE.json"
-        ) from error
-    return sottovoce.data
-
-
-def _print(found: Difference) -> None:
-    if not found:
-        output.print_line("The catalogue is the same; nothing changes.")
-    changed = [
-        f"{after.id}: {before.title} -> {after.title}"
-        if before.title != after.title
-        else f"{after.id}: {after.title}, other tags"
-        for before, after in found.changed
-    ]
-    for what, shown in (
-        ("added", [f"{item.id}: {item.title}" for item in found.added]),
-        ("changed", changed),
-        ("retired", [f"{item.id}: {item.title}" for item in found.retired]),
-    ):
-        if shown:
-            typer.echo(f"{len(shown):,} {what}")
-        for line in shown[:LISTED]:
-            typer.echo(f"  {escape_control_characters(line)}")
-        if len(shown) > LISTED:
-            typer.echo(f"  and {len(shown) - LISTED:,} more")
-
-
-def _dropped(found: Epoch) -> dict[str, int]:
-    """Reports that did not count, by the reason."""
-    return {why: getattr(found, name) for name, why in DROPPED.items() if getattr(found, name)}
-
-
-def describe_status(found: ServerStatus, settings: ServerSettings) -> Iterator[str]:
-    """How a service stands, in words: all but what needs attention."""
-    yield from _epoch(found)
-    for epoch in reversed(found.last_epochs):
-        dropped = [f"{count:,} {why}" for why, count in _dropped(epoch).items()]
-        tail = f"dropped: {', '.join(dropped)}" if dropped else "none were dropped"
-        yield f"Epoch {epoch.epoch} counted {output.pluralize(epoch.reports, 'report')}; {tail}."
-    yield _learning(found)
-    yield from _people(found)
-    yield from _catalogue(found)
-    yield from _keys(found)
-    yield from (_heard(name, said, found.now) for name, said in found.contacts.items())
-    if isinstance(found.running, ProcessState):
-        yield output.describe_process(
-            "This server", found.running.since, found.running.last, found.now
-        )
-    if found.disk.free is not None:
-        yield f"{found.disk.free / 1e9:,.1f} GB are free where the database lies."
-    if found.epoch is not None and found.pending.training.number != found.epoch.training:
-        yield f"Training {found.pending.training.number} begins after this epoch."
-    how = (
-        "`sottovoce server backup FILE`"
-        if settings.database.startswith("sqlite")
-        else "`pg_dump --exclude-table-data=epoch_keys`"
-    )
-    yield f"Back up the database ({how}) and {settings.keys.name} (once for each key) apart."
-
-
-def _epoch(found: ServerStatus) -> Iterator[str]:
-    epoch, now = found.epoch, found.now
-    if epoch is None or found.manifest is None:
-        yield "No epoch yet: `sottovoce server run` opens the first."
-        return
-    name = f"Epoch {epoch.epoch} of training {epoch.training}"
-    if found.waiting is None:
-        over = "asks for no reports" if epoch.closed_at is None else "is over"
-        yield f"{name} {over}, since {output.format_moment(epoch.closed_at or epoch.opens, now)}."
-    elif epoch.state == OPEN and now < epoch.closes:
-        since, until = (
-            output.format_moment(epoch.opens, now),
-            output.format_moment(epoch.closes, now),
-        )
-        yield f"{name} is open since {since}; it closes at {until} at the earliest."
-    elif epoch.state == OPEN:
-        yield f"{name} is open; its time was over at {output.format_moment(epoch.closes, now)}."
-        yield from _open(found.waiting, found.manifest.terms.least_clients, now)
-    else:
-        yield f"{name} is closed since {output.format_moment(epoch.closed_at or 0.0, now)}."
-        yield from _closed(found.waiting, epoch, now)
-
-
-def _open(waiting: EpochWait, least: int, now: float) -> Iterator[str]:
-    if waiting.short:
-        yield f"It waits for a crowd of {output.count_people(least)} at {', '.join(waiting.short)}."
-    elif not waiting.has_crowd:
-        yield f"It waits for a crowd of {output.count_people(least)}: no proxy has one."
-    if waiting.silent:
-        yield f"It has heard nothing of this epoch from {', '.join(waiting.silent)}."
-    if waiting.is_over:
-        yield "It waits for nothing: a worker closes it with its next beat."
-    else:
-        yield f"It is closed at {output.format_moment(waiting.until, now)} in any case."
-        yield "To close it now: `sottovoce server epoch close`"
-
-
-def _closed(waiting: EpochWait, epoch: Epoch, now: float) -> Iterator[str]:
-    chunks = output.pluralize(epoch.chunks, "chunk")
-    yield f"Counted so far: {output.pluralize(epoch.reports, 'report')} in {chunks}."
-    if waiting.is_over:
-        yield "It waits for nothing: a worker applies it with its next beat."
-    else:
-        until = output.format_moment(waiting.until, now)
-        yield f"It waits for {', '.join(waiting.silent)} to hand in, until {until} at the latest."
-
-
-def _heard(name: str, said: ProxyContact | None, now: float) -> str:
-    if said is None:
-        return f"Nothing was heard from proxy {name} yet."
-    at = f"epoch {said.epoch}" if said.epoch else "no epoch"
-    return (
-        f"Proxy {name} was heard last at {output.format_moment(said.last_contact, now)}, with {at}."
-    )
-
-
-def _people(found: ServerStatus) -> Iterator[str]:
-    """Who takes part, where that changes what is promised."""
-    terms = found.pending.training.terms
-    if terms.accounts:
-        yield "A batch needs an account: what devices promise is for one account, not one device."
-    if terms.trial:
-        yield TRIAL_SENTENCE
-
-
-def _learning(found: ServerStatus) -> str:
-    if found.epoch is None or found.manifest is None or found.training is None:
-        return "Nothing was learnt yet."
-    done = output.pluralize(found.epoch.epochs_done, "epoch")
-    learnt = f"Training {found.epoch.training} has learnt from {done}"
-    if found.is_endless:
-        half = found.training.settings.half_life
-        return f"{learnt}; learning has no end (half-life {output.pluralize(half, 'epoch')})."
-    if not found.manifest.epochs_left:
-        return f"{learnt}; the training is finished."
-    left = found.manifest.epochs_left
-    return f"{learnt}; {left:,} {'is' if left == 1 else 'are'} left."
-
-
-def _catalogue(found: ServerStatus) -> Iterator[str]:
-    chosen, manifest = found.pending, found.manifest
-    most = f"at most {chosen.training.terms.most_items:,} in this training"
-    yield f"Catalogue version {chosen.version}: {output.pluralize(chosen.items, 'item')}, {most}."
-    if manifest is not None and manifest.catalogue != chosen.catalogue.hash:
-        lists = (
-            "Lists have it already" if found.is_listed else "Lists have it once a worker signs it"
-        )
-        yield f"{lists}; reports are made for it from the next epoch on."
-    yield f"Tags: {chosen.catalogue.tags.format_kinds()}."
-
-
-def _keys(found: ServerStatus) -> Iterator[str]:
-    times = found.keys.replaced
-    replaced = "never replaced" if not times else f"replaced {output.pluralize(times, 'time')}"
-    made = f"; made {output.format_moment(found.keys.made, found.now)}" if found.keys.made else ""
-    yield f"Verification key: {found.verification_key.hex()} ({replaced}{made})."
-    if found.keys.problem is None:
-        yield "Keys file and database belong together."
-    if found.keys.is_newer:
-        yield "The keys file has a newer key, which signs from the next epoch on."

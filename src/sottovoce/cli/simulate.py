@@ -42,12 +42,12 @@ from sottovoce.privacy.statement import format_epsilon
 from sottovoce.settings import get_settings
 from sottovoce.simulation import Run, Simulation
 from sottovoce.simulation import simulate as run_simulation
-from sottovoce.simulation.engines import AUTO
-from sottovoce.simulation.evaluation.metrics import CUTOFFS, Interval
+from sottovoce.simulation.engines import AUTO_ENGINE
+from sottovoce.simulation.evaluation.metrics import METRIC_CUTOFFS, Interval
 from sottovoce.training import DEFAULT_PRESET, Budget, Settings, plan_training
 
-DEFAULT_MINIMUM = 60
-"""The paper's filter."""
+# The paper leaves out people and items with fewer interactions.
+DEFAULT_MIN_INTERACTIONS = 60
 
 
 @add_training_options(
@@ -61,7 +61,8 @@ def simulate(
     *,
     data: DataSource = SYNTHETIC,
     min_interactions: Annotated[
-        int | None, make_min_interactions_option(f"{DEFAULT_MINIMUM}; 0 for synthetic people")
+        int | None,
+        make_min_interactions_option(f"{DEFAULT_MIN_INTERACTIONS}; 0 for synthetic people"),
     ] = None,
     budget: BudgetOption = None,
     central_budget: CentralBudgetOption = None,
@@ -130,32 +131,33 @@ def simulate(
       sottovoce simulate --data ml-20m --resample 10000000 --epsilon 4 --reports 1 --lifetime 1
       sottovoce simulate --data ratings.shards --engine ray --ray-workers 8
     """
-    people = _load(data, columns, items, min_interactions, (sample_users, sample_items), seed)
+    sample = (sample_users, sample_items)
+    dataset = _load(data, columns, items, min_interactions, sample, seed)
     settings = plan_training(
-        plan.get("resample") or people.n_users,
-        people.n_items,
-        history=history or people.typical_length,
+        plan.get("resample") or dataset.n_users,
+        dataset.n_items,
+        history=history or dataset.typical_length,
         preset=preset,
         budget=Budget.from_options(budget, central_budget),
         **training,
         seed=seed,
     )
-    wanted = Simulation(
+    simulation = Simulation(
         settings,
         split,
         negatives,
-        engine=engine.pop("engine", AUTO),
+        engine=engine.pop("engine", AUTO_ENGINE),
         engine_options=engine,
         tags=tags,
         time=time,
         coverage=True,
         **plan,
     )
-    runs = [_one(people, wanted, seed + offset, checkpoint) for offset in range(seeds)]
-    _print(people, runs)
-    output.write_json(json, as_json(people, runs))
+    runs = [_run(dataset, simulation, seed + offset, checkpoint) for offset in range(seeds)]
+    _print_runs(dataset, runs)
+    output.write_json(json, _runs_to_dict(dataset, runs))
     if plot is not None:
-        save_figure(plot, lambda figure: _draw(figure, people, runs))
+        save_figure(plot, lambda figure: _draw_quality(figure, dataset, runs))
 
 
 def _load(
@@ -176,7 +178,7 @@ def _load(
         return Shards.read(folder)
     with output.messages.status(f"reading {output.escape_markup(source)}"):
         if minimum is None:
-            minimum = 0 if source.startswith(SYNTHETIC) else DEFAULT_MINIMUM
+            minimum = 0 if source.startswith(SYNTHETIC) else DEFAULT_MIN_INTERACTIONS
         data = load(source, parse_columns(columns), items).filter(minimum)
         if sample == (None, None):
             return data
@@ -184,7 +186,7 @@ def _load(
 
 
 class EpochBar(output.CountBar):
-    """A live bar over the epochs of one run: how good it is by now, and what has been spent."""
+    """A live bar over the epochs of one run, with its quality and what was spent so far."""
 
     def __init__(self, label: str, training: Settings):
         super().__init__()
@@ -192,7 +194,8 @@ class EpochBar(output.CountBar):
         self._epochs = self.add_task(label, total=training.epochs, state="starting")
         self._quality = ""
 
-    def show(self, record: dict[str, Any]) -> None:
+    def show_record(self, record: dict[str, Any]) -> None:
+        """Update the bar after an epoch."""
         if "hr@10" in record:
             self._quality = f"HR@10 {record['hr@10']:.4f}  "
         turns = min(record["epoch"], self._training.turns)
@@ -201,15 +204,15 @@ class EpochBar(output.CountBar):
         self.update(self._epochs, completed=record["epoch"], state=state)
 
 
-def _one(data: Interactions | Shards, plan: Simulation, seed: int, checkpoint: Path | None) -> Run:
+def _run(data: Interactions | Shards, plan: Simulation, seed: int, checkpoint: Path | None) -> Run:
     plan = replace(plan, settings=replace(plan.settings, seed=seed))
     file = checkpoint / f"seed-{seed}.safetensors" if checkpoint else None
     with EpochBar(f"seed {seed}", plan.settings) as bar:
-        return run_simulation(data, plan, checkpoint=file, on_epoch=bar.show)
+        return run_simulation(data, plan, checkpoint=file, on_epoch=bar.show_record)
 
 
-def _print(data: Interactions | Shards, runs: list[Run]) -> None:
-    plan, known = runs[0].plan, runs[0].side_information
+def _print_runs(data: Interactions | Shards, runs: list[Run]) -> None:
+    plan, side_information = runs[0].plan, runs[0].side_information
     output.print_line(
         f"{data.name}: {data.n_users:,} users x {data.n_items:,} items, "
         f"{data.n_interactions:,} interactions; {plan.split} split against "
@@ -218,41 +221,43 @@ def _print(data: Interactions | Shards, runs: list[Run]) -> None:
     output.warn_about_few_candidates(plan.negatives, data.untouched_counts)
     output.print_line(output.describe_settings(plan.settings))
     if plan.tags and data.tags is not None:
-        counted = build_tags(data.tags.tolist()).format_kinds()
-        output.print_line(f"Tags that devices recommend with: {counted}.")
-    if about := runs[0].about_people():
-        output.print_line(about)
+        kinds = build_tags(data.tags.tolist()).format_kinds()
+        output.print_line(f"Tags that devices recommend with: {kinds}.")
+    if people := runs[0].describe_people():
+        output.print_line(people)
     mechanism = plan.settings.mechanism
-    columns = {f"{mechanism} with {known}" if known else mechanism: _mean(runs, "final")}
-    if known:
-        columns[f"{mechanism} alone"] = _mean(runs, "without")
-        columns[f"popularity with {known}, not private"] = _mean(runs, "informed_popularity")
-    columns["popularity, not private"] = _mean(runs, "popularity")
-    over = f"{len(runs)} seeds, 95% interval" if len(runs) > 1 else "one seed"
-    table = Table("metric", *output.align_right(*columns), caption=over, caption_justify="left")
+    title = f"{mechanism} with {side_information}" if side_information else mechanism
+    columns = {title: _average_runs(runs, "final")}
+    if side_information:
+        columns[f"{mechanism} alone"] = _average_runs(runs, "without")
+        title = f"popularity with {side_information}, not private"
+        columns[title] = _average_runs(runs, "informed_popularity")
+    columns["popularity, not private"] = _average_runs(runs, "popularity")
+    caption = f"{len(runs)} seeds, 95% interval" if len(runs) > 1 else "one seed"
+    table = Table("metric", *output.align_right(*columns), caption=caption, caption_justify="left")
     for name in runs[0].final:
         table.add_row(name.upper(), *(str(metrics[name]) for metrics in columns.values()))
     output.results.print(table)
-    output.print_line(_privacy_report(runs).statement())
+    output.print_line(_get_privacy_report(runs).statement())
 
 
-def _privacy_report(runs: list[Run]) -> PrivacyReport:
-    """Of the run with the smallest crowd."""
+def _get_privacy_report(runs: list[Run]) -> PrivacyReport:
+    """Return the privacy report of the run with the smallest crowd."""
     return min(runs, key=lambda run: run.crowd).privacy_report
 
 
-def _mean(runs: list[Run], what: str) -> dict[str, Interval]:
-    """Over the seeds, of each metric."""
-    return _intervals([getattr(run, what) for run in runs])
+def _average_runs(runs: list[Run], field: str) -> dict[str, Interval]:
+    """Average each metric of a field over the seeds."""
+    return _average([getattr(run, field) for run in runs])
 
 
-def _intervals(records: Sequence[dict[str, Any]]) -> dict[str, Interval]:
-    return {name: Interval.of([each[name] for each in records]) for name in records[0]}
+def _average(records: Sequence[dict[str, Any]]) -> dict[str, Interval]:
+    return {name: Interval.from_values([record[name] for record in records]) for name in records[0]}
 
 
-def _draw(figure: Any, data: Interactions | Shards, runs: list[Run]) -> None:
-    """HR@10 by epoch with its interval."""
-    plan, training, best = runs[0].plan, runs[0].plan.settings, f"hr@{max(CUTOFFS)}"
+def _draw_quality(figure: Any, data: Interactions | Shards, runs: list[Run]) -> None:
+    """Draw HR@10 by epoch with its interval."""
+    plan, training, metric = runs[0].plan, runs[0].plan.settings, f"hr@{max(METRIC_CUTOFFS)}"
     epsilon = format_epsilon(training.epsilon, 6)
     title = f"{data.name}: {training.mechanism}, eps {epsilon}, k {training.reports}"
     if runs[0].side_information:
@@ -260,9 +265,9 @@ def _draw(figure: Any, data: Interactions | Shards, runs: list[Run]) -> None:
     if plan.resample is not None:
         title += f"\n{plan.resample:,} people resampled from {data.n_users:,}"
     curve = [
-        (records[0]["epoch"], Interval.of([record[best] for record in records]))
+        (records[0]["epoch"], Interval.from_values([record[metric] for record in records]))
         for records in zip(*(run.epochs for run in runs), strict=True)
-        if best in records[0]
+        if metric in records[0]
     ]
     axes = figure.subplots()
     draw_interval(axes, curve, 0.25, marker="o", color="#1b6ca8")
@@ -270,21 +275,21 @@ def _draw(figure: Any, data: Interactions | Shards, runs: list[Run]) -> None:
     axes.grid(alpha=0.3)
 
 
-def as_json(data: Interactions | Shards, runs: list[Run]) -> dict[str, Any]:
-    """With several seeds the means, and every run next to them."""
+def _runs_to_dict(data: Interactions | Shards, runs: list[Run]) -> dict[str, Any]:
+    """Return the results for JSON: means over the seeds and, of several, each run too."""
     plan = runs[0].plan
 
-    def means(what: str) -> dict[str, float]:
-        return {name: interval.mean for name, interval in _mean(runs, what).items()}
+    def get_means(field: str) -> dict[str, float]:
+        return {name: interval.mean for name, interval in _average_runs(runs, field).items()}
 
     epochs = [
-        {name: each.mean for name, each in _intervals(records).items()}
+        {name: interval.mean for name, interval in _average(records).items()}
         | {"epoch": records[0]["epoch"]}
         for records in zip(*(run.epochs for run in runs), strict=True)
     ]
-    out: dict[str, Any] = {
+    content: dict[str, Any] = {
         "data": data.summary(),
-        "people": runs[0].about_people(),
+        "people": runs[0].describe_people(),
         "settings": {
             **plan.settings.as_dict(),
             "split": plan.split,
@@ -295,18 +300,18 @@ def as_json(data: Interactions | Shards, runs: list[Run]) -> dict[str, Any]:
             "seeds": [run.plan.settings.seed for run in runs],
         },
         "epochs": epochs,
-        "final": means("final"),
-        "without": means("without"),
-        "popularity": means("popularity"),
-        "informed_popularity": means("informed_popularity"),
-        "privacy": _privacy_report(runs).as_dict(),
+        "final": get_means("final"),
+        "without": get_means("without"),
+        "popularity": get_means("popularity"),
+        "informed_popularity": get_means("informed_popularity"),
+        "privacy": _get_privacy_report(runs).as_dict(),
         "seconds": {name: sum(run.seconds[name] for run in runs) for name in runs[0].seconds},
     }
     if len(runs) > 1:
-        final = _mean(runs, "final")
-        out["interval95"] = {name: interval.half_width for name, interval in final.items()}
-        out["runs"] = [
+        final = _average_runs(runs, "final")
+        content["interval95"] = {name: interval.half_width for name, interval in final.items()}
+        content["runs"] = [
             {"seed": run.plan.settings.seed, "epochs": run.epochs, "final": run.final}
             for run in runs
         ]
-    return out
+    return content

@@ -126,14 +126,18 @@ def _print_result(result: SwarmResult) -> None:
         f"{output.pluralize(terms.reports, 'report')} an epoch"
     )
     table = Table(*output.align_right("epoch", "sent", "counted", "reports/s"))
-    for each in result.rounds:
-        rate = each.sent * terms.reports / each.seconds["sync"]
-        table.add_row(str(each.epoch), f"{each.sent:,}", f"{each.counted:,}", f"{rate:,.0f}")
+    for epoch in result.rounds:
+        rate = epoch.sent * terms.reports / epoch.seconds["sync"]
+        table.add_row(str(epoch.epoch), f"{epoch.sent:,}", f"{epoch.counted:,}", f"{rate:,.0f}")
     output.results.print(table)
-    for each in result.rounds:
-        others = [f"{number:,} {what}" for what, number in each.outcomes.items() if what != "sent"]
+    for epoch in result.rounds:
+        others = [
+            f"{number:,} {outcome}"
+            for outcome, number in epoch.outcomes.items()
+            if outcome != "sent"
+        ]
         if others:
-            output.print_line(f"Epoch {each.epoch}, not sent: {', '.join(others)}.")
+            output.print_line(f"Epoch {epoch.epoch}, not sent: {', '.join(others)}.")
     for problem in result.problems[:MAX_PROBLEMS]:
         output.print_line(f"Problem: {problem}")
     output.print_line(

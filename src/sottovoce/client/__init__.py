@@ -1,52 +1,55 @@
-"""The paper's component 1, on a person's own device: what is known stays, noise alone leaves.
+"""The paper's component 1, on a person's own device: the history stays, only noise leaves.
 
-A client is a folder of its own with two databases: `client.history.db`, what its owner touched, and
-`client.db`, the model as last published, the batch on its way, and the ledger of what was spent
-(`sottovoce.privacy.ledger`). It speaks to one proxy and trusts one server, whose verification key
-is pinned.
+A client is a folder with two databases. `client.history.db` has the items that its owner touched;
+`client.db` has the model as last published, the batch on its way, and the ledger of what was spent
+(`sottovoce.privacy.ledger`). It talks to one proxy and trusts one server, whose verification key is
+pinned.
 
-What a sync does, and why a crash never spends twice
-----------------------------------------------------
-It begins at a whole ten seconds of the clock. Every step is on disk before the next one begins:
+What a sync does
+----------------
+A sync begins at a whole ten seconds of the clock. Every step is on disk before the next one begins:
 
-1. a batch that an earlier sync left behind is brought to its end (steps 6 and 7). If the proxy does
-   not take it now, what is published is fetched all the same (2 and 3), and the batch is given up
-   when that is a later epoch's: it could not be counted any more;
-2. the manifest is fetched and must be signed by the pinned key, or by one that this key has named,
-   be no older than the last one, not differ from another one of its epoch, and keep to the terms
-   that the owner accepted;
-3. model and catalogue are fetched, compared with their hashes, and accepted in one transaction;
-4. ledger, terms and the device's own coins decide whether it takes part, and at which moment it
-   sends; the coins are kept. It sleeps until shortly before, asks for the manifest once more, and
-   whether a batch would be taken: an epoch that is over by then costs nothing;
-5. the moment is fixed on the monotonic clock, and only now the history is read. The batch is made,
-   and stored together with its charge in one transaction, which reads the ledger and checks the
-   limit. An epoch has one charge, whatever became of its batch;
-6. the stored bytes are sent, at that moment;
-7. the batch is marked as sent, and its bytes are deleted.
+1. A batch that an earlier sync left is sent (steps 6 and 7). If the proxy does not take it now, the
+   sync continues with 2 and 3 all the same. If these bring a later epoch, the batch is given up,
+   because it can no longer be counted.
+2. The manifest is fetched. It must be signed by the pinned key, or by a key that this one named. It
+   must not be older than the last one, or differ from another one of its epoch. It must keep to the
+   terms that the owner accepted.
+3. Model and catalogue are fetched, compared with their hashes, and stored in one transaction.
+4. Ledger, terms and the device's own coins decide whether it takes part, and at which moment it
+   sends; the results are stored. The sync sleeps until shortly before that moment. Then it fetches
+   the manifest again and asks whether a batch would be taken, so that an epoch that is over by then
+   costs nothing.
+5. The moment of sending is fixed on the monotonic clock, and only now the history is read. One
+   transaction reads the ledger, checks the limit, and stores the batch together with its charge. An
+   epoch has one charge, whatever becomes of its batch.
+6. The stored bytes are sent at that moment.
+7. The batch is marked as sent, and its bytes are deleted.
 
-So whether a device sends, when, how much and what it asks for before is decided without looking at
-the history, and nothing that is computed from the history can fail (`sottovoce.core.bounds`).
+No observable step depends on the history: not whether a device sends, nor when, how much, or what
+it asks for before. Nothing that is computed from the history can fail (`sottovoce.core.bounds`).
 
-- A crash before 5 is complete: nothing was spent, nothing sent. What was randomised is lost with
-  the process and was seen by nobody, so making another batch spends nothing twice.
-- A crash later: the same bytes are there, charged, and are sent again; the proxy knows them by
-  their id. Nothing is randomised again.
+Why a crash never spends twice
+------------------------------
+- After a crash before step 5 is complete, nothing was spent and nothing was sent. The randomised
+  batch is lost with the process and nobody has seen it, so that another one spends nothing twice.
+- After a later crash the same bytes are stored and charged, and they are sent again. The proxy
+  recognises them by their id. Nothing is randomised again.
 - A batch beyond the limit is neither made nor stored nor charged nor sent.
-- Forgetting deletes the batch, not its charge, so the epoch is not reported in again. It waits for
-  no sync: a batch that is just being made of what was forgotten is thrown away unseen.
-- A ledger with a record that was changed or is missing is refused: nothing is reported,
-  recommending goes on.
+- Forgetting deletes the batch but not its charge, so that the epoch is not reported in again. It
+  does not wait for a sync: a batch that is being made of forgotten items is thrown away.
+- A ledger with a changed or missing record is refused. Nothing is reported, recommending continues.
 
-Not seen: `client.db` set back as a whole, as by a restored backup, or deleted and begun anew. Then
-what was spent since is forgotten, and an epoch may be reported in twice. Leave the folder out of
-backups, or restore it only onto a device that has lost its own.
+What this does not notice: `client.db` restored as a whole from a backup, or deleted and created
+again. Then the device no longer knows what it spent since, and may report in an epoch twice. Leave
+the folder out of backups, or restore it only onto a device that has lost its own.
 """
 
 from sottovoce.client.client import Client, Outlook, Status
+from sottovoce.client.fetching import TermsError
 from sottovoce.client.http import HttpProxy, ProxyApi
 from sottovoce.client.recommending import Reason, Recommendation
-from sottovoce.client.syncing import Outcome, Synced, TermsError
+from sottovoce.client.syncing import Outcome, SyncResult
 from sottovoce.protocol import Terms
 
 __all__ = [
@@ -58,7 +61,7 @@ __all__ = [
     "Reason",
     "Recommendation",
     "Status",
-    "Synced",
+    "SyncResult",
     "Terms",
     "TermsError",
 ]

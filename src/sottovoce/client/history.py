@@ -1,7 +1,7 @@
-"""What the owner touched, in a file of its own: writing it keeps no sync waiting.
+"""The items that the owner touched, in a database of their own.
 
-A large import holds the write lock of its file for as long as it takes, which depends on the
-history. So a sync only ever reads this one, which waits for no writer, and writes another.
+A large import holds the write lock of its file for a time that depends on the history. A sync only
+reads this file, which waits for no writer, and writes to another one.
 """
 
 from collections.abc import Iterable
@@ -10,37 +10,40 @@ from pathlib import Path
 from sottovoce.core.bounds import MAX_HISTORY_ITEMS
 from sottovoce.storage.database import Database
 
-PRAGMAS = ("temp_store = MEMORY",)
-"""Of both databases of a client: nothing private in a folder for temporary files."""
+# Pragmas of both databases of a client: nothing private may reach a folder for temporary files.
+CLIENT_PRAGMAS = ("temp_store = MEMORY",)
 
-_MIGRATIONS = (
-    (
-        # The items and their order, which weighs them when recommending, and no time.
-        """CREATE TABLE interactions (
-            item TEXT PRIMARY KEY,
-            moment INTEGER NOT NULL
-        ) STRICT, WITHOUT ROWID""",
-    ),
+_TABLES = (
+    # Recommending needs the order of the items, so `moment` counts calls and is no time.
+    """CREATE TABLE interactions (
+        item TEXT PRIMARY KEY,
+        moment INTEGER NOT NULL
+    ) STRICT, WITHOUT ROWID""",
 )
 
 
 class History:
+    """The database of touched items; the file is created if it does not exist."""
+
     def __init__(self, path: Path):
-        """Made if it is not there."""
-        self._db = Database(path, _MIGRATIONS, PRAGMAS)
+        self._db = Database(path, _TABLES, CLIENT_PRAGMAS, stays=True)
 
     def close(self) -> None:
         self._db.close()
 
-    def add(self, moments: Iterable[Iterable[str]]) -> int:
-        """Items that were touched, moment after moment; how many of them are new.
+    def check_file(self) -> None:
+        """Raise a `LostError` if the file was removed or replaced."""
+        self._db.check_file()
 
-        One that is known already moves to its latest moment. Moments are counted on from the last
-        one that is there, so that nothing is left of them after `clear`. Beyond
-        `MAX_HISTORY_ITEMS` the earliest are dropped, and of one moment the last by name.
+    def add(self, moments: Iterable[Iterable[str]]) -> int:
+        """Add the items of some moments, the earliest first, and return how many are new.
+
+        A known item moves to its latest moment. Beyond `MAX_HISTORY_ITEMS` the earliest items are
+        dropped, and of one moment the last by name.
         """
         with self._db.transaction():
             before = self._count()
+            # Numbers continue from the items that are there, so that `clear` leaves no trace.
             (last,) = self._db.row("SELECT coalesce(max(moment), 0) FROM interactions")
             self._db.add_all(
                 "INSERT INTO interactions (item, moment) VALUES (?, ?)"
@@ -61,13 +64,11 @@ class History:
             return new
 
     def remove(self, items: Iterable[str]) -> int:
-        """As if they had never been added; how many were there.
-
-        Moments are counted anew, since a gap would tell that something was there.
-        """
+        """Remove items as if they had never been added, and return how many were there."""
         with self._db.transaction():
             before = self._count()
             self._db.add_all("DELETE FROM interactions WHERE item = ?", [(item,) for item in items])
+            # A gap between moments would tell that something was removed.
             self._db.rows(
                 "UPDATE interactions SET moment = place FROM ("
                 " SELECT item AS name, dense_rank() OVER (ORDER BY moment) AS place"
@@ -79,19 +80,20 @@ class History:
         return removed
 
     def clear(self) -> None:
-        """Without traces only after `scrub`."""
+        """Delete all items; their traces in the file remain until `scrub`."""
         self._db.write("DELETE FROM interactions")
 
     def scrub(self) -> None:
+        """Remove the traces of deleted items from the file."""
         self._db.scrub()
 
-    def touched(self) -> dict[str, int]:
-        """All of them in the order of their names, each with its moment: a later one is larger."""
+    def get_moments(self) -> dict[str, int]:
+        """Return the moment of each item, in the order of the items' names; later is larger."""
         return dict(self._db.rows("SELECT item, moment FROM interactions ORDER BY item"))
 
-    def items(self) -> list[str]:
-        """All of them, in the order of their names."""
-        return list(self.touched())
+    def list_items(self) -> list[str]:
+        """Return all items in the order of their names."""
+        return list(self.get_moments())
 
     def _count(self) -> int:
         return int(self._db.row("SELECT count(*) FROM interactions")[0])

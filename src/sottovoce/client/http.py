@@ -1,4 +1,4 @@
-"""The proxy over HTTP. Every device's requests look the same: see `HttpSource`."""
+"""The proxy and the product's backend over HTTP. The requests of all devices look the same."""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -12,11 +12,20 @@ from sottovoce.protocol import PublishedSource, routes
 from sottovoce.protocol.http import HttpSource, Peer, is_loopback_host
 from sottovoce.protocol.tokens import ATTESTATION_BYTES, EVALUATED_BYTES
 
+BINARY_HEADERS = {"Content-Type": "application/octet-stream"}
+PROXY_PEER = Peer("the proxy", refusals={409: SpentError}, closes_with_epoch=True)
+BACKEND_PEER = Peer(
+    "the product's backend",
+    status_hints={401: "; is SOTTOVOCE_SESSION a session that it knows?"},
+)
 
-def checked_url(url: str) -> str:
-    """The address without a slash at its end: https, or http to this machine itself.
 
-    >>> checked_url("https://proxy.example/")
+def check_url(url: str) -> str:
+    """Return the address of a proxy without a slash at its end, or raise a `SettingsError`.
+
+    It must be https, or http to this machine itself.
+
+    >>> check_url("https://proxy.example/")
     'https://proxy.example'
     """
     try:
@@ -38,12 +47,17 @@ def checked_url(url: str) -> str:
     return url.rstrip("/")
 
 
-OCTETS = {"Content-Type": "application/octet-stream"}
-PROXY = Peer("the proxy", refusals={409: SpentError}, closes_with_epoch=True)
-BACKEND = Peer(
-    "the product's backend",
-    status_hints={401: "; is SOTTOVOCE_SESSION a session that it knows?"},
-)
+class ProxyApi(PublishedSource, Protocol):
+    """All that a device ever asks of its proxy. Only the noise of a batch differs by device."""
+
+    def check_taken(self, manifest_hash: bytes) -> None:
+        """Return if a batch would be accepted now; raise `ClosedError` if the epoch is over."""
+
+    def send(self, batch: bytes) -> None:
+        """Return once the proxy has stored the batch; raise `ClosedError` if its epoch is over."""
+
+    def token(self, request: bytes) -> bytes:
+        """Return the evaluation of a blinded token; raise `SpentError` if the account had one."""
 
 
 class HttpProxy(HttpSource):
@@ -55,59 +69,53 @@ class HttpProxy(HttpSource):
     """
 
     def __init__(self, http: httpx.Client, url: str):
-        super().__init__(http, checked_url(url), PROXY)
+        super().__init__(http, check_url(url), PROXY_PEER)
 
     def check_taken(self, manifest_hash: bytes) -> None:
-        """See `ProxyApi`."""
-        asked = routes.TAKEN_BATCH.format(sha256=manifest_hash.hex())
-        self._exchange("GET", asked, max_bytes=0, expected_status=HTTPStatus.NO_CONTENT)
+        """Ask whether a batch would be accepted, as `ProxyApi` says."""
+        route = routes.TAKEN_BATCH.format(sha256=manifest_hash.hex())
+        self._exchange("GET", route, max_bytes=0, expected_status=HTTPStatus.NO_CONTENT)
 
     def send(self, batch: bytes) -> None:
-        """See `ProxyApi`. Only 202 means accepted: a hotel's log-in page also answers 200."""
-        accepted = HTTPStatus.ACCEPTED
+        """Send a batch, as `ProxyApi` says."""
         self._exchange(
             "POST",
             routes.BATCHES,
             max_bytes=0,
-            expected_status=accepted,
+            # Nothing else counts as accepted: a hotel's log-in page answers 200.
+            expected_status=HTTPStatus.ACCEPTED,
             content=batch,
-            headers=OCTETS,
+            headers=BINARY_HEADERS,
         )
 
     def token(self, request: bytes) -> bytes:
-        """See `ProxyApi`."""
+        """Ask for a token, as `ProxyApi` says."""
         return self._exchange(
-            "POST", routes.TOKENS, max_bytes=EVALUATED_BYTES, content=request, headers=OCTETS
+            "POST",
+            routes.TOKENS,
+            max_bytes=EVALUATED_BYTES,
+            content=request,
+            headers=BINARY_HEADERS,
         )
 
 
 class _Backend(HttpSource):
-    """A product's own, which knows who is logged in."""
+    """A product's backend, which knows who is logged in."""
 
-    def attest(self, session: str) -> bytes:
-        asked = {"Authorization": f"Bearer {session}"}
-        return self._exchange("POST", "", max_bytes=ATTESTATION_BYTES, headers=asked)
+    def fetch_attestation(self, session: str) -> bytes:
+        headers = {"Authorization": f"Bearer {session}"}
+        return self._exchange("POST", "", max_bytes=ATTESTATION_BYTES, headers=headers)
 
 
-def attesting(url: str, session: str) -> Callable[[], bytes]:
-    """Asks at this address for an attestation each time, over a connection of its own."""
-    backend = checked_url(url)
+def make_attestation_fetcher(url: str, session: str) -> Callable[[], bytes]:
+    """Return a function that asks the backend at this address for an attestation.
 
-    def ask() -> bytes:
+    Each call opens a connection of its own.
+    """
+    backend = check_url(url)
+
+    def fetch_attestation() -> bytes:
         with httpx.Client(verify=httpx.create_ssl_context(), trust_env=False) as http:
-            return _Backend(http, backend, BACKEND).attest(session)
+            return _Backend(http, backend, BACKEND_PEER).fetch_attestation(session)
 
-    return ask
-
-
-class ProxyApi(PublishedSource, Protocol):
-    """All that a device ever asks of its proxy. Except the noise of a batch nothing says who."""
-
-    def check_taken(self, manifest_hash: bytes) -> None:
-        """Returns if a batch would be taken now; `ClosedError` when this epoch is over."""
-
-    def send(self, batch: bytes) -> None:
-        """Returns when the proxy has it for certain; `ClosedError` when its epoch is over."""
-
-    def token(self, request: bytes) -> bytes:
-        """What the proxy made of a blinded token; `SpentError` if this account has had its own."""
+    return fetch_attestation

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 
@@ -10,8 +9,8 @@ from sottovoce.core.recommending import Taste, WideModel, find_best_rows, weigh_
 from sottovoce.core.tags import Tag
 from sottovoce.protocol import Item, Release
 
-MOST_OWN = 1_000
-"""Own items that a list is made from, the latest: a longer history must not take longer."""
+# A list is made from this many own items, the latest, so that a long history takes no longer.
+MAX_OWN_ITEMS = 1_000
 
 
 @dataclass(frozen=True)
@@ -28,57 +27,61 @@ class Recommendation:
     id: str
     title: str
     score: float
-    """How well it fits; to compare within one list only."""
+    """How well it fits; comparable within one list only."""
     because: tuple[Reason, ...]
-    """What speaks for it most; empty if nothing of the owner's does."""
+    """The strongest reasons; empty if no own item speaks for it."""
 
 
-@dataclass(frozen=True, eq=False)
-class Personal(Taste):
-    """The model of a release for somebody with these items: scores, and what they are made of."""
+def build_wide_model(release: Release, *, tags_only: bool = False) -> WideModel:
+    """Build the model of a release with the catalogue's tags.
 
-    release: Release
-
-    @classmethod
-    def of(cls, release: Release, touched: Mapping[str, int]) -> Self:
-        """`touched`: own items, and the moments at which they were, a later one larger."""
-        model, numbers = wide_model(release), release.catalogue.numbers
-        moments = {numbers[item]: at for item, at in touched.items() if item in numbers}
-        rows = sorted(sorted(moments, key=lambda row: (-moments[row], row))[:MOST_OWN])
-        weights = weigh_history(np.array([moments[row] for row in rows], np.int64))
-        return cls(model, release.catalogue.tags, rows, model.shares(rows, weights), release)
-
-    def reasons(self, item: int) -> tuple[Reason, ...]:
-        """What speaks for an item most."""
-        items = self.release.catalogue.items
-        return tuple(
-            Reason(items[what] if isinstance(what, int) else what, share)
-            for what, share in self.list_reasons(item)
-        )
-
-
-def wide_model(release: Release, *, tags_alone: bool = False) -> WideModel:
-    """As published, with the catalogue's tags; or what there would be without anybody's reports.
-
-    Before the first reports V is the server's noise: it says nothing, and tags alone do.
+    Args:
+        release: The release.
+        tags_only: Whether to leave out what people reported.
     """
     manifest, V = release.manifest, release.V
+    # Before the first reports V is the server's noise.
+    has_reports = manifest.reports_behind and not tags_only
     return WideModel.from_model(
-        V if manifest.reports_behind and not tags_alone else np.zeros_like(V),
+        V if has_reports else np.zeros_like(V),
         release.catalogue.tags,
         alpha=manifest.alpha,
         regularization=manifest.regularization,
     )
 
 
-def recommendations(release: Release, touched: Mapping[str, int], n: int) -> list[Recommendation]:
-    """The n best items that were not touched; among equals the catalogue's order holds."""
-    with np.errstate(all="ignore"):  # as for a batch, whatever the application has told numpy
-        personal = Personal.of(release, touched)
-        scores = personal.scores()
+def compute_taste(release: Release, touched: Mapping[str, int]) -> Taste:
+    """Apply a history to the model of a release.
+
+    Args:
+        release: The release.
+        touched: The own items, each with the moment when it was touched; later is larger.
+    """
+    model, numbers = build_wide_model(release), release.catalogue.numbers
+    moments = {numbers[item]: at for item, at in touched.items() if item in numbers}
+    rows = sorted(sorted(moments, key=lambda row: (-moments[row], row))[:MAX_OWN_ITEMS])
+    weights = weigh_history(np.array([moments[row] for row in rows], np.int64))
+    return Taste(model, release.catalogue.tags, rows, model.shares(rows, weights))
+
+
+def list_recommendations(
+    release: Release, touched: Mapping[str, int], n: int
+) -> list[Recommendation]:
+    """Return the n best items that were not touched; equal scores are in the catalogue's order."""
+    items = release.catalogue.items
+    # Settings of numpy in the application must not let this fail.
+    with np.errstate(all="ignore"):
+        taste = compute_taste(release, touched)
+        scores = taste.scores()
         best = find_best_rows(scores, release.rows_of([*touched]), n)
-        items = release.catalogue.items
-        return [
-            Recommendation(items[i].id, items[i].title, float(scores[i]), personal.reasons(int(i)))
-            for i in best
+        reasons = [
+            tuple(
+                Reason(items[what] if isinstance(what, int) else what, share)
+                for what, share in taste.list_reasons(int(row))
+            )
+            for row in best
         ]
+    return [
+        Recommendation(items[row].id, items[row].title, float(scores[row]), because)
+        for row, because in zip(best, reasons, strict=True)
+    ]

@@ -1,4 +1,4 @@
-"""Making a batch: the one place where something private becomes something that may leave."""
+"""Making a batch: the one place where private data becomes something that may leave."""
 
 import hashlib
 from collections.abc import Callable
@@ -14,26 +14,27 @@ from sottovoce.protocol import Batch, Release, seal_reports
 from sottovoce.protocol.batch import BATCH_ID_BYTES
 from sottovoce.protocol.tokens import Token
 
-Words = Callable[[int, int], NDArray[np.uint64]]
-"""(users, reports) to random words, as `sottovoce.core.draw_os_words`."""
+# Draws the random words of a number of users with a number of reports, as
+# `sottovoce.core.draw_os_words` does.
+DrawWords = Callable[[int, int], NDArray[np.uint64]]
 
 
 def make_batch(
     release: Release,
     rows: list[int],
     send_at: float,
-    words: Words,
+    draw_words: DrawWords,
     entropy: Entropy,
     token: Token | None = None,
 ) -> UnsentBatch:
-    """Exactly k sealed reports of a person who touched these rows; also of an empty history.
+    """Make the batch of a person who touched the items in these rows: exactly k sealed reports.
 
-    To stay silent with nothing to say would be saying it. For the same reason nothing here can fail
-    because of the rows: see `sottovoce.core.bounds`.
+    A person without a history reports too, because silence would reveal it. For the same reason
+    nothing here can fail because of the rows (`sottovoce.core.bounds`).
     """
     manifest, terms = release.manifest, release.manifest.terms
     assert manifest.public_key is not None, "a batch is made only where reports are asked for"
-    reports = _reports(release, rows, words(1, terms.reports))
+    reports = _compute_reports(release, rows, draw_words(1, terms.reports))
     sealed = seal_reports(reports, manifest.public_key, release.signed.hash)
     token = token or Token(entropy(BATCH_ID_BYTES), b"")
     batch = Batch(manifest.epoch, release.signed.hash, token.id, sealed, token.output).encode()
@@ -51,13 +52,15 @@ def make_batch(
     return UnsentBatch(charge, send_at, manifest.ends, batch=batch)
 
 
-def _reports(release: Release, rows: list[int], drawn: NDArray[np.uint64]) -> NDArray[np.uint32]:
-    """Whatever the application has told numpy: an underflow that raised would tell who touched."""
+def _compute_reports(
+    release: Release, rows: list[int], random_words: NDArray[np.uint64]
+) -> NDArray[np.uint32]:
     manifest = release.manifest
+    # If the application has told numpy to raise, an underflow would reveal something of the rows.
     with np.errstate(all="ignore"):
         own = Histories.from_lists([rows], manifest.items)
         x = solve_user_vectors(
             release.V, own, alpha=manifest.alpha, regularization=manifest.regularization
         )
-        made: NDArray[np.uint32] = manifest.build().reports(release.V, x, own, drawn)[0]
-    return made
+        reports: NDArray[np.uint32] = manifest.build().reports(release.V, x, own, random_words)[0]
+    return reports

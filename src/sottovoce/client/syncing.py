@@ -1,138 +1,44 @@
 """One sync, step by step; the package's docstring has the order and the reasons."""
 
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Literal
 
+from sottovoce.client.fetching import refresh
 from sottovoce.client.http import ProxyApi
-from sottovoce.client.reporting import Words, make_batch
-from sottovoce.client.store import ClientStore, Kept, Trusted, UnsentBatch
+from sottovoce.client.reporting import DrawWords, make_batch
+from sottovoce.client.store import ClientStore, SaveResult, UnsentBatch
 from sottovoce.client.timing import (
-    MOST_LEAD,
-    MOST_PATIENCE,
-    PACE,
-    READY,
+    MAX_LEAD_SECONDS,
+    MAX_TOKEN_WAIT_SECONDS,
+    PREPARATION_SECONDS,
+    SYNC_GRID_SECONDS,
     Entropy,
     EpochPlan,
-    drawn_plan,
+    compute_lead,
+    compute_token_chance,
+    delay_by_whole_leads,
+    draw_plan,
+    draw_token_moment,
+    draw_uniform,
     is_time,
-    lead,
-    not_before,
-    token_chance,
-    token_moment,
-    uniform,
 )
 from sottovoce.errors import (
     ClosedError,
     LedgerError,
-    ProtocolError,
     RefusedError,
     SpentError,
     UnavailableError,
-    UntrustedError,
 )
 from sottovoce.privacy import round_down, round_up
-from sottovoce.protocol import (
-    Catalogue,
-    Manifest,
-    Release,
-    SignedManifest,
-    SignedShelf,
-    Terms,
-    fetch_manifest,
-    fetch_release,
-    fetch_shelf,
-    select_listed_catalogue,
-    verify_release,
-)
+from sottovoce.protocol import Manifest, Release, Terms
 from sottovoce.protocol.batch import BATCH_ID_BYTES
 from sottovoce.protocol.tokens import Attestation, Token, TokenRequest, blind_token
 
-Attest = Callable[[], bytes]
-"""What the product's backend says of its owner's account, now: see `Attestation`."""
-
-
-class TermsError(UntrustedError):
-    """The server asks for more than the owner accepted. No batch is made unless they accept it.
-
-    A batch that was made before, under the accepted terms, still leaves.
-    """
-
-    def __init__(self, worse: list[str], asked: Terms):
-        super().__init__(
-            f"the server changed its terms: {'; '.join(worse)}. No batch is made until you accept "
-            "them: `sottovoce client terms` shows them, and how to accept them"
-        )
-        self.worse = worse
-        """In plain words, everything that would be worse."""
-        self.asked = asked
-        """What `Client.accept` must be given if they say yes: these very terms, no later ones."""
-
-
-def check_terms(accepted: Terms | None, asked: Terms) -> None:
-    """Refuse whatever is worse. With an owner who was never asked nothing can be broken."""
-    worse = [] if accepted is None else accepted.list_worse_terms(asked)
-    if worse:
-        raise TermsError(worse, asked)
-
-
-def refresh(store: ClientStore, api: ProxyApi, trusted: Trusted, now: float) -> Release:
-    """What is current; an error means that none of it was stored, except a question of terms.
-
-    `trusted` is read by the caller: nothing is read here before the first request.
-    """
-    signed = fetch_manifest(api, trusted.key, trusted.newest)
-    try:
-        check_terms(store.terms, signed.manifest.terms)
-    except TermsError as error:
-        store.ask(error.asked.name)
-        with suppress(ProtocolError):  # the terms are what its owner must hear of
-            _refresh_shelf(store, api, trusted, now)
-        raise
-    raw = api.shelf()  # at once: how long files are read and decoded must not show
-    release, files = fetch_release(signed, api, store.file)
-    shelf, more = fetch_shelf(
-        signed, raw, api, lambda name: files.get(name) or store.file(name), trusted.shelf, now
-    )
-    store.keep_release(signed, shelf, files | more)
-    return release
-
-
-def _refresh_shelf(store: ClientStore, api: ProxyApi, trusted: Trusted, now: float) -> None:
-    """Whatever its owner agrees to, a list has no item that was withdrawn."""
-    data = store.signed_manifest()
-    if data is not None:
-        signed = SignedManifest.open(data, trusted.key)
-        shelf, files = fetch_shelf(
-            signed, api.shelf(), api, store.file, trusted.shelf, now, any_size=True
-        )
-        store.keep_shelf(signed.manifest, shelf, files)
-
-
-def asked_terms(store: ClientStore, api: ProxyApi) -> Terms:
-    """What the server asks for now, to be shown to the owner; stores nothing."""
-    trusted = store.trusted
-    return fetch_manifest(api, trusted.key, trusted.newest).manifest.terms
-
-
-def held(store: ClientStore) -> Release | None:
-    """What was accepted last, for lists, without asking anybody; None if there is nothing."""
-    with store.at_once():
-        data, key = store.signed_manifest(), store.trusted.key
-        shelf = store.signed_shelf()
-        if data is None or shelf is None:
-            return None
-        signed, shown = SignedManifest.open(data, key), SignedShelf.open(shelf, key).shelf
-        manifest = signed.manifest
-        model, catalogue = store.file(manifest.model), store.file(manifest.catalogue)
-        listed = store.file(select_listed_catalogue(manifest, shown))
-    if model is None or catalogue is None or listed is None:
-        return None
-    release = verify_release(signed, model, catalogue)
-    return release if listed == catalogue else release.with_catalogue(Catalogue.decode(listed))
-
+# Asks the product's backend for an attestation that the owner has an account now: see
+# `Attestation`.
+FetchAttestation = Callable[[], bytes]
 
 Outcome = Literal[
     "sent",
@@ -150,7 +56,8 @@ Outcome = Literal[
     "nothing asked",
 ]
 
-SENTENCES: dict[Outcome, str] = {
+# What a sync says to the owner, by its outcome.
+OUTCOME_SENTENCES: dict[Outcome, str] = {
     "sent": "The batch of epoch {epoch} was sent.",
     "already sent": "The batch of epoch {epoch} had been sent before; nothing more was.",
     "already charged": (
@@ -177,42 +84,43 @@ SENTENCES: dict[Outcome, str] = {
 
 
 @dataclass(frozen=True)
-class Synced:
+class SyncResult:
+    """What a sync did."""
+
     epoch: int
-    """Of the manifest that holds now."""
+    """Epoch of the current manifest."""
     outcome: Outcome
     """What happened to this epoch's batch."""
-    lost: int | None
-    """An earlier epoch whose batch this sync had to give up, if there was one."""
+    abandoned_epoch: int | None
+    """Earlier epoch whose batch this sync gave up, if any."""
     spent: float
-    """Of the limit so far; rounded up."""
+    """Epsilon spent so far, rounded up."""
     remaining: float
-    """What is left of it; rounded down."""
+    """Epsilon left of the limit, rounded down."""
     sentence: str
     """All of it in plain words."""
 
 
 @dataclass(frozen=True)
-class Early:
-    """It is not yet time to make a batch."""
+class PendingSync:
+    """A sync that waits for the moment to make a batch or to ask for a token."""
 
     ask_at: float
-    """When to ask for the manifest once more, by the monotonic clock."""
+    """When to ask for the manifest again, by the monotonic clock."""
     manifest_hash: bytes
-    """Of the epoch that it would be for."""
-    lost: int | None
+    """Hash of the manifest of the epoch that the batch would be for."""
+    abandoned_epoch: int | None
     outcome: Outcome | None = None
-    """What became of this epoch's batch, where the next one's token is waited for."""
+    """What happened to this epoch's batch, if it is the next one's token that is waited for."""
 
 
 @dataclass(frozen=True)
-class Syncing:
+class SyncSession:
     """Everything that one sync works with.
 
-    The caller holds the folder's lock, except for the pause between `begin` and `go_on`. The clock
-    says what may be done. The monotonic one measures how long to wait, from a moment that is fixed
-    before the history is read: if the clock is set meanwhile, nothing shows how long computing
-    took.
+    The caller holds the folder's lock, except during `wait`. The clock decides what may be done.
+    The monotonic clock measures how long to wait, from a moment that is fixed before the history is
+    read: if the clock is set meanwhile, nothing shows how long computing took.
     """
 
     store: ClientStore
@@ -220,273 +128,290 @@ class Syncing:
     clock: Callable[[], float]
     monotonic: Callable[[], float]
     entropy: Entropy
-    words: Words
+    draw_words: DrawWords
     sleep: Callable[[float], None]
     jitter: float
-    attest: Attest | None = None
+    fetch_attestation: FetchAttestation | None = None
 
-    def begin(self) -> Synced | Early:
-        """Settle, fetch, and take part at once or find out when."""
-        damage, left_over, trusted = self._damage(), self.store.waiting(), self.store.trusted
+    def start(self) -> SyncResult | PendingSync:
+        """Settle the last batch, fetch the release, and take part now or decide when."""
+        damage, unsent = self._find_damage(), self.store.get_waiting_batch()
+        trusted = self.store.trusted
         if self.jitter:
-            self._sleep_until(self.monotonic() + -self.clock() % PACE)  # as `Client.look`
+            self._sleep_until(self.monotonic() + -self.clock() % SYNC_GRID_SECONDS)
         if damage is not None:
+            # Only reporting needs the ledger.
             refresh(self.store, self.api, trusted, self.clock())
             raise damage
-        tried = None if left_over is None else self._tried(left_over)
+        attempt = None if unsent is None else self._try_to_deliver(unsent)
         release = refresh(self.store, self.api, trusted, self.clock())
         epoch = release.manifest.epoch
-        lost = None
-        if left_over is not None and tried is not None:
-            settled = self._settled(left_over, tried, epoch)
-            if left_over.epoch == epoch:
-                return self._result(epoch, settled, None)
-            lost = left_over.epoch if settled == "too late" else None
-        taken = self._take_part(release)
-        if isinstance(taken, float):
-            return Early(taken, release.signed.hash, lost)
-        # Not in a sync that has sent: whoever sees both would know whose batch it was.
-        has_sent = left_over is not None or taken in ("sent", "too late")
-        asks_in = None if has_sent else self._time_to_token(release.manifest)
+        abandoned_epoch = None
+        if unsent is not None and attempt is not None:
+            settled = self._settle(unsent, attempt, epoch)
+            if unsent.epoch == epoch:
+                return self._make_result(epoch, settled, None)
+            abandoned_epoch = unsent.epoch if settled == "too late" else None
+        part = self._take_part(release)
+        if isinstance(part, float):
+            return PendingSync(part, release.signed.hash, abandoned_epoch)
+        # A sync that has sent asks for no token: an observer of both would know whose batch it was.
+        has_sent = unsent is not None or part in ("sent", "too late")
+        asks_in = None if has_sent else self._draw_token_delay(release.manifest)
         if asks_in is not None:
-            return Early(self.monotonic() + asks_in, release.signed.hash, lost, taken)
-        return self._result(epoch, taken, lost)
+            return PendingSync(
+                self.monotonic() + asks_in, release.signed.hash, abandoned_epoch, part
+            )
+        return self._make_result(epoch, part, abandoned_epoch)
 
-    def rest(self, early: Early) -> None:
-        """The long pause, without the lock: the owner may accept other terms or set a limit."""
-        self._sleep_until(early.ask_at - READY)
+    def wait(self, pending: PendingSync) -> None:
+        """Sleep without the lock, so that the owner may accept other terms or set a limit."""
+        self._sleep_until(pending.ask_at - PREPARATION_SECONDS)
 
-    def go_on(self, early: Early) -> Synced:
-        """After the pause. The epoch may be over by now: what is not made yet costs nothing."""
+    def finish(self, pending: PendingSync) -> SyncResult:
+        """Report, or ask for a token, unless the epoch is over by now: then nothing is charged."""
         trusted = self.store.trusted
-        self._sleep_until(early.ask_at)
+        self._sleep_until(pending.ask_at)
         release = refresh(self.store, self.api, trusted, self.clock())
         manifest = release.manifest
-        if release.signed.hash != early.manifest_hash:
-            return self._result(manifest.epoch, "missed", early.lost)
-        if early.outcome is not None:
-            if self._wants_token(manifest):  # its owner may have paused meanwhile
+        if release.signed.hash != pending.manifest_hash:
+            return self._make_result(manifest.epoch, "missed", pending.abandoned_epoch)
+        if pending.outcome is not None:
+            # The owner may have paused meanwhile.
+            if self._wants_token(manifest):
                 self._fetch_token(manifest)
-            return self._result(manifest.epoch, early.outcome, early.lost)
-        outcome = self._refusal(manifest) or self._report(release)
-        return self._result(manifest.epoch, outcome, early.lost)
+            return self._make_result(manifest.epoch, pending.outcome, pending.abandoned_epoch)
+        outcome = self._find_refusal(manifest) or self._report(release)
+        return self._make_result(manifest.epoch, outcome, pending.abandoned_epoch)
 
-    def _damage(self) -> LedgerError | None:
-        """Of the ledger. Reporting alone needs it: what was published is fetched all the same."""
+    def _find_damage(self) -> LedgerError | None:
         try:
-            self.store.ledger()
+            self.store.read_ledger()
         except LedgerError as error:
             return error
         return None
 
     def _take_part(self, release: Release) -> Outcome | float:
-        """At most one batch in an epoch, ever; or the moment to go on, by the monotonic clock.
+        """Report now, or return the moment for it by the monotonic clock.
 
-        Nothing before `_report` knows the history.
+        An epoch gets at most one batch, ever. Nothing before `_report` reads the history.
         """
         manifest = release.manifest
-        refused = self._refusal(manifest)
-        if refused is not None:
-            return refused
-        plan = self._plan(manifest)
+        refusal = self._find_refusal(manifest)
+        if refusal is not None:
+            return refusal
+        plan = self._get_plan(manifest)
         if not plan.takes_part:
             return "sitting out"
-        early = plan.send_at - lead(manifest) - self.clock()
+        early = plan.send_at - compute_lead(manifest) - self.clock()
         return self.monotonic() + early if self.jitter and early > 0 else self._report(release)
 
-    def _refusal(self, manifest: Manifest) -> Outcome | None:
-        """Why this epoch gets no batch; None: it may have one. From public data and the ledger."""
+    def _find_refusal(self, manifest: Manifest) -> Outcome | None:
+        """Return why this epoch gets no batch, or None, from public data and the ledger only."""
         store, terms = self.store, manifest.terms
-        state, charged = store.state(manifest.epoch), store.was_charged(manifest.epoch)
+        state, is_charged = store.get_batch_state(manifest.epoch), store.is_charged(manifest.epoch)
         if state == "sent":
             return "already sent"
-        if state == "dropped" and charged:
+        if state == "dropped" and is_charged:
             return "too late"
         if manifest.public_key is None:
             return "nothing asked"
         if store.terms is None:
             return "not accepted"
-        if store.paused or store.waiting() is not None:
-            return "paused"  # a batch still waits only if its owner said so
+        # A batch waits here only if the owner paused.
+        if store.paused or store.get_waiting_batch() is not None:
+            return "paused"
         if not is_time(manifest, self.clock(), self.jitter):
             return "not open"
-        if charged:
+        if is_charged:
             return "already charged"
-        if terms.accounts and self._token(manifest) is None:
+        if terms.accounts and self._get_token(manifest) is None:
             return "no token"
-        return self._spent(terms)
+        return self._find_exhaustion(terms)
 
-    def _spent(self, terms: Terms) -> Outcome | None:
-        ledger = self.store.ledger()
+    def _find_exhaustion(self, terms: Terms) -> Outcome | None:
+        """Return why the ledger allows no more reports under these terms, or None."""
+        ledger = self.store.read_ledger()
         if not ledger.allows(terms.cost):
             return "limit reached"
         return None if terms.turns_left(ledger.charges) else "lifetime over"
 
-    def _token(self, manifest: Manifest) -> Token | None:
-        return self.store.token(manifest.epoch, manifest.token_key)
+    def _get_token(self, manifest: Manifest) -> Token | None:
+        return self.store.get_token(manifest.epoch, manifest.token_key)
 
-    def _time_to_token(self, manifest: Manifest) -> float | None:
-        """Seconds until a token for the next epoch is asked for; None: not in this sync."""
+    def _draw_token_delay(self, manifest: Manifest) -> float | None:
+        """Draw after how many seconds to ask for the next token; None if not in this sync."""
         if not self._wants_token(manifest):
             return None
         now = self.clock()
-        asks_in = token_moment(manifest, now, self.jitter, self.entropy) - now
+        asks_in = draw_token_moment(manifest, now, self.jitter, self.entropy) - now
         return asks_in if now + asks_in < manifest.ends else None
 
     def _wants_token(self, manifest: Manifest) -> bool:
-        """From public data, the ledger and the coins, as everything that can be seen."""
+        """Decide whether to ask for a token, from public data, the ledger and the coins only."""
         store, terms, epoch = self.store, manifest.terms, manifest.epoch + 1
-        if self.attest is None or not terms.accounts or manifest.next_token_key is None:
+        if self.fetch_attestation is None or not terms.accounts or manifest.next_token_key is None:
             return False
-        may = store.terms is not None and not store.paused and self._spent(terms) is None
-        if not may or store.waiting() is not None:
+        may_report = store.terms is not None and not store.paused
+        if not may_report or self._find_exhaustion(terms) or store.get_waiting_batch() is not None:
             return False
         wanted = store.wants_token(epoch)
         if wanted is None:
-            turns = terms.turns_left(store.ledger().charges)
-            wanted = uniform(self.entropy) < token_chance(manifest, turns)
-            store.want_token(epoch, takes_part=wanted)
-        return wanted and store.token(epoch, manifest.next_token_key) is None
+            turns = terms.turns_left(store.read_ledger().charges)
+            wanted = draw_uniform(self.entropy) < compute_token_chance(manifest, turns)
+            store.save_token_decision(epoch, takes_part=wanted)
+        return wanted and store.get_token(epoch, manifest.next_token_key) is None
 
     def _fetch_token(self, manifest: Manifest) -> None:
-        """Ask in the account's name for the next epoch's token; without luck, sit that one out."""
-        assert self.attest is not None
+        """Ask for the account's token of the next epoch; without one, sit that epoch out."""
+        assert self.fetch_attestation is not None
         assert manifest.next_token_key is not None
         epoch, key = manifest.epoch + 1, manifest.next_token_key
         element, finalize = blind_token(self.entropy(BATCH_ID_BYTES))
-        attestation = Attestation.decode(self.attest())
+        attestation = Attestation.decode(self.fetch_attestation())
         request = TokenRequest(epoch, attestation, element).encode()
         # As in `_deliver`: a pause waits for this lock, and nothing leaves after it.
-        with self.store.sending():
+        with self.store.lock_sending():
             if self.store.paused:
                 return
-            begun = self.monotonic()
+            asked_at = self.monotonic()
             try:
                 answer = self.api.token(request)
-            except SpentError:  # another device of this account was first
-                self.store.want_token(epoch, takes_part=False)
+            except SpentError:
+                # Another device of this account was first.
+                self.store.save_token_decision(epoch, takes_part=False)
                 return
-        if self.monotonic() - begun > MOST_PATIENCE:
+        if self.monotonic() - asked_at > MAX_TOKEN_WAIT_SECONDS:
             raise UnavailableError(
-                f"the proxy took more than {MOST_PATIENCE:g} seconds to answer for a token; it is "
-                "not used, since its batch could be recognised; try again later"
+                f"the proxy took more than {MAX_TOKEN_WAIT_SECONDS:g} seconds to answer for a "
+                "token; it is not used, since its batch could be recognised; try again later"
             )
-        self.store.keep_token(epoch, key, finalize(answer, key))
+        self.store.save_token(epoch, key, finalize(answer, key))
 
-    def _plan(self, manifest: Manifest) -> EpochPlan:
-        """Drawn once for each epoch, and kept: a restart gives no second toss."""
-        known = self.store.plan(manifest.epoch)
-        if known is not None:
-            return known
-        turns = manifest.terms.turns_left(self.store.ledger().charges)
-        plan = drawn_plan(manifest, turns, self.clock(), self.jitter, self.entropy)
-        if manifest.terms.accounts:  # the coin was tossed for the token
+    def _get_plan(self, manifest: Manifest) -> EpochPlan:
+        """Return the plan of this epoch, drawn only once: a restart tosses no coin again."""
+        stored = self.store.get_plan(manifest.epoch)
+        if stored is not None:
+            return stored
+        turns = manifest.terms.turns_left(self.store.read_ledger().charges)
+        plan = draw_plan(manifest, turns, self.clock(), self.jitter, self.entropy)
+        # With accounts the coin was tossed for the token.
+        if manifest.terms.accounts:
             plan = replace(plan, takes_part=True)
-        self.store.add_plan(plan)
+        self.store.save_plan(plan)
         return plan
 
     def _report(self, release: Release) -> Outcome:
-        """Read the history, make the batch, charge for it; then send, one `lead` after this began.
+        """Read the history, make the batch, charge for it, and send it one lead after the start.
 
-        After the long pause that is the moment that was drawn. A sync after a restart knows it by
-        `send_at`. First the proxy is asked whether it would be taken: nobody pays for nothing.
+        After the pause of `wait` that is the moment that was drawn. A sync after a restart knows it
+        by `send_at`.
         """
         manifest = release.manifest
+        # Nobody pays for a batch that the proxy would not accept.
         try:
             self.api.check_taken(release.signed.hash)
         except ClosedError:
             return "not open"
+        # The answer may have taken long.
         if not is_time(manifest, self.clock(), self.jitter):
-            return "not open"  # the answer took its time
-        begun = self.monotonic()
-        ahead = lead(manifest) if self.jitter else 0.0
-        send_at = self.clock() + ahead
-        kept: Kept = "forgotten"
-        while kept == "forgotten":
+            return "not open"
+        began = self.monotonic()
+        lead = compute_lead(manifest) if self.jitter else 0.0
+        send_at = self.clock() + lead
+        saved: SaveResult = "forgotten"
+        while saved == "forgotten":
             generation = self.store.generation
-            rows = release.rows_of(self.store.history.items())
-            token = self._token(manifest) if manifest.terms.accounts else None
-            batch = make_batch(release, rows, send_at, self.words, self.entropy, token)
-            kept = self.store.keep(batch, generation)
-        if kept == "limit reached":
-            return kept
+            rows = release.rows_of(self.store.history.list_items())
+            token = self._get_token(manifest) if manifest.terms.accounts else None
+            batch = make_batch(release, rows, send_at, self.draw_words, self.entropy, token)
+            saved = self.store.save_batch(batch, generation)
+        if saved == "limit reached":
+            return saved
         if self.jitter:
-            self._sleep_until(not_before(begun + ahead, self.monotonic(), manifest))
+            self._sleep_until(delay_by_whole_leads(began + lead, self.monotonic(), manifest))
         return self._deliver(batch)
 
-    def _tried(self, batch: UnsentBatch) -> Outcome | UnavailableError | RefusedError:
-        """Deliver it, or hear why not: that is said after what is published was fetched."""
-        left = batch.send_at - self.clock()
-        if 0 < left <= MOST_LEAD and self.clock() < batch.ends and not self.store.paused:
-            self.sleep(left)
+    def _try_to_deliver(self, batch: UnsentBatch) -> Outcome | UnavailableError | RefusedError:
+        """Deliver a batch; return an error, so that it is raised only after fetching."""
+        seconds_left = batch.send_at - self.clock()
+        is_early = 0 < seconds_left <= MAX_LEAD_SECONDS
+        if is_early and self.clock() < batch.ends and not self.store.paused:
+            self.sleep(seconds_left)
         try:
             return self._deliver(batch)
         except (UnavailableError, RefusedError) as error:
             return error
 
-    def _settled(
-        self, batch: UnsentBatch, tried: Outcome | UnavailableError | RefusedError, epoch: int
+    def _settle(
+        self, batch: UnsentBatch, attempt: Outcome | UnavailableError | RefusedError, epoch: int
     ) -> Outcome:
-        """Once a later epoch is published, a batch that waits can never be counted."""
-        if not isinstance(tried, Exception):
-            return tried
+        """Give a batch up once a later epoch is published, because it can no longer be counted.
+
+        Args:
+            batch: The batch of an earlier sync.
+            attempt: What came of delivering it; an error is raised if its epoch is not over.
+            epoch: The current epoch.
+        """
+        if not isinstance(attempt, Exception):
+            return attempt
         if epoch <= batch.epoch:
-            raise tried
-        self.store.done(batch.epoch, "dropped")
+            raise attempt
+        self.store.finish_batch(batch.epoch, "dropped")
         return "too late"
 
     def _deliver(self, batch: UnsentBatch) -> Outcome:
-        """From charged to sent; every step may be repeated, in this sync or a later one."""
-        # The owner may pause or forget at any moment. Both then wait for this lock, so what is
-        # checked while it is held still holds when the batch leaves.
-        with self.store.sending():
+        """Send a charged batch; this sync or a later one may repeat every step."""
+        # The owner may pause or forget at any moment. Both wait for this lock, so what is checked
+        # while it is held is still true when the batch leaves.
+        with self.store.lock_sending():
             if self.clock() >= batch.ends:
-                self.store.done(batch.epoch, "dropped")
+                self.store.finish_batch(batch.epoch, "dropped")
                 return "too late"
             if self.store.paused:
                 return "paused"
-            if not batch.is_what_was_charged:
+            if not batch.matches_charge:
                 raise LedgerError(
                     f"the batch of epoch {batch.epoch} must be the one that was charged; it is not "
                     "sent"
                 )
             if self.clock() < batch.not_before:
-                raise _postponed(batch, batch.not_before - self.clock())
-            if self.store.state(batch.epoch) is None:
-                return "already charged"  # its owner has forgotten it meanwhile
+                raise _make_postponed_error(batch, batch.not_before - self.clock())
+            # The owner has forgotten it meanwhile.
+            if self.store.get_batch_state(batch.epoch) is None:
+                return "already charged"
             return self._send(batch)
-
-    def _sleep_until(self, moment: float) -> None:
-        """By the monotonic clock."""
-        left = moment - self.monotonic()
-        if left > 0:
-            self.sleep(left)
 
     def _send(self, batch: UnsentBatch) -> Outcome:
         try:
             self.api.send(batch.batch)
         except ClosedError:
-            self.store.done(batch.epoch, "dropped")
+            self.store.finish_batch(batch.epoch, "dropped")
             return "too late"
         except UnavailableError as error:
             if error.retry_after is None:
                 raise
-            self.store.postpone(batch.epoch, self.clock() + error.retry_after)
-            raise _postponed(batch, error.retry_after) from error
-        self.store.done(batch.epoch, "sent")
+            self.store.postpone_batch(batch.epoch, self.clock() + error.retry_after)
+            raise _make_postponed_error(batch, error.retry_after) from error
+        self.store.finish_batch(batch.epoch, "sent")
         return "sent"
 
-    def _result(self, epoch: int, outcome: Outcome, lost: int | None) -> Synced:
-        sentence = SENTENCES[outcome].format(epoch=epoch)
-        if lost is not None:
-            sentence += " " + SENTENCES["too late"].format(epoch=lost)
-        ledger = self.store.ledger()
+    def _sleep_until(self, moment: float) -> None:
+        seconds_left = moment - self.monotonic()
+        if seconds_left > 0:
+            self.sleep(seconds_left)
+
+    def _make_result(self, epoch: int, outcome: Outcome, abandoned_epoch: int | None) -> SyncResult:
+        sentence = OUTCOME_SENTENCES[outcome].format(epoch=epoch)
+        if abandoned_epoch is not None:
+            sentence += " " + OUTCOME_SENTENCES["too late"].format(epoch=abandoned_epoch)
+        ledger = self.store.read_ledger()
         spent, remaining = round_up(ledger.spent), round_down(ledger.remaining)
-        return Synced(epoch, outcome, lost, spent, remaining, sentence)
+        return SyncResult(epoch, outcome, abandoned_epoch, spent, remaining, sentence)
 
 
-def _postponed(batch: UnsentBatch, seconds: float) -> UnavailableError:
-    """It concerns this batch alone: what is published may be fetched at any time."""
+def _make_postponed_error(batch: UnsentBatch, seconds: float) -> UnavailableError:
+    # It concerns only this batch: what is published may be fetched at any time.
     return UnavailableError(
         f"the proxy asked to be sent the batch of epoch {batch.epoch} again in {ceil(seconds)} "
         "seconds, not before. Its cost is charged already. It is kept here until then or until its "

@@ -23,7 +23,7 @@ from sottovoce.errors import SettingsError
 MAX_ITEMS = 2**24
 MAX_FACTORS = 2**8
 # Items of one history; the latest stay. The time that a device allows for making a batch
-# (`sottovoce.client.timing.lead`) must not depend on the history, so it covers this many.
+# (`sottovoce.client.timing.compute_lead`) must not depend on the history, so it covers this many.
 MAX_HISTORY_ITEMS = 100_000
 # Reports of one device in one epoch.
 MAX_REPORTS = 10_000

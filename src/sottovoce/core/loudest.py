@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import localcontext
 from functools import cached_property
-from math import ceil, exp, floor, log, log2, sinh, sqrt
+from math import ceil, exp, floor, log2, sinh, sqrt
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -261,52 +261,6 @@ class Loudest(Mechanism):
                 self.epsilon, items, estimate_history_length(items), self.block
             )
             object.__setattr__(self, "loud", _count_loud(rho, self.n_signed))
-
-    @classmethod
-    def choose_crowd_epsilon(cls, n_items: int) -> float:
-        """Return the best epsilon if only a central budget counts.
-
-        It grows with the catalogue, because a smaller fraction of directions is loud.
-        """
-        return min(max(1.45 * log(n_items) - 9.3, 2.0), 4.0)
-
-    @classmethod
-    def choose_crowd_fraction(cls, epsilon: float, n_items: int, history: float) -> float:
-        """Return a third of the usual fraction: fewer loud directions are easier to hide."""
-        block = choose_block_size(epsilon, n_items, history)
-        return choose_loud_fraction(epsilon, n_items, history, block) / 3
-
-    @classmethod
-    def plan_options(
-        cls,
-        shape: Shape,
-        epsilon: float,
-        history: float,
-        fixed: Mapping[str, Any],
-        *,
-        loud_scale: float,
-    ) -> dict[str, Any]:
-        """Return the block size and the number of loud directions."""
-        # One factor is popularity.
-        is_one, is_quiet = shape.factors == 1, epsilon <= LOW_EPSILON
-        usual = choose_block_size(epsilon, shape.n_items, history)
-        usual = MAX_BLOCK_SIZE if is_one and is_quiet else usual
-        block = fixed.get("block") or (max(usual // 4, 1) if loud_scale < 1 else usual)
-        if loud_scale < 1:
-            # A crowd hides the report: fewer loud directions in smaller blocks, each agreeing more.
-            rho = cls.choose_crowd_fraction(epsilon, shape.n_items, history)
-        else:
-            rho = choose_loud_fraction(epsilon, shape.n_items, history, block) * loud_scale
-            if is_one:
-                # At a low epsilon every touched item says something about popularity, so more
-                # directions are loud. At a larger one, people with short histories would name items
-                # that they have not touched, so fewer are.
-                few = loud_scale * history / 10 * block**0.8 / shape.n_items
-                rho = min(max(1.5 * rho, 0.2), 0.4) if is_quiet else min(1.5 * rho, few)
-        rho = min(rho, COIN_RHO)
-        n_signed = cls(shape, epsilon, block=block, loud=1).n_signed
-        # Rounded down, because the planner's budget allows for rho.
-        return {"block": block, "loud": fixed.get("loud") or max(int(n_signed * rho), 1)}
 
     @classmethod
     def from_manifest(cls, shape: Shape, epsilon: float, public: Mapping[str, Any]) -> Self:

@@ -115,38 +115,6 @@ class Mechanism(ABC):
         """Return the parameters that the manifest carries, by name."""
         return {name: getattr(self, name) for name in self.public_names()}
 
-    @classmethod
-    def choose_crowd_epsilon(cls, n_items: int) -> float:  # noqa: ARG003
-        """Return the best epsilon of a report if only a central budget counts."""
-        return 2.5
-
-    @classmethod
-    def choose_crowd_fraction(cls, epsilon: float, n_items: int, history: float) -> float:  # noqa: ARG003
-        """Return the largest loud fraction that `plan_options` chooses for a crowd."""
-        return COIN_RHO
-
-    @classmethod
-    def plan_options(
-        cls,
-        shape: Shape,  # noqa: ARG003
-        epsilon: float,  # noqa: ARG003
-        history: float,  # noqa: ARG003
-        fixed: Mapping[str, Any],  # noqa: ARG003
-        *,
-        loud_scale: float,  # noqa: ARG003
-    ) -> dict[str, Any]:
-        """Return the best options for a typical history of this length.
-
-        Args:
-            shape: The model's shape.
-            epsilon: The budget of one report.
-            history: How many items a typical person has touched.
-            fixed: Options and settings by name that stay as they are.
-            loud_scale: How many directions may be loud, in multiples of the usual number; below 1
-                if a crowd must hide each report.
-        """
-        return {}
-
     @property
     @abstractmethod
     def n_directions(self) -> int:

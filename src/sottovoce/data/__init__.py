@@ -1,12 +1,12 @@
 """Data sets, filters, splits and synthetic people."""
 
+from sottovoce.data.columns import parse_columns
 from sottovoce.data.fetching import DATA_SETS
 from sottovoce.data.interactions import Interactions
 from sottovoce.data.loading import load
 from sottovoce.data.shards import Shards
 from sottovoce.data.split import Split, leave_one_out
 from sottovoce.data.synthetic import synthetic_people
-from sottovoce.data.tables import parse_columns
 
 __all__ = [
     "DATA_SETS",

@@ -15,6 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core.histories import Histories
+from sottovoce.data.collecting import IdEncoder, drop_nonpositive
+from sottovoce.data.columns import Columns
+from sottovoce.data.files import derive_name
 from sottovoce.data.interactions import (
     Bools,
     Interactions,
@@ -23,14 +26,8 @@ from sottovoce.data.interactions import (
     mark_frequent,
     pack,
 )
+from sottovoce.data.parquet import read_parquet_blocks
 from sottovoce.data.shards import ShardWriter
-from sottovoce.data.tables import (
-    Columns,
-    IdEncoder,
-    derive_name,
-    drop_nonpositive,
-    read_parquet_blocks,
-)
 from sottovoce.errors import DataError
 
 # Called with a short text about the step that begins.

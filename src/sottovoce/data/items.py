@@ -20,8 +20,9 @@ from polars.exceptions import PolarsError
 
 from sottovoce.characters import CONTROL_CHARACTERS, format_code_point
 from sottovoce.core.tags import KIND_PATTERN
+from sottovoce.data.columns import COLUMN_ALIASES, Columns
+from sottovoce.data.files import PARQUET_SUFFIXES, convert_read_errors
 from sottovoce.data.interactions import Interactions, ItemDescriptions
-from sottovoce.data.tables import COLUMN_ALIASES, PARQUET_SUFFIXES, Columns, convert_read_errors
 from sottovoce.errors import DataError, MissingExtraError, ProtocolError
 
 # Separators of text tables, by suffix.

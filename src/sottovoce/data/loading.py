@@ -9,25 +9,17 @@ from typing import Any
 import numpy as np
 
 from sottovoce.data.buckets import Buckets, ReportProgress, divide_users
+from sottovoce.data.columns import Columns
 from sottovoce.data.fetching import CANNOT_FETCH, DATA_SETS, get_archive_path
+from sottovoce.data.files import MATRIX_SUFFIX, PARQUET_SUFFIXES, TEXT_SUFFIXES
+from sottovoce.data.frames import from_matrix, is_table, read_frame, read_matrix
 from sottovoce.data.interactions import Interactions
 from sottovoce.data.items import with_items
+from sottovoce.data.parquet import find_parquet_files, read_parquet
 from sottovoce.data.published import MOVIELENS_EDITIONS, is_published, read_published
 from sottovoce.data.shards import Shards, ShardWriter
 from sottovoce.data.synthetic import SYNTHETIC, parse_synthetic, synthetic_people
-from sottovoce.data.tables import (
-    MATRIX_SUFFIX,
-    PARQUET_SUFFIXES,
-    TEXT_SUFFIXES,
-    Columns,
-    find_parquet_files,
-    from_matrix,
-    is_table,
-    read_frame,
-    read_matrix,
-    read_parquet,
-    read_text,
-)
+from sottovoce.data.text_tables import read_text
 from sottovoce.errors import DataError, SettingsError
 
 # Default number of interactions in a shard: some hundred megabytes while it is processed.

@@ -18,14 +18,13 @@ from polars.exceptions import PolarsError
 
 from sottovoce.characters import replace_control_characters
 from sottovoce.core.tags import Traits
+from sottovoce.data.collecting import Collector
+from sottovoce.data.files import convert_read_errors, open_file
 from sottovoce.data.interactions import Interactions, ItemDescriptions
-from sottovoce.data.tables import (
+from sottovoce.data.text_tables import (
     Block,
-    Collector,
     Layout,
     add_text,
-    convert_read_errors,
-    open_file,
     parse_block,
     read_blocks,
     split_fields,

@@ -24,15 +24,13 @@ from polars.exceptions import PolarsError
 
 from sottovoce.core.histories import Histories
 from sottovoce.core.tags import Traits
+from sottovoce.data.files import convert_read_errors
 from sottovoce.data.interactions import (
     Interactions,
     LoadCounts,
     summarize_load,
     to_id_array,
     to_object_array,
-)
-from sottovoce.data.tables import (
-    convert_read_errors,
 )
 from sottovoce.errors import DataError
 from sottovoce.storage.files import write_atomically

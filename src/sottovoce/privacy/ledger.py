@@ -9,7 +9,7 @@ Records are chained by hashes of the bytes that docs/protocol.md specifies. A re
 hash of the last record detects every record that was changed, left out or cut off. The hashes have
 no key: they protect against accidents, not against the owner of the device.
 
-This module does no input or output: `sottovoce.client.store` keeps the records in a table.
+This module does no input or output: `sottovoce.client.ledger_table` keeps the records.
 """
 
 import hashlib

@@ -17,22 +17,20 @@ from sottovoce.protocol import SEALED_BYTES, Batch
 from sottovoce.storage.database import Database, FileIdentity
 from sottovoce.storage.files import sync_folder
 
-_MIGRATIONS = (
-    (
-        # By a number, since SQLite handles long rows of tables without one badly.
-        """CREATE TABLE batches (
-            place INTEGER PRIMARY KEY,
-            id BLOB NOT NULL,
-            sealed BLOB NOT NULL
-        )""",
-        # A copy under another id is recognised by its first encapsulated key, which is fresh.
-        "CREATE UNIQUE INDEX copies ON batches (substr(sealed, 1, 32))",
-        # The proxy's own random reports, several in a row of the table.
-        """CREATE TABLE dummies (
-            part INTEGER PRIMARY KEY,
-            sealed BLOB NOT NULL
-        )""",
-    ),
+_TABLES = (
+    # By a number, since SQLite handles long rows of tables without one badly.
+    """CREATE TABLE batches (
+        place INTEGER PRIMARY KEY,
+        id BLOB NOT NULL,
+        sealed BLOB NOT NULL
+    )""",
+    # A copy under another id is recognised by its first encapsulated key, which is fresh.
+    "CREATE UNIQUE INDEX copies ON batches (substr(sealed, 1, 32))",
+    # The proxy's own random reports, several in a row of the table.
+    """CREATE TABLE dummies (
+        part INTEGER PRIMARY KEY,
+        sealed BLOB NOT NULL
+    )""",
 )
 
 
@@ -136,7 +134,7 @@ class BatchFile:
 
     def __init__(self, path: Path):
         self.path = path
-        self._database = Database(path, _MIGRATIONS, wait=1.0, shared=True)
+        self._database = Database(path, _TABLES, wait=1.0, shared=True)
         self.tables = BatchTables(self._database.connection)
         self._file_identity = FileIdentity(path)
         self._file_identity.check()  # remembers this file: a later check compares with it

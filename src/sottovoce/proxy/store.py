@@ -27,9 +27,9 @@ from sottovoce.proxy.epoch_files import (
 from sottovoce.storage.database import (
     Database,
     FileIdentity,
+    check_schema_version,
     convert_sqlite_errors,
     exclusive_lock,
-    find_pending_migrations,
 )
 
 log = logging.getLogger("sottovoce")
@@ -41,56 +41,54 @@ LOCK_FILE = "proxy.lock"
 # Size of the random name of a database.
 DATABASE_NAME_BYTES = 8
 
-_MIGRATIONS = (
-    (
-        # The random name of this database, and that of the server's.
-        """CREATE TABLE about (
-            name TEXT NOT NULL,
-            server TEXT
-        )""",
-        """CREATE TABLE manifests (
-            epoch INTEGER PRIMARY KEY,
-            hash BLOB NOT NULL,
-            signed BLOB NOT NULL,
-            model BLOB NOT NULL,
-            catalogue BLOB NOT NULL
-        )""",
-        # The newest two: clients that have just read the older one may still fetch its catalogue.
-        """CREATE TABLE shelves (
-            place INTEGER PRIMARY KEY,
-            signed BLOB NOT NULL,
-            catalogue BLOB NOT NULL
-        )""",
-        # Keys for the tokens of one epoch each; the epoch is unknown until a manifest names it.
-        """CREATE TABLE token_keys (
-            seed BLOB PRIMARY KEY,
-            epoch INTEGER,
-            issued INTEGER NOT NULL DEFAULT 0
-        )""",
-        # How many tokens an account has had in a training, and what the last one was made from: a
-        # device that asks again gets the same one.
-        """CREATE TABLE accounts (
-            training BLOB NOT NULL,
-            pseudonym BLOB NOT NULL,
-            turns INTEGER NOT NULL,
-            epoch INTEGER NOT NULL,
-            blinded BLOB NOT NULL,
-            PRIMARY KEY (training, pseudonym)
-        ) WITHOUT ROWID""",
-        """CREATE TABLE files (
-            sha256 BLOB PRIMARY KEY,
-            content BLOB NOT NULL
-        )""",
-        """CREATE TABLE flushes (
-            epoch INTEGER PRIMARY KEY,
-            manifest_hash BLOB NOT NULL,
-            chunk_reports INTEGER NOT NULL,
-            reports INTEGER NOT NULL,
-            dummies INTEGER NOT NULL,
-            delivered INTEGER NOT NULL,
-            settled INTEGER NOT NULL
-        )""",
-    ),
+_TABLES = (
+    # The random name of this database, and that of the server's.
+    """CREATE TABLE about (
+        name TEXT NOT NULL,
+        server TEXT
+    )""",
+    """CREATE TABLE manifests (
+        epoch INTEGER PRIMARY KEY,
+        hash BLOB NOT NULL,
+        signed BLOB NOT NULL,
+        model BLOB NOT NULL,
+        catalogue BLOB NOT NULL
+    )""",
+    # The newest two: clients that have just read the older one may still fetch its catalogue.
+    """CREATE TABLE shelves (
+        place INTEGER PRIMARY KEY,
+        signed BLOB NOT NULL,
+        catalogue BLOB NOT NULL
+    )""",
+    # Keys for the tokens of one epoch each; the epoch is unknown until a manifest names it.
+    """CREATE TABLE token_keys (
+        seed BLOB PRIMARY KEY,
+        epoch INTEGER,
+        issued INTEGER NOT NULL DEFAULT 0
+    )""",
+    # How many tokens an account has had in a training, and what the last one was made from: a
+    # device that asks again gets the same one.
+    """CREATE TABLE accounts (
+        training BLOB NOT NULL,
+        pseudonym BLOB NOT NULL,
+        turns INTEGER NOT NULL,
+        epoch INTEGER NOT NULL,
+        blinded BLOB NOT NULL,
+        PRIMARY KEY (training, pseudonym)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE files (
+        sha256 BLOB PRIMARY KEY,
+        content BLOB NOT NULL
+    )""",
+    """CREATE TABLE flushes (
+        epoch INTEGER PRIMARY KEY,
+        manifest_hash BLOB NOT NULL,
+        chunk_reports INTEGER NOT NULL,
+        reports INTEGER NOT NULL,
+        dummies INTEGER NOT NULL,
+        delivered INTEGER NOT NULL,
+        settled INTEGER NOT NULL
+    )""",
 )
 # Queries that return a file only if a manifest or a shelf names it as one of this kind.
 _FILE_QUERIES: dict[FileKind, str] = {
@@ -300,8 +298,8 @@ class ProxyStore:
         if path.exists() or any(folder.glob("epoch-*")):
             raise StoreError(f"{path}: files of a proxy are here already; name another folder")
         # One transaction: a database without a name does not exist.
-        with closing(Database(path, _MIGRATIONS, upgrade=False)) as db, db.transaction():
-            db.migrate()
+        with closing(Database(path, _TABLES, create=False)) as db, db.transaction():
+            db.create_tables()
             db.rows("INSERT INTO about (name) VALUES (?)", token_hex(DATABASE_NAME_BYTES))
 
     @classmethod
@@ -315,16 +313,13 @@ class ProxyStore:
             # Threads share the two connections, behind the locks of the store.
             writer, reader = (
                 opened.enter_context(
-                    closing(Database(path, _MIGRATIONS, wait=1.0, shared=True, upgrade=False))
+                    closing(Database(path, _TABLES, wait=1.0, shared=True, create=False))
                 )
                 for _ in range(2)
             )
             reader.rows("PRAGMA query_only = ON")
             if not reader.row("SELECT 1 FROM sqlite_master WHERE name = 'about'"):
-                raise StoreError(
-                    f"{path}: this is no proxy's database of this version; move the folder away, "
-                    "and run `sottovoce proxy create-database`"
-                )
+                raise _make_wrong_database_error(path)
             files = opened.enter_context(closing(EpochFiles(folder)))
             store = cls(writer, reader, files)
             store._resources = opened.pop_all()
@@ -468,6 +463,13 @@ class ProxyStore:
                 log.warning("%s: can be written again", path)
 
 
+def _make_wrong_database_error(path: Path) -> StoreError:
+    return StoreError(
+        f"{path}: this is no proxy's database of this version; move the folder away, and run "
+        "`sottovoce proxy create-database`"
+    )
+
+
 def _check_exists(path: Path) -> None:
     # A misspelt or unmounted path must not start with an empty database.
     if not path.exists():
@@ -484,8 +486,9 @@ def open_snapshot(folder: Path) -> Iterator[Tables]:
     _check_exists(path)
     with _open_read_only(path) as db:
         (version,) = db.execute("PRAGMA user_version").fetchone()
-        if find_pending_migrations(version, _MIGRATIONS, path):
-            raise StoreError(f"{path}: not up to date; `sottovoce proxy run` brings it up to date")
+        check_schema_version(version, path)
+        if not version:
+            raise _make_wrong_database_error(path)
         yield Tables(db)
 
 

@@ -13,7 +13,7 @@ from typing import Self
 import httpx
 
 from sottovoce.client import HttpProxy
-from sottovoce.client.recommending import wide_model
+from sottovoce.client.recommending import build_wide_model
 from sottovoce.data import Interactions, synthetic_people
 from sottovoce.data.synthetic import SYNTHETIC, generate_people
 from sottovoce.errors import UnavailableError
@@ -23,7 +23,7 @@ from sottovoce.sandbox.people import POLL_SECONDS, InventedPeople, PublicReader
 from sottovoce.sandbox.setup import Sandbox
 from sottovoce.server.setup import list_catalogue_items
 from sottovoce.service.workers import set_up_worker
-from sottovoce.simulation.evaluation.panel import panel_popularity, panel_quality
+from sottovoce.simulation.evaluation.panel import measure_on_panel, measure_popularity_on_panel
 from sottovoce.training import Settings, plan_training
 
 # New people in each epoch: nobody reports twice.
@@ -204,8 +204,8 @@ def follow_curve(
                 yield CurvePoint(
                     epoch,
                     reports // manifest.terms.reports,
-                    panel_quality(wide_model(release), panel),
-                    panel_quality(wide_model(release, tags_alone=True), panel),
-                    panel_popularity(panel, release.catalogue.tags),
+                    measure_on_panel(build_wide_model(release), panel),
+                    measure_on_panel(build_wide_model(release, tags_only=True), panel),
+                    measure_popularity_on_panel(panel, release.catalogue.tags),
                 )
         sleep(POLL_SECONDS)

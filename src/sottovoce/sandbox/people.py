@@ -12,7 +12,7 @@ from random import Random
 import httpx
 
 from sottovoce.client import HttpProxy, ProxyApi
-from sottovoce.client.syncing import check_terms
+from sottovoce.client.fetching import check_terms
 from sottovoce.core import Histories, Mechanism, draw_os_words, solve_user_vectors
 from sottovoce.errors import ClosedError, SottovoceError, UnavailableError
 from sottovoce.protocol import (

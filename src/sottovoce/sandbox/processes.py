@@ -16,13 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 
 from sottovoce.errors import SettingsError, UnavailableError, get_reason
-from sottovoce.sandbox.setup import (
-    ATTESTER_FILE,
-    SHOP_FILE,
-    LiveSystem,
-    get_proxy_config,
-    get_server_config,
-)
+from sottovoce.sandbox.setup import LiveSystem, get_proxy_config, get_server_config
 from sottovoce.service.watch import READY_PATH
 
 # A service is ready after this long at the latest.
@@ -31,21 +25,30 @@ READY_SECONDS = 60.0
 STOP_SECONDS = 40.0
 # Pause between two checks of a process.
 CHECK_SECONDS = 0.3
+# The program of the toy shop.
+SHOP_MODULE = "sottovoce.sandbox.shop"
 # Lines of a quiet process that are printed if it ends by itself.
 MAX_LAST_LINES = 20
 
 
 class Child:
-    """One `sottovoce ...` process. Its output goes to our stderr, each line after its name.
+    """A process of our own code. Its output goes to our stderr, each line after its name.
 
     A quiet one prints nothing, except its last lines if it ends by itself.
     """
 
-    def __init__(self, name: str, arguments: Sequence[str], *, quiet: bool = False):
+    def __init__(
+        self,
+        name: str,
+        arguments: Sequence[str],
+        *,
+        module: str = "sottovoce",
+        quiet: bool = False,
+    ):
         self.name = name
         self._last_lines: deque[str] = deque(maxlen=MAX_LAST_LINES)
         self.process = subprocess.Popen(  # noqa: S603 - our own program
-            [sys.executable, "-m", "sottovoce", *arguments],
+            [sys.executable, "-m", module, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -142,20 +145,17 @@ def run_system(
     folder: Path, system: LiveSystem, stopping: Callable[[], bool], *, quiet: bool = False
 ) -> Iterator[list[Child]]:
     """Run server, proxy and toy shop during the block, which begins when they are ready."""
-    commands = {
-        "server": ["run", "--config", str(get_server_config(folder))],
-        "proxy": ["run", "--config", str(get_proxy_config(folder))],
-    }
-    if system.shop:
-        port = str(urlsplit(system.shop).port)
-        origins = [f"--origin={origin}" for origin in (system.proxy, *system.origins)]
-        keys, page = (str(folder / "server" / name) for name in (ATTESTER_FILE, SHOP_FILE))
-        commands["attest"] = ["run", keys, "--page", page, "--port", port, *origins]
+    configs = {"server": get_server_config(folder), "proxy": get_proxy_config(folder)}
     with ExitStack() as stack:
         children = []
         # All begin before any is waited for, because each takes a while to import.
-        for name, arguments in commands.items():
-            children.append(Child(name, [name, *arguments], quiet=quiet))
+        for name, config in configs.items():
+            children.append(Child(name, [name, "run", "--config", str(config)], quiet=quiet))
+            stack.callback(children[-1].stop)
+        if system.shop:
+            port = str(urlsplit(system.shop).port)
+            arguments = [str(folder / "server"), port, system.proxy, *system.origins]
+            children.append(Child("shop", arguments, module=SHOP_MODULE, quiet=quiet))
             stack.callback(children[-1].stop)
         for child, url in zip(children, (system.server_watch, system.proxy_watch), strict=False):
             child.wait_until_ready(url, stopping)

@@ -5,7 +5,7 @@ import re
 import shutil
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -22,15 +22,14 @@ from sottovoce.protocol.panel import Panel
 from sottovoce.protocol.terms import TRAINING_ID_BYTES, TRIAL_SENTENCE
 from sottovoce.proxy import ProxySettings
 from sottovoce.proxy.setup import make_proxy
+from sottovoce.sandbox.shop import ATTEST_PATH, KEYS_FILE, PAGE_FILE, Backend
 from sottovoce.server import ServerSettings
-from sottovoce.server.administration import read_catalogue
+from sottovoce.server.agreement import read_catalogue
 from sottovoce.server.setup import make_server
-from sottovoce.service.attest import PATH as ATTEST_PATH
-from sottovoce.service.attest import Attester
 from sottovoce.service.listen import Listen, Watch
 from sottovoce.service.toml import read_settings
 from sottovoce.simulation.evaluation.panel import make_panel
-from sottovoce.storage.files import write_atomically
+from sottovoce.storage.files import write_atomically, write_new
 from sottovoce.training import Participation, Settings
 
 LOCAL_HOST = "127.0.0.1"
@@ -50,9 +49,6 @@ PANEL_SEED_BIT = 1 << 63
 ABOUT_FILE = "up.json"
 # In the proxy's folder.
 PANEL_FILE = "panel.json"
-# In the server's folder.
-ATTESTER_FILE = "attest.json"
-SHOP_FILE = "shop.html"
 # What devices and readers must know about a system on one machine.
 ONE_OPERATOR_NOTICE = "Proxy and server are at one operator here, so only the local guarantee holds"
 
@@ -201,9 +197,9 @@ class Sandbox:
             ("terms", "accounts"): self.accounts or None,
         }
         set_values(get_server_config(folder), server_values)
-        attester = Attester.new(keys.verification_key.hex()) if self.accounts else None
-        if attester is not None:
-            attester.write(folder / "server" / ATTESTER_FILE)
+        backend = Backend.create(keys.verification_key.hex()) if self.accounts else None
+        if backend is not None:
+            write_new(folder / "server" / KEYS_FILE, json.dumps(asdict(backend)).encode())
         make_proxy(
             folder / "proxy",
             secret_file=folder / "server" / "proxy.secret",
@@ -222,7 +218,7 @@ class Sandbox:
         proxy_values: dict[tuple[str, str], object] = {
             ("", "poll_seconds"): TICK_SECONDS,
             ("", "keep_models"): MODELS_ON_PROXY,
-            ("", "accounts_key"): attester and attester.verification_key,
+            ("", "accounts_key"): backend and backend.verification_key,
             ("", "origins"): [*self.origins, *([shop] if shop else [])] or None,
             ("page", "serve"): True,
             ("page", "panel"): panel and PANEL_FILE,
@@ -271,10 +267,10 @@ def write_shop(folder: Path, system: LiveSystem) -> None:
         "LIMIT": f"{system.limit:g}",
         "EPOCH": f"{server.epoch_seconds}",
     }
-    template = (files(__package__) / SHOP_FILE).read_text(encoding="utf-8")
+    template = (files(__package__) / PAGE_FILE).read_text(encoding="utf-8")
     # All words at once, because a title may contain one of them.
     page = re.sub("|".join(values), lambda match: values[match[0]], template)
-    write_atomically(folder / "server" / SHOP_FILE, page.encode())
+    write_atomically(folder / "server" / PAGE_FILE, page.encode())
 
 
 def set_values(path: Path, values: Mapping[tuple[str, str], object]) -> None:

@@ -20,7 +20,7 @@ from typing import Any, Protocol, Self, TypeVar
 import httpx
 
 from sottovoce.client import Client, HttpProxy, ProxyApi
-from sottovoce.client.http import attesting
+from sottovoce.client.http import make_attestation_fetcher
 from sottovoce.data import Interactions
 from sottovoce.errors import RefusedError, SottovoceError, UnavailableError
 from sottovoce.privacy import PrivacyReport, make_privacy_report
@@ -116,7 +116,9 @@ class SwarmResult:
             "processes": SWARM_PROCESSES,
             "seed": self.plan.seed,
             "terms": self.terms.as_dict(),
-            "epochs": [{**asdict(each), "sent": each.sent} for each in self.rounds],
+            "epochs": [
+                {**asdict(epoch_round), "sent": epoch_round.sent} for epoch_round in self.rounds
+            ],
             "ledgers_spent_at_most": self.max_spent,
             "problems": self.problems,
             "privacy": {
@@ -153,7 +155,7 @@ def run_swarm(data: Interactions, plan: SwarmPlan, progress: SwarmProgress) -> S
         sorted(swarm.problems),
         make_privacy_report(
             replace(event, epochs=min(len(swarm.rounds), event.epochs)),
-            min(each.sent for each in swarm.rounds),
+            min(epoch_round.sent for epoch_round in swarm.rounds),
         ),
         {"make": created - began, "drive": ended - created},
     )
@@ -252,11 +254,11 @@ class _Swarm:
 
 
 @dataclass(frozen=True)
-class SyncResult:
+class SwarmSync:
     """What became of one client's sync."""
 
     outcome: str
-    """As in `sottovoce.client.Synced`, or `unavailable`, or `failed`."""
+    """As in `sottovoce.client.SyncResult`, or `unavailable`, or `failed`."""
     tries: int
     spent: float
     """Epsilon that the ledger has in all."""
@@ -280,7 +282,7 @@ class ClientPool:
 
     def sync(
         self, folders: Sequence[Path], patience: float, attest: str = ""
-    ) -> Iterator[SyncResult]:
+    ) -> Iterator[SwarmSync]:
         """Sync every client once, trying each for at most `patience` seconds."""
         sync = partial(_sync_in_pool, patience, attest)
         yield from _check_pool(self._pool.map(sync, folders, chunksize=CLIENTS_PER_PIECE))
@@ -315,10 +317,10 @@ def _create_client(url: str, key: bytes, limit: float, folder: Path, items: list
     assert _worker_api is not None, "the pool starts its processes with an address"
     with Client.create(folder, proxy_url=url, verification_key=key, limit=limit) as client:
         client.record(items)
-        client.accept(client.asked(_worker_api))
+        client.accept(client.fetch_terms(_worker_api))
 
 
-def _sync_in_pool(patience: float, attest: str, folder: Path) -> SyncResult:
+def _sync_in_pool(patience: float, attest: str, folder: Path) -> SwarmSync:
     assert _worker_api is not None, "the pool starts its processes with an address"
     return sync_client(folder, _worker_api, patience, attest=attest)
 
@@ -344,7 +346,7 @@ def sync_client(
     attest: str = "",
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
-) -> SyncResult:
+) -> SwarmSync:
     """Sync one client until it works, is refused, or time is up.
 
     A batch is made once and only ever sent again. It is sent at once, without jitter: a swarm is a
@@ -360,20 +362,20 @@ def sync_client(
     """
     deadline = clock() + patience
     tries, pause = 1, FIRST_PAUSE_SECONDS
-    attestation = attesting(attest, folder.name) if attest else None
+    attestation = make_attestation_fetcher(attest, folder.name) if attest else None
     with Client.open(folder) as client:
         while True:
             try:
-                synced = client.sync(api, jitter=0, attest=attestation)
+                synced = client.sync(api, jitter=0, fetch_attestation=attestation)
                 if attestation is not None and synced.outcome == "sent":
-                    client.sync(api, jitter=0, attest=attestation)
-                return SyncResult(synced.outcome, tries, synced.spent)
+                    client.sync(api, jitter=0, fetch_attestation=attestation)
+                return SwarmSync(synced.outcome, tries, synced.spent)
             except UnavailableError as error:
                 if clock() + pause > deadline:
-                    spent = client.status().spent or 0.0
-                    return SyncResult("unavailable", tries, spent, str(error))
+                    spent = client.get_status().spent or 0.0
+                    return SwarmSync("unavailable", tries, spent, str(error))
             except SottovoceError as error:
                 problem = f"{type(error).__name__}: {error}"
-                return SyncResult("failed", tries, client.status().spent or 0.0, problem)
+                return SwarmSync("failed", tries, client.get_status().spent or 0.0, problem)
             sleep(pause)
             tries, pause = tries + 1, min(2 * pause, MAX_PAUSE_SECONDS)

@@ -1,4 +1,4 @@
-"""The server over HTTP: routes as data, the work in `Server`, blocking work in threads."""
+"""The server over HTTP: routes and their handlers. `Server` does the work, in threads."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from sottovoce.errors import LostError
 from sottovoce.protocol import MAX_CHUNK_REPORTS, SEALED_BYTES, routes, strict
-from sottovoce.protocol.batch import CHUNK_HEADER_BYTES as HEADER
+from sottovoce.protocol.batch import CHUNK_HEADER_BYTES
 from sottovoce.protocol.contact import MAX_CONTACT_BYTES, Contact
 from sottovoce.server.server import Server
 from sottovoce.server.settings import ServerSettings
@@ -32,73 +32,114 @@ from sottovoce.service.tls import get_seconds_to_expiry
 
 T = TypeVar("T")
 
-MAX_CHUNK = HEADER + SEALED_BYTES * MAX_CHUNK_REPORTS
-THREADS, CHUNKS = 24, 8
-"""Requests that are worked on at once. Chunks have places of their own: they may take seconds."""
+MAX_CHUNK_BYTES = CHUNK_HEADER_BYTES + SEALED_BYTES * MAX_CHUNK_REPORTS
+# Requests that are worked on at once.
+MAX_THREADS = 24
+# Chunks have threads of their own, since they may take seconds.
+MAX_CHUNK_THREADS = 8
+
+
+def build_app(server: Server, settings: ServerSettings) -> Starlette:
+    """Build the application. Its lifespan opens the first epoch and runs the heartbeat."""
+    api = Api(server, settings)
+
+    @asynccontextmanager
+    async def run_heartbeat(_: Starlette) -> AsyncIterator[None]:
+        # A server that cannot tick does not start.
+        await anyio.to_thread.run_sync(server.tick)
+        api.heartbeat.start()
+        try:
+            yield
+        finally:
+            await anyio.to_thread.run_sync(api.heartbeat.stop)
+
+    async def answer_lost(_: Request, __: Exception) -> Response:
+        # Nothing of this epoch can be counted any more, so proxies must take no more of it.
+        detail = "the database is damaged or gone: restore a backup"
+        return make_problem(HTTPStatus.CONFLICT, detail)
+
+    return Starlette(
+        routes=[
+            Route(routes.MANIFEST, api.get_manifest),
+            Route(routes.SHELF, api.get_shelf),
+            Route(routes.MODEL, api.get_model),
+            Route(routes.CATALOGUE, api.get_catalogue),
+            Route(routes.CONTACT, api.handle_contact, methods=["POST"]),
+            Route(routes.CHUNK, api.take_chunk, methods=["PUT"]),
+            Route(routes.COMMIT, api.commit, methods=["POST"]),
+        ],
+        exception_handlers={**build_error_handlers(), LostError: answer_lost},
+        lifespan=run_heartbeat,
+    )
 
 
 class Api:
+    """The handlers."""
+
     def __init__(self, server: Server, settings: ServerSettings):
         self._server = server
         self._settings = settings
-        self._threads = anyio.CapacityLimiter(THREADS)
-        self._chunks = anyio.CapacityLimiter(CHUNKS)
+        self._threads = anyio.CapacityLimiter(MAX_THREADS)
+        self._chunk_threads = anyio.CapacityLimiter(MAX_CHUNK_THREADS)
         self.heartbeat = Heartbeat(server.tick, settings.heartbeat, server.troubles)
-        server.metrics.watch(
+        server.metrics.set_gauges(
             beat_failures=lambda: self.heartbeat.failures,
             certificate_seconds=lambda: get_seconds_to_expiry(settings.certificates),
         )
 
-    async def manifest(self, request: Request) -> Response:
-        signed = await self._work(self._server.get_signed_manifest)
+    async def get_manifest(self, request: Request) -> Response:
+        signed = await self._run(self._server.get_signed_manifest)
         return send_file(request, signed.encode(), signed.hash.hex(), CACHE_BRIEFLY)
 
-    async def shelf(self, request: Request) -> Response:
-        signed = await self._work(self._server.get_signed_shelf)
+    async def get_shelf(self, request: Request) -> Response:
+        signed = await self._run(self._server.get_signed_shelf)
         return send_file(request, signed.encode(), signed.hash.hex(), CACHE_BRIEFLY)
 
-    async def model(self, request: Request) -> Response:
-        return await self._file(request, self._server.get_model)
+    async def get_model(self, request: Request) -> Response:
+        sha256 = parse_hash(request)
+        content = await self._run(self._server.get_model, sha256)
+        return send_file(request, content, sha256.hex(), CACHE_FOREVER)
 
-    async def catalogue(self, request: Request) -> Response:
-        return await self._file(request, self._server.get_catalogue)
+    async def get_catalogue(self, request: Request) -> Response:
+        sha256 = parse_hash(request)
+        content = await self._run(self._server.get_catalogue, sha256)
+        return send_file(request, content, sha256.hex(), CACHE_FOREVER)
 
-    async def contact(self, request: Request) -> Response:
-        proxy = self._proxy(request)
-        said = Contact.decode(await read_body(request.scope, request.receive, MAX_CONTACT_BYTES))
-        answer = await self._work(self._server.handle_contact, proxy, said)
-        return Response(answer.encode(), media_type="application/json")
+    async def handle_contact(self, request: Request) -> Response:
+        proxy = self._authenticate(request)
+        body = await read_body(request.scope, request.receive, MAX_CONTACT_BYTES)
+        reply = await self._run(self._server.handle_contact, proxy, Contact.decode(body))
+        return Response(reply.encode(), media_type="application/json")
 
-    async def chunk(self, request: Request) -> Response:
-        proxy, epoch = self._proxy(request), parse_epoch(request)
+    async def take_chunk(self, request: Request) -> Response:
+        proxy, epoch = self._authenticate(request), parse_epoch(request)
         name = strict.parse_hex(request.path_params["sha256"], what="a chunk's name").hex()
-        data = await read_body(request.scope, request.receive, MAX_CHUNK)
+        data = await read_body(request.scope, request.receive, MAX_CHUNK_BYTES)
         take = partial(self._server.take_chunk, proxy, epoch, name, data)
-        counted = await anyio.to_thread.run_sync(take, limiter=self._chunks)
-        return JSONResponse({"counted": counted})
+        is_new = await anyio.to_thread.run_sync(take, limiter=self._chunk_threads)
+        return JSONResponse({"counted": is_new})
 
     async def commit(self, request: Request) -> Response:
-        proxy, epoch = self._proxy(request), parse_epoch(request)
-        given = await _json(request, {"manifest", "chunks", "reports"})
-        manifest = strict.parse_hex(given["manifest"], what="manifest")
+        proxy, epoch = self._authenticate(request), parse_epoch(request)
+        body = await read_body(request.scope, request.receive, MAX_CONTACT_BYTES)
+        content = strict.parse_object(body, max_bytes=MAX_CONTACT_BYTES, what="body")
+        strict.check_keys(content, {"manifest", "chunks", "reports"}, "body")
+        manifest = strict.parse_hex(content["manifest"], what="manifest")
         chunks, reports = (
-            strict.parse_int(given[name], min_value=0, max_value=strict.MAX_INTEGER, what=name)
+            strict.parse_int(content[name], min_value=0, max_value=strict.MAX_INTEGER, what=name)
             for name in ("chunks", "reports")
         )
-        await self._work(self._server.commit, proxy, epoch, manifest, chunks, reports)
+        await self._run(self._server.commit, proxy, epoch, manifest, chunks, reports)
+        # This may be all that the epoch waits for.
         self.heartbeat.wake_up()
         return JSONResponse({})
 
-    async def _work(self, function: Callable[..., T], *arguments: object) -> T:
-        """In a thread. A client that goes away does not stop it half way."""
+    async def _run(self, function: Callable[..., T], *arguments: object) -> T:
+        """Run a function in a thread, which goes on if the client disconnects."""
         return await anyio.to_thread.run_sync(partial(function, *arguments), limiter=self._threads)
 
-    async def _file(self, request: Request, find: Callable[[bytes], bytes | None]) -> Response:
-        sha256 = parse_hash(request)
-        return send_file(request, await self._work(find, sha256), sha256.hex(), CACHE_FOREVER)
-
-    def _proxy(self, request: Request) -> str:
-        """Who this is, before anything else of the request is looked at."""
+    def _authenticate(self, request: Request) -> str:
+        """Return the name of the proxy, before anything else of the request is read."""
         scheme, _, secret = request.headers.get("authorization", "").partition(" ")
         proxy = self._settings.find_proxy(secret)
         if scheme.lower() != "bearer" or proxy is None:
@@ -109,43 +150,3 @@ class Api:
                 {"WWW-Authenticate": "Bearer"},
             )
         return proxy
-
-
-def build_app(server: Server, settings: ServerSettings) -> Starlette:
-    """The application; it sets the database up when it starts and beats until it ends."""
-    api = Api(server, settings)
-
-    @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncIterator[None]:
-        await anyio.to_thread.run_sync(server.tick)
-        api.heartbeat.start()
-        try:
-            yield
-        finally:
-            await anyio.to_thread.run_sync(api.heartbeat.stop)
-
-    return Starlette(
-        routes=[
-            Route(routes.MANIFEST, api.manifest),
-            Route(routes.SHELF, api.shelf),
-            Route(routes.MODEL, api.model),
-            Route(routes.CATALOGUE, api.catalogue),
-            Route(routes.CONTACT, api.contact, methods=["POST"]),
-            Route(routes.CHUNK, api.chunk, methods=["PUT"]),
-            Route(routes.COMMIT, api.commit, methods=["POST"]),
-        ],
-        exception_handlers={**build_error_handlers(), LostError: _lost},
-        lifespan=lifespan,
-    )
-
-
-async def _lost(_: Request, __: Exception) -> Response:
-    """Nothing of this epoch may ever be counted: proxies shall take no more of it meanwhile."""
-    return make_problem(HTTPStatus.CONFLICT, "the database is damaged or gone: restore a backup")
-
-
-async def _json(request: Request, keys: set[str]) -> dict[str, object]:
-    body = await read_body(request.scope, request.receive, MAX_CONTACT_BYTES)
-    given = strict.parse_object(body, max_bytes=MAX_CONTACT_BYTES, what="body")
-    strict.check_keys(given, keys, "body")
-    return given

@@ -1,4 +1,4 @@
-"""How a catalogue changes: items are appended, described anew, retired."""
+"""How a catalogue changes: items are added at its end, described in another way, or retired."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,6 +10,8 @@ from sottovoce.protocol import Catalogue, Item
 
 @dataclass(frozen=True)
 class Difference:
+    """The difference between two versions of a catalogue; false if there is none."""
+
     added: tuple[Item, ...]
     changed: tuple[tuple[Item, Item], ...]
     """Before and after: another title, or other tags."""
@@ -20,7 +22,8 @@ class Difference:
 
     @classmethod
     def between(cls, before: Catalogue, after: Catalogue) -> Self:
-        old, new = _by_id(before.items), _by_id(after.items)
+        """Return the difference between two catalogues."""
+        old, new = _index_by_id(before.items), _index_by_id(after.items)
         return cls(
             tuple(item for item in after.items if item.id not in old),
             tuple((old[i], new[i]) for i in old if i in new and old[i] != new[i]),
@@ -28,7 +31,10 @@ class Difference:
         )
 
     def check_retires_few(self, items: int) -> None:
-        """At most half of so many: an export that broke off would cost what was learnt of them."""
+        """Raise a `SettingsError` if more than half of this number of items are retired.
+
+        An export that broke off would cost what was learnt of the missing items.
+        """
         if len(self.retired) > items / 2:
             raise SettingsError(
                 f"this retires {len(self.retired):,} of the {items:,} items; what was learnt of "
@@ -38,11 +44,11 @@ class Difference:
 
 
 def merge_catalogues(catalogue: Catalogue, wanted: Catalogue) -> Catalogue:
-    """As wanted; what stays keeps its place, what is new comes at the end."""
-    new = _by_id(wanted.items)
+    """Return the wanted items: those that stay in their order, then the new ones."""
+    new = _index_by_id(wanted.items)
     staying = [new.pop(item.id) for item in catalogue.items if item.id in new]
     return Catalogue.from_items([*staying, *new.values()])
 
 
-def _by_id(items: Iterable[Item]) -> dict[str, Item]:
+def _index_by_id(items: Iterable[Item]) -> dict[str, Item]:
     return {item.id: item for item in items}

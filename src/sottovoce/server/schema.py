@@ -1,11 +1,10 @@
-"""The tables, and how a database comes from an earlier version to this one.
+"""The tables of a server's database.
 
-No raw report is stored. Of an applied epoch only its sums stay: what came from which proxy, the
-names of its chunks, the key prefixes by which duplicates are recognised, and its private key are
-deleted when it is applied.
+No raw report is stored. Of an applied epoch only the sums stay. Deleted when it is applied: what
+came from which proxy, the names of its chunks, the key prefixes that show duplicates, and its
+private key.
 """
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from sqlalchemy import (
@@ -22,29 +21,36 @@ from sqlalchemy import (
     select,
 )
 
-from sottovoce.storage.database import find_pending_migrations
+from sottovoce.errors import StoreError
 
-Migration = Callable[[Connection], None]
-
+# Version of these tables, which every database names. It changes with every change of a table.
+SCHEMA_VERSION = 1
+# Number of PostgreSQL's advisory lock for the creation of tables and rows.
+ADVISORY_LOCK = 0x736F74746F
 
 metadata = MetaData()
 
 
-def _table(name: str, keys: dict[str, Any], /, **columns: Any) -> Table:
-    """With these columns, keys first. Every one must have a value; none is made up here."""
-    made = [
-        Column(each, kind, primary_key=True, autoincrement=False) for each, kind in keys.items()
+def _make_table(name: str, keys: dict[str, Any], /, **columns: Any) -> Table:
+    """Return a table whose columns must all have a value."""
+    key_columns = [
+        Column(column, kind, primary_key=True, autoincrement=False) for column, kind in keys.items()
     ]
-    made += [Column(each, kind, nullable=False) for each, kind in columns.items()]
-    return Table(name, metadata, *made)
+    others = [Column(column, kind, nullable=False) for column, kind in columns.items()]
+    return Table(name, metadata, *key_columns, *others)
 
 
-_EPOCH = {"epoch": BigInteger}
-_OF_PROXY = {**_EPOCH, "proxy": Text}
+_EPOCH_KEY = {"epoch": BigInteger}
+_PROXY_KEY = {**_EPOCH_KEY, "proxy": Text}
 
-schema_version = _table("schema_version", {}, version=Integer)
+schema_version = _make_table("schema_version", {}, version=Integer)
 
-service = _table(
+# One row. It is locked to move the epochs on, to choose what comes next, or to change the key.
+# - name: of the database, drawn when it was created. Proxies learn it, so a change is noticed.
+# - verification_key: of the key that signed last.
+# - newest_key: of the key that was made last, and signs next.
+# - next_epoch: the smallest number of the next epoch, larger than any that devices know.
+service = _make_table(
     "service",
     {"id": Integer},
     name=Text,
@@ -52,24 +58,18 @@ service = _table(
     newest_key=LargeBinary,
     next_epoch=BigInteger,
 )
-"""One row. It is locked to move the epochs on, to choose what comes next, or to change the key.
 
-`name` is the database's own, drawn when it was created. Proxies learn it, so a change is noticed.
-
-`verification_key` belongs to the key that signed last, `newest_key` to the one that was made last
-and is to sign next. `next_epoch` is the least number that the next epoch may have: larger than any
-that devices know.
-"""
-
-trainings = _table(
+# Settings and terms are JSON (`sottovoce.server.training`). The newest training goes on.
+trainings = _make_table(
     "trainings", {"number": Integer}, settings=Text, terms=Text, items=Integer, anew=Integer
 )
-"""Settings and terms are JSON (`sottovoce.server.training`). The newest is the one that goes on."""
 
-catalogues = _table("catalogues", {"version": BigInteger}, sha256=LargeBinary)
-"""Every version that there was; the newest holds for lists at once, then for the next epoch."""
+# Every version; the newest holds for lists at once, and for reports from the next epoch on.
+catalogues = _make_table("catalogues", {"version": BigInteger}, sha256=LargeBinary)
 
-shelf = _table(
+# One row: the signed statement which catalogue holds for lists (`sottovoce.protocol.shelf`). Column
+# `most` is the latest second of any shelf. It is later than this one's if a clock was wrong.
+shelf = _make_table(
     "shelf",
     {"id": Integer},
     published=BigInteger,
@@ -77,14 +77,11 @@ shelf = _table(
     signed=LargeBinary,
     most=BigInteger,
 )
-"""One row: the signed statement which catalogue holds for lists (`sottovoce.protocol.shelf`).
 
-`most` is the latest second of any: it is later than this one if a clock was wrong.
-"""
-
-epochs = _table(
+# Columns are the fields of `Epoch`, in their order. A row is locked to count a chunk of its epoch.
+epochs = _make_table(
     "epochs",
-    _EPOCH,
+    _EPOCH_KEY,
     state=Text,
     training=Integer,
     **dict.fromkeys(("manifest", "hash", "model", "catalogue"), LargeBinary),
@@ -94,33 +91,31 @@ epochs = _table(
     **dict.fromkeys(("chunks", "reports", "duplicates", "undecodable"), BigInteger),
     **dict.fromkeys(("crowdless", "capped"), BigInteger),
 )
-"""Columns are the fields of `Epoch`, in their order. A row is locked to count a chunk of it."""
 epochs.c.closed_at.nullable = True
 
-epoch_keys = _table("epoch_keys", _EPOCH, wrapped=LargeBinary)
-"""The private keys of epochs that are not applied; a table apart, so that it can be scrubbed."""
+# The private keys of epochs that are not applied; in a table of their own that can be scrubbed.
+epoch_keys = _make_table("epoch_keys", _EPOCH_KEY, wrapped=LargeBinary)
 
-counts = _table("counts", _OF_PROXY, counts=LargeBinary, counted_at=Float(53))
-"""How often each report came from a proxy, in an epoch that is not applied; uint32, little endian.
+# How often each report came from a proxy, in an epoch that is not applied: uint32, little endian.
+# Number `index << 1 | bit` is the report of that value, so each direction has two numbers. Column
+# `counted_at` is the time of the last chunk.
+counts = _make_table("counts", _PROXY_KEY, counts=LargeBinary, counted_at=Float(53))
 
-Number `index << 1 | bit` is the report of that value: two numbers a direction. `counted_at` is the
-time of the last chunk.
-"""
+# Sums of signs by direction, of an applied epoch: int64, little endian.
+sums = _make_table("sums", _EPOCH_KEY, sums=LargeBinary)
 
-sums = _table("sums", _EPOCH, sums=LargeBinary)
-"""Of an applied epoch: sums of signs by direction, int64, little endian."""
-
-chunks = _table(
-    "chunks", {**_EPOCH, "name": Text}, proxy=Text, reports=Integer, prefixes=LargeBinary
+# Chunks that were counted in an epoch that is not applied; `prefixes` are uint64, little endian.
+chunks = _make_table(
+    "chunks", {**_EPOCH_KEY, "name": Text}, proxy=Text, reports=Integer, prefixes=LargeBinary
 )
-"""What was counted in an epoch that is not applied; `prefixes` are uint64, little endian."""
 
-commits = _table("commits", _OF_PROXY, chunks=BigInteger, reports=BigInteger)
+commits = _make_table("commits", _PROXY_KEY, chunks=BigInteger, reports=BigInteger)
 
-waiting = _table("waiting", _OF_PROXY, crowd=Text)
-"""Whether each proxy has its crowd, in an epoch that is not applied: none, short or enough."""
+# The state of each proxy's crowd in an epoch that is not applied: none, short, enough or never.
+waiting = _make_table("waiting", _PROXY_KEY, crowd=Text)
 
-contacts = _table(
+# Columns are the fields of `ProxyContact`, in their order.
+contacts = _make_table(
     "contacts",
     {"proxy": Text},
     epoch=BigInteger,
@@ -130,50 +125,42 @@ contacts = _table(
     token_key=LargeBinary,
     **dict.fromkeys(("database", "earlier_database"), Text),
 )
-"""Columns are the fields of `ProxyContact`, in their order."""
 
-files = _table("files", {"sha256": LargeBinary}, kind=Text, content=LargeBinary)
-"""Models and catalogues by hash: those of the newest epochs (`keep_epochs`), and the next ones."""
-
-
-def _first(connection: Connection) -> None:
-    metadata.create_all(connection, checkfirst=False)  # a table of somebody else's is an error
-    if connection.dialect.name == "postgresql":
-        # Rewritten for every chunk, and noise does not compress.
-        connection.exec_driver_sql("ALTER TABLE counts ALTER COLUMN counts SET STORAGE EXTERNAL")
-
-
-MIGRATIONS: Sequence[Migration] = (_first,)
-
-_LOCK = 0x736F74746F
-"""Of PostgreSQL's advisory lock."""
+# Models and catalogues by hash: those of the newest epochs (`keep_epochs`), and the next ones.
+files = _make_table("files", {"sha256": LargeBinary}, kind=Text, content=LargeBinary)
 
 
 def acquire_setup_lock(connection: Connection) -> None:
-    """Until this transaction ends no other worker passes here: they may all start at once.
-
-    SQLite has one writer anyway; on PostgreSQL a row that is not there yet cannot be locked.
-    """
+    """Let no other worker pass here until this transaction ends; they may all start at once."""
+    # SQLite has one writer anyway. On PostgreSQL a row that does not exist yet cannot be locked.
     if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({ADVISORY_LOCK})")
 
 
-def check_version(
-    connection: Connection, migrations: Sequence[Migration] = MIGRATIONS
-) -> Sequence[Migration]:
-    """What the database lacks; one of a later version is refused."""
-    version = 0
-    if inspect(connection).has_table(schema_version.name):
-        version = connection.scalar(select(schema_version.c.version)) or 0
-    return find_pending_migrations(version, migrations, "the database")
+def has_tables(connection: Connection) -> bool:
+    """Return whether a server has its tables in this database."""
+    return inspect(connection).has_table(schema_version.name)
 
 
-def migrate(connection: Connection, migrations: Sequence[Migration]) -> None:
-    """Bring the database up to date, within the caller's transaction: all of it or nothing."""
+def create_tables(connection: Connection) -> None:
+    """Create the tables, unless they are there, within the caller's transaction."""
     acquire_setup_lock(connection)
-    missing = check_version(connection, migrations)
-    for migration in missing:
-        migration(connection)
-    if missing:
-        connection.execute(schema_version.delete())
-        connection.execute(schema_version.insert().values(version=len(migrations)))
+    if has_tables(connection):
+        check_version(connection)
+        return
+    # With `checkfirst`, a table of another program would be taken for ours.
+    metadata.create_all(connection, checkfirst=False)
+    if connection.dialect.name == "postgresql":
+        # It is written again for every chunk, and noise does not compress.
+        connection.exec_driver_sql("ALTER TABLE counts ALTER COLUMN counts SET STORAGE EXTERNAL")
+    connection.execute(schema_version.insert().values(version=SCHEMA_VERSION))
+
+
+def check_version(connection: Connection) -> None:
+    """Raise a `StoreError` unless the tables have this program's version."""
+    version = connection.scalar(select(schema_version.c.version)) or 0
+    if version != SCHEMA_VERSION:
+        raise StoreError(
+            f"the database has schema version {version}, and this program needs {SCHEMA_VERSION}; "
+            "install the version of sottovoce that wrote it"
+        )

@@ -1,10 +1,11 @@
-"""The paper's component 3: open, aggregate, update, publish."""
+"""One worker of a server: it opens reports, adds them up, updates the model and publishes it."""
 
 import logging
 import threading
 import time
 from collections.abc import Callable
 from hashlib import sha256
+from math import nan
 
 from sottovoce.errors import (
     ProtocolError,
@@ -16,28 +17,37 @@ from sottovoce.errors import (
 )
 from sottovoce.protocol import Chunk, SignedManifest, SignedShelf
 from sottovoce.protocol.contact import DAY_SECONDS, Contact, Reply, allowed_clock_skew
-from sottovoce.server.administration import agree
-from sottovoce.server.counting import Counter, Opener
+from sottovoce.server.agreement import adopt_settings
+from sottovoce.server.counting import Counter
 from sottovoce.server.epochs import (
-    Publisher,
     check_closed,
     check_epoch_exists,
     check_limits,
     check_manifest,
     check_not_committed,
     find_max_epoch,
-    get_epoch_wait,
 )
-from sottovoce.server.keys import Keys, check_may_sign, find_key_problem, may_sign
+from sottovoce.server.key_chain import check_may_sign, find_key_problem, may_sign
+from sottovoce.server.keys import Keys
+from sottovoce.server.metrics import Metrics
+from sottovoce.server.opening import Opener
+from sottovoce.server.problems import MAX_SILENCE_SECONDS, find_problems
+from sottovoce.server.publisher import Publisher
 from sottovoce.server.settings import ServerSettings
-from sottovoce.server.status import SILENCE, Metrics, describe_proxy
 from sottovoce.server.store import ServerStore
-from sottovoce.server.transaction import APPLIED, OPEN, Epoch, ProxyContact, Service, Transaction
+from sottovoce.server.transaction import APPLIED, OPEN, Epoch, ProxyContact, Transaction
+from sottovoce.server.waiting import get_epoch_wait
 from sottovoce.service.logs import Troubles
+
+TWO_PROCESSES_TEXT = (
+    "another process speaks with this proxy's secret, and has done so for longer: the server hears "
+    "that one. If it is a copy, stop one of them: the other is heard within two minutes. If both "
+    "are meant, give each a name and a secret of its own ([proxies] of the server)"
+)
 
 
 class Server:
-    """One worker. Any number of them, here or elsewhere, may share a database."""
+    """One worker. Any number of them, on any machines, may share a database."""
 
     def __init__(
         self,
@@ -49,8 +59,8 @@ class Server:
         opener: Opener,
     ):
         self.metrics = Metrics()
-        self.metrics.watch(
-            disk_free_bytes=store.get_free_bytes,
+        self.metrics.set_gauges(
+            disk_free_bytes=lambda: nan if (free := store.get_free_bytes()) is None else free,
             keys_wrong=lambda: self.troubles["keys"] is not None,
         )
         self._store = store
@@ -61,46 +71,52 @@ class Server:
         self._counter = Counter(store)
         self._publisher = Publisher(settings, keys)
         self._lock = threading.Lock()
-        self._is_ready = False
-        self._scrubbed = False
-        self._is_laid_out = False
+        self._is_prepared = False
+        self._is_scrubbed = False
+        self._has_signed_shelf = False
         self._began: float | None = None
         self.troubles = Troubles()
 
-    # What the server does by itself
+    # What the server does by itself.
 
     def prepare(self) -> None:
-        """Bring the database up to date and check that these settings belong to it.
+        """Check that the database and these settings belong together; safe to repeat.
 
-        Safe to repeat. A database that `sottovoce server init` did not create is refused.
+        Raises:
+            SettingsError: They do not, or `sottovoce server init` did not create the database.
         """
+        # The heartbeat and `run` may both come here first.
         with self._lock:
-            if not self._is_ready:
-                self._store.migrate()
+            if not self._is_prepared:
+                self._store.check_tables()
                 with self._store.write() as transaction:
-                    agree(transaction, self._settings, self._keys)
-                self._is_ready = True
+                    adopt_settings(transaction, self._settings, self._keys)
+                self._is_prepared = True
 
     def tick(self) -> None:
-        """Move on as far as the clock and the proxies allow; any number of workers may."""
+        """Go on as far as the clock and the proxies allow; any number of workers may do so."""
         self.prepare()
-        self._store.check_writable()  # a full disk shows here, and is said, before a proxy meets it
+        # The log shows a full disk before a proxy meets it.
+        self._store.check_writable()
         while self._step():
-            self._scrubbed = False
-        self._heed_proxies()
-        if not self._scrubbed:
-            # Again with the next beat if a reader was in the way, and once after every start.
-            self._scrubbed = self._store.scrub()
+            self._is_scrubbed = False
+        self._update_troubles()
+        if not self._is_scrubbed:
+            # Once after every start, and again at the next tick if a reader was in the way.
+            self._is_scrubbed = self._store.scrub()
 
     def _step(self) -> bool:
-        """One step, in a transaction of its own; whether there was one to take."""
+        """Take one step in a transaction of its own; return whether there was one."""
         now = self._clock()
         with self._store.write() as transaction:
             service = transaction.get_service(lock=True)
-            self._heed_keys(service)
+            # At once: others may still publish, and when nobody can any more it is too late.
+            problem = find_key_problem(self._keys, service, self._settings.keys)
+            self.troubles.update("keys", problem, level=logging.ERROR)
             if may_sign(self._keys, service):
-                self._lay_out(transaction, now)
+                self._sign_shelf(transaction, now)
             latest = transaction.find_latest_epoch(lock=True)
+            # The row is locked, so other workers wait here and then find the next state.
             if latest is None:
                 self._publisher.publish_first(transaction, now)
             elif latest.state == APPLIED:
@@ -109,7 +125,7 @@ class Server:
                 self._publisher.publish_next(transaction, latest, now)
             elif transaction.find_wrapped_key(latest.epoch) is None:
                 self._publisher.end_without_key(transaction, latest, now)
-            elif not self._is_over(transaction, latest, now):
+            elif not self._may_go_on(transaction, latest, now):
                 return False
             elif latest.state == OPEN:
                 transaction.close_epoch(latest.epoch, now)
@@ -117,61 +133,57 @@ class Server:
                 self._publisher.apply_epoch(transaction, latest, now)
         return True
 
-    def _is_over(self, transaction: Transaction, epoch: Epoch, now: float) -> bool:
-        waiting = get_epoch_wait(transaction, epoch, self._settings, now)
-        is_over = waiting is not None and waiting.is_over
-        return is_over and not self._clock_is_wrong(transaction, epoch, now)
+    def _may_go_on(self, transaction: Transaction, epoch: Epoch, now: float) -> bool:
+        """Return whether the epoch waits for nothing, and our clock is not wrong."""
+        wait = get_epoch_wait(transaction, epoch, self._settings, now)
+        if wait is None or not wait.is_over:
+            return False
+        # If all proxies that spoke lately have another time, nothing ends by our clock: they hold
+        # batches that people have paid for, and take no more meanwhile.
+        max_skew = allowed_clock_skew(self._publisher.open_manifest(epoch))
+        skews = [
+            abs(contact.clock_ahead)
+            for name, contact in transaction.get_contacts().items()
+            if name in self._settings.proxies and now - contact.last_contact <= MAX_SILENCE_SECONDS
+        ]
+        return not (bool(skews) and all(skew > max_skew for skew in skews))
 
-    def _clock_is_wrong(self, transaction: Transaction, epoch: Epoch, now: float) -> bool:
-        """Whether all proxies that spoke lately have another time: nothing is ended by ours then.
-
-        They hold what people have paid for, and take nothing more meanwhile.
-        """
-        heard, most = (
-            transaction.get_contacts(),
-            allowed_clock_skew(self._publisher.open_manifest(epoch)),
-        )
-        known = [heard[name] for name in self._settings.proxies if name in heard]
-        lately = [said for said in known if now - said.last_contact <= SILENCE]
-        return bool(lately) and all(abs(said.clock_ahead) > most for said in lately)
-
-    def _lay_out(self, transaction: Transaction, now: float) -> None:
-        """Sign another catalogue at once, and once after a start the same one again.
-
-        A database that was restored has an older shelf than devices have seen. And so has one of a
-        time when our clock was behind.
-        """
+    def _sign_shelf(self, transaction: Transaction, now: float) -> None:
+        """Sign the newest catalogue if it has changed, and once after a start."""
         shelf, newest = transaction.find_shelf(), transaction.find_catalogue()
+        # A database that was restored has an older shelf than devices have seen, and so has one
+        # from a time when our clock was behind.
         is_behind = shelf is not None and shelf.published < shelf.most <= now + DAY_SECONDS
-        is_other = shelf is None or shelf.catalogue != newest.sha256
-        if is_other or is_behind or not self._is_laid_out:
+        is_outdated = shelf is None or shelf.catalogue != newest.sha256
+        if is_outdated or is_behind or not self._has_signed_shelf:
             self._publisher.publish_shelf(transaction, now)
-            self._is_laid_out = True
+            self._has_signed_shelf = True
 
-    def _heed_keys(self, service: Service) -> None:
-        """Say at once, and once, that another key was chosen, or that their file is lost.
-
-        Others may still publish: a process that hears of it when nobody can any more is late.
-        """
-        said = find_key_problem(self._keys, service, self._settings.keys)
-        self.troubles.update("keys", said, level=logging.ERROR)
-
-    def _heed_proxies(self) -> None:
-        """What is wrong with them, whichever worker heard it; silence since this one began."""
+    def _update_troubles(self) -> None:
+        """Note what is wrong, no matter which worker heard of it."""
         now = self._clock()
-        self._began = min(now, self._began or now)
-        for name, said in self._heard().items():
-            silent = now - max(self._began, 0.0 if said is None else said.last_contact)
-            level = logging.ERROR if said is not None and said.refusal else logging.WARNING
-            self.troubles.update(f"proxy {name}", describe_proxy(name, said, silent), level=level)
-
-    def _heard(self) -> dict[str, ProxyContact | None]:
-        """What each proxy of the settings said last."""
+        began = self._began = min(now, self._began or now)
         with self._store.read() as transaction:
-            heard = transaction.get_contacts()
-        return {name: heard.get(name) for name in self._settings.proxies}
+            latest, contacts = transaction.find_latest_epoch(), self._get_contacts(transaction)
+            wait = (
+                None if latest is None else get_epoch_wait(transaction, latest, self._settings, now)
+            )
+        refused = {
+            f"proxy {name}" for name, contact in contacts.items() if contact and contact.refusal
+        }
+        # The silence of a proxy counts since this worker began.
+        problems = find_problems(
+            latest, wait, contacts, now, silent_since=began, watched_since=began
+        )
+        for name, text in problems.items():
+            level = logging.ERROR if name in refused else logging.WARNING
+            self.troubles.update(name, text, level=level)
 
-    # What everybody may ask
+    def _get_contacts(self, transaction: Transaction) -> dict[str, ProxyContact | None]:
+        contacts = transaction.get_contacts()
+        return {name: contacts.get(name) for name in self._settings.proxies}
+
+    # What anyone may ask.
 
     def get_signed_manifest(self) -> SignedManifest:
         with self._store.read() as transaction:
@@ -199,129 +211,162 @@ class Server:
         with self._store.read() as transaction:
             return transaction.list_epochs()
 
-    def check(self) -> None:
-        """Whether it could do its work now; `UnavailableError` or `StoreError` if not."""
+    def check_ready(self) -> None:
+        """Raise an `UnavailableError` or a `StoreError` if this worker could not do its work."""
         self.get_signed_manifest()
-        self._check_keys()
-        self._store.check_writable()
-
-    def _check_keys(self) -> None:
-        """A worker whose key another has replaced cannot publish, whatever else it does."""
         with self._store.read() as transaction:
             service = transaction.get_service()
         try:
             check_may_sign(self._keys, service)
         except SettingsError as error:
             raise UnavailableError(f"this worker can publish nothing: {error}") from error
+        self._store.check_writable()
 
     def render_metrics(self) -> bytes:
         with self._store.read() as transaction:
             latest, applied = transaction.find_latest_epoch(), transaction.find_last_applied()
-        heard = [said for said in self._heard().values() if said is not None]
-        manifest = None if latest is None else self._publisher.open_manifest(latest)
-        return self.metrics.text(latest, manifest, applied, heard, self._clock())
+            contacts = self._get_contacts(transaction).values()
+        return self.metrics.render(
+            latest,
+            None if latest is None else self._publisher.open_manifest(latest),
+            applied,
+            [contact for contact in contacts if contact is not None],
+            self._clock(),
+        )
 
-    # What proxies may do
+    # What proxies may do.
 
-    def handle_contact(self, proxy: str, said: Contact) -> Reply:
-        """Hear where a proxy is and whether it has its crowd; say how its epoch stands.
+    def handle_contact(self, proxy: str, contact: Contact) -> Reply:
+        """Record a proxy's status and return the state of its epoch.
 
-        `RefusedError` if nothing of that epoch can ever be counted here. What was said is kept
-        all the same, for `sottovoce server status`.
+        Raises:
+            RefusedError: This server can never count that epoch. The status is recorded, for
+                `sottovoce server status`.
         """
         now = self._clock()
         with self._store.write() as transaction:
             last = transaction.get_contacts().get(proxy, ProxyContact(proxy, 0, 0.0, 0.0))
-            found = transaction.find_epoch(said.epoch, lock=said.crowd is not None)
-            refused = self._refusal(transaction, found, said)
-            key = said.token_key or (last.token_key if said.process is None else b"")
-            heard = ProxyContact(
-                proxy, said.epoch, now, said.time - now, refused or "", token_key=key
+            epoch = transaction.find_epoch(contact.epoch, lock=contact.crowd is not None)
+            refusal = self._find_refusal(transaction, epoch, contact)
+            # A process that only asks (`sottovoce proxy status`) makes no tokens.
+            token_key = contact.token_key or (last.token_key if contact.process is None else b"")
+            status = ProxyContact(
+                proxy,
+                contact.epoch,
+                now,
+                contact.time - now,
+                refusal or "",
+                token_key=token_key,
             )
             is_unfinished = _is_unfinished(transaction, proxy)
-            heard = heard.with_database(said.database, last, is_unfinished=is_unfinished)
-            if last.list_other_processes(said.process, now):
-                refused, heard = TWO_PROCESSES, last
-            transaction.set_contact(heard.with_process(said.process, last, now))
-            if refused is None and found is not None and found.state == OPEN and said.crowd:
-                transaction.set_crowd(said.epoch, proxy, said.crowd)
+            status = status.with_database(contact.database, last, is_unfinished=is_unfinished)
+            # Two processes have the same secret: keep listening to the older one.
+            if last.list_other_processes(contact.process, now):
+                refusal, status = TWO_PROCESSES_TEXT, last
+            transaction.set_contact(status.with_process(contact.process, last, now))
+            if refusal is None and epoch is not None and epoch.state == OPEN and contact.crowd:
+                transaction.set_crowd(contact.epoch, proxy, contact.crowd)
             database = transaction.get_service().name
-        if refused is not None:
-            raise RefusedError(refused)
-        if found is None:
-            return Reply("applied" if said.epoch else "none", now, database)
-        return Reply(found.state, now, database)
+        if refusal is not None:
+            raise RefusedError(refusal)
+        # The row of an early epoch may be missing in a database that went beyond it.
+        if epoch is None:
+            return Reply("applied" if contact.epoch else "none", now, database)
+        return Reply(epoch.state, now, database)
 
-    def _refusal(self, transaction: Transaction, found: Epoch | None, said: Contact) -> str | None:
-        """Why nothing of the epoch that a proxy is at can be counted here; None: it can."""
-        latest = transaction.find_latest_epoch()
-        if latest is None or said.epoch < latest.epoch:
-            return None  # it is over, and the proxy will follow
-        beyond = f"`sottovoce server go-beyond {said.epoch}` lets all go on with the next"
-        name = transaction.get_service().name
-        if said.server_database not in (None, name):
-            beyond = (
-                f"This database ({name}) is not the one that it knows ({said.server_database}): "
-                f"check `database` in the settings. Only if that one is lost for good: {beyond}"
-            )
-        if said.epoch > find_max_epoch(transaction):
-            return f"it names epoch {said.epoch}, which no backup is old enough for: it lies"
-        if found is None:
-            return (
-                f"it has seen epoch {said.epoch}, and this database ends with {latest.epoch}: it "
-                f"was set back. {beyond}"
-            )
-        if found.hash != said.manifest:
-            return (
-                f"it has seen another manifest of epoch {said.epoch} than this database has, which "
-                f"was set back. {beyond}"
-            )
-        if found.state == APPLIED:
+    def _find_refusal(
+        self, transaction: Transaction, epoch: Epoch | None, contact: Contact
+    ) -> str | None:
+        """Return why nothing of a proxy's epoch can be counted here; None if it can."""
+        latest, number = transaction.find_latest_epoch(), contact.epoch
+        # An earlier epoch is over, and the proxy will follow.
+        if latest is None or number < latest.epoch:
             return None
-        return _lost_key(transaction, self._keys, found)
+        advice = f"`sottovoce server go-beyond {number}` lets all go on with the next"
+        name = transaction.get_service().name
+        if contact.server_database not in (None, name):
+            advice = (
+                f"This database ({name}) is not the one that it knows ({contact.server_database}): "
+                f"check `database` in the settings. Only if that one is lost for good: {advice}"
+            )
+        if number > find_max_epoch(transaction):
+            return f"it names epoch {number}, which no backup is old enough for: it lies"
+        if epoch is None:
+            return (
+                f"it has seen epoch {number}, and this database ends with {latest.epoch}: it was "
+                f"set back. {advice}"
+            )
+        if epoch.hash != contact.manifest:
+            return (
+                f"it has seen another manifest of epoch {number} than this database has, which was "
+                f"set back. {advice}"
+            )
+        if epoch.state == APPLIED:
+            return None
+        wrapped = transaction.find_wrapped_key(epoch.epoch)
+        if wrapped is None:
+            return f"the key of epoch {epoch.epoch} is not in this database, as in a backup"
+        try:
+            self._keys.unwrap(epoch.epoch, wrapped)
+        except SottovoceError as error:
+            return str(error)
+        return None
 
     def take_chunk(self, proxy: str, epoch: int, name: str, data: bytes) -> bool:
-        """Count it; False if it was counted before. Opening happens outside any transaction.
+        """Count a chunk; return False if it was counted before.
 
-        What is known already is not opened: copies, of garbage too, cost next to nothing.
+        Only unknown reports are opened, so copies, of garbage too, cost next to nothing.
+
+        Raises:
+            ProtocolError: The chunk is malformed, or has another name or epoch.
+            RefusedError: The proxy may not hand it in.
         """
-        chunk = _decoded(epoch, name, data)
-        found = self._key_for(proxy, chunk)
-        if found is None:
+        if sha256(data).hexdigest() != name:
+            raise ProtocolError("chunk: its name is not the SHA-256 of its bytes")
+        chunk = Chunk.decode(data)
+        if chunk.epoch != epoch:
+            raise ProtocolError(f"chunk: it is of epoch {chunk.epoch}, sent to {epoch}")
+        key = self._find_opening_key(proxy, chunk)
+        if key is None:
             self._counter.record_repeat(proxy, chunk)
             return False
-        private_key, n_directions = found
-        began = time.perf_counter()
+        private_key, n_directions = key
+        # Opening takes seconds, so it happens outside any transaction.
+        start = time.perf_counter()
         unseen = self._counter.select_unseen(chunk)
         opened = self._opener.open(unseen, private_key, chunk.manifest_hash, n_directions)
-        self.metrics.opening.inc(time.perf_counter() - began)
-        counted = self._counter.count(proxy, chunk, opened, n_directions, self._clock())
+        self.metrics.opening.inc(time.perf_counter() - start)
+        is_new = self._counter.count(proxy, chunk, opened, n_directions, self._clock())
         self.metrics.chunks.inc()
-        return counted
+        return is_new
 
     def commit(
         self, proxy: str, epoch: int, manifest_hash: bytes, chunks: int, reports: int
     ) -> None:
-        """Record that this was all; `RefusedError` if less of it was received."""
+        """Record that a proxy has handed in everything.
+
+        Raises:
+            RefusedError: Less than this was received.
+        """
         with self._store.write() as transaction:
-            found = check_epoch_exists(transaction.find_epoch(epoch, lock=True), epoch)
-            check_manifest(found, manifest_hash)
+            row = check_epoch_exists(transaction.find_epoch(epoch, lock=True), epoch)
+            check_manifest(row, manifest_hash)
             if transaction.find_commit(epoch, proxy) == (chunks, reports):
                 return
-            check_closed(found, epoch)
-            received = transaction.count_received(epoch, proxy)
-            # More may have come: a proxy whose folder was put back mixes again, into other chunks.
-            # Reports that both mixes have count once.
-            if received[0] < chunks or received[1] < reports:
+            check_closed(row, epoch)
+            n_chunks, n_reports = transaction.count_received(epoch, proxy)
+            # More may have come: a proxy whose folder was restored mixes again, into other chunks.
+            # Reports that are in both count once.
+            if n_chunks < chunks or n_reports < reports:
                 raise RefusedError(
-                    f"received {received[0]} chunks with {received[1]} reports of epoch {epoch}, "
+                    f"received {n_chunks} chunks with {n_reports} reports of epoch {epoch}, "
                     f"not {chunks} with {reports}: send them again"
                 )
             check_not_committed(transaction, epoch, proxy)
             transaction.add_commit(epoch, proxy, chunks, reports)
 
-    def _key_for(self, proxy: str, chunk: Chunk) -> tuple[bytes, int] | None:
-        """The epoch's private key and directions, or None if the chunk is counted already."""
+    def _find_opening_key(self, proxy: str, chunk: Chunk) -> tuple[bytes, int] | None:
+        """Return the epoch's private key and directions; None if the chunk is counted already."""
         with self._store.read() as transaction:
             epoch = check_closed(transaction.find_epoch(chunk.epoch), chunk.epoch)
             check_manifest(epoch, chunk.manifest_hash)
@@ -336,37 +381,9 @@ class Server:
         return self._keys.unwrap(chunk.epoch, wrapped), n_directions
 
 
-TWO_PROCESSES = (
-    "another process speaks with this proxy's secret, and has done so for longer: the server hears "
-    "that one. If it is a copy, stop one of them: the other is heard within two minutes. If both "
-    "are meant, give each a name and a secret of its own ([proxies] of the server)"
-)
-
-
 def _is_unfinished(transaction: Transaction, proxy: str) -> bool:
     """Return whether batches of the latest epoch may still wait at this proxy."""
     latest = transaction.find_latest_epoch()
     if latest is None or latest.state == APPLIED:
         return False
     return transaction.find_commit(latest.epoch, proxy) is None
-
-
-def _lost_key(transaction: Transaction, keys: Keys, epoch: Epoch) -> str | None:
-    """Why its reports could not be opened."""
-    wrapped = transaction.find_wrapped_key(epoch.epoch)
-    if wrapped is None:
-        return f"the key of epoch {epoch.epoch} is not in this database, as in a backup"
-    try:
-        keys.unwrap(epoch.epoch, wrapped)
-    except SottovoceError as error:
-        return str(error)
-    return None
-
-
-def _decoded(epoch: int, name: str, data: bytes) -> Chunk:
-    if sha256(data).hexdigest() != name:
-        raise ProtocolError("chunk: its name is not the SHA-256 of its bytes")
-    chunk = Chunk.decode(data)
-    if chunk.epoch != epoch:
-        raise ProtocolError(f"chunk: it is of epoch {chunk.epoch}, sent to {epoch}")
-    return chunk

@@ -1,27 +1,39 @@
-"""A new server: keys, a secret for each proxy, settings, a catalogue, a database."""
+"""The folder of a new server: keys, a secret for each proxy, settings, a catalogue, a database."""
 
 import hashlib
+import json
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack, closing, suppress
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from sottovoce.errors import SettingsError, get_reason
 from sottovoce.protocol import Catalogue, Item
 from sottovoce.protocol.catalogue import MAX_TEXT_LENGTH
-from sottovoce.server.administration import begin_service
+from sottovoce.server.agreement import begin_service
 from sottovoce.server.keys import Keys
-from sottovoce.server.settings import ServerSettings, render_server_toml
+from sottovoce.server.settings import ServerSettings
 from sottovoce.server.store import ServerStore
+from sottovoce.service.listen import Listen
+from sottovoce.service.toml import render_settings
+from sottovoce.settings import get_settings
 from sottovoce.storage.files import write_new
-from sottovoce.training import Settings
+from sottovoce.training import Participation, Settings, list_basic_presets, list_settings
 
-SETTINGS = "server.toml"
+DEFAULT_PORT = 8090
+# Where the operator watches the server.
+DEFAULT_WATCH_PORT = 8091
+
+# Names in the folder of a server.
+SETTINGS_FILE = "server.toml"
+KEYS_FILE = "keys.json"
+CATALOGUE_FILE = "catalogue.json"
 
 
 def list_catalogue_items(data: Any) -> list[Item]:
-    """Of a data set (`sottovoce.data.Interactions`), as a catalogue has them."""
+    """Return the items of a data set (`sottovoce.data.Interactions`) for a catalogue."""
     return [
         Item(number, title[:MAX_TEXT_LENGTH], tags) for number, title, tags in data.list_items()
     ]
@@ -34,19 +46,40 @@ def make_server(
     proxies: Iterable[str] = ("proxy",),
     **service: Any,
 ) -> Keys:
-    """All files and the database, or, if one of them is there or something fails, nothing."""
-    keys, given = Keys.generate(), {name: secrets.token_urlsafe(32) for name in proxies}
-    digests = {name: hashlib.sha256(s.encode()).hexdigest() for name, s in given.items()}
-    text = render_server_toml(proxies=digests, training=training, **service)
-    contents = {SETTINGS: text.encode(), "catalogue.json": catalogue.raw}
-    contents |= {f"{name}.secret": f"{secret}\n".encode() for name, secret in given.items()}
+    """Create all files and the database, or nothing if anything fails.
+
+    Args:
+        folder: The folder, which is created if it is missing.
+        catalogue: The first catalogue.
+        training: Settings of the first training.
+        proxies: Names of the proxies. Each gets a file with its secret.
+        **service: Other arguments of `render_settings_file`.
+
+    Returns:
+        The keys of the new server.
+    """
+    keys = Keys.generate()
+    secret_by_proxy = {name: secrets.token_urlsafe(32) for name in proxies}
+    digests = {
+        name: hashlib.sha256(secret.encode()).hexdigest()
+        for name, secret in secret_by_proxy.items()
+    }
+    text = render_settings_file(proxies=digests, training=training, **service)
+    contents = {SETTINGS_FILE: text.encode(), CATALOGUE_FILE: catalogue.raw}
+    contents |= {
+        f"{name}.secret": f"{secret}\n".encode() for name, secret in secret_by_proxy.items()
+    }
     with ExitStack() as undo:
         try:
-            _make_folder(undo, folder)
+            # What did not exist is removed again after an error, unless other files are in it.
+            missing = [path for path in (folder, *folder.parents) if not path.exists()]
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for path in reversed(missing):
+                undo.callback(_remove_if_empty, path)
             for name, content in contents.items():
                 write_new(folder / name, content)
                 undo.callback((folder / name).unlink, missing_ok=True)
-            settings = ServerSettings.read(folder / SETTINGS)
+            settings = ServerSettings.read(folder / SETTINGS_FILE)
             keys.write(settings.keys)
             undo.callback(settings.keys.unlink)
         except OSError as error:
@@ -57,14 +90,57 @@ def make_server(
     return keys
 
 
-def _make_folder(undo: ExitStack, folder: Path) -> None:
-    """With those above it; what was not there goes again, unless something lies in it."""
-    missing = [each for each in (folder, *folder.parents) if not each.exists()]
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for each in reversed(missing):
-        undo.callback(_remove_if_empty, each)
-
-
 def _remove_if_empty(folder: Path) -> None:
     with suppress(OSError):
         folder.rmdir()
+
+
+def render_settings_file(
+    *,
+    proxies: Mapping[str, str],
+    training: Settings,
+    database: str = ServerSettings.database,
+    epoch_seconds: int = ServerSettings.epoch_seconds,
+    least_clients: int = Participation.least_clients,
+    hold: int = Participation.hold,
+    accounts: bool = False,
+    host: str = Listen.host,
+    port: int = DEFAULT_PORT,
+    watch_port: int = DEFAULT_WATCH_PORT,
+) -> str:
+    """Return a `server.toml` with these values, and the defaults for all others.
+
+    `proxies` has the SHA-256 of each proxy's secret, in hexadecimal. A value of the training's
+    preset becomes a comment.
+    """
+    terms: dict[str, Any] = {"least_clients": least_clients, "hold": hold}
+    if accounts:
+        terms["accounts"] = True
+    other_terms = set(get_settings(Participation)) - set(terms)
+    preset, declared = Settings.preset(training.mechanism).as_dict(), list_settings()
+    training_lines = [
+        f"{'# ' if preset[name] == value else ''}{name} = {json.dumps(value)}"
+        f"  # {declared[name].help}\n"
+        for name, value in training.as_dict().items()
+    ]
+    tables = [
+        f"[proxies.{name}]\nsecret_sha256 = {json.dumps(digest)}"
+        for name, digest in proxies.items()
+    ]
+    template = (files(__package__) / "server.toml").read_text(encoding="utf-8")
+    return template.format(
+        database=json.dumps(database),
+        keys=json.dumps(KEYS_FILE),
+        catalogue=json.dumps(CATALOGUE_FILE),
+        service=render_settings(ServerSettings, epoch_seconds=epoch_seconds),
+        host=json.dumps(host),
+        port=port,
+        watch_port=watch_port,
+        terms=render_settings(Participation, omit=other_terms, **terms)
+        + render_settings(Participation, omit=set(terms), commented=True),
+        caps=render_settings(Listen),
+        presets=", ".join(list_basic_presets()),
+        preset=json.dumps(training.mechanism),
+        training="".join(training_lines),
+        proxies="\n\n".join(tables),
+    )

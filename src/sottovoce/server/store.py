@@ -1,24 +1,17 @@
-"""A database, opened the way that the server relies on: SQLite or PostgreSQL, and a copy of it."""
+"""The server's database: SQLite or PostgreSQL, opened as the server needs it, and its backup."""
 
 import shutil
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
-from math import nan
 from pathlib import Path
 from typing import Any, cast
 
-from sqlalchemy import Connection, Engine, create_engine, event, inspect, make_url
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
 from sottovoce.errors import LostError, SettingsError, StoreError
-from sottovoce.server.schema import (
-    MIGRATIONS,
-    Migration,
-    check_version,
-    migrate,
-    schema_version,
-)
+from sottovoce.server.schema import check_version, create_tables, has_tables, schema_version
 from sottovoce.server.transaction import Transaction
 from sottovoce.storage.database import (
     FileIdentity,
@@ -28,24 +21,48 @@ from sottovoce.storage.database import (
     prepare,
 )
 
+# How long a writer waits for another one, on SQLite.
 BUSY_TIMEOUT_SECONDS = 30
-"""How long a writer waits for another one, on SQLite."""
 CONNECT_TIMEOUT_SECONDS = 10
+# More than there are threads that ask, so that none waits for a connection.
 MAX_EXTRA_CONNECTIONS = 40
-"""More than there are threads that ask: none waits for a connection."""
-
-_PRAGMAS = (
+_CONNECTION_PRAGMAS = (
     "foreign_keys = ON",
-    "temp_store = MEMORY",  # nothing spills into a file that nobody scrubs
+    # Nothing spills into a file that is never scrubbed.
+    "temp_store = MEMORY",
 )
+# What to do about an error, by a part of the database's message.
+_ADVICE_BY_MESSAGE = {
+    "disk is full": "the disk is full: make room",
+    "no space left": "the disk is full: make room",
+    "readonly": "the database is read-only: mend the permissions, or write to the primary",
+    "read-only": "the database is read-only: mend the permissions, or write to the primary",
+    "locked": "another program holds the database: wait until it is done, or end that program",
+    "foreign key": "rows that belong together are not all there: restore a backup",
+    "unable to open": "the database cannot be opened: make its folder, or mend the permissions",
+    "not a database": "this file is not a database, or is damaged: restore a backup",
+    "malformed": "the database is damaged: restore a backup",
+    "connection": "the database cannot be reached: make sure that it runs",
+    "column": "the database is of another version: install the version of sottovoce that wrote it",
+    "no such table": "the database is not set up: `sottovoce server init` does it",
+    "does not exist": "the database is not set up, or has another name: `sottovoce server init`",
+    "already exists": "the database has tables of another program: name an empty one",
+}
+# Messages after which the data is lost.
+_LOST_MESSAGES = ("not a database", "malformed")
 
 
-def parse_database_url(given: str, base: Path) -> str:
-    """In full: the driver named, the path of an SQLite file relative to `base`."""
+def parse_database_url(text: str, base: Path) -> str:
+    """Return a database URL in full: with its driver, and with the path of an SQLite file.
+
+    Args:
+        text: The URL of the settings.
+        base: The folder that the path is relative to.
+    """
     try:
-        url = make_url(given)
+        url = make_url(text)
     except (ArgumentError, ValueError) as error:
-        # Not the URL itself: a password may stand in it.
+        # The message does not quote the URL, which may contain a password.
         raise SettingsError(
             "database must be a URL such as sqlite:///server.sqlite or postgresql://user@host/name"
         ) from error
@@ -59,45 +76,46 @@ def parse_database_url(given: str, base: Path) -> str:
 
 
 def open_engine(url: str) -> Engine:
-    """Nothing is connected to before it is used."""
+    """Return an engine, which connects when it is used."""
     common = {"hide_parameters": True, "max_overflow": MAX_EXTRA_CONNECTIONS}
     if not url.startswith("sqlite"):
         return create_engine(
             url,
+            # The database may have been restarted since the last use of a connection.
             pool_pre_ping=True,
+            # A statement must see what others committed while it waited for a lock.
             isolation_level="READ COMMITTED",
             connect_args={"connect_timeout": CONNECT_TIMEOUT_SECONDS},
             **common,
         )
     engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_SECONDS}, **common)
-    event.listen(engine, "do_connect", _check_file)
-    event.listen(engine, "connect", _prepare)
-    event.listen(engine, "begin", _begin)
+
+    @event.listens_for(engine, "do_connect")
+    def check_file(_: object, __: object, arguments: list[Any], ___: object) -> None:
+        # SQLite would create the file.
+        check_exists(Path(arguments[0]))
+
+    @event.listens_for(engine, "connect")
+    def prepare_connection(connection: Any, _: object) -> None:
+        prepare(connection, *_CONNECTION_PRAGMAS, wait=BUSY_TIMEOUT_SECONDS)
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A writer takes the lock at once: a transaction that has read may not get it later.
+        writes = connection.get_execution_options().get("writes", False)
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
     return engine
 
 
-def _check_file(_: object, __: object, arguments: list[Any], ___: object) -> None:
-    """Keep SQLite from creating the file."""
-    check_exists(Path(arguments[0]))
-
-
 def check_exists(path: Path) -> None:
-    """Refuse an SQLite database that is not there: an empty one would begin another training."""
+    """Raise a `SettingsError` if an SQLite database does not exist."""
+    # An empty one would begin another training.
     if not path.exists():
         raise SettingsError(
             f"{path}: no such database; mount its disk, or correct `database` in the settings. "
             "A new server begins with `sottovoce server init`"
         )
-
-
-def _prepare(connection: Any, _: object) -> None:
-    prepare(connection, *_PRAGMAS, wait=BUSY_TIMEOUT_SECONDS)
-
-
-def _begin(connection: Connection) -> None:
-    """A writer takes the lock at once: one that first reads could not be sure to get it later."""
-    writes = connection.get_execution_options().get("writes", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 class ServerStore:
@@ -113,87 +131,91 @@ class ServerStore:
         """Create the tables, and the file of an SQLite database, unless they are there."""
         if self._path is not None:
             create_private(self._path)
-        with self._begun(writes=True) as connection:
-            migrate(connection, MIGRATIONS)
+        with self._begin(writes=True) as connection:
+            create_tables(connection)
 
-    def migrate(self, migrations: Sequence[Migration] = MIGRATIONS) -> None:
-        """Bring the schema up to date; workers that start at once do it one after the other.
+    def check_tables(self) -> None:
+        """Check that a server of this version has its tables here.
 
         Raises:
             SettingsError: The database is not there, or has no tables of ours.
+            StoreError: The tables have another version.
         """
-        with self._begun(writes=True) as connection:
-            if not inspect(connection).has_table(schema_version.name):
+        with self._begin(writes=False) as connection:
+            if not has_tables(connection):
                 raise SettingsError(
                     f"{self._where}no sottovoce server has its tables here; correct `database` in "
                     "the settings. A new server begins with `sottovoce server init`"
                 )
-            migrate(connection, migrations)
+            check_version(connection)
 
     @contextmanager
     def read(self) -> Iterator[Transaction]:
-        with self._begun(writes=False) as connection:
+        """Begin a transaction that only reads."""
+        with self._begin(writes=False) as connection:
             yield Transaction(connection)
 
     @contextmanager
     def write(self) -> Iterator[Transaction]:
-        """All of it is durable when the block has ended, or nothing of it happened."""
-        with self._begun(writes=True) as connection:
+        """Begin a transaction: what it writes is durable when the block ends, or is undone."""
+        with self._begin(writes=True) as connection:
             yield Transaction(connection)
 
     @contextmanager
-    def _begun(self, *, writes: bool) -> Iterator[Connection]:
+    def _begin(self, *, writes: bool) -> Iterator[Connection]:
         if self._file is not None:
             self._file.check()
-        with _database_errors(self._where), self._engine.connect() as connection:
+        with _convert_errors(self._where), self._engine.connect() as connection:
             connection.execution_options(writes=writes)
             with connection.begin():
                 yield connection
 
     def scrub(self) -> bool:
-        """Take deleted keys out of the files; False if a reader is in the way: try again.
+        """Remove deleted keys from the files; return False if a reader is in the way.
 
-        SQLite zeroes deleted rows itself (`secure_delete`); the write-ahead log is emptied here.
-        PostgreSQL rewrites the table of keys. Blocks that these files give back may stay on the
-        disk, with the wrapped key. PostgreSQL's own write-ahead log and archives of that keep the
-        wrapped key for as long as they are kept: without the keys file it opens nothing.
+        SQLite zeroes deleted rows itself (`secure_delete`), and here its write-ahead log is
+        emptied. PostgreSQL writes the table of keys again. Blocks that these files give back may
+        stay on the disk, with the wrapped key. PostgreSQL's own write-ahead log and its archives
+        contain the wrapped key for as long as they exist: without the keys file it opens nothing.
         """
-        with _database_errors(self._where):
+        with _convert_errors(self._where):
             if self._engine.dialect.name == "postgresql":
                 autocommit = self._engine.execution_options(isolation_level="AUTOCOMMIT")
                 with autocommit.connect() as connection:
                     connection.exec_driver_sql("VACUUM FULL epoch_keys")
                 return True
-            # Not through SQLAlchemy, which would begin a transaction first.
+            # SQLAlchemy's own connection would begin a transaction first.
             with closing(self._engine.raw_connection()) as pooled:
                 return empty_log(cast("sqlite3.Connection", pooled.driver_connection))
 
     def check_writable(self) -> None:
-        """Whether it can be written to now: something harmless is, or no full disk would show."""
-        with self._begun(writes=True) as connection:
+        """Write something harmless, which raises a `StoreError` if the disk is full."""
+        with self._begin(writes=True) as connection:
             check_version(connection)
             if self._engine.dialect.name == "sqlite":
-                # Writes its page in any case; a row that stays as it is would not be written.
+                # It always writes its page, while SQLite does not write a row that stays the same.
                 connection.exec_driver_sql("PRAGMA user_version = 0")
             same = {"version": schema_version.c.version}
             connection.execute(schema_version.update().values(same))
 
-    def get_free_bytes(self) -> float:
-        """Where the file lies; NaN if the database is none."""
-        return nan if self._path is None else float(shutil.disk_usage(self._path.parent).free)
+    def get_free_bytes(self) -> int | None:
+        """Return the free bytes on the disk of the file; None if the database is no file."""
+        return None if self._path is None else shutil.disk_usage(self._path.parent).free
 
     def close(self) -> None:
+        """Close all connections."""
         self._engine.dispose()
         if self._file is not None:
             self._file.forget()
 
 
 def back_up(database: str, target: Path, *, with_key: bool = False) -> None:
-    """Copy a server's SQLite database while the server runs: a private file, whole or not there.
+    """Copy a server's SQLite database while the server runs, into a new private file.
 
-    A plain copy of the file would miss what is still in the write-ahead log; SQLite's own backup
-    does not, and the workers go on meanwhile. An epoch's key is deleted when it is applied, which
-    a backup would undo: so the copy has no keys, unless that is asked for.
+    Args:
+        database: URL of the database.
+        target: The new file; it is complete, or it does not exist.
+        with_key: Whether to include the wrapped key of the epoch, which would outlive the epoch.
     """
     url = make_url(database)
     if url.drivername != "sqlite":
@@ -205,67 +227,47 @@ def back_up(database: str, target: Path, *, with_key: bool = False) -> None:
     check_exists(source)
     if target.exists():
         raise SettingsError(f"{target}: exists already: name another, or move it away")
+    # The copy gets its name when it is complete.
     unfinished = target.with_name(target.name + ".unfinished")
     with ExitStack() as undo, convert_sqlite_errors(unfinished):
         unfinished.unlink(missing_ok=True)
         create_private(unfinished)
         undo.callback(unfinished.unlink, missing_ok=True)
-        _copy(source, unfinished, with_key=with_key)
+        source_url = f"{source.absolute().as_uri()}?mode=ro"
+        with (
+            closing(sqlite3.connect(source_url, uri=True)) as original,
+            closing(sqlite3.connect(unfinished, isolation_level=None)) as copy,
+        ):
+            # A plain copy of the file would miss what is still in the write-ahead log.
+            original.backup(copy)
+            # One file, without a log.
+            copy.execute("PRAGMA journal_mode = DELETE")
+            copy.execute("PRAGMA secure_delete = ON")
+            # A key is deleted when its epoch is applied. A backup would undo that.
+            if not with_key:
+                copy.execute("DELETE FROM epoch_keys")
+            copy.execute("VACUUM")
         unfinished.rename(target)
 
 
-def _copy(source: Path, target: Path, *, with_key: bool) -> None:
-    with (
-        closing(sqlite3.connect(f"{source.absolute().as_uri()}?mode=ro", uri=True)) as ours,
-        closing(sqlite3.connect(target, isolation_level=None)) as copy,
-    ):
-        ours.backup(copy)
-        copy.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
-        copy.execute("PRAGMA secure_delete = ON")
-        if not with_key:
-            copy.execute("DELETE FROM epoch_keys")
-        copy.execute("VACUUM")
-
-
 @contextmanager
-def _database_errors(where: str) -> Iterator[None]:
-    """Whatever the database says becomes a `StoreError` that says what to do; nothing leaks."""
+def _convert_errors(where: str) -> Iterator[None]:
+    """Convert errors of the database to a `StoreError` without statements or parameters."""
     try:
         yield
     except DBAPIError as error:
-        raise _explained(where, str(error.orig)) from error
+        raise _explain(where, str(error.orig)) from error
     except SQLAlchemyError as error:
         raise StoreError(f"the database cannot be used: {type(error).__name__}") from error
     except sqlite3.Error as error:
-        raise _explained(where, str(error)) from error
+        raise _explain(where, str(error)) from error
 
 
-_ADVICE_BY_MESSAGE = {
-    "disk is full": "the disk is full: make room",
-    "no space left": "the disk is full: make room",
-    "readonly": "the database is read-only: mend the permissions, or write to the primary",
-    "read-only": "the database is read-only: mend the permissions, or write to the primary",
-    "locked": "another program holds the database: wait until it is done, or end that program",
-    "foreign key": "rows that belong together are not all there: restore a backup",
-    "unable to open": "the database cannot be opened: make its folder, or mend the permissions",
-    "not a database": "this file is not a database, or is damaged: restore a backup",
-    "malformed": "the database is damaged: restore a backup",
-    "connection": "the database cannot be reached: make sure that it runs",
-    "column": "the database is of another version: `sottovoce server run` brings it up to date",
-    "no such table": "the database is not set up: `sottovoce server init` does it",
-    "does not exist": "the database is not set up, or has another name: `sottovoce server init`",
-    "already exists": "the database has tables of another program: name an empty one",
-}
-
-
-_LOST = ("not a database", "malformed")
-
-
-def _explained(where: str, message: str) -> StoreError:
+def _explain(where: str, message: str) -> StoreError:
     lowered = message.lower()
     cause = next(
         (text for sign, text in _ADVICE_BY_MESSAGE.items() if sign in lowered),
         "the database failed",
     )
-    kind = LostError if any(sign in lowered for sign in _LOST) else StoreError
+    kind = LostError if any(sign in lowered for sign in _LOST_MESSAGES) else StoreError
     return kind(f"{where}{cause} ({message.splitlines()[0] if message else 'no more is known'})")

@@ -13,46 +13,66 @@ from sottovoce.training import Participation, Settings
 
 @dataclass(frozen=True)
 class Training:
+    """One training of a service."""
+
     number: int
-    """Counts from 1 at a service: the newest is the one that goes on."""
+    """Counts from 1; the one with the largest number goes on."""
     settings: Settings
     terms: Terms
-    """Its id, and all that owners agree to, as at a catalogue of `items`."""
+    """Its id, and all that owners agree to, with a catalogue of `items`."""
     items: int
-    """When it began. What was best for so many stays: devices have agreed to it."""
+    """Items when it began. Options that were best for that number stay, as devices agreed."""
     random_start: bool
-    """Whether its first model is random, and not that of the training before."""
+    """Whether its first model is random, instead of that of the training before."""
 
     @classmethod
     def create(
-        cls, number: int, settings: Settings, asked: Participation, items: int, *, anew: bool
+        cls,
+        number: int,
+        settings: Settings,
+        participation: Participation,
+        items: int,
+        *,
+        random_start: bool,
     ) -> Self:
-        terms = Terms.from_settings(os.urandom(TRAINING_ID_BYTES), settings, asked, items)
-        return cls(number, settings, terms, items, anew)
+        """Return a training with a new id."""
+        training_id = os.urandom(TRAINING_ID_BYTES)
+        terms = Terms.from_settings(training_id, settings, participation, items)
+        return cls(number, settings, terms, items, random_start)
 
-    def update(self, settings: Settings, asked: Participation) -> Self:
-        """The same training under what its operator asks for now.
+    def update(self, settings: Settings, participation: Participation) -> Self:
+        """Return the same training with what its operator asks for now.
 
-        Only what the settings say themselves changes, never what was worked out from them once: a
-        later version of this program may have other rules for that.
+        Only what the settings themselves say changes. What was derived from them when the training
+        began stays, since a later version of this program may derive it differently.
         """
-        asks = Terms.from_settings(self.terms.training, settings, asked, self.items)
+        terms = Terms.from_settings(self.terms.training, settings, participation, self.items)
         if settings.options == self.settings.options:
-            parameters, loud = self.terms.parameters, self.terms.loud_fraction
-            asks = replace(asks, parameters=parameters, loud_fraction=loud)
-        return replace(self, settings=settings, terms=asks)
+            parameters, loud_fraction = self.terms.parameters, self.terms.loud_fraction
+            terms = replace(terms, parameters=parameters, loud_fraction=loud_fraction)
+        return replace(self, settings=settings, terms=terms)
 
     def build_mechanism(self, items: int) -> Mechanism:
+        """Return the mechanism for a catalogue of that many items."""
         shape = Shape(self.items, self.settings.factors, self.settings.alpha)
         kind = MECHANISMS[self.terms.mechanism]
-        begun = kind.from_manifest(shape, self.terms.epsilon, self.terms.parameters)
-        return begun.for_items(items)
+        mechanism = kind.from_manifest(shape, self.terms.epsilon, self.terms.parameters)
+        return mechanism.for_items(items)
 
     def make_terms(self, items: int) -> Terms:
-        """What a manifest says of it; no worse than `terms`, however many items there are."""
+        """Return the terms for a manifest; with any number of items no worse than `terms`."""
         return replace(self.terms, parameters=self.build_mechanism(items).public_parameters())
 
-    def as_row(self) -> dict[str, object]:
+    def count_epochs_left(self, epochs_done: int) -> int:
+        """Return the number of epochs that are left; 0 if the training has no end."""
+        return 0 if self.settings.half_life else max(self.settings.epochs - epochs_done, 0)
+
+    def has_epochs_left(self, epochs_done: int) -> bool:
+        """Return whether the training goes on. An epoch without reports is not done."""
+        return bool(self.settings.half_life) or self.count_epochs_left(epochs_done) > 0
+
+    def to_row(self) -> dict[str, object]:
+        """Return the columns of the training's row."""
         return {
             "number": self.number,
             "settings": json.dumps(self.settings.as_dict(), sort_keys=True),
@@ -63,5 +83,6 @@ class Training:
 
     @classmethod
     def from_row(cls, number: int, settings: str, terms: str, items: int, anew: int) -> Self:
-        known = Settings.from_dict(json.loads(settings))
-        return cls(number, known, Terms.from_json(json.loads(terms)), items, bool(anew))
+        """Return the training of a row."""
+        parsed = Settings.from_dict(json.loads(settings))
+        return cls(number, parsed, Terms.from_json(json.loads(terms)), items, bool(anew))

@@ -35,18 +35,22 @@ OPEN: State = "open"
 CLOSED: State = "closed"
 APPLIED: State = "applied"
 
-MOST = 2**32 - 1
-"""A count stays here: far beyond the cap, to which counts are cut later (`training.counts`)."""
+# Counts are stored as uint32. This is far beyond the cap that is applied later (`training.counts`).
+MAX_COUNT = 2**32 - 1
+# A process that says nothing for this time has ended: it speaks once a minute at least.
+PROCESS_TIMEOUT_SECONDS = 120.0
 
 
 @dataclass(frozen=True)
 class Service:
+    """The row of `service`."""
+
     name: str
-    """The database's, drawn when it was created."""
+    """Name of the database, drawn when it was created."""
     verification_key: bytes
-    """Of the key that signed last."""
+    """Verification key of the key that signed last."""
     newest_key: bytes
-    """Of the key that was made last and signs next."""
+    """Verification key of the key that was made last and signs next."""
     next_epoch: int
 
 
@@ -57,12 +61,12 @@ class Epoch:
     epoch: int
     state: State
     training: int
-    """The training's number."""
+    """Number of the training."""
     manifest: bytes
-    """Signed, as served."""
+    """The signed manifest, as it is served."""
     hash: bytes
     model: bytes
-    """SHA-256 of the model that this epoch's devices report on."""
+    """SHA-256 of the model that the devices of this epoch report on."""
     catalogue: bytes
     """SHA-256 of its catalogue."""
     epochs_done: int
@@ -70,272 +74,279 @@ class Epoch:
     opens: int
     closes: int
     ends: int
-    """`closes` and the hold of its terms: it is closed then, crowd or not."""
+    """`closes` and the hold of its terms: then it is closed, with or without a crowd."""
     closed_at: float | None = None
-    """When it was really closed; None for a manifest that asks for no reports."""
+    """When it was closed; None for a manifest that asks for no reports."""
     chunks: int = 0
     reports: int = 0
-    """Distinct and valid so far; of an applied epoch those behind the next model."""
+    """Distinct valid reports so far; of an applied epoch those behind the next model."""
     duplicates: int = 0
     undecodable: int = 0
     crowdless: int = 0
-    """Dropped when it was applied: those of proxies from which too few came."""
+    """Dropped when it was applied: reports of proxies from which too few came."""
     capped: int = 0
     """Dropped when it was applied: more of one kind than honest people send."""
 
 
-PROCESS_TIMEOUT_SECONDS = 120.0
-"""Seconds after which a process that says nothing has ended: it speaks once a minute at least."""
-
-
 @dataclass(frozen=True)
 class ProxyContact:
-    """A row of `contacts`: what a proxy said last."""
+    """A row of `contacts`: the last contact with a proxy."""
 
     proxy: str
     epoch: int
-    """That its clients are shown; 0 before the first."""
+    """Epoch that its clients are shown; 0 before the first."""
     last_contact: float
-    """When."""
+    """Unix seconds."""
     clock_ahead: float
     """Seconds that its clock was ahead of ours."""
     refusal: str = ""
     """Why that epoch cannot be counted here."""
     processes: str = "{}"
-    """JSON: when each process that speaks as this proxy was heard first and last."""
+    """JSON: for each process that speaks as this proxy, its first and last contact."""
     token_key: bytes = b""
-    """That it can make tokens with, for an epoch to come; empty: it makes none."""
+    """Key of tokens that it can make for a later epoch; empty if it makes none."""
     database: str = ""
-    """The name of its database; empty: not known yet."""
+    """Name of its database; empty if unknown."""
     earlier_database: str = ""
     """The one before, if batches of the unfinished epoch may wait there; else empty."""
 
     def list_other_processes(self, process: str | None, now: float) -> list[str]:
-        """Processes that speak besides this one, and did so before it: two machines, one secret.
-
-        One that was heard no more since this one began has ended: that was a restart.
-        """
-        known: dict[str, list[float]] = loads(self.processes)
-        began = known.get(process or "", [now, now])[0]
+        """Return older processes that speak as the same proxy: two machines with one secret."""
+        processes: dict[str, list[float]] = loads(self.processes)
+        began = processes.get(process or "", [now, now])[0]
+        # One that has not spoken since this one began has ended: that was a restart.
         return [
             name
-            for name, (first, last) in known.items()
+            for name, (first, last) in processes.items()
             if first < began < last and abs(now - last) <= PROCESS_TIMEOUT_SECONDS
         ]
 
     @property
-    def has_twins(self) -> bool:
-        known: dict[str, list[float]] = loads(self.processes)
-        newest = max((last for _, last in known.values()), default=0.0)
-        return any(self.list_other_processes(name, newest) for name in known)
+    def has_duplicate(self) -> bool:
+        """Whether two processes speak as this proxy."""
+        processes: dict[str, list[float]] = loads(self.processes)
+        newest = max((last for _, last in processes.values()), default=0.0)
+        return any(self.list_other_processes(name, newest) for name in processes)
 
     def with_process(self, process: str | None, last: Self, now: float) -> Self:
-        """The same, and this process was heard now; None: somebody only asks."""
-        known: dict[str, list[float]] = loads(last.processes)
+        """Return the same with a process that spoke now; None for one that only asks."""
+        processes: dict[str, list[float]] = loads(last.processes)
         if process is None:
-            return replace(
-                self, processes=last.processes, last_contact=last.last_contact if known else now
-            )
-        first, _ = known.pop(process, (now, now))
+            last_contact = last.last_contact if processes else now
+            return replace(self, processes=last.processes, last_contact=last_contact)
+        first, _ = processes.pop(process, (now, now))
         recent = {
-            name: heard
-            for name, heard in known.items()
-            if abs(now - heard[1]) <= PROCESS_TIMEOUT_SECONDS
+            name: times
+            for name, times in processes.items()
+            if abs(now - times[1]) <= PROCESS_TIMEOUT_SECONDS
         }
         return replace(self, processes=dumps({**recent, process: [first, now]}))
 
     def with_database(self, name: str | None, last: Self, *, is_unfinished: bool) -> Self:
-        """Return the same with the name of the proxy's database, or the last one if that is None.
+        """Return the same with the name of the proxy's database; None for the last name.
 
-        A database that is replaced while its epoch is unfinished is remembered, until it comes
-        back or the epoch is applied.
+        A database that is replaced while its epoch is unfinished is remembered until it comes back
+        or the epoch is applied.
         """
         database, earlier = name or last.database, last.earlier_database
         if is_unfinished and database != last.database:
             earlier = earlier or last.database
+        # The old database is back.
         if database == earlier:
             earlier = ""
         return replace(self, database=database, earlier_database=earlier)
 
 
 class Transaction:
-    """One transaction; locks are held to its end."""
+    """One transaction. Locks stay until its end."""
 
     def __init__(self, connection: Connection):
         self._connection = connection
 
     def acquire_setup_lock(self) -> None:
+        """Let no other worker begin the service until this transaction ends."""
         acquire_setup_lock(self._connection)
 
-    # What the operator chose: key, trainings, catalogues
+    # What the operator chose: key, trainings, catalogues.
 
     def get_service(self, *, lock: bool = False) -> Service:
-        """While it is locked nobody else moves on or chooses."""
-        found = self.find_service(lock=lock)
-        if found is None:
+        """Return the service. While it is locked, no other worker or operator changes anything."""
+        row = self.find_service(lock=lock)
+        if row is None:
             raise StoreError("the database is not set up: `sottovoce server init` does it")
-        return found
+        return row
 
     def find_service(self, *, lock: bool = False) -> Service | None:
-        """None before it is set up."""
+        """Return the service; None before it is set up."""
         columns = ("name", "verification_key", "newest_key", "next_epoch")
-        row = self._row(select(*(service.c[name] for name in columns)), lock=lock)
+        row = self._fetch_row(select(*(service.c[name] for name in columns)), lock=lock)
         return None if row is None else Service(*row)
 
-    def begin_service(self, name: str, verification_key: bytes) -> None:
+    def add_service(self, name: str, verification_key: bytes) -> None:
         row = {"verification_key": verification_key, "newest_key": verification_key, "name": name}
-        self._add(service, id=1, next_epoch=1, **row)
+        self._insert(service, id=1, next_epoch=1, **row)
 
     def set_service(self, verification_key: bytes, next_epoch: int) -> None:
+        """Set the key that signed last and the number of the next epoch."""
         row = {"verification_key": verification_key, "next_epoch": next_epoch}
         self._connection.execute(service.update().values(**row))
 
     def set_newest_key(self, verification_key: bytes) -> None:
-        """The key that is to sign next; the service must be locked."""
+        """Set the key that signs next; the service must be locked."""
         self._connection.execute(service.update().values(newest_key=verification_key))
 
     def find_training(self, number: int | None = None) -> Training | None:
-        """The one of this number; without a number the newest, which is that of the next epoch."""
+        """Return a training; without a number the newest, which is that of the next epoch."""
         query = select(trainings).order_by(trainings.c.number.desc()).limit(1)
         if number is not None:
             query = query.where(trainings.c.number == number)
-        row = self._row(query)
+        row = self._fetch_row(query)
         return None if row is None else Training.from_row(*row)
 
     def set_training(self, training: Training) -> None:
+        """Add a training, or replace the one with its number."""
         self.drop_training(training.number)
-        self._add(trainings, **training.as_row())
+        self._insert(trainings, **training.to_row())
 
     def drop_training(self, number: int) -> None:
         self._connection.execute(trainings.delete().where(trainings.c.number == number))
 
     def find_catalogue(self) -> Any:
-        """Version and sha256 of the newest, which is that of the next epoch; None before."""
-        return self._row(select(catalogues).order_by(catalogues.c.version.desc()).limit(1))
+        """Return version and SHA-256 of the newest catalogue; None before the first."""
+        return self._fetch_row(select(catalogues).order_by(catalogues.c.version.desc()).limit(1))
 
     def set_catalogue(self, version: int, sha256: bytes, content: bytes) -> None:
+        """Add a catalogue, or replace the one with its version."""
         self._connection.execute(catalogues.delete().where(catalogues.c.version == version))
-        self._add(catalogues, version=version, sha256=sha256)
+        self._insert(catalogues, version=version, sha256=sha256)
         self.add_file(sha256, "catalogue", content)
 
     def find_shelf(self) -> Any:
-        """The newest; None before the first."""
-        return self._row(select(shelf))
+        """Return the newest shelf; None before the first."""
+        return self._fetch_row(select(shelf))
 
-    def set_shelf(self, signed: SignedShelf, most: int) -> None:
-        """In the place of the one before; the service must be locked."""
+    def set_shelf(self, signed: SignedShelf, latest: int) -> None:
+        """Replace the shelf; the service must be locked."""
         self._connection.execute(shelf.delete())
-        said = signed.shelf
-        row = {"published": said.published, "catalogue": said.catalogue, "most": most}
-        self._add(shelf, id=1, signed=signed.encode(), **row)
+        content = signed.shelf
+        row = {"published": content.published, "catalogue": content.catalogue, "most": latest}
+        self._insert(shelf, id=1, signed=signed.encode(), **row)
 
     def find_file(self, sha256: bytes, kind: FileKind) -> bytes | None:
         query = select(files.c.content).where(files.c.sha256 == sha256, files.c.kind == kind)
         return self._connection.scalar(query)
 
     def add_file(self, sha256: bytes, kind: FileKind, content: bytes) -> None:
-        """Does nothing if the file is there already."""
+        """Add a file, unless it is there."""
         if self.find_file(sha256, kind) is None:
-            self._add(files, sha256=sha256, kind=kind, content=content)
+            self._insert(files, sha256=sha256, kind=kind, content=content)
 
-    # Epochs
+    # Epochs.
 
     def find_epoch(self, number: int, *, lock: bool = False) -> Epoch | None:
-        """The epoch of that number. While it is locked nobody else counts in it."""
-        return self._epoch(select(epochs).where(epochs.c.epoch == number), lock=lock)
+        """Return an epoch. While it is locked, no other worker counts in it."""
+        return self._fetch_epoch(select(epochs).where(epochs.c.epoch == number), lock=lock)
 
     def find_latest_epoch(self, *, lock: bool = False) -> Epoch | None:
-        return self._epoch(select(epochs).order_by(epochs.c.epoch.desc()).limit(1), lock=lock)
+        return self._fetch_epoch(select(epochs).order_by(epochs.c.epoch.desc()).limit(1), lock=lock)
 
     def find_last_applied(self) -> Epoch | None:
-        """The newest epoch whose reports are in a model."""
+        """Return the newest epoch whose reports are in a model."""
         over = (epochs.c.state == APPLIED) & epochs.c.closed_at.is_not(None)
-        return self._epoch(select(epochs).where(over).order_by(epochs.c.epoch.desc()).limit(1))
+        return self._fetch_epoch(
+            select(epochs).where(over).order_by(epochs.c.epoch.desc()).limit(1)
+        )
 
     def list_epochs(self) -> list[Epoch]:
-        """Oldest first."""
+        """Return all epochs, oldest first."""
         rows = self._connection.execute(select(epochs).order_by(epochs.c.epoch))
         return [Epoch(*row) for row in rows]
 
     def list_first_and_last(self, training: int) -> list[Epoch]:
-        """Epochs of one training; an empty list if it has not begun."""
+        """Return the first and the last epoch of a training; an empty list before the first."""
         query = select(epochs).where(epochs.c.training == training)
         orders = epochs.c.epoch, epochs.c.epoch.desc()
-        found = [self._epoch(query.order_by(order).limit(1)) for order in orders]
-        return [epoch for epoch in found if epoch is not None]
+        first_and_last = [self._fetch_epoch(query.order_by(order).limit(1)) for order in orders]
+        return [epoch for epoch in first_and_last if epoch is not None]
 
     def add_epoch(self, epoch: Epoch, wrapped: bytes | None) -> None:
-        """Publish: from here on it is the latest. Without a key it asks for no reports."""
-        self._add(epochs, **asdict(epoch))
+        """Add an epoch, which is the latest then. Without a key it asks for no reports."""
+        self._insert(epochs, **asdict(epoch))
         if wrapped is not None:
-            self._add(epoch_keys, epoch=epoch.epoch, wrapped=wrapped)
+            self._insert(epoch_keys, epoch=epoch.epoch, wrapped=wrapped)
 
     def close_epoch(self, epoch: int, now: float) -> None:
-        """Proxies take no more reports for it."""
+        """Close an epoch: proxies take no more reports for it."""
         self._change_epoch(epoch, state=CLOSED, closed_at=now)
 
     def apply_epoch(self, epoch: int, *, reports: int, crowdless: int, capped: int) -> None:
-        """Only the sums stay: the key, what came from which proxy and what waited are deleted.
+        """Apply an epoch: delete its key, its chunks and what came from which proxy.
 
-        What waits in a proxy's earlier database is lost from here on.
+        Only its sums and totals stay.
         """
-        found = {"reports": reports, "crowdless": crowdless, "capped": capped}
-        self._change_epoch(epoch, state=APPLIED, **found)
+        totals = {"reports": reports, "crowdless": crowdless, "capped": capped}
+        self._change_epoch(epoch, state=APPLIED, **totals)
+        # Commits stay: a proxy whose answer was lost asks again.
         for table in (epoch_keys, chunks, counts, waiting):
             self._connection.execute(table.delete().where(table.c.epoch == epoch))
+        # What waits in a proxy's earlier database is lost now.
         self._connection.execute(contacts.update().values(earlier_database=""))
 
     def find_wrapped_key(self, epoch: int) -> bytes | None:
-        """None when it is deleted."""
+        """Return the wrapped private key of an epoch; None if it is deleted."""
         query = select(epoch_keys.c.wrapped).where(epoch_keys.c.epoch == epoch)
         return self._connection.scalar(query)
 
     def delete_before(self, epoch: int) -> None:
-        """Drop what only epochs before this one needed: their sums, models and catalogues."""
+        """Delete what only epochs before this one needed: their sums, models and catalogues."""
         self._connection.execute(sums.delete().where(sums.c.epoch < epoch))
         later = epochs.c.epoch >= epoch
         needed = union(select(epochs.c.model).where(later), select(epochs.c.catalogue).where(later))
+        # The next epoch needs the newest catalogue.
         newest = self.find_catalogue()
-        wanted = b"" if newest is None else newest.sha256  # by the next epoch
-        unused = files.c.sha256.not_in(needed) & (files.c.sha256 != wanted)
+        catalogue = b"" if newest is None else newest.sha256
+        unused = files.c.sha256.not_in(needed) & (files.c.sha256 != catalogue)
         self._connection.execute(files.delete().where(unused))
 
-    # Counts, chunks and commits of an epoch
+    # Counts, chunks and commits of an epoch.
 
     def get_counts(self, epoch: int) -> dict[str, NDArray[np.int64]]:
-        """How often each report came so far, by proxy; nothing once the epoch is applied."""
+        """Return how often each report came so far, by proxy; empty if the epoch is applied."""
         query = select(counts.c.proxy, counts.c.counts).where(counts.c.epoch == epoch)
-        return {proxy: _counts(content) for proxy, content in self._connection.execute(query)}
+        return {
+            proxy: _decode_counts(content) for proxy, content in self._connection.execute(query)
+        }
 
     def add_counts(self, epoch: int, proxy: str, more: NDArray[np.int64], now: float) -> None:
-        """To those of this proxy; the epoch must be locked."""
+        """Add to the counts of a proxy; the epoch must be locked."""
         same = (counts.c.epoch == epoch) & (counts.c.proxy == proxy)
         before = self._connection.scalar(select(counts.c.counts).where(same))
-        total = more if before is None else _counts(before) + more
-        content = np.minimum(total, MOST).astype("<u4").tobytes()
-        found = {"counts": content, "counted_at": now}
+        total = more if before is None else _decode_counts(before) + more
+        content = np.minimum(total, MAX_COUNT).astype("<u4").tobytes()
+        row = {"counts": content, "counted_at": now}
         if before is None:
-            self._add(counts, epoch=epoch, proxy=proxy, **found)
+            self._insert(counts, epoch=epoch, proxy=proxy, **row)
         else:
-            self._connection.execute(counts.update().where(same).values(**found))
+            self._connection.execute(counts.update().where(same).values(**row))
 
     def get_count_times(self, epoch: int) -> dict[str, float]:
-        """When the last chunk of each proxy was counted; without proxies that sent none."""
+        """Return when the last chunk of each proxy was counted, without proxies that sent none."""
         query = select(counts.c.proxy, counts.c.counted_at).where(counts.c.epoch == epoch)
         return {row.proxy: row.counted_at for row in self._connection.execute(query)}
 
     def get_sums(self, epoch: int) -> NDArray[np.int64]:
-        """Of an applied epoch; empty if it counted nothing."""
-        found = self._connection.scalar(select(sums.c.sums).where(sums.c.epoch == epoch))
-        return np.frombuffer(found or b"", dtype="<i8").astype(np.int64)
+        """Return the sums of an applied epoch; empty if it counted nothing."""
+        content = self._connection.scalar(select(sums.c.sums).where(sums.c.epoch == epoch))
+        return np.frombuffer(content or b"", dtype="<i8").astype(np.int64)
 
     def add_sums(self, epoch: int, values: NDArray[np.int64]) -> None:
-        self._add(sums, epoch=epoch, sums=values.astype("<i8").tobytes())
+        self._insert(sums, epoch=epoch, sums=values.astype("<i8").tobytes())
 
     def has_chunk(self, epoch: int, name: str) -> bool:
         return self.find_sender(epoch, name) is not None
 
     def find_sender(self, epoch: int, name: str) -> str | None:
+        """Return the proxy that a counted chunk came from."""
         query = select(chunks.c.proxy).where(chunks.c.epoch == epoch, chunks.c.name == name)
         return self._connection.scalar(query)
 
@@ -350,9 +361,10 @@ class Transaction:
         self, epoch: int, name: str, proxy: str, reports: int, keys: NDArray[np.uint64]
     ) -> None:
         content = keys.astype("<u8").tobytes()
-        self._add(chunks, epoch=epoch, name=name, proxy=proxy, reports=reports, prefixes=content)
+        self._insert(chunks, epoch=epoch, name=name, proxy=proxy, reports=reports, prefixes=content)
 
     def add_to_totals(self, epoch: int, *, reports: int, duplicates: int, undecodable: int) -> None:
+        """Add a chunk to the totals of its epoch."""
         self._change_epoch(
             epoch,
             chunks=epochs.c.chunks + 1,
@@ -362,7 +374,7 @@ class Transaction:
         )
 
     def count_received(self, epoch: int, proxy: str) -> tuple[int, int]:
-        """Chunks of this proxy, and the reports that were in them."""
+        """Return the number of chunks of a proxy, and of the reports in them."""
         query = select(func.count(), func.coalesce(func.sum(chunks.c.reports), 0)).where(
             chunks.c.epoch == epoch, chunks.c.proxy == proxy
         )
@@ -370,13 +382,14 @@ class Transaction:
         return int(number), int(reports)
 
     def find_commit(self, epoch: int, proxy: str) -> tuple[int, int] | None:
-        """Chunks and reports that were all, as the proxy said; None before."""
+        """Return chunks and reports that a proxy has committed; None before."""
         same = (commits.c.epoch == epoch) & (commits.c.proxy == proxy)
-        row = self._row(select(commits.c.chunks, commits.c.reports).where(same))
+        row = self._fetch_row(select(commits.c.chunks, commits.c.reports).where(same))
         return None if row is None else (row[0], row[1])
 
     def add_commit(self, epoch: int, proxy: str, chunks: int, reports: int) -> None:
-        self._add(commits, epoch=epoch, proxy=proxy, chunks=chunks, reports=reports)
+        """Record that a proxy has handed in everything."""
+        self._insert(commits, epoch=epoch, proxy=proxy, chunks=chunks, reports=reports)
 
     def list_committed(self, epoch: int) -> set[str]:
         query = select(commits.c.proxy).where(commits.c.epoch == epoch)
@@ -385,38 +398,37 @@ class Transaction:
     def set_crowd(self, epoch: int, proxy: str, crowd: str) -> None:
         same = (waiting.c.epoch == epoch) & (waiting.c.proxy == proxy)
         self._connection.execute(waiting.delete().where(same))
-        self._add(waiting, epoch=epoch, proxy=proxy, crowd=crowd)
+        self._insert(waiting, epoch=epoch, proxy=proxy, crowd=crowd)
 
     def get_crowds(self, epoch: int) -> dict[str, str]:
-        """What each proxy said last about its crowd; without proxies that have said nothing."""
+        """Return the state of each proxy's crowd, without proxies that have said nothing."""
         query = select(waiting.c.proxy, waiting.c.crowd).where(waiting.c.epoch == epoch)
         return {row.proxy: row.crowd for row in self._connection.execute(query)}
 
-    def set_contact(self, said: ProxyContact) -> None:
-        """In one statement: a proxy and `sottovoce proxy status` may speak at once."""
+    def set_contact(self, contact: ProxyContact) -> None:
         dialect: Any = postgresql if self._connection.dialect.name == "postgresql" else sqlite
-        row, key = asdict(said), [contacts.c.proxy]
+        row, key = asdict(contact), [contacts.c.proxy]
+        # One statement, because a proxy and `sottovoce proxy status` may speak at the same time.
         insert = dialect.insert(contacts).values(row)
         self._connection.execute(insert.on_conflict_do_update(index_elements=key, set_=row))
 
     def get_contacts(self) -> dict[str, ProxyContact]:
-        """What each proxy said last."""
         rows = self._connection.execute(select(contacts).order_by(contacts.c.proxy))
         return {row.proxy: ProxyContact(*row) for row in rows}
 
-    def _row(self, query: Select[Any], *, lock: bool = False) -> Any:
+    def _fetch_row(self, query: Select[Any], *, lock: bool = False) -> Any:
         return self._connection.execute(query.with_for_update() if lock else query).one_or_none()
 
-    def _epoch(self, query: Select[Any], *, lock: bool = False) -> Epoch | None:
-        row = self._row(query, lock=lock)
+    def _fetch_epoch(self, query: Select[Any], *, lock: bool = False) -> Epoch | None:
+        row = self._fetch_row(query, lock=lock)
         return None if row is None else Epoch(*row)
 
-    def _add(self, table: Table, **row: object) -> None:
+    def _insert(self, table: Table, **row: object) -> None:
         self._connection.execute(table.insert().values(**row))
 
     def _change_epoch(self, epoch: int, **changes: object) -> None:
         self._connection.execute(epochs.update().where(epochs.c.epoch == epoch).values(**changes))
 
 
-def _counts(content: bytes) -> NDArray[np.int64]:
+def _decode_counts(content: bytes) -> NDArray[np.int64]:
     return np.frombuffer(content, dtype="<u4").astype(np.int64)

@@ -1,7 +1,7 @@
-"""Which engines there are: docs/extending.md shows how to add one.
+"""The registry of engines: docs/extending.md shows how to add one.
 
-An engine's folder is a package with two names: `Options`, a frozen dataclass with stated fields,
-and `build(parts, settings, options)`, which makes the engine over these people. It imports what it
+The package of an engine has two names: `Options`, a frozen dataclass of settings, and
+`build(parts, settings, options)`, which makes the engine over these people. It imports what it
 needs when it builds, so that listing engines costs nothing. `auto` is no engine: it is the
 reference for small work, which waits for no compiler, else `cpu`.
 """
@@ -21,69 +21,76 @@ from sottovoce.core.mechanism import SignMechanism
 from sottovoce.errors import SettingsError
 from sottovoce.settings import Setting, check, get_settings
 from sottovoce.simulation.interface import Engine
-from sottovoce.simulation.people import Part, Parts, People, Whole
+from sottovoce.simulation.population import Part, Parts, People, WholeParts
 from sottovoce.training import Settings
 
-ENGINES = {
+ENGINE_MODULES = {
     "cpu": "sottovoce.simulation.cpu",
     "cuda": "sottovoce.simulation.cuda",
     "ray": "sottovoce.simulation.ray",
     "reference": "sottovoce.simulation.reference",
 }
-AUTO = "auto"
-NUMPY_AT_MOST = 10.0
-"""Seconds, about: the reference is not chosen for more. Compiling `loudest` takes about twice as
-long, once on a machine."""
+AUTO_ENGINE = "auto"
+# `auto` is the reference up to about this time. Compiling `loudest` takes about twice as long, once
+# on a machine.
+MAX_REFERENCE_SECONDS = 10.0
 
 
-def engine_package(name: str) -> ModuleType:
-    """Of the engine; of `auto`, that of the engine which it may come to with options of its own."""
-    if name == AUTO:
+def load_engine_package(name: str) -> ModuleType:
+    """Return the package of an engine; of `auto`, that of `cpu`, whose options it takes."""
+    if name == AUTO_ENGINE:
         name = "cpu"
-    if name not in list(ENGINES):  # a list: what is asked for may be anything
-        raise SettingsError(f"no engine {name!r:.80}; there are {', '.join((AUTO, *ENGINES))}")
-    return import_module(ENGINES[name])
+    # In a list the name need not be hashable: a caller may pass anything.
+    if name not in list(ENGINE_MODULES):
+        raise SettingsError(
+            f"no engine {name!r:.80}; there are {', '.join((AUTO_ENGINE, *ENGINE_MODULES))}"
+        )
+    return import_module(ENGINE_MODULES[name])
 
 
 def register_engine(name: str, module: str) -> None:
     """Make an engine of your own known in this process.
 
     Args:
-        name: What `build_engine` and `FederatedMF(engine=...)` call it.
+        name: The name for `build_engine` and `FederatedMF(engine=...)`.
         module: The module that has its `Options` and its `build`. A module that registers itself
-            gives its `__name__`, at its end.
+            passes its `__name__`, at its end.
+
+    Raises:
+        SettingsError: The name is taken, or the module lacks `Options` or `build`.
     """
-    if name == AUTO or ENGINES.get(name, module) != module:
+    # The same module may register itself again, as when a notebook imports it twice.
+    if name == AUTO_ENGINE or ENGINE_MODULES.get(name, module) != module:
         raise SettingsError(f"there is an engine {name!r} already: choose another name")
-    found = import_module(module)
-    if not (is_dataclass(getattr(found, "Options", None)) and hasattr(found, "build")):
+    package = import_module(module)
+    if not (is_dataclass(getattr(package, "Options", None)) and hasattr(package, "build")):
         raise SettingsError(
             f"the module {module} must have Options, a dataclass, and build(parts, settings, "
             "options) to be an engine"
         )
-    ENGINES[name] = module
+    ENGINE_MODULES[name] = module
 
 
-def engine_options() -> dict[str, dict[str, Setting]]:
-    """By engine, what may be said about it beside the training's settings."""
-    return {name: get_settings(engine_package(name).Options) for name in ENGINES}
+def list_engine_options() -> dict[str, dict[str, Setting]]:
+    """Return the options of each engine, which are no settings of a training."""
+    return {name: get_settings(load_engine_package(name).Options) for name in ENGINE_MODULES}
 
 
-def chosen_options(name: str, options: Mapping[str, Any]) -> Any:
-    """The options of this engine, checked; one that is None keeps its default."""
-    kind = engine_package(name).Options
-    given = {option: value for option, value in options.items() if value is not None}
-    if unknown := ", ".join(sorted(set(given) - set(get_settings(kind)))):
-        has = ", ".join(get_settings(kind)) or "none"
-        raise SettingsError(f"the {name} engine has no option {unknown}; there are {has}")
-    chosen = kind(**given)
-    check(chosen)
-    return chosen
+def make_engine_options(name: str, options: Mapping[str, Any]) -> Any:
+    """Return the checked options of this engine; one that is None keeps its default."""
+    kind = load_engine_package(name).Options
+    values = {option: value for option, value in options.items() if value is not None}
+    if unknown := ", ".join(sorted(set(values) - set(get_settings(kind)))):
+        names = ", ".join(get_settings(kind)) or "none"
+        raise SettingsError(f"the {name} engine has no option {unknown}; there are {names}")
+    engine_options = kind(**values)
+    check(engine_options)
+    return engine_options
 
 
 def build_engine(
     name: str,
-    who: Histories | Parts,
+    people: Histories | Parts,
     settings: Settings,
     *,
     first_user: int = 0,
@@ -91,53 +98,64 @@ def build_engine(
     numbers: NDArray[np.int64] | None = None,
     **options: Any,
 ) -> Engine:
-    """The engine of that name over these people, or over so many made out of them.
+    """Build an engine over these people, or over a number of people made out of them.
 
-    The numbers of histories are consecutive from `first_user` on, unless they are given. An option
-    that is None keeps its default.
+    Args:
+        name: An engine's name, or `auto`.
+        people: Histories, or people in parts.
+        settings: The settings of the training.
+        first_user: The number of the first history.
+        resample: How many people are made out of these, who report in their place; None: none.
+        numbers: The numbers of histories; None: consecutive from `first_user` on.
+        options: Options of the engine; one that is None keeps its default.
     """
-    package, chosen = engine_package(name), chosen_options(name, options)
-    if not isinstance(who, Parts):
-        who = Whole(Part(People(who, first_user, resample, numbers)))
-    elif resample is not None:
-        who = who.resampled(resample)
-    if name == AUTO and is_for_the_reference(resample or who.n_users, who.n_items, settings):
-        package = engine_package("reference")
-        chosen = package.Options()
-    built: Engine = package.build(who, settings, chosen)
-    return built
+    package, engine_options = load_engine_package(name), make_engine_options(name, options)
+    if isinstance(people, Parts):
+        parts = people if resample is None else people.resample(resample)
+    else:
+        parts = WholeParts(Part(People(people, first_user, resample, numbers)))
+    n_people = resample or parts.n_users
+    if name == AUTO_ENGINE and should_use_reference(n_people, parts.n_items, settings):
+        package = load_engine_package("reference")
+        engine_options = package.Options()
+    engine: Engine = package.build(parts, settings, engine_options)
+    return engine
 
 
-def is_for_the_reference(people: int, n_items: int, settings: Settings) -> bool:
-    """Whether `auto` is the reference: work is small, or there is nothing to compile, or no way."""
-    compiles = find_spec("numba") and has_kernel(f"{ENGINES['cpu']}.kernels", settings.mechanism)
-    return not compiles or reference_seconds(people, n_items, settings) <= NUMPY_AT_MOST
+def should_use_reference(people: int, n_items: int, settings: Settings) -> bool:
+    """Return whether `auto` is the reference: for small work, and where nothing can be compiled."""
+    compiles = find_spec("numba") and has_kernel(
+        f"{ENGINE_MODULES['cpu']}.kernels", settings.mechanism
+    )
+    return (
+        not compiles
+        or estimate_reference_seconds(people, n_items, settings) <= MAX_REFERENCE_SECONDS
+    )
 
 
-def reference_seconds(people: int, n_items: int, settings: Settings) -> float:
-    """How long the reference takes for a whole training, about.
-
-    For each person and each of their turns: steps of Python, words for every report, and the
-    directions that are looked at. These are all, or, where a report is a sign at a drawn index, one
-    for each report. Measured with histories of a hundred items; right within a factor of three.
-    """
+def estimate_reference_seconds(people: int, n_items: int, settings: Settings) -> float:
+    """Estimate how long the reference takes for a whole training, within a factor of three."""
     mechanism = settings.build(n_items)
-    drawn = isinstance(mechanism, SignMechanism)
-    looked_at = settings.reports if drawn else mechanism.n_directions
-    one = (20e-6 if drawn else 200e-6) + 0.5e-6 * settings.reports + 45e-9 * looked_at
-    return people * settings.turns * one
+    # Where a report is a sign at a drawn index, only that direction is computed, else all are.
+    is_drawn = isinstance(mechanism, SignMechanism)
+    n_computed = settings.reports if is_drawn else mechanism.n_directions
+    # Measured with histories of a hundred items, for each turn of a person: steps of Python, words
+    # for every report, and the directions.
+    turn = (20e-6 if is_drawn else 200e-6) + 0.5e-6 * settings.reports + 45e-9 * n_computed
+    return people * settings.turns * turn
 
 
 def has_kernel(folder: str, mechanism: str) -> bool:
-    """Whether an engine's folder of kernels has a module of the mechanism's name.
-
-    An engine without such a folder asks the mechanism itself, and so computes all of them.
-    """
+    """Return whether an engine's folder of kernels has a module for the mechanism."""
     return find_spec(f"{folder}.{mechanism}") is not None
 
 
-def kernel_module(folder: str, mechanism: str) -> ModuleType:
-    """The engine's module for the mechanism; a `SettingsError` if it has none."""
+def import_kernel_module(folder: str, mechanism: str) -> ModuleType:
+    """Import the engine's module for the mechanism.
+
+    Raises:
+        SettingsError: The engine has none.
+    """
     if not has_kernel(folder, mechanism):
         engine = folder.split(".")[-2]
         raise SettingsError(

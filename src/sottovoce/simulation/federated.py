@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,44 +17,48 @@ from sottovoce.core.tags import Tag, Tags, make_empty_tags
 from sottovoce.data.interactions import to_id_array
 from sottovoce.errors import CheckpointError, DataError, SettingsError
 from sottovoce.privacy import DEFAULT_DELTA, PrivacyReport, make_privacy_report
-from sottovoce.simulation.engines import build_engine
-from sottovoce.simulation.evaluation.ranking import OTHERS, sample_others
-from sottovoce.simulation.evaluation.side_information import wide_vectors
-from sottovoce.simulation.files import ModelFile, fingerprint, read_model, write_model
-from sottovoce.simulation.given import (
+from sottovoce.simulation.engines import AUTO_ENGINE, build_engine
+from sottovoce.simulation.evaluation.lists import make_device_model, measure_quality
+from sottovoce.simulation.evaluation.ranking import DEFAULT_NEGATIVES, sample_negatives
+from sottovoce.simulation.evaluation.side_information import solve_wide_vectors
+from sottovoce.simulation.files import ModelFile, compute_fingerprint, read_model, write_model
+from sottovoce.simulation.inputs import (
     ItemFeatures,
     Labels,
     Matrix,
     UserItems,
-    at_least_one,
-    hidden_from,
-    ids_in,
-    rows_from,
-    tags_from,
-    times_of,
+    check_positive,
+    parse_ids,
+    parse_rows,
+    parse_tags,
+    parse_test,
+    parse_times,
 )
-from sottovoce.simulation.parameters import Parameters, plain
-from sottovoce.simulation.run import model_of, quality
-from sottovoce.simulation.training import Record, Trained, go_on, metrics_in, resume
-from sottovoce.training import Settings
+from sottovoce.simulation.parameters import (
+    check_names,
+    check_parameters,
+    plan_settings,
+    select_engine_options,
+    to_plain,
+)
+from sottovoce.simulation.progress import FitTest, refresh_metrics, show_epoch_bar
+from sottovoce.simulation.training import Record, TrainingLog, TrainingState, select_metrics
+from sottovoce.training import DEFAULT_PRESET, Settings
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
-Int32 = NDArray[np.int32]
+# Ids of items: int32 where a matrix was fitted, else of the type that they have in the table.
 Ids = NDArray[Any]
-"""Of items: int32 where a matrix was fitted, else of the type that they have in the table."""
 Callback = Callable[[int, float, dict[str, float]], None]
 
-USERS_AT_ONCE = 512
-"""Whose scores of the whole catalogue are held at the same time."""
-TESTED = "tested"
-"""In the record of an epoch: what its metrics are of."""
+# Users whose scores of the whole catalogue are in memory at the same time.
+USERS_PER_SCORE_BLOCK = 512
 
 
-class FederatedMF(Parameters):
+class FederatedMF:
     """Federated matrix factorisation under local differential privacy, simulated.
 
-    The trained model is the item matrix alone: no user's vector is kept, since none leaves a
+    The trained model is only the item matrix: no user's vector is kept, since none leaves a
     device. `recommend` solves it from the history that it is given, so new users need no training.
 
     >>> from scipy import sparse
@@ -73,8 +75,8 @@ class FederatedMF(Parameters):
     >>> shop.recommend("ann", bought, N=1)[0].tolist()
     ['cup']
 
-    What is known of the items makes lists better and costs no report: `fit` takes tags as a
-    `Catalogue`, a list with a mapping for each item, or a sparse 0/1 matrix (items x tags).
+    Tags of the items make lists better and cost no report: `fit` takes them as a `Catalogue`, a
+    list with a mapping for each item, or a sparse 0/1 matrix (items x tags).
 
     >>> films = [{"genre": ("Horror",)}, {"genre": ("Comedy",)}] * 2
     >>> tagged = FederatedMF(factors=1, epochs=2, reports=10).fit(history, item_features=films)
@@ -91,17 +93,168 @@ class FederatedMF(Parameters):
 
     >>> FederatedMF(budget=10).set_params(preset="crowd", seed=3)
     FederatedMF(seed=3, preset='crowd', budget=10)
+
+    Parameters
+    ----------
+    factors : int of at least 1, optional
+        numbers that describe an item (F).
+    epochs : int of at least 1, optional
+        number of epochs with reports (T); without a half-life, training ends after them.
+    epsilon : float from 1e-06 to 40, optional
+        epsilon of one report.
+    reports : int from 1 to 10000, optional
+        reports of one person in one epoch (k); an epoch costs k * epsilon.
+    mechanism : str, optional
+        how devices report: coordinate, loudest.
+    seed : int from 0 to 9007199254740991, default 0
+        public seed of the first item matrix, the directions and, in a simulation, all reports.
+    preset : str, default 'loudest'
+        settings to start from: paper, coordinate, loudest, strong, crowd.
+    budget : float, optional
+        epsilon that each person may spend in all, with nobody to trust; without a budget the preset
+        has its usual reports.
+    central_budget : float, optional
+        the same after an honest shuffle.
+    history : float, optional
+        items of a typical person; None: the median of the data, to two digits.
+    lifetime : int of at least 0, optional
+        epochs in which one person takes part, drawn by their own device; 0 means all.
+    half_life : float from 0 to 1000000000, optional
+        epochs after which old reports weigh half, and learning never ends; 0: it ends after T.
+    dummies : int from 0 to 10000000, optional
+        uniform random reports that the proxy mixes into every epoch (D): they hide a person where
+        others do not.
+    alpha : float from 0 to 1024, optional
+        weight of a touched item is 1 + alpha, of any other item 1.
+    regularization : float from 1e-12 to 1000000, optional
+        regularization of user vectors and items (lambda).
+    ridge : float from 0 to 1000000, optional
+        further regularization of user vectors, relative to the mean squared length of V's columns.
+    learning_rate : float above 0, optional
+        length of a step along the estimated gradient.
+    steps : int of at least 1, optional
+        steps in one epoch, all from the same reports.
+    rate_grows_with_reports : bool, optional
+        multiply the step by k, as the paper does.
+    initial_scale : float above 0, optional
+        standard deviation of the first item matrix.
+    head_start : float of at least 0, optional
+        first value of the first factor, in multiples of initial_scale; 0 means random.
+    rotate : bool, optional
+        turn the factors to a fresh basis after every epoch.
+    options : Mapping[str, Any], optional
+        the mechanism's options, as `{'block': 8}` for `loudest`.
+    engine : str, default 'auto'
+        what trains: auto, cpu, cuda, ray, reference.
+    engine_options : Mapping[str, Any], optional
+        the engine's options, as `{'card': 1}` for `cuda`.
+    threads : int, optional
+        short for that option of the engines `cpu` and `auto`.
     """
 
+    # What `fit` sets: the constructor of a scikit-learn estimator sets only parameters.
     _labels: Labels | None = None
     _settings: Settings | None = None
     _tags: Tags | None = None
-    _state: Trained | None = None
+    _state: TrainingState | None = None
     _crowd: int | None = None
+
+    def __init__(
+        self,
+        factors: int | None = None,
+        epochs: int | None = None,
+        epsilon: float | None = None,
+        reports: int | None = None,
+        mechanism: str | None = None,
+        seed: int = 0,
+        *,
+        preset: str = DEFAULT_PRESET,
+        budget: float | None = None,
+        central_budget: float | None = None,
+        history: float | None = None,
+        lifetime: int | None = None,
+        half_life: float | None = None,
+        dummies: int | None = None,
+        alpha: float | None = None,
+        regularization: float | None = None,
+        ridge: float | None = None,
+        learning_rate: float | None = None,
+        steps: int | None = None,
+        rate_grows_with_reports: bool | None = None,
+        initial_scale: float | None = None,
+        head_start: float | None = None,
+        rotate: bool | None = None,
+        options: Mapping[str, Any] | None = None,
+        engine: str = AUTO_ENGINE,
+        engine_options: Mapping[str, Any] | None = None,
+        threads: int | None = None,
+        **unknown: Any,
+    ):
+        check_names(type(self).__name__, unknown, self._list_parameters())
+        # scikit-learn's `clone` compares: each attribute must be the argument itself.
+        self.factors = factors
+        self.epochs = epochs
+        self.epsilon = epsilon
+        self.reports = reports
+        self.mechanism = mechanism
+        self.seed = seed
+        self.preset = preset
+        self.budget = budget
+        self.central_budget = central_budget
+        self.history = history
+        self.lifetime = lifetime
+        self.half_life = half_life
+        self.dummies = dummies
+        self.alpha = alpha
+        self.regularization = regularization
+        self.ridge = ridge
+        self.learning_rate = learning_rate
+        self.steps = steps
+        self.rate_grows_with_reports = rate_grows_with_reports
+        self.initial_scale = initial_scale
+        self.head_start = head_start
+        self.rotate = rotate
+        self.options = options
+        self.engine = engine
+        self.engine_options = engine_options
+        self.threads = threads
+        check_parameters(self.get_params())
+
+    @classmethod
+    def _list_parameters(cls) -> dict[str, Any]:
+        """Return the default of each parameter, in the order of the constructor."""
+        parameters = signature(cls).parameters.values()
+        return {p.name: p.default for p in parameters if p.kind is not Parameter.VAR_KEYWORD}
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002, FBT001, FBT002 - scikit-learn's signature
+        """Return the arguments of the constructor, as they were given.
+
+        Args:
+            deep: Has no effect: no parameter is a model itself.
+        """
+        return {name: getattr(self, name) for name in self._list_parameters()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change some parameters. What was fitted stays as it is until the next `fit`.
+
+        Raises:
+            SettingsError: A value is impossible, or there is no such parameter. Nothing is changed.
+        """
+        # The constructor of another model checks them all before one is changed.
+        type(self)(**{**self.get_params(), **params})
+        for name, value in params.items():
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        defaults = self._list_parameters()
+        values = {name: to_plain(value) for name, value in self.get_params().items()}
+        changed = [f"{name}={value!r}" for name, value in values.items() if value != defaults[name]]
+        return f"{type(self).__name__}({', '.join(changed)})"
 
     @property
     def settings(self) -> Settings:
-        """All of them, as planned for the people and items of `fit`."""
+        """All settings, as planned for the people and items of `fit`."""
         if self._settings is None:
             raise SettingsError("the settings follow from the data: call fit() or load()")
         return self._settings
@@ -120,11 +273,11 @@ class FederatedMF(Parameters):
 
         Args:
             user_items: A matrix of N people x M items, sparse or dense, which are known by number.
-                Or a table with ids: a DataFrame of any library with columns for user and item
-                (their names are recognised as in files, else `sottovoce.data.load` takes
-                `columns`), a mapping of such columns, a pair `(users, items)`, or what `load`
-                gives. Then the model calls items by these ids (`item_ids` has their order), here
-                and in every other method.
+                Or a table with ids: a DataFrame of any library with columns for user and item, a
+                mapping of such columns, a pair `(users, items)`, or what `sottovoce.data.load`
+                returns. The names of columns are recognised as in files; for other names `load`
+                takes `columns`. Then every method calls items by these ids, in the order of
+                `item_ids`.
             item_features: Tags of the items, for recommending; training does not look at them. A
                 `Catalogue`, a list with a mapping for each item, or a sparse matrix, items x tags.
             test: What was left out of the same people, in a form that `user_items` can have. Then
@@ -135,61 +288,58 @@ class FederatedMF(Parameters):
                 finds one there continues to the same model as if it had never stopped. The
                 callback is called for its epochs again; where `test` is another, without metrics,
                 except the last epoch.
+
+        Returns:
+            The model itself.
         """
-        histories, users, labels = rows_from(user_items, None)
+        histories, users, labels = parse_rows(user_items, None)
         if not (histories.n_users and histories.n_items):
             raise DataError("user_items must have a row and a column to learn from")
-        tags = None if item_features is None else tags_from(item_features, histories.n_items)
-        hidden = None if test is None else hidden_from(test, labels, histories, users)
-        settings = self._planned(histories)
+        tags = None if item_features is None else parse_tags(item_features, histories.n_items)
+        hidden = None if test is None else parse_test(test, labels, histories, users)
+        settings = plan_settings(self.get_params(), histories)
         self._tags, self._settings, self._state, self._labels = tags, settings, None, labels
-        self._crowd = histories.n_users
-        known = make_empty_tags(histories.n_items) if tags is None else tags
-        test_of = None if hidden is None else _Test(histories, hidden, known, settings)
-        with _epoch_bar(settings.epochs, shown=show_progress) as show:
-            for state, record in self._epochs(histories, checkpoint, test_of):
-                self._state = state
-                self._crowd = min(self._crowd, int(record["people"]))
+        self._crowd = crowd = histories.n_users
+        fit_test = None
+        if hidden is not None:
+            known_tags = make_empty_tags(histories.n_items) if tags is None else tags
+            fit_test = FitTest(histories, hidden, known_tags, settings)
+        file = None if checkpoint is None else Path(checkpoint)
+        identity = {"data": compute_fingerprint(histories), "resample": None} if file else {}
+        log = TrainingLog.open(settings, histories.n_items, file, identity)
+        refresh_metrics(log, fit_test)
+
+        with show_epoch_bar(settings.epochs, is_shown=show_progress) as show:
+
+            def on_epoch(record: Record) -> None:
+                nonlocal crowd
+                crowd = min(crowd, int(record["people"]))
+                self._state, self._crowd = log.state, crowd
                 show(record)
                 if callback is not None:
-                    callback(record["epoch"], record["seconds"], metrics_in(record))
+                    callback(record["epoch"], record["seconds"], select_metrics(record))
+
+            # A callback sees every epoch, also those of the checkpoint.
+            for record in log.records:
+                on_epoch(record)
+            # Building an engine may take seconds, which a complete training does not need.
+            if not log.is_complete:
+                options = select_engine_options(self.get_params())
+                measure = fit_test.measure if fit_test else lambda _: {}
+                with build_engine(self.engine, histories, settings, **options) as engine:
+                    log.run(engine, measure, on_epoch)
         return self
-
-    def _epochs(
-        self, histories: Histories, checkpoint: str | Path | None, test: _Test | None
-    ) -> Iterator[tuple[Trained, Record]]:
-        """A state and a record after each epoch, those that the checkpoint already has included.
-
-        Of these, metrics on something else are left out; those of the last are computed anew.
-        """
-        settings, file = self.settings, None if checkpoint is None else Path(checkpoint)
-        identity = {"data": fingerprint(histories), "resample": None} if file else {}
-        start, records = resume(file, settings, identity, histories.n_items)
-        for record in records:
-            if not test or record.get(TESTED) != test.name:
-                for name in (TESTED, *metrics_in(record)):
-                    record.pop(name, None)
-        if test and records and TESTED not in records[-1]:
-            records[-1] |= test.metrics(start)
-        for record in records:
-            yield start, record
-        if start.epochs_done == settings.epochs:
-            return
-        with build_engine(self.engine, histories, settings, **self._engine_options()) as engine:
-            measure = test.metrics if test else lambda _: {}
-            for state in go_on(settings, engine, start, records, measure, file, identity):
-                yield state, records[-1]
 
     @property
     def item_factors(self) -> Float32:
-        """V, M x F."""
+        """The item matrix V, M x F."""
         if self._state is None:
             raise SettingsError("this model is not trained yet: call fit() or load()")
         return self._state.V
 
     @property
     def item_ids(self) -> Ids:
-        """What the rows of `item_factors` are called: numbers, or the ids of a table."""
+        """The ids of the rows of `item_factors`: numbers, or the ids of a table."""
         return self._items.ids
 
     @property
@@ -199,14 +349,15 @@ class FederatedMF(Parameters):
         return self._labels
 
     def user_vectors(self, user_items: UserItems) -> Float32:
-        """Each person's vector, solved here and now as a device would.
-
-        In the order of the rows of a matrix, or of the ids of a table, ascending.
+        """Solve each person's vector as a device does, from the history that is given.
 
         Args:
             user_items: Their histories, in a form that `fit` takes.
+
+        Returns:
+            N x F, in the order of the rows of a matrix, or of the ids of a table, ascending.
         """
-        V, (histories, *_) = self.item_factors, rows_from(user_items, self._items)
+        V, (histories, *_) = self.item_factors, parse_rows(user_items, self._items)
         return solve_user_vectors(
             V,
             histories,
@@ -226,7 +377,7 @@ class FederatedMF(Parameters):
         item_features: ItemFeatures | None = None,
         times: Matrix | None = None,
     ) -> tuple[Ids, Float32]:
-        """The N best items and their scores, best first; 2-D where `userid` is an array.
+        """Return the N best items and their scores, best first; 2-D where `userid` is an array.
 
         Somebody without a history is shown what is popular, as far as the model knows. Where fewer
         than N items are left, the list ends with item -1 (None, where ids are text) and score -inf.
@@ -234,33 +385,34 @@ class FederatedMF(Parameters):
         Args:
             userid: One user or several.
             user_items: Their histories, since the model keeps none. In a table `userid` is looked
-                up: somebody who is not in it is an error. A matrix has the rows of these users
-                alone, in the order of `userid`, which only names them, as in `implicit`. The same
+                up: somebody who is not in it is an error. A matrix has only the rows of these
+                users, in the order of `userid`, which only names them, as in `implicit`. The same
                 holds for a table of one person's items, without users.
             N: How many items.
             filter_already_liked_items: Whether items of the person's history are left out.
             filter_items: Further items to leave out.
             items: The only items to rank; by default all.
-            item_features: Take the place of those that `fit` was given.
+            item_features: Replace those that `fit` was given.
             times: A matrix that has, where `user_items` has an interaction, when it was: any
                 number, a later one is larger. Then what came last counts most. The timestamps of a
                 table are not looked at.
         """
-        histories, n = self._rows(userid, user_items), at_least_one("N", N)
-        allowed = _left_to_rank(self._items, items, filter_items)
-        model, weights = self._wide(item_features), _weights(histories, times)
+        histories, n = self._select_rows(userid, user_items), check_positive("N", N)
+        allowed = _mask_allowed(self._items, items, filter_items)
+        model, weights = self._build_model(item_features), _weigh(histories, times)
         blocks = []
-        for start in range(0, histories.n_users, USERS_AT_ONCE):
-            chosen = np.arange(start, min(start + USERS_AT_ONCE, histories.n_users))
-            some, ends = histories.take(chosen), histories.indptr[[chosen[0], chosen[-1] + 1]]
-            scores = _all_scores(model, some, None if weights is None else weights[slice(*ends)])
+        for start in range(0, histories.n_users, USERS_PER_SCORE_BLOCK):
+            rows = np.arange(start, min(start + USERS_PER_SCORE_BLOCK, histories.n_users))
+            block, ends = histories.take(rows), histories.indptr[[rows[0], rows[-1] + 1]]
+            block_weights = None if weights is None else weights[slice(*ends)]
+            scores = _score_all_items(model, block, block_weights)
             if filter_already_liked_items:
-                scores[some.users_of_entries(), some.indices] = -np.inf
+                scores[block.users_of_entries(), block.indices] = -np.inf
             scores[:, ~allowed] = -np.inf
-            blocks.append(_best(scores, n))
-        numbers, found = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-        lists = self._items.named(numbers)
-        return (lists[0], found[0]) if np.ndim(userid) == 0 else (lists, found)
+            blocks.append(_take_best(scores, n))
+        numbers, best = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+        lists = self._items.get_ids(numbers)
+        return (lists[0], best[0]) if np.ndim(userid) == 0 else (lists, best)
 
     def explain(
         self,
@@ -272,7 +424,7 @@ class FederatedMF(Parameters):
         item_features: ItemFeatures | None = None,
         times: Matrix | None = None,
     ) -> tuple[float, list[tuple[Any, float]]]:
-        """The score of an item, and what speaks for it most, as a device gives its reasons.
+        """Return the score of an item and the reasons for it, as a device gives them.
 
         A reason is an own item or a `Tag`, with its share of all that speaks for the item.
 
@@ -281,21 +433,21 @@ class FederatedMF(Parameters):
             user_items: Their history, as `recommend` takes it.
             itemid: The item.
             N: How many reasons, at most.
-            item_features: Take the place of those that `fit` was given.
+            item_features: Replace those that `fit` was given.
             times: When each interaction was, as `recommend` takes it.
         """
-        histories, most = self._rows(userid, user_items), at_least_one("N", N)
-        ids = self._items.numbers(itemid, "itemid")
+        histories, max_reasons = self._select_rows(userid, user_items), check_positive("N", N)
+        ids = self._items.parse_numbers(itemid, "itemid")
         if np.ndim(userid) or np.ndim(itemid):
             raise DataError("userid and itemid must be one user and one item")
         item = int(ids[0])
-        tags, model = self._tags_from(item_features), self._wide(item_features)
-        own, weights = histories[0].tolist(), _weights(histories, times)
+        tags, model = self._get_tags(item_features), self._build_model(item_features)
+        own, weights = histories[0].tolist(), _weigh(histories, times)
         shares = model.shares(own, np.ones(len(own)) if weights is None else weights)
         taste = Taste(model, tags, own, shares)
         reasons = [
-            (what if isinstance(what, Tag) else self.item_ids.item(what), share)
-            for what, share in taste.list_reasons(item, most)
+            (reason if isinstance(reason, Tag) else self.item_ids.item(reason), share)
+            for reason, share in taste.list_reasons(item, max_reasons)
         ]
         return float(taste.scores()[item]), reasons
 
@@ -304,11 +456,11 @@ class FederatedMF(Parameters):
         user_items: UserItems,
         test: UserItems,
         *,
-        negatives: int | None = OTHERS,
+        negatives: int | None = DEFAULT_NEGATIVES,
         item_features: ItemFeatures | None = None,
         times: Matrix | None = None,
     ) -> dict[str, float]:
-        """HR, NDCG, MRR, recall and coverage at 10 of lists made from `user_items`.
+        """Measure HR, NDCG, MRR, recall and coverage at 10 of lists made from `user_items`.
 
         The result also has `negatives`: against how many items each was ranked, in the mean over
         people. Coverage is always of lists of all items.
@@ -319,17 +471,17 @@ class FederatedMF(Parameters):
             negatives: How many items that the person never touched it is ranked against. They are
                 drawn by the seed as in `sottovoce simulate`. None ranks against all, as real lists
                 do; then numbers are much lower.
-            item_features: Take the place of those that `fit` was given.
+            item_features: Replace those that `fit` was given.
             times: When each interaction was, as `recommend` takes it.
         """
-        histories, users, _ = rows_from(user_items, self._items)
-        hidden = hidden_from(test, self._items, histories, users)
-        model, weights = self._wide(item_features), _weights(histories, times)
+        histories, users, _ = parse_rows(user_items, self._items)
+        hidden = parse_test(test, self._items, histories, users)
+        model, weights = self._build_model(item_features), _weigh(histories, times)
         others = None
         if negatives is not None:
-            asked = at_least_one("negatives", negatives)
-            others = sample_others(histories, hidden, asked, self.settings.seed)
-        return quality(model, histories, hidden, others, weights)
+            n_negatives = check_positive("negatives", negatives)
+            others = sample_negatives(histories, hidden, n_negatives, self.settings.seed)
+        return measure_quality(model, histories, hidden, others, weights)
 
     def similar_items(
         self,
@@ -339,9 +491,9 @@ class FederatedMF(Parameters):
         filter_items: ArrayLike | None = None,
         items: ArrayLike | None = None,
     ) -> tuple[Ids, Float32]:
-        """Items whose vectors point the same way (cosine), the item itself first, with scores.
+        """Return items whose vectors point the same way (cosine), with scores.
 
-        2-D where `itemid` is an array.
+        The item itself is the first. Both arrays are 2-D where `itemid` is an array.
 
         Args:
             itemid: One item or several.
@@ -350,22 +502,24 @@ class FederatedMF(Parameters):
             items: The only items to rank; by default all.
         """
         V = self.item_factors
-        ids, n = self._items.numbers(itemid, "itemid"), at_least_one("N", N)
-        length = np.linalg.norm(V, axis=1)
-        products = np.maximum(length[ids][:, None] * length, np.float32(1e-30))
+        ids, n = self._items.parse_numbers(itemid, "itemid"), check_positive("N", N)
+        lengths = np.linalg.norm(V, axis=1)
+        # A row of zeros has cosine 0 with all others, and not 0 / 0.
+        products = np.maximum(lengths[ids][:, None] * lengths, np.float32(1e-30))
         cosine = ((V[ids] @ V.T) / products).astype(np.float32)
-        cosine[np.arange(len(ids)), ids] = np.inf  # itself first, whatever rounding says
-        cosine[:, ~_left_to_rank(self._items, items, filter_items)] = -np.inf
-        numbers, found = _best(cosine, n)
-        lists = self._items.named(numbers)
-        found[np.isposinf(found)] = 1
-        return (lists[0], found[0]) if np.ndim(itemid) == 0 else (lists, found)
+        # Rounding could put another item before the item itself.
+        cosine[np.arange(len(ids)), ids] = np.inf
+        cosine[:, ~_mask_allowed(self._items, items, filter_items)] = -np.inf
+        numbers, best = _take_best(cosine, n)
+        lists = self._items.get_ids(numbers)
+        best[np.isposinf(best)] = 1
+        return (lists[0], best[0]) if np.ndim(itemid) == 0 else (lists, best)
 
-    def _rows(self, userid: ArrayLike, user_items: UserItems) -> Histories:
-        users, one = ids_in(userid, "userid"), userid if np.ndim(userid) == 0 else None
-        histories, known, _ = rows_from(user_items, self._items, user=one)
-        if known is not None:
-            histories = histories.take(known.numbers(users, "userid"))
+    def _select_rows(self, userid: ArrayLike, user_items: UserItems) -> Histories:
+        users, only_user = parse_ids(userid, "userid"), userid if np.ndim(userid) == 0 else None
+        histories, labels, _ = parse_rows(user_items, self._items, user=only_user)
+        if labels is not None:
+            histories = histories.take(labels.parse_numbers(users, "userid"))
         if histories.n_users != len(users):
             rows = "user_items.take([row])" if histories is user_items else "user_items[userid]"
             raise DataError(
@@ -376,36 +530,38 @@ class FederatedMF(Parameters):
             raise DataError("userid must name somebody to recommend to")
         return histories
 
-    def _tags_from(self, item_features: ItemFeatures | None) -> Tags:
+    def _get_tags(self, item_features: ItemFeatures | None) -> Tags:
         n_items = len(self.item_factors)
         if item_features is not None:
-            return tags_from(item_features, n_items)
+            return parse_tags(item_features, n_items)
         return make_empty_tags(n_items) if self._tags is None else self._tags
 
-    def _wide(self, item_features: ItemFeatures | None) -> WideModel:
-        return model_of(self.item_factors, self.settings)(self._tags_from(item_features))
+    def _build_model(self, item_features: ItemFeatures | None) -> WideModel:
+        return make_device_model(self.item_factors, self.settings, self._get_tags(item_features))
 
     def privacy(self, clients: int | None = None, delta: float = DEFAULT_DELTA) -> PrivacyReport:
-        """What training costs each person.
+        """Return what training costs each person.
 
         Args:
             clients: How many people take part in an epoch; by default as many as in the smallest
-                epoch of `fit`. A model that was loaded knows none: without `clients` there is no
+                epoch of `fit`. A loaded model does not know that: without `clients` there is no
                 central figure.
             delta: The delta of the central figures, and of the tighter local one.
         """
-        people = self._crowd if clients is None else at_least_one("clients", clients)
+        people = self._crowd if clients is None else check_positive("clients", clients)
         return make_privacy_report(self.settings.event(len(self.item_factors)), people, delta)
 
     def save(self, path: str | Path) -> None:
-        """Write the model: item matrix and tags; in the header settings, parameters and ids.
+        """Write the item matrix and the tags, with settings, parameters and ids in the header.
 
         Args:
             path: The safetensors file. An existing one is replaced.
         """
         V, arrays = self.item_factors, dict[str, NDArray[Any]]()
-        extra: dict[str, Any] = {"parameters": plain(self.get_params())}
+        extra: dict[str, Any] = {"parameters": to_plain(self.get_params())}
+        # `item_factors` would have raised an error.
         assert self._state is not None
+        # Ids that are only the numbers of the rows need not be written.
         if not np.array_equal(self.item_ids, np.arange(len(V))):
             extra["item_ids"] = self.item_ids.tolist()
         if self._tags is not None:
@@ -413,8 +569,8 @@ class FederatedMF(Parameters):
             table = self._tags.table
             arrays["tag_starts"] = table.indptr.astype(np.int64)
             arrays["tag_columns"] = table.indices.astype(np.int32)
-        done = self._state.epochs_done
-        write_model(Path(path), ModelFile(V, self.settings, done, extra, arrays))
+        model = ModelFile(V, self.settings, self._state.epochs_done, extra, arrays)
+        write_model(Path(path), model)
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -426,12 +582,13 @@ class FederatedMF(Parameters):
         """
         saved = read_model(Path(path))
         parameters = saved.extra.get("parameters", {})
+        # This model is only a check: the settings of the file are planned already.
         try:
             cls(**parameters)
         except (TypeError, SettingsError) as error:
             raise CheckpointError(f"{path}: its parameters cannot be read: {error}") from error
         try:
-            tags = _tags_in(saved) if "tags" in saved.extra else None
+            tags = _read_tags(saved) if "tags" in saved.extra else None
             ids = to_id_array(saved.extra["item_ids"]) if "item_ids" in saved.extra else None
             model = cls.from_items(saved.V, saved.settings, saved.epochs_done, tags, ids)
         except (KeyError, TypeError, ValueError) as error:
@@ -449,109 +606,65 @@ class FederatedMF(Parameters):
         tags: Tags | None = None,
         item_ids: Ids | None = None,
     ) -> Self:
-        """A model around an item matrix that was trained elsewhere.
+        """Make a model around an item matrix that was trained elsewhere.
 
         Args:
             V: The item matrix, M x F, float32.
             settings: What it was trained with.
             epochs_done: In how many epochs; None: in all of the settings.
-            tags: What is known of the items; None: nothing.
-            item_ids: What the rows are called; None: their numbers.
+            tags: Tags of the items; None: the items have none.
+            item_ids: The ids of the rows; None: their numbers.
         """
         if item_ids is not None and len(item_ids) != len(V):
             raise DataError(f"item_ids must be {len(V)}, one for each row, not {len(item_ids)}")
-        named, options = settings.as_dict(), dict(settings.options)
-        training = {name: value for name, value in named.items() if name not in options}
+        values, options = settings.as_dict(), dict(settings.options)
+        training = {name: value for name, value in values.items() if name not in options}
         model = cls(**training, options=options or None)
         model._tags = tags
         model._labels = None if item_ids is None else Labels(item_ids)
         model._settings = settings
-        model._state = Trained(settings.epochs if epochs_done is None else epochs_done, V)
+        model._state = TrainingState(settings.epochs if epochs_done is None else epochs_done, V)
         return model
 
 
-def _weights(histories: Histories, times: Matrix | None) -> Float64 | None:
-    return None if times is None else weigh_histories(histories, times_of(times, histories))
+def _weigh(histories: Histories, times: Matrix | None) -> Float64 | None:
+    return None if times is None else weigh_histories(histories, parse_times(times, histories))
 
 
-def _all_scores(model: WideModel, histories: Histories, weights: Float64 | None) -> Float32:
-    """Of every item for everybody, N x M; somebody without a history is shown what is popular."""
-    X = wide_vectors(model, histories, weights).astype(np.float64)
+def _score_all_items(model: WideModel, histories: Histories, weights: Float64 | None) -> Float32:
+    """Return N x M scores; somebody without a history is shown what is popular."""
+    X = solve_wide_vectors(model, histories, weights).astype(np.float64)
     lengths = np.diff(histories.indptr)
     return np.array(
         [model.list_scores(x, n_own) for x, n_own in zip(X, lengths, strict=True)], np.float32
     )
 
 
-def _left_to_rank(
-    known: Labels, items: ArrayLike | None, filter_items: ArrayLike | None
+def _mask_allowed(
+    labels: Labels, items: ArrayLike | None, filter_items: ArrayLike | None
 ) -> NDArray[np.bool_]:
-    """Which items a list may hold: `items` alone (None: all), without `filter_items`."""
-    allowed = np.full(len(known), items is None)
+    """Return a mask of what a list may hold: `items` (None: all) without `filter_items`."""
+    allowed = np.full(len(labels), items is None)
     if items is not None:
-        allowed[known.numbers(items, "items")] = True
+        allowed[labels.parse_numbers(items, "items")] = True
     if filter_items is not None:
-        allowed[known.numbers(filter_items, "filter_items")] = False
+        allowed[labels.parse_numbers(filter_items, "filter_items")] = False
     return allowed
 
 
-def _best(scores: Float32, n: int) -> tuple[Int32, Float32]:
-    """The n largest of every row, ties to the lower number; -1 where nothing is left."""
+def _take_best(scores: Float32, n: int) -> tuple[NDArray[np.int32], Float32]:
+    """Return the n largest of every row, ties to the lower number; -1 where nothing is left."""
+    # A stable order keeps ties in the order of their numbers.
     order = np.argsort(-scores, axis=1, kind="stable")[:, :n]
-    found = np.take_along_axis(scores, order, axis=1)
-    return np.where(np.isneginf(found), -1, order).astype(np.int32), found
+    best = np.take_along_axis(scores, order, axis=1)
+    return np.where(np.isneginf(best), -1, order).astype(np.int32), best
 
 
-@dataclass(frozen=True, eq=False)
-class _Test:
-    """What every epoch is measured on."""
-
-    histories: Histories
-    hidden: Histories
-    tags: Tags
-    settings: Settings
-
-    @cached_property
-    def others(self) -> Int32:
-        """The same for every epoch."""
-        return sample_others(self.histories, self.hidden, OTHERS, self.settings.seed)
-
-    @cached_property
-    def name(self) -> str:
-        """Another one for other people, items or tags."""
-        return fingerprint(self.hidden, self.tags.table.indptr, self.tags.table.indices)
-
-    def metrics(self, state: Trained) -> Record:
-        """By name, and what they are of."""
-        model = model_of(state.V, self.settings)(self.tags)
-        found = quality(model, self.histories, self.hidden, self.others)
-        return {**found, TESTED: self.name}
-
-
-@contextmanager
-def _epoch_bar(epochs: int, *, shown: bool) -> Iterator[Callable[[Record], None]]:
-    """A live bar on standard error; gives what is to be called with each record."""
-    if not shown:
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True)) as bar:
-        task = bar.add_task("training", total=epochs)
-
-        def show(record: Record) -> None:
-            measured = [f"{name} {value:.4f}" for name, value in metrics_in(record).items()]
-            said = "  ".join(["training", *measured[:1]])
-            bar.update(task, completed=record["epoch"], description=said)
-
-        yield show
-
-
-def _tags_in(saved: ModelFile) -> Tags:
+def _read_tags(saved: ModelFile) -> Tags:
     names = tuple(Tag(str(kind), str(name)) for kind, name in saved.extra["tags"])
     starts, columns = saved.arrays["tag_starts"], saved.arrays["tag_columns"]
     shape = (len(saved.V), len(names))
     table = sparse.csr_array((np.ones(len(columns)), columns, starts), shape=shape)
+    # The file may be damaged or forged, and compiled code does not look where it reads.
     table.check_format(full_check=True)
     return Tags(names, table)

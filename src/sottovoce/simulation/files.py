@@ -21,51 +21,65 @@ from sottovoce.settings import Setting
 from sottovoce.storage.files import write_atomically
 from sottovoce.training import Settings
 
-FORMAT = "sottovoce-model-2"
-ITEM_MATRIX = "item_matrix"
+# Written into the header; a file of another format is refused.
+MODEL_FORMAT = "sottovoce-model-2"
+# Names in the file: of the tensor, and of the JSON in the header.
+ITEM_MATRIX_NAME = "item_matrix"
+HEADER_NAME = "sottovoce"
 _EPOCHS_DONE = Setting("epochs_done", int, min_value=0)
 
 
 @dataclass(frozen=True, eq=False)
 class ModelFile:
+    """The content of a model file."""
+
     V: NDArray[np.float32]
     settings: Settings
     epochs_done: int
     extra: dict[str, Any] = field(default_factory=dict)
     """Anything that fits JSON; a checkpoint keeps its data's fingerprint and its results here."""
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
-    """What is too long for JSON, by name."""
+    """Arrays that are too long for JSON, by name."""
 
 
 def write_model(path: Path, model: ModelFile) -> None:
+    """Write a model file in one step."""
     about = {
         "settings": model.settings.as_dict(),
         "epochs_done": model.epochs_done,
         "extra": model.extra,
     }
-    header = {"format": FORMAT, "sottovoce": json.dumps(about)}
-    arrays = {**model.arrays, ITEM_MATRIX: np.ascontiguousarray(model.V)}
+    header = {"format": MODEL_FORMAT, HEADER_NAME: json.dumps(about)}
+    arrays = {**model.arrays, ITEM_MATRIX_NAME: np.ascontiguousarray(model.V)}
     write_atomically(path, save(arrays, metadata=header))
 
 
 def read_model(path: Path) -> ModelFile:
-    """Read a model file; anything else is a `CheckpointError`."""
+    """Read a model file.
+
+    Raises:
+        CheckpointError: It is no model file of this version, or its item matrix cannot be used.
+    """
     try:
         with safe_open(path, framework="numpy") as file:
             header = file.metadata() or {}
-            if header.get("format") != FORMAT:
-                raise CheckpointError(f"{path}: must be a model file of this version ({FORMAT})")
-            V = file.get_tensor(ITEM_MATRIX)
-            about = json.loads(header["sottovoce"])
+            if header.get("format") != MODEL_FORMAT:
+                raise CheckpointError(
+                    f"{path}: must be a model file of this version ({MODEL_FORMAT})"
+                )
+            V = file.get_tensor(ITEM_MATRIX_NAME)
+            about = json.loads(header[HEADER_NAME])
+            names = [name for name in file.keys() if name != ITEM_MATRIX_NAME]  # noqa: SIM118 - not a dict
             model = ModelFile(
                 V,
                 Settings.from_dict(about["settings"]),
                 _EPOCHS_DONE.check_value(about["epochs_done"]),
                 {**about["extra"]},
-                {name: file.get_tensor(name) for name in file.keys() if name != ITEM_MATRIX},  # noqa: SIM118 - not a dict
+                {name: file.get_tensor(name) for name in names},
             )
     except (OSError, SafetensorError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: cannot be read as a model file: {error}") from error
+    # The file may be damaged or forged: only what `write_model` can write is accepted.
     if V.dtype != np.float32 or V.ndim != 2 or V.shape[1] != model.settings.factors:
         raise CheckpointError(f"{path}: the item matrix must be M x F of float32, not {V.shape}")
     if not is_within_bounds(V):
@@ -73,13 +87,14 @@ def read_model(path: Path) -> ModelFile:
     return model
 
 
-def fingerprint(histories: Histories, *more: NDArray[np.integer]) -> str:
-    """Names the training data and what else counts: a run is not continued on other data."""
+def compute_fingerprint(histories: Histories, *more: NDArray[np.integer]) -> str:
+    """Return a name for training data and further arrays: no run continues on other data."""
     digest = hashlib.sha256()
+    # Lengths come before arrays, so that different arrays never give the same bytes.
     digest.update(histories.n_items.to_bytes(8, "little"))
     digest.update(np.ascontiguousarray(histories.indptr).data)
     digest.update(np.ascontiguousarray(histories.indices).data)
-    for each in more:
-        digest.update(len(each).to_bytes(8, "little"))
-        digest.update(np.ascontiguousarray(each, np.int64).data)
+    for array in more:
+        digest.update(len(array).to_bytes(8, "little"))
+        digest.update(np.ascontiguousarray(array, np.int64).data)
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""The one interface behind which engines are swapped, never the algorithm."""
+"""The interface of engines: a backend may be exchanged, the algorithm stays the same."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from sottovoce.core.bounds import is_within_bounds
 from sottovoce.data.streams import stream
 from sottovoce.errors import DivergedError, SettingsError
 from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, rank_factors
-from sottovoce.simulation.people import LeftOut, Part, Parts
+from sottovoce.simulation.holdout import Holdout
+from sottovoce.simulation.population import Part, Parts
 from sottovoce.training import Settings, compute_next_items
 
 Float32 = NDArray[np.float32]
@@ -24,7 +25,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Collected:
+class ReportSums:
     """All that the server learns of one epoch."""
 
     sums: NDArray[np.int64]
@@ -46,83 +47,85 @@ class Engine(ABC):
         self.settings = settings
         self.mechanism = settings.build(n_items)
 
-    def collect(self, V: Float32, epoch: int) -> Collected:
-        """All reports of one epoch (counted from 0), added up."""
-        return self._collect(self._checked(V), epoch)
+    @abstractmethod
+    def collect(self, V: Float32, epoch: int) -> ReportSums:
+        """Add up all reports of one epoch, counted from 0."""
 
-    def reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
-        """The same reports one by one, N x k for the N who take part: for inspection and tests."""
-        return self._reports(self._checked(V), epoch)
+    @abstractmethod
+    def list_reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
+        """Return the same reports one by one, N x k for the N participants (for tests)."""
 
-    def user_vectors(self, V: Float32) -> Float32:
-        """The vector of everybody in the data set, N x F."""
-        return self._user_vectors(self._checked(V))
+    @abstractmethod
+    def solve_user_vectors(self, V: Float32) -> Float32:
+        """Return the vector of everybody in the data set, N x F."""
 
-    def ranks(self, V: Float32, *, informed: bool = False) -> Ranks:
-        """Where the items rank that were left out of everybody's history, under `x . v`.
+    @abstractmethod
+    def compute_ranks(self, V: Float32, *, informed: bool = False) -> Ranks:
+        """Rank the test item of everybody who has one.
 
-        If `informed`, under what devices compute with their side information.
+        Args:
+            V: The item matrix.
+            informed: Rank by what devices compute with their side information, not by `x . v`.
         """
-        return self._ranks(self._checked(V), informed=informed)
+
+    @abstractmethod
+    def map_parts(self, function: Callable[[LocalEngine], T]) -> Iterable[T]:
+        """Call a function where the people of the data set are, part by part in their order."""
 
     def learn(self, V: Float32, epoch: int, *, row_limit: float = 0.0) -> tuple[Float32, int]:
-        """One epoch: the next item matrix, and how many reports it is made of.
+        """Run one epoch; return the next item matrix and the number of reports it is made of.
 
-        A live server has a `row_limit` against liars (`training.items.limit_row_lengths`).
+        Args:
+            V: The item matrix.
+            epoch: The epoch, counted from 0.
+            row_limit: As a live server limits rows against attackers
+                (`training.items.limit_row_lengths`); 0: no limit.
         """
-        V = self._checked(V)
-        return self._learn_limited(V, epoch, row_limit) if row_limit else self._learn(V, epoch)
-
-    @abstractmethod
-    def each(self, question: Callable[[LocalEngine], T]) -> Iterable[T]:
-        """What is answered where the people of the data set are, part by part in their order."""
-
-    @abstractmethod
-    def _collect(self, V: Float32, epoch: int) -> Collected: ...
-
-    @abstractmethod
-    def _reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]: ...
-
-    @abstractmethod
-    def _user_vectors(self, V: Float32) -> Float32: ...
-
-    @abstractmethod
-    def _ranks(self, V: Float32, *, informed: bool) -> Ranks: ...
-
-    def _learn(self, V: Float32, epoch: int) -> tuple[Float32, int]:
-        return self._learn_limited(V, epoch, 0.0)
-
-    def _learn_limited(self, V: Float32, epoch: int, row_limit: float) -> tuple[Float32, int]:
-        found = self._collect(V, epoch)
-        # Where few people take turns, an epoch may be nobody's: then it estimates nothing, and no
-        # proxy hands dummies in.
-        sums = found.sums + self._dummies(epoch) if found.n_reports else found.sums
-        n_reports = max(found.n_reports, 1)
-        settings, mechanism = self.settings, self.mechanism
+        # `collect` checks its own copy; the update below needs V in the same type.
+        V = self.check_items(V)
+        collected = self.collect(V, epoch)
+        sums = collected.sums
+        # Where few people take turns, an epoch may have no participant. Then it estimates nothing,
+        # and no proxy hands dummies in.
+        if collected.n_reports:
+            sums = sums + self._draw_dummies(epoch)
+        # At least one report, so that the estimate of an empty epoch is 0 and not 0 / 0.
         V = compute_next_items(
-            V, sums, n_reports, epoch + 1, settings, mechanism, row_limit=row_limit
+            V,
+            sums,
+            max(collected.n_reports, 1),
+            epoch + 1,
+            self.settings,
+            self.mechanism,
+            row_limit=row_limit,
         )
-        return V, found.n_reports
+        return V, collected.n_reports
 
-    def _dummies(self, epoch: int) -> NDArray[np.int64]:
-        """What the proxy mixes in: sums of the signs of uniform reports."""
-        n_directions = self.mechanism.n_directions
-        drawn = stream(self.settings.seed, "dummy", epoch)
-        reports = drawn.integers(2 * n_directions, size=self.settings.dummies, dtype=np.uint32)
-        return sum_signs(reports, n_directions)
+    def check_items(self, V: Float32) -> Float32:
+        """Return an item matrix as compiled code, which does not look where it reads, needs it.
 
-    def _checked(self, V: Float32) -> Float32:
-        """As engines may rely on it: compiled code does not look where it reads."""
+        Raises:
+            SettingsError: It has another shape.
+            DivergedError: An entry is not finite, or too large for devices.
+        """
         shape = (self.n_items, self.settings.factors)
         if V.shape != shape:
             raise SettingsError(f"the item matrix must be {shape[0]} x {shape[1]}, got {V.shape}")
         if not is_within_bounds(V):
             raise DivergedError("the item matrix must have entries that devices accept")
-        # Compiled for arrays that may be written to, which those from another process may not.
+        # Loops are compiled for arrays that may be written to; an array from another process may
+        # be read-only.
         return np.require(V, np.float32, ["C", "W"])
 
-    def close(self) -> None:  # noqa: B027 - most engines have nothing to let go of
-        """Let go of processes, memory on a card and the like; nothing by default."""
+    def _draw_dummies(self, epoch: int) -> NDArray[np.int64]:
+        """Return the sums of the uniform reports that the proxy mixes in."""
+        n_directions = self.mechanism.n_directions
+        chance = stream(self.settings.seed, "dummy", epoch)
+        reports = chance.integers(2 * n_directions, size=self.settings.dummies, dtype=np.uint32)
+        return sum_signs(reports, n_directions)
+
+    def close(self) -> None:  # noqa: B027 - most engines have nothing to release
+        """Release processes, memory on a card and the like."""
 
     def __enter__(self) -> Self:
         return self
@@ -142,35 +145,38 @@ class LocalEngine(Engine):
         super().__init__(part.histories.n_items, settings)
         self.part = part
         self.people = part.people
-        """Who report."""
+        """The people who report."""
         self.histories = part.histories
-        """Of the data set, whoever was made out of it."""
+        """The people of the data set, from whom the others may have been made."""
 
     @property
-    def left_out(self) -> LeftOut:
-        """What people of the data set are tested on."""
-        if self.part.left_out is None:
-            raise SettingsError("a test needs what was left out: this engine has histories alone")
-        return self.part.left_out
+    def holdout(self) -> Holdout:
+        """The test items of the people of the data set."""
+        if self.part.holdout is None:
+            raise SettingsError("a test needs held-out items: this engine has only histories")
+        return self.part.holdout
 
-    def each(self, question: Callable[[LocalEngine], T]) -> Iterable[T]:
-        yield question(self)
+    def map_parts(self, function: Callable[[LocalEngine], T]) -> Iterable[T]:
+        yield function(self)
 
-    def _ranks(self, V: Float32, *, informed: bool) -> Ranks:
-        left_out, settings = self.left_out, self.settings
-        if not (informed and left_out.side_information):
-            return self._ranks_alone(V, left_out.candidates)
-        ridge = settings.compute_user_ridge(V)
-        return left_out.side_information.ranks(
-            V, left_out.candidates, alpha=settings.alpha, regularization=ridge
+    def compute_ranks(self, V: Float32, *, informed: bool = False) -> Ranks:
+        V = self.check_items(V)
+        holdout = self.holdout
+        if not (informed and holdout.side_information):
+            return self._rank_by_factors(V, holdout.candidates)
+        return holdout.side_information.compute_ranks(
+            V,
+            holdout.candidates,
+            alpha=self.settings.alpha,
+            regularization=self.settings.compute_user_ridge(V),
         )
 
-    def _ranks_alone(self, V: Float32, candidates: Candidates) -> Ranks:
-        return rank_factors(self._user_vectors(V), V, candidates)
+    def _rank_by_factors(self, V: Float32, candidates: Candidates) -> Ranks:
+        return rank_factors(self.solve_user_vectors(V), V, candidates)
 
 
 class EpochConstants(NamedTuple):
-    """Public numbers of one epoch, for all; a kernel gets the mechanism's own beside them."""
+    """Public numbers of one epoch for a kernel, which also gets those of the mechanism."""
 
     seed: np.uint64
     epoch: int
@@ -182,7 +188,9 @@ class EpochConstants(NamedTuple):
     G: NDArray[np.float64]
 
 
-def prepare(settings: Settings, mechanism: Mechanism, V: Float32, epoch: int) -> EpochConstants:
+def make_epoch_constants(
+    settings: Settings, mechanism: Mechanism, V: Float32, epoch: int
+) -> EpochConstants:
     return EpochConstants(
         seed=np.uint64(settings.seed),
         epoch=epoch,
@@ -196,33 +204,37 @@ def prepare(settings: Settings, mechanism: Mechanism, V: Float32, epoch: int) ->
 
 
 class PartedEngine(Engine):
-    """Over people in several parts: reports, vectors and ranks of all parts, and added sums."""
+    """An engine over several parts, which joins their answers; each part checks V itself."""
 
-    def _collect(self, V: Float32, epoch: int) -> Collected:
+    def collect(self, V: Float32, epoch: int) -> ReportSums:
+        # Sums are whole numbers, so any division into parts gives the same ones.
         sums, n_reports = np.zeros(self.mechanism.n_directions, np.int64), 0
-        for found in self._each_who_reports(lambda engine: engine.collect(V, epoch)):
-            sums += found.sums
-            n_reports += found.n_reports
-        return Collected(sums, n_reports)
+        for part in self._map_reporting_parts(lambda engine: engine.collect(V, epoch)):
+            sums += part.sums
+            n_reports += part.n_reports
+        return ReportSums(sums, n_reports)
 
-    def _reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
-        nobody = np.empty((0, self.settings.reports), np.uint32)
-        found = self._each_who_reports(lambda engine: engine.reports(V, epoch))
-        return np.concatenate([nobody, *found])
+    def list_reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
+        # numpy concatenates no empty list, and there may be no part.
+        no_reports = np.empty((0, self.settings.reports), np.uint32)
+        parts = self._map_reporting_parts(lambda engine: engine.list_reports(V, epoch))
+        return np.concatenate([no_reports, *parts])
 
-    def _user_vectors(self, V: Float32) -> Float32:
-        return np.concatenate(list(self.each(lambda engine: engine.user_vectors(V))))
+    def solve_user_vectors(self, V: Float32) -> Float32:
+        return np.concatenate(list(self.map_parts(lambda engine: engine.solve_user_vectors(V))))
 
-    def _ranks(self, V: Float32, *, informed: bool) -> Ranks:
-        return Ranks.joined(self.each(lambda engine: engine.ranks(V, informed=informed)))
+    def compute_ranks(self, V: Float32, *, informed: bool = False) -> Ranks:
+        return Ranks.concatenate(
+            self.map_parts(lambda engine: engine.compute_ranks(V, informed=informed))
+        )
 
-    def _each_who_reports(self, question: Callable[[LocalEngine], T]) -> Iterable[T]:
-        """The same for those who report, where these are made out of the others."""
-        return self.each(question)
+    def _map_reporting_parts(self, function: Callable[[LocalEngine], T]) -> Iterable[T]:
+        # An engine overrides this where the people who report are made out of the data set's.
+        return self.map_parts(function)
 
 
 class StreamedEngine(PartedEngine):
-    """One part in memory at a time: any number of people, with any engine for one machine."""
+    """An engine with one part in memory at a time, for any number of people on one machine."""
 
     name: ClassVar[str] = "streamed"
 
@@ -231,12 +243,14 @@ class StreamedEngine(PartedEngine):
         self._parts = parts
         self._make = make
 
-    def each(self, question: Callable[[LocalEngine], T]) -> Iterable[T]:
+    def map_parts(self, function: Callable[[LocalEngine], T]) -> Iterable[T]:
         for part in self._parts:
             with self._make(part) as engine:
-                yield question(engine)
+                yield function(engine)
 
 
-def one_by_one(parts: Parts, settings: Settings, make: Callable[[Part], LocalEngine]) -> Engine:
-    """The engine of the only part, or one that goes through all of them."""
+def build_local_engine(
+    parts: Parts, settings: Settings, make: Callable[[Part], LocalEngine]
+) -> Engine:
+    """Make the engine of the only part, or one that goes through several."""
     return make(parts[0]) if len(parts) == 1 else StreamedEngine(parts, settings, make)

@@ -1,6 +1,6 @@
-"""The reference as an engine: `sottovoce.core` itself, a batch of people at a time.
+"""The reference engine: `sottovoce.core` itself, a batch of people at a time.
 
-No compiler, slow; what all other engines must equal.
+It needs no compiler and is slow. All other engines must equal it.
 """
 
 from collections.abc import Iterator
@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from sottovoce.core import Histories, solve_user_vectors, sum_signs
 from sottovoce.settings import setting
-from sottovoce.simulation.interface import Collected, Engine, LocalEngine, one_by_one
-from sottovoce.simulation.people import Part, Parts, report_words, take_part
+from sottovoce.simulation.interface import Engine, LocalEngine, ReportSums, build_local_engine
+from sottovoce.simulation.population import Part, Parts
+from sottovoce.simulation.random_words import draw_participants, draw_report_words
 from sottovoce.training import Settings
 
 Float32 = NDArray[np.float32]
@@ -25,41 +26,49 @@ class Options:
 
 
 def build(parts: Parts, settings: Settings, options: Options) -> Engine:
-    return one_by_one(parts, settings, lambda part: ReferenceEngine(part, settings, options.batch))
+    return build_local_engine(
+        parts, settings, lambda part: ReferenceEngine(part, settings, options.batch)
+    )
 
 
 class ReferenceEngine(LocalEngine):
+    """An engine in plain numpy."""
+
     name: ClassVar[str] = "reference"
 
     def __init__(self, part: Part, settings: Settings, batch: int):
         super().__init__(part, settings)
-        self._batch = batch
+        self._batch_size = batch
 
-    def _collect(self, V: Float32, epoch: int) -> Collected:
+    def collect(self, V: Float32, epoch: int) -> ReportSums:
         n_directions = self.mechanism.n_directions
         sums, n_reports = np.zeros(n_directions, np.int64), 0
-        for reports in self._batches(V, epoch):
+        for reports in self._make_batches(V, epoch):
             sums += sum_signs(reports, n_directions)
             n_reports += reports.size
-        return Collected(sums, n_reports)
+        return ReportSums(sums, n_reports)
 
-    def _reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
-        nobody = np.empty((0, self.settings.reports), np.uint32)
-        return np.concatenate([nobody, *self._batches(V, epoch)])
+    def list_reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
+        no_reports = np.empty((0, self.settings.reports), np.uint32)
+        return np.concatenate([no_reports, *self._make_batches(V, epoch)])
 
-    def _user_vectors(self, V: Float32) -> Float32:
-        return self._vectors(V, self.histories)
+    def solve_user_vectors(self, V: Float32) -> Float32:
+        return self._solve(self.check_items(V), self.histories)
 
-    def _vectors(self, V: Float32, people: Histories) -> Float32:
+    def _solve(self, V: Float32, people: Histories) -> Float32:
         alpha, ridge = self.settings.alpha, self.settings.compute_user_ridge(V)
         return solve_user_vectors(V, people, alpha=alpha, regularization=ridge)
 
-    def _batches(self, V: Float32, epoch: int) -> Iterator[NDArray[np.uint32]]:
+    def _make_batches(self, V: Float32, epoch: int) -> Iterator[NDArray[np.uint32]]:
+        V = self.check_items(V)
         n, settings = len(self.people), self.settings
-        for start in range(0, n, self._batch):
-            places = np.arange(start, min(start + self._batch, n))
-            numbers = self.people.numbers(places)
-            takes = take_part(settings.seed, epoch, numbers, settings.turns, settings.epochs)
+        for start in range(0, n, self._batch_size):
+            places = np.arange(start, min(start + self._batch_size, n))
+            numbers = self.people.get_numbers(places)
+            # Nobody else needs a vector, so whose turn it is is decided first.
+            takes = draw_participants(
+                settings.seed, epoch, numbers, settings.turns, settings.epochs
+            )
             people = self.people.take(places[takes], settings.seed)
-            random_words = report_words(settings.seed, epoch, numbers[takes], settings.reports)
-            yield self.mechanism.reports(V, self._vectors(V, people), people, random_words)
+            random_words = draw_report_words(settings.seed, epoch, numbers[takes], settings.reports)
+            yield self.mechanism.reports(V, self._solve(V, people), people, random_words)

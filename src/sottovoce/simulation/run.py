@@ -10,122 +10,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core import Histories
 from sottovoce.core.recommending import WideModel, build_popularity_model
 from sottovoce.core.tags import Tags, make_empty_tags
 from sottovoce.data import Interactions, Shards
 from sottovoce.data.split import SplitRule
 from sottovoce.privacy import PrivacyReport, make_privacy_report
 from sottovoce.settings import check, setting
-from sottovoce.simulation.engines import AUTO, build_engine, engine_package
+from sottovoce.simulation.engines import AUTO_ENGINE, build_engine, load_engine_package
+from sottovoce.simulation.evaluation.lists import (
+    MAX_CUTOFF,
+    make_device_model,
+    rank_by_popularity,
+    to_factors,
+)
 from sottovoce.simulation.evaluation.metrics import (
-    CUTOFFS,
+    count_exposure,
     coverage,
-    exposure,
-    hit_ratio_of_several,
-    mrr_of_several,
-    ndcg_of_several,
-    recall,
-    summary,
+    summarize_ranks,
 )
-from sottovoce.simulation.evaluation.ranking import (
-    OTHERS,
-    Candidates,
-    Ranks,
-    rank_factors,
-    rank_hidden,
-    rank_with_others,
-)
-from sottovoce.simulation.evaluation.side_information import (
-    SideInformation,
-    rank_devices,
-    wide_vectors,
-)
+from sottovoce.simulation.evaluation.ranking import DEFAULT_NEGATIVES, Ranks
+from sottovoce.simulation.holdout import HoldoutRule
 from sottovoce.simulation.interface import Engine, LocalEngine
-from sottovoce.simulation.people import LeaveOut, parts_of
-from sottovoce.simulation.training import NEGATIVES, Trained, go_on, metrics_in, resume
+from sottovoce.simulation.population import make_parts
+from sottovoce.simulation.training import Record, TrainingLog, TrainingState, select_metrics
 from sottovoce.training import Settings
 
-Float32 = NDArray[np.float32]
-Float64 = NDArray[np.float64]
-
-CUTOFF = max(CUTOFFS)
-LISTED = 10_000
-"""People whose lists a simulation makes to see what they show: every item is scored for each."""
-_IDENTITY = ("tags", "time", "split", "negatives", "resample")
-"""What must be the same for a run to be continued, besides its data and its settings."""
-
-
-def model_of(V: Float32, settings: Settings) -> Callable[[Tags], WideModel]:
-    """The model as devices use it, with the tags that it is called with."""
-    ridge = settings.compute_user_ridge(V)
-    return partial(WideModel.from_model, V, alpha=settings.alpha, regularization=ridge)
-
-
-def quality(
-    model: WideModel,
-    histories: Histories,
-    hidden: Histories,
-    others: NDArray[np.int32] | None,
-    weights: Float64 | None = None,
-) -> dict[str, float]:
-    """Metrics of lists of ten that are made of what was left out and `others`.
-
-    `hidden` and `others` have a row for the same people; where `others` is None, all that they did
-    not touch. HR@10: any of theirs is in the list. Recall@10: how many of them are, of as many as
-    could be. MRR@10: one over the place of the first. NDCG@10: what all their places are worth.
-    Coverage@10: the share of items that are in anybody's list of the whole catalogue. `negatives`:
-    how many others there were, in the mean over people.
-    """
-    X, W = as_factors(model, histories, weights)
-    n_hidden = np.diff(hidden.indptr)
-    if others is None:
-        ranks = rank_hidden(X, W, histories, hidden)
-        competing = histories.n_items - np.diff(histories.indptr) - n_hidden
-    else:
-        ranks, competing = rank_with_others(X, W, hidden, others), (others >= 0).sum(axis=1)
-    return {
-        f"hr@{CUTOFF}": hit_ratio_of_several(ranks, hidden, CUTOFF),
-        f"ndcg@{CUTOFF}": ndcg_of_several(ranks, hidden, CUTOFF),
-        f"mrr@{CUTOFF}": mrr_of_several(ranks, hidden, CUTOFF),
-        f"recall@{CUTOFF}": recall(ranks, hidden, CUTOFF),
-        f"coverage@{CUTOFF}": coverage(exposure(X, W, histories, CUTOFF)),
-        NEGATIVES: float(competing[n_hidden > 0].mean()),
-    }
-
-
-def coverage_of(
-    engine: Engine, model: Callable[[Tags], WideModel], *, informed: bool
-) -> dict[str, float]:
-    """The share of items in the first ten of anybody, of the first `LISTED` people.
-
-    `model` with the tags of the side information, and its order; or with none.
-    """
-
-    def shown(part: LocalEngine) -> NDArray[np.int64]:
-        n = min(max(LISTED - part.people.first, 0), part.histories.n_users)
-        if not n:
-            return np.zeros(part.histories.n_items, np.int64)
-        histories, theirs = part.histories.some(0, n), part.left_out.some(0, n).side_information
-        tags = theirs.tags if informed else make_empty_tags(histories.n_items)
-        X, W = as_factors(model(tags), histories, theirs.weights if informed else None)
-        return exposure(X, W, histories, CUTOFF)
-
-    return {f"coverage@{CUTOFF}": coverage(np.sum(list(engine.each(shown)), axis=0))}
-
-
-def as_factors(
-    model: WideModel, histories: Histories, weights: Float64 | None = None
-) -> tuple[Float32, Float32]:
-    """X and W with `X W^T` the scores of lists: one more factor is popularity.
-
-    It is for people without a history alone.
-    """
-    X = wide_vectors(model, histories, weights)
-    new = (np.diff(histories.indptr) == 0).astype(np.float32)
-    rows = model.rows(np.arange(len(model.V)))
-    W = np.concatenate([rows, model.popularity[:, None]], axis=1).astype(np.float32)
-    return np.concatenate([X, new[:, None]], axis=1), W
+# People whose lists are made to see which items they show: every item is scored for each of them.
+MAX_USERS_LISTED = 10_000
+# Fields of a simulation that must be the same for a checkpoint to be continued.
+IDENTITY_FIELDS = ("tags", "time", "split", "negatives", "resample")
 
 
 @dataclass(frozen=True)
@@ -134,11 +47,11 @@ class Simulation:
 
     settings: Settings
     split: SplitRule = "random"
-    negatives: int = OTHERS
+    negatives: int = DEFAULT_NEGATIVES
     """0 ranks the test item among the whole catalogue."""
-    engine: str = AUTO
+    engine: str = AUTO_ENGINE
     engine_options: Mapping[str, Any] = field(default_factory=dict)
-    """What the engine may be told: see `sottovoce.simulation.engines.engine_options`."""
+    """Options of the engine: see `sottovoce.simulation.engines.list_engine_options`."""
     evaluate_every: int = setting(
         1,
         "epochs between two evaluations; the last is always evaluated. 0: only the last",
@@ -152,33 +65,36 @@ class Simulation:
         None, "people made out of those of the data, who report in their place", min_value=1
     )
     coverage: bool = False
-    """Say too how much of the catalogue lists show, once training is over."""
+    """Measure also how much of the catalogue lists show, once training is over."""
 
     def __post_init__(self) -> None:
-        engine_package(self.engine)  # refuses one that is not there, before the data is read
+        # Refuses an engine that does not exist before the data is read.
+        load_engine_package(self.engine)
         check(self)
 
     @property
-    def left_out(self) -> LeaveOut:
-        return LeaveOut(self.split, self.negatives, self.settings.seed, self.tags, self.time)
+    def holdout_rule(self) -> HoldoutRule:
+        return HoldoutRule(self.split, self.negatives, self.settings.seed, self.tags, self.time)
 
-    def due(self, epoch: int) -> bool:
-        """Whether to evaluate after this epoch (counted from 1)."""
-        last = epoch == self.settings.epochs
-        return last or (self.evaluate_every > 0 and epoch % self.evaluate_every == 0)
+    def is_evaluated_after(self, epoch: int) -> bool:
+        """Return whether to evaluate after this epoch, counted from 1."""
+        is_last = epoch == self.settings.epochs
+        return is_last or (self.evaluate_every > 0 and epoch % self.evaluate_every == 0)
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
+    """The result of a simulation."""
+
     plan: Simulation
-    epochs: list[dict[str, Any]]
+    epochs: list[Record]
     """`epoch`, `seconds`, `people` who took part and, where evaluated, the metrics."""
     final: dict[str, float]
-    """With whatever devices know besides the model."""
+    """Metrics with all that devices know besides the model."""
     side_information: str
-    """What that is: "28 tags and time"; empty if it is nothing."""
+    """What they know: "28 tags and time"; empty if it is nothing."""
     without: dict[str, float]
-    """The same metrics of the model alone."""
+    """The same metrics of only the model."""
     popularity: dict[str, float]
     """The same metrics of recommending what everybody touches: a reader must see it."""
     informed_popularity: dict[str, float]
@@ -187,7 +103,7 @@ class Run:
     n_users: int
     """The people of the data set."""
     n_tested: int
-    """Of them, who have something that was left out."""
+    """Those of them who have a held-out item."""
     seconds: dict[str, float]
 
     @property
@@ -197,29 +113,29 @@ class Run:
 
     @cached_property
     def privacy_report(self) -> PrivacyReport:
-        """What it cost each person, hidden among those of the smallest epoch."""
+        """What training cost each person, hidden among those of the smallest epoch."""
         return make_privacy_report(self.plan.settings.event(len(self.V)), self.crowd)
 
-    def about_people(self) -> str:
-        """Who reported, and in how many epochs, where that is not everybody in all."""
-        plan, said = self.plan, []
+    def describe_people(self) -> str:
+        """Say who reported, and in how many epochs, unless it is everybody in all of them."""
+        plan, sentences = self.plan, []
         if plan.resample is not None:
-            said.append(
+            sentences.append(
                 f"{plan.resample:,} people who report were made out of {self.n_users:,}: a history "
                 "drawn with replacement, a tenth of it dropped at random. Tested are the "
                 f"{self.n_users:,}."
             )
         if plan.settings.turns < plan.settings.epochs:
-            said.append(
+            sentences.append(
                 f"Each person takes part in {plan.settings.turns} of {plan.settings.epochs} epochs,"
                 f" drawn by their own device; the smallest crowd of an epoch was {self.crowd:,}."
             )
         if plan.split == "date":
-            said.append(
+            sentences.append(
                 f"Tested are the {self.n_tested:,} of {self.n_users:,} people who touched something"
                 " before the date and after it; the others take part."
             )
-        return " ".join(said)
+        return " ".join(sentences)
 
 
 def simulate(
@@ -227,122 +143,127 @@ def simulate(
     plan: Simulation,
     *,
     checkpoint: Path | None = None,
-    on_epoch: Callable[[dict[str, Any]], None] = lambda _: None,
+    on_epoch: Callable[[Record], None] = lambda _: None,
 ) -> Run:
     """Train and evaluate. The seed of the settings fixes split, negatives and every report.
 
-    With a checkpoint the state is written after every epoch, and a run that finds one continues it
-    to the same final V as if it had never stopped.
+    Args:
+        data: The interactions, in memory or in shards.
+        plan: What to run.
+        checkpoint: A file to which the state is written after every epoch. A run that finds one
+            continues it to the same final V as if it had never stopped.
+        on_epoch: Called with the record of each epoch, also of those in the checkpoint.
     """
-    began = time.perf_counter()
-    parts = parts_of(data, plan.left_out)
-    identity: dict[str, Any] = {}
+    started = time.perf_counter()
+    parts = make_parts(data, plan.holdout_rule)
+    identity: Record = {}
     if checkpoint:
-        asked = {name: getattr(plan, name) for name in _IDENTITY}
-        identity = {"data": parts.fingerprint(), **asked}
-    start, epochs = resume(checkpoint, plan.settings, identity, parts.n_items)
-    for done in epochs:
-        on_epoch(done)
-    state, evaluating = start, 0.0
+        identity = {name: getattr(plan, name) for name in IDENTITY_FIELDS}
+        identity = {"data": parts.compute_fingerprint(), **identity}
+    log = TrainingLog.open(plan.settings, parts.n_items, checkpoint, identity)
+    for record in log.records:
+        on_epoch(record)
+    evaluation_seconds = 0.0
 
-    def measure(state: Trained) -> dict[str, float]:
-        nonlocal evaluating
-        started = time.perf_counter()
-        found = evaluate(engine, state.V, informed=True) if plan.due(state.epochs_done) else {}
-        evaluating += time.perf_counter() - started
-        return found
+    def measure(state: TrainingState) -> Record:
+        nonlocal evaluation_seconds
+        if not plan.is_evaluated_after(state.epochs_done):
+            return {}
+        evaluation_started = time.perf_counter()
+        metrics = evaluate(engine, state.V, informed=True)
+        evaluation_seconds += time.perf_counter() - evaluation_started
+        return metrics
 
     with build_engine(
         plan.engine, parts, plan.settings, resample=plan.resample, **plan.engine_options
     ) as engine:
         ready = time.perf_counter()
-        for after in go_on(plan.settings, engine, start, epochs, measure, checkpoint, identity):
-            state = after
-            on_epoch(epochs[-1])
-        final = metrics_in(epochs[-1]) or evaluate(engine, state.V, informed=True)
-        informed = next(iter(engine.each(lambda part: str(part.left_out.side_information))))
-        tested = engine.each(lambda part: int((part.left_out.candidates.split.test >= 0).sum()))
-        n_tested, counts = sum(tested), counts_of(engine)
-        popularity = evaluate_popularity(engine, counts)
-        found = {
+        log.run(engine, measure, on_epoch)
+        V = log.state.V
+        final = select_metrics(log.records[-1]) or evaluate(engine, V, informed=True)
+        # What devices know is the same in every part.
+        informed = next(iter(engine.map_parts(lambda part: str(part.holdout.side_information))))
+        n_tested = sum(
+            engine.map_parts(lambda part: int((part.holdout.candidates.split.test >= 0).sum()))
+        )
+        totals = count_popularity(engine)
+        popularity = evaluate_popularity(engine, totals)
+        # Without side information both ways to recommend are the same.
+        metrics = {
             "final": final,
-            "without": evaluate(engine, state.V) if informed else final,
+            "without": evaluate(engine, V) if informed else final,
             "popularity": popularity,
-            "informed_popularity": evaluate_popularity(engine, counts, informed=True)
+            "informed_popularity": evaluate_popularity(engine, totals, informed=True)
             if informed
             else popularity,
         }
         if plan.coverage:
-            learnt, counted = (
-                model_of(state.V, plan.settings),
-                partial(build_popularity_model, *counts),
-            )
-            models: list[Callable[[Tags], WideModel]] = [learnt, learnt, counted, counted]
-            for name, model in zip(found, models, strict=True):
-                with_it = name in ("final", "informed_popularity")
-                found[name] = {**found[name], **coverage_of(engine, model, informed=with_it)}
+            learned = partial(make_device_model, V, plan.settings)
+            counted = partial(build_popularity_model, *totals)
+            for name, model in (("final", learned), ("informed_popularity", counted)):
+                metrics[name] = {**metrics[name], **measure_coverage(engine, model, informed=True)}
+            for name, model in (("without", learned), ("popularity", counted)):
+                metrics[name] = {**metrics[name], **measure_coverage(engine, model, informed=False)}
     seconds = {
-        "prepare": ready - began,
-        "train": sum(record["seconds"] for record in epochs),
-        "evaluate": evaluating,
-        "total": time.perf_counter() - began,
+        "prepare": ready - started,
+        "train": sum(record["seconds"] for record in log.records),
+        "evaluate": evaluation_seconds,
+        "total": time.perf_counter() - started,
     }
     return Run(
         plan,
-        epochs,
+        log.records,
         side_information=informed,
-        V=state.V,
+        V=V,
         n_users=parts.n_users,
         n_tested=n_tested,
         seconds=seconds,
-        **found,
+        **metrics,
     )
 
 
 def evaluate(engine: Engine, V: NDArray[np.float32], *, informed: bool = False) -> dict[str, float]:
-    """The metrics of one item matrix: vectors are solved on training histories alone.
-
-    Of the matrix alone, or, if `informed`, with the side information of devices.
-    """
-    return summary(engine.ranks(V, informed=informed))
+    """Measure an item matrix, or with `informed` the matrix and the side information of devices."""
+    return summarize_ranks(engine.compute_ranks(V, informed=informed))
 
 
 def evaluate_popularity(
-    engine: Engine, counted: tuple[NDArray[np.int64], int], *, informed: bool = False
+    engine: Engine, totals: tuple[NDArray[np.int64], int], *, informed: bool = False
 ) -> dict[str, float]:
-    """The metrics of scoring by training counts."""
+    """Measure scores that are training counts."""
 
-    def ranks(part: LocalEngine) -> Ranks:
-        left_out = part.left_out
-        return popularity_ranks(
-            left_out.candidates, left_out.side_information if informed else None, counted
-        )
+    def rank(part: LocalEngine) -> Ranks:
+        holdout = part.holdout
+        side_information = holdout.side_information if informed else None
+        return rank_by_popularity(holdout.candidates, side_information, totals)
 
-    return summary(Ranks.joined(engine.each(ranks)))
-
-
-def counts_of(engine: Engine) -> tuple[NDArray[np.int64], int]:
-    """How many people touched each item, and how many there are."""
-    counted = list(engine.each(lambda part: (part.histories.popularity(), part.histories.n_users)))
-    return np.sum([counts for counts, _ in counted], axis=0), sum(people for _, people in counted)
+    return summarize_ranks(Ranks.concatenate(engine.map_parts(rank)))
 
 
-def popularity_ranks(
-    candidates: Candidates,
-    side_information: SideInformation | None = None,
-    counted: tuple[NDArray[np.int64], int] | None = None,
-) -> Ranks:
-    """A factor model with one factor: everybody has 1 of it, unless devices know more.
+def count_popularity(engine: Engine) -> tuple[NDArray[np.int64], int]:
+    """Return for each item how many people touched it, and the number of people."""
+    parts = list(
+        engine.map_parts(lambda part: (part.histories.popularity(), part.histories.n_users))
+    )
+    return np.sum([counts for counts, _ in parts], axis=0), sum(people for _, people in parts)
 
-    `counted` of all people, by item, and how many people there are; None: those who are tested.
-    """
-    train = candidates.split.train
-    counts, people = counted or (train.popularity(), train.n_users)
-    if side_information:
-        return rank_devices(
-            build_popularity_model(counts, people, side_information.tags),
-            candidates,
-            side_information.weights,
-        )
-    one = np.ones((train.n_users, 1), np.float32)
-    return rank_factors(one, counts.astype(np.float32)[:, None], candidates)
+
+def measure_coverage(
+    engine: Engine, make_model: Callable[[Tags], WideModel], *, informed: bool
+) -> dict[str, float]:
+    """Return the share of items in the lists of ten of the first `MAX_USERS_LISTED` people."""
+
+    def count(part: LocalEngine) -> NDArray[np.int64]:
+        # Of this part only those who are among the first of all people.
+        n = min(max(MAX_USERS_LISTED - part.people.first, 0), part.histories.n_users)
+        if not n:
+            return np.zeros(part.histories.n_items, np.int64)
+        histories = part.histories.some(0, n)
+        side_information = part.holdout.some(0, n).side_information
+        tags = side_information.tags if informed else make_empty_tags(histories.n_items)
+        weights = side_information.weights if informed else None
+        X, W = to_factors(make_model(tags), histories, weights)
+        return count_exposure(X, W, histories, MAX_CUTOFF)
+
+    exposure = np.sum(list(engine.map_parts(count)), axis=0)
+    return {f"coverage@{MAX_CUTOFF}": coverage(exposure)}

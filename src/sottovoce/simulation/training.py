@@ -1,4 +1,4 @@
-"""The paper's Algorithm 2: epochs of reports, estimate, update."""
+"""The paper's Algorithm 2: the loop over epochs of reports, estimate and update."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -10,103 +10,139 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.errors import CheckpointError
+from sottovoce.simulation.evaluation.lists import NEGATIVES_METRIC
 from sottovoce.simulation.files import ModelFile, read_model, write_model
 from sottovoce.simulation.interface import Engine
 from sottovoce.training import Settings, make_first_items
 
 Record = dict[str, Any]
-NEGATIVES = "negatives"
-"""Among metrics: with how many others what was left out is ranked."""
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainingState:
     """The model after some epochs: everything that a continuation needs."""
 
     epochs_done: int
     V: NDArray[np.float32]
     seconds: float = 0.0
-    """Of the last epoch."""
+    """Duration of the last epoch."""
     n_reports: int = 0
-    """In the last epoch."""
+    """Reports in the last epoch."""
 
 
-def begin(settings: Settings, n_items: int) -> Trained:
-    return Trained(0, make_first_items(settings, n_items))
+def start_training(settings: Settings, n_items: int) -> TrainingState:
+    """Return the state before the first epoch."""
+    return TrainingState(0, make_first_items(settings, n_items))
 
 
 def train(
-    settings: Settings, engine: Engine, start: Trained, *, row_limit: float = 0.0
-) -> Iterator[Trained]:
-    """One state after each epoch that is still to do."""
+    settings: Settings, engine: Engine, start: TrainingState, *, row_limit: float = 0.0
+) -> Iterator[TrainingState]:
+    """Run the epochs that are left, and yield the state after each."""
     V = start.V
     for epoch in range(start.epochs_done, settings.epochs):
-        began = time.perf_counter()
+        started = time.perf_counter()
         V, n_reports = engine.learn(V, epoch, row_limit=row_limit)
-        yield Trained(epoch + 1, V, time.perf_counter() - began, n_reports)
+        yield TrainingState(epoch + 1, V, time.perf_counter() - started, n_reports)
 
 
-def go_on(
-    settings: Settings,
-    engine: Engine,
-    start: Trained,
-    records: list[Record],
-    measure: Callable[[Trained], Record],
-    checkpoint: Path | None,
-    identity: Record,
-) -> Iterator[Trained]:
-    """Train, and add what is said of each epoch to the records, with what is measured of it.
+@dataclass
+class TrainingLog:
+    """The state of a training with a record of each epoch, kept in a checkpoint if there is one."""
 
-    The checkpoint is written after each: state, records, and what run they are of (`identity`).
-    """
-    for state in train(settings, engine, start):
-        people = state.n_reports // settings.reports
-        record = {"epoch": state.epochs_done, "seconds": state.seconds, "people": people}
-        records.append(record | measure(state))
-        if checkpoint:
-            extra = {**identity, "epochs": records}
-            write_model(checkpoint, ModelFile(state.V, settings, state.epochs_done, extra))
-        yield state
+    settings: Settings
+    state: TrainingState
+    records: list[Record]
+    """`epoch`, `seconds`, `people` who took part, and what was measured."""
+    checkpoint: Path | None = None
+    identity: Mapping[str, Any] | None = None
+    """What else must be the same for the checkpoint to be continued, such as the data."""
+
+    @classmethod
+    def open(
+        cls,
+        settings: Settings,
+        n_items: int,
+        checkpoint: Path | None = None,
+        identity: Mapping[str, Any] | None = None,
+    ) -> "TrainingLog":
+        """Start a training, or continue that of the checkpoint.
+
+        Raises:
+            CheckpointError: The checkpoint belongs to another run, or has more epochs.
+        """
+        log = cls(settings, start_training(settings, n_items), [], checkpoint, identity or {})
+        if checkpoint is None or not checkpoint.exists():
+            return log
+        saved = read_model(checkpoint)
+        if differences := _list_differences(saved, settings, identity or {}):
+            raise CheckpointError(
+                f"{checkpoint}: belongs to another run: {'; '.join(differences)}. Remove the file, "
+                "or name another one"
+            )
+        if saved.epochs_done > settings.epochs:
+            raise CheckpointError(
+                f"{checkpoint}: has {saved.epochs_done} epochs already, and {settings.epochs} are "
+                "asked for; ask for more, or name another"
+            )
+        # The time and the reports of the last epoch are in its record.
+        log.state = TrainingState(saved.epochs_done, saved.V)
+        log.records = list(saved.extra["epochs"])
+        return log
+
+    @property
+    def is_complete(self) -> bool:
+        return self.state.epochs_done == self.settings.epochs
+
+    def run(
+        self,
+        engine: Engine,
+        measure: Callable[[TrainingState], Record],
+        on_epoch: Callable[[Record], None] = lambda _: None,
+    ) -> None:
+        """Run the epochs that are left, and write the checkpoint after each.
+
+        Args:
+            engine: What computes the reports.
+            measure: Returns what else the record of an epoch has.
+            on_epoch: Called with the record of each epoch, when the log has it.
+        """
+        for state in train(self.settings, engine, self.state):
+            people = state.n_reports // self.settings.reports
+            record = {"epoch": state.epochs_done, "seconds": state.seconds, "people": people}
+            self.records.append(record | measure(state))
+            self.state = state
+            # The metrics are measured before: a continued run does not measure this epoch again.
+            if self.checkpoint:
+                extra = {**(self.identity or {}), "epochs": self.records}
+                model = ModelFile(state.V, self.settings, state.epochs_done, extra)
+                write_model(self.checkpoint, model)
+            on_epoch(self.records[-1])
 
 
-def metrics_in(record: Mapping[str, Any]) -> dict[str, float]:
-    """All that is named `...@K`, and what it was ranked against."""
-    return {name: value for name, value in record.items() if "@" in name or name == NEGATIVES}
+def select_metrics(record: Mapping[str, Any]) -> dict[str, float]:
+    """Return the metrics `...@K` of a record, and the number of negatives they are against."""
+    return {
+        name: value for name, value in record.items() if "@" in name or name == NEGATIVES_METRIC
+    }
 
 
-def resume(
-    checkpoint: Path | None, settings: Settings, identity: Record, n_items: int
-) -> tuple[Trained, list[Record]]:
-    """The state to go on from: the checkpoint's, if it belongs to this very run."""
-    if checkpoint is None or not checkpoint.exists():
-        return begin(settings, n_items), []
-    saved = read_model(checkpoint)
-    if differing := _differing(saved, settings, identity):
-        raise CheckpointError(
-            f"{checkpoint}: belongs to another run: {'; '.join(differing)}. Remove the file, or "
-            "name another one"
-        )
-    if saved.epochs_done > settings.epochs:
-        raise CheckpointError(
-            f"{checkpoint}: has {saved.epochs_done} epochs already, and {settings.epochs} are "
-            "asked for; ask for more, or name another"
-        )
-    return Trained(saved.epochs_done, saved.V), list(saved.extra["epochs"])
-
-
-def _differing(saved: ModelFile, settings: Settings, identity: Record) -> list[str]:
-    """What is not as in the run that the file is of, with the values there and here.
-
-    More epochs than before is a continuation, unless people take turns. Data is named only if all
-    else is the same: another seed or split leaves out other items.
-    """
+def _list_differences(
+    saved: ModelFile, settings: Settings, identity: Mapping[str, Any]
+) -> list[str]:
+    """Describe how the run of a file differs from another: the values there and here."""
     there, here = saved.settings.as_dict(), settings.as_dict()
+    # More epochs than before is a continuation, unless people take turns.
     if not settings.lifetime:
         there["epochs"] = here["epochs"]
     there |= {name: saved.extra.get(name) for name in identity}
     here |= identity
     names = [name for name in {**here, **there} if there.get(name) != here.get(name)]
+    # Another seed or split leaves out other items, so the data is named only if all else is equal.
     if names == ["data"]:
         return ["other data"]
-    pairs = ((name, there.get(name), here.get(name)) for name in names if name != "data")
-    return [f"{name} is {theirs} there and {ours} here" for name, theirs, ours in pairs]
+    return [
+        f"{name} is {there.get(name)} there and {here.get(name)} here"
+        for name in names
+        if name != "data"
+    ]

@@ -6,9 +6,8 @@ zeros, `empty_log` empties the log, and `scrub` also rewrites the file: after th
 deleted data. The disk itself may: it overwrites neither freed blocks nor, on flash, older copies.
 Only an encrypted disk protects against a reader of the raw disk.
 
-`PRAGMA user_version` is the number of migrations that were applied to a file. A file with more of
-them than this program has is refused and not changed. Every error of SQLite becomes a `StoreError`
-that names the file and says what to do.
+A file with tables of another version (`PRAGMA user_version`) is refused and not changed. Every
+error of SQLite becomes a `StoreError` that names the file and says what to do.
 
 The tables and their statements belong to the package that opens the file.
 """

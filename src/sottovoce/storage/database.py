@@ -1,4 +1,4 @@
-"""Connections to SQLite files: opening, locking, migrations, and errors."""
+"""Connections to SQLite files: opening, locking, tables, and errors."""
 
 import os
 import sqlite3
@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from sottovoce.errors import LostError, StoreError, get_reason
 
-Migration = TypeVar("Migration")
-
+# `PRAGMA user_version` of files with tables. Increase it if the tables of any file change.
+SCHEMA_VERSION = 1
 CONNECTION_PRAGMAS = (
     # A commit that has returned survives a power cut.
     "synchronous = FULL",
@@ -36,26 +36,13 @@ _ADVICE_BY_ERROR = {
 _LOST_ERRORS = ("SQLITE_CORRUPT", "SQLITE_NOTADB")
 
 
-def find_pending_migrations(
-    version: int, migrations: Sequence[Migration], name: object
-) -> Sequence[Migration]:
-    """Return the migrations that a database still needs.
-
-    Args:
-        version: The number of migrations that were applied to the database.
-        migrations: All of them, oldest first. To change a schema, append one; never change one that
-            was published.
-        name: Name of the database, for the message of an error.
-
-    Raises:
-        StoreError: A later version of this program wrote the database.
-    """
-    if not 0 <= version <= len(migrations):
+def check_schema_version(version: int, name: object) -> None:
+    """Raise a `StoreError` unless a database is new or has tables of this program's version."""
+    if version not in (0, SCHEMA_VERSION):
         raise StoreError(
-            f"{name}: schema version {version}, this program knows {len(migrations)}; "
+            f"{name}: schema version {version}, this program knows {SCHEMA_VERSION}; "
             "install the version of sottovoce that wrote it, or a later one"
         )
-    return migrations[version:]
 
 
 class Database:
@@ -63,35 +50,40 @@ class Database:
 
     Args:
         path: The file.
-        migrations: The statements of each migration, oldest first.
+        tables: The statements that create the tables.
         pragmas: Pragmas for the role of this file, which are set first.
         wait: Seconds to wait for the lock of another connection.
         shared: Whether several threads use the connection, one at a time.
-        upgrade: Whether to apply missing migrations now.
+        create: Whether to create the tables now if the file is new.
+        stays: Whether to refuse to write once the file was removed or replaced.
     """
 
     def __init__(
         self,
         path: Path,
-        migrations: Sequence[tuple[str, ...]],
+        tables: Sequence[str],
         pragmas: Sequence[str] = (),
         *,
         wait: float = 5.0,
         shared: bool = False,
-        upgrade: bool = True,
+        create: bool = True,
+        stays: bool = False,
     ):
         self.path = path
-        self._migrations = migrations
+        self._tables = tables
+        self._file_identity = FileIdentity(path) if stays else None
         create_private(path)
         with convert_sqlite_errors(path):
             self.connection = sqlite3.connect(path, timeout=wait, check_same_thread=not shared)
         try:
             # Refuse an unknown version before anything in the file is changed.
-            self._pending_migrations()
+            check_schema_version(self.version, path)
             with convert_sqlite_errors(path):
                 prepare(self.connection, *pragmas, wait=wait)
-            if upgrade:
-                self.upgrade()
+            self.check_file()
+            if create and not self.version:
+                with self.transaction():
+                    self.create_tables()
         except BaseException:
             self.close()
             raise
@@ -120,6 +112,7 @@ class Database:
             # Take the write lock at once: a transaction that has read may not get it later.
             self.connection.execute("BEGIN IMMEDIATE")
             try:
+                self.check_file()
                 yield self.connection
                 self.commit()
             except BaseException:
@@ -127,6 +120,11 @@ class Database:
                     with suppress(sqlite3.Error):
                         self.connection.execute("ROLLBACK")
                 raise
+
+    def check_file(self) -> None:
+        """Raise a `LostError` if the file must stay and was removed or replaced."""
+        if self._file_identity is not None:
+            self._file_identity.check()
 
     def write(self, statement: str, *values: object) -> None:
         with self.transaction():
@@ -146,18 +144,14 @@ class Database:
         """Commit; the data survives a power cut once this returns."""
         self.connection.execute("COMMIT")
 
-    def upgrade(self) -> None:
-        """Apply all missing migrations in one transaction."""
-        if self._pending_migrations():
-            with self.transaction():
-                self.migrate()
-
-    def migrate(self) -> None:
-        """Apply all missing migrations within the caller's transaction."""
-        for statements in self._pending_migrations():
-            for statement in statements:
-                self.rows(statement)
-        self.rows(f"PRAGMA user_version = {len(self._migrations)}")
+    def create_tables(self) -> None:
+        """Create the tables of a new file within the caller's transaction."""
+        # Another connection may have created them since this one was opened.
+        if self.version:
+            return
+        for statement in self._tables:
+            self.rows(statement)
+        self.rows(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def scrub(self) -> None:
         """Remove deleted data from the file and its log; the disk may keep freed blocks."""
@@ -177,9 +171,6 @@ class Database:
 
     def close(self) -> None:
         self.connection.close()
-
-    def _pending_migrations(self) -> Sequence[tuple[str, ...]]:
-        return find_pending_migrations(self.version, self._migrations, self.path)
 
 
 def prepare(connection: sqlite3.Connection, *pragmas: str, wait: float = 5.0) -> None:

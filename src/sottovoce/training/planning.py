@@ -23,6 +23,7 @@ from sottovoce.core.bounds import (
 from sottovoce.core.coin import MAX_EPSILON, MIN_EPSILON
 from sottovoce.core.loudest import LOW_EPSILON, estimate_history_length
 from sottovoce.errors import SettingsError
+from sottovoce.privacy import COIN_RHO
 from sottovoce.privacy.events import MAX_COUNT
 from sottovoce.privacy.statement import format_epsilon
 from sottovoce.training.budget import (
@@ -33,6 +34,7 @@ from sottovoce.training.budget import (
     find_max_reports,
     find_min_dummies,
 )
+from sottovoce.training.options import DEFAULT_CROWD_EPSILON, OPTION_RULES
 from sottovoce.training.settings import DEFAULT_PRESET, Settings, list_basic_presets
 
 # The rules compare a training's signal with the bounds below. The signal of a training is
@@ -240,11 +242,12 @@ def _fit_model(
         alpha=fixed.get("alpha", round(min(max(alpha, MIN_PLANNED_ALPHA), MAX_PLANNED_ALPHA), 2)),
         ridge=fixed.get("ridge", round(ridge, 3)),
     )
+    rules = OPTION_RULES.get(settings.mechanism)
+    if rules is None:
+        return settings
     shape = Shape(public.items, settings.factors, settings.alpha)
-    kind = get_mechanism(settings.mechanism)
-    return settings.copy_with(
-        **kind.plan_options(shape, settings.epsilon, public.history, fixed, loud_scale=loud_scale)
-    )
+    options = rules.choose_options(shape, settings.epsilon, public.history, fixed, loud_scale)
+    return settings.copy_with(**options)
 
 
 def _choose_factors(signal: float, epochs: int, public: PublicNumbers, *, is_quiet: bool) -> int:
@@ -402,10 +405,11 @@ def _plan_central(
     settings: Settings, budget: Budget, public: PublicNumbers, fixed: Mapping[str, Any]
 ) -> Settings:
     """Plan for a central budget: as many reports as fit, at an epsilon for this catalogue."""
-    kind = get_mechanism(settings.mechanism)
     if public.people < 2:
         raise SettingsError(f"a central budget needs at least two people, got {public.people}")
-    epsilon = first = fixed.get("epsilon") or kind.choose_crowd_epsilon(public.items)
+    rules = OPTION_RULES.get(settings.mechanism)
+    best = rules.choose_crowd_epsilon(public.items) if rules else DEFAULT_CROWD_EPSILON
+    epsilon = first = fixed.get("epsilon") or best
     while epsilon == first or ("epsilon" not in fixed and epsilon > MIN_USEFUL_EPSILON / 8):
         plan = _plan_at_epsilon(settings.copy_with(epsilon=epsilon), budget, public, fixed)
         if plan is not None:
@@ -423,9 +427,10 @@ def _plan_at_epsilon(
     """Plan the most reports of this epsilon; return None if none, or too few for `fixed`, fit."""
     epsilon = settings.epsilon
     assert budget.central is not None
-    rho = get_mechanism(settings.mechanism).choose_crowd_fraction(
-        epsilon, public.items, public.history
-    )
+    rules = OPTION_RULES.get(settings.mechanism)
+    rho = COIN_RHO
+    if rules is not None:
+        rho = rules.choose_crowd_fraction(epsilon, public.items, public.history)
     reports = _count_fixed_reports(fixed) or find_max_reports(
         epsilon, rho, budget.central, public.people, budget.delta
     )

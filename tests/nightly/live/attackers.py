@@ -1,6 +1,6 @@
-"""Whoever means harm, in a process of its own: `python -m tests.nightly.live.attackers PLAN`.
+"""Attackers in a process of their own: `python -m tests.nightly.live.attackers PLAN`.
 
-PLAN is JSON. It ends when its input does, and then says as JSON how often it was answered what.
+PLAN is JSON. The process ends with its input, and prints how often each answer came, as JSON.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from sottovoce.protocol import SEALED_BYTES, Batch, SignedManifest, routes
 HERE = "127.0.0.1"
 BEGIN_HEADER = b"GET / HTTP/1.1\r\nX: "
 BEGIN_BODY = b"POST /v2/batches HTTP/1.1\r\nHost: x\r\nContent-Length: 160\r\n\r\n"
-POSTERS = 12
-"""Connections over which batches are sent."""
+# Connections over which batches are sent.
+N_POSTERS = 12
 Attack = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[object]]
 Attacks = list[Coroutine[None, None, None]]
 Make = Callable[[SignedManifest], Batch]
@@ -29,7 +29,7 @@ Make = Callable[[SignedManifest], Batch]
 
 @dataclass(frozen=True)
 class AttackersPlan:
-    """So many at once of each, against each of both ports; and so many batches in all."""
+    """The number of simultaneous attacks of each kind on either port, and of batches in all."""
 
     proxy: int
     server: int
@@ -37,12 +37,12 @@ class AttackersPlan:
     endless: int
     """Headers without an end."""
     slow: int
-    """A byte a second: of a header, and as many of a body."""
+    """A byte a second of a header; and as many attacks with a body."""
     silent: int
     copies: int
-    """Of one garbage batch, to the proxy, each under an id of its own."""
+    """Copies of one garbage batch to the proxy, each with its own id."""
     batches: int
-    """Of other garbage, from one address."""
+    """Other garbage batches, from one address."""
     ramp: float
     """Seconds over which they begin."""
 
@@ -55,18 +55,18 @@ class Attackers:
     plan: AttackersPlan
     answers: Counter[str] = field(default_factory=Counter)
     sealed: bytes = b""
-    """Of the batch that is copied."""
+    """The sealed reports of the batch that is copied."""
 
     async def run(self) -> None:
         plan = self.plan
         attacks: Attacks = []
         for port in (plan.proxy, plan.server):
-            attacks += self._many(plan.endless, 2, port, _drip(BEGIN_HEADER, 65_536, 0.01))
-            attacks += self._many(plan.slow, 3, port, _drip(BEGIN_HEADER, 1, 1.0))
-            attacks += self._many(plan.slow, 4, port, _drip(BEGIN_BODY, 1, 1.0))
-            attacks += self._many(plan.silent, 5, port, _silent)
+            attacks += self._start(plan.endless, 2, port, _drip(BEGIN_HEADER, 65_536, 0.01))
+            attacks += self._start(plan.slow, 3, port, _drip(BEGIN_HEADER, 1, 1.0))
+            attacks += self._start(plan.slow, 4, port, _drip(BEGIN_BODY, 1, 1.0))
+            attacks += self._start(plan.silent, 5, port, _stay_silent)
         tasks = [asyncio.create_task(attack) for attack in attacks]
-        copies = self._post("127.0.6.1", plan.copies, self._copy, "copy")
+        copies = self._post("127.0.6.1", plan.copies, self._make_copy, "copy")
         await asyncio.gather(*copies, *self._post("127.0.7.1", plan.batches, _garbage, "batch"))
         print("all is posted", flush=True)
         await asyncio.to_thread(sys.stdin.read)
@@ -74,15 +74,15 @@ class Attackers:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _many(self, number: int, group: int, port: int, attack: Attack) -> Attacks:
-        """From addresses that sixty of them share."""
+    def _start(self, number: int, group: int, port: int, attack: Attack) -> Attacks:
+        """Run an attack from addresses that sixty attackers share."""
         return [
-            self._again(port, f"127.0.{group}.{n // 60 + 1}", attack, self.plan.ramp * n / number)
+            self._repeat(port, f"127.0.{group}.{n // 60 + 1}", attack, self.plan.ramp * n / number)
             for n in range(number)
         ]
 
-    async def _again(self, port: int, source: str, attack: Attack, pause: float) -> None:
-        """Whenever it is sent away, after a second; not all at the same moment."""
+    async def _repeat(self, port: int, source: str, attack: Attack, pause: float) -> None:
+        """Attack again a second after each disconnection; attackers begin at different moments."""
         while True:
             await asyncio.sleep(pause)
             with suppress(OSError):
@@ -94,29 +94,29 @@ class Attackers:
             pause = 1.0
 
     def _post(self, source: str, number: int, make: Make, what: str) -> Attacks:
-        return [self._post_some(source, number // POSTERS, make, what) for _ in range(POSTERS)]
+        return [self._post_some(source, number // N_POSTERS, make, what) for _ in range(N_POSTERS)]
 
     async def _post_some(self, source: str, number: int, make: Make, what: str) -> None:
-        """As fast as they are answered."""
+        """Send batches as fast as they are answered."""
         sent = 0
         while sent < number:
             await asyncio.sleep(0.01)
             with suppress(OSError, asyncio.IncompleteReadError):
                 line = await asyncio.open_connection(HERE, self.plan.proxy, local_addr=(source, 0))
                 while sent < number:
-                    signed = await self._manifest(*line)
+                    signed = await self._fetch_manifest(*line)
                     for _ in range(100):
                         status = await _exchange(*line, make(signed).encode())
                         self.answers[f"{what} {status[0]}"] += 1
                         sent += 1
 
-    async def _manifest(
+    async def _fetch_manifest(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> SignedManifest:
         _, body = await _exchange(reader, writer)
         return SignedManifest.open(body, bytes.fromhex(self.plan.key))
 
-    def _copy(self, signed: SignedManifest) -> Batch:
+    def _make_copy(self, signed: SignedManifest) -> Batch:
         self.sealed = self.sealed or _garbage(signed).sealed
         return Batch(signed.manifest.epoch, signed.hash, os.urandom(16), self.sealed)
 
@@ -137,14 +137,14 @@ def _drip(begin: bytes, size: int, pause: float) -> Attack:
     return attack
 
 
-async def _silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+async def _stay_silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
     await reader.read()
 
 
 async def _exchange(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, batch: bytes | None = None
 ) -> tuple[int, bytes]:
-    """One request, one answer."""
+    """Send one request and return its answer."""
     if batch is None:
         writer.write(f"GET {routes.MANIFEST} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     else:
@@ -159,7 +159,8 @@ def main() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     attackers = Attackers(AttackersPlan(**json.loads(sys.argv[1])))
-    uvloop.run(attackers.run())  # leaves more of the machine to those who are attacked
+    # Leaves more of the machine to the services.
+    uvloop.run(attackers.run())
     print(json.dumps(attackers.answers))
 
 

@@ -1,9 +1,9 @@
-"""Parts as processes of their own, started quickly: one process imports everything and forks them.
+"""Starts services quickly: one process imports everything and forks them.
 
     python -m tests.nightly.live.launcher
 
-reads a line of JSON for each part to start and answers with its process id. A part is what
-`sottovoce server run` or `sottovoce proxy run` is, but that it opens reports in its own process.
+reads a line of JSON for each service to start and answers with its process id. It runs like
+`sottovoce server run` or `sottovoce proxy run`, but opens reports in its own process.
 """
 
 import json
@@ -19,7 +19,7 @@ from sottovoce.server import InProcessOpener
 
 
 class Opener(InProcessOpener):
-    """As `OpenerPool`, without processes: those take a second to start."""
+    """Opens reports like `OpenerPool`, but without processes, which take a second to start."""
 
     def __init__(self, _: int):
         pass

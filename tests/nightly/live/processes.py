@@ -1,4 +1,4 @@
-"""Servers and proxies as real processes on this machine, and somebody who sends to them."""
+"""Servers and proxies as real processes on this machine, and a sender of batches."""
 
 import json
 import os
@@ -23,13 +23,15 @@ from tests.live.sent_batches import SentBatches
 from tests.processes import free_port, make_caller, wait_until
 
 ROOT = Path(__file__).parents[3]
-ITEMS, FACTORS, REPORTS = 20, 16, 2
-CROWD = 4
-"""An epoch waits for so many."""
-FILMS = Catalogue.from_items(Item(f"f{n}", f"Film {n}") for n in range(ITEMS))
-COORDINATE = f"""preset = "coordinate"
-reports = {REPORTS}
-factors = {FACTORS}
+N_ITEMS = 20
+N_FACTORS = 16
+REPORTS_PER_BATCH = 2
+# People that an epoch waits for.
+CROWD_SIZE = 4
+FILM_CATALOGUE = Catalogue.from_items(Item(f"f{n}", f"Film {n}") for n in range(N_ITEMS))
+TRAINING_SETTINGS = f"""preset = "coordinate"
+reports = {REPORTS_PER_BATCH}
+factors = {N_FACTORS}
 epochs = 1000
 """
 
@@ -64,27 +66,27 @@ class Site:
 
     def _make_server(self, proxies: tuple[str, ...]) -> None:
         catalogue = self.folder / "films.json"
-        catalogue.write_bytes(FILMS.raw)
+        catalogue.write_bytes(FILM_CATALOGUE.raw)
         named = [argument for name in proxies for argument in ("--proxy", name)]
         make_caller(server_app)(
             "init", self.folder / "server", "--catalogue", catalogue, "--database", self.database,
-            "--preset", "coordinate", "--ends", "--least-clients", CROWD,
+            "--preset", "coordinate", "--ends", "--least-clients", CROWD_SIZE,
             "--epoch-seconds", 1, *named,
         )  # fmt: skip
         self.key = Keys.read(self.folder / "server" / "keys.json").verification_key
 
     def _make_worker(self, name: str) -> None:
-        """With a file of its own beside the one that `init` made."""
-        made = self.folder / "server" / "server.toml"
+        """Write a file of its own next to the one that `init` made."""
+        settings_file = self.folder / "server" / "server.toml"
         self.configs[name] = self.folder / "server" / f"{name}.toml"
-        self.configs[name].write_text(made.read_text())
+        self.configs[name].write_text(settings_file.read_text())
         self.change(
             name,
             ("heartbeat = 5.0", "heartbeat = 0.02"),
             ("port = 8090", f"port = {self.ports[name]}"),
             ("port = 8091", f"port = {self.ports[f'watch {name}']}"),
             ("openers = 0", "openers = 1"),
-            ('preset = "coordinate"\n', COORDINATE + f"dummies = {self._dummies}\n"),
+            ('preset = "coordinate"\n', TRAINING_SETTINGS + f"dummies = {self._dummies}\n"),
         )
 
     def _make_proxy(self, name: str, server: int, chunk_reports: int) -> None:
@@ -105,25 +107,25 @@ class Site:
         )
 
     def change(self, part: str, *changes: tuple[str, str]) -> None:
-        """Of a settings file: what stands there, and what shall."""
+        """Replace texts in a settings file."""
         text = self.configs[part].read_text()
         for old, new in changes:
             assert old in text
             text = text.replace(old, new)
         self.configs[part].write_text(text)
 
-    def logs(self) -> str:
-        """What all of them said."""
+    def read_logs(self) -> str:
+        """Return the logs of all processes."""
         return "".join(path.read_text() for path in sorted(self.folder.glob("*.log")))
 
     def check(self, sent_batches: SentBatches) -> int:
-        """Nothing lost, nothing twice, in every epoch that is over; how many there are."""
+        """Check each epoch that is over for lost or repeated reports; return how many there are."""
         store = ServerStore(self.database)
         try:
             with store.read() as transaction:
                 over = [e for e in transaction.list_epochs() if e.state == "applied"]
-                for each in over:
-                    self._check_epoch(each, transaction.get_sums(each.epoch), sent_batches)
+                for epoch in over:
+                    self._check_epoch(epoch, transaction.get_sums(epoch.epoch), sent_batches)
         finally:
             store.close()
         return len(over)
@@ -131,13 +133,13 @@ class Site:
     def _check_epoch(
         self, epoch: Epoch, sums: NDArray[np.int64], sent_batches: SentBatches
     ) -> None:
-        """Dummies may lie on any direction: then what is left without them must be people's."""
+        """Check one epoch; with dummies, which may be on any direction, check only numbers."""
         names = list(self.proxies)
         if not self._dummies:
             sent_batches.check(epoch.epoch, sums, names, [])
             return
         sent_batches.check_number(epoch.epoch, epoch.reports, names)
-        crowds, rest = divmod(epoch.reports, CROWD * REPORTS)
+        crowds, rest = divmod(epoch.reports, CROWD_SIZE * REPORTS_PER_BATCH)
         assert rest == 0, f"epoch {epoch.epoch}: lost or doubled dummies"
         signs = epoch.reports + crowds * self._dummies
         assert (sums.sum() - signs) % 2 == 0
@@ -164,7 +166,7 @@ class Launcher:
         self._process.stdin.flush()
         self._started[part] = int(self._process.stdout.readline())
 
-    def pid(self, part: str) -> int:
+    def get_pid(self, part: str) -> int:
         return self._started[part]
 
     def is_dead(self, part: str) -> bool:
@@ -185,7 +187,7 @@ class Launcher:
 
 
 @contextmanager
-def launching(site: Site) -> Iterator[Launcher]:
+def run_launcher(site: Site) -> Iterator[Launcher]:
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.nightly.live.launcher"],
         stdin=subprocess.PIPE,
@@ -193,12 +195,12 @@ def launching(site: Site) -> Iterator[Launcher]:
         text=True,
         cwd=ROOT,
     )
-    found = Launcher(site, process)
+    launcher = Launcher(site, process)
     with process:
         try:
-            yield found
+            yield launcher
         finally:
-            found.close()
+            launcher.close()
 
 
 class Sender:
@@ -209,72 +211,72 @@ class Sender:
         site: Site,
         http: httpx.Client,
         sent_batches: SentBatches | None = None,
-        directions: Iterable[int] = range(ITEMS * FACTORS),
+        directions: Iterable[int] = range(N_ITEMS * N_FACTORS),
     ):
         self._site = site
         self._http = http
         self._free = cycle(directions)
         self._sent: dict[str, dict[int, int]] = {name: {} for name in site.proxies}
-        self.sent_batches = sent_batches or SentBatches(CROWD)
+        self.sent_batches = sent_batches or SentBatches(CROWD_SIZE)
         self.waiting: dict[str, list[bytes]] = {name: [] for name in site.proxies}
 
     def try_once(self) -> None:
-        """Look what is open, make what its crowd lacks, send what was not acknowledged."""
+        """Make the batches that each crowd needs, and send those that are not acknowledged."""
         for proxy, sent in self._sent.items():
-            signed = self.manifest(proxy)
+            signed = self.fetch_manifest(proxy)
             if signed is None:
                 continue
             waiting = [b for b in self.waiting[proxy] if b[8:40] == signed.hash]
-            made = sent.setdefault(signed.manifest.epoch, 0)
-            waiting += [self.batch(signed) for _ in range(made, CROWD)]
-            sent[signed.manifest.epoch] = CROWD
+            n_sent = sent.setdefault(signed.manifest.epoch, 0)
+            waiting += [self.make_batch(signed) for _ in range(n_sent, CROWD_SIZE)]
+            sent[signed.manifest.epoch] = CROWD_SIZE
             self.waiting[proxy] = [b for b in waiting if not self._post(proxy, b)]
 
-    def manifest(self, proxy: str = "proxy") -> SignedManifest | None:
+    def fetch_manifest(self, proxy: str = "proxy") -> SignedManifest | None:
         with suppress(httpx.TransportError):
             answer = self._http.get(f"{self._site.proxies[proxy]}/v2/manifest")
             if answer.status_code == 200:
                 return SignedManifest.open(answer.content, self._site.key)
         return None
 
-    def batch(self, signed: SignedManifest) -> bytes:
+    def make_batch(self, signed: SignedManifest) -> bytes:
         assert signed.manifest.public_key is not None
-        directions = [next(self._free) for _ in range(REPORTS)]
+        directions = [next(self._free) for _ in range(REPORTS_PER_BATCH)]
         reports = np.array([direction << 1 | 1 for direction in directions], np.uint32)
         sealed = seal_reports(reports, signed.manifest.public_key, signed.hash)
         data = Batch(signed.manifest.epoch, signed.hash, os.urandom(16), sealed).encode()
-        self.sent_batches.made(data, directions)
+        self.sent_batches.add(data, directions)
         return data
 
     def _post(self, proxy: str, batch: bytes) -> bool:
-        """Whether there is no more to do: it was acknowledged, or came too late."""
-        self.sent_batches.tried(proxy, batch)
+        """Return whether the batch is done: it was acknowledged, or came too late."""
+        self.sent_batches.note_attempt(proxy, batch)
         try:
             answer = self._http.post(f"{self._site.proxies[proxy]}/v2/batches", content=batch)
         except httpx.TransportError:
             return False
         if answer.status_code == 202:
-            self.sent_batches.acknowledged(proxy, batch)
+            self.sent_batches.note_acknowledgement(proxy, batch)
         assert answer.status_code in (202, 409, 410, 503), answer.text
         return answer.status_code != 503
 
-    def until(self, done: Callable[[], bool], what: str) -> None:
+    def send_until(self, done: Callable[[], bool], what: str) -> None:
         def sent_all() -> bool:
             self.try_once()
             return done()
 
         wait_until(sent_all, what)
 
-    def go_on(self, epochs: int) -> None:
-        """Until so many more epochs have begun."""
-        begun = self._begun()
-        self.until(lambda: self._begun() >= begun + epochs, f"{epochs} more epochs")
+    def wait_for_epochs(self, epochs: int) -> None:
+        """Wait until this many more epochs have begun."""
+        begun = self._count_begun()
+        self.send_until(lambda: self._count_begun() >= begun + epochs, f"{epochs} more epochs")
 
-    def _begun(self) -> int:
+    def _count_begun(self) -> int:
         return min(map(len, self._sent.values()))
 
 
 @contextmanager
-def sender(site: Site) -> Iterator[Sender]:
+def open_sender(site: Site) -> Iterator[Sender]:
     with httpx.Client(trust_env=False, timeout=10) as http:
         yield Sender(site, http)

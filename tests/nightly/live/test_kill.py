@@ -1,4 +1,4 @@
-"""Real processes that are killed, told to stop, or have no room: nothing acknowledged is lost.
+"""Real processes that are killed: nothing acknowledged is lost.
 
 A kill at every single commit is tried in `tests/proxy/test_proxy.py`, `tests/server/test_store.py`
 and the lists of operations.
@@ -13,23 +13,23 @@ from random import Random
 import pytest
 
 from tests.lacking import leave_out
-from tests.nightly.live.processes import Sender, Site, launching, sender
+from tests.nightly.live.processes import Sender, Site, open_sender, run_launcher
 from tests.server import postgres
 
-KILLS = int(os.environ.get("SOTTOVOCE_KILLS", "14"))
-"""How many die; `make nightly` kills more."""
+# `make nightly` kills more.
+N_KILLS = int(os.environ.get("SOTTOVOCE_KILLS", "14"))
 
 
 def check(site: Site, people: Sender, epochs: int) -> None:
     assert site.check(people.sent_batches) >= epochs
-    assert people.sent_batches.n_acknowledged() > 10
-    assert "Traceback" not in site.logs()
+    assert people.sent_batches.count_acknowledged() > 10
+    assert "Traceback" not in site.read_logs()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("many", "dummies"), [(False, 0), (False, 3), (True, 0)])
 def test_killed_at_any_moment(folder: Path, many: bool, dummies: int) -> None:
-    """One of each on SQLite; three proxies, each at a worker of its own, on PostgreSQL."""
+    """Run one of each on SQLite, then three proxies with a worker each on PostgreSQL."""
     proxies = ("east", "middle", "west") if many else ("proxy",)
     workers = ("server-1", "server-2", "server-3") if many else ("server",)
     rng = Random(1)
@@ -37,20 +37,20 @@ def test_killed_at_any_moment(folder: Path, many: bool, dummies: int) -> None:
         database = None
         if many:
             try:
-                database = opened.enter_context(postgres.running())
+                database = opened.enter_context(postgres.run_postgres())
             except OSError as error:
                 leave_out(f"many workers on PostgreSQL ({error})")
         site = Site(folder, proxies=proxies, workers=workers, database=database, dummies=dummies)
-        launcher = opened.enter_context(launching(site))
-        people = opened.enter_context(sender(site))
+        launcher = opened.enter_context(run_launcher(site))
+        people = opened.enter_context(open_sender(site))
         for part in (*workers, *proxies):
             launcher.start(part)
-        people.go_on(1)
-        for _ in range(KILLS):
+        people.wait_for_epochs(1)
+        for _ in range(N_KILLS):
             moment = time.monotonic() + rng.uniform(0.0, 0.8)
-            people.until(lambda moment=moment: time.monotonic() > moment, "nothing")  # type: ignore[misc]
+            people.send_until(lambda moment=moment: time.monotonic() > moment, "nothing")  # type: ignore[misc]
             part = rng.choice((*workers, *proxies))
             launcher.kill(part)
             launcher.start(part)
-        people.go_on(3)
+        people.wait_for_epochs(3)
         check(site, people, epochs=3)

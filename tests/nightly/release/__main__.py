@@ -1,4 +1,4 @@
-"""`make release`: everything up to the upload. Built twice, compared, installed and tried."""
+"""`make release`: builds everything twice, compares and tests it, and uploads nothing."""
 
 import hashlib
 import os
@@ -9,72 +9,74 @@ import tempfile
 from pathlib import Path
 
 from tests.nightly.release.building import (
-    BUILT,
+    BUILT_VARIABLE,
     ROOT,
     build_python,
-    last_change,
+    get_commit_time,
     pack_npm,
-    repository,
+    read_repository,
     unpack,
 )
-from tests.nightly.release.fresh import Fresh, run
+from tests.nightly.release.fresh import Venv, run
 
-DIST = ROOT / "dist"
+DIST_FOLDER = ROOT / "dist"
 
 
 def main() -> None:
-    shutil.rmtree(DIST, ignore_errors=True)
-    DIST.mkdir()
+    shutil.rmtree(DIST_FOLDER, ignore_errors=True)
+    DIST_FOLDER.mkdir()
     with tempfile.TemporaryDirectory() as name:
         elsewhere = Path(name)
-        builder = Fresh(elsewhere / "builder")
-        build_all(ROOT, DIST, builder)
-        (sdist,) = DIST.glob("sottovoce-*.tar.gz")
+        builder = Venv(elsewhere / "builder")
+        build_all(ROOT, DIST_FOLDER, builder)
+        (sdist,) = DIST_FOLDER.glob("sottovoce-*.tar.gz")
         source = unpack(sdist, elsewhere / "source")
         run("npm", "--prefix", "web", "ci", "--no-audit", "--no-fund", cwd=source)
         build_all(source, elsewhere / "again", builder)
-        compare(DIST, elsewhere / "again")
-    try_out()
-    tell()
+        check_reproducible(DIST_FOLDER, elsewhere / "again")
+    run_tests()
+    print_files()
 
 
-def build_all(source: Path, folder: Path, builder: Fresh) -> None:
-    say(f"building from {source}")
-    build_python(source, folder, builder, last_change())
+def build_all(source: Path, folder: Path, builder: Venv) -> None:
+    report(f"building from {source}")
+    build_python(source, folder, builder, get_commit_time())
     pack_npm(source / "web", folder)
 
 
-def compare(first: Path, second: Path) -> None:
-    """The same bytes from this folder, and from the sdist in another one."""
-    digests = [{path.name: digest(path) for path in each.iterdir()} for each in (first, second)]
+def check_reproducible(first: Path, second: Path) -> None:
+    """Check that the sdist, in another folder, gives the same bytes as this folder."""
+    digests = [
+        {path.name: hash_file(path) for path in folder.iterdir()} for folder in (first, second)
+    ]
     if len(digests[0]) != 6 or digests[0] != digests[1]:
         raise SystemExit(f"not reproducible: {digests[0]} and then {digests[1]}")
-    say("built again from the sdist, elsewhere: the same bytes")
+    report("built again from the sdist, elsewhere: the same bytes")
 
 
-def digest(path: Path) -> str:
+def hash_file(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def try_out() -> None:
-    """The tests beside this file, of these very files."""
-    say("installing them in fresh environments, on every Python that is here: minutes")
+def run_tests() -> None:
+    """Run the other tests of this folder on these very files."""
+    report("installing them in fresh environments, on every Python that is here: minutes")
     tests = (sys.executable, "-m", "pytest", "-q", "-rs", str(Path(__file__).parent))
-    done = subprocess.run(tests, env={**os.environ, BUILT: str(DIST)}, check=False)
+    done = subprocess.run(tests, env={**os.environ, BUILT_VARIABLE: str(DIST_FOLDER)}, check=False)
     if done.returncode:
         raise SystemExit(done.returncode)
 
 
-def tell() -> None:
-    say("\nNothing was uploaded. These are the files:\n")
-    for path in sorted(DIST.iterdir()):
-        say(f"  {digest(path)}  {path.stat().st_size:>9,} bytes  dist/{path.name}")
-    say(f"\nAnybody gets the same from the sdist with SOURCE_DATE_EPOCH={last_change()}.")
-    say("To publish:\n")
-    say("  python3 -m pip install twine && python3 -m twine upload dist/*.whl dist/*.tar.gz")
-    say("  npm publish dist/*.tgz")
-    if not repository():
-        say(
+def print_files() -> None:
+    report("\nNothing was uploaded. These are the files:\n")
+    for path in sorted(DIST_FOLDER.iterdir()):
+        report(f"  {hash_file(path)}  {path.stat().st_size:>9,} bytes  dist/{path.name}")
+    report(f"\nAnybody gets the same from the sdist with SOURCE_DATE_EPOCH={get_commit_time()}.")
+    report("To publish:\n")
+    report("  python3 -m pip install twine && python3 -m twine upload dist/*.whl dist/*.tar.gz")
+    report("  npm publish dist/*.tgz")
+    if not read_repository():
+        report(
             "\nFirst name the `repository` in pyproject.toml: without it the links of the README "
             "that package indexes show lead nowhere."
         )
@@ -82,7 +84,7 @@ def tell() -> None:
         raise SystemExit("\nNot this time: there are changes that are not committed.")
 
 
-def say(words: str) -> None:
+def report(words: str) -> None:
     print(words, flush=True)
 
 

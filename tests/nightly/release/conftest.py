@@ -7,23 +7,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.nightly.release.building import Built, built_python
-from tests.nightly.release.fresh import Fresh
+from tests.nightly.release.building import Built, get_built_python
+from tests.nightly.release.fresh import Venv
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    return built_python(tmp_path_factory.mktemp("built"))
+    return get_built_python(tmp_path_factory.mktemp("built"))
 
 
 @pytest.fixture
-def begin(tmp_path: Path) -> Iterator[Callable[..., Fresh]]:
-    """Makes an environment, which is gone afterwards: they are large."""
+def make_venv(tmp_path: Path) -> Iterator[Callable[..., Venv]]:
+    """Return a function that makes an environment and deletes it afterwards: they are large."""
     names = []
 
-    def make(name: str, interpreter: str = sys.executable) -> Fresh:
+    def make(name: str, interpreter: str = sys.executable) -> Venv:
         names.append(name)
-        return Fresh(tmp_path / name, interpreter)
+        return Venv(tmp_path / name, interpreter)
 
     yield make
     for name in names:

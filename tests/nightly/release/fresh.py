@@ -1,4 +1,4 @@
-"""Environments with nothing in them but what a test installs, far from the clone."""
+"""Virtual environments with only what a test installs, outside the clone."""
 
 import json
 import os
@@ -9,12 +9,12 @@ import zipfile
 from functools import cache
 from pathlib import Path
 
-OURS = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
-PATIENCE = 900
+PYTHON_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE")
+COMMAND_SECONDS = 900
 
 
-class Fresh:
-    """A virtual environment, and a folder beside it in which its commands run."""
+class Venv:
+    """A virtual environment, and a folder in which its commands run."""
 
     def __init__(self, folder: Path, interpreter: str = sys.executable):
         self.home = folder / "home"
@@ -22,8 +22,8 @@ class Fresh:
         self._folder = folder / "environment"
         run(interpreter, "-m", "venv", "--without-pip", str(self._folder))
         self.python = self._folder / "bin" / "python"
-        self.surroundings = {
-            **{name: value for name, value in os.environ.items() if name not in OURS},
+        self.variables = {
+            **{name: value for name, value in os.environ.items() if name not in PYTHON_VARIABLES},
             "COLUMNS": "200",
             "HOME": str(self.home),
             "PATH": f"{self._folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
@@ -31,28 +31,30 @@ class Fresh:
 
     @property
     def packages(self) -> Path:
-        (found,) = (self._folder / "lib").glob("python*/site-packages")
-        return found
+        (path,) = (self._folder / "lib").glob("python*/site-packages")
+        return path
 
     def pip(self, *words: str) -> str:
-        """By the pip of the tests: an environment need not have one."""
+        """Run the pip of the tests: an environment need not have one."""
         return run(sys.executable, "-m", "pip", "--python", str(self.python), *words)
 
-    def installed(self) -> set[str]:
-        return {each["name"].lower() for each in json.loads(self.pip("list", "--format", "json"))}
+    def list_installed(self) -> set[str]:
+        return {
+            package["name"].lower() for package in json.loads(self.pip("list", "--format", "json"))
+        }
 
     def run(self, *command: str, code: int = 0) -> str:
-        """What a command of this environment says, on both channels."""
-        return run(*command, code=code, cwd=self.home, env=self.surroundings)
+        """Run a command of this environment; return its output on both channels."""
+        return run(*command, code=code, cwd=self.home, env=self.variables)
 
-    def does(self, program: str) -> str:
+    def run_python(self, program: str) -> str:
         return self.run("python", "-c", program)
 
 
 def run(
     *command: str, code: int = 0, cwd: Path | None = None, env: dict[str, str] | None = None
 ) -> str:
-    """Both channels of a command that must end with this code."""
+    """Run a command that must end with this code; return its output on both channels."""
     program = shutil.which(command[0], path=(env or os.environ)["PATH"])
     assert program is not None, command[0]
     done = subprocess.run(
@@ -62,42 +64,42 @@ def run(
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=PATIENCE,
+        timeout=COMMAND_SECONDS,
         check=False,
     )
     assert done.returncode == code, f"{' '.join(command)}\n{done.stdout[-8000:]}"
     return done.stdout
 
 
-class House:
+class WheelHouse:
     """Wheels that are downloaded and unpacked once; environments have links to what they need.
 
-    So the bytecode of a package is made once too, by whoever imports it first.
+    So the bytecode of a package is made once too, at its first import.
     """
 
     def __init__(self, folder: Path, wheel: Path, extras: str):
         self._wheel, self._folder = wheel, folder / "wheels"
-        self.unpacked = cache(self._unpacked)
+        self.unpack = cache(self._unpack)
         run(
             *(sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:"),
             *("--dest", str(self._folder), f"{wheel}[{extras}]"),
         )
 
-    def furnish(self, fresh: Fresh, extras: str) -> None:
-        """As `pip install 'sottovoce[...]'`: pip chooses, and installs the wheel itself."""
+    def install(self, fresh: Venv, extras: str) -> None:
+        """Install the wheel and what pip chooses for it."""
         wanted = f"{self._wheel}[{extras}]" if extras else str(self._wheel)
-        alone = ("--quiet", "--no-index", "--find-links", str(self._folder))
+        offline_options = ("--quiet", "--no-index", "--find-links", str(self._folder))
         report = self._folder / "report.json"
-        fresh.pip("install", *alone, "--dry-run", "--report", str(report), wanted)
-        for each in json.loads(report.read_text())["install"]:
-            name = Path(each["download_info"]["url"]).name
+        fresh.pip("install", *offline_options, "--dry-run", "--report", str(report), wanted)
+        for package in json.loads(report.read_text())["install"]:
+            name = Path(package["download_info"]["url"]).name
             if name != self._wheel.name:
-                for part in self.unpacked(name).iterdir():
+                for part in self.unpack(name).iterdir():
                     (fresh.packages / part.name).symlink_to(part)
-        fresh.pip("install", *alone, "--no-deps", str(self._wheel))
+        fresh.pip("install", *offline_options, "--no-deps", str(self._wheel))
         fresh.pip("check")
 
-    def _unpacked(self, name: str) -> Path:
+    def _unpack(self, name: str) -> Path:
         place = self._folder / "unpacked" / name
         with zipfile.ZipFile(self._folder / name) as wheel:
             wheel.extractall(place)

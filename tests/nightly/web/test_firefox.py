@@ -1,7 +1,7 @@
 """The page in a real Firefox: films, recommendations, and a batch that the server can open.
 
-Driven by the protocol that Firefox speaks itself (Marionette): JSON on a socket. Playwright drives
-a Firefox of its own only, which is not the one that people have.
+The test speaks Firefox's own protocol (Marionette): JSON on a socket. Playwright can only drive its
+own build of Firefox, which people do not have.
 """
 
 import json
@@ -20,36 +20,37 @@ from tests.processes import wait_until
 from tests.web.system import System, running
 from tests.web.visitor_scripts import IN_VIEW
 
-TOY_STORY, FARGO = "1", "608"
-NAMES = (os.environ.get("SOTTOVOCE_FIREFOX", ""), "firefox-esr", "firefox")
-PORT = "MarionetteActivePort"
-"""The file of a profile in which Firefox says where it listens."""
-PREFERENCES = (
+TOY_STORY = "1"
+FARGO = "608"
+PROGRAM_NAMES = (os.environ.get("SOTTOVOCE_FIREFOX", ""), "firefox-esr", "firefox")
+# The file of a profile in which Firefox writes its port.
+PORT_FILE = "MarionetteActivePort"
+PROFILE_PREFERENCES = (
     'user_pref("marionette.port", 0);\nuser_pref("app.update.disabledForTesting", true);\n'
 )
-OPTIONS = ("--headless", "--marionette", "--no-remote", "--profile")
+FIREFOX_OPTIONS = ("--headless", "--marionette", "--no-remote", "--profile")
 NULL = subprocess.DEVNULL
-SECONDS = 60.0
-TYPE = """
+MAX_WAIT_SECONDS = 60.0
+TYPE_SCRIPT = """
 const search = document.querySelector("#search");
 search.value = arguments[0];
 search.dispatchEvent(new Event("input"));
 """
-IDS = "return [...document.querySelectorAll(arguments[0])].map((each) => each.dataset.id)"
-FITS = """
+IDS_SCRIPT = "return [...document.querySelectorAll(arguments[0])].map((each) => each.dataset.id)"
+FITS_SCRIPT = """
 const { scrollWidth, clientWidth } = document.documentElement;
 return scrollWidth <= clientWidth;
 """
 
 
 class Firefox:
-    """One window. `run` runs the body of a function in the page."""
+    """A window. `run` runs the body of a function in the page."""
 
     def __init__(self, connection: socket.socket):
         self._socket = connection
         self._answers = connection.makefile("rb")
         self._count = 0
-        self._read()  # which says who it is
+        self._read()  # its greeting
         self.command("WebDriver:NewSession", capabilities={})
 
     def _read(self) -> Any:
@@ -71,30 +72,30 @@ class Firefox:
         return self.command("WebDriver:ExecuteScript", script=script, args=list(arguments))
 
     def click(self, selector: str) -> None:
-        """As soon as it is there: a dialog waits for a worker."""
+        """Click as soon as it is there: a dialog waits for a worker."""
         script = "const it = document.querySelector(arguments[0]); it?.click(); return it !== null"
         wait_until(lambda: self.run(script, selector), selector)
 
-    def says(self, selector: str, words: str) -> None:
-        """These words are to be read there, sooner or later."""
+    def expect_text(self, selector: str, words: str) -> None:
+        """Wait until these words are there."""
         script = "return document.querySelector(arguments[0])?.textContent ?? ''"
         wait_until(lambda: words in self.run(script, selector), f"{words!r} in {selector}")
 
     def choose(self, title: str, count: int) -> None:
-        self.run(TYPE, title)
-        self.says("#search-results", "19")
+        self.run(TYPE_SCRIPT, title)
+        self.expect_text("#search-results", "19")
         self.click("#search-results [role=option]")
-        wait_until(lambda: len(self.run(IDS, "#films > li")) == count, title)
+        wait_until(lambda: len(self.run(IDS_SCRIPT, "#films > li")) == count, title)
 
 
 @pytest.fixture(scope="module")
 def program() -> str:
-    found = next((path for path in map(shutil.which, NAMES) if path), None)
-    if found is None:
+    path = next((path for path in map(shutil.which, PROGRAM_NAMES) if path), None)
+    if path is None:
         leave_out(
             "the page in Firefox (apt-get install firefox-esr, or name one: SOTTOVOCE_FIREFOX)"
         )
-    return found
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -105,39 +106,39 @@ def whole_system(program: str, folder: Path) -> Iterator[System]:
 
 @pytest.fixture
 def firefox(program: str, tmp_path: Path) -> Iterator[Firefox]:
-    """With a profile of its own, without a window on any screen."""
-    (tmp_path / "user.js").write_text(PREFERENCES)
-    process = subprocess.Popen([program, *OPTIONS, str(tmp_path)], stdout=NULL, stderr=NULL)
+    """Start Firefox with its own profile and without a window."""
+    (tmp_path / "user.js").write_text(PROFILE_PREFERENCES)
+    process = subprocess.Popen([program, *FIREFOX_OPTIONS, str(tmp_path)], stdout=NULL, stderr=NULL)
     try:
-        wait_until((tmp_path / PORT).exists, "Firefox to listen")
-        port = int((tmp_path / PORT).read_text())
-        with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as connection:
+        wait_until((tmp_path / PORT_FILE).exists, "Firefox to listen")
+        port = int((tmp_path / PORT_FILE).read_text())
+        with socket.create_connection(("127.0.0.1", port), timeout=MAX_WAIT_SECONDS) as connection:
             firefox = Firefox(connection)
             yield firefox
             firefox.command("Marionette:Quit", flags=["eForceQuit"])
-        process.wait(SECONDS)
+        process.wait(MAX_WAIT_SECONDS)
     finally:
         process.kill()
         process.wait()
 
 
 def test_a_visit_in_firefox(firefox: Firefox, system: System) -> None:
-    firefox.command("WebDriver:SetWindowRect", width=500, height=640)  # it makes none narrower
+    firefox.command("WebDriver:SetWindowRect", width=500, height=640)  # the narrowest
     firefox.command("WebDriver:Navigate", url=system.url)
     epoch = system.signed().manifest.epoch
-    firefox.says("#epoch", str(epoch))
+    firefox.expect_text("#epoch", str(epoch))
     firefox.choose("toy story", 1)
     firefox.choose("fargo", 2)
-    wanted = [each.id for each in system.recommended([TOY_STORY, FARGO])]
+    wanted = [item.id for item in system.recommended([TOY_STORY, FARGO])]
     wait_until(
-        lambda: firefox.run(IDS, "#recommendations > li") == wanted, "what Python recommends"
+        lambda: firefox.run(IDS_SCRIPT, "#recommendations > li") == wanted, "what Python recommends"
     )
-    firefox.says("#learning", "How good the model is")
+    firefox.expect_text("#learning", "How good the model is")
     firefox.click("#take-part")
     firefox.click("#terms-dialog .explained summary")
     assert firefox.run(f"return ({IN_VIEW})(arguments[0])", "terms-dialog") == [True] * 3
     firefox.click("#terms-dialog-yes")
-    firefox.says("#report-state", f"Epoch {epoch}: your 20 reports left")
+    firefox.expect_text("#report-state", f"Epoch {epoch}: your 20 reports left")
     (batch,) = system.front.batches()
     assert len(system.opened(batch)) == 20
-    assert firefox.run(FITS)
+    assert firefox.run(FITS_SCRIPT)

@@ -1,8 +1,8 @@
 """Which visits report: real ones of 5 to 120 seconds, in a real browser, to a real proxy.
 
-Each is of somebody who agreed before, in an epoch in which they have not reported. What a site's
-page does is the least that there is; all pauses are as shipped. `SOTTOVOCE_VISITS` says how many
-of each length.
+Each visitor agreed before and has not reported in the epoch. The site's page does as little as
+possible, and all pauses are as shipped. `SOTTOVOCE_VISITS` sets how many visits each
+length has.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
     from tests.web.chromium import Trap
 
-MORE = os.environ.get("SOTTOVOCE_VISITS")
-VISITS = int(MORE or 6)
-LENGTHS = (5, 15, 30, 60, 120) if MORE else (5, 30)
-APART = 0.7
-"""Seconds between the beginnings of two visits: browsers of many people share this machine."""
-PAGE = """<!doctype html><title>A shop</title><script type="module">
+VISITS_VARIABLE = os.environ.get("SOTTOVOCE_VISITS")
+N_VISITS = int(VISITS_VARIABLE or 6)
+VISIT_SECONDS = (5, 15, 30, 60, 120) if VISITS_VARIABLE else (5, 30)
+# Between the beginnings of two visits: browsers of many people share this machine.
+SPACING_SECONDS = 0.7
+SHOP_PAGE = """<!doctype html><title>A shop</title><script type="module">
   import { Client } from "./sottovoce-client.js";
   const first = location.hash === "#first";
   const news = ({ offer }) => { if (offer && window.offered) window.offered(offer.terms); };
@@ -50,28 +50,28 @@ PAGE = """<!doctype html><title>A shop</title><script type="module">
 
 @pytest.fixture(scope="module")
 def shop(folder: Path) -> Iterator[Shop]:
-    with running_shop() as made:
-        made.scripts = client_scripts(folder / "js")
-        yield made
+    with running_shop() as shop:
+        shop.scripts = client_scripts(folder / "js")
+        yield shop
 
 
 @pytest.fixture(scope="module")
 def whole_system(browser: Browser, folder: Path, shop: Shop) -> Iterator[System]:
     with running(folder, films=500, people=6, origins=(shop.url,)) as system:
         key = KEYS.verification_key.hex()
-        shop.page = PAGE.replace("PROXY", system.url).replace("KEY", key)
+        shop.page = SHOP_PAGE.replace("PROXY", system.url).replace("KEY", key)
         yield system
 
 
-def agreed(context: BrowserContext, shop: Shop) -> None:
+def agree(context: BrowserContext, shop: Shop) -> None:
     page = context.new_page()
     page.goto(f"{shop.url}/#first")
     page.wait_for_function("document.title === 'agreed'", timeout=60_000)
     page.close()
 
 
-def states(context: BrowserContext, shop: Shop) -> list[str]:
-    """Of the batches that a browser holds, read by a page of the shop that opens no client."""
+def list_batch_states(context: BrowserContext, shop: Shop) -> list[str]:
+    """Return the states of the batches that a browser stores, without opening a client."""
     page = context.new_page()
     page.goto(f"{shop.url}/sottovoce-client.js")
     (stored,) = page.evaluate(DUMP, None).values()
@@ -79,10 +79,10 @@ def states(context: BrowserContext, shop: Shop) -> list[str]:
     return [batch["state"] for batch in stored["batches"]]
 
 
-def visited(contexts: list[BrowserContext], shop: Shop, length: float) -> None:
-    """Everybody comes, one shortly after the other, and leaves after so many seconds."""
-    begun = time.monotonic() + APART
-    ends = {number: begun + APART * number + length for number in range(len(contexts))}
+def run_visits(contexts: list[BrowserContext], shop: Shop, length: float) -> None:
+    """Let visitors come one shortly after the other, and leave after this many seconds."""
+    begun = time.monotonic() + SPACING_SECONDS
+    ends = {number: begun + SPACING_SECONDS * number + length for number in range(len(contexts))}
     events = [(end - length, number, True) for number, end in ends.items()]
     events += [(end, number, False) for number, end in ends.items()]
     pages: dict[int, Page] = {}
@@ -102,20 +102,20 @@ def test_visits_of_half_a_minute_report(
     browser: Browser, system: System, shop: Shop, trap: Trap
 ) -> None:
     table = []
-    for length in LENGTHS:
+    for length in VISIT_SECONDS:
         system.turn(report=False)
         with ExitStack() as opened:
             contexts = [
-                opened.enter_context(chromium.fresh_profile(browser, trap)) for _ in range(VISITS)
+                opened.enter_context(chromium.fresh_profile(browser, trap)) for _ in range(N_VISITS)
             ]
-            for each in contexts:
-                agreed(each, shop)
-            system.front.heard.clear()
-            visited(contexts, shop, length)
-            arrived = sum(each.method == "POST" for each in system.front.heard)
-            found = [states(each, shop) for each in contexts]
-        sent, paid = found.count(["sent"]), found.count(["charged"])
+            for context in contexts:
+                agree(context, shop)
+            system.front.requests.clear()
+            run_visits(contexts, shop, length)
+            arrived = sum(context.method == "POST" for context in system.front.requests)
+            batch_states = [list_batch_states(context, shop) for context in contexts]
+        sent, paid = batch_states.count(["sent"]), batch_states.count(["charged"])
         assert arrived >= sent, length
         table.append((length, sent, paid))
-        print(f"visits of {length} s: of {VISITS} {sent} reported, {paid} had only paid")
-    assert all(sent >= 0.95 * VISITS for length, sent, _ in table if length >= 30), table
+        print(f"visits of {length} s: of {N_VISITS} {sent} reported, {paid} had only paid")
+    assert all(sent >= 0.95 * N_VISITS for length, sent, _ in table if length >= 30), table

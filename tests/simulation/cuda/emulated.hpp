@@ -23,7 +23,7 @@ static int2 make_int2(int x, int y) { return {x, y}; }
 
 static thread_local Place threadIdx, blockIdx;
 static Place blockDim, gridDim;
-static double *room;
+static double *block_memory;
 static std::barrier<> *everybody;
 
 static void __syncthreads() { everybody->arrive_and_wait(); }
@@ -59,7 +59,7 @@ static void run_kernel(void (*kernel)(const Setup *), int blocks, int threads, l
                        const Setup *setup) {
     std::vector<double> memory(bytes / 8 + 1);
     std::barrier<> gate(threads);
-    room = memory.data();
+    block_memory = memory.data();
     everybody = &gate;
     gridDim.x = blocks;
     blockDim.x = threads;

@@ -1,4 +1,4 @@
-"""`Card` without a card: the same kernels, compiled for the processor."""
+"""A graphics card that is emulated: the same kernels, compiled for the processor."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FLAGS = ["-std=c++20", "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-pthread
 
 
 def has_card() -> bool:
-    """Whether the real thing is here."""
+    """Return whether this machine has a graphics card."""
     try:
         CudaCard(0)
     except SettingsError:
@@ -35,7 +35,7 @@ def has_card() -> bool:
 
 
 class EmulatedCard(CudaCard):
-    """Few processors and few threads: every way of sharing work out must give the same."""
+    """Has few processors and few threads: every division of the work must give the same."""
 
     processors = 1
     threads = 3
@@ -45,7 +45,7 @@ class EmulatedCard(CudaCard):
         self._library: ctypes.CDLL | None = None
 
     def load(self, source: str) -> None:
-        self._library = ctypes.CDLL(str(_compiled(source)))
+        self._library = ctypes.CDLL(str(_compile(source)))
 
     def upload(self, array: NDArray[Any]) -> NDArray[Any]:
         return array.copy()
@@ -73,14 +73,14 @@ class EmulatedCard(CudaCard):
 
 
 def size_of(struct: str, source: str) -> int:
-    """In bytes."""
-    library = ctypes.CDLL(str(_compiled(source)))
+    """Return the size of a struct in bytes."""
+    library = ctypes.CDLL(str(_compile(source)))
     return int(getattr(library, f"size_of_{struct}")())
 
 
 @cache
-def _compiled(source: str) -> Path:
-    """Once for each source, and kept between runs."""
+def _compile(source: str) -> Path:
+    """Compile a source, or return what an earlier run compiled of it."""
     names = re.findall(r'extern "C" __global__ void (\w+)', source)
     entries = "\n".join(
         f'extern "C" void emulate_{name}(int blocks, int threads, long bytes, const Setup *s) '
@@ -96,9 +96,10 @@ def _compiled(source: str) -> Path:
     if not library.exists():
         if shutil.which("g++") is None:
             leave_out("the kernels of the cuda engine: g++ compiles them for the processor")
-        with TemporaryDirectory(dir=library.parent) as folder:  # others may compile it too
-            code, made = Path(folder) / "kernels.cpp", Path(folder) / library.name
+        # Another process may compile it at the same time.
+        with TemporaryDirectory(dir=library.parent) as folder:
+            code, output = Path(folder) / "kernels.cpp", Path(folder) / library.name
             code.write_text(text)
-            subprocess.run(["g++", *FLAGS, "-o", str(made), str(code)], check=True)
-            made.rename(library)
+            subprocess.run(["g++", *FLAGS, "-o", str(output), str(code)], check=True)
+            output.rename(library)
     return library

@@ -1,4 +1,4 @@
-"""Measures of ranks: of one hidden item, of several, and of what lists show."""
+"""Metrics of ranks: of one hidden item, of several, and of the items that lists show."""
 
 from itertools import permutations
 from typing import Any
@@ -12,7 +12,7 @@ from sottovoce.core import Histories
 from sottovoce.errors import DataError
 from sottovoce.simulation.evaluation.metrics import (
     Interval,
-    exposure,
+    count_exposure,
     hit_ratio,
     hit_ratio_of_several,
     mrr,
@@ -20,97 +20,105 @@ from sottovoce.simulation.evaluation.metrics import (
     ndcg,
     ndcg_of_several,
     recall,
-    summary,
+    summarize_ranks,
 )
 from sottovoce.simulation.evaluation.ranking import Ranks, rank_hidden
 from tests.people import histories
 
 
-def ranks(better: list[int], ties: list[int]) -> Ranks:
+def make_ranks(better: list[int], ties: list[int]) -> Ranks:
     return Ranks(np.array(better), np.array(ties))
 
 
-def test_summary_names_what_it_gives() -> None:
-    assert set(summary(ranks([0], [0]))) == {"hr@2", "hr@5", "hr@10", "ndcg@10", "mrr@10"}
+def test_summary_names_its_metrics() -> None:
+    assert set(summarize_ranks(make_ranks([0], [0]))) == {
+        "hr@2",
+        "hr@5",
+        "hr@10",
+        "ndcg@10",
+        "mrr@10",
+    }
     with pytest.raises(DataError):
-        summary(ranks([], []))
+        summarize_ranks(make_ranks([], []))
 
 
-def test_an_interval_is_students() -> None:
-    interval = Interval.of([0.50, 0.52, 0.54])
+def test_interval_is_that_of_students_t() -> None:
+    interval = Interval.from_values([0.50, 0.52, 0.54])
     assert interval.mean == pytest.approx(0.52)
     assert interval.half_width == pytest.approx(4.302652729911275 * 0.02 / np.sqrt(3))
-    assert str(Interval.of([0.5])) == "0.5000"
+    assert str(Interval.from_values([0.5])) == "0.5000"
     assert "±" in str(interval)
     with pytest.raises(DataError):
-        Interval.of([])
+        Interval.from_values([])
 
 
+# Scores, the items that a person has, and the hidden ones.
 Person = tuple[list[float], set[int], set[int]]
-"""Scores, what they have, and what is hidden."""
 
 
 @st.composite
-def people(draw: st.DrawFn, most_items: int = 6) -> list[Person]:
-    """With few different scores, so that many are alike."""
-    n_items = draw(st.integers(1, most_items))
+def people(draw: st.DrawFn) -> list[Person]:
+    """Draw people with few different scores, so that many items tie."""
+    n_items = draw(st.integers(1, 6))
     scores = st.lists(st.sampled_from([-1.0, 0.0, 0.5]), min_size=n_items, max_size=n_items)
     marks = st.lists(st.sampled_from(["has", "hidden", ""]), min_size=n_items, max_size=n_items)
-    found = []
+    drawn = []
     for _ in range(draw(st.integers(1, 4))):
         own = draw(marks)
         has, hidden = ({i for i in range(n_items) if own[i] == name} for name in ("has", "hidden"))
-        found.append((draw(scores), has, hidden))
-    return found
+        drawn.append((draw(scores), has, hidden))
+    return drawn
 
 
-def several(some: list[Person]) -> tuple[Ranks, Histories]:
-    n_items = len(some[0][0])
-    known = Histories.from_lists([sorted(has) for _, has, _ in some], n_items)
-    hidden = Histories.from_lists([sorted(hidden) for _, _, hidden in some], n_items)
-    V = np.array([scores for scores, _, _ in some], np.float32).T.copy()
-    return rank_hidden(np.eye(len(some), dtype=np.float32), V, known, hidden), hidden
+def rank_people(people: list[Person]) -> tuple[Ranks, Histories]:
+    n_items = len(people[0][0])
+    own = Histories.from_lists([sorted(has) for _, has, _ in people], n_items)
+    hidden = Histories.from_lists([sorted(hidden) for _, _, hidden in people], n_items)
+    V = np.array([scores for scores, _, _ in people], np.float32).T.copy()
+    return rank_hidden(np.eye(len(people), dtype=np.float32), V, own, hidden), hidden
 
 
-def orders(person: Person) -> list[list[int]]:
-    """Every order of the items they do not have in which no score goes up, all equally likely."""
+def list_orders(person: Person) -> list[list[int]]:
+    """List the orders of a person's other items in which no score goes up, all equally likely."""
     scores, has, _ = person
-    left = [item for item in range(len(scores)) if item not in has]
-    best = sorted((scores[item] for item in left), reverse=True)
-    return [[*order] for order in permutations(left) if [scores[i] for i in order] == best]
+    others = [item for item in range(len(scores)) if item not in has]
+    best = sorted((scores[item] for item in others), reverse=True)
+    return [[*order] for order in permutations(others) if [scores[i] for i in order] == best]
 
 
-def naive_recall(person: Person, cutoff: int) -> float:
+def compute_naive_recall(person: Person, cutoff: int) -> float:
     hidden = person[2]
-    found = [len(hidden & {*order[:cutoff]}) for order in orders(person)]
-    return float(np.mean(found)) / min(cutoff, len(hidden))
+    n_hits = [len(hidden & {*order[:cutoff]}) for order in list_orders(person)]
+    return float(np.mean(n_hits)) / min(cutoff, len(hidden))
 
 
-def naive_ndcg(person: Person, cutoff: int) -> float:
+def compute_naive_ndcg(person: Person, cutoff: int) -> float:
     hidden = person[2]
 
-    def dcg(relevant: list[bool]) -> float:
-        return sum(yes / float(np.log2(place + 2)) for place, yes in enumerate(relevant[:cutoff]))
+    def sum_gains(hits: list[bool]) -> float:
+        return sum(hit / float(np.log2(place + 2)) for place, hit in enumerate(hits[:cutoff]))
 
-    found = [dcg([item in hidden for item in order]) for order in orders(person)]
-    return float(np.mean(found)) / dcg([True] * len(hidden))
+    gains = [sum_gains([item in hidden for item in order]) for order in list_orders(person)]
+    return float(np.mean(gains)) / sum_gains([True] * len(hidden))
 
 
 @given(people(), st.integers(1, 7))
-def test_both_are_means_over_all_orders_of_equal_scores(some: list[Person], cutoff: int) -> None:
-    ranks, hidden = several(some)
-    asked = [person for person in some if person[2]]
-    if not asked:
+def test_recall_and_ndcg_are_means_over_all_orders_of_ties(
+    people: list[Person], cutoff: int
+) -> None:
+    ranks, hidden = rank_people(people)
+    tested = [person for person in people if person[2]]
+    if not tested:
         with pytest.raises(DataError):
             recall(ranks, hidden, cutoff)
         return
-    expected = np.mean([naive_recall(person, cutoff) for person in asked])
+    expected = np.mean([compute_naive_recall(person, cutoff) for person in tested])
     assert recall(ranks, hidden, cutoff) == pytest.approx(expected)
-    expected = np.mean([naive_ndcg(person, cutoff) for person in asked])
+    expected = np.mean([compute_naive_ndcg(person, cutoff) for person in tested])
     assert ndcg_of_several(ranks, hidden, cutoff) == pytest.approx(expected)
 
 
-def test_the_first_of_several_counts() -> None:
+def test_hit_ratio_and_mrr_count_the_first_of_several() -> None:
     hidden = Histories.from_lists([[1, 2], [0, 3], [], [4]], 5)
     ranks = Ranks(np.array([3, 1, 12, 40, 11]), np.zeros(5, np.int64))
     assert hit_ratio_of_several(ranks, hidden, 10) == pytest.approx(1 / 3)
@@ -121,15 +129,14 @@ def test_the_first_of_several_counts() -> None:
 
 
 @given(histories(max_items=15), st.integers(1, 6), st.integers(0, 2**32))
-def test_exposure_is_that_of_sorted_lists(h: Histories, length: int, seed: int) -> None:
+def test_exposure_counts_sorted_lists(h: Histories, length: int, seed: int) -> None:
     scores = np.random.default_rng(seed).integers(0, 4, (h.n_users, h.n_items)).astype(np.float32)
     expected = np.zeros(h.n_items, np.int64)
     for user, row in enumerate(scores):
-        left = np.setdiff1d(np.arange(h.n_items), h[user])
-        expected[left[np.argsort(-row[left], kind="stable")][:length]] += 1
-    everybody = np.eye(h.n_users, dtype=np.float32)
-    found = exposure(everybody, np.ascontiguousarray(scores.T), h, length)
-    assert np.array_equal(found, expected)
+        others = np.setdiff1d(np.arange(h.n_items), h[user])
+        expected[others[np.argsort(-row[others], kind="stable")][:length]] += 1
+    X, V = np.eye(h.n_users, dtype=np.float32), np.ascontiguousarray(scores.T)
+    assert np.array_equal(count_exposure(X, V, h, length), expected)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +150,7 @@ def test_exposure_is_that_of_sorted_lists(h: Histories, length: int, seed: int) 
         (mrr, [0], [1], (1 + 1 / 2) / 2), (mrr, [9], [1], 1 / 10 / 2),
     ],
 )  # fmt: skip
-def test_who_tie_share_their_places(
+def test_ties_share_their_places(
     measure: Any, better: list[int], ties: list[int], expected: float
 ) -> None:
-    assert measure(ranks(better, ties), 10) == pytest.approx(expected)
+    assert measure(make_ranks(better, ties), 10) == pytest.approx(expected)

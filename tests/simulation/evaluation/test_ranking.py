@@ -1,4 +1,4 @@
-"""Candidates and ranks: by hand, by numpy and by compiled loops, the same bits."""
+"""Candidates and ranks: numpy and compiled loops give the same bits."""
 
 import hashlib
 from collections.abc import Callable
@@ -13,31 +13,31 @@ from sottovoce.core import Histories, draw_initial_items, predict
 from sottovoce.data import Interactions, Split, leave_one_out
 from sottovoce.errors import SettingsError
 from sottovoce.simulation.evaluation import ranking
-from sottovoce.simulation.evaluation.ranking import Candidates, rank_factors, sample_candidates
-from sottovoce.simulation.evaluation.side_information import wide_vectors
+from sottovoce.simulation.evaluation.ranking import rank_factors, sample_candidates
+from sottovoce.simulation.evaluation.side_information import solve_wide_vectors
 from sottovoce_lab.baselines.models import rank_scores
 from tests.people import histories, random_people
-from tests.simulation.evaluation.test_side_information import model_for
+from tests.simulation.evaluation.test_side_information import make_model
 
 
-def split_of(h: Histories, seed: int = 0) -> Split:
+def make_split(h: Histories, seed: int = 0) -> Split:
     data = Interactions("test", h, np.arange(h.n_users), np.arange(h.n_items))
     return leave_one_out(data, "random", seed)
 
 
 class FactorScorer:
-    """A factor model seen as any model."""
+    """A factor model with the interface of any model."""
 
     def __init__(self, X: np.ndarray, V: np.ndarray):
         self.X, self.V = X, V
 
-    def scores(self, users: np.ndarray) -> np.ndarray:
+    def score(self, users: np.ndarray) -> np.ndarray:
         return predict(self.X[users][:, None, :], self.V[None])
 
 
 @given(histories(max_items=30), st.integers(0, 40), st.integers(0, 2**63))
 def test_negatives_are_distinct_and_untouched(h: Histories, wanted: int, seed: int) -> None:
-    split = split_of(h)
+    split = make_split(h)
     candidates = sample_candidates(split, wanted, seed)
     for user in range(h.n_users):
         drawn = [int(i) for i in candidates.items[user] if i >= 0]
@@ -47,9 +47,9 @@ def test_negatives_are_distinct_and_untouched(h: Histories, wanted: int, seed: i
 
 
 def test_negatives_are_uniform_and_the_same_for_the_same_seed() -> None:
-    """Chi-square over the 190 untouched items of 4,000 users, false alarm below 1e-7."""
+    # Chi-square over the 190 untouched items of 4,000 users: a false alarm is below 1e-7.
     h = Histories.from_lists([list(range(10))] * 4000, 200)
-    split = split_of(h)
+    split = make_split(h)
     drawn = sample_candidates(split, 20, 5).items
     counts = np.bincount(drawn.ravel(), minlength=200)
     assert not counts[:10].any()
@@ -61,9 +61,8 @@ def test_negatives_are_uniform_and_the_same_for_the_same_seed() -> None:
 
 
 @given(histories(max_users=8, max_items=25), st.sampled_from([0, 1, 5, 99]), st.booleans())
-def test_both_ways_in_give_the_same_ranks(h: Histories, negatives: int, tied: bool) -> None:
-    """Compiled factors, dense scores, and a count by hand."""
-    split = split_of(h)
+def test_factors_and_scores_give_the_same_ranks(h: Histories, negatives: int, tied: bool) -> None:
+    split = make_split(h)
     candidates = sample_candidates(split, negatives, 3)
     X, V = draw_initial_items(h.n_users, 2, 1.0, 1), draw_initial_items(h.n_items, 2, 1.0, 2)
     if tied:
@@ -72,96 +71,99 @@ def test_both_ways_in_give_the_same_ranks(h: Histories, negatives: int, tied: bo
     general = rank_scores(FactorScorer(X, V), candidates)
     assert np.array_equal(fast.better, general.better)
     assert np.array_equal(fast.ties, general.ties)
-    by_hand = []
+    counted = []
     for user in range(h.n_users):
-        others = competitors(candidates, h, user)
+        others = [int(item) for item in candidates.items[user] if item >= 0]
+        if candidates.full:
+            others = sorted(set(range(h.n_items)) - set(h[user].tolist()))
         if split.test[user] >= 0 and others:
             own = predict(X[user], V[split.test[user]])
-            by_hand.append(sum(predict(X[user], V[i]) > own for i in others))
-    assert fast.better.tolist() == by_hand
+            counted.append(sum(predict(X[user], V[item]) > own for item in others))
+    assert fast.better.tolist() == counted
 
 
-def competitors(candidates: Candidates, h: Histories, user: int) -> list[int]:
-    if candidates.full:
-        return sorted(set(range(h.n_items)) - set(h[user].tolist()))
-    return [int(i) for i in candidates.items[user] if i >= 0]
-
-
-def test_users_who_cannot_be_tested_are_left_out() -> None:
+def test_users_who_cannot_be_tested_have_no_rank() -> None:
+    # One has a single item, one has touched everything, one can be tested.
     h = Histories.from_lists([[0], [0, 1, 2], [0, 1]], 3)
-    split = split_of(h)
+    split = make_split(h)
     X, V = draw_initial_items(3, 1, 1.0, 1), draw_initial_items(3, 1, 1.0, 2)
     for negatives in (0, 99):
         ranks = rank_factors(X, V, sample_candidates(split, negatives, 0))
-        assert len(ranks.better) == 1  # one item only; everything touched; tested
+        assert len(ranks.better) == 1
 
 
-GOLD = {3: "c5134ed6ba858201", 12: "7886a1aa347ce34b", 99: "95bde95a256fd302"}
-"""By number of negatives, how the hash of the candidates of 1.0.0 begins."""
+# By number of negatives, the first digits of the hash of the candidates of version 1.0.0.
+CANDIDATE_HASHES = {3: "c5134ed6ba858201", 12: "7886a1aa347ce34b", 99: "95bde95a256fd302"}
 
 
-def both(ask: Callable[[], Any]) -> tuple[Any, Any]:
-    found = []
-    for seconds in (float("inf"), -1.0):
+def run_both_ways(function: Callable[[], Any]) -> list[Any]:
+    """Return the results of numpy and of the compiled loop."""
+    results = []
+    for max_numpy_seconds in (float("inf"), -1.0):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ranking, "NUMPY_FIRST", seconds)
-            found.append(ask())
-    return found[0], found[1]
+            patch.setattr(ranking, "MAX_NUMPY_SECONDS", max_numpy_seconds)
+            results.append(function())
+    return results
 
 
 @given(histories(max_items=20), st.integers(0, 2**32), st.integers(0, 6), st.booleans())
 @settings(max_examples=40)
-def test_vectors_with_tags(h: Histories, seed: int, columns: int, weighted: bool) -> None:
-    model = model_for(h.n_items, seed, columns=columns)
+def test_compiled_vectors_equal_those_of_numpy(
+    h: Histories, seed: int, columns: int, weighted: bool
+) -> None:
+    model = make_model(h.n_items, seed, columns=columns)
     drawn = np.random.default_rng(seed).uniform(0.03, 1, h.n_interactions)
-    plain, compiled = both(lambda: wide_vectors(model, h, drawn if weighted else None))
+    weights = drawn if weighted else None
+    plain, compiled = run_both_ways(lambda: solve_wide_vectors(model, h, weights))
     assert np.array_equal(plain, compiled)
 
 
 @given(histories(max_items=20), st.integers(0, 2**32), st.booleans(), st.integers(1, 25))
 @settings(max_examples=40)
-def test_places_and_lists(h: Histories, seed: int, tied: bool, length: int) -> None:
+def test_compiled_ranks_and_lists_equal_those_of_numpy(
+    h: Histories, seed: int, tied: bool, length: int
+) -> None:
     X, V = (
         draw_initial_items(h.n_users, 3, 1.0, seed),
         draw_initial_items(h.n_items, 3, 1.0, seed + 1),
     )
     X, V = (np.round(X), np.round(V)) if tied else (X, V)
-    known, hidden = (
+    own, hidden = (
         Histories.from_lists([h[user][start::2].tolist() for user in range(h.n_users)], h.n_items)
         for start in (0, 1)
     )
-    candidates = sample_candidates(split_of(h), length % 3, seed)
+    candidates = sample_candidates(make_split(h), length % 3, seed)
     for ask in (
-        lambda: ranking.rank_hidden(X, V, known, hidden),
+        lambda: ranking.rank_hidden(X, V, own, hidden),
         lambda: rank_factors(X, V, candidates),
     ):
-        plain, compiled = both(ask)
+        plain, compiled = run_both_ways(ask)
         assert np.array_equal(plain.better, compiled.better)
         assert np.array_equal(plain.ties, compiled.ties)
-    plain, compiled = both(lambda: ranking.best_untouched(X, V, h, length))
+    plain, compiled = run_both_ways(lambda: ranking.find_best_untouched(X, V, h, length))
     assert np.array_equal(plain, compiled)
 
 
-def test_candidates_are_those_of_every_version() -> None:
+def test_candidates_are_those_of_version_1_0_0() -> None:
     h = Histories.from_lists([range(user % 41) for user in range(300)], 41)
     test = np.where(np.arange(300) % 41 < 40, 40, -1).astype(np.int32)
     split = Split(h, test, "random", 0)
-    for negatives, expected in GOLD.items():
+    for negatives, expected in CANDIDATE_HASHES.items():
         items = sample_candidates(split, negatives, 2**63 + 5, 7).items
         assert hashlib.sha256(items.tobytes()).hexdigest().startswith(expected)
 
 
-def test_numpy_ranks_for_some_seconds_before_a_loop_is_compiled(
+def test_loop_is_compiled_after_some_seconds_of_numpy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ranking, "NUMPY_FIRST", 3.0)
-    pace, one = ranking.Pace(), ranking.STEPS_PER_SECOND
-    assert [pace.is_worth_compiling(one) for _ in range(5)] == [False] * 3 + [True] * 2
-    assert ranking.Pace().is_worth_compiling(10 * one)
+    monkeypatch.setattr(ranking, "MAX_NUMPY_SECONDS", 3.0)
+    work, one = ranking.NumpyWork(), ranking.STEPS_PER_SECOND
+    assert [work.is_worth_compiling(one) for _ in range(5)] == [False] * 3 + [True] * 2
+    assert ranking.NumpyWork().is_worth_compiling(10 * one)
     monkeypatch.setattr(ranking, "find_spec", lambda _: None)
-    assert not pace.is_worth_compiling(10 * one)
+    assert not work.is_worth_compiling(10 * one)
 
 
-def test_negative_negatives_are_refused() -> None:
+def test_negative_number_of_negatives_is_refused() -> None:
     with pytest.raises(SettingsError):
-        sample_candidates(split_of(random_people(3, 5)), -1, 0)
+        sample_candidates(make_split(random_people(3, 5)), -1, 0)

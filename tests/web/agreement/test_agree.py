@@ -31,7 +31,7 @@ from sottovoce.protocol import (
 )
 from sottovoce.protocol.tokens import Issuer, Token
 from tests.lacking import leave_out
-from tests.live.test_accounts import accounts, attesting, spend
+from tests.live.test_accounts import make_backend, run_with_accounts, spend
 from tests.privacy.test_ledger import played
 from tests.protocol.examples import (
     EPOCH_KEY,
@@ -106,7 +106,7 @@ ENDS = np.array([MIN_ITEM_ENTRY, -MIN_ITEM_ENTRY, MAX_ITEM_ENTRY, -MAX_ITEM_ENTR
 
 @st.composite
 def worlds(draw: st.DrawFn) -> dict[str, Any]:
-    """A manifest, an item matrix, one person's items and words; the ends of all bounds too."""
+    """Draw a manifest, an item matrix, one person's items and words; the ends of all bounds too."""
     mechanism = draw(st.sampled_from(IN_BROWSER))
     items, factors = draw(st.integers(1, 300)), draw(st.integers(1, 9))
     stream = np.random.default_rng(draw(st.integers(0, 2**32)))
@@ -147,11 +147,11 @@ def hexadecimal(words: np.ndarray) -> list[str]:
 
 
 def reports_here(one: Manifest, world: dict[str, Any]) -> list[int]:
-    """As the Python client makes them."""
+    """Return the reports of the Python client."""
     V, h = world["V"], Histories.from_lists([world["own"]], one.items)
     X = solve_user_vectors(V, h, alpha=one.alpha, regularization=one.regularization)
-    made = one.build().reports(V, X, h, world["words"][None])
-    return [int(report) for report in made.ravel()]
+    reports = one.build().reports(V, X, h, world["words"][None])
+    return [int(report) for report in reports.ravel()]
 
 
 @settings(max_examples=150)
@@ -171,7 +171,7 @@ def test_the_same_words_give_the_same_reports_which_open_here(
     answer = browser.ask("batch", **asked)
     wanted = reports_here(signed.manifest, world)
     assert answer["reports"] == wanted
-    assert [2 * told["index"] + told["bit"] for told in answer["told"]] == wanted
+    assert [2 * row["index"] + row["bit"] for row in answer["told"]] == wanted
     batch = Batch.decode(bytes.fromhex(answer["batch"]), signed.manifest.terms.reports)
     assert (batch.epoch, batch.manifest_hash, batch.id) == (3, signed.hash, name)
     directions = signed.manifest.build().n_directions
@@ -184,7 +184,7 @@ def test_the_same_words_give_the_same_reports_which_open_here(
 def test_loudest_agrees_for_every_block_and_number_of_loud_directions(
     browser: Browser, world: dict[str, Any], exponent: int, data: st.DataObject
 ) -> None:
-    """The rows of a gradient, to the last bit, and the reports that are made of them."""
+    """Compare the rows of a gradient to the last bit, and the reports that are made of them."""
     items, factors = (world["changes"][name] for name in ("items", "factors"))
     most = Loudest(Shape(items, factors, 1.0), 1.0, block=1 << exponent).n_directions
     loud = data.draw(st.integers(1, most))
@@ -235,7 +235,7 @@ def test_both_ledgers_decide_alike(
 
 @st.composite
 def damaged(draw: st.DrawFn, raw: bytes) -> bytes:
-    """A few bytes taken out, and others put in: often still JSON, seldom still a file of ours."""
+    """Replace a few bytes: often it is still JSON, seldom still a file of ours."""
     for _ in range(draw(st.integers(0, 2))):
         at = draw(st.integers(0, len(raw)))
         out = draw(st.integers(0, 3))
@@ -245,7 +245,7 @@ def damaged(draw: st.DrawFn, raw: bytes) -> bytes:
 
 
 def agree(answer: dict[str, Any], here: object | None) -> bool:
-    """Both read it or both refuse; returns whether there is something to compare."""
+    """Return whether both read it; fail if only one of them refuses it."""
     if here is not None:
         assert "error" not in answer, answer
         return True
@@ -298,7 +298,7 @@ def test_both_read_and_refuse_the_same_models(browser: Browser, raw: bytes) -> N
 
 
 def test_an_undamaged_file_of_each_kind_is_read(browser: Browser) -> None:
-    """The three tests above would hold of two clients that refuse everything."""
+    """Read them: the three tests above would pass for clients that refuse everything."""
     signed = SignedManifest.make(replace(manifest(), epoch=9), signing_key())
     answer = browser.ask("manifest", signed=signed.encode().hex(), key=VERIFICATION_KEY)
     assert (answer["hash"], answer["fields"][0]) == (signed.hash.hex(), 9)
@@ -307,24 +307,24 @@ def test_an_undamaged_file_of_each_kind_is_read(browser: Browser) -> None:
 
 
 def test_a_token_of_the_browser_is_issued_and_redeemed(browser: Browser, tmp_path: Path) -> None:
-    with accounts(tmp_path) as stack:
-        gate, manifest = stack.gates["east"], stack.gates["east"].signed().manifest
+    with run_with_accounts(tmp_path) as stack:
+        gate, manifest = stack.gates["east"], stack.gates["east"].get_signed().manifest
         assert manifest.next_token_key is not None
         key, batch_id = manifest.next_token_key.hex(), b"browser's token!"
         own = {"epoch": manifest.epoch + 1, "id": batch_id.hex()}
 
         def ask(state: str | None) -> tuple[bytes, str]:
-            attestation = attesting(stack, "ann")().hex()
-            made = browser.ask("request", **own, attestation=attestation, state=state)
-            return gate.api().token(bytes.fromhex(made["bytes"])), made["state"]
+            attestation = make_backend(stack, "ann")().hex()
+            request = browser.ask("request", **own, attestation=attestation, state=state)
+            return gate.make_api().token(bytes.fromhex(request["bytes"])), request["state"]
 
         _, state = ask(None)
         answer, _ = ask(state)  # the first answer was not heard
-        made = browser.ask("finalize", state=state, answer=answer.hex(), key=key)
+        request = browser.ask("finalize", state=state, answer=answer.hex(), key=key)
         other = Issuer(bytes(range(32))).public_key.hex()
         refused = browser.ask("finalize", state=state, answer=answer.hex(), key=other)
         assert refused["error"] == "UntrustedError"
-        stack.turn()
-        token = Token(batch_id, bytes.fromhex(made["output"]))
+        stack.end_epoch()
+        token = Token(batch_id, bytes.fromhex(request["output"]))
         assert spend(stack, replace(token, id=bytes(16))) == 409
         assert spend(stack, token) == 202

@@ -1,4 +1,4 @@
-"""The whole audit: every mechanism's client, then the attack on people's data."""
+"""The whole audit: the client of every mechanism, then the attack on people's data."""
 
 from __future__ import annotations
 
@@ -14,28 +14,33 @@ from sottovoce.errors import SettingsError
 from sottovoce.settings import check, setting
 from sottovoce.training import Settings
 from sottovoce_lab.audit.attack import Attack, AttackPlan, AttackPoint, run_attack
-from sottovoce_lab.audit.clients import Maker, live_client
-from sottovoce_lab.audit.evidence import ALPHA, Check, Evidence, judge
-from sottovoce_lab.audit.sampling import entropy_facts, gather
+from sottovoce_lab.audit.clients import Maker, make_live_client
+from sottovoce_lab.audit.entropy import gather_facts
+from sottovoce_lab.audit.evidence import Evidence
+from sottovoce_lab.audit.sampling import gather_evidence
+from sottovoce_lab.audit.verdicts import FALSE_ALARM_RATE, Check, judge
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-FEWEST_SAMPLES = 1000
-ERRORS = 6
-"""Standard errors by which an attack may exceed its bound: one point in 10^9 does by chance."""
+# Fewer reports prove nothing.
+MIN_SAMPLES = 1000
+# Standard errors by which an attack may exceed its bound: one point in 10^9 does by chance.
+MAX_STANDARD_ERRORS = 6
 
 
 @dataclass(frozen=True)
 class AuditPlan:
+    """What is audited, with how many reports, and the attack."""
+
     mechanisms: tuple[str, ...] = tuple(MECHANISMS)
     epsilon: float = 2.5
     samples: int = setting(
-        200_000, "reports of each of two people, in each scene", min_value=FEWEST_SAMPLES
+        200_000, "reports of each of two people, in each scene", min_value=MIN_SAMPLES
     )
     reports: int | None = None
-    """k of the attacked training; None here and below: the preset's."""
+    """k of the attacked training. None, for the next two fields as well: the preset's."""
     epochs: int | None = None
     alpha: float | None = None
     attack: AttackPlan | None = field(default_factory=AttackPlan)
@@ -44,13 +49,15 @@ class AuditPlan:
     def __post_init__(self) -> None:
         check(self)
         if not self.mechanisms or set(self.mechanisms) - set(MECHANISMS):
-            known, got = ", ".join(MECHANISMS), ", ".join(self.mechanisms)
-            raise SettingsError(f"mechanisms must be some of {known}; got {got!r}")
+            names = ", ".join(MECHANISMS)
+            got = ", ".join(self.mechanisms)
+            raise SettingsError(f"mechanisms must be some of {names}; got {got!r}")
         if len(set(self.mechanisms)) < len(self.mechanisms):
             raise SettingsError(f"mechanisms must differ, got {', '.join(self.mechanisms)}")
-        self.settings()
+        self.list_settings()
 
-    def settings(self) -> list[Settings]:
+    def list_settings(self) -> list[Settings]:
+        """Return the settings of the training of each mechanism."""
         return [
             Settings.preset(
                 mechanism,
@@ -65,7 +72,7 @@ class AuditPlan:
 
 @dataclass(frozen=True)
 class AuditResult:
-    """Every verdict, and the attacks behind the last of them."""
+    """All verdicts, and the attacks that the last of them judge."""
 
     plan: AuditPlan
     checks: tuple[Check, ...]
@@ -73,21 +80,22 @@ class AuditResult:
 
     @property
     def passed(self) -> bool:
+        """Whether all checks passed."""
         return all(check.passed for check in self.checks)
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         return {
             "passed": self.passed,
-            "false_alarm_rate": ALPHA,
+            "false_alarm_rate": FALSE_ALARM_RATE,
             "plan": asdict(self.plan),
             "checks": [asdict(check) for check in self.checks],
-            "attacks": [asdict(each) for each in self.attacks],
+            "attacks": [asdict(attack) for attack in self.attacks],
         }
 
 
 def examine(make: Maker, settings: Settings, samples: int) -> list[Evidence]:
-    """All the evidence about the clients that `make` makes, for `judge`."""
-    return [*gather(make, settings, samples), *entropy_facts(make, settings)]
+    """Return all evidence about the clients that `make` makes, for `judge`."""
+    return [*gather_evidence(make, settings, samples), *gather_facts(make, settings)]
 
 
 def run_audit(
@@ -95,45 +103,48 @@ def run_audit(
 ) -> AuditResult:
     """Audit the shipped client; with data and a plan for it, attack as well."""
     evidence: list[Evidence] = []
-    for settings in plan.settings():
+    for settings in plan.list_settings():
         watch(f"{settings.mechanism}: {plan.samples:,} reports of each person")
-        evidence += examine(live_client, settings, plan.samples)
+        evidence += examine(make_live_client, settings, plan.samples)
     checks = judge(evidence)
     attacks: list[Attack] = []
     if plan.attack is not None and data is not None:
         attacks = [
-            run_attack(data.histories, settings, plan.attack, watch) for settings in plan.settings()
+            run_attack(data.histories, settings, plan.attack, watch)
+            for settings in plan.list_settings()
         ]
-    checks += [attack_check(each) for each in attacks]
+    checks += [check_attack(attack) for attack in attacks]
     return AuditResult(plan, tuple(checks), tuple(attacks))
 
 
-def attack_check(found: Attack) -> Check:
-    """Unlinked reports betray no more than the shuffle's proof allows, wherever one looks."""
+def check_attack(attack: Attack) -> Check:
+    """Check at every point that unlinked reports reveal no more than the shuffle's proof allows."""
 
-    def excess(point: AttackPoint) -> float:
-        return point.unlinked.value - point.bound - ERRORS * point.unlinked.error
+    def compute_excess(point: AttackPoint) -> float:
+        return point.unlinked.value - point.bound - MAX_STANDARD_ERRORS * point.unlinked.error
 
-    beyond = [point for point in found.points if excess(point) > 0]
-    shown = max(beyond, key=excess) if beyond else found.points[-1]
+    too_high = [point for point in attack.points if compute_excess(point) > 0]
+    example = max(too_high, key=compute_excess) if too_high else attack.points[-1]
     measured = (
-        f"AUC {shown.unlinked.value:.3f} +- {shown.unlinked.error:.3f} unlinked, "
-        f"{shown.linked.value:.3f} linked (k T = {shown.total:,})"
+        f"AUC {example.unlinked.value:.3f} +- {example.unlinked.error:.3f} unlinked, "
+        f"{example.linked.value:.3f} linked (k T = {example.total_reports:,})"
     )
     return Check(
-        found.settings.mechanism,
+        attack.settings.mechanism,
         "attack on the shuffle",
         measured,
-        f"<= {shown.bound:.3f}",
-        not beyond,
+        f"<= {example.bound:.3f}",
+        not too_high,
     )
 
 
 def draw_attacks(attacks: Sequence[Attack], path: Path) -> None:
+    """Draw the AUC of all attacks, with their bounds, to a file."""
+
     def draw(figure: Figure) -> None:
         panels = figure.subplots(1, len(attacks), sharey=True, squeeze=False)[0]
         for axes, attack in zip(panels, attacks, strict=True):
-            _draw(axes, attack)
+            _draw_attack(axes, attack)
         panels[0].set_ylabel("attacker's AUC (0.5: a guess)")
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
         first = attacks[0]
@@ -143,12 +154,12 @@ def draw_attacks(attacks: Sequence[Attack], path: Path) -> None:
     save_figure(path, draw, size=(1 + 3.6 * len(attacks), 4))
 
 
-def _draw(axes: Any, attack: Attack) -> None:
-    totals = [point.total for point in attack.points]
+def _draw_attack(axes: Any, attack: Attack) -> None:
+    totals = [point.total_reports for point in attack.points]
     linked = [point.linked for point in attack.points]
     unlinked = [point.unlinked for point in attack.points]
     for curve, colour, label in ((linked, "#b3402a", "linked"), (unlinked, "#1b6ca8", "shuffled")):
-        values, errors = [each.value for each in curve], [2 * each.error for each in curve]
+        values, errors = [auc.value for auc in curve], [2 * auc.error for auc in curve]
         axes.errorbar(totals, values, errors, marker="o", color=colour, label=label, capsize=2)
     bounds = [point.bound for point in attack.points]
     axes.plot(totals, bounds, ":", color="#1b6ca8", label="no attack on shuffled exceeds this")

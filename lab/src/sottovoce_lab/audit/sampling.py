@@ -1,45 +1,45 @@
-"""All that is asked of a black-box client: its reports counted, and its randomness."""
+"""Evidence from counts: the reports of a black-box client for two people."""
 
-import os
-import select
-import signal
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.core.bounds import MAX_ALPHA, MAX_ITEM_ENTRY, MIN_ITEM_ENTRY, MIN_RIDGE
 from sottovoce.training import Settings
-from sottovoce_lab.audit.clients import MANY, Client, Maker, Scene, sample, scenes
+from sottovoce_lab.audit.clients import Client, Maker, collect_reports
 from sottovoce_lab.audit.evidence import (
     Count,
     Evidence,
     Fact,
     Ratio,
     Surprise,
-    related,
-    surprise,
-    unlike,
+    compute_count_p_value,
+    compute_counts_p_value,
+    compute_independence_p_value,
 )
+from sottovoce_lab.audit.scenes import REPORTS_PER_CALL, Scene, list_scenes
 
 Ints = NDArray[np.int64]
 Event = NDArray[np.bool_]
-ONE, TWO = "epsilon of one report", "epsilon of two reports"
-RANGE, STATED = "reports that exist", "every report as likely as stated"
-SHARE, SILENT = "loud share as stated", "nothing known, nothing said"
-PAIRS = "reports are independent"
-LIKELIEST = 1e-6
-"""Two density ratios this close are the same."""
-MAX_PAIRS = 64
-"""Every pair of values is an event of its own where there are no more than this."""
+# Names of the checks.
+ONE_REPORT_CHECK = "epsilon of one report"
+TWO_REPORTS_CHECK = "epsilon of two reports"
+RANGE_CHECK = "reports that exist"
+PROBABILITY_CHECK = "every report as likely as stated"
+LOUD_SHARE_CHECK = "loud share as stated"
+INDEPENDENCE_CHECK = "reports are independent"
+UNIFORM_CHECK = "uniform reports without history or model"
+# Logarithms of density ratios that differ by less are rounding errors apart.
+RATIO_TOLERANCE = 1e-6
+# Every pair of values is an event of its own if there are at most this many pairs.
+MAX_PAIR_EVENTS = 64
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """One scene's reports, calls x k, and what they should be distributed like."""
+    """One scene's reports, calls x k, and the densities that they should have."""
 
     scene: Scene
     first: Ints
@@ -48,272 +48,134 @@ class Sample:
 
     @property
     def size(self) -> int:
-        """2D: how many reports there are to choose from."""
+        """Number of possible reports, 2D."""
         return int(self.densities.shape[1])
 
-    def single(self, reports: Ints) -> Ints:
-        """Reports that have nothing in common: of a pair only the first."""
-        return reports.ravel() if self.scene.per_call == MANY else reports[:, 0]
+    @property
+    def people(self) -> list[tuple[str, Ints, NDArray[np.float32]]]:
+        """Name, reports and densities of both people."""
+        names = ("first", "second")
+        return list(zip(names, (self.first, self.second), self.densities, strict=True))
+
+    def select_independent(self, reports: Ints) -> Ints:
+        """Return reports that share nothing: all of them, or the first of each short call."""
+        return reports.ravel() if self.scene.reports_per_call == REPORTS_PER_CALL else reports[:, 0]
+
+    def make_ratio(
+        self, check: str, event: str, first: Event, second: Event, claim: float
+    ) -> Ratio:
+        counts = [Count(int(happened.sum()), happened.size) for happened in (first, second)]
+        name = f"{self.scene.name}: {event}"
+        return Ratio(self.scene.settings.mechanism, check, name, *counts, claim)
+
+    def make_surprise(self, check: str, event: str, p_value: float) -> Surprise:
+        name = f"{self.scene.name}, {event}"
+        return Surprise(self.scene.settings.mechanism, check, name, p_value)
 
 
-def gather(make: Maker, settings: Settings, samples: int) -> list[Evidence]:
-    """Everything that counting shows of the clients made for these settings."""
-    found: list[Evidence] = []
-    for scene in scenes(settings):
+def gather_evidence(make: Maker, settings: Settings, samples: int) -> list[Evidence]:
+    """Return all evidence from counting reports of clients with these settings."""
+    evidence: list[Evidence] = []
+    for scene in list_scenes(settings):
         client = make(scene.settings, scene.n_items)
-        drawn = draw(client, scene, samples)
-        exist = _exist(drawn)
-        found.append(exist)
-        if exist.holds:  # else they cannot be counted
-            found += [*single_ratios(drawn), *joint_ratios(drawn), *coins(drawn)]
-            found += silence(drawn)
-    return found
+        sample = draw_sample(client, scene, samples)
+        in_range = check_range(sample)
+        evidence.append(in_range)
+        if in_range.holds:  # else they cannot be counted
+            evidence += compare_single_reports(sample)
+            evidence += compare_pairs(sample)
+            evidence += check_distributions(sample)
+    return evidence
 
 
-def draw(client: Client, scene: Scene, samples: int) -> Sample:
-    """`samples` reports of each of the scene's two people."""
-    calls, k = scene.calls(samples), scene.per_call
-    return Sample(
-        scene,
-        sample(client, scene.V, scene.first, calls, k),
-        sample(client, scene.V, scene.second, calls, k),
-        scene.densities(),
+def draw_sample(client: Client, scene: Scene, samples: int) -> Sample:
+    """Ask the client for `samples` reports of each of the scene's two people."""
+    calls, k = scene.count_calls(samples), scene.reports_per_call
+    first, second = (
+        collect_reports(client, scene.V, history, calls, k)
+        for history in (scene.first, scene.second)
     )
+    return Sample(scene, first, second, scene.compute_densities())
 
 
-def single_ratios(drawn: Sample) -> Iterator[Ratio]:
-    """Each value, each bit, and the event that tells the two people apart best."""
-    values = np.arange(drawn.size)
+def check_range(sample: Sample) -> Fact:
+    """Check that every report exists; any other has probability 0 under every history."""
+    reports = np.concatenate([sample.first.ravel(), sample.second.ravel()])
+    seen = f"{sample.scene.name}: {reports.min()}..{reports.max()} of 0..{sample.size - 1}"
+    in_range = bool(((reports >= 0) & (reports < sample.size)).all())
+    return Fact(sample.scene.settings.mechanism, RANGE_CHECK, seen, in_range)
+
+
+def compare_single_reports(sample: Sample) -> Iterator[Ratio]:
+    """Count each value, each bit, and the events that tell the two people apart best."""
+    values = np.arange(sample.size)
     events = {f"report {value}": values == value for value in values}
-    bits = (drawn.size - 1).bit_length()
+    bits = (sample.size - 1).bit_length()
     events |= {f"bit {bit}": values >> bit & 1 == 1 for bit in range(bits)}
-    best, worst = _telling(drawn.densities)
+    best, worst = _find_telling_reports(sample.densities)
     events |= {"first's loud": best, "second's loud": worst}
-    epsilon = drawn.scene.settings.epsilon
+    epsilon = sample.scene.settings.epsilon
     for name, event in events.items():
-        first, second = (event[drawn.single(each)] for each in (drawn.first, drawn.second))
-        yield _ratio(drawn, ONE, name, first, second, epsilon)
+        first, second = (
+            event[sample.select_independent(reports)] for reports in (sample.first, sample.second)
+        )
+        yield sample.make_ratio(ONE_REPORT_CHECK, name, first, second, epsilon)
 
 
-def joint_ratios(drawn: Sample) -> Iterator[Ratio]:
-    """Pairs of reports of one call: two cost at most twice as much as one."""
-    one, two = _pairs(drawn.first), _pairs(drawn.second)
-    best, _ = _telling(drawn.densities)
-    epsilon = 2 * drawn.scene.settings.epsilon
+def compare_pairs(sample: Sample) -> Iterator[Ratio]:
+    """Count pairs of reports of one call, which may cost at most twice as much as one report."""
+    pairs = [_pair_up(sample.first), _pair_up(sample.second)]
+    best, _ = _find_telling_reports(sample.densities)
+    epsilon = 2 * sample.scene.settings.epsilon
     for name, wanted in (("both first's loud", True), ("neither first's loud", False)):
-        seen = [(best[each] == wanted).all(axis=1) for each in (one, two)]
-        yield _ratio(drawn, TWO, name, seen[0], seen[1], epsilon)
-    if drawn.size**2 > MAX_PAIRS:
+        first, second = ((best[reports] == wanted).all(axis=1) for reports in pairs)
+        yield sample.make_ratio(TWO_REPORTS_CHECK, name, first, second, epsilon)
+    if sample.size**2 > MAX_PAIR_EVENTS:
         return
-    codes = [each[:, 0] * drawn.size + each[:, 1] for each in (one, two)]
-    for code in range(drawn.size**2):
-        name = f"reports {divmod(code, drawn.size)}"
-        yield _ratio(drawn, TWO, name, codes[0] == code, codes[1] == code, epsilon)
+    codes = [reports[:, 0] * sample.size + reports[:, 1] for reports in pairs]
+    for code in range(sample.size**2):
+        name = f"reports {divmod(code, sample.size)}"
+        first, second = codes[0] == code, codes[1] == code
+        yield sample.make_ratio(TWO_REPORTS_CHECK, name, first, second, epsilon)
 
 
-def coins(drawn: Sample) -> Iterator[Surprise]:
-    """Every report has its stated chance, and no neighbour knows of it."""
-    for who, reports, density in _people(drawn):
-        is_loud = density > 1
-        if not is_loud.any():  # everything ties, and one call has one order of ties
-            continue
-        chance = float(density[is_loud].sum(dtype=np.float64)) / drawn.size
-        loud = is_loud[reports]
-        share = surprise(_count(loud), chance)
-        yield _surprise(drawn, SHARE, f"{who}: {loud.mean():.4f} of {chance:.4f}", share)
-        yield _surprise(drawn, STATED, who, _as_stated(drawn, reports, density))
-        yield _surprise(drawn, PAIRS, f"{who}'s coins", related(*_pairs(loud).T))
-        yield _surprise(drawn, PAIRS, f"{who}'s reports", related(*_pairs(reports).T))
+def check_distributions(sample: Sample) -> Iterator[Surprise]:
+    """Check that reports have their stated probabilities and do not depend on their neighbours.
 
-
-def _as_stated(drawn: Sample, reports: Ints, density: NDArray[np.float32]) -> float:
-    chances = density.astype(np.float64)
-    seen = np.bincount(reports.ravel(), minlength=drawn.size)
-    return unlike(seen, chances / chances.sum())
-
-
-def silence(drawn: Sample) -> Iterator[Surprise]:
-    """Where nothing is known of somebody, every report is as likely as any other."""
-    for who, reports, density in _people(drawn):
-        if not (density > 1).any():
-            seen = np.bincount(drawn.single(reports), minlength=drawn.size)
-            yield _surprise(drawn, SILENT, who, unlike(seen, np.full(drawn.size, 1 / drawn.size)))
-
-
-def _exist(drawn: Sample) -> Fact:
-    """A report that nobody can make is impossible under every history."""
-    both = np.concatenate([drawn.first.ravel(), drawn.second.ravel()])
-    seen = f"{drawn.scene.name}: {both.min()}..{both.max()} of 0..{drawn.size - 1}"
-    fine = bool(((both >= 0) & (both < drawn.size)).all())
-    return Fact(drawn.scene.settings.mechanism, RANGE, seen, fine)
-
-
-def _telling(densities: NDArray[np.float32]) -> tuple[Event, Event]:
-    """The reports that speak most for the first person, and those most for the second."""
-    ratio = np.log(densities[0].astype(np.float64) / densities[1])
-    return ratio >= ratio.max() - LIKELIEST, ratio <= ratio.min() + LIKELIEST
-
-
-def _people(drawn: Sample) -> list[tuple[str, Ints, NDArray[np.float32]]]:
-    first, second = drawn.densities
-    return [("first", drawn.first, first), ("second", drawn.second, second)]
-
-
-def _pairs(reports: NDArray[Any]) -> NDArray[Any]:
-    """Neighbours within a call, each report in one pair: independent of every other pair."""
-    return reports.reshape(-1, 2)
-
-
-def _count(event: Event) -> Count:
-    return Count(int(event.sum()), event.size)
-
-
-def _ratio(
-    drawn: Sample, check: str, event: str, first: Event, second: Event, claim: float
-) -> Ratio:
-    name = f"{drawn.scene.name}: {event}"
-    mechanism = drawn.scene.settings.mechanism
-    return Ratio(mechanism, check, name, _count(first), _count(second), claim)
-
-
-def _surprise(drawn: Sample, check: str, event: str, p_value: float) -> Surprise:
-    return Surprise(drawn.scene.settings.mechanism, check, f"{drawn.scene.name}, {event}", p_value)
-
-
-FRESH, FORK, SPEAKS = "fresh clients differ", "forked clients differ", "silence says nothing"
-N_ITEMS, LENGTH = 64, 256
-"""With two factors or more, two honest reports agree with a chance of at most 1/2: for any
-epsilon, so many agree with 2^-256."""
-HISTORY = (3, 17, 40)
-PATIENCE = 30.0
-"""Seconds for a forked client to answer."""
-
-
-def entropy_facts(make: Maker, settings: Settings) -> Iterator[Fact]:
-    """Two clients never say the same by chance, forked or not, and none falls silent."""
-    wide = _at_least_two_factors(settings)
-    V = _items(wide)
-    one, other = make(wide, N_ITEMS), make(wide, N_ITEMS)
-    pairs = {
-        "two fresh clients": (_ask(one, V), _ask(other, V)),
-        "one client, asked twice": (_ask(one, V), _ask(one, V)),
-    }
-    for who, (a, b) in pairs.items():
-        yield _differ(settings, FRESH, who, a, b)
-    if hasattr(os, "fork"):
-        yield from fork_facts(make, wide, V)
-    yield from silence_facts(make, wide, V)
-
-
-def fork_facts(make: Maker, settings: Settings, V: NDArray[np.float32]) -> Iterator[Fact]:
-    """Parent and two children, with a client from before the fork and with one from after it."""
-    old = make(settings, N_ITEMS)
-    for age in ("before", "after"):
-
-        def speak(age: str = age) -> bytes:
-            return _ask(old if age == "before" else make(settings, N_ITEMS), V)
-
-        said = [in_fork(speak), in_fork(speak), speak()]
-        for a, b, who in ((0, 1, "two children"), (0, 2, "child and parent")):
-            what = f"{who}, client made {age} the fork"
-            yield _differ(settings, FORK, what, said[a], said[b])
-
-
-def silence_facts(make: Maker, settings: Settings, V: NDArray[np.float32]) -> Iterator[Fact]:
-    """Whatever model a server may publish, every history gets as many reports as any other.
-
-    Version 1 stopped where a user vector was not finite: a server could so ask, item by item, who
-    had touched what, and was answered by silence.
+    If all directions tie, reports must be uniform.
     """
-    hostile = replace(settings, regularization=MIN_RIDGE, alpha=MAX_ALPHA)
-    client = make(hostile, N_ITEMS)
-    for name, model in _hostile_models(V).items():
-        for history in (HISTORY, HISTORY[1:], ()):
-            what, spoke = _spoken(client, model, history)
-            touched = "touched" if HISTORY[0] in history else "untouched"
-            yield Fact(settings.mechanism, SPEAKS, f"{name}, item {touched}: {what}", spoke)
+    for name, reports, density in sample.people:
+        is_loud = density > 1
+        if not is_loud.any():
+            # The reports of one call share one order of ties: only one of each call counts.
+            single = sample.select_independent(reports)
+            p_value = _compare_with(sample, single, np.full(sample.size, 1 / sample.size))
+            yield sample.make_surprise(UNIFORM_CHECK, name, p_value)
+            continue
+        probability = float(density[is_loud].sum(dtype=np.float64)) / sample.size
+        loud = is_loud[reports]
+        p_value = compute_count_p_value(Count(int(loud.sum()), loud.size), probability)
+        event = f"{name}: {loud.mean():.4f} of {probability:.4f}"
+        yield sample.make_surprise(LOUD_SHARE_CHECK, event, p_value)
+        probabilities = density.astype(np.float64)
+        p_value = _compare_with(sample, reports, probabilities / probabilities.sum())
+        yield sample.make_surprise(PROBABILITY_CHECK, name, p_value)
+        for what, values in (("coins", loud), ("reports", reports)):
+            p_value = compute_independence_p_value(*_pair_up(values).T)
+            yield sample.make_surprise(INDEPENDENCE_CHECK, f"{name}'s {what}", p_value)
 
 
-def _hostile_models(V: NDArray[np.float32]) -> dict[str, NDArray[np.float32]]:
-    """Singular and lopsided ones; the item is that of `HISTORY` which not everybody touched."""
-
-    def with_item_alone(entry: float) -> NDArray[np.float32]:
-        model = V.copy()
-        model[:, 0] = 0
-        model[HISTORY[0], 0] = entry
-        return model
-
-    return {
-        "nothing but zeros": np.zeros_like(V),
-        "all factors equal and huge": np.full_like(V, MAX_ITEM_ENTRY),
-        "an item alone in a factor, tiny": with_item_alone(MIN_ITEM_ENTRY),
-        "an item alone in a factor, subnormal": with_item_alone(1e-40),
-        "an item alone in a factor, huge": with_item_alone(MAX_ITEM_ENTRY),
-        "an item of zeros": np.where(np.arange(len(V))[:, None] == HISTORY[0], 0, V),
-    }
+def _compare_with(sample: Sample, reports: Ints, probabilities: NDArray[np.float64]) -> float:
+    seen = np.bincount(reports.ravel(), minlength=sample.size)
+    return compute_counts_p_value(seen, probabilities)
 
 
-def in_fork(speak: Callable[[], bytes]) -> bytes:
-    """What a forked copy of this process says; empty if it could not or took too long."""
-    reading, writing = os.pipe()
-    with warnings.catch_warnings():
-        # Python warns of forks beside threads: the child below only asks the client and leaves.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        child = os.fork()
-    if child == 0:
-        _say_and_leave(speak, writing)
-    os.close(writing)
-    said = _read(reading)
-    os.close(reading)
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
-    return said
+def _find_telling_reports(densities: NDArray[np.float32]) -> tuple[Event, Event]:
+    """Return the reports that are most likely from the first person, and from the second."""
+    ratio = np.log(densities[0].astype(np.float64) / densities[1])
+    return ratio >= ratio.max() - RATIO_TOLERANCE, ratio <= ratio.min() + RATIO_TOLERANCE
 
 
-def _say_and_leave(speak: Callable[[], bytes], writing: int) -> None:
-    """In the child: without handlers, buffers or anything else of the parent's."""
-    try:
-        os.write(writing, speak())
-    finally:
-        os._exit(0)
-
-
-def _read(reading: int) -> bytes:
-    parts = b""
-    while select.select([reading], [], [], PATIENCE)[0]:
-        part = os.read(reading, 1 << 16)
-        if not part:
-            return parts
-        parts += part
-    return b""
-
-
-def _spoken(client: Client, V: NDArray[np.float32], history: Sequence[int]) -> tuple[str, bool]:
-    try:
-        with np.errstate(all="ignore"):
-            said = len(client(V, history, 4))
-    except Exception as error:  # a black box may raise anything
-        return type(error).__name__, False
-    return f"{said} reports", said == 4
-
-
-def _differ(settings: Settings, check: str, who: str, one: bytes, other: bytes) -> Fact:
-    if not one or not other:
-        return Fact(settings.mechanism, check, f"{who}: no answer", holds=False)
-    same = one == other
-    seen = f"{who}: {LENGTH} reports {'the same' if same else 'differ'}"
-    return Fact(settings.mechanism, check, seen, not same)
-
-
-def _ask(client: Client, V: NDArray[np.float32]) -> bytes:
-    return np.asarray(client(V, HISTORY, LENGTH)).astype(np.uint32).tobytes()
-
-
-def _items(settings: Settings) -> NDArray[np.float32]:
-    """Any V will do."""
-    stream = np.random.default_rng(0)
-    return stream.normal(0, 0.1, (N_ITEMS, settings.factors)).astype(np.float32)
-
-
-def _at_least_two_factors(settings: Settings) -> Settings:
-    return replace(settings, factors=max(2, settings.factors), options={})
+def _pair_up(reports: NDArray[Any]) -> NDArray[Any]:
+    """Return neighbours within a call; each report is in one pair, so pairs are independent."""
+    return reports.reshape(-1, 2)

@@ -1,9 +1,11 @@
-"""What every result must be read against."""
+"""Baselines: other recommenders, private and not, with which every result is compared."""
 
-from sottovoce_lab.baselines.counting import NamedItems, PrivatePopularity, factorized
+from sottovoce_lab.baselines.counting import PrivatePopularity
 from sottovoce_lab.baselines.ease import EASE
-from sottovoce_lab.baselines.federated import Federated, MatrixFactorization
+from sottovoce_lab.baselines.factorization import MatrixFactorization
+from sottovoce_lab.baselines.federated import FCF
 from sottovoce_lab.baselines.models import Popularity, rank
+from sottovoce_lab.baselines.naming import NamedItems, factorize_named_items
 from sottovoce_lab.baselines.neighbours import DPLCF
 from sottovoce_lab.baselines.trusted import DPALS, TrustedSettings
 
@@ -11,12 +13,12 @@ __all__ = [
     "DPALS",
     "DPLCF",
     "EASE",
-    "Federated",
+    "FCF",
     "MatrixFactorization",
     "NamedItems",
     "Popularity",
     "PrivatePopularity",
     "TrustedSettings",
-    "factorized",
+    "factorize_named_items",
     "rank",
 ]

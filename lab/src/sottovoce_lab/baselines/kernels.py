@@ -1,4 +1,4 @@
-"""The loops over bits, neighbours and Walsh rows, compiled."""
+"""Compiled loops over bits, neighbours and Walsh rows."""
 
 from typing import Any
 
@@ -10,13 +10,13 @@ from numpy.typing import NDArray
 
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
-TILE = 32
-"""Columns that are compared with as many others while both stay in a cache."""
+# Columns that are compared with as many others: both groups fit in a cache.
+TILE_COLUMNS = 32
 
 
 @intrinsic
 def count_bits(typing_context: Any, word: Any) -> Any:  # noqa: ARG001 - numba's signature
-    """How many bits are set: one instruction, which numba has no name for."""
+    """Count the bits that are set: one instruction, for which numba has no name."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
         function = builder.module.declare_intrinsic("llvm.ctpop", [ir.IntType(64)])
@@ -26,13 +26,12 @@ def count_bits(typing_context: Any, word: Any) -> Any:  # noqa: ARG001 - numba's
 
 
 @njit(parallel=True, cache=True)
-def both_set(columns: NDArray[np.uint64], out: Int32) -> None:
-    """`out[i, j]`: how many bits are set in both of the columns i and j.
-
-    It is the same for j and i, so every pair is counted once.
-    """
-    tiles = -(-columns.shape[0] // TILE)
-    # The last columns meet all others, the first ones few: one of each makes the work even.
+def count_common_bits(columns: NDArray[np.uint64], out: Int32) -> None:
+    """Count the bits that are set in both of the columns i and j, as `out[i, j]`."""
+    # The counts are symmetric: every pair is counted once. The last tile is compared with all
+    # others, the first one only with itself; a thread takes one from each end, so all have the same
+    # work.
+    tiles = -(-columns.shape[0] // TILE_COLUMNS)
     for pair in prange(-(-tiles // 2)):
         _count_tile(columns, pair, out)
         if pair != tiles - 1 - pair:
@@ -41,11 +40,11 @@ def both_set(columns: NDArray[np.uint64], out: Int32) -> None:
 
 @njit(cache=True)
 def _count_tile(columns: NDArray[np.uint64], tile: int, out: Int32) -> None:
-    """The columns of a tile with all up to themselves."""
+    """Compare the columns of a tile with the columns of this and all earlier tiles."""
     n = columns.shape[0]
-    for start in range(0, (tile + 1) * TILE, TILE):
-        for j in range(tile * TILE, min((tile + 1) * TILE, n)):
-            for i in range(start, min(start + TILE, j + 1)):
+    for start in range(0, (tile + 1) * TILE_COLUMNS, TILE_COLUMNS):
+        for j in range(tile * TILE_COLUMNS, min((tile + 1) * TILE_COLUMNS, n)):
+            for i in range(start, min(start + TILE_COLUMNS, j + 1)):
                 a, b = columns[i], columns[j]
                 total = 0
                 for w in range(a.shape[0]):
@@ -63,11 +62,11 @@ def sum_similarities(
     similarity: NDArray[np.float32],
     out: NDArray[np.float32],
 ) -> None:
-    """`out[n, m]`: the similarities of item `items[n, m]` to those of user `users[n]`, summed up.
+    """Sum the similarities of item `items[n, m]` to the items of user `users[n]`, as `out[n, m]`.
 
-    Each by the weight of the user's item, in the order of these, so that neither threads nor the
-    other candidates matter. A candidate of -1 is none.
+    Each similarity is multiplied by the weight of the user's item. A candidate of -1 is no item.
     """
+    # Sums are in the order of the user's items: threads and other candidates change no bit.
     for n in prange(users.shape[0]):
         first, last = indptr[users[n]], indptr[users[n] + 1]
         for m in range(items.shape[1]):
@@ -80,16 +79,19 @@ def sum_similarities(
 
 
 @njit(parallel=True, cache=True)
-def walsh_rows(indptr: Int64, indices: Int32, signs: Int32, block: Int32, out: Int32) -> None:
-    """`out[u, r]`: row r of a Hadamard matrix times user u's items, each with its sign."""
+def compute_walsh_rows(
+    indptr: Int64, indices: Int32, signs: Int32, block: Int32, out: Int32
+) -> None:
+    """Multiply row r of a Hadamard matrix with user u's signed items, as `out[u, r]`."""
     for u in prange(out.shape[0]):
-        _walsh_row(indices[indptr[u] : indptr[u + 1]], signs, block, out[u])
+        _multiply_rows(indices[indptr[u] : indptr[u + 1]], signs, block, out[u])
 
 
 @njit(cache=True)
-def _walsh_row(items: Int32, signs: Int32, block: Int32, row: Int32) -> None:
-    """`block` is the matrix of a smaller size: an item adds one row of it, butterflies the rest."""
+def _multiply_rows(items: Int32, signs: Int32, block: Int32, row: Int32) -> None:
     row[:] = 0
+    # The block is a Hadamard matrix of a smaller size: each item adds one of its rows, and
+    # butterflies do the rest.
     half = block.shape[0]
     for i in items:
         column = i & (half - 1)
@@ -100,7 +102,7 @@ def _walsh_row(items: Int32, signs: Int32, block: Int32, row: Int32) -> None:
         half *= 2
 
 
-# Functions of their own, on slices: so LLVM sees that these loops can be vectorised.
+# Functions of their own, on slices, so that LLVM sees that these loops can be vectorised.
 @njit(cache=True)
 def _add(sign: np.int32, values: Int32, out: Int32) -> None:
     for c in range(out.shape[0]):

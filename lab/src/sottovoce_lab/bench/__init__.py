@@ -1,10 +1,9 @@
-"""How fast an epoch is, on every engine and beside implicit's ALS; and the live system.
-
-`timing` needs numpy alone: the live system's benchmark measures processes that should hold no more.
-"""
+"""Benchmarks: an epoch on every engine compared with implicit's ALS, and the live system."""
 
 from sottovoce_lab.bench.timing import Spread
 
+# `timing` needs only numpy, because the processes that the live benchmark measures import this
+# package: anything else would count as their memory.
 __all__ = [
     "Spread",
 ]

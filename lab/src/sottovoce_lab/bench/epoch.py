@@ -1,4 +1,4 @@
-"""One epoch of the same people on every engine, beside one iteration of implicit's ALS."""
+"""One epoch of the same people on every engine, and one iteration of implicit's ALS."""
 
 import os
 import time
@@ -13,29 +13,34 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from sottovoce.characters import pluralize
 from sottovoce.core import MECHANISMS, Histories
 from sottovoce.data import Interactions
 from sottovoce.data.shards import ShardWriter
 from sottovoce.errors import MissingExtraError, SettingsError, SottovoceError
 from sottovoce.settings import check, setting
 from sottovoce.simulation.engines import build_engine
-from sottovoce.simulation.evaluation.kernels import checked_threads
-from sottovoce.simulation.interface import Collected, Engine
-from sottovoce.simulation.people import LeaveOut, Parts, Stored, Whole
-from sottovoce.simulation.training import begin
+from sottovoce.simulation.evaluation.kernels import check_threads
+from sottovoce.simulation.holdout import HoldoutRule
+from sottovoce.simulation.interface import Engine, ReportSums
+from sottovoce.simulation.population import Parts, StoredParts, WholeParts
+from sottovoce.simulation.training import start_training
 from sottovoce.training import Settings, compute_next_items
-from sottovoce_lab.bench.timing import Contender, Spread, Watch, ratio, take_turns
+from sottovoce_lab.bench.timing import Contender, Spread, Watch, compute_ratio, take_turns
 
-Ways = Mapping[str, Callable[[], Engine]]
+# Functions that start an engine, by the name of the contender.
+EngineMakers = Mapping[str, Callable[[], Engine]]
 
-ALS = "implicit, one iteration of ALS"
-MILLION = 1_000_000
-RULE = LeaveOut()
-"""Shards leave one item of everybody out, so the others do."""
+ALS_NAME = "implicit, one iteration of ALS"
+ONE_MILLION = 1_000_000
+# Shards omit one item of each person, so all other engines do, too.
+HOLDOUT_RULE = HoldoutRule()
 
 
 @dataclass(frozen=True)
 class BenchPlan:
+    """What is timed, and how often."""
+
     mechanisms: tuple[str, ...] = tuple(MECHANISMS)
     factors: int = 5
     epsilon: float = 2.5
@@ -56,125 +61,146 @@ class BenchPlan:
                 f"mechanisms must be some of {', '.join(MECHANISMS)}; got {list(self.mechanisms)}"
             )
 
-    def settings(self) -> list[Settings]:
-        """One for each mechanism, in order and without repeats."""
-        given = {name: getattr(self, name) for name in ("factors", "epsilon", "reports", "seed")}
-        return [Settings.preset(name, **given) for name in dict.fromkeys(self.mechanisms)]
+    def list_settings(self) -> list[Settings]:
+        """Return the settings of each mechanism, in order and without repeats."""
+        options = {name: getattr(self, name) for name in ("factors", "epsilon", "reports", "seed")}
+        return [Settings.preset(name, **options) for name in dict.fromkeys(self.mechanisms)]
 
 
 @dataclass(frozen=True)
-class Way:
-    """One way to compute the epoch."""
+class EngineTiming:
+    """The time that one engine takes for the epoch."""
 
     name: str
     seconds: list[float]
     """Round by round."""
     client_epochs_per_second: Spread
     over_cpu: Spread
-    """Its time over that of the cpu engine with all threads, in the same round."""
+    """Time divided by that of the cpu engine with all threads, in the same round."""
     seconds_per_million: Spread
-    """Of an epoch of a million such people."""
+    """Time for an epoch of a million such people."""
+
+    @classmethod
+    def from_seconds(
+        cls, name: str, users: int, seconds: Mapping[str, Sequence[float]], cpu: str
+    ) -> Self:
+        """Return the timing of one of several contenders, compared with that named `cpu`."""
+        own = np.asarray(seconds[name])
+        return cls(
+            name=name,
+            seconds=own.tolist(),
+            client_epochs_per_second=Spread.from_values(users / own),
+            over_cpu=compute_ratio(seconds, name, cpu),
+            seconds_per_million=Spread.from_values(own / users * ONE_MILLION),
+        )
 
 
 @dataclass(frozen=True)
-class SideBySide:
+class EngineComparison:
+    """The timings of all engines with one mechanism."""
+
     mechanism: str
-    ways: list[Way]
+    ways: list[EngineTiming]
     left_out: dict[str, str]
-    """By engine, why it did not take part."""
+    """Engines that did not take part, with the reason."""
 
 
 @dataclass(frozen=True)
 class BenchResult:
+    """The comparisons of all mechanisms on one data set."""
+
     data: dict[str, Any]
     plan: BenchPlan
     threads: int
-    mechanisms: list[SideBySide]
+    mechanisms: list[EngineComparison]
 
 
 def run_bench(
     data: Interactions, plan: BenchPlan, watch: Watch = lambda _what: None
 ) -> BenchResult:
-    """Every mechanism on every engine that can run here; raises if two of them disagree."""
+    """Time every mechanism on every engine that can run here.
+
+    Raises:
+        SottovoceError: The sums of two engines differ.
+    """
     data = replace(data, timestamps=None, titles=None, tags=None)  # not needed, and large
-    # Ray's processes step back for all others on the machine (niceness 15); a contender may not.
+    # By default, Ray's processes have a lower priority than all others (niceness 15).
     os.environ.setdefault("RAY_worker_niceness", "0")
     with TemporaryDirectory(prefix="sottovoce-bench-") as folder:
         watch("writing shards")
-        stored = stored_parts(data, Path(folder) / "shards", plan.parts)
-        whole = Whole.of(data, RULE)
-        found = [_side_by_side(whole, stored, each, plan, watch) for each in plan.settings()]
-    about = {key: data.summary()[key] for key in ("name", "users", "items", "interactions")}
-    return BenchResult(about, plan, checked_threads(None), found)
+        stored = write_parts(data, Path(folder) / "shards", plan.parts)
+        whole = WholeParts.from_data(data, HOLDOUT_RULE)
+        comparisons = [
+            _compare_engines(whole, stored, settings, plan, watch)
+            for settings in plan.list_settings()
+        ]
+    summary = {key: data.summary()[key] for key in ("name", "users", "items", "interactions")}
+    return BenchResult(summary, plan, check_threads(None), comparisons)
 
 
-def stored_parts(data: Interactions, folder: Path, pieces: int) -> Stored:
-    """The same people as shards on disk."""
+def write_parts(data: Interactions, folder: Path, pieces: int) -> StoredParts:
+    """Write the same people as shards to disk."""
     bounds = np.linspace(0, data.histories.n_users, pieces + 1).astype(np.int64)
     with ShardWriter(folder) as writer:
         for first, last in pairwise(bounds):
             writer.add(data.select(np.arange(first, last), None))
-        return Stored(writer.finish(data), RULE)
+        return StoredParts(writer.finish(data), HOLDOUT_RULE)
 
 
-def _side_by_side(
-    whole: Whole, stored: Parts, settings: Settings, plan: BenchPlan, watch: Watch
-) -> SideBySide:
-    threads = checked_threads(None)
-    always = _always(whole, stored, settings, threads, plan.parts)
+def _compare_engines(
+    whole: WholeParts, stored: Parts, settings: Settings, plan: BenchPlan, watch: Watch
+) -> EngineComparison:
+    threads = check_threads(None)
+    cut = whole.cut(plan.parts)
+    all_threads = _name_cpu(threads)
+    required: EngineMakers = {
+        _name_cpu(1): lambda: build_engine("cpu", whole, settings, threads=1),
+        all_threads: lambda: build_engine("cpu", whole, settings, threads=threads),
+        f"streamed, {len(cut)} parts": lambda: build_engine("cpu", cut, settings),
+        f"streamed, {len(stored)} shards": lambda: build_engine("cpu", stored, settings),
+    }
     workers = plan.ray_workers or threads
-    optional: Ways = {
-        f"ray, {_many(workers, 'worker')}": lambda: build_engine(
+    optional: EngineMakers = {
+        f"ray, {pluralize(workers, 'worker')}": lambda: build_engine(
             "ray", whole, settings, ray_workers=workers
         ),
         "cuda": lambda: build_engine("cuda", whole, settings),
     }
     left_out: dict[str, str] = {}
     with ExitStack() as stack:
-        engines = {name: stack.enter_context(make()) for name, make in always.items()}
+        engines = {name: stack.enter_context(make()) for name, make in required.items()}
         for name, make in optional.items():
             watch(f"starting: {name}")
             try:
                 engines[name] = stack.enter_context(make())
             except (MissingExtraError, SettingsError) as error:
                 left_out[name.partition(",")[0]] = str(error)
-        epoch = TimedEpoch.of(whole[0].histories, engines[_cpu(threads)])
+        epoch = TimedEpoch.begin(whole[0].histories, engines[all_threads])
         expected = epoch.engine.collect(epoch.V, 1)
         contenders = []
         for name, engine in engines.items():
             watch(f"checking: {name}")
             check_equal(name, engine.collect(epoch.V, 1), expected)
-            contenders.append(_learning(name, engine, epoch.V))
-        contenders.append(_reference(epoch, plan, watch))
+            contenders.append(_make_engine_contender(name, engine, epoch.V))
+        contenders.append(_make_reference_contender(epoch, plan, watch))
         try:
-            contenders.append(als(epoch.histories, settings, threads))
+            contenders.append(make_als_contender(epoch.histories, settings, threads))
         except MissingExtraError as error:
             left_out["implicit"] = str(error)
         seconds = take_turns(contenders, plan.repeats, watch)
-    ways = [_way(each.name, whole.n_users, seconds, _cpu(threads)) for each in contenders]
-    return SideBySide(settings.mechanism, ways, left_out)
+    timings = [
+        EngineTiming.from_seconds(contender.name, whole.n_users, seconds, all_threads)
+        for contender in contenders
+    ]
+    return EngineComparison(settings.mechanism, timings, left_out)
 
 
-def _cpu(threads: int) -> str:
-    return f"cpu, {_many(threads, 'thread')}"
+def _name_cpu(threads: int) -> str:
+    return f"cpu, {pluralize(threads, 'thread')}"
 
 
-def _many(count: int, what: str) -> str:
-    return f"{count} {what}{'' if count == 1 else 's'}"
-
-
-def _always(whole: Whole, stored: Parts, settings: Settings, threads: int, pieces: int) -> Ways:
-    cut = whole.cut(pieces)
-    return {
-        _cpu(1): lambda: build_engine("cpu", whole, settings, threads=1),
-        _cpu(threads): lambda: build_engine("cpu", whole, settings, threads=threads),
-        f"streamed, {len(cut)} parts": lambda: build_engine("cpu", cut, settings),
-        f"streamed, {len(stored)} shards": lambda: build_engine("cpu", stored, settings),
-    }
-
-
-def _learning(name: str, engine: Engine, V: NDArray[np.float32]) -> Contender:
-    """The second epoch on any engine, up to the next item matrix; warmed up."""
+def _make_engine_contender(name: str, engine: Engine, V: NDArray[np.float32]) -> Contender:
+    """Return an engine's second epoch, up to the next item matrix, after one warm-up."""
 
     def run() -> float:
         began = time.perf_counter()
@@ -185,102 +211,94 @@ def _learning(name: str, engine: Engine, V: NDArray[np.float32]) -> Contender:
     return Contender(name, run)
 
 
-def check_equal(name: str, found: Collected, expected: Collected) -> None:
-    """To compare the speed of different results would say nothing."""
-    if found.n_reports != expected.n_reports or not np.array_equal(found.sums, expected.sums):
+def check_equal(name: str, result: ReportSums, expected: ReportSums) -> None:
+    """Check that an engine has the expected sums: else a comparison of speed means nothing."""
+    if result.n_reports != expected.n_reports or not np.array_equal(result.sums, expected.sums):
         raise SottovoceError(
             f"{name}: the sums of this epoch must be those of the cpu engine, and differ; this is "
             "a bug, and its speed was not measured"
         )
 
 
-def _way(name: str, users: int, seconds: Mapping[str, Sequence[float]], cpu: str) -> Way:
-    own = np.asarray(seconds[name])
-    return Way(
-        name=name,
-        seconds=own.tolist(),
-        client_epochs_per_second=Spread.of(users / own),
-        over_cpu=ratio(seconds, name, cpu),
-        seconds_per_million=Spread.of(own / users * MILLION),
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class TimedEpoch:
-    """The second epoch of a training, which can be run any number of times."""
+    """The second epoch of a training, which can run any number of times."""
 
     histories: Histories
     engine: Engine
     V: NDArray[np.float32]
-    """As a later epoch meets it: a fresh one is all noise."""
+    """V after the first epoch, because a first V is only noise."""
 
     @classmethod
-    def of(cls, histories: Histories, engine: Engine) -> Self:
-        V, _ = engine.learn(begin(engine.settings, engine.n_items).V, 0)
+    def begin(cls, histories: Histories, engine: Engine) -> Self:
+        """Train for one epoch, to return the second one."""
+        V, _ = engine.learn(start_training(engine.settings, engine.n_items).V, 0)
         return cls(histories, engine, V)
 
-    def parts(self, engine: Engine) -> tuple[float, float]:
-        """Seconds for the devices and for the server, with the devices of this engine."""
+    def measure_parts(self, engine: Engine) -> tuple[float, float]:
+        """Return the seconds of the devices, which this engine simulates, and of the server."""
         began = time.perf_counter()
-        found = engine.collect(self.V, 1)
+        collected = engine.collect(self.V, 1)
         reported = time.perf_counter()
         compute_next_items(
-            self.V, found.sums, found.n_reports, 2, engine.settings, engine.mechanism
+            self.V, collected.sums, collected.n_reports, 2, engine.settings, engine.mechanism
         )
         return reported - began, time.perf_counter() - reported
 
 
 @dataclass(frozen=True, eq=False)
 class ReferenceEpoch:
-    """The same epoch by the numpy reference: of a few users, extrapolated to all."""
+    """The same epoch by the numpy reference: for a few users, extrapolated to all."""
 
     epoch: TimedEpoch
-    """What it is compared with: the same V and settings."""
+    """The epoch of all users, with the same V and settings."""
     users: NDArray[np.int64]
-    """The sample."""
+    """The few users."""
 
     @classmethod
-    def drawn(cls, epoch: TimedEpoch, most: int, seed: int) -> Self:
-        """With so many users at most, drawn at random."""
+    def draw(cls, epoch: TimedEpoch, max_users: int, seed: int) -> Self:
+        """Return the epoch of at most `max_users` users, drawn at random."""
         order = np.random.default_rng(seed).permutation(epoch.histories.n_users)
-        return cls(epoch, np.sort(order[:most]))
+        return cls(epoch, np.sort(order[:max_users]))
 
     def run(self) -> float:
-        """Seconds of everybody's epoch: the devices' part grows with users, the server's not."""
+        """Return the seconds that an epoch of all users would take."""
         everybody = self.epoch.histories
-        with self.engine("reference") as engine:
-            devices, server = self.epoch.parts(engine)
+        with self.build_engine("reference") as engine:
+            devices, server = self.epoch.measure_parts(engine)
+        # The devices' part grows with the number of users, the server's does not.
         return devices * everybody.n_users / len(self.users) + server
 
-    def engine(self, name: str) -> Engine:
-        """Over the sample, each with their own number."""
-        some, settings = self.epoch.histories.take(self.users), self.epoch.engine.settings
-        return build_engine(name, some, settings, numbers=self.users)
+    def build_engine(self, name: str) -> Engine:
+        """Return an engine for the few users, each with their own number."""
+        histories, settings = self.epoch.histories.take(self.users), self.epoch.engine.settings
+        return build_engine(name, histories, settings, numbers=self.users)
 
 
-def _reference(epoch: TimedEpoch, plan: BenchPlan, watch: Watch) -> Contender:
+def _make_reference_contender(epoch: TimedEpoch, plan: BenchPlan, watch: Watch) -> Contender:
     watch("checking: reference")
-    sample = ReferenceEpoch.drawn(epoch, plan.reference_users, plan.seed)
-    with sample.engine("reference") as reference, sample.engine("cpu") as cpu:
+    sample = ReferenceEpoch.draw(epoch, plan.reference_users, plan.seed)
+    with sample.build_engine("reference") as reference, sample.build_engine("cpu") as cpu:
         check_equal("reference", reference.collect(epoch.V, 1), cpu.collect(epoch.V, 1))
     return Contender("reference", sample.run)
 
 
-def als(histories: Histories, settings: Settings, threads: int) -> Contender:
-    """One iteration, users and then items, with its default solver; setup is not counted."""
+def make_als_contender(histories: Histories, settings: Settings, threads: int) -> Contender:
+    """Return one ALS iteration of implicit, users and then items, with its default solver."""
     try:
         from implicit.cpu.als import AlternatingLeastSquares
         from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-    except ImportError as missing:
+    except ImportError as error:
         raise MissingExtraError(
-            "it needs implicit and threadpoolctl: pip install 'sottovoce[bench]'"
-        ) from missing
-    # It has threads of its own: OpenBLAS beside them would only stand in their way.
+            "it needs implicit and threadpoolctl: pip install implicit threadpoolctl"
+        ) from error
+    # It has threads of its own, which threads of OpenBLAS would slow down.
     with threadpool_limits(1, user_api="blas"):
         model = AlternatingLeastSquares(
             factors=settings.factors,
             regularization=settings.regularization,
-            alpha=1 + settings.alpha,  # its confidence is `alpha r`, the paper's `1 + alpha r`
+            # Its confidence is `alpha r`, the paper's is `1 + alpha r`.
+            alpha=1 + settings.alpha,
             iterations=1,
             num_threads=threads,
             random_state=settings.seed,
@@ -288,8 +306,8 @@ def als(histories: Histories, settings: Settings, threads: int) -> Contender:
     matrix = histories.to_csr()
 
     def run() -> float:
-        # `fit` goes on from the factors it has; its callback gets the seconds of the iteration
-        # alone, without the transposition before it.
+        # `fit` continues from the factors that the model has. Its callback receives the seconds of
+        # the iteration, without setup and without the transposition before it.
         took: list[float] = []
         with threadpool_limits(1, user_api="blas"):
             model.fit(
@@ -300,4 +318,4 @@ def als(histories: Histories, settings: Settings, threads: int) -> Contender:
         return took[0]
 
     run()
-    return Contender(ALS, run)
+    return Contender(ALS_NAME, run)

@@ -1,7 +1,7 @@
-"""Time and memory on a machine that others use too: what counts is a ratio within one round.
+"""Time and memory on a machine with other work: the results are ratios within one round.
 
-A background job slows whatever runs beside it, so contenders take turns: every round runs each of
-them once, in an order that rotates, and only times of the same round are divided by each other.
+A background job slows everything that runs at the same time, so contenders take turns. Every round
+runs each of them once, in an order that rotates, and ratios are of two times in the same round.
 """
 
 import os
@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from sottovoce.errors import SettingsError
 
+# Receives a line about the work that begins.
 Watch = Callable[[str], None]
-"""Is told what is being done."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """Something that can be run again and again; `run` says how many seconds it took."""
+    """Something to time: `run` does its work and returns the seconds that it took."""
 
     name: str
     run: Callable[[], float]
@@ -37,19 +37,19 @@ class Spread:
     high: float
 
     @classmethod
-    def of(cls, values: Sequence[float] | NDArray[np.float64]) -> Self:
-        """The middle and the ends.
+    def from_values(cls, values: Sequence[float] | NDArray[np.float64]) -> Self:
+        """Return median and range of the values.
 
-        >>> Spread.of([3.0, 1.0, 2.0])
+        >>> Spread.from_values([3.0, 1.0, 2.0])
         Spread(median=2.0, low=1.0, high=3.0)
         """
         return cls(float(np.median(values)), float(np.min(values)), float(np.max(values)))
 
 
-def rotated(names: Sequence[str], turn: int) -> list[str]:
-    """The order of one round: each contender starts once in as many rounds as there are.
+def rotate(names: Sequence[str], turn: int) -> list[str]:
+    """Return the order of one round: every contender comes first equally often.
 
-    >>> rotated(["a", "b", "c"], 1)
+    >>> rotate(["a", "b", "c"], 1)
     ['b', 'c', 'a']
     """
     start = turn % len(names)
@@ -59,19 +59,19 @@ def rotated(names: Sequence[str], turn: int) -> list[str]:
 def take_turns(
     contenders: Sequence[Contender], rounds: int, watch: Watch
 ) -> dict[str, list[float]]:
-    """Seconds of every contender, one for each round."""
+    """Run all contenders in turns, and return the seconds of each, one for each round."""
     by_name = {contender.name: contender for contender in contenders}
     seconds: dict[str, list[float]] = {name: [] for name in by_name}
     for turn in range(rounds):
-        for name in rotated(list(by_name), turn):
+        for name in rotate(list(by_name), turn):
             watch(f"round {turn + 1} of {rounds}: {name}")
             seconds[name].append(by_name[name].run())
     return seconds
 
 
-def ratio(seconds: Mapping[str, Sequence[float]], of: str, over: str) -> Spread:
-    """`of / over`, divided round by round."""
-    return Spread.of(np.asarray(seconds[of]) / np.asarray(seconds[over]))
+def compute_ratio(seconds: Mapping[str, Sequence[float]], name: str, base: str) -> Spread:
+    """Return the time of one contender divided by that of another, round by round."""
+    return Spread.from_values(np.asarray(seconds[name]) / np.asarray(seconds[base]))
 
 
 @dataclass(frozen=True)
@@ -79,35 +79,35 @@ class ResidentMemory:
     """Resident bytes of a process."""
 
     start: int
-    """When it was ready."""
+    """Bytes when it was ready."""
     most: int
-    """At its largest, ever since it began."""
+    """Largest number of bytes since it started."""
 
 
-def cpu_seconds(pid: int) -> float:
-    """User and system time of all its threads so far."""
-    # The second field is the program's name, which may hold anything, a bracket too.
-    fields = _read(pid, "stat").rpartition(")")[2].split()
+def read_cpu_seconds(pid: int) -> float:
+    """Return user and system time of all threads of a process so far."""
+    # The second field is the program's name, which may contain anything, also a bracket.
+    fields = _read_proc_file(pid, "stat").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def resident(pid: int) -> int:
-    """Resident bytes now."""
-    return _status(pid, "VmRSS")
+def read_resident_bytes(pid: int) -> int:
+    """Return the resident bytes of a process."""
+    return _read_status(pid, "VmRSS")
 
 
-def most_resident(pid: int) -> int:
-    """Resident bytes at the most."""
-    return _status(pid, "VmHWM")
+def read_max_resident_bytes(pid: int) -> int:
+    """Return the largest number of resident bytes since a process started."""
+    return _read_status(pid, "VmHWM")
 
 
-def _status(pid: int, name: str) -> int:
-    found = re.search(rf"^{name}:\s+(\d+) kB$", _read(pid, "status"), re.MULTILINE)
-    assert found is not None, "every process has these lines"
-    return 1024 * int(found[1])
+def _read_status(pid: int, name: str) -> int:
+    match = re.search(rf"^{name}:\s+(\d+) kB$", _read_proc_file(pid, "status"), re.MULTILINE)
+    assert match is not None, "every process has these lines"
+    return 1024 * int(match[1])
 
 
-def _read(pid: int, name: str) -> str:
+def _read_proc_file(pid: int, name: str) -> str:
     try:
         return Path(f"/proc/{pid}/{name}").read_text(encoding="utf-8")
     except OSError as error:

@@ -1,12 +1,13 @@
 """The commands of the laboratory."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from rich.table import Table
 
 from sottovoce.cli.options import make_option
 from sottovoce.cli.output import escape_markup
 from sottovoce.core import MECHANISMS
+from sottovoce_lab.bench.timing import Spread
 
 Mechanisms = Annotated[
     list[str] | None,
@@ -16,25 +17,26 @@ Mechanisms = Annotated[
 ]
 
 
-def number_table(title: str, *headings: str) -> Table:
-    """A table of numbers: the first column is text, the others are aligned to the right."""
-    made = Table(title=escape_markup(title), title_justify="left")
+def make_number_table(title: str, *headings: str) -> Table:
+    """Return a table whose first column is text and whose other columns are aligned right."""
+    table = Table(title=escape_markup(title), title_justify="left")
     for place, heading in enumerate(headings):
-        made.add_column(
+        table.add_column(
             escape_markup(heading), justify="right" if place else "left", overflow="fold"
         )
-    return made
+    return table
 
 
-def median_and_range(found: Any) -> str:
-    """Median and range (`low`, `median`, `high`), in a table."""
-    return f"{_short(found.median)} ({_short(found.low)}..{_short(found.high)})"
+def format_spread(spread: Spread) -> str:
+    """Format median and range for a table."""
+    median, low, high = (_format_number(x) for x in (spread.median, spread.low, spread.high))
+    return f"{median} ({low}..{high})"
 
 
-def megabytes(count: int | None) -> str:
+def format_megabytes(count: int | None) -> str:
     return "unknown" if count is None else f"{count / 1e6:,.0f} MB"
 
 
-def _short(value: float) -> str:
-    """Three digits, but never an exponent."""
+def _format_number(value: float) -> str:
+    """Format with three digits and without an exponent."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

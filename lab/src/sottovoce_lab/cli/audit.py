@@ -1,4 +1,4 @@
-"""`sottovoce audit`: does the client keep its promise, and what does the proxy buy?"""
+"""`sottovoce audit`: a test of the client's privacy, and of the proxy's, from outside."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,11 +19,22 @@ from sottovoce.cli.options import (
 )
 from sottovoce.data import Interactions, load, parse_columns
 from sottovoce.errors import SettingsError
-from sottovoce_lab.audit import ALPHA, Attack, AttackPlan, AuditPlan, AuditResult, run_audit
+from sottovoce_lab.audit import (
+    FALSE_ALARM_RATE,
+    Attack,
+    AttackPlan,
+    AuditPlan,
+    AuditResult,
+    run_audit,
+)
 from sottovoce_lab.audit.audit import draw_attacks
 from sottovoce_lab.cli import Mechanisms
 
-QUICK_SAMPLES, QUICK_CLIENTS, QUICK_TRIALS, QUICK_EPOCHS = 100_000, 400, 800, 5
+# Limits of `--quick`.
+QUICK_SAMPLES = 100_000
+QUICK_CLIENTS = 400
+QUICK_TRIALS = 800
+QUICK_EPOCHS = 5
 
 
 @add_training_options(only=["epsilon", "reports", "epochs", "alpha"])
@@ -88,26 +99,27 @@ def audit(
         mechanisms=tuple(mechanism) if mechanism else AuditPlan.mechanisms,
         samples=samples,
         **training,
-        attack=_attack_plan(trials, seed, history=history) if attack else None,
+        attack=_plan_attack(trials, seed, history=history) if attack else None,
     )
     if quick:
-        plan, clients = _quicker(plan), min(clients or QUICK_CLIENTS, QUICK_CLIENTS)
+        plan, clients = _limit_plan(plan), min(clients or QUICK_CLIENTS, QUICK_CLIENTS)
     with output.messages.status("starting") as status:
-        people = _people(data, columns, clients, seed) if attack else None
+        people = _load_people(data, columns, clients, seed) if attack else None
         result = run_audit(plan, people, lambda what: status.update(output.escape_markup(what)))
-    show(result)
+    print_result(result)
     if json_file:
-        output.write_json(json_file, result.as_dict())
+        output.write_json(json_file, result.to_dict())
     if plot:
         draw_attacks(result.attacks, plot)
     if not result.passed:
         raise typer.Exit(1)
 
 
-def show(result: AuditResult) -> None:
-    output.results.print(_verdicts(result))
+def print_result(result: AuditResult) -> None:
+    """Print tables of all verdicts and attacks, and explain them."""
+    output.results.print(_tabulate_verdicts(result))
     if result.attacks:
-        output.results.print(_attacks(result.attacks))
+        output.results.print(_tabulate_attacks(result.attacks))
         output.results.print(
             "k: reports of a person in an epoch; T: epochs. Linked: the reports of the person are "
             "known. Shuffled: they are mixed with everybody's. In the limit of many people no "
@@ -118,12 +130,12 @@ def show(result: AuditResult) -> None:
         )
     word = "passed" if result.passed else "FAILED"
     output.results.print(
-        f"Audit {word}. An honest client fails a check with probability at most {ALPHA:g}; only "
-        "`the audit can see` also fails if there are too few samples.",
+        f"Audit {word}. An honest client fails a check with probability at most "
+        f"{FALSE_ALARM_RATE:g}; only `the audit can see` also fails if there are too few samples.",
     )
 
 
-def _verdicts(result: AuditResult) -> Table:
+def _tabulate_verdicts(result: AuditResult) -> Table:
     table = Table("mechanism", "check", "measured", "allowed", "verdict", title="Audit")
     for check in result.checks:
         verdict = "pass" if check.passed else "[bold red]FAIL"
@@ -137,7 +149,7 @@ def _verdicts(result: AuditResult) -> Table:
     return table
 
 
-def _attacks(attacks: Sequence[Attack]) -> Table:
+def _tabulate_attacks(attacks: Sequence[Attack]) -> Table:
     table = Table(
         "mechanism",
         "k",
@@ -155,13 +167,13 @@ def _attacks(attacks: Sequence[Attack]) -> Table:
     return table
 
 
-def _attack_plan(trials: int, seed: int, *, history: bool) -> AttackPlan:
+def _plan_attack(trials: int, seed: int, *, history: bool) -> AttackPlan:
     crowds = max(2, min(AttackPlan.crowds, trials // 8))
     question = "history" if history else AttackPlan.question
     return AttackPlan(trials=trials, crowds=crowds, question=question, seed=seed)
 
 
-def _quicker(plan: AuditPlan) -> AuditPlan:
+def _limit_plan(plan: AuditPlan) -> AuditPlan:
     attack = plan.attack and replace(plan.attack, trials=min(plan.attack.trials, QUICK_TRIALS))
     return replace(
         plan,
@@ -171,7 +183,7 @@ def _quicker(plan: AuditPlan) -> AuditPlan:
     )
 
 
-def _people(source: str, columns: str | None, clients: int | None, seed: int) -> Interactions:
+def _load_people(source: str, columns: str | None, clients: int | None, seed: int) -> Interactions:
     people = load(source, parse_columns(columns))
     if clients is not None and clients < people.histories.n_users:
         people = people.subset(users=clients, seed=seed)

@@ -1,6 +1,6 @@
-"""`sottovoce bench`: how fast an epoch and the live system are, as ratios.
+"""`sottovoce bench`: the speed of an epoch and of the live system, as ratios.
 
-Ratios of two times in one round hold on a busy machine; seconds do not.
+Ratios of two times in one round are the same on a busy machine; seconds are not.
 """
 
 from dataclasses import asdict, replace
@@ -22,7 +22,8 @@ from sottovoce.cli.options import (
 from sottovoce.core import MECHANISMS
 from sottovoce.data import load, parse_columns
 from sottovoce.protocol import SEALED_BYTES
-from sottovoce_lab.bench.epoch import BenchPlan, BenchResult, SideBySide, run_bench
+from sottovoce_lab.bench.epoch import BenchPlan, BenchResult, EngineComparison, run_bench
+from sottovoce_lab.bench.live.intake import N_CONNECTIONS
 from sottovoce_lab.bench.live.live_bench import (
     EpochCosts,
     LiveBenchPlan,
@@ -30,12 +31,16 @@ from sottovoce_lab.bench.live.live_bench import (
     UnitCosts,
     run_live_bench,
 )
-from sottovoce_lab.cli import Mechanisms, median_and_range, megabytes, number_table
+from sottovoce_lab.cli import Mechanisms, format_megabytes, format_spread, make_number_table
 
-SYNTHETIC = "synthetic:N=4000,M=1000,seed=0"
-QUICK_USERS, QUICK_ROUNDS, QUICK_SAMPLE = 1000, 2, 20
-QUICK_LIVE = LiveBenchPlan(repeats=2, chunk=5_000, batches=1_000)
-PEOPLE = (10_000, 100_000, 1_000_000, 10_000_000)
+DEFAULT_DATA = "synthetic:N=4000,M=1000,seed=0"
+# Limits of `--quick`.
+QUICK_USERS = 1000
+QUICK_ROUNDS = 2
+QUICK_REFERENCE_USERS = 20
+QUICK_LIVE_PLAN = LiveBenchPlan(repeats=2, chunk=5_000, batches=1_000)
+# Numbers of people for whom the costs of an epoch are shown.
+DEFAULT_PEOPLE = (10_000, 100_000, 1_000_000, 10_000_000)
 
 app = typer.Typer(name="bench", invoke_without_command=True, add_completion=False)
 
@@ -45,7 +50,7 @@ app = typer.Typer(name="bench", invoke_without_command=True, add_completion=Fals
 def bench(
     context: typer.Context,
     *,
-    data: DataSource = SYNTHETIC,
+    data: DataSource = DEFAULT_DATA,
     columns: HistoryColumns = None,
     min_interactions: MinInteractions = 0,
     training: dict[str, Any],
@@ -72,17 +77,18 @@ def bench(
         bool,
         typer.Option(
             "--quick",
-            help=f"Take at most {QUICK_USERS:,} people, {QUICK_ROUNDS} rounds, and {QUICK_SAMPLE} "
-            "people in the reference.",
+            help=f"Take at most {QUICK_USERS:,} people, {QUICK_ROUNDS} rounds, and "
+            f"{QUICK_REFERENCE_USERS} people in the reference.",
         ),
     ] = False,
 ) -> None:
     """Time one epoch of the same people on every engine, and one ALS iteration of implicit.
 
     First all engines (cpu, streamed, ray, cuda, reference) must give the same sums, to the bit;
-    otherwise nothing is timed. Then they take turns, in an order that rotates. Shown are the median
-    and the range over all rounds of the ratio of two times in one round: unlike seconds, it hardly
-    depends on the machine and its other work. What cannot run here is named with the reason.
+    otherwise nothing is timed. Then they take turns, in an order that rotates. The results are
+    median and range, over all rounds, of the ratio of two times in one round: unlike seconds, it
+    hardly depends on the machine and its other work. Engines that cannot run here are listed with
+    the reason.
 
     \b
     Examples:
@@ -95,17 +101,17 @@ def bench(
     plan = BenchPlan(
         **training,
         mechanisms=tuple(mechanism or MECHANISMS),
-        repeats=_few(repeats, QUICK_ROUNDS, quick=quick),
+        repeats=min(repeats, QUICK_ROUNDS) if quick else repeats,
         ray_workers=ray_workers,
         parts=parts,
-        reference_users=_few(reference_users, QUICK_SAMPLE, quick=quick),
+        reference_users=(min(reference_users, QUICK_REFERENCE_USERS) if quick else reference_users),
     )
     with output.messages.status(f"reading {output.escape_markup(data)}") as status:
         people = load(data, parse_columns(columns)).filter(min_interactions)
         if quick and people.n_users > QUICK_USERS:
             people = people.subset(users=QUICK_USERS, seed=plan.seed)
         result = run_bench(people, plan, lambda what: status.update(output.escape_markup(what)))
-    show_bench(result)
+    print_bench(result)
     output.write_json(json_file, asdict(result))
 
 
@@ -130,8 +136,8 @@ def live(
         bool,
         typer.Option(
             "--quick",
-            help=f"At most {QUICK_LIVE.repeats} rounds, chunks of {QUICK_LIVE.chunk:,} reports, "
-            f"{QUICK_LIVE.batches:,} batches.",
+            help=f"Take at most {QUICK_LIVE_PLAN.repeats} rounds, chunks of "
+            f"{QUICK_LIVE_PLAN.chunk:,} reports, and {QUICK_LIVE_PLAN.batches:,} batches.",
         ),
     ] = False,
     reports: Annotated[int, typer.Option(help="Number of reports in a batch.", min=1)] = (
@@ -144,7 +150,7 @@ def live(
         list[int] | None,
         make_option(
             "Number of people for whom to show what an epoch costs. May be repeated.",
-            ", ".join(f"{n:,}" for n in PEOPLE),
+            ", ".join(f"{n:,}" for n in DEFAULT_PEOPLE),
             min=1,
         ),
     ] = None,
@@ -152,9 +158,9 @@ def live(
 ) -> None:
     """Measure how fast a server opens reports and a proxy takes batches, their memory, and costs.
 
-    Opening: raw X25519, `Suite.decrypt` and all that the server does with a chunk take turns; each
-    is shown as a share of the raw rate in the same round. Intake: a real proxy process under load
-    over loopback. Memory: of server and proxy, over an epoch of 10,000 batches (a million reports).
+    Opening: raw X25519, `Suite.decrypt` and all of the server's work on a chunk take turns; each is
+    shown as a share of the raw rate in the same round. Intake: a real proxy process under load over
+    loopback. Memory: of server and proxy, over an epoch of 10,000 batches (a million reports).
     Costs: core hours, bytes on disk and bytes sent in an epoch, computed from these measurements.
 
     \b
@@ -164,8 +170,8 @@ def live(
       sottovoce bench live --quick --reports 20 --people 50000
     """
     plan = replace(
-        QUICK_LIVE if quick else LiveBenchPlan(),
-        repeats=_few(repeats, QUICK_LIVE.repeats, quick=quick),
+        QUICK_LIVE_PLAN if quick else LiveBenchPlan(),
+        repeats=min(repeats, QUICK_LIVE_PLAN.repeats) if quick else repeats,
         processes=processes,
         full=full,
         reports=reports,
@@ -173,100 +179,99 @@ def live(
     )
     with output.messages.status("starting") as status:
         result = run_live_bench(plan, lambda what: status.update(output.escape_markup(what)))
-    show_live(result)
-    costs = [result.units.of(number) for number in people or PEOPLE]
-    show_costs(result.units, costs, output.results)
+    print_live_bench(result)
+    costs = [result.units.compute_epoch(number) for number in people or DEFAULT_PEOPLE]
+    print_costs(result.units, costs, output.results)
     if json_file:
-        listed = [asdict(each) for each in costs]
-        output.write_json(json_file, {**asdict(result), "costs": listed})
+        content = {**asdict(result), "costs": [asdict(epoch) for epoch in costs]}
+        output.write_json(json_file, content)
 
 
-def _few(number: int, most: int, *, quick: bool) -> int:
-    return min(number, most) if quick else number
-
-
-def show_bench(result: BenchResult) -> None:
-    data, plan, say = result.data, result.plan, output.results.print
-    say(
+def print_bench(result: BenchResult) -> None:
+    """Print the timings of all engines, and explain them."""
+    data, plan, write = result.data, result.plan, output.results.print
+    write(
         f"{output.escape_markup(data['name'])}: {data['users']:,} users x {data['items']:,} items, "
         f"{data['interactions']:,} interactions. {plan.factors} factors, {plan.reports} reports, "
         f"epsilon {plan.epsilon:g}, {plan.repeats} rounds: median (least..most). All engines give "
         "the same sums."
     )
-    for each in result.mechanisms:
-        say(_side_by_side(each))
-        for engine, why in each.left_out.items():
-            output.print_line(f"Left out: {engine}: {why}.")
-    say(
+    for comparison in result.mechanisms:
+        write(_tabulate_engines(comparison))
+        for engine, reason in comparison.left_out.items():
+            output.print_line(f"Left out: {engine}: {reason}.")
+    write(
         "An epoch: everybody's vector and reports, the estimate and the update; no evaluation. "
-        "Streamed: parts are views of what is in memory, shards are read from disk and split "
-        "again every time. One item of each person is left out. The reference is numpy in one "
+        "Streamed: parts are views of data in memory, shards are read from disk and split again "
+        "every time. One item of each person is left out. The reference is numpy in one "
         f"process, {min(plan.reference_users, data['users']):,} users drawn at random, "
         "extrapolated to all. A million people: such people, extrapolated. ALS has the default "
         "solver, all threads and OpenBLAS on one; its setup is not counted.",
     )
 
 
-def _side_by_side(found: SideBySide) -> Table:
-    table = number_table(
-        f"One epoch, {found.mechanism}", "engine", "client-epochs / s",
+def _tabulate_engines(comparison: EngineComparison) -> Table:
+    table = make_number_table(
+        f"One epoch, {comparison.mechanism}", "engine", "client-epochs / s",
         "time / cpu, all threads", "s for a million people",
     )  # fmt: skip
-    for way in found.ways:
+    for timing in comparison.ways:
         table.add_row(
-            way.name,
-            f"{way.client_epochs_per_second.median:,.0f}",
-            median_and_range(way.over_cpu),
-            median_and_range(way.seconds_per_million),
+            timing.name,
+            f"{timing.client_epochs_per_second.median:,.0f}",
+            format_spread(timing.over_cpu),
+            format_spread(timing.seconds_per_million),
         )
     return table
 
 
-def show_live(result: LiveBenchResult) -> None:
+def print_live_bench(result: LiveBenchResult) -> None:
+    """Print tables of opening, intake and memory, and explain them."""
     plan, intake, counting, core = result.plan, result.intake, result.counting, result.core
-    say = output.results.print
-    say(
+    write = output.results.print
+    write(
         f"{result.cores} cores, {plan.repeats} rounds: median (least..most). Chunks of "
         f"{plan.chunk:,} reports, batches of {plan.reports}.",
     )
-    say(_opening(result))
-    say(
-        "X25519: an exchange with a key that is ready, the most a core can do; from bytes: with "
-        "one that is read first. Suite.decrypt: HPKE alone. Server: open, check, count, sync. By "
-        "CPU time, without others on the machine: "
-        f"{median_and_range(core.per_second)} / s of a core, "
-        f"{median_and_range(core.of_raw)} of X25519.",
+    write(_tabulate_opening(result))
+    write(
+        "X25519: an exchange with a parsed key, the most that a core can do; from bytes: with a "
+        "key that is parsed first. Suite.decrypt: only HPKE. Server: open, check, count, sync. By "
+        "CPU time, without other work on the machine: "
+        f"{format_spread(core.per_second)} / s of a core, "
+        f"{format_spread(core.of_raw)} of X25519.",
     )
-    say(_intake(result))
-    say(
-        f"{intake.batches:,} batches of {intake.reports_each} reports over 64 kept connections, "
-        "each acknowledged after a sync. A core: by CPU time of the proxy's process. Sender busy: "
-        "part of the time that it was on a core; at 1 it would be what was measured.",
+    write(_tabulate_intake(result))
+    write(
+        f"{intake.batches:,} batches of {intake.reports_each} reports over {N_CONNECTIONS} "
+        "persistent connections, each acknowledged after a sync. A core: by CPU time of the "
+        "proxy's process. Sender busy: share of the time that it was on a core; at 1, the sender "
+        "was measured and not the proxy.",
     )
-    say(_memory(result))
+    write(_tabulate_memory(result))
     how = "opened for real" if counting.opened_for_real else "opening stubbed"
-    say(
+    write(
         f"Resident memory over an epoch of {counting.reports:,} reports at the server ({how}) and "
         f"{intake.batches * intake.reports_each:,} at the proxy, from batches to chunks."
-        + ("" if counting.opener is None else f" One opener: {megabytes(counting.opener)}."),
+        + ("" if counting.opener is None else f" One opener: {format_megabytes(counting.opener)}."),
     )
 
 
-def _opening(result: LiveBenchResult) -> Table:
-    table = number_table("Opening, in P processes", "what", "P", "reports / s", "of X25519")
+def _tabulate_opening(result: LiveBenchResult) -> Table:
+    table = make_number_table("Opening, in P processes", "what", "P", "reports / s", "of X25519")
     for rate in result.opening:
         table.add_row(
             rate.what,
             str(rate.processes),
-            median_and_range(rate.per_second),
-            median_and_range(rate.of_raw),
+            format_spread(rate.per_second),
+            format_spread(rate.of_raw),
         )
     return table
 
 
-def _intake(result: LiveBenchResult) -> Table:
+def _tabulate_intake(result: LiveBenchResult) -> Table:
     intake = result.intake
-    table = number_table("Intake of the proxy", "", "")
+    table = make_number_table("Intake of the proxy", "", "")
     table.show_header = False
     for label, spread in (
         ("dummies / s of a core", result.dummies),
@@ -277,47 +282,48 @@ def _intake(result: LiveBenchResult) -> Table:
         ("sender busy", intake.sender_busy),
         ("tokens given / s of a core", result.tokens.issued),
         ("tokens redeemed / s of a core", result.tokens.redeemed),
-        ("tokens made / s of a device's core", result.tokens.made),
+        ("tokens made / s of a device's core", result.tokens.created),
     ):
-        table.add_row(label, median_and_range(spread))
+        table.add_row(label, format_spread(spread))
     return table
 
 
-def _memory(result: LiveBenchResult) -> Table:
-    table = number_table("Memory", "process", "when ready", "at most", "grown by")
+def _tabulate_memory(result: LiveBenchResult) -> Table:
+    table = make_number_table("Memory", "process", "when ready", "at most", "grown by")
     largest = max(result.intake.memory, key=lambda memory: memory.most)
     for name, memory in (("proxy", largest), ("server", result.counting.memory)):
         sizes = memory.start, memory.most, memory.most - memory.start
-        table.add_row(name, *(megabytes(size) for size in sizes))
+        table.add_row(name, *(format_megabytes(size) for size in sizes))
     return table
 
 
-def show_costs(units: UnitCosts, costs: list[EpochCosts], console: Console) -> None:
-    """A column for each number of people: so the numbers are whole in 80 columns."""
-    table = number_table("An epoch costs", "people", *(f"{each.people:,}" for each in costs))
-    for label, shown in (
-        ("reports", [f"{each.reports:,}" for each in costs]),
-        ("server", [f"{each.server_core_hours:.3g} h" for each in costs]),
-        ("proxy", [f"{each.proxy_core_hours:.3g} h" for each in costs]),
-        ("up", [gigabytes(each.up) for each in costs]),
-        ("down", [gigabytes(each.down) for each in costs]),
-        ("proxy's disk", [gigabytes(each.proxy_disk) for each in costs]),
-        ("server's disk", [gigabytes(each.server_disk) for each in costs]),
+def print_costs(units: UnitCosts, costs: list[EpochCosts], console: Console) -> None:
+    """Print the costs of an epoch, with a column for each number of people."""
+    # Rows for people would be too wide for 80 columns.
+    table = make_number_table("An epoch costs", "people", *(f"{epoch.people:,}" for epoch in costs))
+    for label, cells in (
+        ("reports", [f"{epoch.reports:,}" for epoch in costs]),
+        ("server", [f"{epoch.server_core_hours:.3g} h" for epoch in costs]),
+        ("proxy", [f"{epoch.proxy_core_hours:.3g} h" for epoch in costs]),
+        ("up", [format_gigabytes(epoch.up) for epoch in costs]),
+        ("down", [format_gigabytes(epoch.down) for epoch in costs]),
+        ("proxy's disk", [format_gigabytes(epoch.proxy_disk) for epoch in costs]),
+        ("server's disk", [format_gigabytes(epoch.server_disk) for epoch in costs]),
     ):
-        table.add_row(label, *shown)
+        table.add_row(label, *cells)
     console.print(table)
     console.print(
-        f"Hours of one core of this machine, bytes of all together. A report costs the server "
+        f"Hours of one core of this machine, bytes of all devices. A report costs the server "
         f"{units.opening * 1e6:.3g} us; a batch of {units.reports} costs the proxy "
         f"{units.intake * 1e6:.3g} us to take and {units.mixing * 1e6:.3g} us to mix and hand in. "
-        f"A thousand dummies cost the proxy {units.dummy * 1e3:.3g} s to draw, seal and keep, a "
+        f"A thousand dummies cost the proxy {units.dummy * 1e3:.3g} s to draw, seal and store, a "
         f"thousand reports in such batches {units.intake / units.reports * 1e3:.3g} s to take; "
-        f"from there on, and in bytes ({1000 * SEALED_BYTES:,}), they cost the same. "
+        f"after that, and in bytes ({1000 * SEALED_BYTES:,}), they cost the same. "
         f"A device sends {units.up:,} bytes and fetches {units.down:,} an epoch ({units.items:,} "
         f"items, not compressed), and {units.catalogue:,} for each version of the catalogue.",
     )
 
 
-def gigabytes(size: int) -> str:
-    """Never rounded to nothing."""
+def format_gigabytes(size: int) -> str:
+    """Format bytes with at least three digits: a small number is not rounded to zero."""
     return f"{size / 1e9:,.3g} GB" if size < 1e11 else f"{size / 1e9:,.0f} GB"

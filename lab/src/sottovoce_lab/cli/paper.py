@@ -1,4 +1,4 @@
-"""`sottovoce paper`: the paper's figures and tables run again, beside its numbers and ours."""
+"""`sottovoce paper`: the paper's figures and tables run again, next to its numbers and ours."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -13,23 +13,23 @@ from rich.console import Console
 from sottovoce.cli import output
 from sottovoce.cli.figures import import_figure
 from sottovoce.cli.options import HistoryColumns, MinInteractions, make_group, make_option
-from sottovoce.data import Interactions, load, parse_columns
+from sottovoce.data import load, parse_columns
 from sottovoce.errors import SettingsError
-from sottovoce.simulation.engines import ENGINES, engine_package
-from sottovoce_lab.cli import number_table
+from sottovoce.simulation.engines import ENGINE_MODULES, load_engine_package
+from sottovoce_lab.cli import make_number_table
 from sottovoce_lab.paper import (
     EXPERIMENTS,
-    LEAST_PEOPLE,
-    METHODS,
-    QUICK,
+    METHOD_NAMES,
+    MIN_PEOPLE,
+    QUICK_SCALE,
     About,
     Cell,
     CellStore,
     Runner,
     Scale,
     Table,
-    compute,
-    write_all,
+    run_experiments,
+    write_report,
 )
 
 app = make_group(
@@ -38,13 +38,17 @@ app = make_group(
     "paper fig2 --quick --out results",
 )
 QUICK_DATA = "synthetic:N=400,M=150,seed=0"
-MAX_WIDTH = 400
-"""Of a table, in characters."""
-INTERRUPTED = 130
-"""What a shell says of a program that was stopped by Ctrl-C."""
+# Width of a table that is written to a file or a pipe, in characters.
+MAX_TABLE_WIDTH = 400
+# Exit code of a program that was stopped by Ctrl-C, as shells report it.
+INTERRUPTED_EXIT_CODE = 130
+# Seconds between two lines of progress in a file or a pipe.
+PROGRESS_SECONDS = 60
+# Times below this are shown in seconds, longer ones in minutes.
+MAX_SECONDS_SHOWN = 100
 
-EVERYTHING = "All of the figures and tables."
-DETAILS = """
+ALL_SUMMARY = "All of the figures and tables."
+COMMAND_DETAILS = """
 
     Results are kept in FOLDER/cells: a command that was stopped resumes where it was, and commands
     share their results. Tables are printed, and written to FOLDER with the pictures;
@@ -61,29 +65,33 @@ DETAILS = """
 
 
 @contextmanager
-def _progress(cells: int) -> Iterator[Callable[[Cell, float | None], None]]:
-    """One live line; a file or a pipe gets a line every minute instead."""
-    number, next_line, began = 0, 0.0, time.monotonic()
+def _show_progress(cells: int) -> Iterator[Callable[[Cell, float | None], None]]:
+    """Show one live line on a terminal; a file or a pipe gets a line every minute."""
+    number, next_line, started = 0, 0.0, time.monotonic()
     with output.messages.status("starting") as status:
 
-        def begin(cell: Cell, left: float | None) -> None:
+        def show_cell(cell: Cell, seconds_left: float | None) -> None:
             nonlocal number, next_line
-            number, passed = number + 1, time.monotonic() - began
-            rest = "estimating the rest" if left is None else f"about {_time(left)} left"
-            said = f"cell {number} of {cells}, {_time(passed)} so far, {rest}: {cell}"
-            status.update(output.escape_markup(said))
+            number, passed = number + 1, time.monotonic() - started
+            if seconds_left is None:
+                rest = "estimating the rest"
+            else:
+                rest = f"about {_format_seconds(seconds_left)} left"
+            so_far = f"{_format_seconds(passed)} so far"
+            message = f"cell {number} of {cells}, {so_far}, {rest}: {cell}"
+            status.update(output.escape_markup(message))
             if not output.messages.is_terminal and passed >= next_line:
-                next_line = passed + 60
-                output.print_note(said)
+                next_line = passed + PROGRESS_SECONDS
+                output.print_note(message)
 
-        yield begin
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+        yield show_cell
 
 
-def _command(name: str) -> Callable[..., None]:
+def _format_seconds(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < MAX_SECONDS_SHOWN else f"{seconds / 60:.0f} min"
+
+
+def _make_command(name: str) -> Callable[..., None]:
     def run(
         *,
         out: Annotated[
@@ -106,14 +114,14 @@ def _command(name: str) -> Callable[..., None]:
         seeds: Annotated[int, typer.Option(min=1, help="Number of random splits.")] = 3,
         methods: Annotated[
             list[str] | None,
-            make_option(f"Method to compute: {', '.join(METHODS)}. May be repeated.", "all"),
+            make_option(f"Method to compute: {', '.join(METHOD_NAMES)}. May be repeated.", "all"),
         ] = None,
-        most_people: Annotated[
+        max_people: Annotated[
             int | None,
             make_option(
                 "Largest number of people that `law` simulates. 100,000,000 people take a "
                 "graphics card 30 to 105 seconds for each training.",
-                f"{Scale.most_people:,} times --scale",
+                f"{Scale.max_people:,} times --scale",
                 min=1,
             ),
         ] = None,
@@ -123,7 +131,8 @@ def _command(name: str) -> Callable[..., None]:
         engine: Annotated[
             str,
             typer.Option(
-                help=f"What computes the reports: {', '.join(ENGINES)}. All give the same results."
+                help=f"What computes the reports: {', '.join(ENGINE_MODULES)}. "
+                "All give the same results."
             ),
         ] = "cpu",
         card: Annotated[
@@ -135,7 +144,7 @@ def _command(name: str) -> Callable[..., None]:
                 min=0.001,
                 max=1,
                 help="Share of each population that is run, with "
-                f"{LEAST_PEOPLE} people at least; all else is as in the full run.",
+                f"{MIN_PEOPLE} people at least; all else is as in the full run.",
             ),
         ] = 1.0,
         quick: Annotated[
@@ -145,42 +154,52 @@ def _command(name: str) -> Callable[..., None]:
             ),
         ] = False,
     ) -> None:
-        unknown = set(methods or ()) - set(METHODS)
+        unknown = set(methods or ()) - set(METHOD_NAMES)
         if unknown:
             raise SettingsError(
-                f"--methods: unknown {', '.join(sorted(unknown))}; there are {', '.join(METHODS)}"
+                f"--methods: unknown {', '.join(sorted(unknown))}; "
+                f"choose from {', '.join(METHOD_NAMES)}"
             )
         if quick and scale != 1:
             raise SettingsError("--quick has its own sizes: leave out --scale")
-        engine_package(engine)  # refuses one that is not there, before the data is read
+        # Reject a missing engine before the data are read.
+        load_engine_package(engine)
         source = data or (QUICK_DATA if quick else None)
         if source is None:
             raise SettingsError("name a data set (--data DATA), or try a small one (--quick)")
         import_figure()
-        people = _read(source, columns, items, min_interactions)
-        about = About.of(
+        with output.messages.status(f"reading {output.escape_markup(source)}"):
+            people = load(source, parse_columns(columns), items).filter(min_interactions)
+        about = About.from_data(
             people,
             source,
             min_interactions=min_interactions,
-            scale=QUICK if quick else scale,
+            scale=QUICK_SCALE if quick else scale,
             seeds=seeds,
         )
-        store = CellStore.start(out, about)
+        store = CellStore.create(out, about)
         runner = Runner(people, store, threads, engine=engine, card=card)
         names = list(EXPERIMENTS) if name == "all" else [name]
-        store.ask(names)
-        grid = Scale.of(store.about, seeds=seeds)
-        grid = replace(grid, most_people=most_people or grid.most_people)
-        _compute(names, runner, grid, methods or [])
-        _show(store, names)
+        store.add_requested(names)
+        grid = Scale.from_about(store.about, seeds=seeds)
+        grid = replace(grid, max_people=max_people or grid.max_people)
+        try:
+            experiments = [EXPERIMENTS[experiment] for experiment in names]
+            run_experiments(experiments, grid, runner, methods or [], _show_progress)
+        except KeyboardInterrupt:
+            output.messages.print(
+                "Stopped. Finished results are kept; run the same command to resume."
+            )
+            raise typer.Exit(INTERRUPTED_EXIT_CODE) from None
+        _show_results(store, names)
 
-    summary = EVERYTHING if name == "all" else EXPERIMENTS[name].summary()
-    run.__doc__ = summary + DETAILS.format(name=name)
+    summary = ALL_SUMMARY if name == "all" else EXPERIMENTS[name].get_summary()
+    run.__doc__ = summary + COMMAND_DETAILS.format(name=name)
     return run
 
 
 for _name in (*EXPERIMENTS, "all"):
-    app.command(_name)(_command(_name))
+    app.command(_name)(_make_command(_name))
 
 
 @app.command()
@@ -195,45 +214,31 @@ def report(
     """
     import_figure()
     store = CellStore.open(out)
-    asked = store.asked()
-    _show(store, [name for name in EXPERIMENTS if name in asked])
+    requested = store.read_requested()
+    _show_results(store, [name for name in EXPERIMENTS if name in requested])
 
 
-def _read(
-    source: str, columns: str | None, items: Path | None, min_interactions: int
-) -> Interactions:
-    with output.messages.status(f"reading {output.escape_markup(source)}"):
-        return load(source, parse_columns(columns), items).filter(min_interactions)
-
-
-def _compute(names: list[str], runner: Runner, scale: Scale, methods: list[str]) -> None:
-    experiments = [EXPERIMENTS[name] for name in names]
-    try:
-        compute(experiments, scale, runner, methods, _progress)
-    except KeyboardInterrupt:
-        output.messages.print("Stopped. Finished results are kept; run the same command to resume.")
-        raise typer.Exit(INTERRUPTED) from None
-
-
-def _show(store: CellStore, names: list[str]) -> None:
-    scale = Scale.of(store.about)
+def _show_results(store: CellStore, names: list[str]) -> None:
+    """Print the tables, and write the files of all requested experiments."""
+    scale = Scale.from_about(store.about)
     for name in names:
-        for table in EXPERIMENTS[name](scale, store).tables():
-            if table.filled:
-                _print(table)
-    output.results.print(output.escape_markup(store.about.sentence()), soft_wrap=True)
-    write_all(store)
-    where = store.folder / "report.html"
-    output.messages.print(f"written: {output.escape_markup(str(where))}", soft_wrap=True)
+        for table in EXPERIMENTS[name](scale, store).build_tables():
+            if table.has_numbers:
+                _print_table(table)
+    output.results.print(output.escape_markup(store.about.describe()), soft_wrap=True)
+    write_report(store)
+    page = str(store.folder / "report.html")
+    output.messages.print(f"written: {output.escape_markup(page)}", soft_wrap=True)
 
 
-def _print(table: Table) -> None:
-    headings, *rows = table.shown
-    shown = number_table(table.title, *headings)
+def _print_table(table: Table) -> None:
+    headings, *rows = table.visible_rows
+    printed = make_number_table(table.title, *headings)
     for row in rows:
-        shown.add_row(*(output.escape_markup(cell) for cell in row))
-    # Into a file or a pipe a table goes whole; only a terminal has an edge to fold it at.
-    console = output.results if output.results.is_terminal else Console(width=MAX_WIDTH)
-    console.print(shown)
+        printed.add_row(*(output.escape_markup(cell) for cell in row))
+    # Only a terminal has an edge at which a table must be folded.
+    is_terminal = output.results.is_terminal
+    console = output.results if is_terminal else Console(width=MAX_TABLE_WIDTH)
+    console.print(printed)
     for note in table.notes:
         output.results.print(output.escape_markup(note), soft_wrap=True)

@@ -1,16 +1,17 @@
-"""The paper's experiments run again: every figure and table, beside its numbers and ours."""
+"""The paper's experiments run again: every figure and table, next to its numbers and ours."""
 
-from sottovoce_lab.paper.cells import METHODS, QUICK, About, Cell, CellStore, Size
-from sottovoce_lab.paper.report import write_all
-from sottovoce_lab.paper.runner import EXPERIMENTS, Runner, compute
-from sottovoce_lab.paper.scale import LEAST_PEOPLE, Scale
+from sottovoce_lab.paper.cells import METHOD_NAMES, Cell, Size
+from sottovoce_lab.paper.report import write_report
+from sottovoce_lab.paper.runner import EXPERIMENTS, Runner, run_experiments
+from sottovoce_lab.paper.scale import MIN_PEOPLE, Scale
+from sottovoce_lab.paper.store import QUICK_SCALE, About, CellStore
 from sottovoce_lab.paper.tables import Table
 
 __all__ = [
     "EXPERIMENTS",
-    "LEAST_PEOPLE",
-    "METHODS",
-    "QUICK",
+    "METHOD_NAMES",
+    "MIN_PEOPLE",
+    "QUICK_SCALE",
     "About",
     "Cell",
     "CellStore",
@@ -18,6 +19,6 @@ __all__ = [
     "Scale",
     "Size",
     "Table",
-    "compute",
-    "write_all",
+    "run_experiments",
+    "write_report",
 ]

@@ -1,7 +1,7 @@
-"""A paired bootstrap over people: how far a difference depends on whom it was measured on.
+"""A paired bootstrap over people: how much a difference depends on the people it was measured on.
 
-Intervals over splits do not say that: their people are the same. People are drawn with replacement,
-the same draws for every method, so a difference of two methods' means in one draw is paired.
+Intervals over splits do not say this, because all splits have the same people. Here people are
+drawn with replacement, with the same draws for every method, so differences are paired.
 """
 
 from __future__ import annotations
@@ -14,42 +14,48 @@ from numpy.typing import NDArray
 
 from sottovoce.data.streams import stream
 
-RESAMPLES, SEED = 1_000, 7_919
-DIGITS = 7
-"""Of the means that are kept."""
-Means = Mapping[str, list[float]]
-"""By metric, one for each draw of people."""
+RESAMPLE_COUNT = 1_000
+RESAMPLE_SEED = 7_919
+# Decimal digits of the means that are stored.
+STORED_DIGITS = 7
 
 
-def means_of(values: Mapping[str, NDArray[np.float64]]) -> dict[str, list[float]]:
-    """The mean of each metric in every draw, from its value for each person."""
+def compute_resampled_means(values: Mapping[str, NDArray[np.float64]]) -> dict[str, list[float]]:
+    """Return the mean of each metric in every draw, from its value for each person."""
     table = np.column_stack(list(values.values()))
     people = len(table)
-    draws, out = stream(SEED, "drawn"), np.empty((RESAMPLES, table.shape[1]))
-    for row in out:
+    draws, means = stream(RESAMPLE_SEED, "drawn"), np.empty((RESAMPLE_COUNT, table.shape[1]))
+    for row in means:
         times = np.bincount(draws.integers(0, people, people), minlength=people)
         row[:] = times.astype(np.float64) @ table / people
     return {
-        name: np.round(column, DIGITS).tolist() for name, column in zip(values, out.T, strict=True)
+        name: np.round(column, STORED_DIGITS).tolist()
+        for name, column in zip(values, means.T, strict=True)
     }
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Of two methods' means over the same people and splits, with its 95% interval."""
+    """The difference of two methods' means over the same people, with its 95% interval."""
 
-    apart: float
+    difference: float
     low: float
     high: float
 
     @classmethod
-    def of(
-        cls, apart: float, mine: Iterable[list[float]], other: Iterable[list[float]]
+    def from_draws(
+        cls, difference: float, ours: Iterable[list[float]], theirs: Iterable[list[float]]
     ) -> Difference:
-        """From the means of both in every draw, split by split."""
-        drawn = np.mean([np.subtract(*both) for both in zip(mine, other, strict=True)], axis=0)
-        low, high = np.quantile(drawn, [0.025, 0.975])
-        return cls(apart, float(low), float(high))
+        """Compute the interval of a difference.
+
+        Args:
+            difference: The difference of the two means.
+            ours: For each split, the mean of our method in every draw.
+            theirs: The same of the other method.
+        """
+        gains = [np.subtract(*pair) for pair in zip(ours, theirs, strict=True)]
+        low, high = np.quantile(np.mean(gains, axis=0), [0.025, 0.975])
+        return cls(difference, float(low), float(high))
 
     def __str__(self) -> str:
-        return f"{self.apart:+.4f} ({self.low:+.4f} to {self.high:+.4f})"
+        return f"{self.difference:+.4f} ({self.low:+.4f} to {self.high:+.4f})"

@@ -1,4 +1,4 @@
-"""The experiments, and how they are run: cells that are missing first, then all that shows them."""
+"""The list of experiments, and how missing cells are computed."""
 
 import time
 from collections.abc import Callable, Collection, Iterable
@@ -7,49 +7,92 @@ from dataclasses import dataclass
 from typing import Any
 
 from sottovoce.data import Interactions
-from sottovoce_lab.paper.attacker import AttackerAgain, attack
-from sottovoce_lab.paper.budgets import Equal, Frontier
-from sottovoce_lab.paper.cells import Cell, CellStore, Method, Size
+from sottovoce_lab.paper.attacker import AttackerExperiment, compute_attack
+from sottovoce_lab.paper.cells import Cell, Method, Size
+from sottovoce_lab.paper.communication import Communication
+from sottovoce_lab.paper.equal_budgets import EqualBudgets
 from sottovoce_lab.paper.estimate import Estimate
-from sottovoce_lab.paper.law import LawChecked
-from sottovoce_lab.paper.liars import LiarsShown
-from sottovoce_lab.paper.lying import lie
-from sottovoce_lab.paper.main import Main, Tuned
-from sottovoce_lab.paper.methods import HOW, MEASURED, CellContext, Compute, Shared, compared
-from sottovoce_lab.paper.people import LatePeople, SideInformationWorth, WhoPays
-from sottovoce_lab.paper.published import Cost, Figure2, Figure3, Table4, Table5
+from sottovoce_lab.paper.fifths import FifthsExperiment
+from sottovoce_lab.paper.figures import Figure2, Figure3, Table4
+from sottovoce_lab.paper.frontier import Frontier
+from sottovoce_lab.paper.late_people import LatePeopleExperiment
+from sottovoce_lab.paper.law_experiment import LawExperiment
+from sottovoce_lab.paper.main_table import MainTable
+from sottovoce_lab.paper.methods import (
+    COMPUTE_BY_METHOD,
+    COMPUTE_BY_TEST,
+    CellContext,
+    Compute,
+    SharedResults,
+    compute_baseline,
+)
+from sottovoce_lab.paper.poisoning.cell import compute_poisoning
+from sottovoce_lab.paper.poisoning.experiment import PoisoningExperiment
 from sottovoce_lab.paper.scale import Scale
+from sottovoce_lab.paper.side_information import SideInformationExperiment
+from sottovoce_lab.paper.store import CellStore
+from sottovoce_lab.paper.table5 import Table5
 from sottovoce_lab.paper.tables import Experiment
+from sottovoce_lab.paper.tuning import Tuning
 
-Begin = Callable[[Cell, float | None], None]
-"""Told of each cell that begins, and of the seconds that are left, once they can be estimated."""
-Watch = Callable[[int], AbstractContextManager[Begin]]
-"""Told how many cells a stage has, it gives what is told of each that begins."""
+# Called with each cell before it is computed, and the seconds left if they can be estimated.
+CellCallback = Callable[[Cell, float | None], None]
+# Called with the number of cells of a stage; the context manager gives what is called for each.
+StageCallback = Callable[[int], AbstractContextManager[CellCallback]]
+
+# In the order in which they are reported.
+EXPERIMENTS: dict[str, type[Experiment]] = {
+    experiment.name: experiment
+    for experiment in (
+        MainTable,
+        Tuning,
+        Figure2,
+        Figure3,
+        Table4,
+        Table5,
+        Communication,
+        EqualBudgets,
+        SideInformationExperiment,
+        LatePeopleExperiment,
+        FifthsExperiment,
+        Frontier,
+        LawExperiment,
+        PoisoningExperiment,
+        AttackerExperiment,
+    )
+}
+_COMPUTE_BY_METHOD: dict[Method, Compute] = {
+    **COMPUTE_BY_METHOD,
+    "liars": compute_poisoning,
+    "attacker": compute_attack,
+}
+# Orders cells with all users or items after those of subsets.
+_ALL_ROWS = 1 << 40
 
 
 def run_cell(cell: Cell, context: CellContext) -> dict[str, Any]:
-    """Metrics, and for private methods the lifetime budget: ready for JSON."""
-    how = MEASURED.get(cell.measured) or _HOW.get(cell.method, compared)
-    return how(cell, context)
-
-
-_HOW: dict[Method, Compute] = {**HOW, "liars": lie, "attacker": attack}
+    """Compute a cell's result: metrics, and the lifetime budget of a private method."""
+    compute = COMPUTE_BY_TEST.get(cell.measured) or _COMPUTE_BY_METHOD.get(
+        cell.method, compute_baseline
+    )
+    return compute(cell, context)
 
 
 class Subsets:
-    """Parts of a data set; the last one is kept."""
+    """Subsets of a data set, of which the last one is kept."""
 
     def __init__(self, data: Interactions):
         self._data = data
         self._last: tuple[tuple[Size, int], Interactions] | None = None
 
-    def of(self, cell: Cell) -> Interactions:
+    def get(self, cell: Cell) -> Interactions:
+        """Return the subset that a cell is computed on."""
         if cell.size.users is None and cell.size.items is None:
             return self._data
-        which = cell.size, cell.draw
-        if self._last is None or self._last[0] != which:
+        key = cell.size, cell.draw
+        if self._last is None or self._last[0] != key:
             users, items = cell.size.users, cell.size.items
-            self._last = which, self._data.subset(users=users, items=items, seed=cell.draw)
+            self._last = key, self._data.subset(users=users, items=items, seed=cell.draw)
         return self._last[1]
 
 
@@ -64,77 +107,69 @@ class Runner:
     engine: str = "cpu"
     card: int | None = None
 
-    def missing(self, cells: Iterable[Cell]) -> list[Cell]:
-        """Each once, those of one subset and of one split together."""
-        absent = {cell.key: cell for cell in cells if self.store.get(cell) is None}
-        return sorted(absent.values(), key=self._order)
+    def list_missing(self, cells: Iterable[Cell]) -> list[Cell]:
+        """Return the cells without a result, sorted by subset and split."""
+        missing = {cell.key: cell for cell in cells if self.store.get(cell) is None}
+        return sorted(missing.values(), key=_get_order)
 
-    def run(self, cells: Iterable[Cell], begin: Begin = lambda *_: None) -> int:
-        """How many were computed. An interruption loses the cell in hand and nothing else."""
-        # Local and not on the class: a subset of ML-20M is not worth keeping when this ends.
-        todo, subsets = self.missing(cells), Subsets(self.data)
-        shared, estimate = Shared(todo), Estimate(todo, self.store.about)
-        for cell in todo:
-            begin(cell, estimate.left)
+    def run(self, cells: Iterable[Cell], on_cell: CellCallback = lambda *_: None) -> int:
+        """Compute the cells without a result, and return how many there were.
+
+        An interruption loses only the cell that is being computed.
+        """
+        # Local, so that a subset of ML-20M does not stay in memory afterwards.
+        missing, subsets = self.list_missing(cells), Subsets(self.data)
+        shared, estimate = SharedResults(missing), Estimate(missing, self.store.about)
+        for cell in missing:
+            on_cell(cell, estimate.seconds_left)
             with estimate.watch(cell):
-                self._one(cell, subsets.of(cell), shared)
-        return len(todo)
+                self._compute_cell(cell, subsets.get(cell), shared)
+        return len(missing)
 
-    def _order(self, cell: Cell) -> tuple[int, int, int, int, str]:
-        users, items = cell.size.users or 1 << 40, cell.size.items or 1 << 40
-        return users * items, cell.draw, cell.seed, users, cell.split
-
-    def _one(self, cell: Cell, data: Interactions, shared: Shared) -> None:
-        began = time.perf_counter()
+    def _compute_cell(self, cell: Cell, data: Interactions, shared: SharedResults) -> None:
+        started = time.perf_counter()
         result = self.compute(cell, CellContext(data, self.threads, self.engine, self.card, shared))
-        self.store.put(cell, result, time.perf_counter() - began)
+        self.store.put(cell, result, time.perf_counter() - started)
 
 
-EXPERIMENTS: dict[str, type[Experiment]] = {
-    each.name: each
-    for each in (
-        Main,
-        Tuned,
-        Figure2,
-        Figure3,
-        Table4,
-        Table5,
-        Cost,
-        Equal,
-        SideInformationWorth,
-        LatePeople,
-        WhoPays,
-        Frontier,
-        LawChecked,
-        LiarsShown,
-        AttackerAgain,
-    )
-}
+def _get_order(cell: Cell) -> tuple[int, int, int, int, str]:
+    users, items = cell.size.users or _ALL_ROWS, cell.size.items or _ALL_ROWS
+    return users * items, cell.draw, cell.seed, users, cell.split
 
 
-def compute(
+def run_experiments(
     experiments: Iterable[type[Experiment]],
     scale: Scale,
     runner: Runner,
     methods: Collection[str],
-    watch: Watch,
+    on_stage: StageCallback,
 ) -> int:
-    """Everything that is missing, stage after stage, until none asks for more."""
-    chosen = [each(scale, runner.store) for each in experiments]
-    done = _stage([cell for each in chosen for cell in each.cells()], runner, methods, watch)
-    while more := _stage([cell for each in chosen for cell in each.then()], runner, methods, watch):
-        done += more
-    return done
+    """Compute all missing cells, stage after stage, and return how many there were.
+
+    Args:
+        experiments: What is needed.
+        scale: Sizes and seeds.
+        runner: Computes the cells.
+        methods: Methods to compute; all of them if it is empty.
+        on_stage: Called with the number of cells of each stage.
+    """
+    instances = [experiment(scale, runner.store) for experiment in experiments]
+    cells = [cell for experiment in instances for cell in experiment.list_cells()]
+    computed = _run_stage(cells, runner, methods, on_stage)
+    # Results may ask for further cells, so this ends when no experiment asks for a new one.
+    while True:
+        cells = [cell for experiment in instances for cell in experiment.list_next_cells()]
+        further = _run_stage(cells, runner, methods, on_stage)
+        if not further:
+            return computed
+        computed += further
 
 
-def _stage(
-    cells: list[Cell],
-    runner: Runner,
-    methods: Collection[str],
-    watch: Watch,
+def _run_stage(
+    cells: list[Cell], runner: Runner, methods: Collection[str], on_stage: StageCallback
 ) -> int:
-    missing = runner.missing(cell for cell in cells if not methods or cell.method in methods)
+    missing = runner.list_missing(cell for cell in cells if not methods or cell.method in methods)
     if not missing:
         return 0
-    with watch(len(missing)) as begin:
-        return runner.run(missing, begin)
+    with on_stage(len(missing)) as on_cell:
+        return runner.run(missing, on_cell)

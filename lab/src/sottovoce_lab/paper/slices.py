@@ -1,14 +1,11 @@
 """Slices, which the live system does not have: chance chooses a part of the items for each report.
 
-A report names a direction of its slice alone. Slices have equally many blocks, or nearly, and in
-each the same share of the directions is loud: for one person the law of a report is that of
-`loudest`, over all slices. Here a simulation of it, for the study in
-`sottovoce_lab.paper.sliced_shops`.
+A report names only a direction of its slice. Slices have about the same number of blocks, and the
+same share of the directions is loud in each. So over all slices, one person's report has the law of
+`loudest`. This is a simulation for the study in `sottovoce_lab.paper.sliced_shops`.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,38 +14,37 @@ from sottovoce.core.loudest import Loudest
 from sottovoce.core.mechanism import pack_reports
 from sottovoce.data.streams import stream
 from sottovoce.simulation.interface import LocalEngine
-from sottovoce.simulation.people import take_part
+from sottovoce.simulation.random_words import draw_participants
 
 Float32 = NDArray[np.float32]
 UInt32 = NDArray[np.uint32]
 Int64 = NDArray[np.int64]
-TOGETHER = 1 << 24
-"""Directions that are looked at together, of all people."""
+# Largest number of directions, of all people together, that are in memory at once.
+MAX_DIRECTIONS_IN_MEMORY = 1 << 24
 
 
-def slice_of(mechanism: Loudest, slices: int) -> Int64:
-    """Of each direction. Blocks are dealt in their public order, which is random."""
+def assign_slices(mechanism: Loudest, slices: int) -> Int64:
+    """Return the slice of each direction."""
+    # Blocks are dealt to the slices in their public order, which is random.
     row = np.arange(mechanism.n_directions) // mechanism.shape.factors
     return np.asarray(row // mechanism.block % slices)
 
 
-def sliced_reports(engine: LocalEngine, V: Float32, epoch: int, slices: int) -> UInt32:
-    """What `engine.reports` gives, where every report has a slice of its own."""
+def draw_sliced_reports(engine: LocalEngine, V: Float32, epoch: int, slices: int) -> UInt32:
+    """Return what `engine.list_reports` returns, with a slice drawn for every report."""
     settings, everybody = engine.settings, np.arange(len(engine.people))
-    takes = take_part(settings.seed, epoch, everybody, settings.turns, settings.epochs)
-    vectors, chance = engine.user_vectors(V), stream(settings.seed, "slice", epoch)
-    parts = _parts(everybody[takes], engine.mechanism.n_directions)
-    sent = [_of_these(engine, V, vectors[some], some, slices, chance) for some in parts]
-    return np.concatenate([np.empty((0, settings.reports), np.uint32), *sent])
-
-
-def _parts(people: Int64, directions: int) -> Iterator[Int64]:
-    size = max(TOGETHER // directions, 1)
+    takes_part = draw_participants(settings.seed, epoch, everybody, settings.turns, settings.epochs)
+    people = everybody[takes_part]
+    vectors, chance = engine.solve_user_vectors(V), stream(settings.seed, "slice", epoch)
+    size = max(MAX_DIRECTIONS_IN_MEMORY // engine.mechanism.n_directions, 1)
+    parts = [np.empty((0, settings.reports), np.uint32)]
     for start in range(0, len(people), size):
-        yield people[start : start + size]
+        part = people[start : start + size]
+        parts.append(_draw_reports(engine, V, vectors[part], part, slices, chance))
+    return np.concatenate(parts)
 
 
-def _of_these(
+def _draw_reports(
     engine: LocalEngine,
     V: Float32,
     X: Float32,
@@ -61,18 +57,20 @@ def _of_these(
     a = mechanism.blocks.compute_rows(V, X, engine.histories.take(people))
     agreement = (np.abs(a)[:, :, None] * np.abs(X)[:, None, :]).reshape(len(people), -1)
     shape = (len(people), engine.settings.reports)
-    chosen, part = chance.integers(slices, size=shape), slice_of(mechanism, slices)
-    at_random, sent = chance.random(shape) < mechanism.gamma, np.empty(shape, np.uint32)
-    for each in range(slices):
-        inside = np.flatnonzero(part == each)
+    slice_of_report = chance.integers(slices, size=shape)
+    slice_of_direction = assign_slices(mechanism, slices)
+    is_random, reports = chance.random(shape) < mechanism.gamma, np.empty(shape, np.uint32)
+    for slice_number in range(slices):
+        inside = np.flatnonzero(slice_of_direction == slice_number)
         loud = max(round(mechanism.loud * len(inside) / mechanism.n_directions), 1)
-        who, which = np.nonzero(chosen == each)
-        theirs, back = np.unique(who, return_inverse=True)
-        best = np.argpartition(agreement[np.ix_(theirs, inside)], -loud, axis=1)[:, -loud:]
-        index = inside[best[back, chance.integers(loud, size=len(who))]]
+        person, place = np.nonzero(slice_of_report == slice_number)
+        reporters, reporter_of_report = np.unique(person, return_inverse=True)
+        loudest = np.argpartition(agreement[np.ix_(reporters, inside)], -loud, axis=1)[:, -loud:]
+        index = inside[loudest[reporter_of_report, chance.integers(loud, size=len(person))]]
         row, factor = np.divmod(index, mechanism.shape.factors)
-        named = pack_reports(index, (a[who, row] > 0) != (X[who, factor] > 0))
-        anywhere = inside[chance.integers(len(inside), size=len(who))]
-        uniform = pack_reports(anywhere, chance.random(len(who)) < 0.5)
-        sent[who, which] = np.where(at_random[who, which], uniform, named)
-    return sent
+        loud_reports = pack_reports(index, (a[person, row] > 0) != (X[person, factor] > 0))
+        anywhere = inside[chance.integers(len(inside), size=len(person))]
+        random_reports = pack_reports(anywhere, chance.random(len(person)) < 0.5)
+        use_random = is_random[person, place]
+        reports[person, place] = np.where(use_random, random_reports, loud_reports)
+    return reports

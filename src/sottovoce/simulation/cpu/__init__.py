@@ -1,10 +1,10 @@
-"""The engine for one machine: compiled loops on all its cores."""
+"""The engine for one machine: loops compiled by numba on all its cores."""
 
 from dataclasses import dataclass
 
 from sottovoce.settings import setting
 from sottovoce.simulation.interface import Engine
-from sottovoce.simulation.people import Parts
+from sottovoce.simulation.population import Parts
 from sottovoce.training import Settings
 
 
@@ -14,8 +14,10 @@ class Options:
 
 
 def build(parts: Parts, settings: Settings, options: Options) -> Engine:
-    # Here and not above: numba takes a second to import, and only this needs it.
+    # Imported here, because numba takes a second to import.
     from sottovoce.simulation.cpu.engine import CpuEngine
-    from sottovoce.simulation.interface import one_by_one
+    from sottovoce.simulation.interface import build_local_engine
 
-    return one_by_one(parts, settings, lambda part: CpuEngine(part, settings, options.threads))
+    return build_local_engine(
+        parts, settings, lambda part: CpuEngine(part, settings, options.threads)
+    )

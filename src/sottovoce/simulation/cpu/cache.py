@@ -1,7 +1,7 @@
-"""Compiled loops that are older than the code in them are dropped.
+"""Delete cached loops that are older than the code compiled into them.
 
-numba keeps a compiled loop as long as the file of the loop stays the same; it does not look at the
-files of the kernels that are compiled into it.
+numba caches a compiled loop as long as the loop's own file stays the same. It does not look at the
+files of the kernels that are compiled into the loop.
 """
 
 import hashlib
@@ -11,28 +11,28 @@ from typing import Any
 
 from sottovoce.storage.files import write_atomically
 
-PACKAGE = Path(__file__).parents[2]
-COMPILED_IN = ("core", "simulation")
-"""Constants of all of these are frozen into a loop."""
+PACKAGE_FOLDER = Path(__file__).parents[2]
+# Loops contain constants and functions of any file in these folders.
+COMPILED_FOLDERS = ("core", "simulation")
 
 
 def drop_stale(*loops: Any) -> None:
-    """Forget what was compiled of these loops from other sources than today's."""
-    digest = _digest().encode()
+    """Delete what was compiled of these loops from other sources than the present ones."""
+    digest = _compute_digest().encode()
     for loop in loops:
         folder = Path(loop.stats.cache_path)
         stamp = folder / f"{loop.__name__}.sources"
-        with suppress(OSError):  # a cache that cannot be written is not used either
+        # numba does not use a cache that cannot be written.
+        with suppress(OSError):
             if not stamp.exists() or stamp.read_bytes() != digest:
                 for compiled in folder.glob(f"*.{loop.__name__}-*.nb[ic]"):
                     compiled.unlink(missing_ok=True)
                 write_atomically(stamp, digest)
 
 
-def _digest() -> str:
-    """Of all sources that can be compiled into a loop."""
+def _compute_digest() -> str:
     digest = hashlib.sha256()
-    for place in COMPILED_IN:
-        for source in sorted((PACKAGE / place).rglob("*.py")):
+    for name in COMPILED_FOLDERS:
+        for source in sorted((PACKAGE_FOLDER / name).rglob("*.py")):
             digest.update(source.read_bytes())
     return digest.hexdigest()

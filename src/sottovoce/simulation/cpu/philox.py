@@ -1,4 +1,4 @@
-"""Random words, whose turn it is and what they touched: `simulation.people`, compiled."""
+"""Compiled `simulation.random_words` and `simulation.population`: words, turns and histories."""
 
 from typing import Any, NamedTuple
 
@@ -9,27 +9,35 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from sottovoce.core import WORDS_PER_DRAW
-from sottovoce.simulation.evaluation.kernels import compiled_in
-from sottovoce.simulation.people import (
-    DROPPED,
-    MULTIPLIERS,
-    PIECES,
-    REPORTS,
-    RESAMPLED,
-    ROUNDS,
-    TURNS,
-    WEYL,
+from sottovoce.simulation.evaluation.kernels import compile_inner
+from sottovoce.simulation.population import DROPPED_OF_65536, ITEMS_PER_DRAW
+from sottovoce.simulation.random_words import (
+    PHILOX_KEY_STEPS,
+    PHILOX_MULTIPLIERS,
+    PHILOX_ROUNDS,
+    REPORTS_PURPOSE,
+    RESAMPLING_PURPOSE,
+    TURNS_PURPOSE,
 )
 
-_M0, _M1 = (np.uint64(m) for m in MULTIPLIERS)
-_W0, _W1 = (np.uint64(w) for w in WEYL)
-_REPORTS, _TURNS, _RESAMPLED = np.uint64(REPORTS), np.uint64(TURNS), np.uint64(RESAMPLED)
-_DROPPED, _PIECE = np.uint64(DROPPED), np.uint64(0xFFFF)
+# The constants of `simulation.random_words` as unsigned words: numba takes Python integers for
+# signed.
+_MULTIPLIER_0 = np.uint64(PHILOX_MULTIPLIERS[0])
+_MULTIPLIER_1 = np.uint64(PHILOX_MULTIPLIERS[1])
+_KEY_STEP_0 = np.uint64(PHILOX_KEY_STEPS[0])
+_KEY_STEP_1 = np.uint64(PHILOX_KEY_STEPS[1])
+_REPORTS_PURPOSE = np.uint64(REPORTS_PURPOSE)
+_TURNS_PURPOSE = np.uint64(TURNS_PURPOSE)
+_RESAMPLING_PURPOSE = np.uint64(RESAMPLING_PURPOSE)
+_DROP_BELOW = np.uint64(DROPPED_OF_65536)
+# The 16 bits of a word that decide about one item of a resampled history.
+_PIECE_MASK = np.uint64(0xFFFF)
 
 
 @intrinsic
 def multiply_high(typing_context: Any, a: Any, b: Any) -> Any:  # noqa: ARG001 - numba's signature
-    """The upper half of a 128-bit product: one instruction, which numba has no name for."""
+    """Return the upper half of a 128-bit product."""
+    # One instruction, which numba cannot express.
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:  # noqa: ARG001
         wide = ir.IntType(128)
@@ -42,40 +50,41 @@ def multiply_high(typing_context: Any, a: Any, b: Any) -> Any:  # noqa: ARG001 -
 
 
 @njit
-def philox(seed: np.uint64, purpose: np.uint64, c0: int, c1: int, c2: int) -> Any:
-    """Four words for the counter (c0, c1, c2, 0)."""
+def draw_words(seed: np.uint64, purpose: np.uint64, c0: int, c1: int, c2: int) -> Any:
+    """Return the four words for the counter (c0, c1, c2, 0)."""
     counter = np.uint64(c0), np.uint64(c1), np.uint64(c2), np.uint64(0)
-    return mix(counter, seed, purpose, ROUNDS)
+    return mix_rounds(counter, seed, purpose, PHILOX_ROUNDS)
 
 
-@compiled_in
-def mix(state: Any, k0: np.uint64, k1: np.uint64, rounds: int) -> Any:
-    """So many rounds, with these keys first."""
+@compile_inner
+def mix_rounds(state: Any, k0: np.uint64, k1: np.uint64, rounds: int) -> Any:
+    """Apply this number of rounds, the first one with these keys."""
     x0, x1, x2, x3 = state
     for _ in range(rounds):
-        high0, low0 = multiply_high(x0, _M0), x0 * _M0
-        high1, low1 = multiply_high(x2, _M1), x2 * _M1
+        high0, low0 = multiply_high(x0, _MULTIPLIER_0), x0 * _MULTIPLIER_0
+        high1, low1 = multiply_high(x2, _MULTIPLIER_1), x2 * _MULTIPLIER_1
         x0, x1 = high1 ^ x1 ^ k0, low1
         x2, x3 = high0 ^ x3 ^ k1, low0
-        k0, k1 = k0 + _W0, k1 + _W1
+        k0, k1 = k0 + _KEY_STEP_0, k1 + _KEY_STEP_1
     return x0, x1, x2, x3
 
 
-@compiled_in
-def report_words(seed: np.uint64, epoch: int, user: int, draw: int) -> Any:
-    """The words of one report; draw k breaks ties."""
-    return philox(seed, _REPORTS, draw, user, epoch)
+@compile_inner
+def draw_report_words(seed: np.uint64, epoch: int, user: int, draw: int) -> Any:
+    """Return the words of one report; draw k breaks ties."""
+    return draw_words(seed, _REPORTS_PURPOSE, draw, user, epoch)
 
 
 @njit
 def begin_draws(draws: int) -> NDArray[np.uint64]:
-    """What two rounds make of the draws 0, 1, ... alone: the same for everybody, in all epochs."""
+    """Return what two rounds make of draws 0, 1, ... before user and epoch enter."""
+    # The same for everybody in all epochs.
     begun = np.empty((draws, 3), np.uint64)
     for draw in range(draws):
-        product = np.uint64(draw) * _M0
-        second = multiply_high(np.uint64(draw), _M0) ^ _REPORTS
-        begun[draw, 0] = multiply_high(second, _M1)
-        begun[draw, 1] = second * _M1
+        product = np.uint64(draw) * _MULTIPLIER_0
+        second = multiply_high(np.uint64(draw), _MULTIPLIER_0) ^ _REPORTS_PURPOSE
+        begun[draw, 0] = multiply_high(second, _MULTIPLIER_1)
+        begun[draw, 1] = second * _MULTIPLIER_1
         begun[draw, 2] = product
     return begun
 
@@ -88,32 +97,37 @@ def fill_words(
     begun: NDArray[np.uint64],
     random_words: NDArray[np.uint64],
 ) -> None:
-    """Three words of `report_words` for each draw, with two rounds of ten done beforehand.
-
-    There a draw meets neither user nor epoch but in exclusive ors, and products are what costs.
-    """
-    first = multiply_high(np.uint64(epoch), _M1) ^ np.uint64(user) ^ seed
-    own0 = np.uint64(epoch) * _M1 ^ (seed + _W0)
-    own2, own3 = multiply_high(first, _M0) ^ (_REPORTS + _W1), first * _M0
-    k0, k1 = seed + _W0 + _W0, _REPORTS + _W1 + _W1
+    """Fill three words of `draw_report_words` for each draw; `begun` is from `begin_draws`."""
+    # In the first two of ten rounds, user and epoch are only joined by exclusive ors to the
+    # products of a draw, and the products are what costs time.
+    first = multiply_high(np.uint64(epoch), _MULTIPLIER_1) ^ np.uint64(user) ^ seed
+    own0 = np.uint64(epoch) * _MULTIPLIER_1 ^ (seed + _KEY_STEP_0)
+    own2, own3 = (
+        multiply_high(first, _MULTIPLIER_0) ^ (_REPORTS_PURPOSE + _KEY_STEP_1),
+        first * _MULTIPLIER_0,
+    )
+    k0, k1 = seed + _KEY_STEP_0 + _KEY_STEP_0, _REPORTS_PURPOSE + _KEY_STEP_1 + _KEY_STEP_1
     for j in range(random_words.shape[0]):
         state = begun[j, 0] ^ own0, begun[j, 1], begun[j, 2] ^ own2, own3
-        random_words[j, 0], random_words[j, 1], random_words[j, 2], _ = mix(
-            state, k0, k1, ROUNDS - 2
+        random_words[j, 0], random_words[j, 1], random_words[j, 2], _ = mix_rounds(
+            state, k0, k1, PHILOX_ROUNDS - 2
         )
 
 
-@compiled_in
+@compile_inner
 def takes_part(seed: np.uint64, epoch: int, user: int, turns: int, epochs: int) -> bool:
-    """`sottovoce.simulation.people.take_part` of one user."""
+    """Return whether one user takes part, as `simulation.random_words.draw_participants`."""
     if turns == epochs:
         return True
     left, takes = np.uint64(turns), False
-    random_words = philox(seed, _TURNS, 0, user, 0)
-    for each in range(epoch + 1):
-        if each and each % WORDS_PER_DRAW == 0:
-            random_words = philox(seed, _TURNS, each // WORDS_PER_DRAW, user, 0)
-        takes = multiply_high(random_words[each % WORDS_PER_DRAW], np.uint64(epochs - each)) < left
+    random_words = draw_words(seed, _TURNS_PURPOSE, 0, user, 0)
+    for past_epoch in range(epoch + 1):
+        if past_epoch and past_epoch % WORDS_PER_DRAW == 0:
+            random_words = draw_words(seed, _TURNS_PURPOSE, past_epoch // WORDS_PER_DRAW, user, 0)
+        takes = (
+            multiply_high(random_words[past_epoch % WORDS_PER_DRAW], np.uint64(epochs - past_epoch))
+            < left
+        )
         if takes:
             left -= np.uint64(1)
         elif left == 0:
@@ -121,50 +135,50 @@ def takes_part(seed: np.uint64, epoch: int, user: int, turns: int, epochs: int) 
     return takes
 
 
-class Gathering(NamedTuple):
-    """Public numbers of an epoch: who there is, and how often they take part."""
+class Roster(NamedTuple):
+    """Public numbers of an epoch: the people, and how often they take part."""
 
     first: int
     chosen: NDArray[np.int64]
-    """The numbers of people; empty: consecutive from the first."""
+    """The numbers of people; empty if they are consecutive from `first`."""
     people: int
     resampled: bool
     turns: int
     epochs: int
 
 
-@compiled_in
-def number_of(place: int, who: Gathering) -> int:
-    """`People.numbers` of one."""
-    return who.chosen[place] if who.chosen.shape[0] else who.first + place
+@compile_inner
+def get_number(place: int, roster: Roster) -> int:
+    """Return a person's number: `People.numbers` for one place."""
+    return roster.chosen[place] if roster.chosen.shape[0] else roster.first + place
 
 
-@compiled_in
-def history_of(
+@compile_inner
+def fill_history(
     place: int,
-    who: Gathering,
+    roster: Roster,
     seed: np.uint64,
     indptr: NDArray[np.int64],
     indices: NDArray[np.int32],
     out: NDArray[np.int32],
 ) -> int:
-    """The items of somebody, into `out`; how many there are."""
-    if not who.resampled:
+    """Fill `out` with a person's items and return their number."""
+    if not roster.resampled:
         items = indices[indptr[place] : indptr[place + 1]]
         for t in range(items.shape[0]):
             out[t] = items[t]
         return items.shape[0]
-    user = number_of(place, who)
-    random_words = philox(seed, _RESAMPLED, 0, user, 0)
+    user = get_number(place, roster)
+    random_words = draw_words(seed, _RESAMPLING_PURPOSE, 0, user, 0)
     row = np.int64(multiply_high(random_words[0], np.uint64(indptr.shape[0] - 1)))
     items = indices[indptr[row] : indptr[row + 1]]
     n = 0
     for t in range(items.shape[0]):
-        if t % PIECES == 0:
-            random_words = philox(seed, _RESAMPLED, 1 + t // PIECES, user, 0)
-        piece = t % PIECES
+        if t % ITEMS_PER_DRAW == 0:
+            random_words = draw_words(seed, _RESAMPLING_PURPOSE, 1 + t // ITEMS_PER_DRAW, user, 0)
+        piece = t % ITEMS_PER_DRAW
         word = random_words[piece // 4] >> np.uint64(16 * (piece % 4))
-        if word & _PIECE >= _DROPPED:
+        if word & _PIECE_MASK >= _DROP_BELOW:
             out[n] = items[t]
             n += 1
     return n

@@ -1,8 +1,8 @@
 """User vectors, compiled: `sottovoce.core.solve_user_vectors` in the same order of operations.
 
-numba leaves vector instructions to LLVM, which finds none where four entries of one row meet four
-of another. So sums of outer products, four by four entries at a time, are written in LLVM's own
-words. Products and sums are those of plain loops, in the same order: bits do not change.
+numba leaves vector instructions to LLVM, which finds none for the outer product of two rows. So
+sums of outer products are written in LLVM's own language, four by four entries at a time. Their
+products and sums are those of plain loops in the same order, so no bit changes.
 """
 
 from typing import Any, NamedTuple
@@ -14,56 +14,57 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from sottovoce.core.bounds import MAX_USER_ENTRY
-from sottovoce.simulation.evaluation.kernels import compiled_in
+from sottovoce.simulation.evaluation.kernels import compile_inner
 
 Float64 = NDArray[np.float64]
 
+# Users that a thread takes at a time: few enough to share out evenly, enough to amortise a call.
 USERS_PER_BLOCK = 64
-"""What one thread takes at a time: small enough to share out evenly, large enough to amortise."""
-
+# Rows of V that are widened and added up before the next ones: they stay in the nearest cache.
 ITEMS_PER_BLOCK = 64
-"""Rows of V that are read, widened and added up before the next: they stay in the nearest cache."""
-SIDE = 4
-"""Rows and columns of a tile, whose sixteen sums stay in registers."""
-_INDEX, _FOUR = ir.IntType(64), ir.VectorType(ir.DoubleType(), SIDE)
+# Rows and columns of a tile, whose sixteen sums stay in registers.
+TILE_SIDE = 4
+# Types in LLVM's language.
+_INDEX_TYPE = ir.IntType(64)
+_FOUR_DOUBLES = ir.VectorType(ir.DoubleType(), TILE_SIDE)
 
 
-@compiled_in
-def padded(size: int) -> int:
-    """The next multiple of `SIDE`."""
-    return -(-size // SIDE) * SIDE
+@compile_inner
+def pad_to_tiles(size: int) -> int:
+    """Round up to a multiple of TILE_SIDE."""
+    return -(-size // TILE_SIDE) * TILE_SIDE
 
 
-@compiled_in
+@compile_inner
 def add_tile(rows: Any, n: int, i: int, j: int, lines: int, sums: Any) -> None:
-    """Add `rows[t, i:i+lines] rows[t, j:j+4]^T` to `sums[i:i+lines, j:j+4]`, for t < n.
+    """Add `rows[t, i:i+lines] rows[t, j:j+4]^T` to `sums[i:i+lines, j:j+4]`, for t from 0 to n - 1.
 
-    One after the other from t = 0 on. Both are float64, in C order, and equally wide; n and lines
-    (at most four) are at least 1. Nothing is checked.
+    Nothing is checked: both must be float64, in C order and equally wide, n at least 1, and lines
+    from 1 to 4.
     """
     if lines == 4:
-        _four_lines(rows, n, i, j, sums)
+        _add_four_lines(rows, n, i, j, sums)
     elif lines == 3:
-        _three_lines(rows, n, i, j, sums)
+        _add_three_lines(rows, n, i, j, sums)
     elif lines == 2:
-        _two_lines(rows, n, i, j, sums)
+        _add_two_lines(rows, n, i, j, sums)
     else:
-        _one_line(rows, n, i, j, sums)
+        _add_one_line(rows, n, i, j, sums)
 
 
-def _of_lines(count: int) -> Any:
-    """The tile with so many lines."""
+def _make_tile_adder(count: int) -> Any:
+    """Return `add_tile` for this number of lines."""
 
-    def tile(typing_context: Any, rows: Any, n: Any, i: Any, j: Any, sums: Any) -> Any:  # noqa: ARG001 - numba's signature
+    def add(typing_context: Any, rows: Any, n: Any, i: Any, j: Any, sums: Any) -> Any:  # noqa: ARG001 - numba's signature
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-            return _generate(count, context, builder, signature, arguments)
+            return _generate_tile(count, context, builder, signature, arguments)
 
         return types.void(rows, types.intp, types.intp, types.intp, sums), generate
 
-    return intrinsic(tile)
+    return intrinsic(add)
 
 
-def _generate(count: int, context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+def _generate_tile(count: int, context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     read, total = (
         context.make_array(signature.args[place])(context, builder, arguments[place])
         for place in (0, 4)
@@ -73,31 +74,31 @@ def _generate(count: int, context: Any, builder: Any, signature: Any, arguments:
 
     def four(start: Any, row: Any, column: Any) -> Any:
         place = builder.add(builder.mul(row, width), column)
-        return builder.bitcast(builder.gep(start, [place]), _FOUR.as_pointer())
+        return builder.bitcast(builder.gep(start, [place]), _FOUR_DOUBLES.as_pointer())
 
     def load(start: Any, row: Any, column: Any) -> Any:
         loaded = builder.load(four(start, row, column))
         loaded.align = 8
         return loaded
 
-    places = [builder.add(i, ir.Constant(_INDEX, line)) for line in range(count)]
+    places = [builder.add(i, ir.Constant(_INDEX_TYPE, line)) for line in range(count)]
     before = [load(total.data, line, j) for line in places]
     entry = builder.block
     loop = builder.append_basic_block("tile")
     builder.branch(loop)
 
     builder.position_at_end(loop)
-    t = builder.phi(_INDEX)
-    held = [builder.phi(_FOUR) for _ in range(count)]
+    t = builder.phi(_INDEX_TYPE)
+    totals = [builder.phi(_FOUR_DOUBLES) for _ in range(count)]
     down, across = load(read.data, t, i), load(read.data, t, j)
     after = []
     for line in range(count):
-        same = ir.Constant(ir.VectorType(ir.IntType(32), SIDE), [line] * SIDE)
+        same = ir.Constant(ir.VectorType(ir.IntType(32), TILE_SIDE), [line] * TILE_SIDE)
         entries = builder.shuffle_vector(down, down, same)
-        after.append(builder.fadd(held[line], builder.fmul(entries, across)))
-    following = builder.add(t, ir.Constant(_INDEX, 1))
+        after.append(builder.fadd(totals[line], builder.fmul(entries, across)))
+    following = builder.add(t, ir.Constant(_INDEX_TYPE, 1))
     for value, first, later in zip(
-        [t, *held], [ir.Constant(_INDEX, 0), *before], [following, *after], strict=True
+        [t, *totals], [ir.Constant(_INDEX_TYPE, 0), *before], [following, *after], strict=True
     ):
         value.add_incoming(first, entry)
         value.add_incoming(later, loop)
@@ -110,11 +111,14 @@ def _generate(count: int, context: Any, builder: Any, signature: Any, arguments:
     return context.get_dummy_value()
 
 
-_one_line, _two_lines, _three_lines, _four_lines = (_of_lines(count) for count in (1, 2, 3, 4))
+_add_one_line = _make_tile_adder(1)
+_add_two_lines = _make_tile_adder(2)
+_add_three_lines = _make_tile_adder(3)
+_add_four_lines = _make_tile_adder(4)
 
 
-class Room(NamedTuple):
-    """Memory for one user's equations, used again for the next."""
+class EquationMemory(NamedTuple):
+    """Memory for the equations of one user after the other."""
 
     rows: Float64
     lower: Float64
@@ -122,13 +126,14 @@ class Room(NamedTuple):
     solution: Float64
 
 
-@compiled_in
-def new_room(size: int) -> Room:
-    """For vectors of so many factors."""
-    width = padded(size)
+@compile_inner
+def make_equation_memory(size: int) -> EquationMemory:
+    """Allocate the memory for vectors of this length."""
+    width = pad_to_tiles(size)
     rows = np.zeros((ITEMS_PER_BLOCK, width), np.float64)
-    rows[:, size : size + 1] = 1.0  # times which a row is itself
-    return Room(
+    # Its product with a row is the row itself: see `add_items`.
+    rows[:, size : size + 1] = 1.0
+    return EquationMemory(
         rows,
         np.empty((width, width), np.float64),
         np.empty(size, np.float64),
@@ -136,16 +141,13 @@ def new_room(size: int) -> Room:
     )
 
 
-@compiled_in
+@compile_inner
 def add_items(
     items: NDArray[np.int32], V: NDArray[np.float32], rows: Float64, sums: Float64, right: Float64
 ) -> None:
-    """`sum v v^T` (the lower triangle, and some more) and `sum v`, item after item.
-
-    The product of two float32 is exact in float64, so nothing is gained by keeping products in a
-    table, which would not fit a cache. Where rows are padded, the first of the padding is 1, and
-    its products are `v` itself.
-    """
+    """Compute `sum v v^T` (the lower triangle and a little more) and `sum v`, item after item."""
+    # The product of two float32 is exact in float64. A table of products would not fit a cache.
+    # Where rows are padded, the first entry of the padding is 1, so its products are `v` itself.
     size, width = right.shape[0], rows.shape[1]
     used = min(size + 1, width)
     sums[:] = 0.0
@@ -160,29 +162,29 @@ def add_items(
             for t in range(n):
                 for i in range(size):
                     right[i] += rows[t, i]
-        for i in range(0, width, SIDE):
-            for j in range(0, i + SIDE, SIDE):
-                add_tile(rows, n, i, j, min(SIDE, used - i), sums)
+        for i in range(0, width, TILE_SIDE):
+            for j in range(0, i + TILE_SIDE, TILE_SIDE):
+                add_tile(rows, n, i, j, min(TILE_SIDE, used - i), sums)
     if used > size:
         for i in range(size):
             right[i] = sums[size, i]
 
 
-@compiled_in
+@compile_inner
 def solve_user(
     items: NDArray[np.int32],
     V: NDArray[np.float32],
     G: Float64,
     alpha: float,
     regularization: float,
-    room: Room,
+    memory: EquationMemory,
     x: NDArray[np.float32],
 ) -> None:
-    """Equation (4) for one user, into `x`.
+    """Solve equation (4) for one user and write the vector into `x`.
 
-    A vector that is not usable becomes zero, as in `sottovoce.core.bounds.zero_unusable_vectors`.
+    An unusable vector becomes zero, as in `sottovoce.core.bounds.zero_unusable_vectors`.
     """
-    rows, lower, column, solution = room
+    rows, lower, column, solution = memory
     size = x.shape[0]
     add_items(items, V, rows, lower, solution)
     for i in range(size):
@@ -190,8 +192,8 @@ def solve_user(
         for j in range(i + 1):
             lower[i, j] = G[i, j] + alpha * lower[i, j]
         lower[i, i] += regularization
-    # Column after column, each taken off all that follow: every entry sees the same differences in
-    # the same order as in the reference, but neighbours at once.
+    # Each column is subtracted from all that follow. Every entry sees the same differences in the
+    # same order as in the reference, but neighbours are computed at once.
     for k in range(size):
         lower[k, k] = np.sqrt(lower[k, k])
         for i in range(k + 1, size):
@@ -228,8 +230,8 @@ def solve_users(
     regularization: float,
     X: NDArray[np.float32],
 ) -> None:
-    """The vectors of some, from one place to another, into `X`."""
-    room = new_room(X.shape[1])
+    """Write the vectors of the users from `begin` to `end` into `X`."""
+    memory = make_equation_memory(X.shape[1])
     for u in range(begin, end):
         items = indices[indptr[u] : indptr[u + 1]]
-        solve_user(items, V, G, alpha, regularization, room, X[u])
+        solve_user(items, V, G, alpha, regularization, memory, X[u])

@@ -1,10 +1,10 @@
-"""The engine for a graphics card: everything but the loop over epochs runs there."""
+"""The engine for a graphics card, on which everything runs except the loop over epochs."""
 
 from dataclasses import dataclass
 
 from sottovoce.settings import setting
 from sottovoce.simulation.interface import Engine
-from sottovoce.simulation.people import Parts
+from sottovoce.simulation.population import Parts
 from sottovoce.training import Settings
 
 
@@ -19,9 +19,10 @@ class Options:
 
 
 def build(parts: Parts, settings: Settings, options: Options) -> Engine:
+    # Imported here, so that a list of engines does not load CuPy.
     from sottovoce.simulation.cuda.card import CudaCard
     from sottovoce.simulation.cuda.engine import CudaEngine
-    from sottovoce.simulation.interface import one_by_one
+    from sottovoce.simulation.interface import build_local_engine
 
     card = CudaCard(options.card or 0)
-    return one_by_one(parts, settings, lambda part: CudaEngine(part, settings, card))
+    return build_local_engine(parts, settings, lambda part: CudaEngine(part, settings, card))

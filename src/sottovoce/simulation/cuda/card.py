@@ -1,4 +1,4 @@
-"""A graphics card, by CuPy: memory, and kernels that are compiled when they are first needed."""
+"""A graphics card, used through CuPy: its memory and its kernels."""
 
 from typing import Any
 
@@ -6,36 +6,38 @@ from numpy.typing import DTypeLike, NDArray
 
 from sottovoce.errors import SettingsError
 
+# An array on the card.
 Buffer = Any
-"""An array on the card."""
-
-# No fused multiply-add: one rounding for each operation, as everywhere else.
-OPTIONS = ("--std=c++17", "--fmad=false")
-ROOM = "extern __shared__ double room[];\n"
+# No fused multiply-add: one rounding for each operation, as in all engines.
+COMPILER_OPTIONS = ("--std=c++17", "--fmad=false")
+# Memory that the threads of a block share.
+SHARED_MEMORY_DECLARATION = "extern __shared__ double block_memory[];\n"
 
 
 class CudaCard:
-    """What an engine asks of a card; the tests' own, on the processor, extends it."""
+    """What an engine needs of a card. The tests extend it with one that is emulated."""
 
     threads = 256
-    """Of one block, that serve best."""
+    """The number of threads of a block that serves best."""
     processors: int
     shared_bytes: int
-    """Of one block of threads, at most."""
+    """The most memory that the threads of a block can share."""
 
     def __init__(self, number: int):
-        self._cupy = _cupy()
-        self._device = self._cupy.cuda.Device(_checked(self._cupy, number))
-        about = self._device.attributes
-        self.processors = int(about["MultiProcessorCount"])
-        self.shared_bytes = int(about["MaxSharedMemoryPerBlockOptin"])
+        self._cupy = _import_cupy()
+        self._device = self._cupy.cuda.Device(_check_number(self._cupy, number))
+        attributes = self._device.attributes
+        self.processors = int(attributes["MultiProcessorCount"])
+        self.shared_bytes = int(attributes["MaxSharedMemoryPerBlockOptin"])
         self._module: Any = None
         self._kernels: dict[str, Any] = {}
 
     def load(self, source: str) -> None:
-        """Compile the kernels of this source; those of an earlier one are forgotten."""
+        """Compile the kernels of this source and forget those of an earlier one."""
         with self._device:
-            self._module = self._cupy.RawModule(code=ROOM + source, options=OPTIONS)
+            self._module = self._cupy.RawModule(
+                code=SHARED_MEMORY_DECLARATION + source, options=COMPILER_OPTIONS
+            )
         self._kernels = {}
 
     def upload(self, array: NDArray[Any]) -> Buffer:
@@ -59,7 +61,7 @@ class CudaCard:
             buffer.sort()
 
     def launch(self, kernel: str, blocks: int, threads: int, shared: int, setup: Buffer) -> None:
-        """Run a kernel, after all that was launched before."""
+        """Start a kernel, which runs after all that were started before."""
         if kernel not in self._kernels:
             self._kernels[kernel] = self._module.get_function(kernel)
         function = self._kernels[kernel]
@@ -69,7 +71,7 @@ class CudaCard:
             function((blocks,), (threads,), (setup,), shared_mem=shared)
 
 
-def _cupy() -> Any:
+def _import_cupy() -> Any:
     try:
         import cupy
     except ImportError as error:
@@ -80,14 +82,16 @@ def _cupy() -> Any:
     return cupy
 
 
-def _checked(cupy: Any, number: int) -> int:
+def _check_number(cupy: Any, number: int) -> int:
     try:
-        there = cupy.cuda.runtime.getDeviceCount()
+        n_cards = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise SettingsError(
             f"the cuda engine needs an NVIDIA card and its driver: {error}; without one, use the "
             "cpu engine"
         ) from error
-    if number >= there:
-        raise SettingsError(f"there is no card {number}; there are {there}, counted from 0")
+    if number >= n_cards:
+        raise SettingsError(
+            f"there is no graphics card {number}: name one below {n_cards}, counted from 0"
+        )
     return number

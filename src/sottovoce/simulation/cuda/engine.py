@@ -1,4 +1,4 @@
-"""The kernels in `source/` behind the engine's interface."""
+"""The engine that runs the kernels in `source/`."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -9,46 +9,47 @@ from numpy.typing import NDArray
 from sottovoce.core.model import build_diverged_error, compute_max_entry, draw_factor_basis
 from sottovoce.errors import SettingsError
 from sottovoce.simulation.cuda.card import CudaCard
-from sottovoce.simulation.cuda.kernels import kernel_of
 from sottovoce.simulation.cuda.memory import (
-    COUNTS,
+    COUNTER_NAMES,
     Memory,
-    gram_bytes,
-    solve_bytes,
-    solve_threads,
-    source,
+    choose_solve_threads,
+    compute_gram_bytes,
+    compute_solve_bytes,
+    render_source,
 )
-from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, tested
-from sottovoce.simulation.interface import Collected, LocalEngine
-from sottovoce.simulation.people import Part, take_part
+from sottovoce.simulation.engines import import_kernel_module
+from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, select_tested
+from sottovoce.simulation.interface import LocalEngine, ReportSums
+from sottovoce.simulation.population import Part
+from sottovoce.simulation.random_words import draw_participants
 from sottovoce.training import Settings
 
 Float32 = NDArray[np.float32]
 
-AT_ONCE = 1 << 20
-"""People whose vectors lie on the card at the same time."""
-THREADS = 2048
-"""Of one processor at the same time."""
+# People whose vectors are on the card at the same time.
+MAX_PEOPLE_ON_CARD = 1 << 20
+# Threads of one processor that run at the same time.
+THREADS_PER_PROCESSOR = 2048
 
 
 class CudaEngine(LocalEngine):
-    """One card."""
+    """Computes on one card."""
 
     name: ClassVar[str] = "cuda"
 
     def __init__(self, part: Part, settings: Settings, card: CudaCard):
         super().__init__(part, settings)
         people, histories, factors = part.people, self.histories, settings.factors
-        self._kernel = kernel_of(self.mechanism)
-        self._ranked: Candidates | None = None
+        self._kernel = import_kernel_module(f"{__package__}.kernels", self.mechanism.name)
+        self._candidates: Candidates | None = None
         self._model: Float32 | None = None
+        # Whether the card has the vectors of all people in the data, for the present model.
         self._has_vectors = False
-        """Whether those of everybody in the data lie on the card, for this model."""
-        self._solve = solve_bytes(factors)
-        if self._solve > card.shared_bytes:
-            raise SettingsError(f"{factors} factors do not fit this card's memory: use fewer")
-        card.load(source(factors, self._kernel.SOURCE))
-        self._at_once = min(AT_ONCE, max(len(people), histories.n_users, 1))
+        self._solve_bytes = compute_solve_bytes(factors)
+        if self._solve_bytes > card.shared_bytes:
+            raise SettingsError(f"{factors} factors do not fit the memory of this card: use fewer")
+        card.load(render_source(factors, self._kernel.SOURCE))
+        self._people_per_piece = min(MAX_PEOPLE_ON_CARD, max(len(people), histories.n_users, 1))
         self._memory = memory = Memory(
             card,
             seed=settings.seed,
@@ -60,7 +61,7 @@ class CudaEngine(LocalEngine):
             n_items=histories.n_items,
             n_rows=histories.n_users,
             first=people.first,
-            made=people.resampled is not None,
+            resampled=people.resampled is not None,
             longest=max(int(np.diff(histories.indptr).max(initial=0)), 1),
             n_directions=self.mechanism.n_directions,
             n_signed=2 * self.mechanism.n_directions,
@@ -68,9 +69,9 @@ class CudaEngine(LocalEngine):
         memory.put("indptr", histories.indptr)
         memory.put("indices", histories.indices)
         memory.make("G", factors * factors, np.float64)
-        memory.make("X", self._at_once * factors, np.float32)
-        memory.make("looking", self._at_once, np.int32)
-        memory.make("quiet", self._at_once, np.int32)
+        memory.make("X", self._people_per_piece * factors, np.float32)
+        memory.make("with_history", self._people_per_piece, np.int32)
+        memory.make("without_history", self._people_per_piece, np.int32)
         if people.chosen is not None:
             memory.put("chosen", people.chosen)
         self._kernel.allocate(memory, self.mechanism, histories)
@@ -78,79 +79,81 @@ class CudaEngine(LocalEngine):
     def close(self) -> None:
         self._memory.clear()
 
-    def _collect(self, V: Float32, epoch: int) -> Collected:
+    def collect(self, V: Float32, epoch: int) -> ReportSums:
         n_reports = self._report(V, epoch)
-        return Collected(self._memory.get("sums").astype(np.int64), n_reports)
+        return ReportSums(self._memory.get("sums").astype(np.int64), n_reports)
 
-    def _reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
+    def list_reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
         n, settings, memory = len(self.people), self.settings, self._memory
-        memory.make("kept", n * settings.reports, np.uint32)
+        memory.make("reports_out", n * settings.reports, np.uint32)
         self._report(V, epoch)
-        kept = memory.get("kept")[: n * settings.reports].reshape(n, settings.reports)
-        memory.drop("kept")
-        numbers = self.people.numbers(np.arange(n))
-        return kept[take_part(settings.seed, epoch, numbers, settings.turns, settings.epochs)]
+        reports = memory.get("reports_out")[: n * settings.reports].reshape(n, settings.reports)
+        memory.drop("reports_out")
+        numbers = self.people.get_numbers(np.arange(n))
+        takes = draw_participants(settings.seed, epoch, numbers, settings.turns, settings.epochs)
+        return reports[takes]
 
-    def _user_vectors(self, V: Float32) -> Float32:
-        self._set_model(V)
-        found = [self._memory.get("X")[: n * V.shape[1]] for n in self._solved_rows()]
-        nobody = np.empty(0, np.float32)
-        return np.concatenate([nobody, *found]).reshape(-1, V.shape[1])
+    def solve_user_vectors(self, V: Float32) -> Float32:
+        self._set_model(self.check_items(V))
+        vectors = [self._memory.get("X")[: n * V.shape[1]] for n in self._solve_all()]
+        return np.concatenate([np.empty(0, np.float32), *vectors]).reshape(-1, V.shape[1])
 
-    def _ranks_alone(self, V: Float32, candidates: Candidates) -> Ranks:
+    def _rank_by_factors(self, V: Float32, candidates: Candidates) -> Ranks:
         memory, n = self._memory, self.histories.n_users
-        if self._ranked is not candidates:
+        if self._candidates is not candidates:
             memory.put("tests", candidates.split.test.astype(np.int32))
             memory.put("candidates", candidates.items)
             memory.make("ranks", 2 * n, np.int32)
             memory.numbers["n_candidates"] = candidates.items.shape[1]
-            self._ranked = candidates
+            self._candidates = candidates
         self._set_model(V)
-        for _ in self._solved_rows():
+        for _ in self._solve_all():
             memory.run("rank_rows", threads=128)
-        found = memory.get("ranks")[: 2 * n].reshape(n, 2).astype(np.int64)
-        return tested(candidates, found[:, 0], found[:, 1])
+        ranks = memory.get("ranks")[: 2 * n].reshape(n, 2).astype(np.int64)
+        return select_tested(candidates, ranks[:, 0], ranks[:, 1])
 
-    def _learn(self, V: Float32, epoch: int) -> tuple[Float32, int]:
-        """`training.compute_next_items` on the card, unless there are dummies to be added."""
-        if self.settings.dummies:
-            return super()._learn(V, epoch)
+    def learn(self, V: Float32, epoch: int, *, row_limit: float = 0.0) -> tuple[Float32, int]:
+        """Run one epoch, with `training.compute_next_items` on the card where it can."""
+        if self.settings.dummies or row_limit:
+            return super().learn(V, epoch, row_limit=row_limit)
         n_reports, settings, memory = self._report(V, epoch), self.settings, self._memory
         memory.make("wide", V.size, np.float64)
         memory.make("next_V", V.size, np.float32)
         memory.numbers |= {
-            "scale": self._kernel.sums_by_item(memory, self.mechanism, max(n_reports, 1)),
+            "scale": self._kernel.sum_by_item(memory, self.mechanism, max(n_reports, 1)),
             "rate": settings.rate,
             "steps": settings.steps,
             "ridge": settings.regularization,
             "fade": settings.fade,
-            "most_entry": compute_max_entry(V.shape[1]),
+            "max_entry": compute_max_entry(V.shape[1]),
         }
         if settings.rotate:
             memory.put("basis", draw_factor_basis(V.shape[1], settings.seed, epoch + 1))
-        memory.run("next_items")
-        if memory.count("DIVERGED"):
+        memory.run("compute_next_items")
+        if memory.get_count("DIVERGED"):
             raise build_diverged_error(settings.rate)
         return memory.get("next_V").reshape(V.shape), n_reports
 
     def _report(self, V: Float32, epoch: int) -> int:
-        """Everybody's reports, into `sums`; how many there are."""
+        """Add all reports to `sums` and return their number."""
+        V = self.check_items(V)
         memory, people, crowd = self._memory, len(self.people), 0
         memory.numbers["epoch"] = epoch
         self._set_model(V)
         self._kernel.prepare(memory, self.mechanism, V)
         memory.make("sums", self.mechanism.n_directions, np.int32)
-        for _ in self._pieces(people):
+        for _ in self._split_people(people):
             memory.run("gather")
             if not (self._has_vectors and self.people.resampled is None):
                 self._has_vectors = False
-                memory.run("solve_looking", **self._solving())
+                memory.run("solve_with_history", **self._get_solve_launch())
             self._kernel.report(memory)
-            crowd += memory.count("CROWD")
+            crowd += memory.get_count("CROWD")
         return crowd * self.settings.reports
 
     def _set_model(self, V: Float32) -> None:
-        """Unless it is there already: a matrix is evaluated, and then learnt from."""
+        """Put V on the card, unless it is there."""
+        # A matrix is first evaluated and then learnt from.
         if self._model is not None and np.array_equal(V, self._model):
             return
         memory, factors = self._memory, V.shape[1]
@@ -158,27 +161,32 @@ class CudaEngine(LocalEngine):
         memory.put("V", V)
         memory.numbers["regularization"] = self.settings.compute_user_ridge(V)
         threads = memory.card.threads
-        memory.run("gram", blocks=factors, shared=gram_bytes(factors, threads), threads=threads)
+        memory.run(
+            "compute_gram",
+            blocks=factors,
+            shared=compute_gram_bytes(factors, threads),
+            threads=threads,
+        )
 
-    def _solved_rows(self) -> Iterator[int]:
-        """Solve the vectors of everybody in the data, some at a time; how many."""
-        everybody = self.histories.n_users
-        for n in self._pieces(everybody):
+    def _solve_all(self) -> Iterator[int]:
+        """Solve the vectors of all people in the data; yield the size of each piece."""
+        n_users = self.histories.n_users
+        for n in self._split_people(n_users):
             if not self._has_vectors:
-                self._memory.run("solve_rows", **self._solving())
-            self._has_vectors = n == everybody
+                self._memory.run("solve_rows", **self._get_solve_launch())
+            self._has_vectors = n == n_users
             yield n
 
-    def _solving(self) -> dict[str, int]:
-        """A block for each person, and as many as a card has room for."""
-        threads = solve_threads(self.settings.factors)
-        blocks = self._memory.card.processors * max(THREADS // threads, 1)
-        return {"shared": self._solve, "threads": threads, "blocks": blocks}
+    def _get_solve_launch(self) -> dict[str, int]:
+        """Return how to start a kernel that solves vectors, with a block for one person."""
+        threads = choose_solve_threads(self.settings.factors)
+        blocks = self._memory.card.processors * max(THREADS_PER_PROCESSOR // threads, 1)
+        return {"shared": self._solve_bytes, "threads": threads, "blocks": blocks}
 
-    def _pieces(self, people: int) -> Iterator[int]:
-        """So many at a time as there is room for, with their counters at 0."""
-        for begin in range(0, people, self._at_once):
-            end = min(begin + self._at_once, people)
+    def _split_people(self, people: int) -> Iterator[int]:
+        """Split people into pieces that fit the card, reset the counters, and yield the sizes."""
+        for begin in range(0, people, self._people_per_piece):
+            end = min(begin + self._people_per_piece, people)
             self._memory.numbers |= {"begin": begin, "end": end}
-            self._memory.make("counts", len(COUNTS), np.int32)
+            self._memory.make("counts", len(COUNTER_NAMES), np.int32)
             yield end - begin

@@ -1,4 +1,4 @@
-"""What lies on a card by its name, and kernels that are told where."""
+"""The memory of a card, by name, and the kernels that work on it."""
 
 from importlib.resources import files
 from typing import Any
@@ -8,33 +8,53 @@ from numpy.typing import DTypeLike, NDArray
 
 from sottovoce.core.bounds import MAX_USER_ENTRY, MIN_ITEM_ENTRY
 from sottovoce.simulation.cuda.card import Buffer, CudaCard
-from sottovoce.simulation.people import (
-    DROPPED,
-    MULTIPLIERS,
-    PIECES,
-    REPORTS,
-    RESAMPLED,
-    ROUNDS,
-    TURNS,
-    WEYL,
+from sottovoce.simulation.population import DROPPED_OF_65536, ITEMS_PER_DRAW
+from sottovoce.simulation.random_words import (
+    PHILOX_KEY_STEPS,
+    PHILOX_MULTIPLIERS,
+    PHILOX_ROUNDS,
+    REPORTS_PURPOSE,
+    RESAMPLING_PURPOSE,
+    TURNS_PURPOSE,
 )
 
-SOURCES = ("common.cuh", "people.cu", "solve.cu", "items.cu", "ranking.cu")
-"""What every mechanism needs; its own comes after them."""
-COUNTS = ("LOOKING", "QUIET", "CROWD", "NEXT_SOLVED", "NEXT_REPORTED", "DIVERGED")
-"""The counters of an epoch: people by what they do, and the next ones in line."""
-ROWS, ADDED, MOST_THREADS = 32, 128, 512
-"""Rows of V that are read at once, for one person and for everybody; threads of a block."""
-GROUP, BINS, NEAR, CLOSE, TIED, FINE, TOGETHER = 16, 4096, 1024, 64, 64, 256, 32
-"""Of `loudest`: rows that are counted together, bins of magnitudes, directions near the border that
-are kept, those next to it, those that tie, parts of the border, people whose rows are predicted
-together."""
-_STATED = (
+# Sources for every mechanism; its own source follows them.
+COMMON_SOURCES = ("common.cuh", "people.cu", "solve.cu", "items.cu", "ranking.cu")
+# Counters of an epoch: people whose reports depend on their history, the others, all who take part;
+# the next person to solve and to report for; entries of V out of bounds.
+COUNTER_NAMES = (
+    "WITH_HISTORY",
+    "WITHOUT_HISTORY",
+    "CROWD",
+    "NEXT_SOLVED",
+    "NEXT_REPORTED",
+    "DIVERGED",
+)
+# Rows of V that a block reads at once, for one person and for G.
+ROWS_PER_STEP = 32
+ROWS_PER_GRAM_STEP = 128
+# Threads of a block, at most.
+MAX_THREADS = 512
+# For `loudest`: rows that are counted together, and bins of their magnitudes.
+ROWS_PER_GROUP = 16
+BIN_COUNT = 4096
+# Lengths of the lists of directions in the bracket, next to the threshold and at it. If a list is
+# too short, kernels compute its entries again.
+MAX_NEAR = 1024
+MAX_CLOSE = 64
+MAX_TIED = 64
+# Parts into which a bracket is divided.
+BRACKET_PARTS = 256
+# People whose rows are predicted together.
+PEOPLE_PER_PREDICTION = 32
+# The struct that a kernel gets, stated once for numpy and for C. Every field has eight bytes, so
+# both have the same layout.
+_FIELD_GROUPS = (
     ("Word", "seed n_directions n_signed threshold"),
-    ("Int", "epoch epochs turns reports n_items always_looks"),
+    ("Int", "epoch epochs turns reports n_items always_needs_history"),
     ("double", "alpha regularization"),
     # People
-    ("Int", "n_rows first made begin end longest"),
+    ("Int", "n_rows first resampled begin end longest"),
     ("Int *", "chosen indptr"),
     ("int *", "indices"),
     # The model
@@ -49,81 +69,97 @@ _STATED = (
     # The next model
     ("double *", "wide basis"),
     ("float *", "next_V"),
-    ("double", "most_entry scale rate ridge fade"),
+    ("double", "max_entry scale rate ridge fade"),
     ("Int", "steps"),
-    # What comes out
-    ("int *", "counts looking quiet sums"),
-    ("UInt *", "kept"),
+    # The results
+    ("int *", "counts with_history without_history sums"),
+    ("UInt *", "reports_out"),
     # Ranking
     ("int *", "tests candidates ranks"),
     ("Int", "n_candidates"),
 )
-"""What a kernel is told: one struct, stated once for numpy and for C. Every field has eight bytes,
-so both lay them out the same way."""
-FIELDS = {name: kind for kind, names in _STATED for name in names.split()}
-_KINDS = {"Word": np.uint64, "Int": np.int64, "double": np.float64}
-SETUP = np.dtype([(name, _KINDS.get(kind, np.uint64)) for name, kind in FIELDS.items()])
+SETUP_FIELDS = {name: kind for kind, names in _FIELD_GROUPS for name in names.split()}
+# Blocks of threads for each processor of a card: enough to hide that memory is slow.
+BLOCKS_PER_PROCESSOR = 8
+_NUMPY_TYPES = {"Word": np.uint64, "Int": np.int64, "double": np.float64}
+SETUP_TYPE = np.dtype(
+    [(name, _NUMPY_TYPES.get(kind, np.uint64)) for name, kind in SETUP_FIELDS.items()]
+)
 
 
-def solve_bytes(factors: int) -> int:
-    """The struct `Equations` of solve.cu."""
+def compute_solve_bytes(factors: int) -> int:
+    """Compute the size of the struct `Equations` of solve.cu."""
     triangle, width = (factors + 1) * (factors + 2) // 2, factors + 2 - factors % 2
-    return 16 * triangle + 8 * ROWS * width + 4 * ROWS + 8
+    return 16 * triangle + 8 * ROWS_PER_STEP * width + 4 * ROWS_PER_STEP + 8
 
 
-def solve_threads(factors: int) -> int:
-    """One for each two by two entries of the equations, in whole warps."""
+def choose_solve_threads(factors: int) -> int:
+    """Return a thread for each two by two entries of the equations, in whole warps."""
     pairs = (factors + 2) // 2
     return min(-(-pairs * (pairs + 1) // 64) * 32, 256)
 
 
-def gram_bytes(factors: int, threads: int) -> int:
-    """Products of `ADDED` rows with as many factors as there are threads, at most."""
-    return 8 * ADDED * min(factors, threads)
+def compute_gram_bytes(factors: int, threads: int) -> int:
+    """Compute the size of the products of one step, for at most one factor a thread."""
+    return 8 * ROWS_PER_GRAM_STEP * min(factors, threads)
 
 
-def padded(factors: int) -> int:
-    """The power of two above it."""
+def pad_factors(factors: int) -> int:
+    """Return the next power of two above."""
     return 1 << factors.bit_length()
 
 
-def room_bytes(factors: int) -> int:
-    """The struct `Room` of loudest.cu, without the rows; rounded up."""
-    by_factor = 24 * factors + 8 * padded(factors)
-    return 4 * BINS + 4 * FINE + 8 * (CLOSE + TIED) + 8 * MOST_THREADS + by_factor + 192
+def compute_scratch_bytes(factors: int) -> int:
+    """Compute a bound of the size of the struct `Scratch` of loudest.cu, without its rows."""
+    lists = 4 * BIN_COUNT + 4 * BRACKET_PARTS + 8 * (MAX_CLOSE + MAX_TIED) + 8 * MAX_THREADS
+    return lists + 24 * factors + 8 * pad_factors(factors) + 192
 
 
-def source(factors: int, own: str) -> str:
-    """All kernels for models of so many factors, and those of a mechanism's own file."""
-    whole = {"FACTORS": factors, "ROWS": ROWS, "ADDED": ADDED, "MOST_THREADS": MOST_THREADS}
-    whole |= {"GROUP": GROUP, "BINS": BINS, "NEAR": NEAR, "CLOSE": CLOSE, "TIED": TIED}
-    whole |= {"FINE": FINE, "TOGETHER": TOGETHER, "PADDED": padded(factors), "ROUNDS": ROUNDS}
-    whole |= {"PIECES": PIECES, **{name: n for n, name in enumerate(COUNTS)}}
-    wide = {"REPORTS": REPORTS, "TURNS": TURNS, "RESAMPLED": RESAMPLED, "DROPPED": DROPPED}
-    wide |= {f"MULTIPLIER{n}": value for n, value in enumerate(MULTIPLIERS)}
-    wide |= {f"WEYL{n}": value for n, value in enumerate(WEYL)}
-    single = {"MOST_USER_ENTRY": MAX_USER_ENTRY, "LEAST_ENTRY": MIN_ITEM_ENTRY}
+def render_source(factors: int, mechanism_source: str) -> str:
+    """Return the source of the common kernels and of those in the file of a mechanism."""
+    numbers = {
+        "FACTORS": factors,
+        "PADDED_FACTORS": pad_factors(factors),
+        "ROWS_PER_STEP": ROWS_PER_STEP,
+        "ROWS_PER_GRAM_STEP": ROWS_PER_GRAM_STEP,
+        "MAX_THREADS": MAX_THREADS,
+        "ROWS_PER_GROUP": ROWS_PER_GROUP,
+        "BIN_COUNT": BIN_COUNT,
+        "MAX_NEAR": MAX_NEAR,
+        "MAX_CLOSE": MAX_CLOSE,
+        "MAX_TIED": MAX_TIED,
+        "BRACKET_PARTS": BRACKET_PARTS,
+        "PEOPLE_PER_PREDICTION": PEOPLE_PER_PREDICTION,
+        "ROUNDS": PHILOX_ROUNDS,
+        "ITEMS_PER_DRAW": ITEMS_PER_DRAW,
+        **{name: index for index, name in enumerate(COUNTER_NAMES)},
+    }
+    words = {
+        "REPORTS": REPORTS_PURPOSE,
+        "TURNS": TURNS_PURPOSE,
+        "RESAMPLED": RESAMPLING_PURPOSE,
+        "DROPPED_OF_65536": DROPPED_OF_65536,
+    }
+    words |= {f"MULTIPLIER{n}": value for n, value in enumerate(PHILOX_MULTIPLIERS)}
+    words |= {f"WEYL{n}": value for n, value in enumerate(PHILOX_KEY_STEPS)}
+    floats = {"MAX_USER_ENTRY": MAX_USER_ENTRY, "MIN_ITEM_ENTRY": MIN_ITEM_ENTRY}
     folder = files(__package__) / "source"
     return "\n".join(
         [
-            *(f"#define {name} {value}" for name, value in whole.items()),
-            *(f"#define {name} {value}ull" for name, value in wide.items()),
-            *(f"#define {name} {value!r}f" for name, value in single.items()),
+            *(f"#define {name} {value}" for name, value in numbers.items()),
+            *(f"#define {name} {value}ull" for name, value in words.items()),
+            *(f"#define {name} {value!r}f" for name, value in floats.items()),
             "typedef unsigned long long Word;\ntypedef unsigned int UInt;\ntypedef long long Int;",
             "struct Setup {",
-            *(f"    {kind} {name};" for name, kind in FIELDS.items()),
+            *(f"    {kind} {name};" for name, kind in SETUP_FIELDS.items()),
             "};",
-            *((folder / name).read_text() for name in (*SOURCES, own)),
+            *((folder / name).read_text() for name in (*COMMON_SOURCES, mechanism_source)),
         ]
     )
 
 
-WAVES = 8
-"""Blocks of threads for each processor of a card: enough to hide that memory is slow."""
-
-
 class Memory:
-    """The fields of `Setup` as they are now: numbers, and arrays on the card."""
+    """The present fields of `Setup`: numbers, and arrays on the card."""
 
     def __init__(self, card: CudaCard, **numbers: float):
         self.card = card
@@ -134,7 +170,8 @@ class Memory:
         self._buffers[name] = self.card.upload(np.ascontiguousarray(array))
 
     def make(self, name: str, size: int, kind: DTypeLike) -> None:
-        """Zeros; one at least, so that there is an address."""
+        """Allocate zeros."""
+        # One at least, so that there is an address.
         self._buffers[name] = self.card.zeros(max(size, 1), kind)
 
     def drop(self, name: str) -> None:
@@ -149,16 +186,16 @@ class Memory:
     def clear(self) -> None:
         self._buffers.clear()
 
-    def count(self, name: str) -> int:
-        return int(self.get("counts")[COUNTS.index(name)])
+    def get_count(self, name: str) -> int:
+        return int(self.get("counts")[COUNTER_NAMES.index(name)])
 
-    def restart(self, name: str) -> None:
-        self._buffers["counts"][COUNTS.index(name)] = 0
+    def reset_count(self, name: str) -> None:
+        self._buffers["counts"][COUNTER_NAMES.index(name)] = 0
 
     @property
     def blocks(self) -> int:
-        """For kernels whose blocks take the next one in line until there is none."""
-        return self.card.processors * WAVES
+        """The number of blocks for kernels whose blocks take one person after the other."""
+        return self.card.processors * BLOCKS_PER_PROCESSOR
 
     def run(
         self,
@@ -168,11 +205,13 @@ class Memory:
         threads: int | None = None,
         shared: int = 0,
     ) -> None:
-        """Launch it; nothing waits for its end but who reads what it wrote."""
-        places = {name: self.card.address(buffer) for name, buffer in self._buffers.items()}
-        setup = np.zeros(1, SETUP)
-        for name, value in (self.numbers | places).items():
-            if name in FIELDS:
+        """Start a kernel. Only reading what it writes waits for its end."""
+        addresses = {name: self.card.address(buffer) for name, buffer in self._buffers.items()}
+        setup = np.zeros(1, SETUP_TYPE)
+        for name, value in (self.numbers | addresses).items():
+            if name in SETUP_FIELDS:
                 setup[name] = value
-        told = self.card.upload(setup.view(np.uint64))
-        self.card.launch(kernel, blocks or self.blocks, threads or self.card.threads, shared, told)
+        payload = self.card.upload(setup.view(np.uint64))
+        self.card.launch(
+            kernel, blocks or self.blocks, threads or self.card.threads, shared, payload
+        )

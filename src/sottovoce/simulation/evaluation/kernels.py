@@ -1,7 +1,7 @@
-"""The loops of ranking, compiled; and the threads of all compiled loops.
+"""Compiled loops of ranking, and the threads of all compiled loops.
 
-A loop takes some of the people, from `begin` to `end`, and leaves Python's lock alone; `share_out`
-gives every thread some at a time. (numba's own parallel loops take longer to compile.)
+A loop computes the people from `begin` to `end` without Python's lock; `run_in_threads` gives every
+thread some at a time. (numba's own parallel loops take longer to compile.)
 """
 
 import logging
@@ -23,20 +23,21 @@ Float64 = NDArray[np.float64]
 Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 
-compiled_in = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
-"""For functions that compiled loops alone call: what Python would need takes a quarter longer."""
-USERS_AT_A_TIME = 256
-"""What a thread takes: small enough to share out evenly, large enough to call Python rarely."""
+# Compiles a function that only compiled loops call: a wrapper for Python takes a quarter longer.
+# With numpy's error model a division by 0 gives inf, and no exception.
+compile_inner = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+# Users that a thread takes: few enough for an even load, enough to call Python rarely.
+USERS_PER_TASK = 256
 
 
-class SaidOnce(event.Listener):  # type: ignore[misc]
-    """Says so the first time that a loop is compiled in this process, and not read from a cache."""
+class CompileNotice(event.Listener):  # type: ignore[misc]
+    """Logs once that a loop is compiled in this process, and not read from a cache."""
 
-    said = False
+    was_logged = False
 
     def on_start(self, _: Any) -> None:
-        if not self.said:
-            self.said = True
+        if not self.was_logged:
+            self.was_logged = True
             logging.getLogger("sottovoce").warning(
                 "compiling loops for this machine, once: up to half a minute"
             )
@@ -45,19 +46,24 @@ class SaidOnce(event.Listener):  # type: ignore[misc]
         pass
 
 
-event.register("numba:compile", SaidOnce())
+event.register("numba:compile", CompileNotice())
 
 
-def checked_threads(n: int | None) -> int:
-    """As many as were asked for; None: all that numba has."""
-    most = int(numba.config.NUMBA_NUM_THREADS)
-    if n is not None and not 1 <= n <= most:
-        raise SettingsError(f"threads must be from 1 to {most} on this machine, got {n}")
-    return n or most
+def check_threads(n: int | None) -> int:
+    """Return this number of threads; None: all that numba has.
+
+    Raises:
+        SettingsError: This machine has fewer.
+    """
+    max_threads = int(numba.config.NUMBA_NUM_THREADS)
+    if n is not None and not 1 <= n <= max_threads:
+        raise SettingsError(f"threads must be from 1 to {max_threads} on this machine, got {n}")
+    return n or max_threads
 
 
 @contextmanager
-def on_threads(n: int) -> Iterator[None]:
+def use_threads(n: int) -> Iterator[None]:
+    """Limit the threads of compiled loops."""
     before = numba.get_num_threads()
     numba.set_num_threads(n)
     try:
@@ -66,33 +72,36 @@ def on_threads(n: int) -> Iterator[None]:
         numba.set_num_threads(before)
 
 
-def share_out(
-    n: int, run: Callable[[int, int, int], None], at_a_time: int = USERS_AT_A_TIME
+def run_in_threads(
+    n: int, run: Callable[[int, int, int], None], per_task: int = USERS_PER_TASK
 ) -> None:
-    """Call `run(begin, end, thread)` for all of n, on as many threads as `on_threads` says."""
-    starts = iter(range(0, n, at_a_time))
-    failed: list[BaseException] = []
+    """Call `run(begin, end, thread)` for all of n, on the threads of `use_threads`."""
+    # All threads share one iterator, so that each start is taken once.
+    starts = iter(range(0, n, per_task))
+    errors: list[BaseException] = []
 
-    def take(thread: int) -> None:
+    def run_tasks(thread: int) -> None:
         try:
-            for begin in starts:  # one iterator for all: each start is somebody's
-                run(begin, min(begin + at_a_time, n), thread)
-        except BaseException as error:  # raised again below, where it is seen
-            failed.append(error)
+            for begin in starts:
+                run(begin, min(begin + per_task, n), thread)
+        except BaseException as error:  # raised below, in the thread of the caller
+            errors.append(error)
 
-    threads = min(int(numba.get_num_threads()), -(-n // at_a_time))
-    others = [Thread(target=take, args=(number,), daemon=True) for number in range(1, threads)]
-    for each in others:
-        each.start()
-    take(0)
-    for each in others:
-        each.join()
-    if failed:
-        raise failed[0]
+    n_threads = min(int(numba.get_num_threads()), -(-n // per_task))
+    others = [
+        Thread(target=run_tasks, args=(number,), daemon=True) for number in range(1, n_threads)
+    ]
+    for thread in others:
+        thread.start()
+    run_tasks(0)
+    for thread in others:
+        thread.join()
+    if errors:
+        raise errors[0]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def wide_vectors(
+def solve_wide_vectors(
     begin: int,
     end: int,
     indptr: Int64,
@@ -107,14 +116,15 @@ def wide_vectors(
     alpha: float,
     out: Float32,
 ) -> None:
-    """Everybody's vector over `W = [V | D]`, as `sottovoce.core.recommending` solves it for one.
+    """Solve everybody's vector over `W = [V | D]`, as `sottovoce.core.recommending` does for one.
 
-    D is given by rows. `ridges` has one row for each length of a history: of the factors, and of
-    the tags.
+    The rows of D are `starts`, `columns` and `values`. A row of `ridges` is for one length of a
+    history: the ridge of the factors, and that of the tags.
     """
     factors, size = V.shape[1], gram.shape[0]
     system, x = np.empty((size, size)), np.empty(size)
     for u in range(begin, end):
+        # Only the lower triangle is written: the solver reads nothing else.
         for i in range(size):
             x[i] = 0.0
             for j in range(i + 1):
@@ -138,14 +148,15 @@ def wide_vectors(
             for j in range(i + 1):
                 system[i, j] = gram[i, j] + alpha * system[i, j]
             system[i, i] += ridges[n, 0] if i < factors else ridges[n, 1]
+        # The row of a system without a solution stays 0.
         if solve_in_place(system, x):
             for i in range(size):
                 out[u, i] = x[i]
 
 
-@compiled_in
+@compile_inner
 def solve_in_place(lower: Float64, x: Float64) -> bool:
-    """Cholesky of a lower triangle, row by row, then forward and back; whether all is finite."""
+    """Solve a system by the Cholesky factor of its lower triangle; return whether x is finite."""
     size = x.shape[0]
     for i in range(size):
         for j in range(i + 1):
@@ -166,9 +177,9 @@ def solve_in_place(lower: Float64, x: Float64) -> bool:
     return finite
 
 
-@compiled_in
+@compile_inner
 def score(x: Float32, row: Float32) -> np.float32:
-    """`x . v`, factor by factor, as `sottovoce.core.predict`."""
+    """Compute `x . v`, factor by factor, as `sottovoce.core.predict` does."""
     total = x[0] * row[0]
     for f in range(1, x.shape[0]):
         total += x[f] * row[f]
@@ -186,7 +197,7 @@ def rank_sampled(
     better: Int64,
     ties: Int64,
 ) -> None:
-    """How many candidates score above each user's test item, and how many the same."""
+    """Count the candidates that score above each user's test item, and those that score alike."""
     for u in range(begin, end):
         if test[u] < 0:
             continue
@@ -202,8 +213,8 @@ def rank_sampled(
 def rank_several(
     begin: int,
     end: int,
-    known_indptr: Int64,
-    known: Int32,
+    own_indptr: Int64,
+    own_items: Int32,
     indptr: Int64,
     hidden: Int32,
     X: Float32,
@@ -211,17 +222,18 @@ def rank_several(
     better: Int64,
     ties: Int64,
 ) -> None:
-    """The place of every hidden item among all that its user does not have."""
+    """Rank every hidden item among all that its user does not have."""
     scores = np.empty(V.shape[0], np.float32)
     for u in range(begin, end):
         if indptr[u] == indptr[u + 1]:
             continue
         for i in range(V.shape[0]):
             scores[i] = score(X[u], V[i])
-        for t in range(known_indptr[u], known_indptr[u + 1]):
-            scores[known[t]] = -np.inf
+        for t in range(own_indptr[u], own_indptr[u + 1]):
+            scores[own_items[t]] = -np.inf
         for t in range(indptr[u], indptr[u + 1]):
-            own, above, same = scores[hidden[t]], 0, -1  # it ties with itself
+            # An item ties with itself, which does not count.
+            own, above, same = scores[hidden[t]], 0, -1
             for i in range(V.shape[0]):
                 above += scores[i] > own
                 same += scores[i] == own
@@ -229,10 +241,11 @@ def rank_several(
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def best_untouched(
+def find_best_untouched(
     begin: int, end: int, indptr: Int64, indices: Int32, X: Float32, V: Float32, out: Int32
 ) -> None:
-    """The best items that each user did not touch, best first; among equals the lowest number."""
+    """List the best items that each user did not touch; among equals the lowest number first."""
+    # Insertion into a sorted list: an equal score stays behind, so the lower number comes first.
     length = out.shape[1]
     taken, best = np.zeros(V.shape[0], np.uint8), np.empty(length, np.float32)
     for u in range(begin, end):

@@ -1,10 +1,10 @@
-"""From ranks to numbers: HR@K, NDCG@K, MRR@K, Recall@K, coverage; means with a 95% interval.
+"""Metrics of ranks: HR@K, NDCG@K, MRR@K, Recall@K, coverage; means with a 95% interval.
 
 With one test item for each person Recall@K is HR@K. Of several it is, as in the literature on
-held-out people (Liang et al. 2018), divided by as many items as could have been found,
+held-out people (Liang et al. 2018), divided by the number of items that could have been found,
 `min(K, hidden)`, and NDCG by the best that the same person could have had. Both are sums over the
-hidden items, so the place of each one by itself is all that is needed. Ties count by a fair coin in
-expectation everywhere.
+hidden items, so they need only the rank of each hidden item. Everywhere a tie counts as its
+expectation under a fair coin.
 """
 
 from collections.abc import Sequence
@@ -18,126 +18,131 @@ from scipy import special
 
 from sottovoce.core import Histories
 from sottovoce.errors import DataError
-from sottovoce.simulation.evaluation.ranking import Ranks, best_untouched
+from sottovoce.simulation.evaluation.ranking import Ranks, find_best_untouched
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 
-CUTOFFS = (2, 5, 10)
+# The cutoffs of the paper's tables.
+METRIC_CUTOFFS = (2, 5, 10)
+# Of Student's t, for an interval of 95%.
+INTERVAL_QUANTILE = 0.975
 
 
-def hits(ranks: Ranks, cutoff: int) -> Float64:
-    """For each, the chance that the test item is among the first `cutoff`, ties by a fair coin.
+def compute_hits(ranks: Ranks, cutoff: int) -> Float64:
+    """Return the chance of each test item to be among the first `cutoff`, ties by a fair coin.
 
-    A test item that ties with t others lies anywhere among these t + 1 places with equal chance,
-    so a model that scores everything alike is exactly as good as a random one.
+    A test item that ties with t others has an equal chance for each of these t + 1 places. So a
+    model that scores everything alike is exactly as good as a random one.
     """
     return np.clip((cutoff - ranks.better) / (ranks.ties + 1), 0.0, 1.0)
 
 
 def hit_ratio(ranks: Ranks, cutoff: int) -> float:
-    """The share of test items among the first ones.
+    """Return the share of test items that are among the first ones.
 
     Args:
-        ranks: Where test items rank; ties count by their expectation under a fair coin.
+        ranks: The ranks of the test items; ties count by their expectation under a fair coin.
         cutoff: How many are the first.
     """
-    return mean_of(hits(ranks, cutoff))
+    return compute_mean(compute_hits(ranks, cutoff))
 
 
 def ndcg(ranks: Ranks, cutoff: int) -> float:
-    """Mean of 1 / log2(1 + rank) within the cutoff, ties averaged over their places."""
-    return mean_of(gains(ranks, cutoff))
+    """Return the mean of 1 / log2(1 + rank) within the cutoff, ties averaged over their places."""
+    return compute_mean(compute_gains(ranks, cutoff))
 
 
 def mrr(ranks: Ranks, cutoff: int) -> float:
-    """Mean of 1 / rank within the cutoff, ties averaged over their places."""
-    return mean_of(reciprocals(ranks, cutoff))
+    """Return the mean of 1 / rank within the cutoff, ties averaged over their places."""
+    return compute_mean(compute_reciprocals(ranks, cutoff))
 
 
-def gains(ranks: Ranks, cutoff: int) -> Float64:
-    """For each, what its place is worth; beyond the cutoff nothing."""
-    return _averaged(ranks, discounts(cutoff))
+def compute_gains(ranks: Ranks, cutoff: int) -> Float64:
+    """Return 1 / log2(1 + rank) of each test item; beyond the cutoff 0."""
+    return _average_ties(ranks, sum_discounts(cutoff))
 
 
-def reciprocals(ranks: Ranks, cutoff: int) -> Float64:
-    """For each, one over its place; beyond the cutoff nothing."""
-    return _averaged(ranks, np.concatenate([[0.0], np.cumsum(1 / np.arange(1, cutoff + 1))]))
+def compute_reciprocals(ranks: Ranks, cutoff: int) -> Float64:
+    """Return 1 / rank of each test item; beyond the cutoff 0."""
+    return _average_ties(ranks, np.concatenate([[0.0], np.cumsum(1 / np.arange(1, cutoff + 1))]))
 
 
-def _averaged(ranks: Ranks, worth: Float64) -> Float64:
-    """Over the places of a tie, where the first n places are worth `worth[n]` together."""
-    cutoff = len(worth) - 1
+def _average_ties(ranks: Ranks, totals: Float64) -> Float64:
+    """Average a gain over the places of a tie; `totals[n]` is that of the first n places."""
+    # A tie takes the places from `first` to `last`; those beyond the cutoff gain nothing.
+    cutoff = len(totals) - 1
     first = np.minimum(ranks.better, cutoff)
     last = np.minimum(ranks.better + ranks.ties + 1, cutoff)
-    return np.asarray((worth[last] - worth[first]) / (ranks.ties + 1))
+    return np.asarray((totals[last] - totals[first]) / (ranks.ties + 1))
 
 
-def discounts(cutoff: int) -> Float64:
-    """What the first n places are worth together, for n from 0 to the cutoff."""
+def sum_discounts(cutoff: int) -> Float64:
+    """Return the sum of 1 / log2(1 + rank) over the first n places, for n from 0 to the cutoff."""
     places = np.arange(1, cutoff + 1)
     return np.concatenate([[0.0], np.cumsum(1 / np.log2(1 + places))])
 
 
-def summary(ranks: Ranks, cutoffs: Sequence[int] = CUTOFFS) -> dict[str, float]:
-    """`hr@K` for every cutoff, `ndcg@` and `mrr@` the largest."""
-    out = {f"hr@{cutoff}": hit_ratio(ranks, cutoff) for cutoff in cutoffs}
-    out[f"ndcg@{max(cutoffs)}"] = ndcg(ranks, max(cutoffs))
-    out[f"mrr@{max(cutoffs)}"] = mrr(ranks, max(cutoffs))
-    return out
+def summarize_ranks(ranks: Ranks, cutoffs: Sequence[int] = METRIC_CUTOFFS) -> dict[str, float]:
+    """Return `hr@K` for every cutoff, and `ndcg@` and `mrr@` the largest."""
+    metrics = {f"hr@{cutoff}": hit_ratio(ranks, cutoff) for cutoff in cutoffs}
+    metrics[f"ndcg@{max(cutoffs)}"] = ndcg(ranks, max(cutoffs))
+    metrics[f"mrr@{max(cutoffs)}"] = mrr(ranks, max(cutoffs))
+    return metrics
 
 
-def mean_of(values: Float64) -> float:
-    """Over people, of whom there must be one."""
+def compute_mean(values: Float64) -> float:
+    """Return the mean over people, of whom there must be one."""
     if not len(values):
         raise DataError("to be tested, somebody must have two interactions and an untouched item")
     return float(values.mean())
 
 
 def recall(ranks: Ranks, hidden: Histories, cutoff: int) -> float:
-    """The mean over people of the share that is among the first `cutoff`."""
+    """Return the mean over people of the share of their items among the first `cutoff`."""
     possible = np.minimum(np.diff(hidden.indptr), cutoff).astype(np.float64)
-    return _mean_share(hits(ranks, cutoff), hidden, possible)
+    return _average_shares(compute_hits(ranks, cutoff), hidden, possible)
 
 
 def ndcg_of_several(ranks: Ranks, hidden: Histories, cutoff: int) -> float:
-    """The mean over people of what the places of their items are worth, the best being 1."""
-    best = discounts(cutoff)[np.minimum(np.diff(hidden.indptr), cutoff)]
-    return _mean_share(gains(ranks, cutoff), hidden, best)
+    """Return the mean over people of the gain of their items, relative to the best possible."""
+    best = sum_discounts(cutoff)[np.minimum(np.diff(hidden.indptr), cutoff)]
+    return _average_shares(compute_gains(ranks, cutoff), hidden, best)
 
 
 def hit_ratio_of_several(ranks: Ranks, hidden: Histories, cutoff: int) -> float:
-    """The share of people with any of their items among the first `cutoff`."""
-    return _mean_best(hits(ranks, cutoff), hidden)
+    """Return the share of people with any of their items among the first `cutoff`."""
+    return _average_best(compute_hits(ranks, cutoff), hidden)
 
 
 def mrr_of_several(ranks: Ranks, hidden: Histories, cutoff: int) -> float:
-    """The mean over people of one over the first place that any of their items has."""
-    return _mean_best(reciprocals(ranks, cutoff), hidden)
+    """Return the mean over people of one over the first place that any of their items has."""
+    return _average_best(compute_reciprocals(ranks, cutoff), hidden)
 
 
-def _mean_share(found: Float64, hidden: Histories, possible: Float64) -> float:
-    """Over people of whom something is hidden."""
-    totals = np.bincount(hidden.users_of_entries(), weights=found, minlength=hidden.n_users)
-    asked = possible > 0
-    return mean_of(totals[asked] / possible[asked])
+def _average_shares(gains: Float64, hidden: Histories, possible: Float64) -> float:
+    """Return the mean share of the possible gain over people who have hidden items."""
+    totals = np.bincount(hidden.users_of_entries(), weights=gains, minlength=hidden.n_users)
+    is_tested = possible > 0
+    return compute_mean(totals[is_tested] / possible[is_tested])
 
 
-def _mean_best(found: Float64, hidden: Histories) -> float:
-    """The same of the best item of each; that several tie with each other is left aside."""
-    most = np.zeros(hidden.n_users)
-    np.maximum.at(most, hidden.users_of_entries(), found)
-    return mean_of(most[np.diff(hidden.indptr) > 0])
+def _average_best(gains: Float64, hidden: Histories) -> float:
+    """Return the mean of the best gain of each person; ties between own items do not count."""
+    # Where own items tie with each other, the expectation of their maximum is larger than this.
+    best = np.zeros(hidden.n_users)
+    np.maximum.at(best, hidden.users_of_entries(), gains)
+    return compute_mean(best[np.diff(hidden.indptr) > 0])
 
 
-def exposure(X: Float32, V: Float32, histories: Histories, length: int) -> NDArray[np.int64]:
-    """In how many people's first `length` each item is, of all that they did not touch."""
-    lists = best_untouched(X, V, histories, length)
+def count_exposure(X: Float32, V: Float32, histories: Histories, length: int) -> NDArray[np.int64]:
+    """Count for each item the lists of `length` that have it; a list has only untouched items."""
+    lists = find_best_untouched(X, V, histories, length)
     return np.bincount(lists[lists >= 0], minlength=histories.n_items)
 
 
 def coverage(exposed: NDArray[np.int64]) -> float:
-    """The share of items that are recommended to anybody.
+    """Return the share of items that are recommended to anybody.
 
     >>> coverage(np.array([3, 0, 1, 0]))
     0.5
@@ -156,10 +161,10 @@ class Interval:
     runs: int
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> Self:
-        """From one number for each seed or split.
+    def from_values(cls, values: Sequence[float]) -> Self:
+        """Compute the interval of one number for each seed or split.
 
-        >>> Interval.of([1.0, 2.0, 3.0]).mean
+        >>> Interval.from_values([1.0, 2.0, 3.0]).mean
         2.0
         """
         n = len(values)
@@ -167,7 +172,7 @@ class Interval:
             raise DataError("a mean needs at least one run")
         if n == 1:
             return cls(float(values[0]), None, 1)
-        t = float(special.stdtrit(n - 1, 0.975))
+        t = float(special.stdtrit(n - 1, INTERVAL_QUANTILE))
         return cls(float(np.mean(values)), t * float(np.std(values, ddof=1)) / sqrt(n), n)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""How good a published model is, measured by anybody: HR@10 on a panel of public test people."""
+"""The quality of a published model that anybody can measure: HR@10 on a public panel of people."""
 
 import numpy as np
 
@@ -9,55 +9,60 @@ from sottovoce.data import Interactions, Split, leave_one_out
 from sottovoce.errors import DataError
 from sottovoce.protocol.panel import Panel, Panellist
 from sottovoce.simulation.evaluation.metrics import hit_ratio
-from sottovoce.simulation.evaluation.ranking import OTHERS, Candidates, sample_candidates
+from sottovoce.simulation.evaluation.ranking import DEFAULT_NEGATIVES, Candidates, sample_candidates
 from sottovoce.simulation.evaluation.side_information import rank_devices
 
-CUTOFF = 10
+# A list of a device, and so of the panel, has ten items.
+PANEL_CUTOFF = 10
 
 
 def make_panel(data: Interactions, catalogue: bytes, seed: int = 0) -> Panel:
-    """One item of everybody left out, and others that they never touched, all by the seed.
+    """Leave out one item of everybody, and draw others that they never touched.
 
-    The data's items must be the catalogue's, in its order. Who cannot be tested is not on it.
+    Args:
+        data: The people; its items must be those of the catalogue, in its order. Somebody who
+            cannot be tested is not on the panel.
+        catalogue: The hash of the catalogue.
+        seed: The seed of all draws.
     """
     split = leave_one_out(data, "random", seed)
-    others = sample_candidates(split, OTHERS, seed).items
+    negatives = sample_candidates(split, DEFAULT_NEGATIVES, seed).items
     people = [
-        # In order: their order says nothing, and so the file compresses better by a quarter.
-        Panellist(tuple(split.train[user].tolist()), int(left), tuple(sorted(competing.tolist())))
-        for user, left in enumerate(split.test)
-        if left >= 0 and len(competing := others[user][others[user] >= 0])
+        # Sorted, because their order says nothing: the file compresses better by a quarter.
+        Panellist(tuple(split.train[user].tolist()), int(test), tuple(sorted(others.tolist())))
+        for user, test in enumerate(split.test)
+        if test >= 0 and len(others := negatives[user][negatives[user] >= 0])
     ]
     return Panel(catalogue, tuple(people))
 
 
-def panel_quality(model: WideModel, panel: Panel) -> float:
-    """HR@10 of a model. Ties count by a fair coin in expectation, as in every evaluation here.
-
-    A panel knows no order, so all of a history weighs the same.
-    """
-    return hit_ratio(rank_devices(model, _candidates(panel, len(model.V))), CUTOFF)
+def measure_on_panel(model: WideModel, panel: Panel) -> float:
+    """Return HR@10 of a model."""
+    # A panel has no order, so all items of a history weigh alike.
+    return hit_ratio(rank_devices(model, _make_candidates(panel, len(model.V))), PANEL_CUTOFF)
 
 
-def panel_popularity(panel: Panel, tags: Tags) -> float | None:
-    """The same of what most people touched, with the same tags: nothing is learnt.
+def measure_popularity_on_panel(panel: Panel, tags: Tags) -> float | None:
+    """Return HR@10 of what most people touched, with the same tags and nothing learned.
 
-    None where the panel does not say what that is. Counts are in shares of the largest.
+    Returns:
+        None where the panel does not say how many people touched each item.
     """
     if not any(panel.touched):
         return None
+    # Counts in the panel are relative to the largest one.
     counts = np.array(panel.touched)
-    return panel_quality(build_popularity_model(counts, int(counts.max()), tags), panel)
+    return measure_on_panel(build_popularity_model(counts, int(counts.max()), tags), panel)
 
 
-def _candidates(panel: Panel, n_items: int) -> Candidates:
-    rows = [row for each in panel.people for row in (*each.seen, each.left, *each.others)]
+def _make_candidates(panel: Panel, n_items: int) -> Candidates:
+    rows = [row for person in panel.people for row in (*person.seen, person.left, *person.others)]
     if max(rows) >= n_items:
         raise DataError(f"panel: row {max(rows)} must be below the {n_items} of the model")
-    most = max(len(each.others) for each in panel.people)
-    items = np.full((len(panel.people), most), -1, np.int32)
-    for row, each in zip(items, panel.people, strict=True):
-        row[: len(each.others)] = each.others
-    train = Histories.from_lists([each.seen for each in panel.people], n_items)
-    test = np.array([each.left for each in panel.people], np.int32)
+    max_others = max(len(person.others) for person in panel.people)
+    items = np.full((len(panel.people), max_others), -1, np.int32)
+    for candidates, person in zip(items, panel.people, strict=True):
+        candidates[: len(person.others)] = person.others
+    train = Histories.from_lists([person.seen for person in panel.people], n_items)
+    test = np.array([person.left for person in panel.people], np.int32)
     return Candidates(items, Split(train, test, "random", 0))

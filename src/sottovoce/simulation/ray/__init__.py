@@ -1,4 +1,4 @@
-"""The engine for a cluster: people are shared out over the processes of Ray, on any machines."""
+"""The engine for a cluster: people are divided among the processes of Ray, on any machines."""
 
 import os
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from sottovoce.errors import MissingExtraError
 from sottovoce.settings import setting
 from sottovoce.simulation.interface import Engine
-from sottovoce.simulation.people import Parts
+from sottovoce.simulation.population import Parts
 from sottovoce.training import Settings
 
 
@@ -22,7 +22,7 @@ class Options:
 
 
 def build(parts: Parts, settings: Settings, options: Options) -> Engine:
-    # It would tell its makers that it is used.
+    # Otherwise Ray tells its makers that it is used.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     if find_spec("ray") is None:
         raise MissingExtraError("the ray engine needs Ray: pip install 'sottovoce[ray]'")

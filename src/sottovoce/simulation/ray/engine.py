@@ -1,4 +1,4 @@
-"""People in the processes of a cluster; V goes there once an epoch, sums come back."""
+"""The engine whose people are in the processes of a cluster: V goes there, sums come back."""
 
 from __future__ import annotations
 
@@ -17,18 +17,22 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sottovoce.errors import SettingsError, SottovoceError
 from sottovoce.simulation.engines import build_engine
-from sottovoce.simulation.interface import Collected, Engine, LocalEngine, PartedEngine, T
-from sottovoce.simulation.people import Part, Parts, Whole
+from sottovoce.simulation.interface import Engine, LocalEngine, PartedEngine, ReportSums, T
+from sottovoce.simulation.population import Part, Parts, WholeParts
 from sottovoce.training import Settings
 
-Everybody = list[ObjectRef[Parts]]
-"""Where all people are; in a list, since Ray would otherwise fetch them with every question."""
+# All people. In a list, because Ray would otherwise send them with every call.
+StoredParts = list[ObjectRef[Parts]]
+# Sums that are added in one step of the tree.
+SUMS_PER_STEP = 8
+# A cluster must answer within this time; Ray itself would try for minutes.
+CONNECT_SECONDS = 5.0
 
 
 class Worker:
-    """A process of the cluster that holds some people and answers for them.
+    """A process of the cluster that holds some parts and calls functions with their engines.
 
-    What it has follows from what it is made with and asked with: it can be made again.
+    It depends on its arguments only, so it can be replaced.
     """
 
     def __init__(self, indices: list[int], settings: Settings):
@@ -36,48 +40,47 @@ class Worker:
         self._settings = settings
         self._engines: dict[int, Engine] = {}
 
-    def answers(
-        self, stored: Everybody, question: Callable[[LocalEngine], Any]
+    def map_parts(
+        self, stored: StoredParts, function: Callable[[LocalEngine], Any]
     ) -> list[tuple[int, Any]]:
-        """For each of its parts, with the part's index."""
-        return [
-            (index, answer)
-            for index, engine in self._ready(stored).items()
-            for answer in engine.each(question)
-        ]
-
-    def collect(self, stored: Everybody, question: Callable[[LocalEngine], Collected]) -> Collected:
-        return added(*(answer for _, answer in self.answers(stored, question)))
-
-    def _ready(self, stored: Everybody) -> dict[int, Engine]:
-        """Made when they are first asked: what fails here is an answer, and not a lost worker."""
+        """Return the index and the result of each part."""
+        # Made at the first call, not before: an error is then a result, and not a lost worker.
         if not self._engines:
             parts = ray.get(stored[0])
-            made = {index: _engine(parts[index], self._settings) for index in self._indices}
-            self._engines = made
-        return self._engines
+            self._engines = {
+                index: _build_engine(parts[index], self._settings) for index in self._indices
+            }
+        return [
+            (index, result)
+            for index, engine in self._engines.items()
+            for result in engine.map_parts(function)
+        ]
+
+    def collect(
+        self, stored: StoredParts, function: Callable[[LocalEngine], ReportSums]
+    ) -> ReportSums:
+        """Add up the results of all parts."""
+        return add_sums(*(sums for _, sums in self.map_parts(stored, function)))
 
 
-def added(*collected: Collected) -> Collected:
-    """Of different people; whole numbers, so any order gives the same."""
-    sums = np.sum([each.sums for each in collected], axis=0)
-    return Collected(sums, sum(each.n_reports for each in collected))
+def add_sums(*collected: ReportSums) -> ReportSums:
+    """Add up the sums of different people."""
+    # Whole numbers, so any order gives the same.
+    sums = np.sum([part.sums for part in collected], axis=0)
+    return ReportSums(sums, sum(part.n_reports for part in collected))
 
 
-def _engine(part: Part, settings: Settings) -> Engine:
-    # Compiled loops are for arrays that may be written to; those of the object store may not.
-    own = part if part.histories.indices.flags.writeable else deepcopy(part)
-    return build_engine("cpu", Whole(own), settings, threads=1)
-
-
-FAN_IN = 8
-"""Sums that are added in one step of the tree."""
+def _build_engine(part: Part, settings: Settings) -> Engine:
+    # Loops are compiled for arrays that may be written to; those of the object store may not.
+    part = part if part.histories.indices.flags.writeable else deepcopy(part)
+    return build_engine("cpu", WholeParts(part), settings, threads=1)
 
 
 class RayEngine(PartedEngine):
-    """A worker that is lost is made again, elsewhere if its machine is gone, and asked again.
+    """Computes with the workers of a cluster.
 
-    Answers are functions of the people, V and the epoch: asked again, they are the same.
+    A lost worker is replaced, on another machine if its own is gone, and called again. Results
+    depend on the people, V and the epoch only, so they are the same.
     """
 
     name: ClassVar[str] = "ray"
@@ -86,73 +89,74 @@ class RayEngine(PartedEngine):
         super().__init__(parts.n_items, settings)
         self._cluster = cluster
         try:
-            wanted = workers or len(cluster.cores())
-            data, made = parts, None
-            if isinstance(parts, Whole):
-                made = parts.cut(wanted) if parts[0].people.resampled else None
-                data = parts.as_they_are().cut(wanted)
-            self._data = Workers(cluster, data, settings, wanted)
-            self.reporting = Workers(cluster, made, settings, wanted) if made else self._data
-            """Those who hold the people who report."""
+            n_workers = workers or len(cluster.list_cores())
+            data, resampled = parts, None
+            if isinstance(parts, WholeParts):
+                resampled = parts.cut(n_workers) if parts[0].people.resampled else None
+                data = parts.drop_resampling().cut(n_workers)
+            self._data = WorkerPool(cluster, data, settings, n_workers)
+            self.reporting = self._data
+            """The workers with the people who report."""
+            if resampled:
+                self.reporting = WorkerPool(cluster, resampled, settings, n_workers)
         except BaseException:
             cluster.close()
             raise
 
     def close(self) -> None:
-        for workers in {self._data, self.reporting}:
-            workers.stop()
+        for pool in {self._data, self.reporting}:
+            pool.stop()
         self._cluster.close()
 
-    def each(self, question: Callable[[LocalEngine], T]) -> Iterable[T]:
-        return self._data.answers(question)
+    def map_parts(self, function: Callable[[LocalEngine], T]) -> Iterable[T]:
+        return self._data.map_parts(function)
 
-    def _each_who_reports(self, question: Callable[[LocalEngine], T]) -> Iterable[T]:
-        return self.reporting.answers(question)
+    def _map_reporting_parts(self, function: Callable[[LocalEngine], T]) -> Iterable[T]:
+        return self.reporting.map_parts(function)
 
-    def _collect(self, V: NDArray[np.float32], epoch: int) -> Collected:
+    def collect(self, V: NDArray[np.float32], epoch: int) -> ReportSums:
         return self.reporting.collect(lambda engine: engine.collect(V, epoch))
 
 
-class Workers:
-    """Those who hold these people. Each has several parts, or one."""
+class WorkerPool:
+    """The workers that hold some people, each with one part or several."""
 
-    def __init__(self, cluster: Cluster, parts: Parts, settings: Settings, wanted: int):
-        self._stored, n = [ray.put(parts)], min(wanted, len(parts))
-        cores = cluster.cores()
-        # Where we say if that machine is there, as often as it takes. What they hold stays with
-        # us too: one that is made again fetches it again.
+    def __init__(self, cluster: Cluster, parts: Parts, settings: Settings, n_workers: int):
+        # This process keeps the parts, too: a worker that is replaced fetches them again.
+        self._stored = [ray.put(parts)]
+        n_workers = min(n_workers, len(parts))
+        cores = cluster.list_cores()
         kind: Any = ray.remote(max_restarts=-1, max_task_retries=-1)(Worker)
-        self._all: list[Any] = [
+        self._workers: list[Any] = [
+            # Soft: on this machine as long as it is there.
             kind.options(
                 scheduling_strategy=NodeAffinitySchedulingStrategy(cores[w % len(cores)], soft=True)
-            ).remote(list(range(w, len(parts), n)), settings)
-            for w in range(n)
+            ).remote(list(range(w, len(parts), n_workers)), settings)
+            for w in range(n_workers)
         ]
-        self._add = ray.remote(max_retries=-1)(added)
+        self._add = ray.remote(max_retries=-1)(add_sums)
 
-    def answers(self, question: Callable[[LocalEngine], T]) -> list[T]:
-        """In the order of the parts."""
-        sent = ray.put(question)
-        found: list[tuple[int, T]] = []
-        asked = [worker.answers.remote(self._stored, sent) for worker in self._all]
-        for answers in self._got(asked):
-            found += answers
-        return [answer for _, answer in sorted(found, key=lambda each: each[0])]
+    def map_parts(self, function: Callable[[LocalEngine], T]) -> list[T]:
+        """Return the results in the order of the parts."""
+        stored_function = ray.put(function)
+        calls = [worker.map_parts.remote(self._stored, stored_function) for worker in self._workers]
+        results = [result for results in self._wait(calls) for result in results]
+        return [result for _, result in sorted(results, key=lambda result: result[0])]
 
-    def collect(self, question: Callable[[LocalEngine], Collected]) -> Collected:
-        """Added up in a tree, where the sums are: no process receives all of them."""
-        sent = ray.put(question)
-        sums: list[Any] = [worker.collect.remote(self._stored, sent) for worker in self._all]
+    def collect(self, function: Callable[[LocalEngine], ReportSums]) -> ReportSums:
+        """Add up the results in a tree on the cluster, so that no process receives all of them."""
+        stored_function = ray.put(function)
+        sums = [worker.collect.remote(self._stored, stored_function) for worker in self._workers]
         while len(sums) > 1:
-            groups = [sums[at : at + FAN_IN] for at in range(0, len(sums), FAN_IN)]
-            sums = [self._add.remote(*group) for group in groups]
-        found: Collected = self._got(sums[0])
-        return found
+            steps = range(0, len(sums), SUMS_PER_STEP)
+            sums = [self._add.remote(*sums[start : start + SUMS_PER_STEP]) for start in steps]
+        total: ReportSums = self._wait(sums[0])
+        return total
 
-    def _got(self, asked: Any) -> Any:
-        """What was asked for; an error of ours as it was there, without Ray's story around it."""
+    def _wait(self, calls: Any) -> Any:
+        """Wait for results; raise an error of ours as it was there, without what Ray adds."""
         try:
-            return ray.get(asked)
+            return ray.get(calls)
         except RayTaskError as error:
             cause: BaseException = error
             while isinstance(cause, RayTaskError):
@@ -160,23 +164,20 @@ class Workers:
             raise (cause if isinstance(cause, SottovoceError) else error) from None
 
     def stop(self) -> None:
-        for worker in self._all:
+        """Stop the workers."""
+        for worker in self._workers:
             ray.kill(worker)
 
 
-PATIENCE = 5.0
-"""Seconds for an address to answer; Ray itself would try for minutes."""
-
-
 class Cluster:
-    """There already, or made of this machine until it is closed."""
+    """A cluster that is running, or this machine as one until it is closed."""
 
     def __init__(self, address: str | None):
         self._is_ours = not ray.is_initialized()
         if not self._is_ours:
             return
         if address is not None:
-            _check_answers(address)
+            _check_reachable(address)
         try:
             ray.init(
                 address or "local",
@@ -187,29 +188,29 @@ class Cluster:
         except (ConnectionError, ValueError) as error:
             raise SettingsError(f"no Ray cluster can be reached at {address}: {error}") from error
 
-    def cores(self) -> list[str]:
-        """The machine of each core, in turns: the first cores are on different machines."""
+    def list_cores(self) -> list[str]:
+        """Return the machine of each core; the first cores are on different machines."""
         alive = [node for node in ray.nodes() if node["Alive"]]  # type: ignore[no-untyped-call]
-        numbered = [
+        cores = [
             (core, node["NodeID"])
             for node in alive
             for core in range(int(node["Resources"].get("CPU", 0)))
         ]
-        if not numbered:
-            raise SettingsError("a machine of the Ray cluster must have a core for us")
-        return [machine for _, machine in sorted(numbered)]
+        if not cores:
+            raise SettingsError("no machine of the Ray cluster has a CPU: start one with a CPU")
+        return [machine for _, machine in sorted(cores)]
 
     def close(self) -> None:
-        """Leave the cluster; stop it if it was made here."""
+        """Leave the cluster; stop it if this object started it."""
         if self._is_ours:
             ray.shutdown()
 
 
-def _check_answers(address: str) -> None:
+def _check_reachable(address: str) -> None:
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not (host and port.isdecimal()):
         return  # such as "auto", which Ray looks up
     try:
-        socket.create_connection((host, int(port)), PATIENCE).close()
+        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
     except OSError as error:
         raise SettingsError(f"no Ray cluster answers at {address}: {error}") from error

@@ -1,4 +1,3 @@
-"""How fast the live system is, beside what its cores could do at most, and how much memory.
+"""The live system: its speed compared with the most that its cores can do, and its memory."""
 
-Nothing is imported here: worker processes begin with this package and need little of it.
-"""
+# No imports: worker processes import this package, and their memory is measured.

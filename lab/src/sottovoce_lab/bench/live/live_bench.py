@@ -1,4 +1,4 @@
-"""The whole benchmark of the live system: opening, intake, memory; what an epoch costs."""
+"""The whole benchmark of the live system: opening, intake, memory, and costs of an epoch."""
 
 from __future__ import annotations
 
@@ -10,18 +10,21 @@ from pathlib import Path
 from sottovoce.protocol import MAX_CHUNK_REPORTS, SEALED_BYTES, Batch
 from sottovoce.proxy.epoch_files import estimate_disk_bytes
 from sottovoce.settings import check, setting
-from sottovoce_lab.bench.live.bench_server import BenchServer, Counting, measure_counting
+from sottovoce_lab.bench.live.bench_server import BenchServer
+from sottovoce_lab.bench.live.counting import Counting, measure_counting
 from sottovoce_lab.bench.live.intake import Intake, measure_dummies, measure_intake
 from sottovoce_lab.bench.live.opening import CoreRate, OpeningRate, measure_core, measure_opening
 from sottovoce_lab.bench.live.tokens import TokenRates, measure_tokens
 from sottovoce_lab.bench.timing import Spread, Watch
 
-PREFIX = 8
-"""Bytes that the server keeps of each report until its epoch is applied."""
+# Bytes that the server stores for each report until its epoch is applied.
+SERVER_BYTES_PER_REPORT = 8
 
 
 @dataclass(frozen=True)
 class LiveBenchPlan:
+    """How many rounds, processes, batches and reports are measured."""
+
     repeats: int = setting(5, "rounds", min_value=1)
     processes: int = setting(0, "compared with 1; 0: as many as there are cores")
     chunk: int = setting(
@@ -42,20 +45,22 @@ class LiveBenchPlan:
 
 @dataclass(frozen=True)
 class LiveBenchResult:
+    """All measurements, and costs that follow from them."""
+
     plan: LiveBenchPlan
     cores: int
     opening: list[OpeningRate]
     core: CoreRate
     intake: Intake
     dummies: Spread
-    """A second of a core, at the proxy."""
+    """Dummies in a second of a core of the proxy."""
     tokens: TokenRates
     counting: Counting
     units: UnitCosts
 
 
 def run_live_bench(plan: LiveBenchPlan, watch: Watch = lambda _what: None) -> LiveBenchResult:
-    """Measure; databases lie in a temporary folder on a real disk (see TMPDIR)."""
+    """Measure everything, with databases in a temporary folder on a real disk (see TMPDIR)."""
     cores = os.cpu_count() or 1
     processes = sorted({1, plan.processes or cores})
     with tempfile.TemporaryDirectory(prefix="sottovoce-bench-") as name:
@@ -81,37 +86,38 @@ def run_live_bench(plan: LiveBenchPlan, watch: Watch = lambda _what: None) -> Li
             for_real=plan.full,
             watch=watch,
         )
-        units = UnitCosts.measured(bench, core, intake, dummies)
+        units = UnitCosts.from_measurements(bench, core, intake, dummies)
     return LiveBenchResult(plan, cores, opening, core, intake, dummies, tokens, counting, units)
 
 
 @dataclass(frozen=True)
 class UnitCosts:
-    """Seconds are CPU time of one core of this machine; bytes are exact."""
+    """Costs of one report, batch or device: seconds of one core of this machine, exact bytes."""
 
     reports: int
-    """k: in a batch."""
+    """k, reports in a batch."""
     items: int
-    """In the catalogue."""
+    """Items in the catalogue."""
     opening: float
     """Seconds of a report at the server: opened, checked, counted, synced."""
     intake: float
-    """Seconds of a batch at the proxy: taken, synced, acknowledged."""
+    """Seconds of a batch at the proxy: accepted, synced, acknowledged."""
     mixing: float
-    """Seconds of a batch at the proxy: mixed and handed in."""
+    """Seconds of a batch at the proxy: mixed and sent to the server."""
     dummy: float
     """Seconds of a dummy at the proxy: drawn, sealed, synced; then it is mixed like a report."""
     up: int
     """Bytes that a device sends in an epoch, without HTTP and TLS."""
     down: int
-    """Bytes that it fetches in an epoch: manifest and model, not compressed."""
+    """Bytes that a device fetches in an epoch: manifest and model, not compressed."""
     catalogue: int
-    """Bytes that it fetches once for each version of the catalogue."""
+    """Bytes that a device fetches once for each version of the catalogue."""
 
     @classmethod
-    def measured(
+    def from_measurements(
         cls, bench: BenchServer, core: CoreRate, intake: Intake, dummies: Spread
     ) -> UnitCosts:
+        """Compute the costs from medians, and from the bytes of this epoch's files."""
         signed, reports = bench.signed, bench.signed.manifest.terms.reports
         batch = Batch(signed.manifest.epoch, signed.hash, bytes(16), bytes(SEALED_BYTES * reports))
         return cls(
@@ -126,8 +132,8 @@ class UnitCosts:
             catalogue=len(bench.catalogue.raw),
         )
 
-    def of(self, people: int) -> EpochCosts:
-        """For so many who report in an epoch."""
+    def compute_epoch(self, people: int) -> EpochCosts:
+        """Return the costs of an epoch in which this number of people report."""
         reports = people * self.reports
         return EpochCosts(
             people=people,
@@ -137,22 +143,22 @@ class UnitCosts:
             up=people * self.up,
             down=people * self.down,
             proxy_disk=estimate_disk_bytes(people, self.reports),
-            server_disk=PREFIX * reports,
+            server_disk=SERVER_BYTES_PER_REPORT * reports,
         )
 
 
 @dataclass(frozen=True)
 class EpochCosts:
-    """Of one epoch; bytes are those of all devices together."""
+    """Costs of one epoch; bytes are those of all devices together."""
 
     people: int
     reports: int
     server_core_hours: float
     proxy_core_hours: float
     up: int
-    """Devices to proxies, and, without 56 bytes a batch, proxies to server."""
+    """Bytes from devices to proxies; from proxies to server it is 56 bytes less a batch."""
     down: int
     proxy_disk: int
-    """At the most, over all proxies."""
+    """Most bytes at a time, of all proxies together."""
     server_disk: int
-    """Until the epoch is applied."""
+    """Bytes until the epoch is applied."""

@@ -1,4 +1,4 @@
-"""Opening: what the server does end to end, beside X25519 alone on the same cores."""
+"""Opening: all of the server's work, compared with only X25519 on the same cores."""
 
 from __future__ import annotations
 
@@ -19,33 +19,35 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from sottovoce.protocol import SEALED_BYTES, Chunk
 from sottovoce.protocol.sealing import HPKE_INFO_PREFIX, HPKE_SUITE
 from sottovoce.server import InProcessOpener, OpenerPool
-from sottovoce_lab.bench.live.bench_server import PROXY, BenchServer
-from sottovoce_lab.bench.timing import Contender, Spread, Watch, ratio, take_turns
+from sottovoce_lab.bench.live.bench_server import PROXY_NAME, BenchServer
+from sottovoce_lab.bench.timing import Contender, Spread, Watch, compute_ratio, take_turns
 
+# Prepares the work, which is not timed, and returns a function that does it.
 Job = Callable[..., Callable[[], None]]
-"""Makes ready, untimed, and gives what is to be timed."""
 
-RAW = "X25519"
-PARSED = "X25519 from bytes"
-DECRYPT = "Suite.decrypt"
-SERVER = "server, all of it"
-WARM_UP = 512
-"""Reports that start the server's processes."""
-PEERS = 256
-"""Public keys that exchanges go through, round and round."""
+# Names of the contenders.
+RAW_EXCHANGE = "X25519"
+PARSED_EXCHANGE = "X25519 from bytes"
+HPKE_DECRYPT = "Suite.decrypt"
+WHOLE_SERVER = "server, all of it"
+# Reports that start the server's processes before anything is timed.
+WARM_UP_REPORTS = 512
+# Different public keys for the exchanges, used in turn.
+N_PUBLIC_KEYS = 256
 
 
 @dataclass(frozen=True)
 class OpeningRate:
-    """One contender on so many processes."""
+    """The rate of one contender with a number of processes."""
 
     what: str
     processes: int
     seconds: list[float]
-    """Round by round."""
+    """Seconds round by round."""
     per_second: Spread
+    """Reports in a second."""
     of_raw: Spread
-    """Part of the raw X25519 rate of the same processes in the same round."""
+    """Share of the raw X25519 rate of the same processes in the same round."""
 
 
 def measure_opening(
@@ -57,58 +59,59 @@ def measure_opening(
     rounds: int,
     watch: Watch,
 ) -> list[OpeningRate]:
-    """Every contender on each number of processes, all taking turns."""
+    """Measure every contender with each number of processes, all in turns."""
     watch(f"sealing {rounds} x {reports:,} reports")
-    chunks = list(bench.sealed_chunks(rounds, reports, max(processes)))
-    with ExitStack() as open_things:
+    chunks = list(bench.seal_chunks(rounds, reports, max(processes)))
+    with ExitStack() as stack:
         contenders = []
         for number in processes:
-            workers = open_things.enter_context(Workers(number))
+            workers = stack.enter_context(Workers(number))
             pool = OpenerPool(number)
-            open_things.callback(pool.close)
-            contenders += _contenders(bench, folder, workers, pool, number, chunks)
+            stack.callback(pool.close)
+            contenders += _make_contenders(bench, folder, workers, pool, number, chunks)
         seconds = take_turns(contenders, rounds, watch)
     return [
         OpeningRate(
             what,
             number,
             seconds[_name(what, number)],
-            Spread.of(reports / np.asarray(seconds[_name(what, number)])),
-            ratio(seconds, _name(RAW, number), _name(what, number)),
+            Spread.from_values(reports / np.asarray(seconds[_name(what, number)])),
+            compute_ratio(seconds, _name(RAW_EXCHANGE, number), _name(what, number)),
         )
         for number in processes
-        for what in (RAW, PARSED, DECRYPT, SERVER)
+        for what in (RAW_EXCHANGE, PARSED_EXCHANGE, HPKE_DECRYPT, WHOLE_SERVER)
     ]
 
 
 @dataclass(frozen=True)
 class CoreRate:
-    """What one core does, by CPU time: others on the machine are not counted."""
+    """The rate of one core by CPU time, which excludes other work on the machine."""
 
     per_second: Spread
-    """Reports that the server opens, checks, counts and syncs."""
+    """Reports that the server opens, checks, counts and syncs in a second."""
     of_raw: Spread
-    """Part of the raw X25519 rate, round by round."""
+    """Share of the raw X25519 rate, round by round."""
 
 
 def measure_core(
     bench: BenchServer, folder: Path, *, reports: int, rounds: int, watch: Watch
 ) -> CoreRate:
-    """In this process alone, taking turns with raw X25519."""
+    """Measure the server in this process, in turns with raw X25519."""
     watch(f"one core opens {rounds} x {reports:,} reports")
-    (chunk,) = bench.sealed_chunks(1, reports, 1)
-    data, name, raw_work = chunk.encode(), chunk.name, exchange(reports)
+    (chunk,) = bench.seal_chunks(1, reports, 1)
+    data, name, raw_work = chunk.encode(), chunk.name, prepare_exchange(reports)
     raw, served = [], []
     for number in range(rounds):
-        raw.append(_cpu_seconds(raw_work))
-        with bench.fresh_server(folder / f"core-{number}", InProcessOpener()) as server:
-            take = partial(server.take_chunk, PROXY, chunk.epoch, name, data)
-            served.append(_cpu_seconds(take))
+        raw.append(_measure_cpu_seconds(raw_work))
+        with bench.open_fresh_server(folder / f"core-{number}", InProcessOpener()) as server:
+            take = partial(server.take_chunk, PROXY_NAME, chunk.epoch, name, data)
+            served.append(_measure_cpu_seconds(take))
     seconds = np.asarray(served)
-    return CoreRate(Spread.of(reports / seconds), Spread.of(np.asarray(raw) / seconds))
+    per_second = Spread.from_values(reports / seconds)
+    return CoreRate(per_second, Spread.from_values(np.asarray(raw) / seconds))
 
 
-def _cpu_seconds(work: Callable[[], object]) -> float:
+def _measure_cpu_seconds(work: Callable[[], object]) -> float:
     began = time.process_time()
     work()
     return time.process_time() - began
@@ -118,7 +121,7 @@ def _name(what: str, processes: int) -> str:
     return f"{what}, {processes} processes"
 
 
-def _contenders(
+def _make_contenders(
     bench: BenchServer,
     folder: Path,
     workers: Workers,
@@ -126,12 +129,12 @@ def _contenders(
     number: int,
     chunks: list[Chunk],
 ) -> list[Contender]:
-    """Each does one chunk's worth of work; every round has a chunk of its own."""
+    """Return contenders that each do the work of one chunk, a different one in every round."""
     reports = chunks[0].reports
     shares = [(len(part),) for part in np.array_split(np.arange(reports), number)]
     to_decrypt, to_count = cycle(chunks), cycle(chunks)
     pool.open(
-        chunks[0].sealed[: WARM_UP * number * SEALED_BYTES],
+        chunks[0].sealed[: WARM_UP_REPORTS * number * SEALED_BYTES],
         bench.private_key,
         bench.signed.hash,
         bench.signed.manifest.build().n_directions,
@@ -140,39 +143,39 @@ def _contenders(
     def decrypt_all() -> float:
         parts = _split(next(to_decrypt).sealed, number)
         return workers.time(
-            decrypt, [(part, bench.private_key, bench.signed.hash) for part in parts]
+            prepare_decryption, [(part, bench.private_key, bench.signed.hash) for part in parts]
         )
 
     def serve() -> float:
         chunk = next(to_count)
         data, name = chunk.encode(), chunk.name
-        with bench.fresh_server(folder / f"served-by-{number}", pool) as server:
+        with bench.open_fresh_server(folder / f"served-by-{number}", pool) as server:
             began = time.perf_counter()
-            counted = server.take_chunk(PROXY, chunk.epoch, name, data)
+            is_new = server.take_chunk(PROXY_NAME, chunk.epoch, name, data)
             seconds = time.perf_counter() - began
-            assert counted, "a fresh database knows no chunk"
+            assert is_new, "a fresh database knows no chunk"
         return seconds
 
     return [
-        Contender(_name(RAW, number), lambda: workers.time(exchange, shares)),
-        Contender(_name(PARSED, number), lambda: workers.time(exchange_from_bytes, shares)),
-        Contender(_name(DECRYPT, number), decrypt_all),
-        Contender(_name(SERVER, number), serve),
+        Contender(_name(RAW_EXCHANGE, number), lambda: workers.time(prepare_exchange, shares)),
+        Contender(
+            _name(PARSED_EXCHANGE, number),
+            lambda: workers.time(prepare_exchange_from_bytes, shares),
+        ),
+        Contender(_name(HPKE_DECRYPT, number), decrypt_all),
+        Contender(_name(WHOLE_SERVER, number), serve),
     ]
 
 
 def _split(sealed: bytes, parts: int) -> Iterator[bytes]:
-    """In as many runs of whole reports."""
+    """Yield parts of whole reports, as equal as possible."""
     edges = np.linspace(0, len(sealed) // SEALED_BYTES, parts + 1).astype(int) * SEALED_BYTES
     for begin, end in pairwise(edges):
         yield sealed[begin:end]
 
 
 class Workers:
-    """Processes that do the same work at the same time, kept from one job to the next.
-
-    Use it in a `with`.
-    """
+    """A context manager of processes that do the same job at the same time, one job or more."""
 
     def __init__(self, processes: int):
         context = get_context("spawn")
@@ -180,15 +183,15 @@ class Workers:
         self._processes = []
         for _ in range(processes):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_work, args=(theirs,), daemon=True)
+            process = context.Process(target=_run_jobs, args=(theirs,), daemon=True)
             process.start()
             self._pipes.append(ours)
             self._processes.append(process)
 
     def time(self, job: Job, arguments: Sequence[tuple[object, ...]]) -> float:
-        """Seconds until the last has done the job; each has its own arguments."""
-        for pipe, given in zip(self._pipes, arguments, strict=True):
-            pipe.send((job, given))
+        """Return the seconds until all processes have done the job, each with its arguments."""
+        for pipe, values in zip(self._pipes, arguments, strict=True):
+            pipe.send((job, values))
         for pipe in self._pipes:
             pipe.recv()
         began = time.perf_counter()
@@ -208,7 +211,7 @@ class Workers:
             process.join()
 
 
-def _work(pipe: Connection) -> None:
+def _run_jobs(pipe: Connection) -> None:
     while True:
         try:
             job, arguments = pipe.recv()
@@ -221,36 +224,38 @@ def _work(pipe: Connection) -> None:
             return
 
 
-def exchange(number: int) -> Callable[[], None]:
-    """X25519 with keys that are ready: what a core can do at most."""
+def prepare_exchange(number: int) -> Callable[[], None]:
+    """Prepare X25519 exchanges with parsed keys: the most that a core can do."""
     private = X25519PrivateKey.generate()
-    peers = [X25519PrivateKey.generate().public_key() for _ in range(PEERS)]
+    peers = [X25519PrivateKey.generate().public_key() for _ in range(N_PUBLIC_KEYS)]
 
     def run() -> None:
         for at in range(number):
-            private.exchange(peers[at % PEERS])
+            private.exchange(peers[at % N_PUBLIC_KEYS])
 
     return run
 
 
-def exchange_from_bytes(number: int) -> Callable[[], None]:
-    """X25519 with keys as they come over a network."""
+def prepare_exchange_from_bytes(number: int) -> Callable[[], None]:
+    """Prepare X25519 exchanges with keys in the form in which they come over a network."""
     private = X25519PrivateKey.generate()
-    peers = [X25519PrivateKey.generate().public_key().public_bytes_raw() for _ in range(PEERS)]
+    peers = [
+        X25519PrivateKey.generate().public_key().public_bytes_raw() for _ in range(N_PUBLIC_KEYS)
+    ]
 
     def run() -> None:
         for at in range(number):
-            private.exchange(X25519PublicKey.from_public_bytes(peers[at % PEERS]))
+            private.exchange(X25519PublicKey.from_public_bytes(peers[at % N_PUBLIC_KEYS]))
 
     return run
 
 
-def decrypt(sealed: bytes, private_key: bytes, manifest_hash: bytes) -> Callable[[], None]:
-    """HPKE alone: every report opened, nothing counted."""
-    private, info = (
-        X25519PrivateKey.from_private_bytes(private_key),
-        HPKE_INFO_PREFIX + manifest_hash,
-    )
+def prepare_decryption(
+    sealed: bytes, private_key: bytes, manifest_hash: bytes
+) -> Callable[[], None]:
+    """Prepare HPKE: every report is opened, nothing is counted."""
+    private = X25519PrivateKey.from_private_bytes(private_key)
+    info = HPKE_INFO_PREFIX + manifest_hash
     reports = [sealed[at : at + SEALED_BYTES] for at in range(0, len(sealed), SEALED_BYTES)]
 
     def run() -> None:

@@ -1,8 +1,8 @@
-"""What accounts cost: a token given by the proxy, redeemed there, and made by a device."""
+"""The cost of accounts: tokens that a proxy issues and redeems, and that a device makes."""
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,24 +18,25 @@ from sottovoce_lab.bench.timing import Spread, Watch
 
 @dataclass(frozen=True)
 class TokenRates:
-    """A second of one core."""
+    """Tokens in a second of one core."""
 
     issued: Spread
-    """Attestation checked, evaluated with its proof, synced with as many others as batches are."""
+    """Attestation checked, evaluated with its proof, and synced together with many others."""
     redeemed: Spread
-    made: Spread
-    """Blinded, and finalised with the proof checked, on a device."""
+    created: Spread
+    """Blinded, and finalised after a check of the proof, on a device."""
 
 
 def measure_tokens(
     signed: SignedManifest, folder: Path, *, rounds: int, watch: Watch
 ) -> TokenRates:
+    """Measure the rates of tokens in several rounds, each with its own proxy."""
     watch(f"{rounds} x {MAX_REQUESTS_PER_TRANSACTION} tokens")
-    found = [_round(signed, folder / f"tokens-{number}") for number in range(rounds)]
-    return TokenRates(*(Spread.of(each) for each in zip(*found, strict=True)))
+    results = [_measure_round(signed, folder / f"tokens-{number}") for number in range(rounds)]
+    return TokenRates(*(Spread.from_values(rates) for rates in zip(*results, strict=True)))
 
 
-def _round(signed: SignedManifest, folder: Path) -> tuple[float, float, float]:
+def _measure_round(signed: SignedManifest, folder: Path) -> tuple[float, float, float]:
     backend, signer = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
     settings = ProxySettings(
         folder=folder,
@@ -48,18 +49,19 @@ def _round(signed: SignedManifest, folder: Path) -> tuple[float, float, float]:
     ProxyStore.create(folder)
     with ProxyStore.open(folder) as store:
         accounts = Accounts(store, settings, lambda: now)
-        before = replace(
+        without_key = replace(
             signed.manifest, terms=replace(signed.manifest.terms, accounts=True), public_key=None
         )
-        accounts.follow(SignedManifest.make(before, signer))
-        named = replace(before, next_token_key=accounts.announced_key)
-        accounts.follow(SignedManifest.make(named, signer))
-        requests = [
-            TokenRequest(before.epoch + 1, attested, blind_token(os.urandom(16))[0]).encode()
-            for attested in _attestations(backend, signed.key, int(now) + 60)
-        ]
-        issued = _rate(
-            lambda: accounts.issue_tokens([accounts.check_request(each) for each in requests])
+        accounts.follow(SignedManifest.make(without_key, signer))
+        with_key = replace(without_key, next_token_key=accounts.announced_key)
+        accounts.follow(SignedManifest.make(with_key, signer))
+        requests = []
+        for _ in range(MAX_REQUESTS_PER_TRANSACTION):
+            attestation = Attestation.make(backend, signed.key, os.urandom(32), int(now) + 60)
+            element, _finalize = blind_token(os.urandom(16))
+            requests.append(TokenRequest(with_key.epoch + 1, attestation, element).encode())
+        issued = _measure_rate(
+            lambda: accounts.issue_tokens([accounts.check_request(body) for body in requests])
         )
     issuer, tokens = Issuer(os.urandom(32)), []
     waiting = [blind_token(os.urandom(16)) for _ in range(MAX_REQUESTS_PER_TRANSACTION)]
@@ -69,17 +71,12 @@ def _round(signed: SignedManifest, folder: Path) -> tuple[float, float, float]:
         blind_token(os.urandom(16))
     for (_, finalize), answer in zip(waiting, answers, strict=True):
         tokens.append(finalize(answer, issuer.public_key))
-    made = MAX_REQUESTS_PER_TRANSACTION / (time.process_time() - began)
-    return issued, _rate(lambda: list(map(issuer.check, tokens))), made
+    created = MAX_REQUESTS_PER_TRANSACTION / (time.process_time() - began)
+    return issued, _measure_rate(lambda: list(map(issuer.check, tokens))), created
 
 
-def _attestations(backend: Ed25519PrivateKey, service: bytes, expiry: int) -> Iterator[Attestation]:
-    for _ in range(MAX_REQUESTS_PER_TRANSACTION):
-        yield Attestation.make(backend, service, os.urandom(32), expiry)
-
-
-def _rate(work: Callable[[], object]) -> float:
-    """Of a whole group, by processor time."""
+def _measure_rate(work: Callable[[], object]) -> float:
+    """Return the tokens of a whole transaction in a second of processor time."""
     began = time.process_time()
     work()
     return MAX_REQUESTS_PER_TRANSACTION / (time.process_time() - began)

@@ -1,4 +1,4 @@
-"""`coordinate`, compiled: `sottovoce.core.coordinate` in the same order of operations."""
+"""The compiled `coordinate`: `sottovoce.core.coordinate` in the same order of operations."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,28 +6,29 @@ from numpy.typing import NDArray
 from sottovoce.core.coordinate import CoordinateConstants
 from sottovoce.simulation.cpu.epoch import plug_in
 from sottovoce.simulation.cpu.philox import begin_draws, fill_words, multiply_high
-from sottovoce.simulation.evaluation.kernels import compiled_in, score
+from sottovoce.simulation.evaluation.kernels import compile_inner, score
 from sottovoce.simulation.interface import EpochConstants
 
 Scratch = tuple[NDArray[np.uint8], NDArray[np.uint64], NDArray[np.uint64]]
 
-_ONE = np.float32(1)
-_ZERO = np.float32(0)
+# Python numbers would turn float32 arithmetic into float64.
+_ONE_FLOAT = np.float32(1)
+_ZERO_FLOAT = np.float32(0)
 _MINUS_TWO = np.float32(-2)
 
 
-@compiled_in
-def new_scratch(
+@compile_inner
+def make_scratch(
     c: EpochConstants,
     m: CoordinateConstants,  # noqa: ARG001 - the signature of all kernels
     longest: int,  # noqa: ARG001
 ) -> Scratch:
-    """One mark for each item, all zero; draws begun; the words of one person's reports."""
+    """Allocate a zero for each item, the draws that are begun, and the words of one person."""
     k = c.reports
     return np.zeros(c.V.shape[0], np.uint8), begin_draws(k), np.empty((k, 3), np.uint64)
 
 
-@compiled_in
+@compile_inner
 def fill_reports(
     numbers: NDArray[np.int64],
     indptr: NDArray[np.int64],
@@ -38,13 +39,13 @@ def fill_reports(
     scratch: Scratch,
     out: NDArray[np.uint32],
 ) -> None:
-    """One user after the other."""
+    """Write the reports of one user after the other into `out`."""
     for u in range(X.shape[0]):
         items = indices[indptr[u] : indptr[u + 1]]
         report_entries(numbers[u], items, X[u], c, m, scratch, out[u])
 
 
-@compiled_in
+@compile_inner
 def report_entries(
     user: int,
     items: NDArray[np.int32],
@@ -54,9 +55,9 @@ def report_entries(
     scratch: Scratch,
     out: NDArray[np.uint32],
 ) -> None:
-    """Algorithm 1, k times. Marks are all zero before and after."""
+    """Run Algorithm 1 k times for one user. `touched` is all zero before and after."""
     touched, begun, random_words = scratch
-    # All words first: drawing keeps the multiplier busy, and what follows waits for memory.
+    # Draw all words first: this keeps the multiplier busy, while the rest waits for memory.
     fill_words(c.seed, c.epoch, user, begun, random_words)
     for i in items:
         touched[i] = 1
@@ -66,10 +67,10 @@ def report_entries(
         direction, choice, coin = random_words[j, 0], random_words[j, 1], random_words[j, 2]
         index = multiply_high(direction, c.n_directions)
         item = index // factors
-        p = _ONE if touched[item] else _ZERO
-        e = (_ONE + alpha * p) * (p - score(x, c.V[item]))
+        p = _ONE_FLOAT if touched[item] else _ZERO_FLOAT
+        e = (_ONE_FLOAT + alpha * p) * (p - score(x, c.V[item]))
         g = (_MINUS_TWO * e) * x[index - item * factors]
-        value = np.float64(min(max(g, -_ONE), _ONE))
+        value = np.float64(min(max(g, -_ONE_FLOAT), _ONE_FLOAT))
         plus = np.float64(choice >> np.uint64(11)) * 2.0**-53 < (1.0 + value) / 2.0
         flip = coin < m.threshold
         out[j] = np.uint32(index << np.uint64(1)) | np.uint32(plus != flip)
@@ -77,4 +78,4 @@ def report_entries(
         touched[i] = 0
 
 
-plug_in(CoordinateConstants, new_scratch, fill_reports)
+plug_in(CoordinateConstants, make_scratch, fill_reports)

@@ -1,48 +1,55 @@
-"""`loudest`, compiled: `sottovoce.core.loudest` in the same order of operations."""
+"""The compiled `loudest`: `sottovoce.core.loudest` in the same order of operations."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core.loudest import LoudestConstants
-from sottovoce.simulation.cpu.epoch import TOGETHER, plug_in
-from sottovoce.simulation.cpu.kernels.select import Ranks, find_loud, list_tied, new_ranks, nth_loud
-from sottovoce.simulation.cpu.philox import multiply_high, report_words
-from sottovoce.simulation.evaluation.kernels import compiled_in, score
+from sottovoce.simulation.cpu.epoch import USERS_PER_FILL, plug_in
+from sottovoce.simulation.cpu.kernels.select import (
+    Selection,
+    find_loud,
+    get_nth_loud,
+    list_tied,
+    make_selection,
+)
+from sottovoce.simulation.cpu.philox import draw_report_words, multiply_high
+from sottovoce.simulation.evaluation.kernels import compile_inner, score
 from sottovoce.simulation.interface import EpochConstants
 
 Float32 = NDArray[np.float32]
-Scratch = tuple[Float32, Float32, NDArray[np.int64], Ranks]
+Scratch = tuple[Float32, Float32, NDArray[np.int64], Selection]
 Scores = tuple[np.float32, np.float32, np.float32, np.float32]
 
-_ZERO = np.float32(0)
-_ONE = np.float32(1)
-PART = 512
-"""Rows whose predictions are computed at once: a piece of the table that fits the first cache."""
+# Python numbers would turn float32 arithmetic into float64.
+_ZERO_FLOAT = np.float32(0)
+_ONE_FLOAT = np.float32(1)
+# Rows whose predictions are computed in one pass: a part of the table that fits the first cache.
+ROWS_PER_PASS = 512
 
 
-@compiled_in
-def new_scratch(c: EpochConstants, m: LoudestConstants, longest: int) -> Scratch:  # noqa: ARG001
-    """All rows of some users; a part of them; who needs them; what says which are loud."""
+@compile_inner
+def make_scratch(c: EpochConstants, m: LoudestConstants, longest: int) -> Scratch:  # noqa: ARG001
+    """Allocate the rows of some users, one pass of predictions, the users, and a selection."""
     factors, rows = m.item_rows_by_factor.shape
     return (
-        np.empty((TOGETHER, rows), np.float32),
-        np.empty(PART, np.float32),
-        np.empty(TOGETHER, np.int64),
-        new_ranks(rows, factors),
+        np.empty((USERS_PER_FILL, rows), np.float32),
+        np.empty(ROWS_PER_PASS, np.float32),
+        np.empty(USERS_PER_FILL, np.int64),
+        make_selection(rows, factors),
     )
 
 
-@compiled_in
-def any_loud(user: int, c: EpochConstants, m: LoudestConstants, k: int) -> bool:
-    """Whether any of a user's reports looks at the data at all."""
+@compile_inner
+def has_loud_report(user: int, c: EpochConstants, m: LoudestConstants, k: int) -> bool:
+    """Return whether any of a user's reports names a loud direction."""
     for j in range(k):
-        _, _, coin, _ = report_words(c.seed, c.epoch, user, j)
+        _, _, coin, _ = draw_report_words(c.seed, c.epoch, user, j)
         if coin >= m.threshold:
             return True
     return False
 
 
-@compiled_in
+@compile_inner
 def fill_reports(
     numbers: NDArray[np.int64],
     indptr: NDArray[np.int64],
@@ -53,57 +60,57 @@ def fill_reports(
     scratch: Scratch,
     out: NDArray[np.uint32],
 ) -> None:
-    """Name k directions for each, every one uniform or uniform among the loud ones."""
-    A, part, users, ranks = scratch
+    """Write k reports for each user: uniform directions, or uniform ones among the loud."""
+    A, part, users, selection = scratch
     n = 0
     for u in range(X.shape[0]):
-        if any_loud(numbers[u], c, m, out.shape[1]):
+        if has_loud_report(numbers[u], c, m, out.shape[1]):
             items = indices[indptr[u] : indptr[u + 1]]
-            history_rows(items, X[u], c.V, np.float32(c.alpha), m, A[u])
+            fill_history_rows(items, X[u], c.V, np.float32(c.alpha), m, A[u])
             users[n] = u
             n += 1
     subtract_predictions(users[:n], X, m.item_rows_by_factor, part, A)
     for u in range(X.shape[0]):
-        name_directions(numbers[u], X[u], c, m, A[u], ranks, out[u])
+        fill_user_reports(numbers[u], X[u], c, m, A[u], selection, out[u])
 
 
-@compiled_in
-def name_directions(
+@compile_inner
+def fill_user_reports(
     user: int,
     x: Float32,
     c: EpochConstants,
     m: LoudestConstants,
     a: Float32,
-    ranks: Ranks,
+    selection: Selection,
     out: NDArray[np.uint32],
 ) -> None:
-    """One user's reports, from their rows."""
+    """Write one user's reports, from the rows of their gradient."""
     above = np.int64(-1)
-    word, _, _, _ = report_words(c.seed, c.epoch, user, out.shape[0])
+    word, _, _, _ = draw_report_words(c.seed, c.epoch, user, out.shape[0])
     offset = np.int64(multiply_high(word, m.n_signed))
-    tied, silent, least = np.empty(0, np.int64), False, 0.0
+    tied, is_silent, threshold = np.empty(0, np.int64), False, 0.0
     for j in range(out.shape[0]):
-        choice, _, coin, _ = report_words(c.seed, c.epoch, user, j)
+        choice, _, coin, _ = draw_report_words(c.seed, c.epoch, user, j)
         if coin < m.threshold:
             out[j] = np.uint32(multiply_high(choice, m.n_signed))
             continue
         rank = np.int64(multiply_high(choice, np.uint64(m.loud)))
-        if above < 0:  # the first one that is asked for
-            above, silent = np.int64(0), not (a.any() and x.any())
-            if not silent:
-                least = find_loud(a, x, m.loud, ranks)
-                tied = list_tied(a, x, least, offset, ranks)
-                above = np.int64(ranks.ends[-1])
-        if silent:
+        if above < 0:  # the first report that needs the selection
+            above, is_silent = np.int64(0), not (a.any() and x.any())
+            if not is_silent:
+                threshold = find_loud(a, x, m.loud, selection)
+                tied = list_tied(a, x, threshold, offset, selection)
+                above = np.int64(selection.group_ends[-1])
+        if is_silent:
             out[j] = np.uint32((rank - offset) % np.int64(m.n_signed))
         elif rank >= above:
             out[j] = np.uint32(tied[rank - above])
         else:
-            out[j] = np.uint32(nth_loud(a, x, least, rank, ranks))
+            out[j] = np.uint32(get_nth_loud(a, x, threshold, rank, selection))
 
 
-@compiled_in
-def history_rows(
+@compile_inner
+def fill_history_rows(
     items: NDArray[np.int32],
     x: Float32,
     V: Float32,
@@ -111,13 +118,13 @@ def history_rows(
     m: LoudestConstants,
     a: Float32,
 ) -> None:
-    """What touched items add, item after item, into `a`."""
+    """Add to `a`, item after item, what the touched items add."""
     n_rows, inner = a.shape[0], m.inner_signs.shape[0]
-    a[:] = _ZERO
+    a[:] = _ZERO_FLOAT
     t = 0
     while t < items.shape[0]:
         if t + 4 <= items.shape[0]:
-            predicted = four_scores(x, V, items[t : t + 4])
+            predicted = compute_four_scores(x, V, items[t : t + 4])
             for q in range(4):
                 add_item(items[t + q], predicted[q], alpha, m, a)
             t += 4
@@ -129,13 +136,13 @@ def history_rows(
             transform_levels(inner, a[start : start + m.size])
 
 
-@compiled_in
+@compile_inner
 def add_item(
     item: int, predicted: np.float32, alpha: np.float32, m: LoudestConstants, a: Float32
 ) -> None:
-    """What one touched item adds to the rows of its block, or of a part of it."""
+    """Add one touched item to the rows of its block, or of a part of the block."""
     inner = m.inner_signs.shape[0]
-    weight = m.signs[item] * ((_ONE + alpha) - alpha * predicted)
+    weight = m.signs[item] * ((_ONE_FLOAT + alpha) - alpha * predicted)
     place = m.places[item]
     column = place & (inner - 1)
     signs = m.inner_signs[column]
@@ -144,9 +151,10 @@ def add_item(
         part[r] += weight * signs[r]
 
 
-@compiled_in
-def four_scores(x: Float32, V: Float32, items: NDArray[np.int32]) -> Scores:
-    """`score` of four items, each in its own order of sums: a processor adds four at a time."""
+@compile_inner
+def compute_four_scores(x: Float32, V: Float32, items: NDArray[np.int32]) -> Scores:
+    """Compute `score` for four items, each in its own order of sums."""
+    # A processor adds four numbers at a time.
     row0, row1, row2, row3 = V[items[0]], V[items[1]], V[items[2]], V[items[3]]
     s0, s1, s2, s3 = x[0] * row0[0], x[0] * row1[0], x[0] * row2[0], x[0] * row3[0]
     for f in range(1, x.shape[0]):
@@ -157,14 +165,15 @@ def four_scores(x: Float32, V: Float32, items: NDArray[np.int32]) -> Scores:
     return s0, s1, s2, s3
 
 
-@compiled_in
+@compile_inner
 def subtract_predictions(
-    users: NDArray[np.int64], X: Float32, item_rows: Float32, some: Float32, A: Float32
+    users: NDArray[np.int64], X: Float32, item_rows: Float32, predicted_part: Float32, A: Float32
 ) -> None:
-    """Take everybody's part off the rows of these users: a piece of the table for all of them."""
+    """Subtract the predictions of all items from the rows of these users."""
+    # Each part of the table is read once for all users.
     n_rows = item_rows.shape[1]
-    for start in range(0, n_rows, some.shape[0]):
-        predicted = some[: min(n_rows - start, some.shape[0])]
+    for start in range(0, n_rows, predicted_part.shape[0]):
+        predicted = predicted_part[: min(n_rows - start, predicted_part.shape[0])]
         for u in users:
             predict_rows(X[u], item_rows, start, predicted)
             part = A[u, start : start + predicted.shape[0]]
@@ -172,27 +181,27 @@ def subtract_predictions(
                 part[r] -= predicted[r]
 
 
-@compiled_in
+@compile_inner
 def transform_levels(half: int, a: Float32) -> None:
-    """Every level from `half` up, two in one pass over memory where there are two."""
+    """Apply all levels of the Walsh transform from `half` up, two in one pass over memory."""
     n_rows = a.shape[0]
     while 2 * half < n_rows:
         for start in range(0, n_rows, 4 * half):
             four = a[start : start + 4 * half]
-            butterflies(
+            apply_two_levels(
                 four[:half], four[half : 2 * half], four[2 * half : 3 * half], four[3 * half :]
             )
         half *= 4
     if half < n_rows:
-        butterfly(a[:half], a[half:])
+        apply_level(a[:half], a[half:])
 
 
-@compiled_in
+@compile_inner
 def predict_rows(x: Float32, item_rows: Float32, start: int, out: Float32) -> None:
-    """`out = x . rows` from `start` on, factor after factor, four of them in one pass."""
-    # Sliced here: numba takes slices of a slice for strided, and then LLVM does not vectorise.
+    """Compute `out = x . rows` from row `start` on, factor after factor, four in one pass."""
+    # Sliced here: numba takes a slice of a slice for strided, and then LLVM does not vectorise it.
     stop = start + out.shape[0]
-    out[:] = _ZERO
+    out[:] = _ZERO_FLOAT
     f = 0
     while f + 4 <= x.shape[0]:
         add_four_rows(
@@ -209,38 +218,38 @@ def predict_rows(x: Float32, item_rows: Float32, start: int, out: Float32) -> No
         f += 1
 
 
-@compiled_in
+@compile_inner
 def add_four_rows(
     c: Float32, row0: Float32, row1: Float32, row2: Float32, row3: Float32, out: Float32
 ) -> None:
-    """`out += c[0] row0`, then `c[1] row1`, and so on: rounded after each."""
+    """Add `c[0] row0`, then `c[1] row1` and so on to `out`, rounding after each."""
     c0, c1, c2, c3 = c[0], c[1], c[2], c[3]
     for r in range(out.shape[0]):
         out[r] = (((out[r] + c0 * row0[r]) + c1 * row1[r]) + c2 * row2[r]) + c3 * row3[r]
 
 
-@compiled_in
-def butterflies(first: Float32, second: Float32, third: Float32, fourth: Float32) -> None:
-    """Two levels of `butterfly`: of neighbours, then of pairs."""
+@compile_inner
+def apply_two_levels(first: Float32, second: Float32, third: Float32, fourth: Float32) -> None:
+    """Apply two levels: to neighbours, then to pairs."""
     for r in range(first.shape[0]):
         s, d = first[r] + second[r], first[r] - second[r]
         t, e = third[r] + fourth[r], third[r] - fourth[r]
         first[r], second[r], third[r], fourth[r] = s + t, d + e, s - t, d - e
 
 
-@compiled_in
-def butterfly(first: Float32, second: Float32) -> None:
-    """(u, v) -> (u + v, u - v)."""
+@compile_inner
+def apply_level(first: Float32, second: Float32) -> None:
+    """Replace (u, v) by (u + v, u - v)."""
     for r in range(first.shape[0]):
         low, high = first[r], second[r]
         first[r], second[r] = low + high, low - high
 
 
-@compiled_in
+@compile_inner
 def add_scaled_row(c: np.float32, row: Float32, out: Float32) -> None:
-    """`out += c row`."""
+    """Add `c row` to `out`."""
     for r in range(row.shape[0]):
         out[r] += c * row[r]
 
 
-plug_in(LoudestConstants, new_scratch, fill_reports, any_loud)
+plug_in(LoudestConstants, make_scratch, fill_reports, has_loud_report)

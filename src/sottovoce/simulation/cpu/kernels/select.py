@@ -1,8 +1,8 @@
-"""The loud directions of one person, exactly, without sorting: `sottovoce.core.loudest`.
+"""The loud directions of one person, exactly and without sorting: see `sottovoce.core.loudest`.
 
-Rows are counted in bins by the upper bits of their magnitude. How many directions agree by at least
-some value is then a look into one bin for each factor, which finds the least agreement that is loud
-up to a few bins; only the rows in those are compared exactly.
+Rows are counted in bins by the upper bits of their magnitude. The number of directions that agree
+by at least some value then takes one look into a bin for each factor. So the threshold, the least
+agreement that is loud, is found up to a few bins; only the rows in these are compared exactly.
 """
 
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sottovoce.simulation.evaluation.kernels import compiled_in
+from sottovoce.simulation.evaluation.kernels import compile_inner
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -18,256 +18,269 @@ Int32 = NDArray[np.int32]
 Int64 = NDArray[np.int64]
 UInt32 = NDArray[np.uint32]
 
-_MAGNITUDE = np.uint32(0x7FFFFFFF)
-_SHIFT = np.uint32(15)
-"""A float32 without its 15 lowest bits: 256 bins for every power of two."""
-BINS = 1 << 14
-"""64 powers of two below the largest row; everything smaller is in bin 0."""
-_BELOW = 1 - 2.0**-7
-"""Times this a value lies at least one bin lower, roundings included."""
-_NORMAL = 2.0**-120
-"""Above all subnormal magnitudes, with room."""
-_FINE = 1 << 42
-"""In the bits of a float64: a share of 2^-10, finer than a bin."""
-_OCTAVE = 1 << 52
-"""There: a factor of two."""
-_OCTAVES = 128 * _OCTAVE
-"""How far below the largest agreement the least loud one is looked for, before it may be any."""
-_NEAR = np.uint16(1 << 15)
-"""Marks a bin whose rows must be compared exactly."""
-_ANY_NEAR = np.uint64(0x8000_8000_8000_8000)
-"""The same in one of four rows."""
-GROUP = 32
-"""Rows that are counted together, and looked through one by one for one report."""
+_MAGNITUDE_MASK = np.uint32(0x7FFFFFFF)
+# The bin of a float32 leaves out its 15 lowest bits: 256 bins for every power of two.
+_BIN_SHIFT = np.uint32(15)
+# 64 powers of two below the largest row; everything smaller is in bin 0.
+BIN_COUNT = 1 << 14
+# A value times this lies at least one bin lower, roundings included.
+_ONE_BIN_LOWER = 1 - 2.0**-7
+# Safely above all subnormal magnitudes.
+_MIN_NORMAL_ROW = 2.0**-120
+# Differences of the bits of float64 numbers: a fraction of 2^-10, which is finer than a bin; a
+# factor of two; and how far below the largest agreement the threshold is searched for. Below that
+# it is not bounded.
+_BRACKET_WIDTH = 1 << 42
+_ONE_OCTAVE = 1 << 52
+_SEARCHED_OCTAVES = 128 * _ONE_OCTAVE
+# Marks a bin whose rows must be compared exactly.
+_NEAR_MARK = np.uint16(1 << 15)
+# The same mark in any of four rows.
+_FOUR_NEAR_MARKS = np.uint64(0x8000_8000_8000_8000)
+# Rows that are counted together, and searched one by one for a report.
+ROWS_PER_GROUP = 32
 
 
-class Ranks(NamedTuple):
-    """Memory for one person at a time, and what `nth_loud` needs of them."""
+class Selection(NamedTuple):
+    """Memory for the selection of one person at a time, of R rows and F factors."""
 
     keys: NDArray[np.uint16]
     """R: the bin of each row."""
-    reach: Int32
-    """BINS + 1: how many rows lie in this bin or above it, as far down as was asked for."""
-    first: Int32
-    """F: the lowest bin of each factor in which the least loud agreement may lie."""
-    last: Int32
-    """F: the highest one."""
-    factors_of: NDArray[np.uint16]
-    """BINS + 1: with how many factors a row in this bin is loud for certain; _NEAR if with more."""
-    which: NDArray[np.uint16]
-    """BINS: 1 + the factor with which it may be as well, or 1 + F where there are several."""
-    near: Int32
-    """R + 1: rows in such a bin."""
-    near_row: Int32
-    """Of every direction that lies in such a bin of its factor: its row."""
-    near_factor: Int32
-    """Its factor."""
-    agreement: Float64
-    """By how much it agrees."""
+    rows_above: Int32
+    """BIN_COUNT + 1: rows in this bin or above, filled as far down as it was needed."""
+    lowest_bins: Int32
+    """F: the lowest bin in which the threshold may lie for each factor."""
+    highest_bins: Int32
+    """F: the highest such bin."""
+    sure_factors: NDArray[np.uint16]
+    """BIN_COUNT + 1: factors with which a row in this bin is certainly loud, and `_NEAR_MARK` if
+    it may be loud with further ones."""
+    only_factor: NDArray[np.uint16]
+    """BIN_COUNT: 1 + that further factor, or 1 + F if there are several."""
+    near_rows: Int32
+    """R + 1: rows in a marked bin."""
+    direction_rows: Int32
+    """The row of each direction that lies in a marked bin of its factor."""
+    direction_factors: Int32
+    """The factor of each such direction."""
+    agreements: Float64
+    """The agreement of each such direction."""
     n_near: Int64
-    """1: how many there are."""
-    loud: NDArray[np.uint16]
-    """R: with how many factors each row is loud, ties aside."""
-    ends: Int32
-    """R / GROUP: how many such directions there are up to each group's end."""
+    """1: the number of such directions."""
+    n_loud: NDArray[np.uint16]
+    """R: the number of factors with which each row is above the threshold."""
+    group_ends: Int32
+    """R / ROWS_PER_GROUP: directions above the threshold, up to the end of each group."""
 
 
-@compiled_in
-def new_ranks(n_rows: int, factors: int) -> Ranks:
-    """For so many rows; `loud` has zeros up to whole groups."""
-    groups = -(-n_rows // GROUP)
-    return Ranks(
+@compile_inner
+def make_selection(n_rows: int, factors: int) -> Selection:
+    """Allocate the memory; `n_loud` is padded with zeros to whole groups."""
+    groups = -(-n_rows // ROWS_PER_GROUP)
+    return Selection(
         np.empty(n_rows, np.uint16),
-        np.empty(BINS + 1, np.int32),
+        np.empty(BIN_COUNT + 1, np.int32),
         np.empty(factors, np.int32),
         np.empty(factors, np.int32),
-        np.empty(BINS + 1, np.uint16),
-        np.empty(BINS, np.uint16),
+        np.empty(BIN_COUNT + 1, np.uint16),
+        np.empty(BIN_COUNT, np.uint16),
         np.empty(n_rows + 1, np.int32),
         np.empty(n_rows * factors, np.int32),
         np.empty(n_rows * factors, np.int32),
         np.empty(n_rows * factors, np.float64),
         np.zeros(1, np.int64),
-        np.zeros(groups * GROUP, np.uint16),
+        np.zeros(groups * ROWS_PER_GROUP, np.uint16),
         np.empty(groups, np.int32),
     )
 
 
-@compiled_in
-def largest(bits: UInt32) -> np.uint32:
-    """The largest magnitude, as bits (bits order like magnitudes)."""
-    most = np.uint32(0)
+@compile_inner
+def find_largest_magnitude(bits: UInt32) -> np.uint32:
+    """Return the bits of the largest magnitude; bits are ordered like magnitudes."""
+    largest = np.uint32(0)
     for r in range(bits.shape[0]):
-        most = max(most, np.uint32(bits[r] & _MAGNITUDE))
-    return most
+        largest = max(largest, np.uint32(bits[r] & _MAGNITUDE_MASK))
+    return largest
 
 
-@compiled_in
+@compile_inner
 def fill_keys(bits: UInt32, lowest: int, keys: NDArray[np.uint16]) -> np.int32:
-    """The bin of every row; the lowest of them."""
-    base, first = np.int32(lowest), np.int32(BINS)
+    """Fill in the bin of every row and return the lowest bin."""
+    base, lowest_bin = np.int32(lowest), np.int32(BIN_COUNT)
     for r in range(bits.shape[0]):
-        key = max(np.int32(np.int32((bits[r] & _MAGNITUDE) >> _SHIFT) - base), np.int32(0))
+        key = max(np.int32(np.int32((bits[r] & _MAGNITUDE_MASK) >> _BIN_SHIFT) - base), np.int32(0))
         keys[r] = np.uint16(key)
-        first = min(first, key)
-    return first
+        lowest_bin = min(lowest_bin, key)
+    return lowest_bin
 
 
-@compiled_in
-def count_bins(a: Float32, s: Ranks) -> tuple[np.float32, np.int32]:
-    """Fill `keys`, and `reach` with how many rows each bin has; the largest row, the lowest bin."""
-    bits, reach = a.view(np.uint32), s.reach
-    most = largest(bits)
-    first = fill_keys(bits, np.int64(most >> _SHIFT) - (BINS - 1), s.keys)
-    reach[first:] = 0
+@compile_inner
+def count_bins(a: Float32, s: Selection) -> tuple[np.float32, np.int32]:
+    """Fill `keys`, count the rows of each bin, and return the largest row and the lowest bin."""
+    bits, rows_above = a.view(np.uint32), s.rows_above
+    largest = find_largest_magnitude(bits)
+    lowest_bin = fill_keys(bits, np.int64(largest >> _BIN_SHIFT) - (BIN_COUNT - 1), s.keys)
+    rows_above[lowest_bin:] = 0
     for r in range(a.shape[0]):
-        reach[s.keys[r]] += 1
-    return np.uint32(most).view(np.float32), first
+        rows_above[s.keys[r]] += 1
+    return np.uint32(largest).view(np.float32), lowest_bin
 
 
-@compiled_in
-def add_up(start: int, stop: int, reach: Int32) -> None:
-    """Make `reach` count what lies above as well, from `start` down to `stop`."""
-    total = reach[start + 1]
+@compile_inner
+def accumulate_rows_above(start: int, stop: int, rows_above: Int32) -> None:
+    """Add to the counts from bin `start` down to `stop` those of all bins above."""
+    total = rows_above[start + 1]
     for key in range(start, stop - 1, -1):
-        total += reach[key]
-        reach[key] = total
+        total += rows_above[key]
+        rows_above[key] = total
 
 
-@compiled_in
-def bin_of(value: float, most: np.float32) -> np.int64:
-    """Of a magnitude; BINS if it is beyond the largest row."""
-    if not value <= most:  # beyond, or 0 / 0: a factor with which nothing agrees
-        return np.int64(BINS)
-    lowest = np.int64(np.float32(most).view(np.uint32) >> _SHIFT) - (BINS - 1)
-    key = np.int64(np.float32(value).view(np.uint32) >> _SHIFT) - lowest
+@compile_inner
+def get_bin(value: float, largest: np.float32) -> np.int64:
+    """Return the bin of a magnitude, or BIN_COUNT if it is beyond the largest row."""
+    # Beyond the largest row, or 0 / 0 for a factor with which nothing agrees.
+    if not value <= largest:
+        return np.int64(BIN_COUNT)
+    lowest = np.int64(np.float32(largest).view(np.uint32) >> _BIN_SHIFT) - (BIN_COUNT - 1)
+    key = np.int64(np.float32(value).view(np.uint32) >> _BIN_SHIFT) - lowest
     return max(key, np.int64(0))
 
 
-@compiled_in
-def bracket(x: Float32, loud: int, most: np.float32, lowest_bin: int, s: Ranks) -> int:
-    """Fill `first` and `last`: the least loud agreement lies in one of these bins of each factor.
+@compile_inner
+def bracket_threshold(
+    x: Float32, count: int, largest: np.float32, lowest_bin: int, s: Selection
+) -> int:
+    """Fill the bins of each factor between which the threshold lies.
 
-    Bins count too many at most; one bin lower, too few at most. Returns how many directions are
-    louder for certain.
+    Returns:
+        How many directions are certainly above the threshold.
     """
+    # Counting whole bins, there are too many directions at most, and each of them agrees by at
+    # least _ONE_BIN_LOWER times the value.
     sizes = np.abs(x).astype(np.float64)
     largest_size = sizes.max()
-    high = np.float64(2 * np.float64(most) * largest_size).view(np.int64)
+    high = np.float64(2 * np.float64(largest) * largest_size).view(np.int64)
     low = high
-    lowest = max(high - np.int64(_OCTAVES), np.int64(0))
-    # Down by octaves at first: few of the bins are ever added up.
-    added = np.int64(BINS)
+    lowest = max(high - np.int64(_SEARCHED_OCTAVES), np.int64(0))
+    # Search by octaves first, so that only few bins are ever added up.
+    added = np.int64(BIN_COUNT)
     while low > lowest:
-        low = max(low - np.int64(_OCTAVE), lowest)
+        low = max(low - np.int64(_ONE_OCTAVE), lowest)
         value = np.int64(low).view(np.float64)
-        down = max(bin_of(value / largest_size, most), np.int64(lowest_bin))
-        add_up(added - 1, down, s.reach)
+        down = max(get_bin(value / largest_size, largest), np.int64(lowest_bin))
+        accumulate_rows_above(added - 1, down, s.rows_above)
         added = min(added, down)
-        if reaching(value, sizes, most, added, s.reach) >= loud:
+        if count_agreeing(value, sizes, largest, added, s.rows_above) >= count:
             break
         high = low if low > lowest else high
-    while high - low > _FINE:
+    while high - low > _BRACKET_WIDTH:
         middle = low + (high - low) // 2
-        if reaching(np.int64(middle).view(np.float64), sizes, most, added, s.reach) < loud:
+        if (
+            count_agreeing(np.int64(middle).view(np.float64), sizes, largest, added, s.rows_above)
+            < count
+        ):
             high = middle
         else:
             low = middle
-    least = _BELOW * np.int64(low).view(np.float64)
+    least = _ONE_BIN_LOWER * np.int64(low).view(np.float64)
     bounded = low > lowest
     for f in range(x.shape[0]):
         # The lowest bin has no end, and those of subnormal numbers are wide.
         row = least / sizes[f]
-        bounded &= row >= _NORMAL and bin_of(row, most) > 0
+        bounded &= row >= _MIN_NORMAL_ROW and get_bin(row, largest) > 0
     upper, surely = np.int64(high).view(np.float64) * (1 + 2.0**-20), 0
     for f in range(x.shape[0]):
-        s.first[f] = bin_of(least / sizes[f] if bounded else 0.0, most)
-        s.last[f] = min(bin_of(upper / sizes[f], most), BINS - 1)
-        surely += s.reach[max(s.last[f] + 1, added)]
+        s.lowest_bins[f] = get_bin(least / sizes[f] if bounded else 0.0, largest)
+        s.highest_bins[f] = min(get_bin(upper / sizes[f], largest), BIN_COUNT - 1)
+        surely += s.rows_above[max(s.highest_bins[f] + 1, added)]
     return surely
 
 
-@compiled_in
-def reaching(value: float, sizes: Float64, most: np.float32, added: int, reach: Int32) -> int:
-    """How many directions agree by at least so much, as far as bins can tell.
+@compile_inner
+def count_agreeing(
+    value: float, sizes: Float64, largest: np.float32, added: int, rows_above: Int32
+) -> int:
+    """Count the directions that agree by at least this value, as far as bins can tell.
 
-    `added` is the lowest bin that `reach` is added up to; below it lies nothing that counts.
+    `added` is the lowest bin that is added up; no row below it counts.
     """
     total = 0
     for f in range(sizes.shape[0]):
-        total += reach[max(bin_of(value / sizes[f], most), added)]
+        total += rows_above[max(get_bin(value / sizes[f], largest), added)]
     return total
 
 
-@compiled_in
-def mark_bins(s: Ranks) -> None:
-    """Fill `factors_of` and `which`."""
-    factors = s.first.shape[0]
-    low, high = np.int64(s.first.min()), np.int64(s.last.max()) + 1
-    s.which[low:high] = 0
-    s.factors_of[: high + 1] = 0
+@compile_inner
+def mark_bins(s: Selection) -> None:
+    """Fill `sure_factors` and `only_factor`."""
+    factors = s.lowest_bins.shape[0]
+    low, high = np.int64(s.lowest_bins.min()), np.int64(s.highest_bins.max()) + 1
+    s.only_factor[low:high] = 0
+    s.sure_factors[: high + 1] = 0
     for f in range(factors):
-        s.factors_of[s.last[f] + 1] += np.uint16(1)
-        for key in range(s.first[f], s.last[f] + 1):
-            s.which[key] = f + 1 if s.which[key] == 0 else factors + 1
+        s.sure_factors[s.highest_bins[f] + 1] += np.uint16(1)
+        for key in range(s.lowest_bins[f], s.highest_bins[f] + 1):
+            s.only_factor[key] = f + 1 if s.only_factor[key] == 0 else factors + 1
     total = np.uint16(0)
     for key in range(low, high + 1):
-        total = np.uint16(total + s.factors_of[key])
-        s.factors_of[key] = total
-    s.factors_of[high + 1 :] = total
+        total = np.uint16(total + s.sure_factors[key])
+        s.sure_factors[key] = total
+    s.sure_factors[high + 1 :] = total
     for f in range(factors):
-        for key in range(s.first[f], s.last[f] + 1):
-            s.factors_of[key] |= _NEAR
+        for key in range(s.lowest_bins[f], s.highest_bins[f] + 1):
+            s.sure_factors[key] |= _NEAR_MARK
 
 
-@compiled_in
-def look_up(keys: NDArray[np.uint16], s: Ranks) -> np.int64:
-    """Fill `loud` with what is sure, `near` with the rows that must be looked at; how many.
+@compile_inner
+def look_up_rows(keys: NDArray[np.uint16], s: Selection) -> np.int64:
+    """Fill `n_loud` with the sure counts, `near_rows`, and `group_ends` with each group's own sum.
 
-    And `ends` with each group's own sum, four rows at once: 8 times 256 factors stay below 16 bits.
+    Returns:
+        The number of rows that must be compared exactly.
     """
-    loud, factors_of, n = s.loud, s.factors_of, np.int64(0)
+    # Four rows are added at once: 8 times 256 factors stay below 16 bits.
+    n_loud, sure_factors, n = s.n_loud, s.sure_factors, np.int64(0)
     for r in range(keys.shape[0]):
-        loud[r] = factors_of[np.uint64(keys[r])]
-    fours = loud.view(np.uint64)
-    for g in range(s.ends.shape[0]):
+        n_loud[r] = sure_factors[np.uint64(keys[r])]
+    fours = n_loud.view(np.uint64)
+    for g in range(s.group_ends.shape[0]):
         own = np.uint64(0)
-        for t in range(g * (GROUP // 4), (g + 1) * (GROUP // 4)):
+        for t in range(g * (ROWS_PER_GROUP // 4), (g + 1) * (ROWS_PER_GROUP // 4)):
             four = fours[t]
-            own += four & ~_ANY_NEAR
-            if four & _ANY_NEAR:
-                fours[t] = four & ~_ANY_NEAR
+            own += four & ~_FOUR_NEAR_MARKS
+            if four & _FOUR_NEAR_MARKS:
+                fours[t] = four & ~_FOUR_NEAR_MARKS
                 for q in range(4):
-                    s.near[n] = 4 * t + q
+                    s.near_rows[n] = 4 * t + q
                     n += np.int64((four >> np.uint64(16 * q + 15)) & np.uint64(1))
         total = np.int32(0)
         for shift in range(0, 64, 16):
             total += np.int32((own >> np.uint64(shift)) & np.uint64(0xFFFF))
-        s.ends[g] = total
+        s.group_ends[g] = total
     return n
 
 
-@compiled_in
-def list_near(a: Float32, x: Float32, s: Ranks) -> int:
-    """Fill `near_row`, `near_factor` and `agreement`, and what is sure of `loud`; how many."""
+@compile_inner
+def list_near(a: Float32, x: Float32, s: Selection) -> int:
+    """List the directions in marked bins, fill the sure counts, and return the list's length."""
     mark_bins(s)
     n, factors = 0, x.shape[0]
-    for t in range(look_up(s.keys, s)):
-        row = np.int64(s.near[t])
+    for t in range(look_up_rows(s.keys, s)):
+        row = np.int64(s.near_rows[t])
         key, size = s.keys[row], abs(np.float64(a[row]))
-        only = np.int64(s.which[key])
+        only = np.int64(s.only_factor[key])
         several = only > factors
         for f in range(0 if several else only - 1, factors if several else only):
-            if s.first[f] <= key <= s.last[f]:
-                s.near_row[n], s.near_factor[n] = row, f
-                s.agreement[n] = abs(np.float64(x[f])) * size
+            if s.lowest_bins[f] <= key <= s.highest_bins[f]:
+                s.direction_rows[n], s.direction_factors[n] = row, f
+                s.agreements[n] = abs(np.float64(x[f])) * size
                 n += 1
     return n
 
 
-@compiled_in
-def nth_largest(values: Float64, n: int) -> float:
-    """The value that n - 1 others are not below; disorders `values`."""
+@compile_inner
+def select_nth_largest(values: Float64, n: int) -> float:
+    """Return the n-th largest value; reorders `values`."""
     low, high = 0, values.shape[0] - 1
     while low < high:
         pivot = values[(low + high) // 2]
@@ -289,79 +302,83 @@ def nth_largest(values: Float64, n: int) -> float:
     return values[n - 1]
 
 
-@compiled_in
-def find_loud(a: Float32, x: Float32, loud: int, s: Ranks) -> float:
-    """Fill `loud`, `ends` and what is near; the least agreement that is loud."""
-    most, lowest_bin = count_bins(a, s)
-    missing = loud - bracket(x, loud, most, lowest_bin, s)
+@compile_inner
+def find_loud(a: Float32, x: Float32, count: int, s: Selection) -> float:
+    """Select the loud directions and return the threshold."""
+    largest, lowest_bin = count_bins(a, s)
+    missing = count - bracket_threshold(x, count, largest, lowest_bin, s)
     n = list_near(a, x, s)
     s.n_near[0] = n
-    # With fewer than are missing, all the rest is silent: some factor or row must be 0.
-    least = nth_largest(s.agreement[:n].copy(), missing) if missing <= n else 0.0
+    # If fewer are near than are missing, the other loud directions have an agreement of 0.
+    threshold = select_nth_largest(s.agreements[:n].copy(), missing) if missing <= n else 0.0
     for t in range(n):
-        if s.agreement[t] > least:
-            s.loud[s.near_row[t]] += np.uint16(1)
-            s.ends[s.near_row[t] // GROUP] += 1
-    for g in range(1, s.ends.shape[0]):
-        s.ends[g] += s.ends[g - 1]
-    return least
+        if s.agreements[t] > threshold:
+            s.n_loud[s.direction_rows[t]] += np.uint16(1)
+            s.group_ends[s.direction_rows[t] // ROWS_PER_GROUP] += 1
+    for g in range(1, s.group_ends.shape[0]):
+        s.group_ends[g] += s.group_ends[g - 1]
+    return threshold
 
 
-@compiled_in
-def nth_loud(a: Float32, x: Float32, least: float, rank: int, s: Ranks) -> int:
-    """The direction at this place among those above the least agreement, by index."""
-    low, high = 0, s.ends.shape[0] - 1  # the first group that ends beyond this place
+@compile_inner
+def get_nth_loud(a: Float32, x: Float32, threshold: float, rank: int, s: Selection) -> int:
+    """Return the direction with this rank among those above the threshold, ordered by index."""
+    # Find the first group that ends beyond the rank.
+    low, high = 0, s.group_ends.shape[0] - 1
     while low < high:
         middle = (low + high) // 2
-        if s.ends[middle] > rank:
+        if s.group_ends[middle] > rank:
             high = middle
         else:
             low = middle + 1
-    before, row = np.int64(s.ends[low - 1] if low > 0 else 0), low * GROUP
+    before, row = np.int64(s.group_ends[low - 1] if low > 0 else 0), low * ROWS_PER_GROUP
     left = np.int64(rank) - before
-    while left >= s.loud[row]:
-        left -= np.int64(s.loud[row])
+    while left >= s.n_loud[row]:
+        left -= np.int64(s.n_loud[row])
         row += 1
     size = abs(np.float64(a[row]))
     f = -1
     while left >= 0:
         f += 1
-        left -= np.int64(abs(np.float64(x[f])) * size > least)
-    return signed(a, x, row, f)
+        left -= np.int64(abs(np.float64(x[f])) * size > threshold)
+    return sign_direction(a, x, row, f)
 
 
-@compiled_in
-def signed(a: Float32, x: Float32, row: int, f: int) -> int:
-    """The direction with the sign of `-a_r x_f`."""
+@compile_inner
+def sign_direction(a: Float32, x: Float32, row: int, f: int) -> int:
+    """Return the direction of a row and a factor, with the sign of `-a_r x_f`."""
     return (row * x.shape[0] + f) << 1 | np.int64((a[row] > 0) != (x[f] > 0))
 
 
-@compiled_in
-def list_tied(a: Float32, x: Float32, least: float, offset: int, s: Ranks) -> Int64:
-    """Directions of exactly the least agreement, in the order of `(signed + offset) mod 2n`."""
+@compile_inner
+def list_tied(a: Float32, x: Float32, threshold: float, offset: int, s: Selection) -> Int64:
+    """Return the directions at the threshold, in the order of `(signed + offset) mod 2n`."""
     n_signed, n = 2 * a.shape[0] * x.shape[0], s.n_near[0]
-    if least == 0:
-        tied = silent_directions(a, x)
+    if threshold == 0:
+        tied = list_silent(a, x)
     else:
-        at = np.flatnonzero(s.agreement[:n] == least)
+        at = np.flatnonzero(s.agreements[:n] == threshold)
         tied = np.empty(at.shape[0], np.int64)
         for t in range(at.shape[0]):
-            tied[t] = signed(a, x, np.int64(s.near_row[at[t]]), np.int64(s.near_factor[at[t]]))
+            tied[t] = sign_direction(
+                a, x, np.int64(s.direction_rows[at[t]]), np.int64(s.direction_factors[at[t]])
+            )
     if tied.shape[0] > 1:
-        carried = tied.shape[0]  # they ascend: those beyond the end come first
+        # They ascend: those that the offset moves beyond the end come first.
+        carried = tied.shape[0]
         while carried > 0 and tied[carried - 1] + offset >= n_signed:
             carried -= 1
         tied = np.concatenate((tied[carried:], tied[:carried]))
     return tied
 
 
-@compiled_in
-def silent_directions(a: Float32, x: Float32) -> Int64:
-    """Those that agree by 0, with either sign."""
+@compile_inner
+def list_silent(a: Float32, x: Float32) -> Int64:
+    """Return the directions with an agreement of 0, with either sign."""
     rows, factors = a.shape[0], x.shape[0]
-    found, n = np.empty(2 * rows * factors, np.int64), 0
+    directions, n = np.empty(2 * rows * factors, np.int64), 0
     for index in range(rows * factors):
         if a[index // factors] == 0 or x[index % factors] == 0:
-            found[n], found[n + 1] = index << 1, index << 1 | 1
+            directions[n], directions[n + 1] = index << 1, index << 1 | 1
             n += 2
-    return found[:n]
+    return directions[:n]

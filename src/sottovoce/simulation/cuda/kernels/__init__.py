@@ -1,17 +1,10 @@
-"""Reports on a card, a module for each mechanism.
+"""Reports on a card, one module for each mechanism.
 
-Such a module has `SOURCE`, its file in `source/`, and four functions. `allocate(memory, mechanism,
-histories)` puts what it needs on the card as long as the engine lives; `prepare(memory, mechanism,
-V)` what it needs of an epoch, whose V is there. `report(memory)` adds the reports of all who are
-looking, whose vectors are solved. `sums_by_item(memory, mechanism, n_reports)` puts the sums of
-signs by item and factor into `wide`, and says what to multiply them by.
+Such a module has `SOURCE`, its file in `source/`, and four functions:
+
+- `allocate(memory, mechanism, histories)` puts on the card what the engine needs for its lifetime;
+- `prepare(memory, mechanism, V)` computes what an epoch needs; V is on the card;
+- `report(memory)` adds the reports of all who take part; vectors are solved;
+- `sum_by_item(memory, mechanism, n_reports)` writes the sums of signs by item and factor into
+  `wide`, and returns the factor that makes an estimate of them.
 """
-
-from types import ModuleType
-
-from sottovoce.core import Mechanism
-from sottovoce.simulation.engines import kernel_module
-
-
-def kernel_of(mechanism: Mechanism) -> ModuleType:
-    return kernel_module(__name__, mechanism.name)

@@ -1,4 +1,4 @@
-"""`coordinate` on a card."""
+"""Reports of `coordinate` on a card."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,17 +11,17 @@ SOURCE = "coordinate.cu"
 
 
 def allocate(memory: Memory, mechanism: Coordinate, histories: Histories) -> None:  # noqa: ARG001
-    memory.numbers |= {"threshold": mechanism.flip_below, "always_looks": 1}
+    memory.numbers |= {"threshold": mechanism.flip_below, "always_needs_history": 1}
 
 
 def prepare(memory: Memory, mechanism: Coordinate, V: NDArray[np.float32]) -> None:
-    """Nothing: a report looks at one item."""
+    """Do nothing: a report needs one item only."""
 
 
 def report(memory: Memory) -> None:
     memory.run("report_coordinate")
 
 
-def sums_by_item(memory: Memory, mechanism: Coordinate, n_reports: int) -> float:
-    memory.run("sums_as_they_are")
+def sum_by_item(memory: Memory, mechanism: Coordinate, n_reports: int) -> float:
+    memory.run("copy_sums")
     return mechanism.bound / n_reports

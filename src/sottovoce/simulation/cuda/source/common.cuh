@@ -1,16 +1,15 @@
-// What every kernel uses: random words, who is simulated, small sums over a block.
+// Used by every kernel: random words, the simulated people, sums over a block of threads.
 //
-// The arithmetic is that of sottovoce.model and sottovoce.mechanism, in the same order, one rounding
-// for each operation (compiled without fused multiply-add): the same bits as on every other engine.
-// `Setup`, the public numbers and the addresses of an epoch, is written by setup.py before this file.
-
+// The arithmetic is that of sottovoce.core in the same order, with one rounding for each operation
+// (compiled without fused multiply-add). So it gives the same bits as every other engine.
+// memory.py writes `Setup`, the public numbers and the addresses of an epoch, before this file.
 
 struct Words {
     Word at[4];
 };
 
-// sottovoce.simulation.words.philox: four words for the counter (c0, c1, c2, 0).
-__device__ Words philox(Word seed, Word purpose, Word c0, Word c1, Word c2) {
+// Returns the four words for the counter (c0, c1, c2, 0): sottovoce.simulation.random_words.
+__device__ Words draw_words(Word seed, Word purpose, Word c0, Word c1, Word c2) {
     Word x0 = c0, x1 = c1, x2 = c2, x3 = 0, k0 = seed, k1 = purpose;
     for (int round = 0; round < ROUNDS; round++) {
         Word high0 = __umul64hi(x0, MULTIPLIER0), low0 = x0 * MULTIPLIER0;
@@ -25,67 +24,69 @@ __device__ Words philox(Word seed, Word purpose, Word c0, Word c1, Word c2) {
     return Words{{x0, x1, x2, x3}};
 }
 
-__device__ Words report_words(const Setup *s, Int user, Int draw) {
-    return philox(s->seed, REPORTS, draw, user, s->epoch);
+__device__ Words draw_report_words(const Setup *s, Int user, Int draw) {
+    return draw_words(s->seed, REPORTS, draw, user, s->epoch);
 }
 
-__device__ Int number_of(const Setup *s, Int place) {
+__device__ Int get_number(const Setup *s, Int place) {
     return s->chosen ? s->chosen[place] : s->first + place;
 }
 
-// sottovoce.simulation.words.take_part of one user.
+// Whether a user takes part: `draw_participants` of sottovoce.simulation.random_words for one user.
 __device__ bool takes_part(const Setup *s, Int user) {
     if (s->turns == s->epochs) return true;
     Word left = s->turns;
     bool takes = false;
     Words words;
-    for (Int each = 0; each <= s->epoch; each++) {
-        if (each % 4 == 0) words = philox(s->seed, TURNS, each / 4, user, 0);
-        takes = __umul64hi(words.at[each % 4], (Word)(s->epochs - each)) < left;
+    for (Int past = 0; past <= s->epoch; past++) {
+        if (past % 4 == 0) words = draw_words(s->seed, TURNS, past / 4, user, 0);
+        takes = __umul64hi(words.at[past % 4], (Word)(s->epochs - past)) < left;
         left -= takes;
     }
     return takes;
 }
 
-// One person's history: a row of the data, and for a made person which items of it are forgotten.
+// One person's history: a row of the data. A resampled person has not touched some of its items.
 struct History {
     Int start, size;
     Int user;
-    bool made;
+    bool resampled;
 };
 
-__device__ History history_of(const Setup *s, Int place, bool made) {
-    Int row = place, user = number_of(s, place);
-    if (made) row = __umul64hi(philox(s->seed, RESAMPLED, 0, user, 0).at[0], (Word)s->n_rows);
-    return History{s->indptr[row], s->indptr[row + 1] - s->indptr[row], user, made};
+__device__ History get_history(const Setup *s, Int place, bool resampled) {
+    Int row = place, user = get_number(s, place);
+    if (resampled)
+        row = __umul64hi(draw_words(s->seed, RESAMPLED, 0, user, 0).at[0], (Word)s->n_rows);
+    return History{s->indptr[row], s->indptr[row + 1] - s->indptr[row], user, resampled};
 }
 
-// Whether the item at this place of the row is remembered: sottovoce.simulation.people.
-__device__ bool remembers(const Setup *s, const History &own, Int t) {
-    if (!own.made) return true;
-    Words words = philox(s->seed, RESAMPLED, 1 + t / PIECES, own.user, 0);
-    int piece = t % PIECES;
-    return ((words.at[piece / 4] >> (16 * (piece % 4))) & 0xFFFF) >= DROPPED;
+// Whether the person has touched the item at this place of the row: sottovoce.simulation.population.
+__device__ bool is_remembered(const Setup *s, const History &own, Int t) {
+    if (!own.resampled) return true;
+    Words words = draw_words(s->seed, RESAMPLED, 1 + t / ITEMS_PER_DRAW, own.user, 0);
+    int piece = t % ITEMS_PER_DRAW;
+    return ((words.at[piece / 4] >> (16 * (piece % 4))) & 0xFFFF) >= DROPPED_OF_65536;
 }
 
-__device__ float score(const float *x, const float *row) {
+__device__ float compute_score(const float *x, const float *row) {
     float total = x[0] * row[0];
     for (int f = 1; f < FACTORS; f++) total += x[f] * row[f];
     return total;
 }
 
-// The next one of `many` for this block; whoever ends early takes more. `shared` is one Int.
-__device__ Int next_of(int *counter, Int many, Int *shared) {
+// Returns the next number below `many` for this block of threads, or -1 if there is none: blocks
+// that end early take more. `slot` is one Int of the block.
+__device__ Int take_next(int *counter, Int many, Int *slot) {
     __syncthreads();
-    if (threadIdx.x == 0) *shared = atomicAdd(counter, 1);
+    if (threadIdx.x == 0) *slot = atomicAdd(counter, 1);
     __syncthreads();
-    return *shared < many ? *shared : -1;
+    return *slot < many ? *slot : -1;
 }
 
-// Makes every count the sum of itself and all after it. `partial` has two places for each thread.
-__device__ void sums_from_above(int *counts, int n, int *partial) {
-    int threads = blockDim.x, me = threadIdx.x, each = (n + threads - 1) / threads;
-    int begin = min(n, me * each), end = min(n, begin + each), total = 0;
+// Adds to every count all counts after it. `partial` has two places for each thread.
+__device__ void add_up_from_above(int *counts, int n, int *partial) {
+    int threads = blockDim.x, me = threadIdx.x, share = (n + threads - 1) / threads;
+    int begin = min(n, me * share), end = min(n, begin + share), total = 0;
     int group = (threads + 31) / 32, groups = (threads + group - 1) / group;
     __syncthreads();
     for (int i = begin; i < end; i++) total += counts[i];
@@ -106,5 +107,5 @@ __device__ void sums_from_above(int *counts, int n, int *partial) {
 
 __device__ void add_report(const Setup *s, Int place, Int j, UInt report) {
     atomicAdd(s->sums + (report >> 1), (report & 1) ? 1 : -1);
-    if (s->kept) s->kept[place * s->reports + j] = report;
+    if (s->reports_out) s->reports_out[place * s->reports + j] = report;
 }

@@ -1,0 +1,50 @@
+"""Matrix factorisation that is not private, with everybody's data in one place (MF-NP)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sottovoce.core import Histories, draw_initial_items
+from sottovoce.simulation import build_engine
+from sottovoce.training import Settings
+from sottovoce_lab.baselines.models import Factorization
+
+# Scale of the first V, whose entries are random.
+INITIAL_SCALE = 0.1
+
+
+class MatrixFactorization(Factorization):
+    """The paper's upper bound: V from everybody's data.
+
+    Alternating least squares between people and items. Both sides' equations are those of a device,
+    which an engine solves: items are the people of the transposed histories. Only V differs from a
+    federated model; there, people solve the same equations for their vectors.
+    """
+
+    @classmethod
+    def fit(
+        cls,
+        train: Histories,
+        *,
+        factors: int,
+        alpha: float,
+        regularization: float,
+        iterations: int,
+        seed: int,
+        engine: str = "cpu",
+        **options: Any,
+    ) -> MatrixFactorization:
+        """Alternate `iterations` times between people and items, from a V drawn by the seed."""
+        # Engines need complete settings; the preset provides those of reports, which nobody makes.
+        settings = Settings.preset(
+            "paper", factors=factors, alpha=alpha, regularization=regularization, seed=seed
+        )
+        V = draw_initial_items(train.n_items, factors, INITIAL_SCALE, seed)
+        by_item = Histories.from_csr(train.to_csr().T.tocsr())
+        with (
+            build_engine(engine, train, settings, **options) as people,
+            build_engine(engine, by_item, settings, **options) as items,
+        ):
+            for _ in range(iterations):
+                V = items.solve_user_vectors(people.solve_user_vectors(V))
+            return cls(people.solve_user_vectors(V), V)

@@ -1,0 +1,232 @@
+"""The main table: every kind of method on one data set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from sottovoce.data.split import SplitRule
+from sottovoce.simulation.evaluation.metrics import Interval
+from sottovoce.training import Budget
+from sottovoce_lab.paper.bootstrap import RESAMPLE_COUNT, Difference
+from sottovoce_lab.paper.cells import Cell, SideKind
+from sottovoce_lab.paper.plots import draw_bars
+from sottovoce_lab.paper.scale import (
+    ALS_BY_METRIC,
+    EASE_RIDGE_BY_METRIC,
+    PAPER_EPSILON,
+    Family,
+    add_side_information,
+    compute_delta,
+)
+from sottovoce_lab.paper.tables import (
+    NO_VALUE,
+    Experiment,
+    Table,
+    format_budget,
+    format_interval,
+    make_records,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+METRIC_LABELS = {
+    "hr@10": "HR@10, 99 others",
+    "hr@10 all": "HR@10, all",
+    "ndcg@100 all": "NDCG@100, all",
+}
+# Metrics for which the baselines were tuned.
+TUNING_METRICS = ("hr@10", "ndcg@100 all")
+# Central budget of the trusted party.
+TRUSTED_EPSILON = 1.0
+# A larger central budget is not shown: no crowd hides such a report.
+MAX_CENTRAL_EPSILON = 100.0
+SIDE_LABELS: dict[SideKind, str] = {"tags": "tags", "both": "tags and order"}
+BAR_COLOURS = ["#1b6ca8", "#dd9c6b", "#2a7d4f"]
+MAIN_NOTE = (
+    "99 others: random items that the person never touched. All: every item that they never "
+    "touched. ±: 95% interval over splits. In brackets: the difference to popularity, for rows "
+    f"with tags to popularity with tags, and its 95% interval by {RESAMPLE_COUNT:,} draws of "
+    "people. Budgets are of a device for a lifetime, for replacing its whole history. Local: every "
+    "report can be traced. Central: an honest proxy shuffles the reports of honest people; of "
+    "DP-ALS: one party holds every history. No central figure is given above "
+    f"{MAX_CENTRAL_EPSILON:g}."
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method, without or with side information."""
+
+    label: str
+    family: Family
+    side: SideKind | None = None
+    """What devices know besides the model."""
+
+    def get_draws_name(self, metric: str) -> str:
+        """Return the name of a metric among the draws of a result."""
+        return metric if self.side is None else f"{self.side} {metric}"
+
+
+class MainTable(Experiment):
+    """The main table: all kinds of methods, by sampled and by full ranking."""
+
+    name = "main"
+    title = "The main table"
+    figure_size = (9.0, 9.0)
+
+    def list_cells(self) -> list[Cell]:
+        """Return the cells of all rows, each once."""
+        rows = (row for split in self.scale.splits for row in self._rows[split])
+        return list(dict.fromkeys(self.scale.list_cells(row.family for row in rows)))
+
+    def build_tables(self) -> list[Table]:
+        """Build a table for each rule by which an interaction is left out."""
+        return [self._build_table(split) for split in self.scale.splits]
+
+    def draw(self, figure: Figure) -> None:
+        """Draw a bar for each method and metric."""
+        panels = figure.subplots(len(self.scale.splits), squeeze=False)[:, 0]
+        for axes, split in zip(panels, self.scale.splits, strict=True):
+            rows = self._rows[split]
+            series = {
+                label: [self._read_interval(row, metric) for row in rows]
+                for metric, label in METRIC_LABELS.items()
+            }
+            draw_bars(axes, [row.label for row in rows], series, BAR_COLOURS)
+            axes.set_title(f"{split} interaction left out", fontsize=9)
+        panels[0].legend(loc="lower right", fontsize=8)
+
+    def _build_table(self, split: SplitRule) -> Table:
+        rows, records = [], []
+        for row in self._rows[split]:
+            numbers: list[str] = []
+            spent = self.reader.read_budget(row.family)
+            delta = row.family(0).options.get("delta", compute_delta(self.scale.people))
+            about = {"method": row.label, "split": split}
+            for metric in METRIC_LABELS:
+                mean = self._read_interval(row, metric)
+                difference = self._compute_difference(row, metric, split)
+                added = {} if difference is None else asdict(difference)
+                records += [
+                    record | added
+                    for record in make_records(mean, **about, metric=metric, **spent, delta=delta)
+                ]
+                numbers += [
+                    format_interval(mean), NO_VALUE if difference is None else str(difference)
+                ]  # fmt: skip
+            central = spent["central"]
+            has_central = central is not None and central <= MAX_CENTRAL_EPSILON
+            rows.append(
+                (
+                    row.label, *numbers, format_budget(spent["local"]),
+                    format_budget(central) if has_central else NO_VALUE,
+                    f"{delta:g}" if has_central else NO_VALUE,
+                )
+            )  # fmt: skip
+        measured = [
+            heading for label in METRIC_LABELS.values() for heading in (label, "- popularity")
+        ]
+        headings = ("method", *measured, "local", "central", "delta")
+        users = f"{self.scale.format_users(self.scale.full)} users"
+        title = f"{self.title}: {users}, {split} interaction left out"
+        return Table(f"{self.name}-{split}", title, headings, rows, records, [MAIN_NOTE])
+
+    @cached_property
+    def _rows(self) -> dict[SplitRule, list[Row]]:
+        # Cached, because planning a budget takes a while.
+        return {split: self._list_rows(split) for split in self.scale.splits}
+
+    def _list_rows(self, split: SplitRule) -> list[Row]:
+        """Return the rows from small budgets to large ones, and then those without privacy."""
+        scale, full = self.scale, self.scale.full
+        kinds: tuple[SideKind, ...] = ("tags",) if split == "random" else ("tags", "both")
+        kinds = kinds if scale.about.tags else ()
+        popularity = add_side_information(scale.build_popularity(full, split), *kinds[:1])
+        rows = [
+            Row("random", lambda seed: Cell.from_parameters("random", full, seed, split=split)),
+            Row("popularity", popularity),
+            *(Row(f"popularity, {SIDE_LABELS[kind]}", popularity, kind) for kind in kinds[:1]),
+        ]
+        for local, central in ((10.0, 1.0), (10.0, None), (50.0, 3.0), (50.0, None)):
+            # Side information is tested with budgets that are only local.
+            tested = kinds if central is None else ()
+            spend = Budget(local=local, central=central)
+            family = add_side_information(scale.build_planned(full, spend, split=split), *tested)
+            label = f"ours, budget {local:g}" + (
+                "" if central is None else f", central {central:g}"
+            )
+            rows.append(Row(label, family))
+            rows += [Row(f"{label}, {SIDE_LABELS[kind]}", family, kind) for kind in tested]
+        k, largest = scale.full_reports[0], scale.local_budgets[-1]
+        setup = f"eps {PAPER_EPSILON:g}, k {k}, T {scale.epochs}"
+        ours = scale.build_training("loudest", full, PAPER_EPSILON, k, split=split)
+        paper = scale.build_training("paper", full, PAPER_EPSILON, k, split=split)
+        planned = scale.build_planned(full, Budget(local=largest), split=split)
+        rows += [
+            Row("DP-ALS, trusted", scale.build_dp_als(full, TRUSTED_EPSILON, split)),
+            Row(f"ours, {setup}", ours),
+            Row(f"preset paper, {setup}", paper),
+            Row(f"ours, budget {largest:g}", planned),
+            Row("MF-NP", scale.build_mf(full, split)),
+            *self._list_tuned_rows(split),
+        ]
+        return [replace(row, family=rank_in_catalogue(row.family)) for row in rows]
+
+    def _list_tuned_rows(self, split: SplitRule) -> Iterator[Row]:
+        """Yield a row for each tuned baseline and metric, or one if both have the same setting."""
+        full = self.scale.full
+        for metric in TUNING_METRICS:
+            als = self.scale.build_mf(full, split, **ALS_BY_METRIC[metric])
+            ease = self.scale.build_ease(full, EASE_RIDGE_BY_METRIC[metric], split)
+            for name, settings, family in (
+                ("ALS", ALS_BY_METRIC, als), ("EASE", EASE_RIDGE_BY_METRIC, ease),
+            ):  # fmt: skip
+                is_same = settings[TUNING_METRICS[0]] == settings[TUNING_METRICS[-1]]
+                if is_same and metric == TUNING_METRICS[0]:
+                    yield Row(f"{name}, tuned", family)
+                elif not is_same:
+                    yield Row(f"{name}, tuned for {METRIC_LABELS[metric]}", family)
+
+    def _read_interval(self, row: Row, metric: str) -> Interval | None:
+        if row.side is None:
+            return self.reader.read_interval(row.family, metric)
+        return self.reader.read_side_interval(row.family, row.side, metric)
+
+    def _compute_difference(self, row: Row, metric: str, split: SplitRule) -> Difference | None:
+        """Return the difference from popularity with or without tags, like the row itself."""
+        popularity = next(
+            other
+            for other in self._rows[split]
+            if other.label.startswith("popularity")
+            and (other.side is not None) == (row.side is not None)
+        )
+        pairs = [
+            (ours, theirs)
+            for seed in self.scale.seeds
+            if (ours := self.store.get(row.family(seed)))
+            and (theirs := self.store.get(popularity.family(seed)))
+        ]
+        if row.label == popularity.label or not pairs:
+            return None
+        our_draws = [ours["draws"][row.get_draws_name(metric)] for ours, _ in pairs]
+        their_draws = [theirs["draws"][popularity.get_draws_name(metric)] for _, theirs in pairs]
+        gains = [
+            _get_metric(row, ours, metric) - _get_metric(popularity, theirs, metric)
+            for ours, theirs in pairs
+        ]
+        return Difference.from_draws(sum(gains) / len(gains), our_draws, their_draws)
+
+
+def _get_metric(row: Row, result: dict[str, Any], metric: str) -> float:
+    metrics = result["final"] if row.side is None else result["known"][row.side]
+    return float(metrics[metric])
+
+
+def rank_in_catalogue(family: Family) -> Family:
+    """Return the same cells, tested among sampled items and in the whole catalogue."""
+    return lambda seed: replace(family(seed), measured="catalogue")

@@ -1,0 +1,121 @@
+"""From a cell to its result: a training under attack, and how many people see each item."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from sottovoce.core import Histories
+from sottovoce.simulation.engines import build_engine
+from sottovoce.simulation.evaluation.metrics import summarize_ranks
+from sottovoce.simulation.evaluation.ranking import rank_factors
+from sottovoce.training import Settings
+from sottovoce_lab.paper.cells import Cell
+from sottovoce_lab.paper.methods import CellContext
+from sottovoce_lab.paper.poisoning.attackers import (
+    INVENTED_SIZE_AND_POOL,
+    PLANNERS,
+    Attackers,
+    invent_histories,
+)
+from sottovoce_lab.paper.poisoning.audience import Audience, Float32, draw_targets, solve_vectors
+from sottovoce_lab.paper.poisoning.gradients import GradientSystem
+from sottovoce_lab.paper.poisoning.reports import ReportSystem
+
+System = ReportSystem | GradientSystem
+# Parameters of a cell besides the settings of the training that is attacked.
+ATTACK_PARAMETERS = ("attacked", "attacker", "defence", "pushed", "share")
+# Value of `attacker` and `pushed` in a cell without attackers.
+NO_ATTACKER = "nobody"
+
+
+def compute_poisoning(cell: Cell, context: CellContext) -> dict[str, Any]:
+    """Return HR@10 of honest people and the exposure of each item; one may be pushed."""
+    options = {**cell.options, "seed": cell.seed}
+    attack = {name: options.pop(name) for name in ATTACK_PARAMETERS}
+    settings, candidates = Settings.from_dict(options), context.prepare_test(cell).candidates
+    split = candidates.split
+    honest, items = split.train, draw_targets(split.train, cell.seed)
+    n_attackers = count_attackers(honest.n_users, attack["share"])
+    people = honest
+    if attack["attacker"] == "history":
+        size, pool = INVENTED_SIZE_AND_POOL[attack["attacked"]]
+        item = items[attack["pushed"]]
+        invented = invent_histories(honest, item, n_attackers, cell.seed, size=size, pool=pool)
+        people = join_histories(honest, invented)
+    # Attackers with an invented history are people of the engine; others come in addition.
+    additional = honest.n_users + n_attackers - people.n_users
+    with _build_system(context, people, additional, settings, attack) as system:
+        audiences = {
+            name: Audience.from_split(item, split, settings.alpha, system.compute_ridge)
+            for name, item in items.items()
+        }
+        V = _train(system, attack, items, audiences, cell.seed)
+    X = solve_vectors(V, honest, settings.alpha, system.compute_ridge(V))
+    exposures = {
+        get_exposure_metric(name): audience.compute_exposure(V)
+        for name, audience in audiences.items()
+    }
+    final = {**summarize_ranks(rank_factors(X, V, candidates)), **exposures}
+    return {"final": final, "liars": n_attackers, "people": honest.n_users}
+
+
+def _train(
+    system: System,
+    attack: dict[str, Any],
+    items: dict[str, int],
+    audiences: dict[str, Audience],
+    seed: int,
+) -> Float32:
+    """Return V after all epochs."""
+    V, planner, attackers = system.make_first_items(), PLANNERS.get(attack["attacker"]), None
+    if planner is not None:
+        pushed = attack["pushed"]
+        attackers = Attackers(items[pushed], audiences[pushed].sample(seed))
+    for number in range(system.settings.epochs):
+        if planner is None or attackers is None:
+            V = system.open_epoch(V, number).close()
+        else:
+            epoch = system.open_epoch(V, number, attackers.known_people)
+            V = epoch.close(planner(attackers, epoch))
+    return V
+
+
+def get_exposure_metric(pushed: str) -> str:
+    """Return the name of an item's exposure in a result."""
+    return f"exposure@10 {pushed}"
+
+
+def count_attackers(honest: int, share: float) -> int:
+    """Return how many attackers are this share of all people, and at least one.
+
+    >>> count_attackers(9_900, 0.01), count_attackers(100, 0.0), count_attackers(10, 0.001)
+    (100, 0, 1)
+    """
+    return max(round(honest * share / (1 - share)), 1) if share else 0
+
+
+def join_histories(first: Histories, second: Histories) -> Histories:
+    """Return the people of both, one after the other."""
+    offsets = np.concatenate([first.indptr, first.indptr[-1] + second.indptr[1:]])
+    return Histories(offsets, np.concatenate([first.indices, second.indices]), first.n_items)
+
+
+@contextmanager
+def _build_system(
+    context: CellContext,
+    people: Histories,
+    additional: int,
+    settings: Settings,
+    attack: dict[str, Any],
+) -> Iterator[System]:
+    if attack["attacked"] == "fcf":
+        with ThreadPoolExecutor(context.threads) as pool:
+            yield GradientSystem(people, additional, settings, attack["defence"], pool)
+        return
+    with build_engine(context.engine, people, settings, **context.engine_options) as engine:
+        yield ReportSystem(engine, people.n_users, additional, attack["defence"])

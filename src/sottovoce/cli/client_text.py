@@ -1,0 +1,142 @@
+"""What `sottovoce client` prints about a client, and the same for JSON files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from math import floor
+from typing import TYPE_CHECKING, Any
+
+from sottovoce.cli import output
+from sottovoce.privacy import format_epsilon
+
+if TYPE_CHECKING:
+    from sottovoce.client import Outlook, Reason, Recommendation, Status, Terms
+
+# A reason with a smaller share would be printed as 0%.
+MIN_REASON_SHARE = 0.005
+# Unknown items that a status lists.
+MAX_UNKNOWN_LISTED = 20
+
+
+def format_spent(epsilon: float | None) -> str:
+    """Format an epsilon, rounded up."""
+    return "unknown" if epsilon is None else format_epsilon(epsilon, 6)
+
+
+def format_remaining(epsilon: float | None) -> str:
+    """Format what is left of a limit, rounded down."""
+    return "unknown" if epsilon is None else f"{floor(epsilon * 1e5) / 1e5:g}"
+
+
+def describe_price(terms: Terms, status: Status, outlook: Outlook | None) -> str:
+    """Say how many of the epochs that are left under these terms the owner's limit allows."""
+    price = f"An epoch costs epsilon {format_spent(float(terms.cost))}."
+    if outlook is None:
+        return f"{price} The ledger is damaged, so nothing may be reported."
+    text = (
+        f"{price} Your limit of {format_spent(status.limit)}, of which "
+        f"{format_remaining(status.remaining)} is left, allows {outlook.within_limit} of the "
+        f"{output.pluralize(outlook.turns_left, 'epoch')} left under these terms."
+    )
+    if outlook.within_limit == outlook.turns_left:
+        return text
+    return f"{text} It stops them there, at epsilon {format_spent(outlook.at_limit)} in all."
+
+
+def describe_status(status: Status, terms_command: str) -> Iterator[tuple[str, str]]:
+    """Yield labels and values.
+
+    Args:
+        status: The client's status.
+        terms_command: The command that shows the terms.
+    """
+    yield "proxy", status.proxy_url
+    yield "epoch", "none yet" if status.epoch is None else str(status.epoch)
+    terms = status.terms
+    if terms is None:
+        yield "terms", f"none accepted yet: {terms_command}"
+    else:
+        text = (
+            f"{terms.mechanism}, {output.pluralize(terms.reports, 'report')} of epsilon "
+            f"{format_spent(terms.epsilon)} an epoch, {status.epochs} of "
+            f"{output.pluralize(terms.epochs, 'epoch')} so far, mixed with those of at least "
+            f"{output.pluralize(terms.least_clients, 'device')} and "
+            f"{output.pluralize(terms.dummies, 'random report')}"
+        )
+        yield "terms", text
+    if status.pending_terms is not None:
+        yield (
+            "a question waits",
+            f"the server asks for other terms, and no batch is made: {terms_command}",
+        )
+    spent = f"epsilon {format_spent(status.spent)} of {format_spent(status.limit)}"
+    yield "spent", status.problem or spent
+    yield "reporting", "paused" if status.paused else "on"
+    yield "batches", ", ".join(f"{n} {state}" for state, n in status.batches.items()) or "none"
+    # Before the first sync there is no catalogue.
+    if status.epoch is None:
+        yield "items", f"{status.interactions}; there is no catalogue yet"
+    else:
+        yield "items", f"{status.interactions}, {status.in_catalogue} of them in the catalogue"
+        yield "not in the catalogue", ", ".join(status.unknown[:MAX_UNKNOWN_LISTED]) or "none"
+
+
+def describe_list(status: Status, *, has_reasons: bool) -> Iterator[str]:
+    """Yield what an owner should know about a list of recommendations.
+
+    Args:
+        status: The client's status.
+        has_reasons: Whether an item of the list has a score.
+    """
+    if not status.in_catalogue:
+        yield "None of your items is in the catalogue."
+    if not status.reports_behind:
+        by_tags = has_reasons and status.in_catalogue
+        order = "lists go by tags alone" if by_tags else "this is the catalogue's order"
+        yield f"The model is young: no reports are behind it yet, and {order}."
+        return
+    if not status.in_catalogue:
+        yield "These are popular ones."
+    if status.is_young:
+        yield (
+            "The model is young: its last step rests on "
+            f"{output.pluralize(status.reports_behind, 'report')}, for "
+            f"{output.pluralize(status.items, 'item')}."
+        )
+
+
+def describe_reasons(recommendation: dict[str, Any]) -> str:
+    """Return the reasons of `recommendation_to_dict` in words."""
+    return ", ".join(
+        f"{reason['title'] if reason['kind'] == 'item' else reason['tag'] + ': ' + reason['name']}"
+        f" ({reason['share']:.0%})"
+        for reason in recommendation["because"]
+        if reason["share"] > MIN_REASON_SHARE
+    )
+
+
+def recommendation_to_dict(recommendation: Recommendation) -> dict[str, Any]:
+    """Return a recommendation for JSON, with the keys of the browser's client."""
+    return {
+        "id": recommendation.id,
+        "title": recommendation.title,
+        "score": recommendation.score,
+        "because": [_reason_to_dict(reason) for reason in recommendation.because],
+    }
+
+
+def _reason_to_dict(reason: Reason) -> dict[str, Any]:
+    # Imported here: help must not import cryptography.
+    from sottovoce.protocol import Item
+
+    what, share = reason.what, reason.share
+    if isinstance(what, Item):
+        return {"kind": "item", "id": what.id, "title": what.title, "share": share}
+    return {"kind": "tag", "tag": what.kind, "name": what.name, "share": share}
+
+
+def outlook_to_dict(outlook: Outlook | None) -> dict[str, Any]:
+    """Return an outlook for JSON; without one, the same keys with null."""
+    names = ("promise", "turns_left", "within_limit", "at_limit", "short")
+    return dict.fromkeys(names) if outlook is None else asdict(outlook)

@@ -1,0 +1,142 @@
+"""The state of a server in words, for `sottovoce server status`."""
+
+from collections.abc import Iterator
+
+from sottovoce.cli import output
+from sottovoce.protocol.terms import TRIAL_SENTENCE
+from sottovoce.server import ServerSettings
+from sottovoce.server.problems import DROP_REASONS
+from sottovoce.server.status import ServerStatus
+from sottovoce.server.transaction import OPEN, Epoch, ProxyContact
+from sottovoce.server.waiting import EpochWait
+from sottovoce.service.watch import ProcessState
+
+
+def describe_status(status: ServerStatus, settings: ServerSettings) -> Iterator[str]:
+    """Yield lines about everything except what needs attention (`status.problems`)."""
+    yield from _describe_epoch(status)
+    for epoch in reversed(status.last_epochs):
+        drops = [
+            f"{getattr(epoch, name):,} {reason}"
+            for name, reason in DROP_REASONS.items()
+            if getattr(epoch, name)
+        ]
+        tail = f"dropped: {', '.join(drops)}" if drops else "none were dropped"
+        yield f"Epoch {epoch.epoch} counted {output.pluralize(epoch.reports, 'report')}; {tail}."
+    yield _describe_training(status)
+    terms = status.pending.training.terms
+    if terms.accounts:
+        yield "A batch needs an account: what devices promise is for one account, not one device."
+    if terms.trial:
+        yield TRIAL_SENTENCE
+    yield from _describe_catalogue(status)
+    yield from _describe_keys(status)
+    for name, contact in status.contacts.items():
+        yield describe_contact(name, contact, status.now)
+    if isinstance(status.running, ProcessState):
+        yield output.describe_process(
+            "This server", status.running.since, status.running.last, status.now
+        )
+    if status.disk.free is not None:
+        yield f"{status.disk.free / 1e9:,.1f} GB are free where the database lies."
+    if status.epoch is not None and status.pending.training.number != status.epoch.training:
+        yield f"Training {status.pending.training.number} begins after this epoch."
+    command = (
+        "`sottovoce server backup FILE`"
+        if settings.database.startswith("sqlite")
+        else "`pg_dump --exclude-table-data=epoch_keys`"
+    )
+    yield f"Back up the database ({command}) and {settings.keys.name} (once for each key) apart."
+
+
+def describe_contact(name: str, contact: ProxyContact | None, now: float) -> str:
+    """Say when a proxy last contacted the server."""
+    if contact is None:
+        return f"Nothing was heard from proxy {name} yet."
+    moment = output.format_moment(contact.last_contact, now)
+    epoch = f"epoch {contact.epoch}" if contact.epoch else "no epoch"
+    return f"Proxy {name} was heard last at {moment}, with {epoch}."
+
+
+def _describe_epoch(status: ServerStatus) -> Iterator[str]:
+    epoch, now = status.epoch, status.now
+    if epoch is None or status.manifest is None:
+        yield "No epoch yet: `sottovoce server run` opens the first."
+        return
+    name = f"Epoch {epoch.epoch} of training {epoch.training}"
+    if status.waiting is None:
+        state = "asks for no reports" if epoch.closed_at is None else "is over"
+        yield f"{name} {state}, since {output.format_moment(epoch.closed_at or epoch.opens, now)}."
+    elif epoch.state == OPEN and now < epoch.closes:
+        since = output.format_moment(epoch.opens, now)
+        until = output.format_moment(epoch.closes, now)
+        yield f"{name} is open since {since}; it closes at {until} at the earliest."
+    elif epoch.state == OPEN:
+        yield f"{name} is open; its time was over at {output.format_moment(epoch.closes, now)}."
+        yield from _describe_open(status.waiting, status.manifest.terms.least_clients, now)
+    else:
+        yield f"{name} is closed since {output.format_moment(epoch.closed_at or 0.0, now)}."
+        yield from _describe_closed(status.waiting, epoch, now)
+
+
+def _describe_open(waiting: EpochWait, min_crowd: int, now: float) -> Iterator[str]:
+    crowd = output.count_people(min_crowd)
+    if waiting.short:
+        yield f"It waits for a crowd of {crowd} at {', '.join(waiting.short)}."
+    elif not waiting.has_crowd:
+        yield f"It waits for a crowd of {crowd}: no proxy has one."
+    if waiting.silent:
+        yield f"It has heard nothing of this epoch from {', '.join(waiting.silent)}."
+    if waiting.is_over:
+        yield "It waits for nothing: a worker closes it with its next beat."
+    else:
+        yield f"It is closed at {output.format_moment(waiting.until, now)} in any case."
+        yield "To close it now: `sottovoce server epoch close`"
+
+
+def _describe_closed(waiting: EpochWait, epoch: Epoch, now: float) -> Iterator[str]:
+    chunks = output.pluralize(epoch.chunks, "chunk")
+    yield f"Counted so far: {output.pluralize(epoch.reports, 'report')} in {chunks}."
+    if waiting.is_over:
+        yield "It waits for nothing: a worker applies it with its next beat."
+    else:
+        until = output.format_moment(waiting.until, now)
+        yield f"It waits for {', '.join(waiting.silent)} to hand in, until {until} at the latest."
+
+
+def _describe_training(status: ServerStatus) -> str:
+    if status.epoch is None or status.manifest is None or status.training is None:
+        return "Nothing was learnt yet."
+    epochs = output.pluralize(status.epoch.epochs_done, "epoch")
+    text = f"Training {status.epoch.training} has learnt from {epochs}"
+    if status.is_endless:
+        half_life = output.pluralize(status.training.settings.half_life, "epoch")
+        return f"{text}; learning has no end (half-life {half_life})."
+    left = status.manifest.epochs_left
+    if not left:
+        return f"{text}; the training is finished."
+    return f"{text}; {left:,} {'is' if left == 1 else 'are'} left."
+
+
+def _describe_catalogue(status: ServerStatus) -> Iterator[str]:
+    pending, manifest = status.pending, status.manifest
+    items = output.pluralize(pending.items, "item")
+    limit = f"at most {pending.training.terms.most_items:,} in this training"
+    yield f"Catalogue version {pending.version}: {items}, {limit}."
+    if manifest is not None and manifest.catalogue != pending.catalogue.hash:
+        when = "already" if status.is_listed else "once a worker signs it"
+        yield f"Lists have it {when}; reports are made for it from the next epoch on."
+    yield f"Tags: {pending.catalogue.tags.format_kinds()}."
+
+
+def _describe_keys(status: ServerStatus) -> Iterator[str]:
+    keys = status.keys
+    times = f"replaced {output.pluralize(keys.replaced, 'time')}"
+    history = times if keys.replaced else "never replaced"
+    if keys.created:
+        history += f"; made {output.format_moment(keys.created, status.now)}"
+    yield f"Verification key: {status.verification_key.hex()} ({history})."
+    if keys.problem is None:
+        yield "Keys file and database belong together."
+    if keys.is_newer:
+        yield "The keys file has a newer key, which signs from the next epoch on."

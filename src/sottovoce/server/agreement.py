@@ -1,0 +1,172 @@
+"""The settings file and the database, which must not silently differ.
+
+The database, which all workers share, is authoritative. Until its first epoch is published the
+operator may change anything; after that a training goes on as devices agreed to it, or not at all.
+"""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+from secrets import token_hex
+
+from sqlalchemy import make_url
+
+from sottovoce.errors import ProtocolError, SettingsError, get_reason
+from sottovoce.protocol import Catalogue, Manifest, SignedManifest
+from sottovoce.protocol.catalogue import MAX_CATALOGUE_BYTES
+from sottovoce.protocol.contact import NAME_BYTES
+from sottovoce.server.key_chain import check_may_sign
+from sottovoce.server.keys import Keys
+from sottovoce.server.pending import PendingConfig
+from sottovoce.server.settings import ServerSettings
+from sottovoce.server.store import ServerStore
+from sottovoce.server.training import Training
+from sottovoce.server.transaction import Transaction
+
+log = logging.getLogger("sottovoce")
+
+# Settings of a training that may change, where the agreed terms allow it. Those of the server may
+# all change.
+CHANGEABLE_SETTINGS = {"epochs", "lifetime", "half_life"}
+_OTHER_TRAINING_HINT = (
+    "or begin another training with these settings (`sottovoce server training begin`): devices "
+    "then ask their owners"
+)
+
+
+def read_catalogue(path: Path) -> Catalogue:
+    """Read a catalogue from a JSON file."""
+    try:
+        with path.open("rb") as file:
+            return Catalogue.decode(file.read(MAX_CATALOGUE_BYTES + 1))
+    except (OSError, ProtocolError) as error:
+        raise SettingsError(f"{path}: no catalogue: {get_reason(error)}") from error
+
+
+def begin_service(store: ServerStore, settings: ServerSettings, keys: Keys) -> None:
+    """Create the database of a new server.
+
+    Raises:
+        SettingsError: It is another server's, or the settings cannot work.
+    """
+    store.create()
+    with store.write() as transaction:
+        # Two `init` for one database: the second waits and is refused.
+        transaction.acquire_setup_lock()
+        service = transaction.find_service(lock=True)
+        if service is not None:
+            raise SettingsError(
+                f"{make_url(settings.database).render_as_string()} belongs to another server, "
+                f"whose verification key is {service.verification_key.hex()}: name another "
+                "database (--database)"
+            )
+        transaction.add_service(token_hex(NAME_BYTES), keys.verification_key)
+        _set_first_training(transaction, settings)
+
+
+def adopt_settings(transaction: Transaction, settings: ServerSettings, keys: Keys) -> None:
+    """Check that these settings belong to the database, and store what they may change in it."""
+    service = transaction.get_service(lock=True)
+    check_may_sign(keys, service)
+    # The file may be ahead of a database that was restored. It may be behind for a while, which
+    # the worker's first tick logs.
+    if keys.is_successor_of(service.newest_key):
+        transaction.set_newest_key(keys.verification_key)
+    training = transaction.find_training()
+    if training is None or transaction.find_latest_epoch() is None:
+        _set_first_training(transaction, settings)
+        return
+    updated, has_epochs = _update_training(transaction, training, settings, keys)
+    if updated == training:
+        return
+    if not has_epochs:
+        log.warning(
+            "training %d, which has had no epoch yet, has other settings: this file's",
+            training.number,
+        )
+    transaction.set_training(updated)
+
+
+def check_settings(transaction: Transaction, settings: ServerSettings, keys: Keys) -> None:
+    """Raise a `SettingsError` if no worker could start with these settings; change nothing."""
+    training = transaction.find_training()
+    if training is not None and transaction.find_latest_epoch() is not None:
+        _update_training(transaction, training, settings, keys)
+
+
+def _set_first_training(transaction: Transaction, settings: ServerSettings) -> None:
+    catalogue = read_catalogue(settings.catalogue)
+    transaction.set_catalogue(1, catalogue.hash, catalogue.raw)
+    training = Training.create(
+        1, settings.training, settings.terms, len(catalogue.items), random_start=True
+    )
+    PendingConfig(training, catalogue, 1).check()
+    transaction.set_training(training)
+
+
+def _update_training(
+    transaction: Transaction, training: Training, settings: ServerSettings, keys: Keys
+) -> tuple[Training, bool]:
+    """Return the training with these settings, and whether devices have seen it already."""
+    epochs = transaction.list_first_and_last(training.number)
+    if epochs:
+        _check_unchangeable_settings(training, settings)
+        updated = training.update(settings.training, settings.terms)
+        # Terms between the first and the last are not worse than the first and not better than the
+        # last.
+        for epoch in epochs:
+            _check_terms(SignedManifest.open(epoch.manifest, keys.first_key).manifest, updated)
+    else:
+        updated = _begin_again(transaction, training, settings)
+    if updated != training:
+        replace(PendingConfig.read(transaction), training=updated).check()
+    return updated, bool(epochs)
+
+
+def _begin_again(
+    transaction: Transaction, training: Training, settings: ServerSettings
+) -> Training:
+    """Return a training that no device has seen, with these settings."""
+    # A worker whose file is still the old one must not undo the change.
+    before = transaction.find_training(training.number - 1)
+    if settings.training != training.settings and settings.training == (before and before.settings):
+        raise SettingsError(
+            f"training {training.number} was begun with other settings than this file has, which "
+            "are those of the training before: copy the new file to all workers, or take it back "
+            "(`sottovoce server training begin --cancel`)"
+        )
+    updated = Training.create(
+        training.number,
+        settings.training,
+        settings.terms,
+        training.items,
+        random_start=training.random_start,
+    )
+    # Without a change it stays the same: its id may have been named.
+    terms = replace(updated.terms, training=training.terms.training)
+    return training if replace(updated, terms=terms) == training else updated
+
+
+def _check_unchangeable_settings(training: Training, settings: ServerSettings) -> None:
+    before, now = training.settings.as_dict(), settings.training.as_dict()
+    for name in now:
+        if name not in CHANGEABLE_SETTINGS and before.get(name) != now[name]:
+            raise SettingsError(
+                f"training.{name} was {before.get(name)!r} when this training began, now it is "
+                f"{now[name]!r}: set it back, {_OTHER_TRAINING_HINT}"
+            )
+
+
+def _check_terms(manifest: Manifest, training: Training) -> None:
+    """Raise a `SettingsError` if devices that agreed to a manifest's terms would refuse these."""
+    worse = manifest.terms.list_worse_terms(training.make_terms(manifest.items))
+    if not worse:
+        return
+    hint = ""
+    # The reason is another setting than the one that was changed.
+    if any(sentence.startswith("a lifetime") for sentence in worse):
+        hint = ". To train for more epochs than a device takes part in, set training.lifetime"
+    raise SettingsError(
+        f"devices that agreed to the terms of epoch {manifest.epoch} would refuse these, and "
+        f"report no more: {'; '.join(worse)}. Set it back, {_OTHER_TRAINING_HINT}{hint}"
+    )

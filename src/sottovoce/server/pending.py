@@ -1,0 +1,97 @@
+"""What the next manifest will say: training, catalogue, and how far the training has come."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from sottovoce.errors import ProtocolError, SettingsError, StoreError
+from sottovoce.protocol import Catalogue, Manifest
+from sottovoce.server.training import Training
+from sottovoce.server.transaction import Transaction
+
+
+@dataclass(frozen=True)
+class TrainingProgress:
+    """How far a training has come."""
+
+    epochs: int
+    """Epochs with reports behind its model."""
+    reports: int
+    """Reports in the last of these epochs."""
+
+
+NO_PROGRESS = TrainingProgress(0, 0)
+
+
+@dataclass(frozen=True)
+class PendingConfig:
+    """What the operator has chosen for the next epoch."""
+
+    training: Training
+    catalogue: Catalogue
+    version: int
+    """The version of the catalogue."""
+
+    @classmethod
+    def read(cls, transaction: Transaction) -> Self:
+        """Read it from the database."""
+        training, newest = transaction.find_training(), transaction.find_catalogue()
+        if training is None or newest is None:
+            raise StoreError("the database is not set up: `sottovoce server init` does it")
+        return cls(training, load_catalogue(transaction, newest.sha256), newest.version)
+
+    @property
+    def items(self) -> int:
+        """The number of items in the catalogue."""
+        return len(self.catalogue.items)
+
+    def check(self) -> None:
+        """Raise a `SettingsError` if no valid manifest could say this."""
+        tokens = (bytes(32), None) if self.training.terms.accounts else (None, None)
+        try:
+            manifest = self.make_manifest(
+                NO_PROGRESS, 1, bytes(32), 1.0, bytes(32), tokens, opens=0, closes=1
+            )
+            Manifest.decode(manifest.encode())
+        except ProtocolError as error:
+            raise SettingsError(
+                f"no device could take part: {error}; begin another training for this catalogue"
+            ) from error
+
+    def make_manifest(
+        self,
+        progress: TrainingProgress,
+        epoch: int,
+        model: bytes,
+        ridge: float,
+        public_key: bytes | None,
+        tokens: tuple[bytes | None, bytes | None],
+        *,
+        opens: int,
+        closes: int,
+    ) -> Manifest:
+        """Return the manifest of an epoch, with the SHA-256 of its model.
+
+        Without a public key it asks for no reports. The `tokens` are the keys of the tokens of this
+        epoch and of the next one.
+        """
+        return Manifest(
+            epoch=epoch,
+            terms=self.training.make_terms(self.items),
+            items=self.items,
+            alpha=self.training.settings.alpha,
+            regularization=ridge,
+            model=model,
+            catalogue=self.catalogue.hash,
+            public_key=public_key,
+            token_key=tokens[0],
+            next_token_key=tokens[1],
+            opens=opens,
+            closes=closes,
+            epochs_left=self.training.count_epochs_left(progress.epochs),
+            reports_behind=progress.reports,
+        )
+
+
+def load_catalogue(transaction: Transaction, sha256: bytes) -> Catalogue:
+    """Return a catalogue that the database has."""
+    return Catalogue.decode(transaction.find_file(sha256, "catalogue") or b"")

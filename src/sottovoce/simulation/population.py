@@ -1,0 +1,257 @@
+"""Whose devices are simulated: the people of a data set, or any number made out of them.
+
+A made person has the history of somebody who is drawn with replacement, without about a tenth of
+it. Both are functions of the seed and the person's number, so nobody needs memory of their own.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce.core import WORDS_PER_DRAW, Histories
+from sottovoce.core.tags import Tags, build_tags, make_empty_tags
+from sottovoce.data import Interactions, Shards, leave_one_out
+from sottovoce.data.split import count_choices, draw_choices, take_out
+from sottovoce.errors import SettingsError
+from sottovoce.simulation.evaluation.ranking import sample_candidates
+from sottovoce.simulation.evaluation.side_information import SideInformation
+from sottovoce.simulation.files import compute_fingerprint
+from sottovoce.simulation.holdout import Holdout, HoldoutRule
+from sottovoce.simulation.random_words import RESAMPLING_PURPOSE, multiply_high, philox
+
+Int64 = NDArray[np.int64]
+
+# An item of a made person's history is dropped when its 16 random bits are below this: a tenth.
+DROPPED_OF_65536 = 6554
+# Each item needs 16 bits, so one draw of four words is enough for this many items.
+ITEMS_PER_DRAW = 4 * WORDS_PER_DRAW
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """N people with numbers of their own; reports are a function of the number."""
+
+    histories: Histories
+    first: int = 0
+    """The number of the first: other than 0 for a shard of more people."""
+    resampled: int | None = None
+    """The number of people made out of the histories; None: the histories are theirs."""
+    chosen: Int64 | None = None
+    """The number of the owner of each history; None: consecutive from the first."""
+
+    def __post_init__(self) -> None:
+        if self.chosen is not None and (
+            self.resampled is not None or len(self.chosen) != self.histories.n_users
+        ):
+            raise SettingsError("each history must have one number, and nobody be made of them")
+        if self.resampled is not None and not (self.resampled >= 1 and self.histories.n_users):
+            raise SettingsError("resampled people need a history to draw, and one of them at least")
+
+    def __len__(self) -> int:
+        return self.histories.n_users if self.resampled is None else self.resampled
+
+    def get_numbers(self, places: Int64) -> Int64:
+        return self.first + places if self.chosen is None else self.chosen[places]
+
+    def some(self, begin: int, end: int) -> People:
+        """Return the people at these places, as views; each keeps their number."""
+        if self.resampled is not None:
+            return People(self.histories, self.first + begin, end - begin)
+        if self.chosen is not None:
+            return People(self.histories.some(begin, end), 0, None, self.chosen[begin:end])
+        return People(self.histories.some(begin, end), self.first + begin)
+
+    def take(self, places: Int64, seed: int) -> Histories:
+        """Return the histories of the people at these places."""
+        if self.resampled is None:
+            return self.histories.take(places)
+        numbers = self.get_numbers(places)
+        # Draw 0 chooses the history; the draws after it choose which of its items are dropped.
+        random_words = philox((seed, RESAMPLING_PURPOSE), np.array(0), numbers, 0, 0)[:, 0]
+        rows = multiply_high(random_words, self.histories.n_users)
+        return _drop_a_tenth(self.histories.take(rows.astype(np.int64)), numbers, seed)
+
+
+def _drop_a_tenth(histories: Histories, numbers: Int64, seed: int) -> Histories:
+    """Return the histories, drawn for people with these numbers, without a tenth of the items."""
+    n_draws = -(-np.diff(histories.indptr) // ITEMS_PER_DRAW)
+    first_draws = np.cumsum(n_draws) - n_draws
+    owners, users = np.repeat(numbers, n_draws), histories.users_of_entries()
+    draws = 1 + np.arange(len(owners)) - np.repeat(first_draws, n_draws)
+    random_words = philox((seed, RESAMPLING_PURPOSE), draws, owners, 0, 0)
+    # Little-endian words on any machine, so that each has its 16-bit pieces in the same order.
+    pieces = random_words.astype("<u8").view("<u2").ravel()
+    places = np.arange(histories.n_interactions) - histories.indptr[users]
+    remains = pieces[first_draws[users] * ITEMS_PER_DRAW + places] >= DROPPED_OF_65536
+    lengths = np.bincount(users[remains], minlength=len(numbers))
+    return Histories(
+        np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        histories.indices[remains],
+        histories.n_items,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some people, in memory."""
+
+    people: People
+    holdout: Holdout | None = None
+    """The test items of the people of the data; None: nobody is tested."""
+
+    @property
+    def histories(self) -> Histories:
+        """The histories of the data, also where other people are made out of it."""
+        return self.people.histories
+
+
+class Parts(ABC):
+    """All people, each in one part, in the order of their numbers.
+
+    Reports, the test item and what it is ranked against are functions of a person's number: any cut
+    gives the same reports and ranks, and what is computed part by part adds up.
+    """
+
+    n_users: int
+    """The people of the data."""
+    n_items: int
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Return the number of parts."""
+
+    @abstractmethod
+    def __getitem__(self, index: int) -> Part: ...
+
+    def __iter__(self) -> Iterator[Part]:
+        return (self[index] for index in range(len(self)))
+
+    def resample(self, people: int) -> Parts:
+        """Make this number of people out of these, who report in their place.
+
+        Raises:
+            SettingsError: The histories are in shards.
+        """
+        raise SettingsError(
+            f"{people:,} people can be made only out of histories that are all in memory, not out "
+            "of shards: name the data that the shards were made from"
+        )
+
+    @abstractmethod
+    def compute_fingerprint(self) -> str:
+        """Return a name for the data and the test items: no run continues on other data."""
+
+
+class WholeParts(Parts):
+    """All people in one part."""
+
+    def __init__(self, part: Part):
+        self._part = part
+        self.n_users, self.n_items = part.histories.n_users, part.histories.n_items
+
+    @classmethod
+    def from_data(cls, data: Interactions, rule: HoldoutRule) -> WholeParts:
+        """Hold out a test item of everybody by the rule."""
+        split = leave_one_out(data, rule.split, rule.seed)
+        side_information = SideInformation.from_split(data, split, tags=rule.tags, time=rule.time)
+        holdout = Holdout(sample_candidates(split, rule.negatives, rule.seed), side_information)
+        return cls(Part(People(split.train), holdout))
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> Part:
+        return self._part
+
+    def resample(self, people: int) -> WholeParts:
+        return WholeParts(replace(self._part, people=replace(self._part.people, resampled=people)))
+
+    def drop_resampling(self) -> WholeParts:
+        """Return the people of the data, who report themselves."""
+        return WholeParts(replace(self._part, people=replace(self._part.people, resampled=None)))
+
+    def compute_fingerprint(self) -> str:
+        holdout = self._part.holdout
+        if holdout is None:
+            return compute_fingerprint(self._part.histories)
+        # What devices know decides on the metrics, so it is part of the name where it counts.
+        tags, times = holdout.side_information.tags, holdout.candidates.split.times
+        arrays = [tags.table.indptr, tags.table.indices] if tags.names else []
+        if holdout.side_information.weights is not None and times is not None:
+            arrays.append(times)
+        return compute_fingerprint(self._part.histories, *arrays)
+
+    def cut(self, pieces: int) -> Parts:
+        """Return the people who report in this number of parts, as views."""
+        n_people = len(self._part.people)
+        bounds = np.linspace(0, n_people, min(pieces, max(n_people, 1)) + 1).astype(np.int64)
+        return CutParts(self, bounds.tolist())
+
+
+class CutParts(Parts):
+    """Pieces of a whole, which are views of it."""
+
+    def __init__(self, whole: WholeParts, bounds: list[int]):
+        self._whole = whole
+        self._bounds = bounds
+        self.n_users, self.n_items = whole.n_users, whole.n_items
+
+    def __len__(self) -> int:
+        return len(self._bounds) - 1
+
+    def __getitem__(self, index: int) -> Part:
+        part, begin, end = self._whole[0], *self._bounds[index : index + 2]
+        if part.people.resampled is not None:
+            return Part(part.people.some(begin, end))
+        holdout = None if part.holdout is None else part.holdout.some(begin, end)
+        return Part(part.people.some(begin, end), holdout)
+
+    def resample(self, people: int) -> Parts:
+        return self._whole.resample(people).cut(len(self))
+
+    def compute_fingerprint(self) -> str:
+        return self._whole.compute_fingerprint()
+
+
+class StoredParts(Parts):
+    """Shards in a folder; each is read when it is needed, and not kept in memory."""
+
+    def __init__(self, shards: Shards, rule: HoldoutRule):
+        self._shards = shards
+        self._rule = rule
+        self.n_users, self.n_items = shards.n_users, shards.n_items
+        # The place of the test item of each person: all that stays in memory of everybody.
+        n_choices = [count_choices(data, rule.split) for data in shards]
+        self._places = draw_choices(np.concatenate(n_choices), rule.seed).astype(np.int32)
+
+    def __len__(self) -> int:
+        return len(self._shards)
+
+    def __getitem__(self, index: int) -> Part:
+        data, rule, first = self._shards[index], self._rule, self._shards.first(index)
+        places = self._places[first : first + data.n_users].astype(np.int64)
+        split = take_out(data, places, rule.split, rule.seed)
+        side_information = replace(
+            SideInformation.from_split(data, split, tags=False, time=rule.time), tags=self._tags
+        )
+        candidates = sample_candidates(split, rule.negatives, rule.seed, first)
+        return Part(People(split.train, first), Holdout(candidates, side_information))
+
+    def compute_fingerprint(self) -> str:
+        return self._shards.digest
+
+    @cached_property
+    def _tags(self) -> Tags:
+        tags = self._shards.tags if self._rule.tags else None
+        return make_empty_tags(self.n_items) if tags is None else build_tags(tags.tolist())
+
+
+def make_parts(data: Interactions | Shards, rule: HoldoutRule) -> Parts:
+    """Return people in one part where the data is in memory, else in a part for each shard."""
+    return StoredParts(data, rule) if isinstance(data, Shards) else WholeParts.from_data(data, rule)

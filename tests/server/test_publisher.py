@@ -1,0 +1,282 @@
+"""Which reports make the next model, and on which terms the next epoch opens."""
+
+import os
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sottovoce.core import sum_signs
+from sottovoce.errors import SettingsError, UnavailableError
+from sottovoce.protocol import SEALED_BYTES, encode_items
+from sottovoce.protocol.contact import CROWD_ENOUGH
+from sottovoce.server.publisher import sum_crowds
+from sottovoce.training import Participation, compute_next_items, make_first_items
+from sottovoce.training.items import DEFAULT_ROW_LIMIT
+from tests.protocol.examples import manifest as make_manifest
+from tests.server.world import ITEMS, TRAINING, MakeWorld, World, seal, to_chunk
+
+# People in a crowd, each with the reports of `TRAINING`.
+CROWD_SIZE = 3
+N_DUMMIES = 7
+
+CROWD_TERMS = Participation(least_clients=CROWD_SIZE, hold=1000)
+
+
+def make_noise(reports: int) -> bytes:
+    return os.urandom(SEALED_BYTES * reports)
+
+
+@pytest.mark.parametrize(
+    ("east", "west", "counted", "crowdless"),
+    [
+        (lambda valid: valid[0] + valid[1] + valid[2], b"", 15, 0),
+        (lambda valid: valid[0] + valid[1] + valid[2][SEALED_BYTES:] + make_noise(1), b"", 0, 14),
+        (lambda valid: valid[0] + make_noise(10), b"", 0, 5),
+        (lambda valid: valid[0] * 3, b"", 0, 5),
+        (
+            lambda valid: valid[0] + valid[1] + valid[2],
+            lambda valid: valid[3] + make_noise(10),
+            15,
+            5,
+        ),
+        (lambda valid: valid[0] + valid[1], lambda valid: valid[2] + valid[3], 0, 20),
+    ],
+    ids=["a crowd", "one report less", "noise", "copies", "each proxy", "not together"],
+)
+def test_only_reports_that_open_make_a_crowd(
+    make_world: MakeWorld, url: str, east: Any, west: Any, counted: int, crowdless: int
+) -> None:
+    # The proxy's word is not enough. From fewer reports nothing is learnt or stored.
+    world = make_world(url, terms=CROWD_TERMS)
+    signed = world.close_epoch()
+    valid = [seal(world.draw_reports(5, seed), signed) for seed in range(4)]
+    for proxy, make in (("east", east), ("west", west)):
+        chunks = [to_chunk(make(valid), signed)] if callable(make) else []
+        for chunk in chunks:
+            world.send(proxy, chunk)
+        world.commit(proxy, signed, chunks)
+    world.server.tick()
+    applied, following = world.server.list_epochs()
+    assert (applied.reports, applied.crowdless) == (counted, crowdless)
+    assert following.epochs_done == bool(counted)
+    assert bool(world.get_sums(1).any()) is bool(counted)
+    manifest = world.get_signed().manifest
+    assert (manifest.model == signed.manifest.model) is not bool(counted)
+    assert manifest.reports_behind == counted
+    metrics = world.server.render_metrics().decode()
+    assert f"sottovoce_server_applied_crowdless {crowdless}.0" in metrics
+
+
+@pytest.mark.parametrize(
+    ("east", "west", "counted", "crowdless"),
+    [
+        (15 + N_DUMMIES, 0, 15, 0),
+        (14 + N_DUMMIES, 0, 0, 14 + N_DUMMIES),
+        (15, 15, 0, 30),
+        (15 + N_DUMMIES, 15 + N_DUMMIES, 30, 0),
+        (20 + N_DUMMIES, 14 + N_DUMMIES, 20, 14 + N_DUMMIES),
+        (14 + N_DUMMIES, 14 + N_DUMMIES, 0, 28 + 2 * N_DUMMIES),
+    ],
+)
+def test_a_proxy_counts_with_a_crowd_and_its_dummies(
+    make_world: MakeWorld, sqlite_url: str, east: int, west: int, counted: int, crowdless: int
+) -> None:
+    # The model moves by all reports that count, dummies too, as of the people's reports.
+    settings = replace(TRAINING, dummies=N_DUMMIES)
+    world = make_world(sqlite_url, training=settings, terms=CROWD_TERMS)
+    signed = world.close_epoch()
+    assert signed.manifest.terms.dummies == N_DUMMIES
+    mechanism = signed.manifest.build()
+    V, sums = make_first_items(settings, ITEMS), np.zeros(mechanism.n_directions, np.int64)
+    for seed, (proxy, number) in enumerate((("east", east), ("west", west))):
+        reports = world.draw_reports(number, seed)
+        chunks = [world.make_chunk(signed, reports)] if number else []
+        for chunk in chunks:
+            world.send(proxy, chunk)
+        world.commit(proxy, signed, chunks)
+        if number >= CROWD_SIZE * settings.reports + N_DUMMIES:
+            sums += sum_signs(reports, mechanism.n_directions)
+    world.server.tick()
+    applied = world.server.list_epochs()[0]
+    assert (applied.reports, applied.crowdless, applied.capped) == (counted, crowdless, 0)
+    assert world.get_signed().manifest.reports_behind == counted
+    assert np.array_equal(world.get_sums(1), sums if counted else [])
+    if counted:
+        V = compute_next_items(
+            V, sums, counted, 1, settings, mechanism, row_limit=DEFAULT_ROW_LIMIT
+        )
+    assert np.array_equal(world.load_model(), V)
+
+
+@pytest.mark.parametrize(
+    ("dummies", "committed", "is_counted"), [(0, (), True), (5, (), False), (5, ("east",), True)]
+)
+def test_a_proxy_with_dummies_counts_only_after_its_commit(
+    dummies: int, committed: tuple[str, ...], is_counted: bool
+) -> None:
+    # Before it nobody knows how many of its dummies came.
+    manifest = make_manifest(dummies=dummies, least_clients=1)
+    counts = {"east": np.full(2 * manifest.build().n_directions, 9, np.int64)}
+    total, crowdless, dummies_counted = sum_crowds(counts, manifest, committed)
+    assert bool(total.any()) == (crowdless == 0) == is_counted
+    assert dummies_counted == dummies * is_counted
+
+
+def test_a_flood_on_one_direction_is_capped(make_world: MakeWorld, sqlite_url: str) -> None:
+    # A third of all people send the same report, as often as they can.
+    world = make_world(sqlite_url)
+    signed = world.close_epoch()
+    flood = np.full(1000, 5 << 1 | 1, np.uint32)
+    reports = np.concatenate([world.draw_reports(2000), flood])
+    world.apply(signed, world.make_chunk(signed, reports))
+    applied = world.server.list_epochs()[0]
+    assert applied.reports + applied.capped == 3000
+    assert 500 < applied.capped < 1000
+    assert world.get_signed().manifest.reports_behind == applied.reports
+    assert 0 < world.get_sums(1)[5] < 600
+
+
+def test_an_item_that_attackers_push_is_limited_by_default(
+    make_world: MakeWorld, sqlite_url: str
+) -> None:
+    # They send both directions of its row, neither more often than chance could.
+    settings = replace(TRAINING, epochs=20, options={"block": 1, "loud": 1})
+    lengths = []
+    for name, changes in (("limited", {}), ("free", {"row_limit": 0.0})):
+        world = make_world(f"{sqlite_url}-{name}", training=settings, **changes)
+        signed = world.close_epoch()
+        pushed = np.repeat(np.array([29, 31], np.uint32), 150)
+        reports = np.concatenate([world.draw_reports(4000), pushed])
+        world.apply(signed, world.make_chunk(signed, reports))
+        lengths.append(np.linalg.norm(world.load_model(), axis=1))
+        assert world.server.list_epochs()[0].capped == 0
+    limited, free = lengths
+    assert limited.max() < 0.2 * free.max()
+    assert limited[free.argmax()] == pytest.approx(np.quantile(free, 0.75), rel=1e-3)
+
+
+def test_the_first_epoch_is_opened_with_the_first_model(world: World) -> None:
+    world.server.prepare()
+    with pytest.raises(UnavailableError):
+        world.get_signed()
+    world.server.tick()
+    signed = world.get_signed()
+    manifest = signed.manifest
+    assert (manifest.epoch, manifest.opens, manifest.closes) == (1, 1000, 1100)
+    assert (manifest.reports_behind, manifest.epochs_left) == (0, TRAINING.epochs)
+    model = world.server.get_model(manifest.model)
+    assert model == encode_items(make_first_items(TRAINING, ITEMS))
+    assert world.server.get_catalogue(manifest.catalogue) == world.settings.catalogue.read_bytes()
+    assert world.server.get_catalogue(manifest.model) is None
+    world.server.tick()
+    assert world.get_signed() == signed
+
+
+def test_applying_is_the_papers_update_and_the_last_manifest_asks_for_nothing(
+    world: World,
+) -> None:
+    V = make_first_items(TRAINING, ITEMS)
+    for epoch in range(1, TRAINING.epochs + 1):
+        signed = world.close_epoch()
+        assert signed.manifest.epoch == epoch
+        assert signed.manifest.epochs_left == TRAINING.epochs - epoch + 1
+        reports = world.draw_reports(200, seed=epoch)
+        world.apply(signed, world.make_chunk(signed, reports))
+        mechanism = signed.manifest.build()
+        sums = sum_signs(reports, mechanism.n_directions)
+        V = compute_next_items(
+            V, sums, 200, epoch, TRAINING, mechanism, row_limit=DEFAULT_ROW_LIMIT
+        )
+        manifest = world.get_signed().manifest
+        assert manifest.reports_behind == 200
+        assert np.array_equal(world.load_model(), V)
+        assert manifest.regularization == TRAINING.compute_user_ridge(V)
+        assert signed.manifest.regularization != manifest.regularization
+    last = world.get_signed()
+    assert last.manifest.public_key is None
+    assert last.manifest.epochs_left == 0
+    assert world.contact("east", last, CROWD_ENOUGH) == "applied"
+    world.now += 10_000
+    world.server.tick()
+    assert world.get_signed() == last
+    more = replace(TRAINING, epochs=TRAINING.epochs + 1)
+    with pytest.raises(SettingsError, match=r"\b4\b.*\b3\b.*training\.lifetime"):
+        world.add_worker(training=more).server.tick()
+    longer = world.add_worker(training=replace(more, lifetime=3))
+    longer.server.tick()
+    manifest = longer.get_signed().manifest
+    assert manifest.public_key is not None
+    assert manifest.epochs_left == 1
+    assert manifest.epoch == TRAINING.epochs + 2
+
+
+BASE_TERMS = Participation(least_clients=40, hold=1000)
+LIFETIME_TRAINING = replace(TRAINING, epochs=4, lifetime=2)
+
+
+@pytest.mark.parametrize(
+    ("before", "worse", "pattern"),
+    [
+        ({"terms": BASE_TERMS}, {"terms": replace(BASE_TERMS, least_clients=39)}, "39"),
+        ({"terms": BASE_TERMS}, {"terms": replace(BASE_TERMS, hold=1001)}, "1001"),
+        (
+            {"terms": replace(BASE_TERMS, most_items=50)},
+            {"terms": replace(BASE_TERMS, most_items=51)},
+            "51",
+        ),
+        (
+            {"training": LIFETIME_TRAINING},
+            {"training": replace(LIFETIME_TRAINING, lifetime=3)},
+            r"\b3\b",
+        ),
+        (
+            {"training": LIFETIME_TRAINING},
+            {"training": replace(LIFETIME_TRAINING, epochs=2)},
+            r"\b1\.0\b",
+        ),
+    ],
+)
+def test_terms_never_become_worse_while_a_training_runs(
+    make_world: MakeWorld,
+    sqlite_url: str,
+    before: dict[str, Any],
+    worse: dict[str, Any],
+    pattern: str,
+) -> None:
+    world = make_world(sqlite_url, **before)
+    world.server.tick()
+    with pytest.raises(SettingsError, match=pattern):
+        world.add_worker(**worse).server.tick()
+    world.add_worker().server.tick()
+    if "training" in before:
+        world.add_worker(training=replace(LIFETIME_TRAINING, epochs=8)).server.tick()
+
+
+def test_terms_that_became_better_stay_better(make_world: MakeWorld, sqlite_url: str) -> None:
+    # People who joined meanwhile have agreed only to the better terms.
+    terms = Participation(least_clients=1, hold=1000)
+    world = make_world(sqlite_url, terms=terms)
+    world.server.tick()
+    better = world.add_worker(terms=replace(terms, hold=60))
+    better.apply(better.close_epoch())
+    assert better.get_signed().manifest.terms.hold == 60
+    with pytest.raises(SettingsError, match=r"\b2\b.*\b60\b"):
+        world.add_worker().server.tick()
+
+
+def test_the_crowd_grows_at_most_to_ten_times_the_first(
+    make_world: MakeWorld, sqlite_url: str
+) -> None:
+    # People who accepted the first terms refuse more, however slowly it grew.
+    world = make_world(sqlite_url, terms=Participation(least_clients=2, hold=1000))
+    for least_clients in (2, 20):
+        grown = world.add_worker(terms=Participation(least_clients=least_clients, hold=1000))
+        grown.now = world.now
+        grown.apply(grown.close_epoch())
+        world.now = grown.now
+    worker = world.add_worker(terms=Participation(least_clients=21, hold=1000))
+    with pytest.raises(SettingsError, match=r"\b1\b.*\b21\b"):
+        worker.server.tick()
+    assert grown.now > 1100
