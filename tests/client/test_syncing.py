@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import shutil
 from collections.abc import Callable
 from math import nextafter
 from pathlib import Path
@@ -409,4 +410,48 @@ def test_while_it_waits_for_its_turn_the_owner_may_do_as_they_like(
 
     synced = client.sync(proxy, sleep=meanwhile, jitter=600)
     assert (synced.outcome, synced.spent) == ("limit reached", 0.0)
+    assert proxy.received == []
+
+
+@pytest.mark.parametrize("successor", ["a new client", "a backup", "nothing"])
+def test_a_sync_whose_folder_was_replaced_while_it_slept_sends_nothing(
+    world: World, proxy: FakeProxy, folder: Path, tmp_path: Path, successor: str
+) -> None:
+    """Neither make a batch of the history that is gone, nor charge where nobody reads it."""
+    with world.create(folder) as client:
+        client.record([item(3), item(7)])
+    shutil.copytree(folder, tmp_path / "backup")
+
+    def replace_folder(seconds: float) -> None:
+        world.now += seconds
+        if seconds > PREPARATION_SECONDS:
+            shutil.rmtree(folder)
+            if successor == "a new client":
+                world.create(folder, accept=False).close()
+            elif successor == "a backup":
+                shutil.copytree(tmp_path / "backup", folder)
+
+    with world.open(folder, entropy=coins(0.0, 0.5)) as client, pytest.raises(StoreError):
+        client.sync(proxy, sleep=replace_folder, jitter=600)
+    assert proxy.received == []
+    if successor != "nothing":
+        assert charges(folder) == []
+
+
+def test_a_batch_that_waits_in_a_replaced_folder_is_not_sent(
+    world: World, proxy: FakeProxy, folder: Path, tmp_path: Path
+) -> None:
+    """A backup is put back between the charge and the moment of sending."""
+    with world.create(folder) as client:
+        client.record([item(3)])
+    shutil.copytree(folder, tmp_path / "backup")
+
+    def put_back(seconds: float) -> None:
+        world.now += seconds
+        if charges(folder):
+            shutil.rmtree(folder)
+            shutil.copytree(tmp_path / "backup", folder)
+
+    with world.open(folder, entropy=coins(0.0, 0.5)) as client, pytest.raises(StoreError):
+        client.sync(proxy, sleep=put_back, jitter=600)
     assert proxy.received == []

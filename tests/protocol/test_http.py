@@ -1,8 +1,11 @@
 """Requests of clients and proxies over real sockets: their content, answers, and size limits."""
 
+import contextlib
 import gzip
 import json
 import re
+import socket
+import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -179,6 +182,36 @@ def test_unreachable_or_silent_peer_is_unavailable(connect: Connect) -> None:
     for transport in (None, httpx.MockTransport(silent)):
         with httpx.Client(transport=transport) as http, pytest.raises(UnavailableError):
             connect(http, url).manifest()
+
+
+@pytest.mark.parametrize("is_reused", [False, True])
+@pytest.mark.parametrize("more", [b"", b"Content-Length: 999\r\n\r\n"], ids=["head", "body"])
+def test_a_peer_that_drips_is_left(
+    connect: Connect, monkeypatch: pytest.MonkeyPatch, more: bytes, *, is_reused: bool
+) -> None:
+    """Leave a peer that sends a byte now and then, also on a connection that is used again."""
+    monkeypatch.setattr("sottovoce.protocol.http.MAX_EXCHANGE_SECONDS", 0.2)
+    monkeypatch.setattr("sottovoce.protocol.http.MIN_BYTES_PER_SECOND", 1e12)
+    ended = threading.Event()
+
+    def drip(listening: socket.socket) -> None:
+        connection, _ = listening.accept()
+        with connection, contextlib.suppress(OSError):
+            if is_reused:
+                connection.recv(4096)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx")
+            connection.sendall(b"HTTP/1.1 200 OK\r\n" + more)
+            while not ended.wait(0.01):
+                connection.sendall(b"x")
+
+    with socket.create_server(("127.0.0.1", 0)) as listening, httpx.Client() as http:
+        threading.Thread(target=drip, args=(listening,), daemon=True).start()
+        source = connect(http, f"http://127.0.0.1:{listening.getsockname()[1]}")
+        if is_reused:
+            assert source.manifest() == b"x"
+        with pytest.raises(UnavailableError):
+            source.shelf()
+        ended.set()
 
 
 # Paths are written once: in `routes`, and in the documentation.

@@ -4,11 +4,8 @@ Every way to tamper with what is published is tried in `tests/protocol/test_publ
 fetched over HTTP in `tests/protocol/test_http.py`.
 """
 
-import contextlib
 import json
 import logging
-import socket
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +13,7 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from sottovoce.errors import SettingsError, UnavailableError
+from sottovoce.errors import SettingsError
 from sottovoce.protocol import (
     SEALED_BYTES,
     Catalogue,
@@ -29,7 +26,6 @@ from sottovoce.protocol import (
 )
 from sottovoce.protocol.contact import DAY_SECONDS, Contact
 from sottovoce.proxy import HttpUpstream, Upstream, connect
-from sottovoce.proxy import upstream as upstream_module
 from sottovoce.storage.files import write_new
 from tests.proxy.world import (
     CATALOGUE,
@@ -237,27 +233,6 @@ def test_what_is_told_and_with_which_secret() -> None:
     assert json.loads(contents[0]) == expected
     assert contents[1] == CHUNK.encode()
     assert json.loads(contents[2]) == {"manifest": zeros, "chunks": 2, "reports": 40}
-
-
-@pytest.mark.parametrize("more", [b"", b"Content-Length: 999\r\n\r\n"], ids=["head", "body"])
-def test_a_server_that_drips_is_left(monkeypatch: pytest.MonkeyPatch, more: bytes) -> None:
-    """Leave a server that sends a byte now and then, in the head of an answer or in its body."""
-    monkeypatch.setattr(upstream_module, "MAX_EXCHANGE_SECONDS", 0.2)
-    ended = threading.Event()
-
-    def drip(listening: socket.socket) -> None:
-        connection, _ = listening.accept()
-        with connection, contextlib.suppress(OSError):
-            connection.sendall(b"HTTP/1.1 200 OK\r\n" + more)
-            while not ended.wait(0.01):
-                connection.sendall(b"x")
-
-    with socket.create_server(("127.0.0.1", 0)) as listening, httpx.Client() as http:
-        threading.Thread(target=drip, args=(listening,), daemon=True).start()
-        upstream = HttpUpstream(http, f"http://127.0.0.1:{listening.getsockname()[1]}", SECRET)
-        with pytest.raises(UnavailableError):
-            upstream.contact(Contact(0, None, None, 0.0, None))
-        ended.set()
 
 
 @pytest.mark.parametrize("server", ["https://server.example", "http://server.example"])

@@ -116,7 +116,7 @@ def test_a_lie_is_told_and_when_it_ends_the_page_goes_on(visitor: Visitor, syste
     ):
         system.front.lies = lies
         visitor.looks_again()
-        visitor.says("#alert", "The server's word could not be trusted.", "o report is made of it")
+        visitor.says("#alert", "The server's word could not be trusted.", "o report is made")
     unmoved(visitor, system, before, advice)
     system.front.lies = {}
     visitor.sees_left(before.manifest.epoch + 1)

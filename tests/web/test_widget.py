@@ -210,7 +210,7 @@ def test_what_is_seen_and_hidden_by_script(enter: Enter, system: System) -> None
     def run(call: str, *ids: object) -> None:
         customer.page.evaluate(script, [system.url, call, ids])
 
-    run("seen", "608")
+    run("markSeen", "608")
     customer.lists(listed(system, "1", "608"))
     run("hide", best[:2])
     titles = [item.title for item in system.recommended(["1", "608"])]

@@ -1,11 +1,11 @@
-"""`sottovoce replay`: people, items and tastes arrive, and learning never ends."""
+"""`sottovoce replay`: its output, its files, and the options that it refuses."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from lab.tests.replay.living import living_people
+from lab.tests.replay.living import make_living_people
 from sottovoce.cli.app import app
 from sottovoce.errors import SottovoceError
 from tests.processes import make_caller
@@ -15,28 +15,29 @@ call = make_caller(app)
 
 @pytest.fixture(scope="module")
 def diary(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """People and items that arrive over a hundred days, as a file."""
-    data = living_people(300, 40)
+    """Write people and items that arrive over a hundred days to a file."""
+    data = make_living_people(300, 40)
     assert data.timestamps is not None
     histories = data.histories
     rows = zip(histories.users_of_entries(), histories.indices, data.timestamps, strict=True)
     path = tmp_path_factory.mktemp("diary") / "diary.csv"
-    lines = [f"{user},{item},{when}\n" for user, item, when in rows]
+    lines = [f"{user},{item},{time}\n" for user, item, time in rows]
     path.write_text("user,item,timestamp\n" + "".join(lines))
     return path
 
 
-def replaying(path: Path) -> list[str]:
+def list_arguments(path: Path) -> list[str]:
     few = ["--epsilon", "8", "--reports", "4", "--factors", "3"]
     return ["replay", "--data", str(path), *few, "--negatives", "20"]
 
 
-def test_a_replay_in_the_order_of_days(diary: Path, tmp_path: Path) -> None:
+def test_a_replay_prints_tables_and_writes_files(diary: Path, tmp_path: Path) -> None:
     out, picture = tmp_path / "replay.json", tmp_path / "replay.svg"
     files = ["--json", str(out), "--plot", str(picture)]
-    shown = call(*replaying(diary), "--periods", "8", "--switch-at", "4", "--seeds", "2", *files)
-    for said in ("in 8 periods", "weighs half after 4 epochs", "popularity lately", "new items"):
-        assert said in shown
+    options = ["--periods", "8", "--switch-at", "4", "--seeds", "2", *files]
+    output = call(*list_arguments(diary), *options)
+    for words in ("in 8 periods", "weighs half after 4 epochs", "popularity lately", "new items"):
+        assert words in output
     content = json.loads(out.read_text())
     assert content["settings"]["half_life"] == 4
     assert content["settings"]["known"] == "time"
@@ -57,10 +58,10 @@ def test_a_replay_in_the_order_of_days(diary: Path, tmp_path: Path) -> None:
     assert picture.exists()
 
 
-def test_a_replay_keeps_a_half_life_that_is_given(diary: Path, tmp_path: Path) -> None:
+def test_a_half_life_in_the_options_is_used(diary: Path, tmp_path: Path) -> None:
     out = tmp_path / "replay.json"
-    shown = call(*replaying(diary), "--periods", "4", "--half-life", "3", "--json", str(out))
-    assert "weighs half after 3 epochs" in shown
+    options = ["--periods", "4", "--half-life", "3", "--json", str(out)]
+    assert "weighs half after 3 epochs" in call(*list_arguments(diary), *options)
     assert json.loads(out.read_text())["recovery"] == {}
 
 
@@ -68,6 +69,6 @@ def test_a_replay_keeps_a_half_life_that_is_given(diary: Path, tmp_path: Path) -
     "options",
     [["--switch-at", "5"], ["--half-life", "0"], ["--negatives", "0"]],
 )
-def test_what_a_replay_cannot_do_is_said(diary: Path, options: list[str]) -> None:
+def test_wrong_options_are_refused(diary: Path, options: list[str]) -> None:
     with pytest.raises(SottovoceError):
-        call(*replaying(diary), "--periods", "5", *options)
+        call(*list_arguments(diary), "--periods", "5", *options)

@@ -1,18 +1,19 @@
-"""People and items that arrive over time, in two tastes: small data for replays."""
+"""Small data for replays: people with two tastes and items, which arrive over time."""
 
 import numpy as np
 
 from sottovoce.core import Histories
 from sottovoce.data import Interactions
 
-DAY = 86_400
+DAY_SECONDS = 86_400
 
 
-def living_people(n_users: int = 400, n_items: int = 60, seed: int = 0) -> Interactions:
-    """Over 100 days: half of the items are there at once, the others come one after the other.
+def make_living_people(n_users: int = 400, n_items: int = 60, seed: int = 0) -> Interactions:
+    """Return the interactions of 100 days.
 
-    Everybody has one of two tastes, which are the items of odd and of even numbers, touches about
-    eight of ten items of it, and is there for forty days.
+    Half of the items exist from the first day, the others arrive one after the other. One taste is
+    the items with odd numbers, the other those with even numbers. A person stays for forty days and
+    touches about eight of ten items of their taste.
     """
     rng = np.random.default_rng(seed)
     arrives = np.where(np.arange(n_items) < n_items // 2, 0, np.arange(n_items) * 90 // n_items)
@@ -23,7 +24,7 @@ def living_people(n_users: int = 400, n_items: int = 60, seed: int = 0) -> Inter
         own = own[(rng.random(len(own)) < 0.8) | (own < 2)]
         days = np.maximum(begins, arrives[own]) + rng.integers(0, 10, len(own))
         lists.append(own)
-        times.append(days * DAY)
+        times.append(days * DAY_SECONDS)
     tags = np.array([{"taste": ("odd" if item % 2 else "even",)} for item in range(n_items)])
     return Interactions(
         "living",

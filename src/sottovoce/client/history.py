@@ -26,10 +26,14 @@ class History:
     """The database of touched items; the file is created if it does not exist."""
 
     def __init__(self, path: Path):
-        self._db = Database(path, _TABLES, CLIENT_PRAGMAS)
+        self._db = Database(path, _TABLES, CLIENT_PRAGMAS, stays=True)
 
     def close(self) -> None:
         self._db.close()
+
+    def check_file(self) -> None:
+        """Raise a `LostError` if the file was removed or replaced."""
+        self._db.check_file()
 
     def add(self, moments: Iterable[Iterable[str]]) -> int:
         """Add the items of some moments, the earliest first, and return how many are new.

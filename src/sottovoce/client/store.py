@@ -130,7 +130,9 @@ class ClientStore:
     def __init__(self, folder: Path):
         self.history = History(folder / "client.history.db")
         try:
-            self._db = Database(folder / DATABASE_FILE, _TABLES, CLIENT_PRAGMAS, create=False)
+            self._db = Database(
+                folder / DATABASE_FILE, _TABLES, CLIENT_PRAGMAS, create=False, stays=True
+            )
         except BaseException:
             self.history.close()
             raise
@@ -360,6 +362,8 @@ class ClientStore:
             generation: The generation as it was before the history was read (see `forget`).
         """
         with self._db.transaction():
+            # The history was read from this file: it must not be that of a client that is gone.
+            self.history.check_file()
             if generation != self.generation:
                 return "forgotten"
             try:
@@ -406,10 +410,19 @@ class ClientStore:
         """Return the number of batches in each state."""
         return dict(self._db.rows("SELECT state, count(*) FROM outbox GROUP BY state"))
 
-    def lock_sending(self) -> AbstractContextManager[None]:
-        """Hold the lock that spans the last checks of a batch and sending it."""
+    @contextmanager
+    def lock_sending(self) -> Iterator[None]:
+        """Hold the lock that spans the last checks of a batch and sending it.
+
+        Raises:
+            LostError: The client's folder was removed or replaced, such as by a backup.
+        """
         message = "a batch is being sent; try again when that has ended"
-        return exclusive_lock(self._db.path.with_name("client.sending.lock"), message, wait=60.0)
+        with exclusive_lock(self._db.path.with_name("client.sending.lock"), message, wait=60.0):
+            # A sync may have slept for an hour. What its open files say about charges, terms and a
+            # pause holds only for the client that is still in the folder.
+            self._db.check_file()
+            yield
 
     def forget(self) -> None:
         """Delete the history and everything that was computed from it.

@@ -7,11 +7,14 @@ Requests are built by hand, so that nothing is added to them: no cookie, no lang
 import json
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from ipaddress import ip_address
+from socket import SHUT_RDWR, socket
+from threading import Timer
 from typing import Any, NoReturn
 
 import httpx
@@ -35,8 +38,11 @@ MAX_WAIT_DIGITS = 9
 MAX_LENGTH_DIGITS = 18
 # The same for every device and every request, so that they identify nobody.
 REQUEST_HEADERS = {"User-Agent": "sottovoce", "Accept": "*/*", "Accept-Encoding": "identity"}
-# In seconds.
+# Seconds of silence, and seconds to connect.
 REQUEST_TIMEOUT = httpx.Timeout(30.0, connect=10.0)
+# A whole exchange may take this many seconds, and the time for its bytes at the slowest rate.
+MAX_EXCHANGE_SECONDS = 60.0
+MIN_BYTES_PER_SECOND = 2**16
 # A longer problem document is ignored.
 MAX_PROBLEM_BYTES = 16 * 1024
 # What OpenSSL reports if the answer to its handshake is plain HTTP.
@@ -113,21 +119,14 @@ class HttpSource:
         http: Any open client; nothing that it would add to a request is sent.
         url: The address of the peer.
         peer: Who answers there.
-        trace: Called with each step of a connection, as httpx describes it.
     """
 
-    def __init__(
-        self,
-        http: httpx.Client,
-        url: str,
-        peer: Peer,
-        *,
-        trace: Callable[[str, Mapping[str, Any]], None] | None = None,
-    ):
+    def __init__(self, http: httpx.Client, url: str, peer: Peer):
         self._http = http
         self._url = url.rstrip("/")
         self._peer = peer
-        self._trace = trace
+        # Socket of the last connection, which the next request may use again.
+        self._socket: socket | None = None
 
     def manifest(self) -> bytes:
         return self._exchange("GET", routes.MANIFEST, max_bytes=SignedManifest.max_bytes())
@@ -160,13 +159,16 @@ class HttpSource:
             RefusedError: The answer has another status than `expected_status`.
             ProtocolError: The body is longer than `max_bytes`.
         """
+        size = max_bytes + len(content or b"")
+        deadline = _Deadline(MAX_EXCHANGE_SECONDS + size / MIN_BYTES_PER_SECOND, self._socket)
         request = httpx.Request(
             method,
             self._url + path,
             headers={**REQUEST_HEADERS, **(headers or {})},
             content=content,
-            extensions={"timeout": REQUEST_TIMEOUT.as_dict(), "trace": self._trace},
+            extensions={"timeout": REQUEST_TIMEOUT.as_dict(), "trace": deadline.remember_socket},
         )
+        deadline.start()
         try:
             response = self._http.send(request, stream=True, auth=None, follow_redirects=False)
             try:
@@ -176,7 +178,15 @@ class HttpSource:
             finally:
                 response.close()
         except httpx.HTTPError as error:
+            if deadline.has_passed:
+                raise UnavailableError(
+                    f"{request.url}: {self._peer.name} has not answered within "
+                    f"{deadline.interval:.0f} s; {self._peer.retry_hint}"
+                ) from error
             self._raise_unavailable(request.url, error)
+        finally:
+            deadline.cancel()
+            self._socket = deadline.socket
 
     def _raise_unavailable(self, url: httpx.URL, error: httpx.HTTPError) -> NoReturn:
         """Raise an `UnavailableError` that explains why there was no answer."""
@@ -221,6 +231,38 @@ class HttpSource:
         if response.has_redirect_location:
             raise RefusedError(f"{message}, a redirect; redirects are not followed")
         raise peer.refusals.get(code, RefusedError)(message)
+
+
+class _Deadline(Timer):
+    """A timer that cuts the connection of an exchange which takes too long.
+
+    The timeouts of the HTTP client apply to each byte. A peer that sends a byte now and then could
+    hold a client's lock, or stop a proxy's heartbeat, for days.
+
+    Args:
+        seconds: How long the exchange may take.
+        connected: Socket of a connection that the exchange may use again.
+    """
+
+    def __init__(self, seconds: float, connected: socket | None):
+        super().__init__(seconds, self._cut_connection)
+        self.daemon = True
+        self.has_passed = False
+        self.socket = connected
+
+    def remember_socket(self, event: str, info: Mapping[str, Any]) -> None:
+        """Remember the socket of the connection, from the steps that httpx reports."""
+        if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+            self.socket = info["return_value"].get_extra_info("socket")
+            # The deadline may have passed while the connection was opened.
+            if self.has_passed:
+                self._cut_connection()
+
+    def _cut_connection(self) -> None:
+        self.has_passed = True
+        if self.socket is not None:
+            with suppress(OSError):
+                self.socket.shutdown(SHUT_RDWR)
 
 
 def _find_tls_error(error: BaseException) -> ssl.SSLError | None:

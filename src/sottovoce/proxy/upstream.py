@@ -3,11 +3,7 @@
 import json
 import logging
 import ssl
-from collections.abc import Mapping
-from contextlib import suppress
-from socket import SHUT_RDWR, socket
-from threading import Timer
-from typing import Any, Protocol
+from typing import Protocol
 from urllib.parse import urlsplit
 
 import httpx
@@ -18,7 +14,6 @@ from sottovoce.errors import (
     ProtocolError,
     RefusedError,
     SettingsError,
-    UnavailableError,
     UnknownProxyError,
     UntrustedError,
     get_reason,
@@ -41,9 +36,6 @@ log = logging.getLogger("sottovoce")
 
 # Added to messages about answers that no server of this protocol gives.
 WRONG_SERVER_HINT = f". Is it a sottovoce server of protocol {MANIFEST_VERSION}?"
-# An exchange may take this many seconds, and the time for its bytes at the slowest allowed rate.
-MAX_EXCHANGE_SECONDS = 60.0
-MIN_BYTES_PER_SECOND = 2**16
 # Size of a file with a secret.
 MAX_SECRET_BYTES = 4096
 
@@ -91,10 +83,8 @@ class HttpUpstream(HttpSource):
     """`Upstream` over HTTP. The secret goes to one address, and only with calls that need it."""
 
     def __init__(self, http: httpx.Client, url: str, secret: str):
-        super().__init__(http, url, SERVER_PEER, trace=self._remember_socket)
+        super().__init__(http, url, SERVER_PEER)
         self._secret = {"Authorization": f"Bearer {secret}"}
-        self._socket: socket | None = None
-        self._is_too_late = False
 
     def contact(self, contact: Contact) -> Reply:
         return Reply.decode(self._request("POST", routes.CONTACT, contact.encode()))
@@ -111,40 +101,6 @@ class HttpUpstream(HttpSource):
         return self._exchange(
             method, path, max_bytes=MAX_CONTACT_BYTES, content=content, headers=self._secret
         )
-
-    def _exchange(self, method: str, path: str, *, max_bytes: int, **options: Any) -> bytes:
-        # The timeouts of the HTTP client apply to each byte. Without a deadline for the whole
-        # exchange, a server that sends a byte now and then could block the heartbeat.
-        size = max_bytes + len(options.get("content", b""))
-        deadline = Timer(MAX_EXCHANGE_SECONDS + size / MIN_BYTES_PER_SECOND, self._cut_connection)
-        deadline.daemon = True
-        self._is_too_late = False
-        deadline.start()
-        try:
-            return super()._exchange(method, path, max_bytes=max_bytes, **options)
-        except (UnavailableError, ProtocolError) as error:
-            if self._is_too_late:
-                raise UnavailableError(
-                    f"{self._url}{path}: the server has not answered within "
-                    f"{deadline.interval:.0f} s; {SERVER_PEER.retry_hint}"
-                ) from error
-            raise
-        finally:
-            deadline.cancel()
-
-    def _remember_socket(self, event: str, info: Mapping[str, Any]) -> None:
-        """Remember the socket of the current connection so that it can be cut."""
-        if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
-            self._socket = info["return_value"].get_extra_info("socket")
-            # The deadline may have passed while the connection was opened.
-            if self._is_too_late:
-                self._cut_connection()
-
-    def _cut_connection(self) -> None:
-        self._is_too_late = True
-        if self._socket is not None:
-            with suppress(OSError):
-                socket.shutdown(self._socket, SHUT_RDWR)
 
 
 def connect(settings: ProxySettings) -> tuple[httpx.Client, HttpUpstream]:

@@ -55,6 +55,7 @@ class Database:
         wait: Seconds to wait for the lock of another connection.
         shared: Whether several threads use the connection, one at a time.
         create: Whether to create the tables now if the file is new.
+        stays: Whether to refuse to write once the file was removed or replaced.
     """
 
     def __init__(
@@ -66,9 +67,11 @@ class Database:
         wait: float = 5.0,
         shared: bool = False,
         create: bool = True,
+        stays: bool = False,
     ):
         self.path = path
         self._tables = tables
+        self._file_identity = FileIdentity(path) if stays else None
         create_private(path)
         with convert_sqlite_errors(path):
             self.connection = sqlite3.connect(path, timeout=wait, check_same_thread=not shared)
@@ -77,6 +80,7 @@ class Database:
             check_schema_version(self.version, path)
             with convert_sqlite_errors(path):
                 prepare(self.connection, *pragmas, wait=wait)
+            self.check_file()
             if create and not self.version:
                 with self.transaction():
                     self.create_tables()
@@ -108,6 +112,7 @@ class Database:
             # Take the write lock at once: a transaction that has read may not get it later.
             self.connection.execute("BEGIN IMMEDIATE")
             try:
+                self.check_file()
                 yield self.connection
                 self.commit()
             except BaseException:
@@ -115,6 +120,11 @@ class Database:
                     with suppress(sqlite3.Error):
                         self.connection.execute("ROLLBACK")
                 raise
+
+    def check_file(self) -> None:
+        """Raise a `LostError` if the file must stay and was removed or replaced."""
+        if self._file_identity is not None:
+            self._file_identity.check()
 
     def write(self, statement: str, *values: object) -> None:
         with self.transaction():

@@ -1,52 +1,61 @@
 /**
- * What a device's owner agreed to, and whether an epoch may have a batch under it. A server cannot ask for
- * more by asking again.
+ * What the owner of a device agreed to, and whether an epoch may have a batch under it. A server
+ * cannot get more by asking again.
  */
 
-import { equal } from "./bytes.js";
+import { isEqual } from "./bytes.js";
 import type { Manifest, Terms } from "./epoch.js";
 import { SettingsError, TermsError } from "./errors.js";
 import { type Charge, isWithin } from "./ledger.js";
 import type { EpochState } from "./outbox.js";
-import { brokenBy, readTerms, writtenTerms } from "./terms.js";
-import { apart, isTime, type Token } from "./timing.js";
+import { listWorse, parseTermsBlock, toFields } from "./terms.js";
+import { canStillSend, computeTokenDelay, type Token } from "./timing.js";
 
-/** Refuse whatever is worse. Whoever has not been asked yet has nothing that could be broken. */
-export function checkTerms(accepted: Terms | null, asked: Terms): void {
-  const worse = accepted === null ? [] : brokenBy(accepted, asked);
-  if (worse.length > 0) throw new TermsError(worse, asked);
+/**
+ * Throw `TermsError` if the terms are worse than the accepted ones. Before a first yes none are.
+ */
+export function checkTerms(accepted: Terms | null, newTerms: Terms): void {
+  const worse = accepted === null ? [] : listWorse(accepted, newTerms);
+  if (worse.length > 0) throw new TermsError(worse, newTerms);
 }
 
-/** Terms as an application hands them in: all fields, in range, and nothing else. */
-export function checkedTerms(terms: Terms): Terms {
+/** Check terms that an application passes: all fields, in range, and nothing else. */
+export function parseTerms(terms: Terms): Terms {
   if (terms?.training === undefined)
-    throw new SettingsError("hand in terms, such as `offer.terms`");
+    throw new SettingsError("terms are missing; pass terms such as `offer.terms`");
   try {
-    return readTerms(writtenTerms(terms));
+    return parseTermsBlock(toFields(terms));
   } catch (error) {
     throw new SettingsError(
-      `these are no terms: ${error instanceof Error ? error.message : error}`,
+      `these terms are not valid: ${error instanceof Error ? error.message : error}`,
     );
   }
 }
 
-/** Counted by the device: no server makes it spend more, by discarding epochs or otherwise. */
-export function turnsLeft(terms: Terms, charges: readonly Charge[]): number {
-  return Math.max(terms.epochs - epochsOf(terms, charges), 0);
+/**
+ * Return the turns left, counted by the device: no server makes it spend more by discarding epochs.
+ */
+export function countTurnsLeft(terms: Terms, charges: readonly Charge[]): number {
+  return Math.max(terms.epochs - countEpochs(terms, charges), 0);
 }
 
-/** In how many epochs of the terms' training the device took part, whatever became of the batches. */
-export function epochsOf({ training }: Terms, charges: readonly Charge[]): number {
+/**
+ * Count the epochs of the terms' training in which the device took part, whether counted or not.
+ */
+export function countEpochs({ training }: Terms, charges: readonly Charge[]): number {
   return charges.filter((charge) => charge.training === training).length;
 }
 
-/** Asked before it is made and when it is kept; the history is not in it. */
-export function judged(
-  standing: EpochState,
+/**
+ * Decide about the batch of an epoch. Asked before it is made and when it is stored; the history
+ * plays no part.
+ */
+export function judge(
+  state: EpochState,
   manifest: Manifest,
   now: number,
 ): Outcome | "make it" | "deliver it" {
-  const { batch, charges, token } = standing;
+  const { batch, charges, token } = state;
   if (batch?.state === "sent") {
     return "already sent";
   }
@@ -54,59 +63,61 @@ export function judged(
     return "too late";
   }
   if (batch?.state === "charged") {
-    return "deliver it"; // another tab has made it: the same bytes, once more, count once
+    return "deliver it"; // another tab has made it: the same bytes count once
   }
   if (manifest.publicKey === null) {
     return "nothing asked";
   }
-  const unwilling = unwillingness(standing, manifest);
-  if (unwilling !== null) {
-    return unwilling;
+  const refusal = findRefusal(state, manifest);
+  if (refusal !== null) {
+    return refusal;
   }
-  if (!isTime(manifest, now)) {
+  if (!canStillSend(manifest, now)) {
     return "not open";
   }
   if (charges.some((charge) => charge.epoch === manifest.epoch)) {
     return "already charged";
   }
-  if (manifest.tokenKey !== null && !isToken(token, manifest.tokenKey)) {
+  if (manifest.tokenKey !== null && !isUsableToken(token, manifest.tokenKey)) {
     return "no token";
   }
-  return spentness(standing, manifest) ?? "make it";
+  return findLimit(state, manifest) ?? "make it";
 }
 
-function unwillingness({ settings, waiting }: EpochState, { terms }: Manifest): Outcome | null {
-  if (settings.terms === null || brokenBy(settings.terms, terms).length > 0) {
-    return "not accepted"; // or better terms were accepted while this was fetched
+function findRefusal({ settings, waiting }: EpochState, { terms }: Manifest): Outcome | null {
+  if (settings.terms === null || listWorse(settings.terms, terms).length > 0) {
+    return "not accepted"; // or other terms were accepted while this was fetched
   }
   // A batch of another epoch still waits only if its owner said so.
   return settings.paused || waiting !== undefined ? "paused" : null;
 }
 
-function spentness({ settings, charges }: EpochState, { terms }: Manifest): Outcome | null {
+function findLimit({ settings, charges }: EpochState, { terms }: Manifest): Outcome | null {
   if (!isWithin(settings.limit, charges, terms)) {
     return "limit reached";
   }
-  return turnsLeft(terms, charges) > 0 ? null : "lifetime over";
+  return countTurnsLeft(terms, charges) > 0 ? null : "lifetime over";
 }
 
-/** An answer that could not be believed is wanted no more. */
-function isToken(token: Token | undefined, key: Uint8Array): boolean {
-  return token?.key != null && token.wanted && token.answer !== null && equal(token.key, key);
+/** Check a token. An invalid answer makes a token unwanted. */
+function isUsableToken(token: Token | undefined, key: Uint8Array): boolean {
+  return token?.key != null && token.wanted && token.answer !== null && isEqual(token.key, key);
 }
 
 /**
- * Whether a device may have a token for the next epoch; the history is not in it. Not soon after a batch:
- * on many sites each click is a visit, and whoever sees both would know whose batch it was.
+ * Check whether a device may request a token for the next epoch; the history plays no part.
+ *
+ * It may not soon after a batch: on many sites each click is a visit, and a proxy that saw both
+ * would know whose batch it was.
  */
-export function mayAsk(standing: EpochState, manifest: Manifest, now: number): boolean {
-  const refusal = unwillingness(standing, manifest) ?? spentness(standing, manifest);
-  const isApart = Math.abs(now - standing.settings.lastOver) >= apart(manifest);
-  return manifest.nextTokenKey !== null && refusal === null && isApart;
+export function mayRequestToken(state: EpochState, manifest: Manifest, now: number): boolean {
+  const refusal = findRefusal(state, manifest) ?? findLimit(state, manifest);
+  const isLongAfterBatch = Math.abs(now - state.settings.lastOver) >= computeTokenDelay(manifest);
+  return manifest.nextTokenKey !== null && refusal === null && isLongAfterBatch;
 }
 
 // About the epoch alone: the same sync may have sent a batch that an earlier one left behind.
-const SENTENCES = {
+const OUTCOME_SENTENCES = {
   sent: "The batch of epoch {epoch} was sent.",
   "already sent": "The batch of epoch {epoch} had been sent before; nothing more was.",
   "already charged":
@@ -127,13 +138,24 @@ const SENTENCES = {
   "nothing asked": "No reports are asked for at present.",
 } as const;
 
-export type Outcome = keyof typeof SENTENCES;
+/** The outcome of a sync. */
+export type Outcome = keyof typeof OUTCOME_SENTENCES;
 
-/** All of them, to list. */
-export const OUTCOMES = Object.keys(SENTENCES) as readonly Outcome[];
+/** All outcomes, to list them. */
+export const ALL_OUTCOMES = Object.keys(OUTCOME_SENTENCES) as readonly Outcome[];
 
-/** The same sentence as every other client's; `lost` is an earlier epoch that came too late. */
-export function sentenceOf(outcome: Outcome, epoch: number, lost: number | null): string {
-  const said = SENTENCES[outcome].replace("{epoch}", String(epoch));
-  return lost === null ? said : `${said} ${sentenceOf("too late", lost, null)}`;
+/**
+ * Return the sentence of an outcome, the same in every client.
+ *
+ * `abandonedEpoch` is an older epoch whose batch came too late.
+ */
+export function formatOutcome(
+  outcome: Outcome,
+  epoch: number,
+  abandonedEpoch: number | null,
+): string {
+  const sentence = OUTCOME_SENTENCES[outcome].replace("{epoch}", String(epoch));
+  return abandonedEpoch === null
+    ? sentence
+    : `${sentence} ${formatOutcome("too late", abandonedEpoch, null)}`;
 }

@@ -1,6 +1,6 @@
-/** Bytes and their few conversions. */
+/** Bytes and their conversions. */
 
-/** Bytes in memory of their own, as WebCrypto and IndexedDB want them. */
+/** Bytes in a buffer of their own, as WebCrypto and IndexedDB require. */
 export type Bytes = Uint8Array<ArrayBuffer>;
 
 const encoder = new TextEncoder();
@@ -20,7 +20,7 @@ export function fromHex(text: string): Bytes {
   return data;
 }
 
-export function concat(parts: readonly Uint8Array[]): Bytes {
+export function concatenate(parts: readonly Uint8Array[]): Bytes {
   const whole = new Uint8Array(parts.reduce((length, part) => length + part.length, 0));
   let at = 0;
   for (const part of parts) {
@@ -30,22 +30,24 @@ export function concat(parts: readonly Uint8Array[]): Bytes {
   return whole;
 }
 
-/** Whether two runs of bytes are the same. For public values: it stops at the first difference. */
-export function equal(a: Uint8Array, b: Uint8Array): boolean {
+/**
+ * Check whether two byte strings are the same. For public values: it stops at the first difference.
+ */
+export function isEqual(a: Uint8Array, b: Uint8Array): boolean {
   return a.length === b.length && a.every((byte, at) => byte === b[at]);
 }
 
-export function utf8(text: string): Bytes {
+export function encodeUtf8(text: string): Bytes {
   return new Uint8Array(encoder.encode(text));
 }
 
-/** The same bytes; copied only if they lie in memory that is shared with another thread. */
-export function owned(data: Uint8Array): Bytes {
+/** Return the same bytes; they are copied only if their buffer is shared with another thread. */
+export function toOwnBuffer(data: Uint8Array): Bytes {
   const { buffer, byteOffset, byteLength } = data;
   if (buffer instanceof ArrayBuffer) return new Uint8Array(buffer, byteOffset, byteLength);
   return new Uint8Array(data);
 }
 
-export async function sha256(data: Uint8Array): Promise<Bytes> {
-  return new Uint8Array(await crypto.subtle.digest("SHA-256", owned(data)));
+export async function hashSha256(data: Uint8Array): Promise<Bytes> {
+  return new Uint8Array(await crypto.subtle.digest("SHA-256", toOwnBuffer(data)));
 }

@@ -1,140 +1,144 @@
 /**
- * The catalogue: which thing is item number i, and what is publicly known of it. The same for everybody,
- * named by its hash.
+ * The catalogue: which item each row of the model is, and what is publicly known of it.
  *
- * A device keeps what its owner touched under the product's own names (`id`) and finds the numbers
- * here, so that nobody has to be asked about an item.
+ * It is the same for everybody, and named by its hash. A device stores what its owner touched under
+ * the product's own names (`id`) and looks up the rows here, so it need not ask anyone about an
+ * item.
  */
 
 import { ProtocolError } from "./errors.js";
 import * as strict from "./json.js";
-import { type Tags, type Traits, tagsOf } from "./tags.js";
+import { buildTags, type ItemTags, type TagColumns } from "./tags.js";
 
+/** An item of the catalogue. */
 export interface Item {
   /** The product's own name for it, unique in the catalogue. */
   readonly id: string;
-  /** For people. */
+  /** Title for people. */
   readonly title: string;
   /** What is publicly known of it, by kind: labels (genre, brand), or a number (year, price). */
-  readonly tags: Traits;
+  readonly tags: ItemTags;
 }
 
 /** All items; the position is the row of V. */
 export interface Catalogue {
   readonly items: readonly Item[];
-  /** From an item's id to its row of V. */
-  readonly numbers: ReadonlyMap<string, number>;
-  /** The columns that recommending uses. */
-  readonly tags: Tags;
+  /** Row of V by item id. */
+  readonly rowsById: ReadonlyMap<string, number>;
+  /** The tag columns that recommending uses. */
+  readonly tags: TagColumns;
 }
 
-export const MAX_CATALOGUE = 64 * 2 ** 20;
-const VERSION = 2;
-const MAX_TEXT = 512;
-const MAX_KINDS = 32;
-/** Of one item, of all kinds together. */
-const MAX_LABELS = 64;
-// Of a catalogue: a device must hold them, and count how many items share each.
+export const MAX_CATALOGUE_BYTES = 64 * 2 ** 20;
+const FORMAT_VERSION = 2;
+const MAX_TEXT_CHARACTERS = 512;
+const MAX_TAG_KINDS = 32;
+/** Labels of one item, of all kinds together. */
+const MAX_LABELS_PER_ITEM = 64;
+// Labels of a whole catalogue: a device stores them, and counts the items of each.
 const MAX_ALL_LABELS = 2 ** 22;
 const MAX_DISTINCT_LABELS = 2 ** 17;
-const KIND = /^[a-z][a-z0-9_]{0,31}$/;
+const KIND_PATTERN = /^[a-z][a-z0-9_]{0,31}$/;
 
-/** Any bytes give a catalogue or a `ProtocolError`. */
+/** Decode a catalogue; `ProtocolError` for any other bytes. */
 export function decodeCatalogue(data: Uint8Array): Catalogue {
-  const given = strict.readObject(data, MAX_CATALOGUE, "catalogue");
-  strict.exactKeys(given, ["version", "items"], "catalogue");
-  strict.whole(given.version, VERSION, VERSION, "catalogue: version");
-  const entries = given.items;
+  const fields = strict.parseObject(data, MAX_CATALOGUE_BYTES, "catalogue");
+  strict.checkKeys(fields, ["version", "items"], "catalogue");
+  strict.parseWhole(fields.version, FORMAT_VERSION, FORMAT_VERSION, "catalogue: version");
+  const entries = fields.items;
   if (!Array.isArray(entries) || entries.length === 0) {
     throw new ProtocolError("catalogue: items must be a list that is not empty");
   }
-  return catalogueOf(entries.map(readItem));
+  return createCatalogue(entries.map(parseItem));
 }
 
-/** With all that follows from the items. */
-export function catalogueOf(items: readonly Item[]): Catalogue {
-  const numbers = new Map(items.map((item, number) => [item.id, number]));
-  if (numbers.size !== items.length) {
+/** Create a catalogue, with everything that follows from the items. */
+export function createCatalogue(items: readonly Item[]): Catalogue {
+  const rowsById = new Map(items.map((item, row) => [item.id, row]));
+  if (rowsById.size !== items.length) {
     throw new ProtocolError("catalogue: two items have the same id");
   }
   checkKinds(items);
   checkLabels(items);
-  let tags: Tags | undefined;
+  let tags: TagColumns | undefined;
   return {
     items,
-    numbers,
+    rowsById,
     get tags() {
-      tags ??= tagsOf(items.map((item) => item.tags)); // whoever does not recommend needs none
+      tags ??= buildTags(items.map((item) => item.tags)); // computed on demand: only recommending needs them
       return tags;
     },
   };
 }
 
-/** The rows of those items that the catalogue knows, ascending. */
-export function rowsOf(
-  { numbers }: Pick<Catalogue, "numbers">,
+/** Return the rows of those items that the catalogue has, ascending. */
+export function findRows(
+  { rowsById }: Pick<Catalogue, "rowsById">,
   touched: Iterable<string>,
 ): number[] {
-  const rows = [...touched].map((id) => numbers.get(id));
+  const rows = [...touched].map((id) => rowsById.get(id));
   return rows.filter((row) => row !== undefined).sort((a, b) => a - b);
 }
 
-function readItem(entry: unknown): Item {
-  if (!strict.isObject(entry)) throw new ProtocolError("catalogue: an item is a JSON object");
-  strict.exactKeys(entry, ["id", "title", "tags"], "catalogue: item");
+function parseItem(entry: unknown): Item {
+  if (!strict.isObject(entry)) throw new ProtocolError("catalogue: an item must be a JSON object");
+  strict.checkKeys(entry, ["id", "title", "tags"], "catalogue: item");
   const tags = entry.tags;
-  if (!strict.isObject(tags)) throw new ProtocolError("catalogue: tags must be an object, by kind");
+  if (!strict.isObject(tags))
+    throw new ProtocolError("catalogue: tags must be an object with kinds as keys");
   return {
-    id: strict.text(entry.id, MAX_TEXT, "catalogue: id"),
-    title: strict.text(entry.title, MAX_TEXT, "catalogue: title"),
+    id: strict.parseText(entry.id, MAX_TEXT_CHARACTERS, "catalogue: id"),
+    title: strict.parseText(entry.title, MAX_TEXT_CHARACTERS, "catalogue: title"),
     tags: Object.fromEntries(
-      Object.entries(tags).map(([kind, values]) => [readKind(kind), readValues(values)]),
+      Object.entries(tags).map(([kind, values]) => [parseKind(kind), parseValues(values)]),
     ),
   };
 }
 
-function readKind(kind: string): string {
-  if (!KIND.test(kind)) {
+function parseKind(kind: string): string {
+  if (!KIND_PATTERN.test(kind)) {
     throw new ProtocolError(
-      `catalogue: a kind of tag is ${KIND.source}, not ${strict.shown(kind)}`,
+      `catalogue: a kind of tag is ${KIND_PATTERN.source}, not ${strict.formatValue(kind)}`,
     );
   }
   return kind;
 }
 
-function readValues(values: unknown): readonly string[] | number {
+function parseValues(values: unknown): readonly string[] | number {
   if (!Array.isArray(values)) {
-    return strict.real(values, 0, Number.MAX_SAFE_INTEGER, "catalogue: tag");
+    return strict.parseReal(values, 0, Number.MAX_SAFE_INTEGER, "catalogue: tag");
   }
-  const labels = values.map((label) => strict.text(label, MAX_TEXT, "catalogue: label"));
+  const labels = values.map((label) =>
+    strict.parseText(label, MAX_TEXT_CHARACTERS, "catalogue: label"),
+  );
   if (new Set(labels).size !== labels.length) {
     throw new ProtocolError("catalogue: an item has the same label twice");
   }
   return labels;
 }
 
-/** A kind has labels for all items or numbers for all: else its bands would mean nothing. */
+/** Check that a kind has labels for all items or numbers for all: bands need numbers. */
 function checkKinds(items: readonly Item[]): void {
   const types = new Map<string, string>();
   for (const { tags } of items) {
     for (const [kind, values] of Object.entries(tags)) {
-      const known = types.get(kind) ?? typeof values;
-      if (known !== typeof values) {
+      const type = types.get(kind) ?? typeof values;
+      if (type !== typeof values) {
         throw new ProtocolError(
           "catalogue: a kind of tag has labels for some items, numbers for others",
         );
       }
-      types.set(kind, known);
+      types.set(kind, type);
     }
   }
-  if (types.size > MAX_KINDS) {
+  if (types.size > MAX_TAG_KINDS) {
     throw new ProtocolError(
-      `catalogue: ${types.size} kinds of tags, at most ${MAX_KINDS} are read`,
+      `catalogue: ${types.size} kinds of tags, at most ${MAX_TAG_KINDS} are read`,
     );
   }
 }
 
-/** Not more than a device can count. */
+/** Refuse more labels than a device can count. */
 function checkLabels(items: readonly Item[]): void {
   let total = 0;
   const distinct = new Set<string>();
@@ -142,14 +146,14 @@ function checkLabels(items: readonly Item[]): void {
     const labels = Object.entries(tags).flatMap(([kind, values]) => {
       return typeof values === "number" ? [] : values.map((label) => `${kind} ${label}`);
     });
-    if (labels.length > MAX_LABELS) {
-      throw new ProtocolError(`catalogue: an item has more than ${MAX_LABELS} labels`);
+    if (labels.length > MAX_LABELS_PER_ITEM) {
+      throw new ProtocolError(`catalogue: an item has more than ${MAX_LABELS_PER_ITEM} labels`);
     }
     total += labels.length;
     for (const label of labels) distinct.add(label);
     if (total > MAX_ALL_LABELS || distinct.size > MAX_DISTINCT_LABELS) {
       throw new ProtocolError(
-        `catalogue: at most ${MAX_ALL_LABELS} labels, ${MAX_DISTINCT_LABELS} different ones`,
+        `catalogue: too many labels; at most ${MAX_ALL_LABELS}, and ${MAX_DISTINCT_LABELS} different ones`,
       );
     }
   }

@@ -1,10 +1,10 @@
 /**
  * The client itself: what an application in a browser calls.
  *
- * It starts three workers (`workers`) and passes on what is asked. One of them looks for news and takes
- * part by itself, at moments that come from public data, its own coins and a clock; no call makes it
- * ask the proxy before its next tick. So however an application uses this class, and
- * whatever it waits for, when the proxy is asked says nothing about what its owner touched.
+ * It starts three workers (`workers`) and passes questions on to them. One of them looks for news
+ * and takes part by itself, at moments that come from public data, random draws and a clock. No
+ * call makes it ask the proxy before its next tick. So however an application uses this class, and
+ * whatever it waits for, the times of requests reveal nothing about what its owner touched.
  */
 
 import type { Account } from "./accounts.js";
@@ -12,48 +12,52 @@ import type { Item } from "./catalogue.js";
 import type { Terms } from "./epoch.js";
 import { type SottovoceError, TermsError } from "./errors.js";
 import type { PastRelease } from "./fetching.js";
-import type { Standing, TouchedItem } from "./history.js";
-import { type Ask, connect, revived, serve } from "./messages.js";
+import type { ClientStatus, TouchedItem } from "./history.js";
+import { type Ask, connect, serve, toError } from "./messages.js";
 import type { OpenOptions } from "./options.js";
-import type { Seen } from "./polling.js";
-import type { Short } from "./promise.js";
+import type { LookStatus } from "./polling.js";
+import type { PromiseSummary } from "./promise.js";
 import type { Recommendation } from "./recommending.js";
 import type {
   BatchesCalls,
-  BatchesTold,
+  BatchesMessage,
   HistoryCalls,
-  Named,
   NetworkCalls,
-  NetworkTold,
+  NetworkMessage,
   WorkerName,
+  WorkerOptions,
 } from "./workers.js";
 
-/** Where a client stands, and how it last looked for news. */
-export interface News extends Standing, Seen {
-  /** In plain words, everything that would be worse about the terms in `asked`. */
+/** The state of a client, and how it last looked for news. */
+export interface News extends ClientStatus, LookStatus {
+  /** Everything that would be worse about the terms in `newOffer`, in plain words. */
   readonly worse: readonly string[];
 }
 
+/** The options of a client in a page. */
 export interface ClientOptions extends OpenOptions {
-  /** Hears where the client stands: once it is open, and after every look and every choice of the owner. */
+  /**
+   * Receives the state of the client: after `open`, and after every look and every choice of the
+   * owner.
+   */
   news?: (news: News) => unknown;
-  /** Hears of the models that `past` asks for; null where one is missing or cannot be believed. */
+  /** Receives the models that `past` asks for; null for one that is missing or not valid. */
   pastRelease?: (epoch: number, release: PastRelease | null) => void;
-  /** For services that ask for accounts: `account(attest)` of `sottovoce-client/accounts`. */
+  /** For services that ask for accounts: `createAccount(attest)` of `sottovoce-client/accounts`. */
   account?: Account | undefined;
-  /** Starts `sottovoce-worker.js` under this name. Default: the one beside this script. */
+  /** Starts `sottovoce-worker.js` under this name. Default: the one next to this script. */
   worker?: (name: WorkerName) => Worker;
 }
 
-/** One database of this browser, opened. Every tab may have one of its own. */
+/** One open database of this browser. Every tab may have one of its own. */
 export class Client {
-  #seen: Seen = { synced: null, sentAt: null, error: null };
-  /** Why the last batch could not be made, if it could not. */
-  #notMade: SottovoceError | null = null;
-  /** Why the page could not ask for a token, or make one, if it could not. */
-  #noToken: SottovoceError | null = null;
-  #telling: Promise<void> = Promise.resolve();
-  readonly #follow = () => this.#tellConditions();
+  #lookStatus: LookStatus = { lastSync: null, sentAt: null, error: null };
+  /** Why the last batch could not be made, or null. */
+  #batchError: SottovoceError | null = null;
+  /** Why the page could not request or make a token, or null. */
+  #tokenError: SottovoceError | null = null;
+  #pendingNews: Promise<void> = Promise.resolve();
+  readonly #onCondition = () => this.#postConditions();
 
   private constructor(
     private readonly workers: readonly Worker[],
@@ -63,35 +67,38 @@ export class Client {
     private readonly options: ClientOptions,
   ) {}
 
-  /** Begin a client in this browser, or take it up where it was. It looks for news from now on. */
+  /**
+   * Open a client in this browser, or continue the one that is there. From now on it looks for
+   * news.
+   */
   static async open(options: ClientOptions): Promise<Client> {
-    const { news: _, pastRelease: __, account, worker = started, ...rest } = options;
-    const named: Named = { name: "sottovoce", ...rest };
+    const { news: _, pastRelease: __, account, worker = startWorker, ...rest } = options;
+    const workerOptions: WorkerOptions = { name: "sottovoce", ...rest };
     const end = new AbortController();
     const { port1, port2 } = new MessageChannel();
-    // The network's first: what reads the disk later must not be waited for.
-    const [network, history, batches] = WORKERS.map((each) => worker(each)) as Started;
-    const hear = {
-      network: (told: unknown) => client.#hearNetwork(told as NetworkTold),
-      batches: (told: unknown) => client.#hearBatches(told as BatchesTold),
+    // The network worker starts first: it must not wait for the workers that read the disk.
+    const [network, history, batches] = WORKER_NAMES.map((name) => worker(name)) as WorkerTriple;
+    const listeners = {
+      network: (message: unknown) => client.#handleNetwork(message as NetworkMessage),
+      batches: (message: unknown) => client.#handleBatches(message as BatchesMessage),
     };
     const asks = {
-      network: connect<NetworkCalls>(network, hear.network, end.signal),
+      network: connect<NetworkCalls>(network, listeners.network, end.signal),
       history: connect<HistoryCalls>(history, () => {}, end.signal),
-      batches: connect<BatchesCalls>(batches, hear.batches, end.signal),
+      batches: connect<BatchesCalls>(batches, listeners.batches, end.signal),
     };
     const workers = [network, history, batches];
     const client = new Client(workers, asks.network, asks.history, end, options);
     try {
-      await asks.network("open", named, port1, account ? client.#serve(account) : null);
-      client.#followConditions();
+      await asks.network("open", workerOptions, port1, account ? client.#serve(account) : null);
+      client.#watchConditions();
       const opening = Promise.all([
-        asks.history("open", named),
-        asks.batches("open", named, port2),
+        asks.history("open", workerOptions),
+        asks.batches("open", workerOptions, port2),
       ]).then(() => undefined);
-      client.#telling = opening.catch(() => undefined); // nothing is told before
+      client.#pendingNews = opening.catch(() => undefined); // news wait until the client is open
       await opening;
-      client.#tell();
+      client.#sendNews();
     } catch (error) {
       client.close();
       throw error;
@@ -100,151 +107,167 @@ export class Client {
   }
 
   /**
-   * Remember what the owner touched, all of it or nothing; how many were new. What is recorded in one
-   * call was touched together, after all that was recorded before, also where it is recorded again.
-   * The latest 100,000 are kept.
+   * Add items to the history, all or nothing, and return how many were new.
+   *
+   * Items of one call count as touched together, after all that were recorded before, even if they
+   * are recorded again. The latest 100,000 stay.
    */
   record(ids: readonly string[]): Promise<number> {
     return this.history("record", ids);
   }
 
-  /** Forget some of what the owner touched; how many were there. */
+  /** Remove items from the history, and return how many were there. */
   remove(ids: readonly string[]): Promise<number> {
     return this.history("remove", ids);
   }
 
-  touched(): Promise<readonly TouchedItem[]> {
-    return this.history("touched");
+  /** Return the history in the order of recording. */
+  listTouched(): Promise<readonly TouchedItem[]> {
+    return this.history("listTouched");
   }
 
   /**
-   * The n best items that the owner has not touched, each with its reasons. By tags alone: the list that
-   * there would be without anybody's reports, to compare.
+   * Return the n best items that the owner has not touched, each with its reasons.
+   *
+   * `byTagsAlone` gives the list that there would be without anybody's reports, to compare.
    */
   recommend(n = 10, { byTagsAlone = false } = {}): Promise<Recommendation[]> {
     return this.history("recommend", n, byTagsAlone);
   }
 
-  /** The n items that are touched most, as the model knows it; the same for everybody. */
-  popular(n = 10): Promise<Item[]> {
-    return this.history("popular", n);
+  /**
+   * Return the n items that are touched most, as the model estimates it; the same for everybody.
+   */
+  listPopular(n = 10): Promise<Item[]> {
+    return this.history("listPopular", n);
   }
 
-  /** Everything that there is, in the order of the model's rows. */
-  catalogue(): Promise<readonly Item[]> {
-    return this.history("catalogue");
-  }
-
-  /** The figures of `shortOf`, for this device and its limit: worked out by a worker. */
-  short(terms: Terms): Promise<Short> {
-    return this.history("short", terms);
+  /** Return all items, in the order of the model's rows. */
+  listItems(): Promise<readonly Item[]> {
+    return this.history("listItems");
   }
 
   /**
-   * The owner was shown exactly these terms and said yes: nothing worse is reported under, and before
-   * the first yes nothing at all.
+   * Return the figures of `computeSummary` for this device and its limit; a worker computes them.
+   */
+  summarize(terms: Terms): Promise<PromiseSummary> {
+    return this.history("summarize", terms);
+  }
+
+  /**
+   * Accept terms: the owner saw exactly these and said yes.
+   *
+   * Nothing is reported under worse terms, and nothing before the first yes.
    */
   accept(terms: Terms): Promise<void> {
     return this.network("accept", terms);
   }
 
-  /** From now on nothing leaves, not even a batch that waits; `pause(false)` goes on. */
+  /** Stop everything from leaving, even a batch that waits; `pause(false)` resumes. */
   pause(on = true): Promise<void> {
     return this.network("pause", on);
   }
 
-  /** Another limit; what was spent stays spent. */
+  /** Set another limit; what was spent stays spent. */
   setLimit(limit: number): Promise<void> {
     return this.network("setLimit", limit);
   }
 
   /**
-   * Delete what the owner touched, the batch on its way, what was shown of it, and the model.
+   * Delete what the owner touched, the waiting batch, its readable copy, and the model.
    *
-   * The ledger stays, because what was spent stays spent: reports that left cannot be called back.
-   * It holds no item. Who wants that gone too deletes the site's data in the browser.
+   * The ledger stays, because reports that left cannot be undone. It has no item. Deleting the
+   * site's data in the browser deletes it too.
    */
   forget(): Promise<void> {
     return this.network("forget");
   }
 
-  /** End the workers. What they were at is taken up by the next `open`; every call fails from now on. */
+  /** End the workers. The next `open` continues their work; every call fails from now on. */
   close(): void {
     this.end.abort();
     for (const worker of this.workers) worker.terminate();
-    for (const [target, event] of conditionsOf()) target.removeEventListener(event, this.#follow);
+    for (const [target, event] of listConditionEvents())
+      target.removeEventListener(event, this.#onCondition);
   }
 
-  /** To the network's worker, which is told nothing but the answers; what fails is told here. */
+  /**
+   * Answer the network worker's questions about tokens; it gets only answers, errors go to the
+   * news.
+   */
   #serve(account: Account): MessagePort {
     const { port1, port2 } = new MessageChannel();
-    serve(port1, { ...account }, (failed) => {
-      this.#noToken = failed && revived(failed);
-      if (failed) this.#tell();
+    serve(port1, { ...account }, (error) => {
+      this.#tokenError = error && toError(error);
+      if (error) this.#sendNews();
     });
     port1.start();
     return port2;
   }
 
-  #hearNetwork(told: NetworkTold): void {
-    if (told.kind === "past") {
-      this.options.pastRelease?.(told.epoch, told.release);
+  #handleNetwork(message: NetworkMessage): void {
+    if (message.kind === "past") {
+      this.options.pastRelease?.(message.epoch, message.release);
     } else {
-      const { error, ...seen } = told.seen;
-      this.#seen = { ...seen, error: error && revived(error) };
-      this.#tell();
+      const { error, ...status } = message.status;
+      this.#lookStatus = { ...status, error: error && toError(error) };
+      this.#sendNews();
     }
   }
 
-  #hearBatches({ error }: BatchesTold): void {
-    this.#notMade = error && revived(error);
-    this.#tell();
+  #handleBatches({ error }: BatchesMessage): void {
+    this.#batchError = error && toError(error);
+    this.#sendNews();
   }
 
-  /** One after the other: the last word is the newest. What `news` does with it is not waited for. */
-  #tell(): void {
-    this.#telling = this.#telling.then(async () => {
+  /** Send the news one after the other, so that the last are the newest; `news` is not awaited. */
+  #sendNews(): void {
+    this.#pendingNews = this.#pendingNews.then(async () => {
       if (this.end.signal.aborted) return;
       try {
-        const news = await this.#news();
+        const news = await this.#collectNews();
         void Promise.resolve(this.options.news?.(news)).catch(reportError);
       } catch (error) {
-        reportError(error); // the next news are told all the same
+        reportError(error); // the next news are sent anyway
       }
     });
   }
 
-  /** What stands in the database is worked out by the worker that may take its time. */
-  async #news(): Promise<News> {
-    const seen = { ...this.#seen, error: this.#seen.error ?? this.#notMade ?? this.#noToken };
-    const worse = seen.error instanceof TermsError ? seen.error : null;
-    const standing = await this.history("standing", worse?.asked ?? null);
-    return { ...standing, ...seen, worse: worse?.worse ?? [] };
+  /** Collect the state. The worker that may take its time reads the database. */
+  async #collectNews(): Promise<News> {
+    const lookStatus = {
+      ...this.#lookStatus,
+      error: this.#lookStatus.error ?? this.#batchError ?? this.#tokenError,
+    };
+    const termsError = lookStatus.error instanceof TermsError ? lookStatus.error : null;
+    const status = await this.history("getStatus", termsError?.terms ?? null);
+    return { ...status, ...lookStatus, worse: termsError?.worse ?? [] };
   }
 
-  #followConditions(): void {
-    for (const [target, event] of conditionsOf()) target.addEventListener(event, this.#follow);
-    this.#tellConditions();
+  #watchConditions(): void {
+    for (const [target, event] of listConditionEvents())
+      target.addEventListener(event, this.#onCondition);
+    this.#postConditions();
   }
 
-  #tellConditions(): void {
+  #postConditions(): void {
     const visible = globalThis.document?.visibilityState !== "hidden";
     const online = navigator.onLine !== false && !this.options.offline;
-    void this.network("meet", { visible, online });
+    void this.network("updateConditions", { visible, online });
   }
 }
 
-/** In the order in which they are started. */
-const WORKERS: readonly WorkerName[] = ["network", "history", "batches"];
-type Started = [Worker, Worker, Worker];
+/** The workers in the order in which they are started. */
+const WORKER_NAMES: readonly WorkerName[] = ["network", "history", "batches"];
+type WorkerTriple = [Worker, Worker, Worker];
 
-/** What says that a page came into sight or went out of it, or the network did. */
-function conditionsOf(): [EventTarget, string][] {
+/** Return the events of a page that becomes visible or hidden, and of the network. */
+function listConditionEvents(): [EventTarget, string][] {
   const { document } = globalThis as { document?: Document };
-  const seen: [EventTarget, string][] = document ? [[document, "visibilitychange"]] : [];
-  return [...seen, [globalThis, "online"], [globalThis, "offline"]];
+  const pageEvents: [EventTarget, string][] = document ? [[document, "visibilitychange"]] : [];
+  return [...pageEvents, [globalThis, "online"], [globalThis, "offline"]];
 }
 
-function started(name: WorkerName): Worker {
+function startWorker(name: WorkerName): Worker {
   return new Worker(new URL("./sottovoce-worker.js", import.meta.url), { type: "module", name });
 }

@@ -1,49 +1,56 @@
-/** Of the database's layout; the browser keeps it and refuses an older program a newer database. */
+/** The client's IndexedDB database: its tables, their rows, and transactions. */
 
 import type { Terms } from "./epoch.js";
 import { SottovoceError, StoreError } from "./errors.js";
 import type { Charge } from "./ledger.js";
-import type { Told } from "./mechanism/base.js";
+import type { ReadableReport } from "./mechanism/base.js";
 import type { Shelf } from "./shelf.js";
 import type { Plan, Token } from "./timing.js";
 
-const VERSION = 7;
-/** Whom the owner trusts, what they chose, and how far they have seen: the one row of `settings`. */
+/** Version of the layout; the browser refuses an older program a newer database. */
+const SCHEMA_VERSION = 7;
+/**
+ * The trusted server, the owner's choices, and the newest files seen: the one row of `settings`.
+ */
 export interface Settings {
   only: 1;
   proxy: string;
-  /** The server's verification key, in hexadecimal: pinned at the first open. */
+  /** Verification key of the server in hexadecimal, pinned at the first open. */
   key: string;
-  /** That key, or the last one that it has led to: moves forward with a release, and never back. */
+  /** The pinned key, or the last successor that it has led to; it never moves back. */
   trusted: string;
-  /** The day of that first open, as YYYY-MM-DD. */
+  /** Day of the first open, as YYYY-MM-DD. */
   since: string;
   /** The most epsilon that this device spends. */
   limit: number;
-  /** Whether nothing is to leave. */
+  /** Whether nothing may leave. */
   paused: boolean;
-  /** What they accepted; null before. */
+  /** Terms that the owner accepted, or null. */
   terms: Terms | null;
   /** The last manifest accepted; it is public and survives `forget`. */
   newest: { epoch: number; hash: string } | null;
-  /** The last shelf accepted; as the manifest. */
+  /** The last shelf accepted; it survives `forget` too. */
   shelf: Shelf | null;
-  /** When the last batch arrived, was given up or forgotten (Unix seconds); 0 before. Survives `forget`. */
+  /**
+   * Unix seconds at which the last batch arrived, was dropped or forgotten; 0 before. Survives
+   * `forget`.
+   */
   lastOver: number;
-  /** Random, and another one after every `forget`: a batch of what was forgotten is not kept. */
+  /** Random, and replaced by every `forget`: a batch of a forgotten history is not stored. */
   generation: string;
 }
 
-/** One thing that the owner touched, and no time. */
+/** One item that the owner touched, without a time. */
 export interface Touched {
   id: string;
-  /** When it was touched last, counted: the same for what was recorded together, a later one larger. */
+  /** Counter of the last touch: equal for items recorded together, larger for later ones. */
   moment: number;
 }
 
 /**
- * What the owner touched, in the order of recording: the one row of `history`. Writing it never takes
- * long, so that nothing that the network could notice has to wait for it.
+ * What the owner touched, in the order of recording: the one row of `history`.
+ *
+ * Writing it never takes long, so nothing that the network could notice waits for it.
  */
 export interface HistoryRow {
   only: 1;
@@ -56,51 +63,55 @@ export interface FileRow {
   content: Uint8Array;
 }
 
-/** What became of a batch. It is stored and charged in one transaction. */
-export type State = "charged" | "sent" | "dropped";
+/** The state of a batch. It is stored and charged in one transaction. */
+export type BatchState = "charged" | "sent" | "dropped";
 
-/** The batch of an epoch. There is one at most, ever: the epoch is the row's key. */
+/** The batch of an epoch. There is at most one, ever: the epoch is the row's key. */
 export interface BatchRow {
   epoch: number;
-  state: State;
-  /** SHA-256 of the encoded batch, in hexadecimal; its charge has the same name. */
+  state: BatchState;
+  /** SHA-256 of the encoded batch in hexadecimal; its charge has the same name. */
   purpose: string;
-  /** Not before this moment (Unix seconds): drawn before the history was read. */
+  /** Unix seconds before which it does not leave, drawn before the history was read. */
   sendAt: number;
-  /** From this second on it is of no use. */
+  /** Unix seconds from which it is of no use. */
   ends: number;
-  /** The proxy asked not to be sent it before (Unix seconds). */
+  /** Unix seconds before which the proxy does not want it. */
   notBefore: number;
-  /** The encoded batch, until it has arrived or was given up. */
+  /** The encoded batch, until it was delivered or dropped. */
   bytes: Uint8Array | null;
 }
 
-/** The last batch in readable form, for its owner's eyes: the one row of `shown`. */
+/** Key of the reports in a row of `shown`; databases of this version are stored with this name. */
+export const READABLE_REPORTS = "told";
+
+/** The last batch in readable form, for its owner: the one row of `shown`. */
 export interface ShownRow {
   only: 1;
   epoch: number;
   bytes: Uint8Array;
-  told: readonly Told[];
+  [READABLE_REPORTS]: readonly ReadableReport[];
   mechanism: string;
   epsilon: number;
   purpose: string;
 }
 
-/** Every object store and what it holds. */
+/** Every object store and its rows. */
 interface Schema {
   settings: Settings;
   history: HistoryRow;
   files: FileRow;
   batches: BatchRow;
   charges: Charge;
-  /** What the device's own coins said of an epoch, before any history was read. */
+  /** Random draws of an epoch, made before any history is read. */
   plans: Plan;
-  /** The same of its token, and what became of that. */
+  /** Random draws about the token of an epoch, and what became of it. */
   tokens: Token;
   shown: ShownRow;
 }
 
-export type Table = keyof Schema;
+/** The name of an object store. */
+export type TableName = keyof Schema;
 
 /** An object store, with the type of its rows. */
 export interface Rows<Row> {
@@ -108,44 +119,46 @@ export interface Rows<Row> {
   getAll(): IDBRequest<Row[]>;
   getAllKeys(): IDBRequest<string[]>;
   index(name: string): Pick<Rows<Row>, "get">;
-  /** A new row; one that is there already under its key or a unique index ends the transaction. */
+  /** Add a row. A row with the same key or the same unique index ends the transaction. */
   add(row: Row): void;
   put(row: Row): void;
   delete(key: IDBValidKey): void;
   clear(): void;
 }
 
-/** What a piece of work may touch. What it writes need not be awaited: the transaction's end is. */
+/** What a piece of work may use. Its writes need not be awaited: the transaction's end is. */
 export interface Transaction extends Omit<IDBTransaction, "objectStore"> {
-  objectStore<Name extends Table>(name: Name): Rows<Schema[Name]>;
+  objectStore<Name extends TableName>(name: Name): Rows<Schema[Name]>;
 }
 
 /**
- * Inside a transaction. It must await nothing but requests of that transaction: while anything else
- * is awaited, the browser commits what there is.
+ * Work inside a transaction. It must await only requests of that transaction: while it awaits
+ * anything else, the browser commits.
  */
 export type Work<Result> = (transaction: Transaction) => Promise<Result>;
 
 /** One connection. Every failure of the browser's storage becomes a `StoreError`. */
 export class Database {
   private constructor(private readonly connection: IDBDatabase) {
-    // Another tab with a newer program, or the owner who deletes the data, must not wait for us.
+    // A tab with a newer program, or an owner who deletes the data, must not wait for this one.
     connection.onversionchange = () => connection.close();
   }
 
   static async open(name: string, factory: IDBFactory): Promise<Database> {
     try {
-      return new Database(await opened(factory, name));
+      return new Database(await openConnection(factory, name));
     } catch (error) {
-      throw storeError(error);
+      throw toStoreError(error);
     }
   }
 
   /**
-   * A view of one moment. All of its requests must be made at once: it is closed then, and nobody who
-   * writes has to wait until this thread, which may be computing, has looked at the answers.
+   * Read a view of one moment.
+   *
+   * All requests must be made at once: the transaction is committed then, and no writer waits until
+   * this thread, which may be computing, has read the answers.
    */
-  read<Result>(tables: Table[], work: Work<Result>): Promise<Result> {
+  read<Result>(tables: TableName[], work: Work<Result>): Promise<Result> {
     return this.#run(tables, "readonly", (transaction) => {
       const result = work(transaction);
       transaction.commit();
@@ -153,12 +166,14 @@ export class Database {
     });
   }
 
-  all<Name extends Table>(name: Name): Promise<Schema[Name][]> {
-    return this.read([name], (transaction) => answer(transaction.objectStore(name).getAll()));
+  readAll<Name extends TableName>(name: Name): Promise<Schema[Name][]> {
+    return this.read([name], (transaction) => awaitRequest(transaction.objectStore(name).getAll()));
   }
 
-  /** All of it or nothing; on disk when it is over, and no other writer in between. */
-  write<Result>(tables: Table[], work: Work<Result>): Promise<Result> {
+  /**
+   * Write all or nothing. When it returns, the data is on disk, and no other writer came between.
+   */
+  write<Result>(tables: TableName[], work: Work<Result>): Promise<Result> {
     return this.#run(tables, "readwrite", work);
   }
 
@@ -166,18 +181,18 @@ export class Database {
     this.connection.close();
   }
 
-  async #run<Result>(tables: Table[], mode: IDBTransactionMode, work: Work<Result>) {
+  async #run<Result>(tables: TableName[], mode: IDBTransactionMode, work: Work<Result>) {
     try {
-      const begun = this.connection.transaction(tables, mode, { durability: "strict" });
-      return await finished(begun as unknown as Transaction, work);
+      const transaction = this.connection.transaction(tables, mode, { durability: "strict" });
+      return await runToEnd(transaction as unknown as Transaction, work);
     } catch (error) {
-      throw storeError(error);
+      throw toStoreError(error);
     }
   }
 }
 
-/** The result of the work, but not before the browser says that the transaction is complete. */
-async function finished<Result>(transaction: Transaction, work: Work<Result>): Promise<Result> {
+/** Return the result of the work when the browser says that the transaction is complete. */
+async function runToEnd<Result>(transaction: Transaction, work: Work<Result>): Promise<Result> {
   const end = new Promise<void>((resolve, reject) => {
     transaction.oncomplete = () => resolve();
     transaction.onabort = () => reject(transaction.error ?? new Error("it was given up"));
@@ -191,16 +206,16 @@ async function finished<Result>(transaction: Transaction, work: Work<Result>): P
     try {
       transaction.abort();
     } catch {
-      // It was over already, by the very error that is being reported.
+      // The reported error has ended it already.
     }
-    // Requests that were under way say only that it ended; the transaction knows why.
+    // Pending requests say only that it ended; the transaction has the reason.
     const isEnd = error instanceof DOMException && error.name === "AbortError";
     throw (isEnd && (await cause)) || error;
   }
 }
 
-/** What a request is answered with. */
-export function answer<Result>(request: IDBRequest<Result>): Promise<Result> {
+/** Return the result of a request. */
+export function awaitRequest<Result>(request: IDBRequest<Result>): Promise<Result> {
   return new Promise((resolve, reject) => {
     request.onsuccess = () => resolve(request.result);
     request.onerror = () => reject(request.error);
@@ -208,45 +223,47 @@ export function answer<Result>(request: IDBRequest<Result>): Promise<Result> {
 }
 
 /**
- * One of an earlier layout is refused and left as it is: it holds what was spent, which must not be
- * forgotten without its owner knowing.
+ * Open the database, and create it if it is new.
+ *
+ * An earlier layout is refused and left unchanged: it has the record of what was spent, which must
+ * not disappear without its owner's knowledge.
  */
-async function opened(factory: IDBFactory, name: string): Promise<IDBDatabase> {
-  const request = factory.open(name, VERSION);
-  let earlier = false;
+async function openConnection(factory: IDBFactory, name: string): Promise<IDBDatabase> {
+  const request = factory.open(name, SCHEMA_VERSION);
+  let isEarlierVersion = false;
   request.onupgradeneeded = ({ oldVersion }) => {
-    earlier = oldVersion > 0;
-    if (earlier) request.transaction?.abort();
-    else create(request.result);
+    isEarlierVersion = oldVersion > 0;
+    if (isEarlierVersion) request.transaction?.abort();
+    else createTables(request.result);
   };
   try {
-    return await answer(request);
+    return await awaitRequest(request);
   } catch (error) {
-    throw earlier ? new StoreError(EARLIER) : error;
+    throw isEarlierVersion ? new StoreError(EARLIER_VERSION) : error;
   }
 }
 
-const EARLIER =
+const EARLIER_VERSION =
   "This browser holds data of an earlier version, which is not read any more. Nothing was changed. " +
-  "Delete this site's data to begin anew; the record of what was spent goes with it.";
+  "Delete this site's data to start again; this deletes the record of what was spent.";
 
-function create(database: IDBDatabase): void {
+function createTables(database: IDBDatabase): void {
   database.createObjectStore("settings", { keyPath: "only" });
   database.createObjectStore("history", { keyPath: "only" });
   database.createObjectStore("files", { keyPath: "name" });
   database.createObjectStore("batches", { keyPath: "epoch" }).createIndex("state", "state");
-  // The last line of defence: the database itself refuses a second charge for an epoch.
+  // The database itself refuses a second charge for an epoch.
   database
     .createObjectStore("charges", { keyPath: "purpose" })
-    .createIndex("epoch", "epoch", UNIQUE);
+    .createIndex("epoch", "epoch", UNIQUE_INDEX);
   database.createObjectStore("plans", { keyPath: "epoch" });
   database.createObjectStore("tokens", { keyPath: "epoch" });
   database.createObjectStore("shown", { keyPath: "only" });
 }
 
-const UNIQUE = { unique: true };
+const UNIQUE_INDEX = { unique: true };
 
-function storeError(error: unknown): SottovoceError {
+function toStoreError(error: unknown): SottovoceError {
   if (error instanceof SottovoceError) {
     return error;
   }

@@ -1,8 +1,8 @@
-/** What a server publishes of an epoch: its terms, and its manifest. */
+/** What a server publishes about an epoch: its terms and its manifest. */
 
 import type { Bytes } from "./bytes.js";
 
-/** What a device is asked for, at most, and among how many, at least. */
+/** What a device is asked for, at most, and among how many others, at least. */
 export interface Terms {
   /** The training's id: 32 hexadecimal digits, drawn at random when it begins. */
   readonly training: string;
@@ -36,15 +36,15 @@ export interface Terms {
   readonly trial: boolean;
 }
 
-/** One epoch; hashes and keys are bytes here and hexadecimal in the JSON. */
+/** One epoch. Hashes and keys are bytes here and hexadecimal in the JSON. */
 export interface Manifest {
-  /** The epoch's number: counts from 1 over all trainings of a service, and never goes back. */
+  /** Number of the epoch: counts from 1 over all trainings of a service, and never goes back. */
   readonly epoch: number;
   /** What devices are asked for. */
   readonly terms: Terms;
   /** M: the number of items of the catalogue, which are the rows of the item matrix. */
   readonly items: number;
-  /** How much more an item counts that was touched: 1 + alpha against 1. */
+  /** Extra weight of a touched item: 1 + alpha instead of 1. */
   readonly alpha: number;
   /** lambda: the ridge with which a device computes its user vector from this model. */
   readonly regularization: number;
@@ -56,13 +56,14 @@ export interface Manifest {
   readonly publicKey: Bytes | null;
   /** The key that the tokens of this epoch were made with, where reports need tokens. */
   readonly tokenKey: Bytes | null;
-  /** The one for tokens of the next epoch, which accounts may have from now on. */
+  /** The key for tokens of the next epoch, which accounts may request from now on. */
   readonly nextTokenKey: Bytes | null;
-  /** The Unix second from which reports are taken. */
+  /** The Unix second from which reports are accepted. */
   readonly opens: number;
   /**
-   * The Unix second until which reports are taken in any case. From then on the epoch ends as soon as
-   * its crowd is there, at the latest at `endOf`.
+   * The Unix second until which reports are accepted in any case.
+   *
+   * From then on the epoch ends as soon as its crowd is there, at the latest at `endOf`.
    */
   readonly closes: number;
   /** Epochs of the training still to come, this one included. 0: without end, or it is over. */
@@ -74,20 +75,20 @@ export interface Manifest {
 /** A manifest whose signature was checked. */
 export interface SignedManifest {
   readonly manifest: Manifest;
-  /** SHA-256 of the manifest's bytes, without signatures: names the epoch everywhere. */
+  /** SHA-256 of the manifest's bytes without signatures: names the epoch everywhere. */
   readonly hash: Bytes;
-  /** The verification key that signed it: what a reader trusts from now on. */
+  /** The verification key that signed it, which a reader trusts from now on. */
   readonly key: Bytes;
-  /** As served. */
+  /** The bytes as served. */
   readonly raw: Bytes;
 }
 
-/** From this second on no report of the epoch is of use. */
-export function endOf({ closes, terms }: Manifest): number {
+/** Return the Unix second from which no report of the epoch is of use. */
+export function endOfEpoch({ closes, terms }: Manifest): number {
   return closes + terms.hold;
 }
 
-/** Whether a device may report at this time, in Unix seconds. */
-export function asksForReports(manifest: Manifest, now: number): boolean {
-  return manifest.publicKey !== null && manifest.opens <= now && now < endOf(manifest);
+/** Check whether a device may report at this time, in Unix seconds. */
+export function isOpen(manifest: Manifest, now: number): boolean {
+  return manifest.publicKey !== null && manifest.opens <= now && now < endOfEpoch(manifest);
 }

@@ -2,23 +2,23 @@
  * Every error that the client throws on purpose.
  *
  *     SottovoceError
- *     ├── SettingsError        a setting or an argument has a value that cannot work
+ *     ├── SettingsError        a setting or an argument is not valid
  *     ├── LedgerError          the record of spent budget contradicts itself
- *     ├── UntrustedError       a signature, a hash, an epoch or the terms do not hold: no report is made of it
- *     │   ├── ProtocolError    bytes are not what the protocol says they must be
+ *     ├── UntrustedError       a signature, a hash, an epoch or the terms are wrong: no report is made
+ *     │   ├── ProtocolError    bytes break the protocol
  *     │   └── TermsError       the server asks for more than was accepted
- *     ├── UnavailableError     the proxy cannot be reached now, or is busy: the same again later
- *     │   └── PostponedError   one batch alone is wanted later; all else goes on
- *     ├── RefusedError         the proxy understood and said no: the same again is no use
+ *     ├── UnavailableError     the proxy cannot be reached now, or is busy: try again later
+ *     │   └── PostponedError   only this batch must wait; everything else continues
+ *     ├── RefusedError         the proxy understood and refused: do not repeat it
  *     │   └── ClosedError      because the epoch is over
  *     └── StoreError           the browser's storage cannot be read or written
  *
- * Names are set by hand: a minifier may rename classes, and what a person is told must not change.
+ * The names are literals: a minifier may rename classes, and messages must not change.
  */
 
 import type { Terms } from "./epoch.js";
 
-/** The root: catch this to catch everything of ours. */
+/** The base class: catch it to catch every error of this client. */
 export class SottovoceError extends Error {
   override name = "SottovoceError";
 }
@@ -39,27 +39,27 @@ export class ProtocolError extends UntrustedError {
   override name = "ProtocolError";
 }
 
-/** The server asks for more than the owner accepted. No report is made for it unless they accept it. */
+/** The server asks for more than the owner accepted. No report is made unless they accept it. */
 export class TermsError extends UntrustedError {
   override name = "TermsError";
-  /** In plain words, everything that would be worse. */
+  /** Everything that would be worse, in plain words. */
   readonly worse: readonly string[];
-  /** What `accept` must be given if they say yes: these very terms, no later ones. */
-  readonly asked: Terms;
+  /** The new terms. After a yes, pass exactly these to `accept`. */
+  readonly terms: Terms;
 
-  constructor(worse: readonly string[], asked: Terms) {
+  constructor(worse: readonly string[], terms: Terms) {
     super(
       `the server changed its terms: ${worse.join("; ")}. No report is made under ` +
         "these terms unless you accept them",
     );
     this.worse = worse;
-    this.asked = asked;
+    this.terms = terms;
   }
 }
 
 export class UnavailableError extends SottovoceError {
   override name = "UnavailableError";
-  /** Seconds that it asked to be left alone for, if it said so. */
+  /** Seconds for which the proxy wants no request, if it named any. */
   readonly retryAfter: number | undefined;
 
   constructor(message: string, retryAfter?: number, options?: ErrorOptions) {
@@ -68,7 +68,7 @@ export class UnavailableError extends SottovoceError {
   }
 }
 
-/** The proxy wants this batch later. Everything else goes on: sync again whenever it is time. */
+/** The proxy wants this batch later. Everything else continues: sync again as usual. */
 export class PostponedError extends UnavailableError {
   override name = "PostponedError";
 }

@@ -1,8 +1,7 @@
-/** Fetches a release of the model, and believes it only if everything about it holds. */
+/** Fetches a release of the model, and accepts it only if all its checks pass. */
 
 import { checkTerms } from "./agreement.js";
-import { checkPublicKey } from "./batch.js";
-import { equal, fromHex, sha256, toHex } from "./bytes.js";
+import { fromHex, hashSha256, isEqual, toHex } from "./bytes.js";
 import { decodeCatalogue } from "./catalogue.js";
 import type { BatchRow, Settings } from "./database.js";
 import type { Manifest, SignedManifest } from "./epoch.js";
@@ -15,53 +14,63 @@ import {
   UntrustedError,
 } from "./errors.js";
 import { openManifest } from "./manifest.js";
-import { checkItems, decodeItems, type Matrix, modelSize } from "./model.js";
+import { checkItems, computeMaxModelBytes, decodeItems, type Matrix } from "./model.js";
 import type { HttpProxy } from "./proxy.js";
-import { catalogueFor } from "./release.js";
-import { checkShelf, checkShelved, openShelf, type Shelf } from "./shelf.js";
+import { decodeCatalogueFor } from "./release.js";
+import { checkPublicKey } from "./sealing.js";
+import { checkShelf, checkShelfSize, openShelf, type Shelf } from "./shelf.js";
 import type { Store } from "./store.js";
-import { lead } from "./timing.js";
+import { computeLead } from "./timing.js";
 
-/** What is known before the proxy is asked, so that between two requests no disk is waited for. */
-export interface Known {
+/**
+ * What a look reads before the proxy is asked, so that no disk access comes between two requests.
+ */
+export interface StoredState {
   readonly settings: Settings;
-  /** The hashes of the files that are here. */
-  readonly names: readonly string[];
-  /** A batch of any epoch that has neither arrived nor been given up. */
+  /** Hashes of the stored files. */
+  readonly files: readonly string[];
+  /** A batch of any epoch that was neither delivered nor dropped. */
   readonly waiting: BatchRow | undefined;
 }
 
-/** A manifest that was believed, and when the last answer to do with it arrived, by both clocks. */
-export interface Fetched {
+/** An accepted manifest, and when the last answer about it arrived, by both clocks. */
+export interface FetchedRelease {
   readonly signed: SignedManifest;
   readonly at: Instant;
-  /** Why the proxy would take no batch now; null if it would. */
-  readonly untaken: SottovoceError | null;
+  /** Why the proxy would not accept a batch now; null if it would. */
+  readonly refusal: SottovoceError | null;
 }
 
+/** One moment by both clocks. */
 export interface Instant {
   /** Unix seconds. */
   readonly clock: number;
-  /** By the clock that nobody sets. */
+  /** Seconds of the clock that nobody can set back. */
   readonly now: number;
 }
 
-export interface News {
+/** A manifest, and when the last answer about it arrived. */
+export interface Arrival {
   readonly manifest: Manifest;
   readonly at: Instant;
 }
 
+/** The manifest and the model of an epoch. */
 export interface PastRelease {
   readonly manifest: Manifest;
   readonly V: Matrix;
 }
 
-export class Fetching {
-  /** The files that were checked last, and the shape that they had to have. */
-  #checked = "";
-  /** The last manifest that was believed, and when the last answer to do with it arrived. */
-  newest: News | null = null;
-  /** Until when the work on the last new files takes at most, by the clock that nobody sets. */
+/** Fetches what is published, and stores what passes all checks. */
+export class Fetcher {
+  /** Names of the files that were checked last, and the shape that they had to have. */
+  #checkedFiles = "";
+  /** The last manifest accepted, and when the last answer about it arrived. */
+  latest: Arrival | null = null;
+  /**
+   * Time at which the work on the last new files is over at the latest, by the clock that nobody
+   * can set back.
+   */
   workEnds = 0;
 
   constructor(
@@ -70,68 +79,76 @@ export class Fetching {
     private readonly instant: () => Instant,
   ) {}
 
-  /** Fetch what is current; an error means that nothing was stored. */
-  async refresh({ settings, names }: Known): Promise<Fetched> {
-    const signed = await openManifest(await this.proxy.manifest(), fromHex(settings.trusted));
+  /** Fetch the current release. After an error nothing was stored. */
+  async refresh({ settings, files }: StoredState): Promise<FetchedRelease> {
+    const signed = await openManifest(await this.proxy.fetchManifest(), fromHex(settings.trusted));
     const { manifest } = signed;
-    const check = (known: Settings) => checkAgainst(known, signed, settings.trusted);
+    const check = (stored: Settings) => checkAgainst(stored, signed, settings.trusted);
     const fresh = new Map<string, Uint8Array>();
     try {
-      check(settings); // before anything more is fetched, and once more when it is stored
+      check(settings); // before anything else is fetched, and again when it is stored
     } catch (error) {
-      if (error instanceof TermsError) await this.#refreshShelf(settings, names);
+      if (error instanceof TermsError) await this.#refreshShelf(settings, files);
       throw error;
     }
     for (const hash of [manifest.model, manifest.catalogue]) {
-      if (!names.includes(toHex(hash))) await this.#fetch(manifest, hash, fresh);
+      if (!files.includes(toHex(hash))) await this.#fetchFile(manifest, hash, fresh);
     }
-    const shelf = await this.#shelf(signed.key, settings, names, fresh);
-    const untaken = await this.#untaken(signed.hash);
-    const at = this.instant(); // before any work that a disk or another thread could hold up
+    const shelf = await this.#fetchShelf(signed.key, settings, files, fresh);
+    const refusal = await this.#findRefusal(signed.hash);
+    const at = this.instant(); // before any work that a disk or another thread could delay
     await this.#checkContents(manifest, shelf, fresh, at);
-    const isKnown =
+    const isStored =
       settings.newest?.hash === toHex(signed.hash) && settings.shelf?.hash === shelf.hash;
-    if (fresh.size > 0 || !isKnown || settings.trusted !== toHex(signed.key)) {
-      await this.store.keepRelease(signed, shelf, fresh, (known) => {
-        check(known);
-        checkShelf(known.shelf, shelf);
+    if (fresh.size > 0 || !isStored || settings.trusted !== toHex(signed.key)) {
+      await this.store.storeRelease(signed, shelf, fresh, (stored) => {
+        check(stored);
+        checkShelf(stored.shelf, shelf);
       });
     }
-    this.newest = { manifest, at };
-    return { signed, at, untaken };
+    this.latest = { manifest, at };
+    return { signed, at, refusal };
   }
 
-  /** The model of the present epoch, from the disk alone; null if it is not there. */
-  async present(): Promise<PastRelease | null> {
-    const signed = await this.store.signed();
-    const content = signed && (await this.store.file(signed.manifest.model));
-    return signed && content && decoded(signed.manifest, content);
+  /** Return the model of the current epoch from the disk; null if it is not there. */
+  async loadCurrent(): Promise<PastRelease | null> {
+    const signed = await this.store.readManifest();
+    const content = signed && (await this.store.readFile(signed.manifest.model));
+    return signed && content && decodeRelease(signed.manifest, content);
   }
 
   /**
-   * The model of an earlier epoch, as signed; null if the proxy has it no more. It is not stored.
-   * `settings` were read before: between two requests no disk is waited for.
+   * Fetch the signed model of an earlier epoch; null if the proxy no longer has it. It is not
+   * stored.
+   *
+   * `settings` were read before, so that no disk access comes between two requests.
    */
-  async release(epoch: number, settings: Settings): Promise<PastRelease | null> {
-    const raw = await this.proxy.manifestOf(epoch);
+  async fetchPast(epoch: number, settings: Settings): Promise<PastRelease | null> {
+    const raw = await this.proxy.fetchPastManifest(epoch);
     if (raw === null) {
       return null;
     }
-    // From the first pinned key on: an old manifest knows nothing of the keys that came after it.
+    // Verify from the first pinned key on: an old manifest does not name the keys that came later.
     const signed = await openManifest(raw, fromHex(settings.key));
-    checkAsked(epoch, signed, settings.newest);
+    checkRequestedEpoch(epoch, signed, settings.newest);
     const { model, items: rows, terms } = signed.manifest;
-    const content = await this.proxy.modelOf(model, modelSize(rows, terms.factors));
+    const content = await this.proxy.fetchPastModel(
+      model,
+      computeMaxModelBytes(rows, terms.factors),
+    );
     if (content === null) {
       return null;
     }
-    return decoded(signed.manifest, await checked(content, model));
+    return decodeRelease(signed.manifest, await checkHash(content, model));
   }
 
-  /** Asked with every look, whether this device may report or not: nobody pays in vain. */
-  async #untaken(manifest: Uint8Array): Promise<SottovoceError | null> {
+  /**
+   * Ask whether a batch would be accepted. Every look asks, whether the device reports or not: so
+   * nothing is charged for a batch that would be refused.
+   */
+  async #findRefusal(manifest: Uint8Array): Promise<SottovoceError | null> {
     try {
-      await this.proxy.checkTaken(manifest);
+      await this.proxy.checkAcceptsBatch(manifest);
       return null;
     } catch (error) {
       if (error instanceof UnavailableError || error instanceof RefusedError) return error;
@@ -139,51 +156,58 @@ export class Fetching {
     }
   }
 
-  /** The shelf beside a manifest that this key has signed, and its catalogue if it is not here. */
-  async #shelf(
+  /**
+   * Fetch the shelf that goes with a manifest of this key, and its catalogue if it is not stored.
+   */
+  async #fetchShelf(
     key: Uint8Array,
     settings: Settings,
     names: readonly string[],
     fresh: Map<string, Uint8Array>,
   ): Promise<Shelf> {
-    const shelf = await openShelf(await this.proxy.shelf(), key);
+    const shelf = await openShelf(await this.proxy.fetchShelf(), key);
     checkShelf(settings.shelf, shelf);
     if (!names.includes(shelf.catalogue) && !fresh.has(shelf.catalogue)) {
       const hash = fromHex(shelf.catalogue);
-      fresh.set(shelf.catalogue, await checked(await this.proxy.catalogue(hash), hash));
+      fresh.set(shelf.catalogue, await checkHash(await this.proxy.fetchCatalogue(hash), hash));
     }
     return shelf;
   }
 
-  /** Whatever its owner agrees to, a list has no item that was withdrawn. */
+  /**
+   * Fetch the shelf while its owner has not accepted new terms: lists must not have withdrawn
+   * items.
+   */
   async #refreshShelf(settings: Settings, names: readonly string[]): Promise<void> {
     const fresh = new Map<string, Uint8Array>();
     try {
-      const shelf = await this.#shelf(fromHex(settings.trusted), settings, names, fresh);
+      const shelf = await this.#fetchShelf(fromHex(settings.trusted), settings, names, fresh);
       const content = fresh.get(shelf.catalogue);
       if (content !== undefined) decodeCatalogue(content);
-      const last = await this.store.signed();
+      const last = await this.store.readManifest();
       if (last !== null && (shelf.hash !== settings.shelf?.hash || fresh.size > 0)) {
-        await this.store.keepShelf(last, shelf, fresh);
+        await this.store.storeShelf(last, shelf, fresh);
       }
     } catch (error) {
-      if (!(error instanceof UntrustedError)) throw error; // the terms are what its owner must hear of
+      if (!(error instanceof UntrustedError)) throw error; // the owner must see the error about the terms
     }
   }
 
-  async #fetch(
+  async #fetchFile(
     manifest: Manifest,
     hash: Uint8Array,
     fresh: Map<string, Uint8Array>,
   ): Promise<Uint8Array> {
-    const isModel = equal(hash, manifest.model); // else a catalogue: its own, or the shelf's
-    const most = modelSize(manifest.items, manifest.terms.factors);
-    const content = isModel ? this.proxy.model(hash, most) : this.proxy.catalogue(hash);
-    fresh.set(toHex(hash), await checked(await content, hash));
+    const isModel = isEqual(hash, manifest.model); // else it is the catalogue of the manifest or of the shelf
+    const maxBytes = computeMaxModelBytes(manifest.items, manifest.terms.factors);
+    const content = isModel
+      ? this.proxy.fetchModel(hash, maxBytes)
+      : this.proxy.fetchCatalogue(hash);
+    fresh.set(toHex(hash), await checkHash(await content, hash));
     return content;
   }
 
-  /** All that can be wrong with them, whoever reads them later: decided here, once for each. */
+  /** Check everything about the files, once for each release, so that no later reader can fail. */
   async #checkContents(
     manifest: Manifest,
     shelf: Shelf,
@@ -194,68 +218,74 @@ export class Fetching {
     const { model, catalogue, items, terms } = manifest;
     const shape = [items, terms.factors, terms.mostItems];
     const name = [toHex(model), toHex(catalogue), shelf.catalogue, ...shape].join(" ");
-    if (name === this.#checked) return;
-    this.workEnds = at.now + lead(manifest);
-    const content = async (hash: Uint8Array) =>
-      fresh.get(toHex(hash)) ?? (await this.store.file(hash)) ?? this.#fetch(manifest, hash, fresh); // one that the disk has spoilt
-    checkItems(await content(model), items, terms.factors);
-    catalogueFor(manifest, await content(catalogue));
+    if (name === this.#checkedFiles) return;
+    this.workEnds = at.now + computeLead(manifest);
+    const loadContent = async (hash: Uint8Array) =>
+      fresh.get(toHex(hash)) ??
+      (await this.store.readFile(hash)) ??
+      this.#fetchFile(manifest, hash, fresh); // the stored file is damaged
+    checkItems(await loadContent(model), items, terms.factors);
+    decodeCatalogueFor(manifest, await loadContent(catalogue));
     const listed = fromHex(shelf.catalogue);
-    checkShelved(decodeCatalogue(await content(listed)), terms);
-    this.#checked = name;
+    checkShelfSize(decodeCatalogue(await loadContent(listed)), terms);
+    this.#checkedFiles = name;
   }
 }
 
-/** Refuses an older manifest, a second one of its epoch, and worse terms than were accepted. */
-function checkAgainst(known: Settings, signed: SignedManifest, trusted: string): void {
-  if (![trusted, toHex(signed.key)].includes(known.trusted)) {
-    throw new StoreError("Another tab has learnt of a newer key in the meantime; fetch it again.");
+/** Refuse an older manifest, a second one of its epoch, and worse terms than were accepted. */
+function checkAgainst(stored: Settings, signed: SignedManifest, trusted: string): void {
+  if (![trusted, toHex(signed.key)].includes(stored.trusted)) {
+    throw new StoreError("Another tab has stored a newer key meanwhile; fetch the manifest again.");
   }
-  checkOrder(known.newest, signed);
-  checkTerms(known.terms, signed.manifest.terms);
+  checkOrder(stored.newest, signed);
+  checkTerms(stored.terms, signed.manifest.terms);
 }
 
-/** Epochs never go back, and everybody is told the same about each. */
+/** Check that epochs never go back, and that each has one manifest. */
 function checkOrder(newest: Settings["newest"], signed: SignedManifest): void {
   const { epoch } = signed.manifest;
   if (newest !== null && epoch < newest.epoch) {
     throw new UntrustedError(
-      `this manifest is of epoch ${epoch}, but epoch ${newest.epoch} was seen already; somebody ` +
-        "serves old ones. No report is made of it",
+      `this manifest is of epoch ${epoch}, but epoch ${newest.epoch} was seen before: ` +
+        "the proxy serves old manifests. No report is made",
     );
   }
-  checkOnly(newest, signed);
+  checkSingle(newest, signed);
 }
 
-function checkOnly(newest: Settings["newest"], signed: SignedManifest): void {
+function checkSingle(newest: Settings["newest"], signed: SignedManifest): void {
   if (signed.manifest.epoch === newest?.epoch && toHex(signed.hash) !== newest.hash) {
     throw new UntrustedError(
       `there are two different manifests of epoch ${newest.epoch}, both signed: the server does ` +
-        "not tell everybody the same. No report is made of it",
+        "not publish the same for everybody. No report is made",
     );
   }
 }
 
-/** A signature alone does not say that this is the epoch that was asked for. */
-function checkAsked(epoch: number, signed: SignedManifest, newest: Settings["newest"]): void {
+/** Check that a manifest is of the requested epoch: its signature alone does not prove that. */
+function checkRequestedEpoch(
+  epoch: number,
+  signed: SignedManifest,
+  newest: Settings["newest"],
+): void {
   if (signed.manifest.epoch !== epoch) {
     throw new UntrustedError(
-      `the manifest of epoch ${epoch} was asked for, and that of epoch ${signed.manifest.epoch} ` +
-        "came; somebody serves the wrong ones",
+      `the manifest of epoch ${epoch} was requested, but the proxy sent the one of epoch ` +
+        `${signed.manifest.epoch}`,
     );
   }
-  checkOnly(newest, signed);
+  checkSingle(newest, signed);
 }
 
-function decoded(manifest: Manifest, content: Uint8Array): PastRelease {
+function decodeRelease(manifest: Manifest, content: Uint8Array): PastRelease {
   return { manifest, V: decodeItems(content, manifest.items, manifest.terms.factors) };
 }
 
-async function checked(content: Uint8Array, hash: Uint8Array): Promise<Uint8Array> {
-  if (!equal(await sha256(content), hash)) {
+async function checkHash(content: Uint8Array, hash: Uint8Array): Promise<Uint8Array> {
+  if (!isEqual(await hashSha256(content), hash)) {
     throw new UntrustedError(
-      `the proxy gave other bytes than the file ${toHex(hash)} that the server signed; no ` +
-        "report is made of it",
+      `the bytes from the proxy are not the file ${toHex(hash)} that the server signed; no ` +
+        "report is made",
     );
   }
   return content;

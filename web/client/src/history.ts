@@ -1,31 +1,34 @@
 /**
- * What the owner touched, and all that is computed from it or takes time. It runs in a worker of its own
- * that asks nobody for anything (`workers`): however long it takes, no request waits for it.
+ * What the owner touched, and everything that is computed from it or takes time.
+ *
+ * It runs in a worker of its own that makes no requests (`workers`): however long it takes, no
+ * request waits for it.
  */
 
-import { epochsOf, judged } from "./agreement.js";
+import { countEpochs, judge } from "./agreement.js";
 import { makeBatch } from "./batch.js";
-import { equal, toHex } from "./bytes.js";
+import { isEqual, toHex } from "./bytes.js";
 import type { Item } from "./catalogue.js";
-import { type Entropy, systemEntropy, systemWords, type Words } from "./coin.js";
-import { Database, type State } from "./database.js";
-import { asksForReports, type Manifest, type Terms } from "./epoch.js";
+import { drawSystemEntropy, drawSystemWords, type Entropy, type Words } from "./coin.js";
+import { type BatchState, Database } from "./database.js";
+import { isOpen, type Manifest, type Terms } from "./epoch.js";
 import { SettingsError, StoreError } from "./errors.js";
 import type { Budget, Charge } from "./ledger.js";
-import { budgetOf } from "./ledger.js";
-import { checkedItems } from "./options.js";
+import { computeBudget } from "./ledger.js";
+import { checkIds } from "./options.js";
 import { type EpochState, type LeftDevice, Outbox } from "./outbox.js";
-import { type Offer, offerOf, type Short, shortOf } from "./promise.js";
-import { popular, type Recommendation, recommendations } from "./recommending.js";
-import { Reading, type Release } from "./release.js";
-import { systemTimer, type Timer } from "./schedule.js";
-import { listedCatalogue } from "./shelf.js";
+import { computeSummary, createOffer, type Offer, type PromiseSummary } from "./promise.js";
+import { listPopular, type Recommendation, recommend } from "./recommending.js";
+import { type Release, ReleaseReader } from "./release.js";
+import { findListedCatalogue } from "./shelf.js";
 import { Store } from "./store.js";
 import type { Job } from "./syncing.js";
+import { systemTimer, type Timer } from "./timer.js";
 import type { Plan } from "./timing.js";
 
+/** What the side that reads the history is opened with. */
 export interface HistoryOptions {
-  /** Of the database. */
+  /** Name of the database. */
   name: string;
   words?: Words;
   entropy?: Entropy;
@@ -33,11 +36,11 @@ export interface HistoryOptions {
   indexedDB?: IDBFactory;
 }
 
-/** One database of this browser, opened for what is in it of its owner. */
+/** One database of this browser, opened to read its owner's history. */
 export class History {
   readonly #store: Store;
   readonly #outbox: Outbox;
-  readonly #reading: Reading;
+  readonly #reading: ReleaseReader;
   readonly #offers = new Map<string, Offer>();
 
   private constructor(
@@ -47,31 +50,33 @@ export class History {
   ) {
     this.#store = new Store(database);
     this.#outbox = new Outbox(database);
-    this.#reading = new Reading(this.#store);
+    this.#reading = new ReleaseReader(this.#store);
   }
 
   static async open(options: HistoryOptions): Promise<History> {
-    const { words = systemWords, entropy = systemEntropy } = options;
+    const { words = drawSystemWords, entropy = drawSystemEntropy } = options;
     const timer = options.timer ?? systemTimer;
     const database = await Database.open(options.name, options.indexedDB ?? globalThis.indexedDB);
     return new History(database, { words, entropy }, timer);
   }
 
-  /** Remember these, all of them or nothing; how many were new. */
+  /** Add items to the history, all or nothing, and return how many were new. */
   async record(ids: readonly string[]): Promise<number> {
-    return this.#store.add(checkedItems(ids));
+    return this.#store.addItems(checkIds(ids));
   }
 
-  /** Forget some; how many were there. */
+  /** Remove items from the history, and return how many were there. */
   async remove(ids: readonly string[]): Promise<number> {
-    return this.#store.remove(checkedItems(ids));
+    return this.#store.removeItems(checkIds(ids));
   }
 
-  /** All of them, in the order of recording; one that no catalogue knows has its id as its title. */
-  async touched(): Promise<readonly TouchedItem[]> {
-    const catalogue = (await this.#reading.release())?.catalogue;
-    return [...(await this.#store.touched()).keys()].map((id) => {
-      const row = catalogue?.numbers.get(id);
+  /**
+   * Return all items in the order of recording; one that no catalogue has gets its id as its title.
+   */
+  async listTouched(): Promise<readonly TouchedItem[]> {
+    const catalogue = (await this.#reading.readRelease())?.catalogue;
+    return [...(await this.#store.readHistory()).keys()].map((id) => {
+      const row = catalogue?.rowsById.get(id);
       const item = row === undefined ? undefined : catalogue?.items[row];
       return item === undefined
         ? { id, title: id, tags: {}, isKnown: false }
@@ -79,89 +84,91 @@ export class History {
     });
   }
 
-  /** The n best items that were not touched, each with its reasons; or by tags alone. */
+  /** Return the n best items that were not touched, each with its reasons; or by tags alone. */
   async recommend(n: number, byTagsAlone = false): Promise<Recommendation[]> {
-    const held = await this.#held();
-    const release = byTagsAlone ? { ...held, wide: held.tagsAlone } : held;
-    return recommendations(release, await this.#store.touched(), counted(n));
+    const current = await this.#requireRelease();
+    const release = byTagsAlone ? { ...current, wide: current.wideWithoutReports } : current;
+    return recommend(release, await this.#store.readHistory(), checkCount(n));
   }
 
-  /** The n items that most people touch, as the model knows it. */
-  async popular(n: number): Promise<Item[]> {
-    return popular(await this.#held(), counted(n));
+  /** Return the n items that most people touch, as the model estimates it. */
+  async listPopular(n: number): Promise<Item[]> {
+    return listPopular(await this.#requireRelease(), checkCount(n));
   }
 
-  /** Where the client stands, and what worse terms would mean that somebody asks for. */
-  async standing(asked: Terms | null): Promise<Standing> {
+  /** Return the state of the client, and what worse terms that a server asks for would mean. */
+  async getStatus(asked: Terms | null): Promise<ClientStatus> {
     const [store, outbox] = [this.#store, this.#outbox];
-    const settings = await store.settings();
-    const charges = await outbox.charges();
-    const manifest = (await store.signed())?.manifest ?? null;
+    const settings = await store.readSettings();
+    const charges = await outbox.listCharges();
+    const manifest = (await store.readManifest())?.manifest ?? null;
     return {
-      ...budgetOf(settings.limit, charges),
+      ...computeBudget(settings.limit, charges),
       proxy: settings.proxy,
       manifest,
-      catalogue: manifest && settings.shelf && toHex(listedCatalogue(manifest, settings.shelf)),
-      offer: manifest && this.#offer(settings.terms ?? manifest.terms, charges),
-      asked: asked && this.#offer(asked, charges),
+      catalogue: manifest && settings.shelf && toHex(findListedCatalogue(manifest, settings.shelf)),
+      offer: manifest && this.#computeOffer(settings.terms ?? manifest.terms, charges),
+      newOffer: asked && this.#computeOffer(asked, charges),
       epoch: settings.newest?.epoch ?? null,
       terms: settings.terms,
-      epochs: settings.terms === null ? 0 : epochsOf(settings.terms, charges),
+      epochs: settings.terms === null ? 0 : countEpochs(settings.terms, charges),
       charges,
-      plan: await outbox.lastPlan(),
+      plan: await outbox.readLastPlan(),
       paused: settings.paused,
-      batches: await outbox.counts(),
-      lastBatch: await outbox.lastBatch(),
+      batches: await outbox.countBatches(),
+      lastBatch: await outbox.readLastBatch(),
     };
   }
 
-  /** What the owner is asked who would accept these terms, as far as the limit goes. */
-  async short(terms: Terms): Promise<Short> {
-    const { limit } = await this.#store.settings();
-    return shortOf(terms, await this.#outbox.charges(), limit);
+  /** Return the figures of the consent for these terms, as far as the limit goes. */
+  async summarize(terms: Terms): Promise<PromiseSummary> {
+    const { limit } = await this.#store.readSettings();
+    return computeSummary(terms, await this.#outbox.listCharges(), limit);
   }
 
-  /** A promise takes some tenths of a second: worked out once for the same terms and charges. */
-  #offer(terms: Terms, charges: readonly Charge[]): Offer {
-    const name = JSON.stringify([terms, charges.map(({ purpose }) => purpose)]);
-    const offer = this.#offers.get(name) ?? offerOf(terms, charges);
-    if (this.#offers.size >= MOST_OFFERS) this.#offers.clear();
-    this.#offers.set(name, offer);
+  /** Return an offer. It takes some tenths of a second, so it is cached by terms and charges. */
+  #computeOffer(terms: Terms, charges: readonly Charge[]): Offer {
+    const cacheKey = JSON.stringify([terms, charges.map(({ purpose }) => purpose)]);
+    const offer = this.#offers.get(cacheKey) ?? createOffer(terms, charges);
+    if (this.#offers.size >= MAX_CACHED_OFFERS) this.#offers.clear();
+    this.#offers.set(cacheKey, offer);
     return offer;
   }
 
-  /** Everything that there is, in the order of the model's rows. */
-  async catalogue(): Promise<readonly Item[]> {
-    return (await this.#held()).catalogue.items;
+  /** Return all items, in the order of the model's rows. */
+  async listItems(): Promise<readonly Item[]> {
+    return (await this.#requireRelease()).catalogue.items;
   }
 
   /**
-   * Make the batch of an epoch and keep it with its charge, if nothing speaks against it. What it is
-   * made of is read after the generation: if that is another one by then, it is made anew.
+   * Make the batch of an epoch, and store it with its charge if nothing forbids it.
    *
-   * It is paid for shortly before it leaves: a visit that ends before that has cost nothing, however
-   * quickly it was made.
+   * The history is read after the generation. If the generation has changed by then, the batch is
+   * made again. The charge is made shortly before the batch leaves: a visit that ends earlier has
+   * cost nothing, however quickly the batch was ready.
    */
   async make({ hash, now, sendAt }: Job): Promise<void> {
-    const begun = this.timer.now(); // by the clock that nobody sets
-    const release = await this.#reading.reportable();
-    if (release === null || !equal(release.signed.hash, hash)) return;
+    const startTime = this.timer.now(); // by the clock that nobody can set back
+    const release = await this.#reading.readReportable();
+    if (release === null || !isEqual(release.signed.hash, hash)) return;
     const { manifest } = release.signed;
-    // As it was decided, and not too late by now: else it would be paid for and not counted.
-    const stands = (standing: EpochState) =>
-      judged(standing, manifest, now) === "make it" &&
-      standing.settings.newest?.hash === toHex(hash) &&
-      asksForReports(manifest, this.timer.clock());
+    // The decision must still hold, and the epoch must be open: else a batch would be charged and not counted.
+    const isAllowed = (state: EpochState) =>
+      judge(state, manifest, now) === "make it" &&
+      state.settings.newest?.hash === toHex(hash) &&
+      isOpen(manifest, this.timer.clock());
     for (;;) {
-      const standing = await this.#outbox.standing(manifest.epoch);
-      if (!stands(standing)) return;
-      const token = manifest.terms.accounts ? standing.token : undefined;
-      if (token?.output === null) return; // the page is still at it: at the next look
-      const touched = (await this.#store.touched()).keys();
-      const own = { touched, generation: standing.settings.generation, token };
-      const made = await makeBatch(release, own, sendAt, this.coins);
-      await this.timer.sleep(Math.max(sendAt - now - KEEP - (this.timer.now() - begun), 0));
-      if (await this.#outbox.keep(made, stands)) return;
+      const state = await this.#outbox.readState(manifest.epoch);
+      if (!isAllowed(state)) return;
+      const token = manifest.terms.accounts ? state.token : undefined;
+      if (token?.output === null) return; // the page is still making the token: try at the next look
+      const touched = (await this.#store.readHistory()).keys();
+      const own = { touched, generation: state.settings.generation, token };
+      const sealed = await makeBatch(release, own, sendAt, this.coins);
+      await this.timer.sleep(
+        Math.max(sendAt - now - STORE_LEAD_SECONDS - (this.timer.now() - startTime), 0),
+      );
+      if (await this.#outbox.keep(sealed, isAllowed)) return;
     }
   }
 
@@ -169,8 +176,8 @@ export class History {
     this.database.close();
   }
 
-  async #held(): Promise<Release> {
-    const release = await this.#reading.release();
+  async #requireRelease(): Promise<Release> {
+    const release = await this.#reading.readRelease();
     if (release === null) {
       throw new StoreError("There is no model in this browser yet.");
     }
@@ -178,48 +185,50 @@ export class History {
   }
 }
 
+/** An item of the history. */
 export interface TouchedItem extends Item {
-  /** Whether it is in the catalogue; if not it is kept, since a later one may know it. */
+  /** Whether the catalogue has it; if not it stays, since a later one may have it. */
   readonly isKnown: boolean;
 }
 
-/** Each has its reasons, which take time. */
-const MOST_LISTED = 1000;
+/** Each item has its reasons, which take time. */
+const MAX_LIST_ITEMS = 1000;
 
-function counted(n: number): number {
-  if (!(Number.isSafeInteger(n) && n >= 1 && n <= MOST_LISTED)) {
-    throw new SettingsError(`n must be a whole number in 1..${MOST_LISTED}, not ${n}`);
+function checkCount(n: number): number {
+  if (!(Number.isSafeInteger(n) && n >= 1 && n <= MAX_LIST_ITEMS)) {
+    throw new SettingsError(`n must be a whole number in 1..${MAX_LIST_ITEMS}, not ${n}`);
   }
   return n;
 }
 
-export interface Standing extends Budget {
+/** The state of a client. */
+export interface ClientStatus extends Budget {
   readonly proxy: string;
-  /** The one that holds; null before the first and after `forget`. */
+  /** The current manifest; null before the first one and after `forget`. */
   readonly manifest: Manifest | null;
-  /** The hash of the catalogue that lists are made from; null as the manifest. */
+  /** Hash of the catalogue that lists are made from; null without a manifest. */
   readonly catalogue: string | null;
   /** What the owner accepted, or is asked to accept; null before there is a model. */
   readonly offer: Offer | null;
-  /** The worse terms that were asked about, and wait for a yes; null where there are none. */
-  readonly asked: Offer | null;
-  /** Of the last manifest accepted; null before the first. */
+  /** An offer with worse terms that waits for a yes, or null. */
+  readonly newOffer: Offer | null;
+  /** Epoch of the last manifest accepted; null before the first. */
   readonly epoch: number | null;
-  /** What its owner accepted; null before. */
+  /** Terms that the owner accepted; null before. */
   readonly terms: Terms | null;
-  /** In how many epochs of their training the device took part; 0 before there are terms. */
+  /** Epochs of their training in which the device took part; 0 before there are terms. */
   readonly epochs: number;
-  /** Everything that was ever charged, in any order. */
+  /** Every charge ever made, in any order. */
   readonly charges: readonly Charge[];
-  /** What its coins said of the last epoch in which it could take part; null before. */
+  /** Draws for the last epoch in which it could take part; null before. */
   readonly plan: Plan | null;
   readonly paused: boolean;
-  /** How many, by what became of them. */
-  readonly batches: Readonly<Record<State, number>>;
-  /** The last batch that was made, bit for bit, as the owner may see it; null if there is none. */
+  /** Number of batches by state. */
+  readonly batches: Readonly<Record<BatchState, number>>;
+  /** The last batch that was made, bit for bit, for its owner; null if there is none. */
   readonly lastBatch: LeftDevice | null;
 }
 
-const MOST_OFFERS = 4;
-/** Seconds for a disk that is slow, before a batch leaves. */
-const KEEP = 2;
+const MAX_CACHED_OFFERS = 4;
+/** Time for a slow disk, before a batch leaves. */
+const STORE_LEAD_SECONDS = 2;

@@ -1,73 +1,74 @@
 /**
- * The ledger: what a device has spent of its limit, and its one rule. It is the `charges` of the database:
+ * The ledger: what a device has spent of its limit, and its one rule. It is the table `charges`:
  * one row for each batch, never changed and never deleted.
  *
  * Every finite float64 is a whole number of 2^-1074, so sums of `epsilon * reports` are exact here:
- * nothing drifts, nothing is rounded down, and ten times 0.1 is more than 1.0, because the float
- * 0.1 is more than a tenth. The Python client counts in exact fractions and decides alike.
+ * there is no drift and no rounding down. Ten times 0.1 is more than 1.0, because the float 0.1 is
+ * more than a tenth. The Python client computes in exact fractions and decides the same.
  */
 
 import { LedgerError, SettingsError } from "./errors.js";
-import { SIGN } from "./mechanism/base.js";
+import { SIGN_LOUD_FRACTION } from "./mechanism/base.js";
 
-/** So many times 2^-1074. */
+/** An amount of epsilon in units of 2^-1074. */
 export type Amount = bigint;
 
-/** The price of one batch: `reports` of `epsilon` each, and what hides them in a crowd. */
+/** The charge for one batch: `reports` of `epsilon` each, and what hides them in a crowd. */
 export interface Charge {
-  /** 32 hexadecimal digits: the epochs of a lifetime are counted by it. */
+  /** 32 hexadecimal digits of the training, by which the epochs of a lifetime are counted. */
   readonly training: string;
   readonly epoch: number;
-  /** SHA-256 of the encoded batch, in hexadecimal: the same bytes again cost nothing. */
+  /** SHA-256 of the encoded batch in hexadecimal: the same bytes cost nothing a second time. */
   readonly purpose: string;
   readonly mechanism: string;
   readonly epsilon: number;
   readonly reports: number;
-  /** rho of the terms in force, at most; with `clients` it decides what the server learns. */
+  /** rho of the terms in force, at most; with `clients` it bounds what the server learns. */
   readonly loudFraction: number;
-  /** The crowd that these terms enforced. */
+  /** The crowd that these terms required. */
   readonly clients: number;
-  /** What these terms made the proxy add to the epoch. */
+  /** Dummies that these terms made the proxy add to the epoch. */
   readonly dummies: number;
 }
 
+/** What one epoch costs. */
 export type Price = Pick<Charge, "epsilon" | "reports">;
 
 /** Charged: it fits. Known: charged before, costs nothing. Refused: beyond the limit. */
 export type Decision = "charged" | "known" | "refused";
 
-const SIGNIFICANT = 53;
-const SMALLEST = -1074;
-const TRAINING = /^[0-9a-f]{32}$/;
-const PURPOSE = /^[0-9a-f]{64}$/;
-const MECHANISM = /^[a-z0-9][a-z0-9_-]{0,31}$/;
+const SIGNIFICANT_BITS = 53;
+const MIN_EXPONENT = -1074;
+const TRAINING_PATTERN = /^[0-9a-f]{32}$/;
+const PURPOSE_PATTERN = /^[0-9a-f]{64}$/;
+const MECHANISM_PATTERN = /^[a-z0-9][a-z0-9_-]{0,31}$/;
 
 /**
- * Whether a batch may be charged, given everything charged before.
+ * Decide whether a batch may be charged after all earlier charges.
  *
- * The same charge again is known, also beyond a limit that was lowered since: it is spent already.
- * The same purpose for anything else is a `LedgerError`.
+ * The same charge again is known, even beyond a limit that was lowered since: it is spent already.
+ * The same purpose with other fields is a `LedgerError`.
  */
 export function decide(limit: number, charges: readonly Charge[], next: Charge): Decision {
   checkCharge(next);
-  const fits = isWithin(limit, charges, next);
+  const isAffordable = isWithin(limit, charges, next);
   const earlier = charges.find((charge) => charge.purpose === next.purpose);
-  if (earlier !== undefined) return sameAs(earlier, next);
-  return fits ? "charged" : "refused";
+  if (earlier !== undefined) return checkSame(earlier, next);
+  return isAffordable ? "charged" : "refused";
 }
 
-/** Whether so many reports more would stay within the limit. */
+/** Check whether one more epoch stays within the limit. */
 export function isWithin(limit: number, charges: readonly Charge[], price: Price): boolean {
-  return spent(charges) + amount(price.epsilon, price.reports) <= units(limit, "limit");
+  return sumCharges(charges) + toAmount(price.epsilon, price.reports) <= toUnits(limit, "limit");
 }
 
-function sameAs(earlier: Charge, next: Charge): "known" {
+function checkSame(earlier: Charge, next: Charge): "known" {
   const fields = ["training", "epoch", "mechanism", "epsilon", "reports"] as const;
-  const hidden = ["loudFraction", "clients", "dummies"] as const;
-  if ([...fields, ...hidden].some((field) => earlier[field] !== next[field])) {
+  const crowdFields = ["loudFraction", "clients", "dummies"] as const;
+  if ([...fields, ...crowdFields].some((field) => earlier[field] !== next[field])) {
     throw new LedgerError(
-      `purpose ${next.purpose} was charged for something else before; a batch that was randomised ` +
-        "anew needs a purpose of its own",
+      `purpose ${next.purpose} was charged before with other values; a batch that is randomised ` +
+        "again needs a purpose of its own",
     );
   }
   return "known";
@@ -78,79 +79,87 @@ export function checkCharge(charge: Charge): void {
   checkWhole(charge.epoch, "epoch", 0);
   checkWhole(charge.clients, "clients", 1);
   checkWhole(charge.dummies, "dummies", 0);
-  if (!TRAINING.test(charge.training)) {
+  if (!TRAINING_PATTERN.test(charge.training)) {
     throw new SettingsError("training must be 32 lower-case hexadecimal digits");
   }
-  if (!PURPOSE.test(charge.purpose)) {
+  if (!PURPOSE_PATTERN.test(charge.purpose)) {
     throw new SettingsError("purpose must be 64 lower-case hexadecimal digits");
   }
-  if (!MECHANISM.test(charge.mechanism)) {
+  if (!MECHANISM_PATTERN.test(charge.mechanism)) {
     throw new SettingsError("mechanism must be 1 to 32 of a-z, 0-9, _ and -");
   }
-  if (amount(charge.epsilon, charge.reports) === 0n) {
+  if (toAmount(charge.epsilon, charge.reports) === 0n) {
     throw new SettingsError("epsilon is 0; it must be above 0");
   }
-  if (!(charge.loudFraction > 0 && charge.loudFraction <= SIGN)) {
+  if (!(charge.loudFraction > 0 && charge.loudFraction <= SIGN_LOUD_FRACTION)) {
     throw new SettingsError(
-      `loudFraction is ${charge.loudFraction}; it must be above 0 and at most ${SIGN}`,
+      `loudFraction is ${charge.loudFraction}; it must be above 0 and at most ${SIGN_LOUD_FRACTION}`,
     );
   }
 }
 
-export function spent(charges: readonly Charge[]): Amount {
-  return charges.reduce((sum, charge) => sum + amount(charge.epsilon, charge.reports), 0n);
+export function sumCharges(charges: readonly Charge[]): Amount {
+  return charges.reduce((sum, charge) => sum + toAmount(charge.epsilon, charge.reports), 0n);
 }
 
-/** What may still be charged; never below 0, also when the limit was lowered. */
-export function remaining(limit: number, charges: readonly Charge[]): Amount {
-  const left = units(limit, "limit") - spent(charges);
+/** Return what may still be charged; never below 0, also when the limit was lowered. */
+export function computeRemaining(limit: number, charges: readonly Charge[]): Amount {
+  const left = toUnits(limit, "limit") - sumCharges(charges);
   return left > 0n ? left : 0n;
 }
 
-/** How many more epochs fit between what is gone and the limit, of the turns that are left. */
-export function epochsWithin(limit: number, gone: Amount, price: Price, turns: number): number {
-  const left = units(limit, "limit") - gone;
-  return left > 0n ? Math.min(turns, Number(left / amount(price.epsilon, price.reports))) : 0;
+/** Count the epochs that fit between the spent amount and the limit, of the turns that are left. */
+export function countAffordableEpochs(
+  limit: number,
+  spentAmount: Amount,
+  price: Price,
+  turns: number,
+): number {
+  const left = toUnits(limit, "limit") - spentAmount;
+  return left > 0n ? Math.min(turns, Number(left / toAmount(price.epsilon, price.reports))) : 0;
 }
 
-/** The least limit that pays for so many more epochs: ten times 0.1 is more than 1. */
-export function limitFor(epochs: number, gone: Amount, price: Price): number {
-  return roundedUp(gone + amount(price.epsilon, price.reports) * BigInt(epochs));
+/** Return the smallest limit that pays for a number of further epochs. */
+export function computeLimit(epochs: number, spentAmount: Amount, price: Price): number {
+  return roundUp(spentAmount + toAmount(price.epsilon, price.reports) * BigInt(epochs));
 }
 
-/** `epsilon * reports`, exactly: of the float itself, not of the decimal it was typed as. */
-export function amount(epsilon: number, reports: number): Amount {
+/** Return `epsilon * reports` exactly: of the float itself, not of the decimal that was typed. */
+export function toAmount(epsilon: number, reports: number): Amount {
   checkWhole(reports, "reports", 1);
-  return units(epsilon, "epsilon") * BigInt(reports);
+  return toUnits(epsilon, "epsilon") * BigInt(reports);
 }
 
-function checkWhole(value: number, what: string, least: number): void {
-  if (!Number.isSafeInteger(value) || value < least) {
-    throw new SettingsError(`${what} is ${value}; it must be at least ${least} and below 2^53`);
+/** Check that a value is a whole number of at least `min`. */
+function checkWhole(value: number, what: string, min: number): void {
+  if (!Number.isSafeInteger(value) || value < min) {
+    throw new SettingsError(
+      `${what} is ${value}; it must be a whole number of at least ${min} and below 2^53`,
+    );
   }
 }
 
-/** The least float that is not below the amount: to show what was spent. */
-export function roundedUp(a: Amount): number {
-  return rounded(a, 1n);
+/** Return the smallest float that is not below an amount: to show what was spent. */
+export function roundUp(a: Amount): number {
+  return round(a, 1n);
 }
 
-/** The greatest float that is not above the amount: to show what is left. */
-export function roundedDown(a: Amount): number {
-  return Math.min(rounded(a, 0n), Number.MAX_VALUE);
+/** Return the largest float that is not above an amount: to show what is left. */
+export function roundDown(a: Amount): number {
+  return Math.min(round(a, 0n), Number.MAX_VALUE);
 }
 
-/** The leading 53 bits; `up` is added to them if anything is cut off. */
-function rounded(a: Amount, up: 0n | 1n): number {
-  if (a < 0n) throw new SettingsError("an amount is not negative");
-  const cut = BigInt(Math.max(a.toString(2).length - SIGNIFICANT, 0));
-  const kept = a >> cut;
-  const whole = kept << cut === a ? kept : kept + up;
-  return Number(whole) * 2 ** (Number(cut) + SMALLEST);
+/** Return the leading 53 bits; `up` is added to them if anything is cut off. */
+function round(a: Amount, up: 0n | 1n): number {
+  if (a < 0n) throw new SettingsError("an amount must not be negative");
+  const droppedBits = BigInt(Math.max(a.toString(2).length - SIGNIFICANT_BITS, 0));
+  const leading = a >> droppedBits;
+  const whole = leading << droppedBits === a ? leading : leading + up;
+  return Number(whole) * 2 ** (Number(droppedBits) + MIN_EXPONENT);
 }
 
-/** A float64 by its bits: 52 of fraction, 11 of exponent. */
-function units(value: number, what: string): Amount {
+/** Read the bits of a float64: 52 of fraction, 11 of exponent. */
+function toUnits(value: number, what: string): Amount {
   if (!(value >= 0 && value < Number.POSITIVE_INFINITY)) {
     throw new SettingsError(`${what} is ${value}; it must be a finite number of at least 0`);
   }
@@ -161,20 +170,20 @@ function units(value: number, what: string): Amount {
   return exponent === 0n ? fraction : ((1n << 52n) | fraction) << (exponent - 1n);
 }
 
-/** How much of the limit is gone. */
+/** How much of the limit is spent. */
 export interface Budget {
   limit: number;
   /** Rounded up. */
-  spent: number;
+  spentEpsilon: number;
   /** Rounded down, and never below 0, also when the limit was lowered. */
-  remaining: number;
+  remainingEpsilon: number;
 }
 
-/** Where the ledger stands. */
-export function budgetOf(limit: number, charges: readonly Charge[]): Budget {
+/** Compute what is spent and what is left. */
+export function computeBudget(limit: number, charges: readonly Charge[]): Budget {
   return {
     limit,
-    spent: roundedUp(spent(charges)),
-    remaining: roundedDown(remaining(limit, charges)),
+    spentEpsilon: roundUp(sumCharges(charges)),
+    remainingEpsilon: roundDown(computeRemaining(limit, charges)),
   };
 }

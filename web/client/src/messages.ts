@@ -1,124 +1,133 @@
 /**
- * Questions to a worker and their answers. Each question gets exactly one answer, also if it fails, and
- * an error arrives as what it was.
+ * Questions to a worker and their answers.
+ *
+ * Each question gets exactly one answer, even if it fails, and an error arrives as what it was.
  */
 
 // biome-ignore lint/suspicious/noExplicitAny: the arguments are those of each function
-export type Calls = Record<string, (...given: any[]) => unknown>;
+export type Calls = Record<string, (...args: any[]) => unknown>;
 
 import type { Terms } from "./epoch.js";
-/** What a worker, or the end of a channel, must be able to do. */
 import * as errors from "./errors.js";
 
+/** A worker, or one end of a channel. */
 export interface Line {
   postMessage(message: unknown, transfer?: Transferable[]): void;
   addEventListener(kind: "message", listener: (event: MessageEvent) => void): void;
 }
 
-interface Asked {
+interface Question {
   number: number;
   name: string;
-  given: unknown[];
+  args: unknown[];
 }
 
-type Answered = { number: number; value: unknown } | { number: number; failed: Told };
+type Answer = { number: number; value: unknown } | { number: number; error: ErrorMessage };
 
-/** An error on its way. */
-export interface Told {
+/** An error in a form that can be posted. */
+export interface ErrorMessage {
   name: string;
   message: string;
   retryAfter: number | undefined;
+  /** Fields of a `TermsError`. */
   terms: { worse: readonly string[]; asked: Terms } | undefined;
 }
 
-export type Ask<Known extends Calls> = <Name extends keyof Known & string>(
+/** Asks a question, and returns its answer. */
+export type Ask<Functions extends Calls> = <Name extends keyof Functions & string>(
   name: Name,
-  ...given: Parameters<Known[Name]>
-) => Promise<Awaited<ReturnType<Known[Name]>>>;
+  ...args: Parameters<Functions[Name]>
+) => Promise<Awaited<ReturnType<Functions[Name]>>>;
 
 /**
- * Numbers the questions, and brings each answer to whoever asked; what is told unasked goes to `hear`.
- * Once it was ended, every question fails, also those that wait.
+ * Connect to a worker: number questions, and match their answers; other messages go to `onMessage`.
+ *
+ * After `ended` is aborted, every question fails, also those that wait.
  */
-export function connect<Known extends Calls>(
+export function connect<Functions extends Calls>(
   line: Line,
-  hear: (told: unknown) => void = () => {},
+  onMessage: (message: unknown) => void = () => {},
   ended: AbortSignal = new AbortController().signal,
-): Ask<Known> {
-  const pending = new Map<number, (answer: Answered) => void>();
-  let asked = 0;
-  const closed = (number: number) => ({ number, failed: told(new errors.SettingsError(CLOSED)) });
+): Ask<Functions> {
+  const pending = new Map<number, (answer: Answer) => void>();
+  let questionCount = 0;
+  const makeClosedAnswer = (number: number) => ({
+    number,
+    error: toErrorMessage(new errors.SettingsError(CLOSED_MESSAGE)),
+  });
   ended.addEventListener("abort", () => {
-    for (const [number, answer] of pending) answer(closed(number));
+    for (const [number, answer] of pending) answer(makeClosedAnswer(number));
     pending.clear();
   });
-  line.addEventListener("message", ({ data }: MessageEvent<Answered>) => {
-    const waiting = pending.get(data.number);
+  line.addEventListener("message", ({ data }: MessageEvent<Answer>) => {
+    const settle = pending.get(data.number);
     pending.delete(data.number);
-    if (waiting === undefined) hear(data);
-    else waiting(data);
+    if (settle === undefined) onMessage(data);
+    else settle(data);
   });
-  return (name, ...given) =>
+  return (name, ...args) =>
     new Promise((resolve, reject) => {
-      asked += 1;
-      pending.set(asked, (answer) => {
-        if ("failed" in answer) reject(revived(answer.failed));
-        else resolve(answer.value as Awaited<ReturnType<Known[typeof name]>>);
+      questionCount += 1;
+      pending.set(questionCount, (answer) => {
+        if ("error" in answer) reject(toError(answer.error));
+        else resolve(answer.value as Awaited<ReturnType<Functions[typeof name]>>);
       });
-      if (ended.aborted) return pending.get(asked)?.(closed(asked));
-      const ports = given.filter((each) => each instanceof MessagePort);
-      line.postMessage({ number: asked, name, given } satisfies Asked, ports);
+      if (ended.aborted) return pending.get(questionCount)?.(makeClosedAnswer(questionCount));
+      const ports = args.filter((value) => value instanceof MessagePort);
+      line.postMessage({ number: questionCount, name, args } satisfies Question, ports);
     });
 }
 
 /**
- * Answers what is asked, one question after the other: none keeps another's transaction open. `heard` is
- * told after each whether it failed.
+ * Answer questions one after the other, so that none keeps another's transaction open.
+ *
+ * `onAnswer` is called after each answer, with its error or null.
  */
 export function serve(
   line: Line,
   calls: Calls,
-  heard: (failed: Told | null) => void = () => {},
+  onAnswer: (error: ErrorMessage | null) => void = () => {},
 ): void {
-  let before: Promise<void> = Promise.resolve();
-  line.addEventListener("message", ({ data }: MessageEvent<Asked>) => {
-    before = before.then(async () => {
-      const answered = await answer(calls, data);
-      line.postMessage(answered);
-      heard("failed" in answered ? answered.failed : null);
+  let previous: Promise<void> = Promise.resolve();
+  line.addEventListener("message", ({ data }: MessageEvent<Question>) => {
+    previous = previous.then(async () => {
+      const reply = await answerQuestion(calls, data);
+      line.postMessage(reply);
+      onAnswer("error" in reply ? reply.error : null);
     });
   });
 }
 
-async function answer(calls: Calls, { number, name, given }: Asked): Promise<Answered> {
+async function answerQuestion(calls: Calls, { number, name, args }: Question): Promise<Answer> {
   try {
-    return { number, value: await calls[name]?.(...given) };
+    return { number, value: await calls[name]?.(...args) };
   } catch (error) {
-    return { number, failed: told(error) };
+    return { number, error: toErrorMessage(error) };
   }
 }
 
-/** As it can be sent: browsers keep neither the class nor the fields of an error. */
-export function told(error: unknown): Told {
+/** Convert an error to a message: browsers post neither the class nor the fields of an error. */
+export function toErrorMessage(error: unknown): ErrorMessage {
   const { name, message } = error instanceof Error ? error : { name: "", message: String(error) };
   const retryAfter = error instanceof errors.UnavailableError ? error.retryAfter : undefined;
   const terms =
-    error instanceof errors.TermsError ? { worse: error.worse, asked: error.asked } : undefined;
+    error instanceof errors.TermsError ? { worse: error.worse, asked: error.terms } : undefined;
   return { name, message, retryAfter, terms };
 }
 
-/** The error that it was; one that is none of ours is the storage's or the browser's. */
-export function revived({ name, message, retryAfter, terms }: Told): errors.SottovoceError {
+/** Convert a message back to its error; an unknown one is the storage's or the browser's. */
+export function toError({ name, message, retryAfter, terms }: ErrorMessage): errors.SottovoceError {
   if (terms !== undefined) return new errors.TermsError(terms.worse, terms.asked);
   if (name === "UnavailableError") return new errors.UnavailableError(message, retryAfter);
   if (name === "PostponedError") return new errors.PostponedError(message, retryAfter);
-  const Kind = KINDS.find((each) => new each("").name === name) ?? errors.StoreError;
-  return new Kind(message);
+  const KnownClass =
+    ERROR_CLASSES.find((ErrorClass) => new ErrorClass("").name === name) ?? errors.StoreError;
+  return new KnownClass(message);
 }
 
-const CLOSED = "this client is closed";
+const CLOSED_MESSAGE = "this client is closed; open another one";
 
-const KINDS = [
+const ERROR_CLASSES = [
   ...[errors.ClosedError, errors.LedgerError, errors.ProtocolError, errors.RefusedError],
   ...[errors.SettingsError, errors.SottovoceError, errors.StoreError, errors.UntrustedError],
 ];

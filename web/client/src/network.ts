@@ -1,80 +1,94 @@
 /**
- * The side of a client that speaks to the proxy. It runs in a worker of its own (`sottovoce-worker`)
- * and never reads what its owner touched: whatever it does, and when, comes from public data, the
- * owner's choices, its own coins and a clock.
+ * The side of a client that speaks to the proxy.
+ *
+ * It runs in a worker of its own (`sottovoce-worker`) and never reads what its owner touched:
+ * everything that it does, and when, comes from public data, the owner's choices, random draws and
+ * a clock.
  */
 
-import { checkedTerms } from "./agreement.js";
-import { systemEntropy } from "./coin.js";
+import { parseTerms } from "./agreement.js";
+import { drawSystemEntropy } from "./coin.js";
 import { Database } from "./database.js";
 import type { Terms } from "./epoch.js";
 import { SettingsError } from "./errors.js";
-import { Fetching } from "./fetching.js";
-import { beginningOf, checkCryptography, checkedLimit, type NetworkOptions } from "./options.js";
+import { Fetcher } from "./fetching.js";
+import { Grid } from "./grid.js";
+import {
+  checkCryptography,
+  checkLimit,
+  type NetworkOptions,
+  parseInitialSettings,
+} from "./options.js";
 import { Outbox } from "./outbox.js";
 import { HttpProxy } from "./proxy.js";
-import { Grid, systemTimer } from "./schedule.js";
 import { Store } from "./store.js";
-import { type Lock, Syncing } from "./syncing.js";
-import { JITTER } from "./timing.js";
+import { type Lock, Synchronizer } from "./syncing.js";
+import { systemTimer } from "./timer.js";
+import { JITTER_SECONDS } from "./timing.js";
 
 /** One database of this browser, and one proxy. */
 export class Network {
   private constructor(
     private readonly database: Database,
     readonly store: Store,
-    readonly fetching: Fetching,
-    readonly syncing: Syncing,
+    readonly fetching: Fetcher,
+    readonly syncing: Synchronizer,
     readonly grid: Grid,
     private readonly clock: () => number,
   ) {}
 
-  /** Begin a client in this browser, or take it up where it was; asks nobody. */
+  /** Open a client in this browser, or continue the one that is there; makes no request. */
   static async open(options: NetworkOptions): Promise<Network> {
     checkCryptography();
-    const { name, make, timer = systemTimer, entropy = systemEntropy, jitter = JITTER } = options;
+    const {
+      name,
+      make,
+      timer = systemTimer,
+      entropy = drawSystemEntropy,
+      jitter = JITTER_SECONDS,
+    } = options;
     const { account = null } = options;
     const { clock, sleep } = timer;
-    const beginning = beginningOf(options, clock());
+    const initial = parseInitialSettings(options, clock());
     const database = await Database.open(name, options.indexedDB ?? globalThis.indexedDB);
     const [store, outbox] = [new Store(database), new Outbox(database)];
     try {
-      await store.enrol(beginning);
+      await store.initialize(initial);
     } catch (error) {
       database.close();
       throw error;
     }
     const grid = new Grid(timer);
-    const proxy = new HttpProxy(beginning.proxy, { clock, grid, fetch: options.fetch });
+    const proxy = new HttpProxy(initial.proxy, { clock, grid, fetch: options.fetch });
     const instant = () => ({ clock: clock(), now: timer.now() });
-    const fetching = new Fetching(store, proxy, instant);
-    const lock = alone(name, options.locks);
-    const sending = alone(`${name} sending`, options.locks);
+    const fetching = new Fetcher(store, proxy, instant);
+    const lock = createLock(name, options.locks);
+    const sendingLock = createLock(`${name} sending`, options.locks);
     const monotonic = timer.now;
-    const used = { store, outbox, fetching, proxy, grid, clock, monotonic, sleep, entropy };
-    const syncing = new Syncing({ ...used, jitter, lock, sending, make, account });
+    const shared = { store, outbox, fetching, proxy, grid, clock, monotonic, sleep, entropy };
+    const syncing = new Synchronizer({ ...shared, jitter, lock, sendingLock, make, account });
     return new Network(database, store, fetching, syncing, grid, clock);
   }
 
-  /** The owner was shown exactly these terms and said yes: nothing worse is reported under. */
+  /** Accept terms: the owner saw exactly these and said yes, so nothing worse is reported under. */
   async accept(terms: Terms): Promise<void> {
-    await this.store.choose({ terms: checkedTerms(terms) });
+    await this.store.updateSettings({ terms: parseTerms(terms) });
   }
 
-  /** Whether nothing is to leave, not even a batch that waits. */
+  /** Stop everything from leaving, even a batch that waits; `pause(false)` resumes. */
   async pause(on: boolean): Promise<void> {
     if (typeof on !== "boolean") throw new SettingsError(`pause takes true or false, not ${on}`);
     if (on) this.syncing.stop();
-    await this.store.choose({ paused: on });
+    await this.store.updateSettings({ paused: on });
     if (on) await this.syncing.waitForSender();
   }
 
-  /** Another limit; what was spent stays spent. */
+  /** Set another limit; what was spent stays spent. */
   async setLimit(limit: number): Promise<void> {
-    await this.store.choose({ limit: checkedLimit(limit) });
+    await this.store.updateSettings({ limit: checkLimit(limit) });
   }
 
-  /** Delete what the owner touched, the batch on its way, what was shown of it, and the model. */
+  /** Delete the history, the waiting batch, its readable copy, and the model. */
   async forget(): Promise<void> {
     this.syncing.stop();
     await this.store.forget(this.clock());
@@ -87,10 +101,12 @@ export class Network {
 }
 
 /**
- * Waits until no other tab does the same. Of syncs it spares the proxy a second copy and the device some
- * work; that a batch is made and charged once rests on `Outbox.keep`, with or without a lock.
+ * Create a lock that other tabs respect.
+ *
+ * Among syncs it saves the proxy a second copy and the device some work. That a batch is made and
+ * charged once depends on `Outbox.keep`, with or without a lock.
  */
-export function alone(
+export function createLock(
   name: string,
   locks: Pick<LockManager, "request"> | null = globalThis.navigator?.locks ?? null,
 ): Lock {

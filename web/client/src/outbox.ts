@@ -1,115 +1,120 @@
 /**
- * The batch on its way, its charge, and what is shown of it.
+ * The batch to send, its charge, and its readable copy.
  *
- * Charged before it is sent, sealed once, resent byte for byte, at most one for each epoch: all of
- * that rests on `keep`, the only transaction that makes a batch or a charge.
+ * A batch is charged before it is sent, sealed once, and resent byte for byte; each epoch has at
+ * most one. All of that rests on `keep`, the only transaction that stores a batch or a charge.
  */
 
 import {
-  answer,
+  awaitRequest,
   type BatchRow,
+  type BatchState,
   type Database,
+  READABLE_REPORTS,
   type Rows,
   type Settings,
   type ShownRow,
-  type State,
-  type Table,
+  type TableName,
   type Transaction,
 } from "./database.js";
 import { type Charge, decide } from "./ledger.js";
-import { settingsIn, waitingIn } from "./store.js";
+import { readSettingsIn, readWaitingBatchIn } from "./store.js";
 import type { Plan, Token } from "./timing.js";
 
-/** A batch, its price, what is shown of it, and whose history it is of. Nothing of it is kept yet. */
+/** A batch, its charge, its readable copy, and the generation of its history. Not stored yet. */
 export interface MadeBatch {
   batch: BatchRow;
   charge: Charge;
   shown: ShownRow;
-  /** That the settings named before the history was read. */
+  /** Generation that the settings had before the history was read. */
   generation: string;
 }
 
-/** All that decides whether an epoch may have a batch, as of one moment. */
+/** Everything that decides whether an epoch may have a batch, at one moment. */
 export interface EpochState {
   settings: Settings;
-  /** The epoch's batch, if it ever had one. */
+  /** Batch of the epoch, if it ever had one. */
   batch: BatchRow | undefined;
   charges: readonly Charge[];
-  /** For a batch of the epoch, if it ever was to have one. */
+  /** Token for a batch of the epoch, if one was ever drawn. */
   token: Token | undefined;
-  /** A batch of any epoch that has neither arrived nor been given up; there is one at most. */
+  /** Batch of any epoch that was neither delivered nor dropped; there is at most one. */
   waiting: BatchRow | undefined;
 }
 
-/** The two ways in which a batch ends. */
-export type End = Exclude<State, "charged">;
+/** The two final states of a batch. */
+export type FinalState = Exclude<BatchState, "charged">;
 
 /** A batch that may be sent. */
-export type Waiting = BatchRow & { bytes: Uint8Array };
+export type SendableBatch = BatchRow & { bytes: Uint8Array };
 
-/** The last batch, for its owner's eyes. */
-export interface LeftDevice extends Omit<ShownRow, "only" | "purpose"> {
-  state: State;
-  /** SHA-256 of the bytes, in hexadecimal: its name in the ledger. */
+/** The last batch, for its owner to read. */
+export interface LeftDevice extends Omit<ShownRow, "only" | "purpose" | typeof READABLE_REPORTS> {
+  /** The reports in readable form. */
+  reports: ShownRow[typeof READABLE_REPORTS];
+  state: BatchState;
+  /** SHA-256 of the bytes in hexadecimal: its name in the ledger. */
   hash: string;
 }
 
-const STANDING: Table[] = ["settings", "batches", "charges", "tokens"];
+/** Tables that `EpochState` is read from. */
+const STATE_TABLES: TableName[] = ["settings", "batches", "charges", "tokens"];
 
-/** The chance of a coin depends on the charges so far. */
+/** Draws a row; its probability depends on the charges so far. */
 type Draw<Row> = (charges: readonly Charge[]) => Row;
 
+/** The batches, charges and random draws of a device. */
 export class Outbox {
   constructor(private readonly database: Database) {}
 
-  /** Where an epoch stands; from public data and the ledger, not from the history. */
-  standing(epoch: number): Promise<EpochState> {
-    return this.database.read(STANDING, (transaction) => standingIn(transaction, epoch));
+  /** Return the state of an epoch, from public data and the ledger, never from the history. */
+  readState(epoch: number): Promise<EpochState> {
+    return this.database.read(STATE_TABLES, (transaction) => readStateIn(transaction, epoch));
   }
 
   /**
-   * Keep a batch and charge for it, or neither; whether it was kept. It may leave when this has
-   * returned true, not before.
+   * Store a batch and its charge, or neither, and return whether they were stored.
    *
-   * One transaction looks and writes, and the browser runs one writer at a time: whatever two tabs
-   * do, and wherever a crash falls, an epoch has both a batch and its charge, or none of them. So
-   * there is never a second batch, nor one that was sent and not paid for. `stands` sees what holds
-   * inside the transaction: a pause, a charge or a batch that came while this one was being sealed
-   * ends it, and so does another generation: the owner has forgotten everything meanwhile.
+   * The batch may leave when this has returned true, not before. One transaction checks and writes,
+   * and the browser runs one writer at a time. So whatever two tabs do, and wherever a crash
+   * happens, an epoch has both a batch and its charge, or neither: there is never a second batch,
+   * nor one that was sent and not paid for. `isAllowed` sees the state inside the transaction: a
+   * pause, a charge or a batch that came while this one was sealed refuses it. So does another
+   * generation: the owner has forgotten everything meanwhile.
    *
-   * Sealing takes other promises than the database's, so it must be done before. A batch that is
-   * not kept was sealed for nothing and is thrown away, and that is sound: no byte of it was stored
-   * or sent, so nobody learns anything from its coins and nothing was spent. Nor does throwing away
-   * favour some reports over others: what decides knows nothing of what the coins said.
+   * Sealing awaits other promises than the database's, so it must happen before. A batch that is
+   * not stored is thrown away, and that is sound: no byte of it was stored or sent, so nobody
+   * learns its random draws and nothing was spent. It also favours no report over another, since
+   * the decision does not depend on those draws.
    */
-  keep(made: MadeBatch, stands: (standing: EpochState) => boolean): Promise<boolean> {
-    return this.database.write([...STANDING, "shown"], async (transaction) => {
-      const standing = await standingIn(transaction, made.batch.epoch);
-      const isOfNow = standing.settings.generation === made.generation;
-      const { limit } = standing.settings;
-      const isPaid = decide(limit, standing.charges, made.charge) === "charged";
-      if (!stands(standing) || !isOfNow || !isPaid) {
+  keep(sealed: MadeBatch, isAllowed: (state: EpochState) => boolean): Promise<boolean> {
+    return this.database.write([...STATE_TABLES, "shown"], async (transaction) => {
+      const state = await readStateIn(transaction, sealed.batch.epoch);
+      const isCurrent = state.settings.generation === sealed.generation;
+      const { limit } = state.settings;
+      const isPaid = decide(limit, state.charges, sealed.charge) === "charged";
+      if (!isAllowed(state) || !isCurrent || !isPaid) {
         return false;
       }
-      transaction.objectStore("charges").add(made.charge);
-      transaction.objectStore("batches").add(made.batch);
-      transaction.objectStore("shown").put(made.shown);
+      transaction.objectStore("charges").add(sealed.charge);
+      transaction.objectStore("batches").add(sealed.batch);
+      transaction.objectStore("shown").put(sealed.shown);
       return true;
     });
   }
 
-  /** What the coins said of an epoch; drawn once and kept: a restart gives no second toss. */
-  plan(epoch: number, draw: Draw<Plan>): Promise<Plan> {
-    return this.#drawn("plans", epoch, epoch, draw);
+  /** Return the plan of an epoch; it is drawn once, and a restart draws no other one. */
+  drawPlan(epoch: number, draw: Draw<Plan>): Promise<Plan> {
+    return this.#drawOnce("plans", epoch, epoch, draw);
   }
 
-  /** The same of its token, which is fetched in the epoch before. */
-  token(epoch: number, draw: Draw<Token>): Promise<Token> {
-    return this.#drawn("tokens", epoch, epoch - 1, draw);
+  /** Return the token of an epoch, which is drawn in the epoch before. */
+  drawToken(epoch: number, draw: Draw<Token>): Promise<Token> {
+    return this.#drawOnce("tokens", epoch, epoch - 1, draw);
   }
 
-  /** What is older than `oldest` is forgotten. */
-  #drawn<Row extends Plan | Token>(
+  /** Return the row of an epoch, drawn at the first call; rows older than `oldest` are deleted. */
+  #drawOnce<Row extends Plan | Token>(
     table: "plans" | "tokens",
     epoch: number,
     oldest: number,
@@ -117,71 +122,71 @@ export class Outbox {
   ): Promise<Row> {
     return this.database.write([table, "charges"], async (transaction) => {
       const rows = transaction.objectStore(table) as unknown as Rows<Row>;
-      const known = await answer(rows.get(epoch));
-      if (known !== undefined) {
-        return known;
+      const row = await awaitRequest(rows.get(epoch));
+      if (row !== undefined) {
+        return row;
       }
-      const drawn = draw(await answer(transaction.objectStore("charges").getAll()));
-      for (const { epoch: old } of await answer(rows.getAll())) {
+      const fresh = draw(await awaitRequest(transaction.objectStore("charges").getAll()));
+      for (const { epoch: old } of await awaitRequest(rows.getAll())) {
         if (old < oldest) rows.delete(old);
       }
-      rows.add(drawn);
-      return drawn;
+      rows.add(fresh);
+      return fresh;
     });
   }
 
-  tokens(): Promise<Token[]> {
-    return this.database.all("tokens");
+  listTokens(): Promise<Token[]> {
+    return this.database.readAll("tokens");
   }
 
-  /** What has become known of a token; as it is now. Its state is that of whoever was first. */
-  learn(epoch: number, news: Partial<Token>): Promise<Token | undefined> {
+  /** Update what is known of a token, and return it. The first stored state stays. */
+  updateToken(epoch: number, news: Partial<Token>): Promise<Token | undefined> {
     return this.database.write(["tokens"], async (transaction) => {
       const rows = transaction.objectStore("tokens");
-      const row = await answer(rows.get(epoch));
+      const row = await awaitRequest(rows.get(epoch));
       const next = row && { ...row, ...news, state: row.state ?? news.state ?? null };
       if (next !== undefined) rows.put(next);
       return next;
     });
   }
 
-  /** The last one that was drawn. */
-  async lastPlan(): Promise<Plan | null> {
-    const plans = await this.database.all("plans");
+  /** Return the plan that was drawn last. */
+  async readLastPlan(): Promise<Plan | null> {
+    const plans = await this.database.readAll("plans");
     return plans.at(-1) ?? null;
   }
 
-  waiting(): Promise<BatchRow | undefined> {
-    return this.database.read(["batches"], waitingIn);
+  readWaitingBatch(): Promise<BatchRow | undefined> {
+    return this.database.read(["batches"], readWaitingBatchIn);
   }
 
-  /** It arrived or was given up: its bytes are of no use any more. What became of it in the end. */
-  finish(epoch: number, state: End, now: number): Promise<End> {
+  /** Mark a batch as delivered or dropped, delete its bytes, and return its final state. */
+  finish(epoch: number, state: FinalState, now: number): Promise<FinalState> {
     return this.database.write(["batches", "settings"], async (transaction) => {
-      const settings = await settingsIn(transaction);
+      const settings = await readSettingsIn(transaction);
       transaction.objectStore("settings").put({ ...settings, lastOver: now });
-      const row = await answer(transaction.objectStore("batches").get(epoch));
+      const row = await awaitRequest(transaction.objectStore("batches").get(epoch));
       if (row === undefined) {
-        return state; // its owner has forgotten it in the meantime
+        return state; // its owner has forgotten it meanwhile
       }
-      const end = row.state === "sent" ? "sent" : state; // another tab may have had the better luck
+      const end = row.state === "sent" ? "sent" : state; // another tab may have delivered it
       transaction.objectStore("batches").put({ ...row, state: end, bytes: null });
       return end;
     });
   }
 
-  /** Not to be sent before that moment: the proxy asked for it. */
+  /** Store the time before which the proxy does not want the batch. */
   postpone(epoch: number, notBefore: number): Promise<void> {
     return this.database.write(["batches"], async (transaction) => {
-      const row = await answer(transaction.objectStore("batches").get(epoch));
+      const row = await awaitRequest(transaction.objectStore("batches").get(epoch));
       if (row !== undefined) {
         transaction.objectStore("batches").put({ ...row, notBefore });
       }
     });
   }
 
-  async counts(): Promise<Record<State, number>> {
-    const rows = await this.database.all("batches");
+  async countBatches(): Promise<Record<BatchState, number>> {
+    const rows = await this.database.readAll("batches");
     const counts = { charged: 0, sent: 0, dropped: 0 };
     for (const row of rows) {
       counts[row.state] += 1;
@@ -189,35 +194,35 @@ export class Outbox {
     return counts;
   }
 
-  charges(): Promise<Charge[]> {
-    return this.database.all("charges");
+  listCharges(): Promise<Charge[]> {
+    return this.database.readAll("charges");
   }
 
-  lastBatch(): Promise<LeftDevice | null> {
+  readLastBatch(): Promise<LeftDevice | null> {
     return this.database.read(["batches", "shown"], async (transaction) => {
-      const found = [
-        answer(transaction.objectStore("shown").get(1)),
-        answer(transaction.objectStore("batches").getAll()),
+      const requests = [
+        awaitRequest(transaction.objectStore("shown").get(1)),
+        awaitRequest(transaction.objectStore("batches").getAll()),
       ] as const;
-      const [shown, batches] = await Promise.all(found);
+      const [shown, batches] = await Promise.all(requests);
       const batch = batches.find(({ epoch }) => epoch === shown?.epoch);
       if (shown === undefined || batch === undefined) {
         return null;
       }
-      const { only: _, purpose: hash, ...rest } = shown;
-      return { ...rest, hash, state: batch.state };
+      const { only: _, purpose: hash, [READABLE_REPORTS]: reports, ...rest } = shown;
+      return { ...rest, reports, hash, state: batch.state };
     });
   }
 }
 
-async function standingIn(transaction: Transaction, epoch: number): Promise<EpochState> {
+async function readStateIn(transaction: Transaction, epoch: number): Promise<EpochState> {
   const [settings, batches, charges, token] = await Promise.all([
-    settingsIn(transaction),
-    answer(transaction.objectStore("batches").getAll()),
-    answer(transaction.objectStore("charges").getAll()),
-    answer(transaction.objectStore("tokens").get(epoch)),
+    readSettingsIn(transaction),
+    awaitRequest(transaction.objectStore("batches").getAll()),
+    awaitRequest(transaction.objectStore("charges").getAll()),
+    awaitRequest(transaction.objectStore("tokens").get(epoch)),
   ]);
-  const batch = batches.find((each) => each.epoch === epoch);
+  const batch = batches.find((row) => row.epoch === epoch);
   const waiting = batches.find(({ state }) => state === "charged");
   return { settings, batch, charges, token, waiting };
 }

@@ -1,3 +1,5 @@
+/** Looks for news of the proxy, takes part, and fetches earlier models. */
+
 import type { Manifest } from "./epoch.js";
 import {
   PostponedError,
@@ -6,121 +8,130 @@ import {
   UnavailableError,
   UntrustedError,
 } from "./errors.js";
-import type { News, PastRelease } from "./fetching.js";
+import type { Arrival, PastRelease } from "./fetching.js";
+import { MIN_GAP_SECONDS, STEP_SECONDS } from "./grid.js";
 import type { Network } from "./network.js";
-import { type Conditions, type Looked, MIN_GAP, Schedule, STEP, type Timer } from "./schedule.js";
-import type { Early, Synced } from "./syncing.js";
-import { lead } from "./timing.js";
+import { type Conditions, type LookOutcome, Schedule } from "./schedule.js";
+import type { PendingSync, SyncResult } from "./syncing.js";
+import type { Timer } from "./timer.js";
+import { computeLead } from "./timing.js";
 
-export interface Seen {
-  /** What it came to; null before the first, and while a moment is waited for. */
-  readonly synced: Synced | null;
-  /** When a batch left since this page was opened; Unix seconds. */
+/** How a client last looked for news. */
+export interface LookStatus {
+  /** Result of the last sync; null before the first, and while a moment is awaited. */
+  readonly lastSync: SyncResult | null;
+  /** When a batch left since this page was opened, in Unix seconds. */
   readonly sentAt: { readonly epoch: number; readonly time: number } | null;
   /** What it failed with; null if it went well. */
   readonly error: SottovoceError | null;
 }
 
-export interface Listener {
-  seen(seen: Seen): void;
-  /** The model of an epoch; null where it is missing or cannot be believed. */
-  past(epoch: number, release: PastRelease | null): void;
+/** Receives what a client has found out. */
+export interface LookListener {
+  /** Receives the status after each look and each choice of the owner. */
+  onLook(seen: LookStatus): void;
+  /** Receives the model of an epoch; null if it is missing or not valid. */
+  onPastRelease(epoch: number, release: PastRelease | null): void;
 }
 
-export interface LookingOptions {
+/** What a client looks for, and how often. */
+export interface PollingOptions {
   pace: number;
-  /** Models of earlier epochs that are fetched. */
+  /** Number of models of earlier epochs to fetch. */
   past: number;
   timer: Timer;
 }
 
-/** Begins with the first conditions that it is told. */
-export class Looking {
+/** Looks for news at the moments of a schedule, from the first conditions on. */
+export class Poller {
   readonly #schedule: Schedule;
   readonly #timer: Timer;
-  /** Epochs whose models were fetched, or are on their way. */
-  readonly #past = new Set<number>();
-  /** Those that are planned to be fetched. */
+  /** Epochs whose models were fetched, or are being fetched. */
+  readonly #pastEpochs = new Set<number>();
+  /** Epochs whose models are planned to be fetched. */
   #queue: number[] = [];
   #appointment: number | null = null;
   #isBusy = false;
-  #synced: Synced | null = null;
-  #sentAt: Seen["sentAt"] = null;
+  #lastSync: SyncResult | null = null;
+  #sentAt: LookStatus["sentAt"] = null;
   #error: SottovoceError | null = null;
 
   constructor(
     private readonly network: Network,
-    private readonly listener: Listener,
-    private readonly options: LookingOptions,
+    private readonly listener: LookListener,
+    private readonly options: PollingOptions,
   ) {
     this.#timer = options.timer;
     this.#schedule = new Schedule(options.pace, () => this.#look(), options.timer);
   }
 
-  meet(conditions: Conditions): void {
-    this.#schedule.meet(conditions);
+  updateConditions(conditions: Conditions): void {
+    this.#schedule.update(conditions);
   }
 
-  /** The owner has chosen something: nothing that was heard before says what comes of it. */
-  chosen(): void {
-    this.#synced = null;
+  /** Take in that the owner has chosen something: earlier results say nothing about it. */
+  handleChoice(): void {
+    this.#lastSync = null;
     this.#error = null;
     this.#cancel();
     this.#schedule.wake();
-    this.tell();
+    this.report();
   }
 
-  tell(): void {
-    this.listener.seen({ synced: this.#synced, sentAt: this.#sentAt, error: this.#error });
+  report(): void {
+    this.listener.onLook({ lastSync: this.#lastSync, sentAt: this.#sentAt, error: this.#error });
   }
 
-  /** While a batch is on its way, its own requests say all that there is. */
-  async #look(): Promise<Looked> {
+  /** Look for news. While a batch is being sent, its own requests are the look. */
+  async #look(): Promise<LookOutcome> {
     if (this.#isBusy) return { isWell: true, retryAfter: 0 };
-    const found = await this.#tried(() => this.network.syncing.begin());
-    // How long the work on new files took, beside a thread that computes, does not move the next look.
+    const error = await this.#run(() => this.network.syncing.start());
+    // The next look must not depend on how long the work on new files took next to a busy thread.
     await this.#timer.sleep(Math.max(this.network.fetching.workEnds - this.#timer.now(), 0));
-    return { isWell: found === null, retryAfter: waitOf(found) };
+    return { isWell: error === null, retryAfter: waitSecondsOf(error) };
   }
 
-  /** What it failed with; null if it went well. */
-  async #tried(work: () => Promise<Synced | Early>): Promise<SottovoceError | null> {
+  /** Run a sync, and return what it failed with; null if it went well. */
+  async #run(work: () => Promise<SyncResult | PendingSync>): Promise<SottovoceError | null> {
     this.#isBusy = true;
     this.#cancel();
     try {
-      this.#heed(await work());
+      this.#handleResult(await work());
       this.#error = null;
     } catch (error) {
       this.#error = error instanceof SottovoceError ? error : new StoreError(String(error));
     } finally {
       this.#isBusy = false;
     }
-    this.tell();
-    const { newest } = this.network.fetching;
-    if (newest !== null) this.#planPast(newest);
+    this.report();
+    const { latest } = this.network.fetching;
+    if (latest !== null) this.#planPast(latest);
     return this.#error;
   }
 
-  #heed(found: Synced | Early): void {
+  #handleResult(result: SyncResult | PendingSync): void {
     const time = this.#timer.clock();
-    if ("until" in found) {
-      this.#synced = found.synced;
-      this.#appoint(found, this.#timer.now() + found.until - time);
+    if ("resumeAt" in result) {
+      this.#lastSync = result.result;
+      this.#scheduleResume(result, this.#timer.now() + result.resumeAt - time);
       return;
     }
-    this.#synced = found;
-    if (found.outcome === "sent") this.#sentAt = { epoch: found.epoch, time };
+    this.#lastSync = result;
+    if (result.outcome === "sent") this.#sentAt = { epoch: result.epoch, time };
   }
 
-  /** A look before then finds the same moment again, or that it is over. */
-  #appoint(early: Early, moment: number): void {
-    const goOn = async () => {
+  /**
+   * Resume a pending sync at its moment. A look before then finds the same moment again, or the end
+   * of the epoch.
+   */
+  #scheduleResume(pending: PendingSync, moment: number): void {
+    const resume = async () => {
       this.#appointment = null;
-      // A look that is under way finds that it is time by itself.
-      if (!this.#isBusy) await this.#tried(() => this.network.syncing.goOn(early));
+      // A running look finds by itself that the moment has come.
+      if (!this.#isBusy) await this.#run(() => this.network.syncing.resume(pending));
     };
-    const wait = moment - STEP - this.#timer.now();
-    this.#appointment = this.#timer.start(Math.max(0, wait), goOn);
+    const seconds = moment - STEP_SECONDS - this.#timer.now();
+    this.#appointment = this.#timer.start(Math.max(0, seconds), resume);
   }
 
   #cancel(): void {
@@ -129,67 +140,73 @@ export class Looking {
   }
 
   /**
-   * Plan to fetch the models that are missing, the newest first. The new model is decoded and stored before
-   * that, which takes longer while another thread computes: so they are asked for from a lead after the
-   * look's last answer on.
+   * Plan to fetch the models that are missing, the newest first.
+   *
+   * The new model is decoded and stored before that, which takes longer while another thread
+   * computes. So the requests begin whole leads after the look's last answer.
    */
-  #planPast({ manifest, at }: News): void {
+  #planPast({ manifest, at }: Arrival): void {
     const newest = manifest.epoch;
-    const count = Math.min(this.options.past, lookBack(manifest), newest);
+    const count = Math.min(this.options.past, countPastEpochs(manifest), newest);
     const epochs = Array.from({ length: count }, (_, age) => newest - age);
-    const missing = epochs.filter((epoch) => !this.#past.has(epoch));
+    const missing = epochs.filter((epoch) => !this.#pastEpochs.has(epoch));
     if (this.#queue.length > 0 || missing.length === 0) return;
     this.#queue = missing;
     const now = this.#timer.now();
-    const leads = Math.max(Math.ceil((now + STEP - at.now) / lead(manifest)), 1);
-    const moment = this.network.grid.roundUp(at.now + leads * lead(manifest));
-    this.#timer.start(moment - MIN_GAP - now, () => this.#takePast());
+    const leads = Math.max(Math.ceil((now + STEP_SECONDS - at.now) / computeLead(manifest)), 1);
+    const moment = this.network.grid.roundUp(at.now + leads * computeLead(manifest));
+    this.#timer.start(moment - MIN_GAP_SECONDS - now, () => this.#startPastFetches());
   }
 
-  /** Begin with the next few of them; each needs two steps, for its manifest and its model. */
-  async #takePast(): Promise<void> {
-    for (const epoch of this.#queue.splice(0, EPOCHS_AT_ONCE)) {
-      this.#past.add(epoch);
+  /** Begin to fetch the next few models; each needs two steps, for its manifest and its model. */
+  async #startPastFetches(): Promise<void> {
+    for (const epoch of this.#queue.splice(0, PARALLEL_EPOCHS)) {
+      this.#pastEpochs.add(epoch);
       this.#timer.start(0, () => this.#fetchPast(epoch));
     }
-    if (this.#queue.length > 0) this.#timer.start(2 * STEP, () => this.#takePast());
+    if (this.#queue.length > 0) this.#timer.start(2 * STEP_SECONDS, () => this.#startPastFetches());
   }
 
-  /** Fetch the model of an epoch; what fails now is tried at the next news. */
+  /** Fetch the model of an epoch; a failure is tried again at the next news. */
   async #fetchPast(epoch: number): Promise<void> {
     const { store, fetching } = this.network;
     try {
-      const isNewest = fetching.newest?.manifest.epoch === epoch;
-      const present = isNewest ? await fetching.present() : null;
-      const fetch = async () => fetching.release(epoch, await store.settings());
-      const isHere = present?.manifest.epoch === epoch;
-      this.listener.past(epoch, isHere ? present : await fetch().catch(unbelievable));
+      const isNewest = fetching.latest?.manifest.epoch === epoch;
+      const current = isNewest ? await fetching.loadCurrent() : null;
+      const fetch = async () => fetching.fetchPast(epoch, await store.readSettings());
+      const isCurrent = current?.manifest.epoch === epoch;
+      this.listener.onPastRelease(epoch, isCurrent ? current : await fetch().catch(skipUntrusted));
     } catch {
-      // A curve is a courtesy: whatever it fails at, a look meets as well, and tells.
-      this.#past.delete(epoch);
+      // The curve is optional: the next look has the same failure and reports it.
+      this.#pastEpochs.delete(epoch);
       this.#queue = [];
     }
   }
 }
 
-/** Models of earlier epochs that are fetched at once: as many connections as a browser has to one host. */
-const EPOCHS_AT_ONCE = 6;
-/** Bytes of models that are fetched to look back: it may be a phone. */
-const HEAVIEST = 4 * 2 ** 20;
+/**
+ * Models of earlier epochs that are fetched at once: as many as a browser opens connections to a
+ * host.
+ */
+const PARALLEL_EPOCHS = 6;
+/** Most bytes of earlier models: the device may be a phone. */
+const MAX_PAST_BYTES = 4 * 2 ** 20;
 
-/** How many epochs that is; one at least. */
-function lookBack({ items, terms }: Pick<Manifest, "items" | "terms">): number {
-  return Math.max(1, Math.floor(HEAVIEST / (4 * items * terms.factors)));
+/** Return how many earlier epochs are fetched; at least one. */
+function countPastEpochs({ items, terms }: Pick<Manifest, "items" | "terms">): number {
+  return Math.max(1, Math.floor(MAX_PAST_BYTES / (4 * items * terms.factors)));
 }
 
-/** A gap in the curve, as where an epoch is missing; whatever else fails is tried again later. */
-function unbelievable(error: unknown): null {
+/**
+ * Return null for an invalid release, as for a missing one; other failures are tried again later.
+ */
+function skipUntrusted(error: unknown): null {
   if (error instanceof UntrustedError) return null;
   throw error;
 }
 
-/** Seconds that the proxy asked to be left alone for; a batch that it wants later stops no look. */
-function waitOf(error: SottovoceError | null): number {
-  const isAway = error instanceof UnavailableError && !(error instanceof PostponedError);
-  return isAway ? (error.retryAfter ?? 0) : 0;
+/** Return the seconds for which the proxy wants no request; a postponed batch delays no look. */
+function waitSecondsOf(error: SottovoceError | null): number {
+  const isUnavailable = error instanceof UnavailableError && !(error instanceof PostponedError);
+  return isUnavailable ? (error.retryAfter ?? 0) : 0;
 }

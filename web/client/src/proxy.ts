@@ -1,10 +1,11 @@
 /**
- * The proxy over HTTP: all that a device ever asks of it. Nothing in any request says who asks, but
- * the batch, which says it in noise.
+ * The proxy over HTTP: every request that a device ever makes.
+ *
+ * Nothing in a request identifies its device; only a batch is about it, under noise.
  */
 
-import { concat, toHex } from "./bytes.js";
-import { MAX_CATALOGUE } from "./catalogue.js";
+import { concatenate, toHex } from "./bytes.js";
+import { MAX_CATALOGUE_BYTES } from "./catalogue.js";
 import {
   ClosedError,
   ProtocolError,
@@ -12,23 +13,24 @@ import {
   SottovoceError,
   UnavailableError,
 } from "./errors.js";
+import type { Grid } from "./grid.js";
 import { isObject } from "./json.js";
-import { MAX_SIGNED_MANIFEST } from "./manifest.js";
-import type { Grid } from "./schedule.js";
-import { MAX_SIGNED_SHELF } from "./shelf.js";
+import { MAX_SIGNED_MANIFEST_BYTES } from "./manifest.js";
+import { MAX_SIGNED_SHELF_BYTES } from "./shelf.js";
 
-const WRONG_EPOCH = "urn:sottovoce:wrong-epoch";
-/** Seconds without a single byte after which an answer is given up. */
-const PATIENCE = 30;
+const WRONG_EPOCH_TYPE = "urn:sottovoce:wrong-epoch";
+/** Without a single byte for this long, a request is aborted. */
+const PATIENCE_SECONDS = 30;
 
 /**
- * Every device's requests look the same, as far as a browser lets a page decide: no cookie, no
- * address of the page, nothing from a cache (`If-None-Match` would tell what was seen last), and not
- * the languages of its user. Redirects are not followed: "manual" and not "error", so that one can
- * be told from a network that is away; the browser follows neither. A page of another origin than
- * the proxy's names its origin in every request; no page can take that away.
+ * All requests look the same, as far as a browser lets a page decide.
+ *
+ * They have no cookie, no address of the page, no cache (`If-None-Match` would tell what was seen
+ * last), and not the user's languages. Redirects are not followed: "manual" and not "error", so
+ * that one differs from a network failure; the browser follows neither. A page of another origin
+ * than the proxy's names its origin in every request; no page can prevent that.
  */
-const HYGIENE = {
+const FETCH_OPTIONS = {
   mode: "cors",
   credentials: "omit",
   referrerPolicy: "no-referrer",
@@ -36,27 +38,31 @@ const HYGIENE = {
   redirect: "manual",
 } as const satisfies RequestInit;
 
-const HEADERS = { "accept-language": "*" };
+const COMMON_HEADERS = { "accept-language": "*" };
 
 /** A proof, and an element. */
-const EVALUATED = 96;
+const EVALUATION_BYTES = 96;
 
-function posted(body: Uint8Array, signal: AbortSignal | null = null): RequestInit {
-  const headers = { ...HEADERS, "content-type": "application/octet-stream" };
+function toPost(body: Uint8Array, signal: AbortSignal | null = null): RequestInit {
+  const headers = { ...COMMON_HEADERS, "content-type": "application/octet-stream" };
   return { method: "POST", headers, body: new Uint8Array(body), signal };
 }
 
 export interface ProxyOptions {
-  /** Unix seconds. */
+  /** Returns Unix seconds. */
   clock: () => number;
   /** The moments at which requests leave. */
   grid: Pick<Grid, "mark" | "waitForStep">;
   fetch?: typeof fetch | undefined;
-  /** Seconds without a byte after which an answer is given up. */
+  /** Seconds without a byte after which a request is aborted. */
   patience?: number;
 }
 
-/** A proxy at an address. `UnavailableError`: the same may work later; `RefusedError`: it will not. */
+/**
+ * The proxy at an address.
+ *
+ * `UnavailableError` means that the same request may work later, `RefusedError` that it will not.
+ */
 export class HttpProxy {
   readonly #fetch: typeof fetch;
 
@@ -67,187 +73,197 @@ export class HttpProxy {
     this.#fetch = options.fetch ?? ((input, init) => globalThis.fetch(input, init));
   }
 
-  /** The signed manifest of the epoch, as everybody gets it. */
-  manifest(): Promise<Uint8Array> {
-    return this.#get("/v2/manifest", MAX_SIGNED_MANIFEST);
+  /** Fetch the signed manifest of the current epoch, the same for everybody. */
+  fetchManifest(): Promise<Uint8Array> {
+    return this.#get("/v2/manifest", MAX_SIGNED_MANIFEST_BYTES);
   }
 
-  /** The signed shelf, as everybody gets it. */
-  shelf(): Promise<Uint8Array> {
-    return this.#get("/v2/shelf", MAX_SIGNED_SHELF);
+  /** Fetch the signed shelf, the same for everybody. */
+  fetchShelf(): Promise<Uint8Array> {
+    return this.#get("/v2/shelf", MAX_SIGNED_SHELF_BYTES);
   }
 
-  /** That of any epoch; null if the proxy has it no more. */
-  manifestOf(epoch: number): Promise<Uint8Array | null> {
-    return this.#find(`/v2/manifests/${epoch}`, MAX_SIGNED_MANIFEST);
+  /** Fetch the signed manifest of any epoch; null if the proxy no longer has it. */
+  fetchPastManifest(epoch: number): Promise<Uint8Array | null> {
+    return this.#getIfPresent(`/v2/manifests/${epoch}`, MAX_SIGNED_MANIFEST_BYTES);
   }
 
-  /** The model file with this hash; a longer one than `most` is a `ProtocolError`. */
-  model(hash: Uint8Array, most: number): Promise<Uint8Array> {
-    return this.#get(`/v2/models/${toHex(hash)}`, most);
+  /** Fetch the model file with a hash; `ProtocolError` if it is longer than `most` bytes. */
+  fetchModel(hash: Uint8Array, maxBytes: number): Promise<Uint8Array> {
+    return this.#get(`/v2/models/${toHex(hash)}`, maxBytes);
   }
 
-  /** The model file of any epoch; null if the proxy has it no more. */
-  modelOf(hash: Uint8Array, most: number): Promise<Uint8Array | null> {
-    return this.#find(`/v2/models/${toHex(hash)}`, most);
+  /** Fetch the model file of any epoch; null if the proxy no longer has it. */
+  fetchPastModel(hash: Uint8Array, maxBytes: number): Promise<Uint8Array | null> {
+    return this.#getIfPresent(`/v2/models/${toHex(hash)}`, maxBytes);
   }
 
-  catalogue(hash: Uint8Array): Promise<Uint8Array> {
-    return this.#get(`/v2/catalogues/${toHex(hash)}`, MAX_CATALOGUE);
-  }
-
-  /** Returns if a batch would be taken now; `ClosedError` when the epoch of this manifest is over. */
-  checkTaken(manifest: Uint8Array): Promise<void> {
-    return this.#ofBatches(`/${toHex(manifest)}`, 204, { headers: HEADERS });
+  fetchCatalogue(hash: Uint8Array): Promise<Uint8Array> {
+    return this.#get(`/v2/catalogues/${toHex(hash)}`, MAX_CATALOGUE_BYTES);
   }
 
   /**
-   * Returns when the proxy has it for certain; `ClosedError` when its epoch is over. Only 202 means
-   * accepted: a hotel's log-in page also answers 200. An aborted signal ends the request, or keeps it
-   * from being made.
+   * Return if a batch would be accepted now; `ClosedError` if the epoch of this manifest is over.
    */
-  send(batch: Uint8Array, signal?: AbortSignal): Promise<void> {
-    return this.#ofBatches("", 202, posted(batch, signal));
+  checkAcceptsBatch(manifest: Uint8Array): Promise<void> {
+    return this.#requestBatches(`/${toHex(manifest)}`, 204, { headers: COMMON_HEADERS });
   }
 
-  /** What the proxy made of a blinded token; null if this account has had its own. */
-  token(request: Uint8Array, signal?: AbortSignal): Promise<Uint8Array | null> {
-    return this.#find("/v2/tokens", EVALUATED, 409, posted(request, signal));
+  /**
+   * Return when the proxy has certainly stored a batch; `ClosedError` if its epoch is over.
+   *
+   * Only 202 means accepted: a hotel's log-in page also answers 200. An aborted signal ends the
+   * request, or keeps it from being made.
+   */
+  sendBatch(batch: Uint8Array, signal?: AbortSignal): Promise<void> {
+    return this.#requestBatches("", 202, toPost(batch, signal));
   }
 
-  #ofBatches(path: string, wanted: number, init: RequestInit): Promise<void> {
-    return this.#exchange(`/v2/batches${path}`, init, async (arriving) => {
-      if (arriving.response.status !== wanted) {
-        await this.#refuse(arriving);
+  /** Let the proxy evaluate a blinded token; null if this account has already had its own. */
+  requestToken(request: Uint8Array, signal?: AbortSignal): Promise<Uint8Array | null> {
+    return this.#getIfPresent("/v2/tokens", EVALUATION_BYTES, 409, toPost(request, signal));
+  }
+
+  #requestBatches(path: string, expectedStatus: number, init: RequestInit): Promise<void> {
+    return this.#exchange(`/v2/batches${path}`, init, async (answer) => {
+      if (answer.response.status !== expectedStatus) {
+        await this.#refuse(answer);
       }
     });
   }
 
-  #get(path: string, most: number): Promise<Uint8Array> {
-    return this.#exchange(path, { headers: HEADERS }, (arriving) => this.#body(arriving, most));
-  }
-
-  #find(
-    path: string,
-    most: number,
-    none = 404,
-    init: RequestInit = { headers: HEADERS },
-  ): Promise<Uint8Array | null> {
-    return this.#exchange(path, init, async (arriving) =>
-      arriving.response.status === none ? null : this.#body(arriving, most),
+  #get(path: string, maxBytes: number): Promise<Uint8Array> {
+    return this.#exchange(path, { headers: COMMON_HEADERS }, (answer) =>
+      this.#readBody(answer, maxBytes),
     );
   }
 
-  async #body(arriving: Arriving, most: number): Promise<Uint8Array> {
-    if (arriving.response.status !== 200) {
-      await this.#refuse(arriving);
-    }
-    return readCapped(arriving, most);
+  #getIfPresent(
+    path: string,
+    maxBytes: number,
+    absentStatus = 404,
+    init: RequestInit = { headers: COMMON_HEADERS },
+  ): Promise<Uint8Array | null> {
+    return this.#exchange(path, init, async (answer) =>
+      answer.response.status === absentStatus ? null : this.#readBody(answer, maxBytes),
+    );
   }
 
-  /** Make a request at its step of the grid: the only place where one is made. */
+  async #readBody(answer: Answer, maxBytes: number): Promise<Uint8Array> {
+    if (answer.response.status !== 200) {
+      await this.#refuse(answer);
+    }
+    return readCapped(answer, maxBytes);
+  }
+
+  /** Make a request at its step of the grid. No request is made elsewhere. */
   async #exchange<Result>(
     path: string,
     init: RequestInit,
-    work: (arriving: Arriving) => Promise<Result>,
+    work: (answer: Answer) => Promise<Result>,
   ): Promise<Result> {
-    const { grid, patience = PATIENCE } = this.options;
+    const { grid, patience = PATIENCE_SECONDS } = this.options;
     await grid.waitForStep();
     const watch = new Watch(patience, init.signal);
     const url = this.address + path;
     try {
       watch.signal.throwIfAborted();
-      const response = await this.#fetch(url, { ...HYGIENE, ...init, signal: watch.signal });
-      watch.alive();
-      return await work({ response, url, alive: () => watch.alive() });
+      const response = await this.#fetch(url, { ...FETCH_OPTIONS, ...init, signal: watch.signal });
+      watch.reset();
+      return await work({ response, url, reportProgress: () => watch.reset() });
     } catch (error) {
-      throw error instanceof SottovoceError ? error : unreachable(url, error);
+      throw error instanceof SottovoceError ? error : createUnreachableError(url, error);
     } finally {
       grid.mark();
       watch.end();
     }
   }
 
-  /** Say what the status means for whoever sent this. */
-  async #refuse(arriving: Arriving): Promise<never> {
-    const { response, url } = arriving;
+  /** Throw the error that the status means for the sender. */
+  async #refuse(answer: Answer): Promise<never> {
+    const { response, url } = answer;
     if (isRedirect(response)) {
-      throw new RefusedError(`${url}: the proxy sends us elsewhere; redirects are not followed`);
+      throw new RefusedError(
+        `${url}: the proxy answered with a redirect; redirects are not followed`,
+      );
     }
-    const told = `${url}: the proxy answered ${response.status}`;
-    if (LATER.includes(response.status) || response.status >= 500) {
-      const wait = secondsToWait(response.headers.get("retry-after"), this.options.clock());
-      throw new UnavailableError(`${told}; try again later`, wait);
+    const message = `${url}: the proxy answered ${response.status}`;
+    if (RETRY_STATUSES.includes(response.status) || response.status >= 500) {
+      const seconds = parseRetryAfter(response.headers.get("retry-after"), this.options.clock());
+      throw new UnavailableError(`${message}; try again later`, seconds);
     }
     if (response.status === 410) {
-      throw new ClosedError(`${told}: the epoch is over`);
+      throw new ClosedError(`${message}: the epoch is over`);
     }
-    if (response.status === 409 && (await problemType(arriving)) === WRONG_EPOCH) {
-      throw new ClosedError(`${told}: it is at another epoch`);
+    if (response.status === 409 && (await readProblemType(answer)) === WRONG_EPOCH_TYPE) {
+      throw new ClosedError(`${message}: it is at another epoch`);
     }
-    throw new RefusedError(told);
+    throw new RefusedError(message);
   }
 }
 
-/** Browsers show of a redirect that it is one, as status 0; node shows its status. */
+/** Check for a redirect: browsers show its status as 0, node as it is. */
 function isRedirect(response: Response): boolean {
   return response.type === "opaqueredirect" || (response.status >= 300 && response.status < 400);
 }
 
-function unreachable(url: string, error: unknown): UnavailableError {
-  const why = error instanceof Error ? error.message || error.name : String(error);
-  // A browser tells no page which of the two it is; what failed later was not this.
-  const here = error instanceof TypeError ? otherOrigin(url) : null;
-  const perhaps =
-    here === null ? "" : `, or does not allow pages of ${here} (see \`origins\` in its proxy.toml)`;
+function createUnreachableError(url: string, error: unknown): UnavailableError {
+  const reason = error instanceof Error ? error.message || error.name : String(error);
+  // A browser does not tell a page whether the network or the other origin is the cause.
+  const pageOrigin = error instanceof TypeError ? findOtherOrigin(url) : null;
+  const hint =
+    pageOrigin === null
+      ? ""
+      : `, or does not allow pages of ${pageOrigin} (see \`origins\` in its proxy.toml)`;
   return new UnavailableError(
-    `${url}: the proxy cannot be reached (${why})${perhaps}; try again later`,
+    `${url}: the proxy cannot be reached (${reason})${hint}; try again later`,
   );
 }
 
-/** The origin of this page or worker, if it is another than the proxy's. */
-function otherOrigin(url: string): string | null {
-  const here: string | undefined = globalThis.location?.origin;
-  return here === undefined || here === new URL(url).origin ? null : here;
+/** Return the origin of this page or worker if it differs from the proxy's. */
+function findOtherOrigin(url: string): string | null {
+  const pageOrigin: string | undefined = globalThis.location?.origin;
+  return pageOrigin === undefined || pageOrigin === new URL(url).origin ? null : pageOrigin;
 }
 
-const MAX_PROBLEM = 16 * 1024;
-/** What, beside every 5xx, means: the same again later. */
-const LATER: readonly number[] = [408, 425, 429];
+const MAX_PROBLEM_BYTES = 16 * 1024;
+/** Statuses besides 5xx that mean: try the same again later. */
+const RETRY_STATUSES: readonly number[] = [408, 425, 429];
 
-export interface Arriving {
+/** An answer that is being read. */
+export interface Answer {
   response: Response;
-  /** Where it was asked for. */
+  /** The address of the request. */
   url: string;
-  /** To be called for every piece that arrived. */
-  alive: () => void;
+  /** To be called for every piece that arrives. */
+  reportProgress: () => void;
 }
 
-/** The body, given up as soon as it is longer than `most`: it is never held in memory then. */
-async function readCapped(arriving: Arriving, most: number): Promise<Uint8Array> {
-  const { response, url, alive } = arriving;
-  const tooLong = new ProtocolError(`${url}: longer than ${most} bytes; it was not read`);
-  if (Number(response.headers.get("content-length") ?? 0) > most) {
+/** Read a body, and stop as soon as it is longer than `maxBytes`. */
+async function readCapped(answer: Answer, maxBytes: number): Promise<Uint8Array> {
+  const { response, url, reportProgress } = answer;
+  const tooLong = new ProtocolError(`${url}: longer than ${maxBytes} bytes; it was not read`);
+  if (Number(response.headers.get("content-length") ?? 0) > maxBytes) {
     throw tooLong;
   }
   const pieces: Uint8Array[] = [];
   let size = 0;
   const reader = response.body?.getReader();
   for (let next = await reader?.read(); next?.value !== undefined; next = await reader?.read()) {
-    alive();
+    reportProgress();
     size += next.value.length;
-    if (size > most) {
+    if (size > maxBytes) {
       throw tooLong;
     }
     pieces.push(next.value);
   }
-  return concat(pieces);
+  return concatenate(pieces);
 }
 
-/** The `type` of a problem (RFC 9457); undefined if the answer is none. */
-async function problemType(arriving: Arriving): Promise<unknown> {
+/** Return the `type` of a problem (RFC 9457), or undefined if the answer is no problem. */
+async function readProblemType(answer: Answer): Promise<unknown> {
   try {
-    const body = await readCapped(arriving, MAX_PROBLEM);
+    const body = await readCapped(answer, MAX_PROBLEM_BYTES);
     const problem: unknown = JSON.parse(new TextDecoder().decode(body));
     return isObject(problem) ? problem.type : undefined;
   } catch (error) {
@@ -258,14 +274,14 @@ async function problemType(arriving: Arriving): Promise<unknown> {
   }
 }
 
-/** Seconds from now; a number of seconds or a date (RFC 9110, 10.2.3), else nothing. */
-function secondsToWait(header: string | null, now: number): number | undefined {
+/** Parse `Retry-After`: a number of seconds or a date (RFC 9110, 10.2.3), else undefined. */
+function parseRetryAfter(header: string | null, now: number): number | undefined {
   const text = header ?? "";
   const seconds = /^\d{1,9}$/.test(text) ? Number(text) : Date.parse(text) / 1000 - now;
   return Number.isFinite(seconds) && seconds > 0 ? seconds : undefined;
 }
 
-/** Gives a request up when nothing has come for so many seconds, or when its sender no longer wants it. */
+/** Aborts a request after too long without a byte, or when its sender aborts it. */
 class Watch {
   readonly #controller = new AbortController();
   #timer: ReturnType<typeof setTimeout> | undefined;
@@ -277,20 +293,20 @@ class Watch {
     const abort = () => this.#controller.abort(sender?.reason);
     if (sender?.aborted) abort();
     sender?.addEventListener("abort", abort, { signal: this.signal });
-    this.alive();
+    this.reset();
   }
 
   get signal(): AbortSignal {
     return this.#controller.signal;
   }
 
-  alive(): void {
+  reset(): void {
     clearTimeout(this.#timer);
-    const late = () => this.#controller.abort(new Error(`no answer for ${this.patience} seconds`));
-    this.#timer = setTimeout(late, this.patience * 1000);
+    const abort = () => this.#controller.abort(new Error(`no answer for ${this.patience} seconds`));
+    this.#timer = setTimeout(abort, this.patience * 1000);
   }
 
-  /** It is over: what was not read is not to come any more. */
+  /** Stop waiting, and drop what was not read. */
   end(): void {
     clearTimeout(this.#timer);
     this.#controller.abort();

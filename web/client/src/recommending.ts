@@ -1,128 +1,143 @@
-/**
- * Recommending, on the device and without a network: what is computed here never leaves.
- */
+/** Recommending on the device, without a network: what is computed here never leaves. */
 
-import { type Catalogue, type Item, rowsOf } from "./catalogue.js";
+import { type Catalogue, findRows, type Item } from "./catalogue.js";
+import { computeRecencyWeights } from "./recency.js";
 import type { Release } from "./release.js";
-import { columnsOf } from "./tags.js";
-import { descendingOrder } from "./vector.js";
-import { partsOf, type Solution, scoreOf, solution } from "./wide.js";
+import { orderDescending } from "./sorting.js";
+import { getItemColumns } from "./tags.js";
+import { computeScore, solveWideVector, splitScore, type UserSolution } from "./wide.js";
 
-/** An own item that speaks for a recommendation. */
+/** An own item that supports a recommendation. */
 export interface ItemReason {
   kind: "item";
   id: string;
   title: string;
-  /** Its part of all that speaks for the recommendation, 0..1. */
+  /** Its part of everything that supports the recommendation, 0..1. */
   share: number;
 }
 
-/** A tag that own items have, and that speaks for a recommendation. */
+/** A tag of own items that supports a recommendation. */
 export interface TagReason {
   kind: "tag";
-  /** `genre`, `year` ... */
+  /** Kind of the tag: `genre`, `year` ... */
   tag: string;
   /** The label, or the band of a number: "1990 to 1994". */
   name: string;
-  /** Its part of all that speaks for the recommendation, 0..1. */
+  /** Its part of everything that supports the recommendation, 0..1. */
   share: number;
 }
 
-/** What speaks for a recommendation. */
+/** What supports a recommendation. */
 export type Reason = ItemReason | TagReason;
 
 /** One item that the owner has not touched yet. */
 export interface Recommendation extends Item {
-  /** How well it fits; to compare within one list only. */
+  /** How well it fits; comparable within one list only. */
   score: number;
-  /** What speaks for it most, three at most, the largest first; empty if nothing of theirs does. */
+  /**
+   * What supports it most, at most three reasons, the largest first; empty if nothing of theirs
+   * does.
+   */
   because: Reason[];
 }
 
-const MOST_REASONS = 3;
+const MAX_REASONS = 3;
 /** Own items that a list is made from, the latest: a longer history must not take longer. */
-const MOST_OWN = 1000;
+const MAX_OWN_ITEMS = 1000;
 
 /**
- * The n best items that were not touched, best first; among equals the catalogue's order holds.
- * `touched`: own items, and the moments at which they were, a later one larger.
+ * Return the n best items that were not touched, best first; equals stay in the catalogue's order.
+ *
+ * `touched` has own items with the moments of their touches; a later moment is larger.
  */
-export function recommendations(
+export function recommend(
   release: Release,
   touched: ReadonlyMap<string, number>,
   n: number,
 ): Recommendation[] {
   const { catalogue } = release;
-  const personal = personalOf(release, touched);
-  const scores = scoresOf(personal);
-  const own = rowsOf(catalogue, touched.keys());
+  const personal = personalize(release, touched);
+  const scores = computeScores(personal);
+  const own = findRows(catalogue, touched.keys());
   for (const row of own) scores[row] = Number.NEGATIVE_INFINITY;
-  return best(scores, Math.min(n, scores.length - own.length)).map((row) => ({
-    ...itemAt(catalogue, row),
+  return findBest(scores, Math.min(n, scores.length - own.length)).map((row) => ({
+    ...getItem(catalogue, row),
     score: scores[row] as number,
-    because: reasons(personal, row),
+    because: findReasons(personal, row),
   }));
 }
 
-/** The model of a release for somebody with these items. */
-export interface Personal {
+/** The model of a release for a person with these items. */
+export interface PersonalModel {
   readonly release: Release;
   /** The own items that count, ascending. */
   readonly rows: readonly number[];
   /** The tags that they have, by column. */
   readonly columns: ReadonlySet<number>;
-  readonly solved: Solution;
+  readonly solution: UserSolution;
 }
 
-/** Solves for somebody's vector. */
-export function personalOf(release: Release, touched: ReadonlyMap<string, number>): Personal {
+/** Solve for the vector of a person. */
+export function personalize(release: Release, touched: ReadonlyMap<string, number>): PersonalModel {
   const { catalogue, wide } = release;
-  const at = (row: number) => touched.get(itemAt(catalogue, row).id) as number;
-  const latest = rowsOf(catalogue, touched.keys()).sort((a, b) => at(b) - at(a) || a - b);
-  const rows = latest.slice(0, MOST_OWN).sort((a, b) => a - b);
-  const moments = rows.map(at);
-  const columns = new Set(rows.flatMap((row) => [...columnsOf(catalogue.tags, row)]));
-  return { release, rows, columns, solved: solution(wide, rows, recency(moments)) };
+  const getMoment = (row: number) => touched.get(getItem(catalogue, row).id) as number;
+  const latest = findRows(catalogue, touched.keys()).sort(
+    (a, b) => getMoment(b) - getMoment(a) || a - b,
+  );
+  const rows = latest.slice(0, MAX_OWN_ITEMS).sort((a, b) => a - b);
+  const moments = rows.map(getMoment);
+  const columns = new Set(rows.flatMap((row) => [...getItemColumns(catalogue.tags, row)]));
+  return {
+    release,
+    rows,
+    columns,
+    solution: solveWideVector(wide, rows, computeRecencyWeights(moments)),
+  };
 }
 
-/** Of every item. For somebody without a history: how popular it is. */
-export function scoresOf({ release: { wide }, rows, solved }: Personal): Float64Array {
+/** Return the score of every item; without a history, its popularity. */
+export function computeScores({ release: { wide }, rows, solution }: PersonalModel): Float64Array {
   if (rows.length === 0) return wide.popularity.slice();
-  return wide.popularity.map((_, row) => scoreOf(wide, solved, row));
+  return wide.popularity.map((_, row) => computeScore(wide, solution, row));
 }
 
-/** The n items that are touched most, as the model knows it, whoever asks. */
-export function popular({ catalogue, wide }: Release, n: number): Item[] {
-  return best(wide.popularity, n).map((row) => itemAt(catalogue, row));
-}
-
-/**
- * The rows of the n largest. All are put in order, digit by digit: a sort that compares takes longer
- * for some orders than for others, and a server that chooses the model could choose which.
- */
-function best(scores: Float64Array, n: number): number[] {
-  return [...descendingOrder(scores).subarray(0, n)];
-}
-
-/** The largest positive parts; of tags those alone that an own item has. */
-function reasons(personal: Personal, row: number): Reason[] {
-  const speaking = [...speakingFor(personal, row)].filter(({ share }) => share > 0);
-  const total = speaking.reduce((sum, { share }) => sum + share, 0);
-  speaking.sort((a, b) => b.share - a.share);
-  return speaking.slice(0, MOST_REASONS).map((each) => ({ ...each, share: each.share / total }));
+/** Return the n items that are touched most, as the model estimates it; the same for everybody. */
+export function listPopular({ catalogue, wide }: Release, n: number): Item[] {
+  return findBest(wide.popularity, n).map((row) => getItem(catalogue, row));
 }
 
 /**
- * Own items, then tags; `share` is the part itself, not divided yet. What own items have to do with a
- * new item nobody has learnt: there tags alone are reasons.
+ * Return the rows of the n largest scores.
+ *
+ * All are sorted digit by digit: a sort by comparison takes longer for some orders than for others,
+ * and a server that chooses the model could choose the order.
  */
-function* speakingFor(personal: Personal, row: number): Generator<Reason> {
-  const { release, rows, columns, solved } = personal;
+function findBest(scores: Float64Array, n: number): number[] {
+  return [...orderDescending(scores).subarray(0, n)];
+}
+
+/** Return the largest positive parts; among tags only those of own items. */
+function findReasons(personal: PersonalModel, row: number): Reason[] {
+  const positive = [...listParts(personal, row)].filter(({ share }) => share > 0);
+  const total = positive.reduce((sum, { share }) => sum + share, 0);
+  positive.sort((a, b) => b.share - a.share);
+  return positive
+    .slice(0, MAX_REASONS)
+    .map((reason) => ({ ...reason, share: reason.share / total }));
+}
+
+/**
+ * Yield the parts of own items, then of tags; `share` is the part itself, not divided yet.
+ *
+ * Own items have no learnt relation to a new item: there only tags are reasons.
+ */
+function* listParts(personal: PersonalModel, row: number): Generator<Reason> {
+  const { release, rows, columns, solution } = personal;
   const { catalogue, wide } = release;
-  const parts = partsOf(wide, solved, row);
-  for (const [at, own] of wide.learnt[row] === 1 ? rows.entries() : []) {
-    const { id, title } = itemAt(catalogue, own);
-    yield { kind: "item", id, title, share: parts.own[at] as number };
+  const parts = splitScore(wide, solution, row);
+  for (const [at, ownRow] of wide.learnt[row] === 1 ? rows.entries() : []) {
+    const { id, title } = getItem(catalogue, ownRow);
+    yield { kind: "item", id, title, share: parts.ownItems[at] as number };
   }
   for (const [column, share] of parts.tags) {
     const { kind, name } = catalogue.tags.names[column] ?? { kind: "", name: "" };
@@ -130,44 +145,10 @@ function* speakingFor(personal: Personal, row: number): Generator<Reason> {
   }
 }
 
-function itemAt(catalogue: Catalogue, row: number): Item {
+function getItem(catalogue: Catalogue, row: number): Item {
   const item = catalogue.items[row];
   if (item === undefined) {
     throw new RangeError(`the catalogue has no row ${row}`);
   }
   return item;
-}
-
-/**
- * What somebody did last says most about what they do next: a weight for each own item.
- *
- * By order and not by age: who comes back after a year still has a latest item, and who chooses fifty
- * films in an hour has one too. So a device needs to remember no time, only what came after what.
- */
-
-/** What the latest item weighs, where the order is known; an item of no known order weighs 1. */
-const LATEST = 10;
-/** So many later items halve a weight; it falls on as one over their number. */
-const HALVING = 2;
-
-/**
- * The weights of one history, whose items were touched at these moments (later is larger). What was
- * touched at the same moment has the same weight. If all was, there is no order, and all weighs 1.
- */
-export function recency(moments: readonly number[]): Float64Array {
-  const counts = new Map<number, number>();
-  for (const moment of moments) counts.set(moment, (counts.get(moment) ?? 0) + 1);
-  const kept = new Map<number, number>();
-  let later = 0;
-  for (const [moment, count] of [...counts].sort(([a], [b]) => b - a)) {
-    // Of the others at its own moment, on average half came later.
-    kept.set(moment, counts.size === 1 ? 1 : weight(later + (count - 1) / 2));
-    later += count;
-  }
-  return Float64Array.from(moments, (moment) => kept.get(moment) as number);
-}
-
-/** By how many own items came later. */
-function weight(later: number): number {
-  return LATEST / (1 + later / HALVING);
 }

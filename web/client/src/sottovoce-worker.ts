@@ -1,4 +1,4 @@
-/** The script of both workers of a client: `Client.open` starts it twice, under two names. */
+/** The script of all workers of a client: `Client.open` starts it under different names. */
 
 import type { Line } from "./messages.js";
 import { serveAs, type WorkerName } from "./workers.js";

@@ -1,13 +1,12 @@
 /**
- * What a client remembers: the rows of its IndexedDB database, transactions that are whole or nothing and
- * on disk when they are over, and what is kept of its owner and of what was published. `outbox` has what
- * leaves.
+ * What a client stores: choices of its owner, the history, and published files. See also `outbox`.
  */
 
-import { equal, fromHex, sha256, toHex } from "./bytes.js";
-import { systemEntropy } from "./coin.js";
+import { MAX_HISTORY_ITEMS } from "./bounds.js";
+import { fromHex, hashSha256, isEqual, toHex } from "./bytes.js";
+import { drawSystemEntropy } from "./coin.js";
 import {
-  answer,
+  awaitRequest,
   type BatchRow,
   type Database,
   type Settings,
@@ -17,159 +16,171 @@ import {
 import type { SignedManifest } from "./epoch.js";
 import { StoreError, UntrustedError } from "./errors.js";
 import { openManifest } from "./manifest.js";
-import { MOST_TOUCHED } from "./model.js";
 import { checkShelf, type Shelf } from "./shelf.js";
 
-/** The name of the row with the signed manifest; the other files are named by their hashes. */
-const MANIFEST = "manifest";
-/** Random bytes that name a generation. */
-const GENERATION = 16;
+/** Name of the row with the signed manifest; the other files are named by their hashes. */
+const MANIFEST_NAME = "manifest";
+/** Random bytes of a generation. */
+const GENERATION_BYTES = 16;
 
-export type Beginning = Pick<Settings, "proxy" | "key" | "since" | "limit" | "paused">;
+/** The settings that an application opens a client with. */
+export type InitialSettings = Pick<Settings, "proxy" | "key" | "since" | "limit" | "paused">;
 
-/** The client's memory. Nothing of it is kept in variables: another tab may have changed it. */
+/** The client's memory. Nothing of it is cached in variables: another tab may have changed it. */
 export class Store {
   constructor(private readonly database: Database) {}
 
-  // Whom the owner trusts and what they chose.
-
-  /** Begin, or take up where it was; another key or proxy than the pinned one is refused. */
-  enrol(beginning: Beginning): Promise<void> {
+  /** Store the first settings, or refuse another key or proxy than the pinned ones. */
+  initialize(initial: InitialSettings): Promise<void> {
     return this.database.write(["settings"], async (transaction) => {
-      const known = await answer(transaction.objectStore("settings").get(1));
-      if (known === undefined) {
-        const generation = toHex(systemEntropy(GENERATION));
-        const unknown = { trusted: beginning.key, terms: null, newest: null, shelf: null };
-        const fresh: Settings = { only: 1, ...beginning, ...unknown, generation, lastOver: 0 };
+      const stored = await awaitRequest(transaction.objectStore("settings").get(1));
+      if (stored === undefined) {
+        const generation = toHex(drawSystemEntropy(GENERATION_BYTES));
+        const undecided = { trusted: initial.key, terms: null, newest: null, shelf: null };
+        const fresh: Settings = { only: 1, ...initial, ...undecided, generation, lastOver: 0 };
         transaction.objectStore("settings").add(fresh);
       } else {
-        checkPinned(known, beginning);
+        checkPinned(stored, initial);
       }
     });
   }
 
-  settings(): Promise<Settings> {
-    return this.database.read(["settings"], settingsIn);
+  readSettings(): Promise<Settings> {
+    return this.database.read(["settings"], readSettingsIn);
   }
 
-  choose(choice: Partial<Pick<Settings, "limit" | "paused" | "terms">>): Promise<void> {
+  updateSettings(choice: Partial<Pick<Settings, "limit" | "paused" | "terms">>): Promise<void> {
     return this.database.write(["settings"], async (transaction) => {
       await transaction
         .objectStore("settings")
-        .put({ ...(await settingsIn(transaction)), ...choice });
+        .put({ ...(await readSettingsIn(transaction)), ...choice });
     });
   }
 
-  // What they touched.
-
-  /** How many of them are new. All of them move to one moment, later than any before. */
-  add(ids: readonly string[]): Promise<number> {
-    return this.#change((known) => {
-      const before = known.size;
-      const moment = 1 + [...known.values()].reduce((one, other) => Math.max(one, other), 0);
-      for (const id of ids) known.set(id, moment);
-      return known.size - before;
+  /**
+   * Add items to the history, and return how many of them are new.
+   *
+   * All of them get one moment, later than any before.
+   */
+  addItems(ids: readonly string[]): Promise<number> {
+    return this.#change((history) => {
+      const before = history.size;
+      const moment = 1 + [...history.values()].reduce((one, other) => Math.max(one, other), 0);
+      for (const id of ids) history.set(id, moment);
+      return history.size - before;
     });
   }
 
-  /** How many of them were there. */
-  remove(ids: readonly string[]): Promise<number> {
-    return this.#change((known) => [...new Set(ids)].filter((id) => known.delete(id)).length);
+  /** Remove items from the history, and return how many were there. */
+  removeItems(ids: readonly string[]): Promise<number> {
+    return this.#change((history) => [...new Set(ids)].filter((id) => history.delete(id)).length);
   }
 
-  /** All of them, in the order of recording, each with its moment: a later one is larger. */
-  async touched(): Promise<Map<string, number>> {
-    return byId(await this.database.read(["history"], touchedIn));
+  /**
+   * Return the history in the order of recording: ids with their moments; a later one is larger.
+   */
+  async readHistory(): Promise<Map<string, number>> {
+    return toMomentsById(await this.database.read(["history"], readHistoryRows));
   }
 
-  #change(work: (known: Map<string, number>) => number): Promise<number> {
+  #change(work: (history: Map<string, number>) => number): Promise<number> {
     return this.database.write(["history"], async (transaction) => {
-      const known = byId(await touchedIn(transaction));
-      const count = work(known);
-      const items = latest(Array.from(known, ([id, moment]) => ({ id, moment })));
+      const history = toMomentsById(await readHistoryRows(transaction));
+      const count = work(history);
+      const items = limitHistory(Array.from(history, ([id, moment]) => ({ id, moment })));
       transaction.objectStore("history").put({ only: 1, items });
       return count;
     });
   }
 
-  // What the server published.
-
-  /** The last manifest accepted, its signature checked once more; null if there is none. */
-  async signed(): Promise<SignedManifest | null> {
+  /** Return the last manifest accepted, with its signature checked again; null if there is none. */
+  async readManifest(): Promise<SignedManifest | null> {
     const [settings, row] = await this.database.read(["settings", "files"], (transaction) =>
       Promise.all([
-        settingsIn(transaction),
-        answer(transaction.objectStore("files").get(MANIFEST)),
+        readSettingsIn(transaction),
+        awaitRequest(transaction.objectStore("files").get(MANIFEST_NAME)),
       ]),
     );
     return row === undefined ? null : openManifest(row.content, fromHex(settings.trusted));
   }
 
-  /** The hashes of the files that are here. */
-  fileNames(): Promise<string[]> {
-    return this.database.read(["files"], (open) => answer(open.objectStore("files").getAllKeys()));
+  /** Return the hashes of the stored files. */
+  listFiles(): Promise<string[]> {
+    return this.database.read(["files"], (transaction) =>
+      awaitRequest(transaction.objectStore("files").getAllKeys()),
+    );
   }
 
-  /** A model or catalogue; one that the disk has spoilt is as good as none. */
-  async file(hash: Uint8Array): Promise<Uint8Array | null> {
+  /** Return a model or catalogue, or null if it is missing or damaged. */
+  async readFile(hash: Uint8Array): Promise<Uint8Array | null> {
     const name = toHex(hash);
-    const row = await this.database.read(["files"], (open) =>
-      answer(open.objectStore("files").get(name)),
+    const row = await this.database.read(["files"], (transaction) =>
+      awaitRequest(transaction.objectStore("files").get(name)),
     );
-    return row !== undefined && equal(await sha256(row.content), hash) ? row.content : null;
+    return row !== undefined && isEqual(await hashSha256(row.content), hash) ? row.content : null;
   }
 
   /**
-   * A manifest, a shelf and their files in the place of the last ones, in one step. `fresh` are those
-   * that were not here. `check` refuses what must not be stored: it is asked again here, inside the
-   * transaction, because another tab may have gone further in the meantime, or the owner may have
-   * accepted other terms. The key that signed it is the trusted one from now on.
+   * Replace the manifest, the shelf and their files in one step.
+   *
+   * `fresh` has the files that are not stored yet. `check` runs again inside the transaction,
+   * because another tab may have stored a later release meanwhile, or the owner may have accepted
+   * other terms. The key that signed the manifest becomes the trusted one.
    */
-  keepRelease(
+  storeRelease(
     signed: SignedManifest,
     shelf: Shelf,
     fresh: ReadonlyMap<string, Uint8Array>,
     check: (settings: Settings) => void,
   ): Promise<void> {
     return this.database.write(["settings", "files"], async (transaction) => {
-      const known = await settingsIn(transaction);
-      check(known);
+      const settings = await readSettingsIn(transaction);
+      check(settings);
       const newest = { epoch: signed.manifest.epoch, hash: toHex(signed.hash) };
       await transaction
         .objectStore("settings")
-        .put({ ...known, newest, shelf, trusted: toHex(signed.key) });
-      await keepFiles(transaction, signed, shelf, new Map([...fresh, [MANIFEST, signed.raw]]));
+        .put({ ...settings, newest, shelf, trusted: toHex(signed.key) });
+      await storeFiles(
+        transaction,
+        signed,
+        shelf,
+        new Map([...fresh, [MANIFEST_NAME, signed.raw]]),
+      );
     });
   }
 
-  /** A shelf and its catalogue beside the last manifest, while worse terms wait for a yes. */
-  keepShelf(
+  /**
+   * Store a shelf and its catalogue next to the last manifest, while worse terms wait for a yes.
+   */
+  storeShelf(
     last: SignedManifest,
     shelf: Shelf,
     fresh: ReadonlyMap<string, Uint8Array>,
   ): Promise<void> {
     return this.database.write(["settings", "files"], async (transaction) => {
-      const known = await settingsIn(transaction);
-      checkShelf(known.shelf, shelf);
-      if (known.newest?.hash !== toHex(last.hash)) throw new StoreError(MEANWHILE);
-      await transaction.objectStore("settings").put({ ...known, shelf });
-      await keepFiles(transaction, last, shelf, fresh);
+      const settings = await readSettingsIn(transaction);
+      checkShelf(settings.shelf, shelf);
+      if (settings.newest?.hash !== toHex(last.hash)) throw new StoreError(DELETED_MEANWHILE);
+      await transaction.objectStore("settings").put({ ...settings, shelf });
+      await storeFiles(transaction, last, shelf, fresh);
     });
   }
 
   /**
-   * Everything about the owner, and all that could be worked out from it. The charges stay, because
-   * what left cannot be called back, and they hold no item; so do what the owner chose, what the
-   * coins said (else forgetting would be another toss), the newest epoch, and when the last batch left: no
-   * token is asked for soon after it.
+   * Delete everything about the owner, and everything that it could be computed from.
+   *
+   * The charges stay, because what left cannot be undone, and they contain no item. The owner's
+   * choices stay, and the random draws (else forgetting would draw again), the newest epoch, and
+   * when the last batch left: no token is requested soon after it.
    */
   forget(now: number): Promise<void> {
     const tables = ["history", "files", "batches", "shown"] as const;
     return this.database.write([...tables, "settings"], async (transaction) => {
-      const settings = await settingsIn(transaction);
-      const generation = toHex(systemEntropy(GENERATION));
-      // A batch that waits may have left: only the answer says so.
-      const lastOver = (await waitingIn(transaction)) === undefined ? settings.lastOver : now;
+      const settings = await readSettingsIn(transaction);
+      const generation = toHex(drawSystemEntropy(GENERATION_BYTES));
+      // A stored batch may have left already: only the proxy's answer would tell.
+      const waiting = await readWaitingBatchIn(transaction);
+      const lastOver = waiting === undefined ? settings.lastOver : now;
       transaction.objectStore("settings").put({ ...settings, generation, lastOver });
       for (const table of tables) {
         transaction.objectStore(table).clear();
@@ -178,8 +189,8 @@ export class Store {
   }
 }
 
-/** These, and of those that are here what belongs to the manifest and the shelf; nothing else. */
-async function keepFiles(
+/** Store these files, and delete all others that belong to neither manifest nor shelf. */
+async function storeFiles(
   transaction: Transaction,
   { manifest: { model, catalogue } }: SignedManifest,
   shelf: Shelf,
@@ -187,61 +198,61 @@ async function keepFiles(
 ): Promise<void> {
   const rows = transaction.objectStore("files");
   for (const [name, content] of fresh) rows.put({ name, content });
-  const wanted = [MANIFEST, toHex(model), toHex(catalogue), shelf.catalogue];
-  const names = await answer(rows.getAllKeys());
-  if (!wanted.every((name) => names.includes(name))) throw new StoreError(MEANWHILE);
+  const wanted = [MANIFEST_NAME, toHex(model), toHex(catalogue), shelf.catalogue];
+  const names = await awaitRequest(rows.getAllKeys());
+  if (!wanted.every((name) => names.includes(name))) throw new StoreError(DELETED_MEANWHILE);
   for (const name of names) {
     if (!wanted.includes(name)) rows.delete(name);
   }
 }
 
-const MEANWHILE = "What was fetched was forgotten in the meantime; fetch it again.";
+const DELETED_MEANWHILE = "The fetched files were deleted meanwhile; fetch them again.";
 
-/** The settings, inside a transaction. */
-export async function settingsIn(transaction: Transaction): Promise<Settings> {
-  const settings = await answer(transaction.objectStore("settings").get(1));
+/** Read the settings inside a transaction. */
+export async function readSettingsIn(transaction: Transaction): Promise<Settings> {
+  const settings = await awaitRequest(transaction.objectStore("settings").get(1));
   if (settings === undefined) {
     throw new StoreError("This browser's data was deleted while it was in use. Reload the page.");
   }
   return settings;
 }
 
-/** The batch that has neither arrived nor been given up, inside a transaction. */
-export function waitingIn(transaction: Transaction): Promise<BatchRow | undefined> {
-  return answer(transaction.objectStore("batches").index("state").get("charged"));
+/** Read the batch that was neither delivered nor dropped, inside a transaction. */
+export function readWaitingBatchIn(transaction: Transaction): Promise<BatchRow | undefined> {
+  return awaitRequest(transaction.objectStore("batches").index("state").get("charged"));
 }
 
-async function touchedIn(transaction: Transaction): Promise<readonly Touched[]> {
-  return (await answer(transaction.objectStore("history").get(1)))?.items ?? [];
+async function readHistoryRows(transaction: Transaction): Promise<readonly Touched[]> {
+  return (await awaitRequest(transaction.objectStore("history").get(1)))?.items ?? [];
 }
 
-function byId(items: readonly Touched[]): Map<string, number> {
+function toMomentsById(items: readonly Touched[]): Map<string, number> {
   return new Map(items.map(({ id, moment }) => [id, moment]));
 }
 
-/** A history is never longer than `MOST_TOUCHED`: what was touched earliest goes, of one moment the last names. */
-function latest(items: readonly Touched[]): readonly Touched[] {
-  if (items.length <= MOST_TOUCHED) return items;
+/** Drop the oldest items beyond `MAX_HISTORY_ITEMS`; of one moment those whose id sorts last. */
+function limitHistory(items: readonly Touched[]): readonly Touched[] {
+  if (items.length <= MAX_HISTORY_ITEMS) return items;
   const order = [...items].sort((a, b) => b.moment - a.moment || (a.id < b.id ? -1 : 1));
-  const kept = new Set(order.slice(0, MOST_TOUCHED));
-  return items.filter((item) => kept.has(item));
+  const latestItems = new Set(order.slice(0, MAX_HISTORY_ITEMS));
+  return items.filter((item) => latestItems.has(item));
 }
 
-function checkPinned(known: Settings, named: Beginning): void {
-  if (known.key !== named.key) {
+function checkPinned(stored: Settings, initial: InitialSettings): void {
+  if (stored.key !== initial.key) {
     throw new UntrustedError(
       "This address now names another key than the one this browser has trusted since " +
-        `${known.since}. Somebody may be pretending to be the server you know, so nothing was ` +
+        `${stored.since}. Somebody may be pretending to be the server you know, so nothing was ` +
         "fetched and nothing was sent. If you know that the key was changed for a good reason, " +
-        "delete this site's data in your browser and begin anew; the record of what was spent goes " +
-        "with it.",
+        "delete this site's data in your browser and start again; this deletes the record of what " +
+        "was spent.",
     );
   }
-  if (known.proxy !== named.proxy) {
+  if (stored.proxy !== initial.proxy) {
     throw new UntrustedError(
-      `This browser's data belongs to the proxy ${known.proxy}, but now ${named.proxy} is named. ` +
+      `This browser's data belongs to the proxy ${stored.proxy}, but now ${initial.proxy} is named. ` +
         "Nothing was fetched and nothing was sent. Go back to the first address, or delete this " +
-        "site's data in your browser and begin anew.",
+        "site's data in your browser and start again.",
     );
   }
 }

@@ -1,42 +1,50 @@
 /**
  * One sync, step by step, and why a crash or a second tab never spends twice.
  *
- * 1. A batch that an earlier sync left behind is brought to its end (steps 6 and 7). If
- *    the proxy does not take it now, what is published is fetched all the same (2 and 3), and the
- *    batch is given up when that is a later epoch's: it could not be counted any more.
- * 2. The manifest is fetched and must be signed by the trusted key, or by one that this key has
- *    named, be no older than the last one, not differ from another one of its epoch, and keep to the
- *    terms that the owner accepted.
- * 3. Model and catalogue are fetched, compared with their hashes, and kept in one transaction.
- * 4. Ledger, terms and the device's own coins decide whether it takes part, and at which moment it
- *    sends; the coins are kept. Shortly before that moment the manifest is asked for once more, and
- *    whether a batch would be taken: an epoch that is over by then costs nothing.
- * 5. The other worker is told to make the batch (`History.make`). It alone reads the history, and
- *    stores the batch together with its charge in one transaction (`Outbox.keep`), which looks once
- *    more whether anything speaks against it.
+ * 1. A batch that an earlier sync left behind is delivered (steps 6 and 7). If the proxy does not
+ *    accept it now, the published files are fetched anyway (2 and 3). The batch is dropped when
+ *    they are of a later epoch: it could not be counted any more.
+ * 2. The manifest is fetched. The trusted key, or a successor that this key has signed, must have
+ *    signed it. It must not be older than the last one, must not differ from another manifest of
+ *    its epoch, and must keep to the terms that the owner accepted.
+ * 3. Model and catalogue are fetched, compared with their hashes, and stored in one transaction.
+ * 4. Ledger, terms and random draws decide whether the device takes part, and when it sends; the
+ *    draws are stored. Shortly before that moment the manifest is fetched again, and the proxy is
+ *    asked whether it would take a batch: an epoch that is over by then costs nothing.
+ * 5. The history worker is told to make the batch (`History.make`). Only that worker reads the
+ *    history. It stores the batch together with its charge in one transaction (`Outbox.keep`),
+ *    which checks again that nothing forbids it.
  * 6. The stored bytes are sent, at the moment that was drawn.
  * 7. The batch is marked as sent, and its bytes are deleted.
  *
- * Where a batch needs a token, the coin of 4 is tossed an epoch before, when the token is asked for: at a
- * moment that was drawn, by a visit that has sent no batch and sends none afterwards. The page makes the
- * request and the token (`accounts`). Its thread may be busy with what depends on a history, so it is not
- * waited for: at the moment the request is there, or it is left to the next look.
+ * If a batch needs a token, the draw of step 4 happens one epoch earlier, when the token is
+ * requested: at a random moment, by a visit that has sent no batch and sends none afterwards. The
+ * page makes the request and the token (`accounts`). Its thread may be busy with work that depends
+ * on a history, so nothing waits for it: if the request is not there at its moment, the next look
+ * tries again.
  *
- * So whether a device sends, when, how much and what it asks for before is decided without looking at
- * the history. Nothing here waits for what is computed from it: at the moment of sending a batch is
- * there or not, and if not, the next look is whole leads later. And nothing that is computed from the
- * history can fail (`bounds`).
+ * So whether a device sends, when, how much, and what it requests before is decided without the
+ * history. Nothing here waits for results that are computed from it: at the moment of sending a
+ * batch is there or not, and if not, the next look at it is whole leads later. Nothing that is
+ * computed from the history can fail (see `bounds`).
  *
- * A crash before 5 is complete: nothing was spent, nothing sent. A crash after it: the same bytes
- * are there and are sent again; the proxy knows them by their id. Nothing is randomised again.
+ * After a crash before step 5 is complete, nothing was spent and nothing sent. After a later crash
+ * the same bytes are stored and sent again; the proxy recognises them by their id. Nothing is
+ * randomised again.
  */
 
 import type { Account } from "./accounts.js";
-import { judged, mayAsk, type Outcome, sentenceOf, turnsLeft } from "./agreement.js";
-import { equal } from "./bytes.js";
+import {
+  countTurnsLeft,
+  formatOutcome,
+  judge,
+  mayRequestToken,
+  type Outcome,
+} from "./agreement.js";
+import { isEqual } from "./bytes.js";
 import type { Entropy } from "./coin.js";
 import type { BatchRow } from "./database.js";
-import { endOf, type Manifest } from "./epoch.js";
+import { endOfEpoch, type Manifest } from "./epoch.js";
 import {
   ClosedError,
   PostponedError,
@@ -44,104 +52,109 @@ import {
   StoreError,
   UnavailableError,
 } from "./errors.js";
-import type { Fetched, Fetching, Known } from "./fetching.js";
-import { budgetOf, type Charge } from "./ledger.js";
-import type { End, Outbox, Waiting } from "./outbox.js";
+import type { FetchedRelease, Fetcher, StoredState } from "./fetching.js";
+import { type Grid, MIN_GAP_SECONDS, STEP_SECONDS } from "./grid.js";
+import { type Charge, computeBudget } from "./ledger.js";
+import type { FinalState, Outbox, SendableBatch } from "./outbox.js";
 import type { HttpProxy } from "./proxy.js";
-import { type Grid, MIN_GAP, STEP } from "./schedule.js";
 import type { Store } from "./store.js";
 import {
-  ASK_LEAD,
-  drawnPlan,
-  drawnToken,
-  lead,
-  MOST_LEAD,
-  MOST_PATIENCE,
+  computeLead,
+  drawPlan,
+  drawToken,
+  MAX_LEAD_SECONDS,
+  MAX_TOKEN_WAIT_SECONDS,
   type Plan,
+  TOKEN_LEAD_SECONDS,
   type Token,
 } from "./timing.js";
 
-export interface Synced {
-  /** Of the manifest that holds now. */
+export interface SyncResult {
+  /** Epoch of the current manifest. */
   epoch: number;
-  /** What happened to this epoch's batch. */
+  /** What happened to the batch of this epoch. */
   outcome: Outcome;
-  /** An earlier epoch whose batch this sync had to give up, if there was one. */
-  lost: number | null;
-  /** Of the limit so far; rounded up. */
-  spent: number;
-  /** What is left of it; rounded down. */
-  remaining: number;
-  /** All of it in plain words. */
+  /** Epoch of an older batch that this sync abandoned, or null. */
+  abandonedEpoch: number | null;
+  /** Epsilon spent so far, rounded up. */
+  spentEpsilon: number;
+  /** Epsilon left of the owner's limit, rounded down. */
+  remainingEpsilon: number;
+  /** The result in plain words. */
   sentence: string;
 }
 
+/** Runs work while no other tab runs work under the same lock. */
 export type Lock = <Result>(work: () => Promise<Result>) => Promise<Result>;
 
 /** A batch to be made by the worker that reads the history. */
 export interface Job {
-  /** Of the manifest that it is for. */
+  /** Hash of the manifest that the batch is for. */
   hash: Uint8Array;
-  /** When it was decided. */
+  /** Unix seconds of the decision. */
   now: number;
-  /** When it may leave: fixed before the history is read. */
+  /** Unix seconds from which the batch may leave, fixed before the history is read. */
   sendAt: number;
 }
 
-export interface Tools {
+/** What a sync works with. */
+export interface SyncDependencies {
   store: Store;
   outbox: Outbox;
-  fetching: Fetching;
+  fetching: Fetcher;
   proxy: HttpProxy;
   grid: Grid;
-  /** Unix seconds. */
+  /** Returns Unix seconds. */
   clock: () => number;
-  /** Seconds that no one can set back. */
+  /** Returns seconds of a clock that nobody can set back. */
   monotonic: () => number;
   sleep: (seconds: number) => Promise<void>;
   entropy: Entropy;
   /** Seconds over which the moment of sending is drawn. */
   jitter: number;
-  /** One tab at a time; the long pause is outside of it. */
+  /** Allows one tab at a time; the long pause before sending is outside of it. */
   lock: Lock;
   /** Held from the last look at a batch until the proxy has answered. */
-  sending: Lock;
-  /** Tells the other worker. It never says when it is done. */
+  sendingLock: Lock;
+  /** Tells the history worker to make a batch. It never reports when it is done. */
   make: (job: Job) => void;
-  /** The page's side of tokens; null: it has none. */
+  /** The page's side of tokens, or null if it has none. */
   account: Account | null;
 }
 
-/** It is not yet time to make the batch, or to ask for a token. */
-export interface Early {
-  /** Of the manifest that it would be for. */
+/** A sync that waits until it may make a batch or request a token. */
+export interface PendingSync {
+  /** Hash of the manifest that the batch or the token would be for. */
   hash: Uint8Array;
-  lost: number | null;
-  /** Unix seconds. */
-  until: number;
-  /** What the sync came to, where it is a token that is waited for. */
-  synced: Synced | null;
+  /** Epoch of an older batch that this sync abandoned, or null. */
+  abandonedEpoch: number | null;
+  /** Unix seconds at which to continue. */
+  resumeAt: number;
+  /** Result of the sync if it only waits for a token, else null. */
+  result: SyncResult | null;
 }
 
-/** What a batch becomes when it is finished, said of the sync that finished it. */
-const ENDS: Record<End, Outcome> = { sent: "sent", dropped: "too late" };
-/** Leads after which a batch that is still not there is left to the next look. */
-const MOST_LEADS = 3;
-/** Seconds: a moment that is nearer is now. */
-const ROUNDING = 1e-3;
+/** The outcome of a sync that finished a batch, by the batch's final state. */
+const FINAL_OUTCOMES: Record<FinalState, Outcome> = { sent: "sent", dropped: "too late" };
+/** Leads after which a batch that is still missing is left to the next look. */
+const MAX_LEADS_TO_WAIT = 3;
+/** A moment that is nearer than this counts as now. */
+const ROUNDING_SECONDS = 1e-3;
 
-/** Settle, fetch, take part. */
-export class Syncing {
+/** Settles an old batch, fetches what is published, and takes part. */
+export class Synchronizer {
   /** Aborted when the owner says that nothing may leave. */
   #permission = new AbortController();
-  /** What this visit has sent. Never both: whoever sees both would know whose batch it was. */
-  #said: "batch" | "request" | null = null;
-  /** For which epoch it has asked. A later one's token would be lost, too, in a page that stays open. */
-  #asked = 0;
+  /** What this visit has sent. Never both: a proxy that saw both would know whose batch it was. */
+  #sentKind: "batch" | "request" | null = null;
+  /**
+   * Epoch of the token that this visit requested. A page may stay open: it requests no later one.
+   */
+  #requestedEpoch = 0;
 
-  constructor(private readonly tools: Tools) {}
+  constructor(private readonly tools: SyncDependencies) {}
 
-  /** End the request of a batch or a token that is on its way, or keep it from leaving. */
+  /** Abort the request of a batch or a token, or keep it from leaving. */
   stop(): void {
     this.#permission.abort();
     this.#permission = new AbortController();
@@ -149,133 +162,150 @@ export class Syncing {
 
   /** Wait until no tab is sending a batch that it looked up before now. */
   waitForSender(): Promise<void> {
-    return this.tools.sending(async () => {});
+    return this.tools.sendingLock(async () => {});
   }
 
-  /** Until it is known when to go on, or that there is nothing more to do. */
-  begin(): Promise<Synced | Early> {
-    return this.tools.lock(async () => this.#begin(await this.#prepared()));
+  /** Sync until it is known when to continue, or that nothing more is to do. */
+  start(): Promise<SyncResult | PendingSync> {
+    return this.tools.lock(async () => this.#startSync(await this.#prepare()));
   }
 
-  /** The epoch may be over by now: what is not made yet costs nothing. */
-  goOn({ hash, lost, synced }: Early): Promise<Synced> {
+  /** Continue a pending sync. If its epoch is over by now, nothing was spent. */
+  resume({ hash, abandonedEpoch, result }: PendingSync): Promise<SyncResult> {
     return this.tools.lock(async () => {
-      const fetched = await this.tools.fetching.refresh(await this.#prepared());
-      const { signed } = fetched;
-      const isSame = equal(signed.hash, hash);
-      if (isSame && synced !== null) {
-        const token = await this.#wanted(fetched);
-        if (token !== null) await this.#ask(token, fetched);
-        return synced;
+      const release = await this.tools.fetching.refresh(await this.#prepare());
+      const { signed } = release;
+      const isSame = isEqual(signed.hash, hash);
+      if (isSame && result !== null) {
+        const token = await this.#drawToken(release);
+        if (token !== null) await this.#requestToken(token, release);
+        return result;
       }
-      const outcome = isSame ? await this.#decided(fetched, () => this.#report(fetched)) : "missed";
-      return this.#result(signed.manifest.epoch, outcome, lost);
+      const outcome = isSame
+        ? await this.#decide(release, () => this.#makeAndSend(release))
+        : "missed";
+      return this.#makeResult(signed.manifest.epoch, outcome, abandonedEpoch);
     });
   }
 
-  /** Begin a look, and read all that its next requests need of what is stored. */
-  async #prepared(): Promise<Known> {
+  /** Begin a look, and read everything that its requests need from the disk. */
+  async #prepare(): Promise<StoredState> {
     const { store, outbox, grid } = this.tools;
     grid.mark();
-    const known = {
-      settings: await store.settings(),
-      names: await store.fileNames(),
-      waiting: await outbox.waiting(),
+    const stored = {
+      settings: await store.readSettings(),
+      files: await store.listFiles(),
+      waiting: await outbox.readWaitingBatch(),
     };
-    for (const token of await outbox.tokens()) this.#finish(token);
-    return known;
+    for (const token of await outbox.listTokens()) this.#finalizeToken(token);
+    return stored;
   }
 
-  async #begin(known: Known): Promise<Synced | Early> {
-    const leftOver = known.waiting;
-    const tried = leftOver && (await this.#tried(leftOver.epoch));
-    const fetched = await this.tools.fetching.refresh(known);
-    const { hash, manifest } = fetched.signed;
+  async #startSync(stored: StoredState): Promise<SyncResult | PendingSync> {
+    const oldBatch = stored.waiting;
+    const attempt = oldBatch && (await this.#tryDelivery(oldBatch.epoch));
+    const release = await this.tools.fetching.refresh(stored);
+    const { hash, manifest } = release.signed;
     const { epoch } = manifest;
-    const settled = leftOver && tried && (await this.#settled(leftOver.epoch, tried, epoch));
-    if (settled !== undefined && leftOver?.epoch === epoch) {
-      return this.#result(epoch, settled, null);
+    const oldOutcome =
+      oldBatch && attempt && (await this.#settleDelivery(oldBatch.epoch, attempt, epoch));
+    if (oldOutcome !== undefined && oldBatch?.epoch === epoch) {
+      return this.#makeResult(epoch, oldOutcome, null);
     }
-    const lost = leftOver && settled === "too late" ? leftOver.epoch : null;
-    const next = await this.#decided(fetched, () => this.#takePart(fetched));
-    if (typeof next !== "string") return { hash, lost, until: next.until, synced: null };
-    const synced = await this.#result(epoch, next, lost);
-    const token = await this.#wanted(fetched);
-    if (token === null) return synced;
-    const until = token.askAt;
-    if (this.#waits(until, fetched)) return { hash, lost, until, synced };
-    await this.#ask(token, fetched);
-    return synced;
+    const abandonedEpoch = oldBatch && oldOutcome === "too late" ? oldBatch.epoch : null;
+    const next = await this.#decide(release, () => this.#takePartInEpoch(release));
+    if (typeof next !== "string")
+      return { hash, abandonedEpoch, resumeAt: next.resumeAt, result: null };
+    const result = await this.#makeResult(epoch, next, abandonedEpoch);
+    const token = await this.#drawToken(release);
+    if (token === null) return result;
+    const resumeAt = token.askAt;
+    if (this.#shouldWait(resumeAt, release)) return { hash, abandonedEpoch, resumeAt, result };
+    await this.#requestToken(token, release);
+    return result;
   }
 
-  /** The token of the next epoch, if this visit may ask for it: from public data, the ledger and coins. */
-  async #wanted({ signed: { manifest }, at, untaken }: Fetched): Promise<Token | null> {
+  /**
+   * Return the token of the next epoch if this visit may request it, else null.
+   *
+   * This depends on public data, the ledger and random draws only.
+   */
+  async #drawToken({ signed: { manifest }, at, refusal }: FetchedRelease): Promise<Token | null> {
     const { account, outbox, entropy, jitter } = this.tools;
     const { epoch, terms } = manifest;
-    const isFirst = this.#said === null || this.#asked === epoch + 1;
-    const isAble = account && isFirst && at.clock < endOf(manifest);
-    if (!isAble || untaken instanceof UnavailableError) return null; // it gives no tokens either
-    if (!mayAsk(await outbox.standing(epoch), manifest, at.clock)) return null;
-    const token = await outbox.token(epoch + 1, (charges) =>
-      drawnToken(manifest, turnsLeft(terms, charges), at.clock, jitter, entropy),
+    const hasSentNothingElse = this.#sentKind === null || this.#requestedEpoch === epoch + 1;
+    const canRequest = account && hasSentNothingElse && at.clock < endOfEpoch(manifest);
+    if (!canRequest || refusal instanceof UnavailableError) return null; // this proxy gives no tokens either
+    if (!mayRequestToken(await outbox.readState(epoch), manifest, at.clock)) return null;
+    const token = await outbox.drawToken(epoch + 1, (charges) =>
+      drawToken(manifest, countTurnsLeft(terms, charges), at.clock, jitter, entropy),
     );
     return token.wanted && token.answer === null ? token : null;
   }
 
-  /** At its moment, whatever the page does meanwhile. The same again is answered again. */
-  async #ask(token: Token, { signed: { manifest }, at }: Fetched): Promise<void> {
+  /**
+   * Request a token at its moment, whether the page is ready or not.
+   *
+   * The proxy answers a repeated request in the same way.
+   */
+  async #requestToken(token: Token, { signed: { manifest }, at }: FetchedRelease): Promise<void> {
     const { signal } = this.#permission;
-    let request = null as Uint8Array | null;
-    this.#requested(token).then(
+    let requestBytes = null as Uint8Array | null;
+    this.#makeTokenRequest(token).then(
       (bytes) => {
-        request = bytes;
+        requestBytes = bytes;
       },
       () => {}, // the page knows why
     );
-    const moment = this.tools.grid.roundUp(at.now + ASK_LEAD);
-    await this.#sleepUntil(moment - STEP); // time to look whether a tab has paused or sent meanwhile
-    await this.tools.sending(async () => {
-      const standing = await this.tools.outbox.standing(manifest.epoch);
-      const may = mayAsk(standing, manifest, at.clock);
-      await this.#sleepUntil(moment - MIN_GAP);
-      if (may && request !== null && !signal.aborted)
-        await this.#askNow(token.epoch, request, signal);
+    const moment = this.tools.grid.roundUp(at.now + TOKEN_LEAD_SECONDS);
+    await this.#sleepUntil(moment - STEP_SECONDS); // time to check whether a tab has paused or sent meanwhile
+    await this.tools.sendingLock(async () => {
+      const standing = await this.tools.outbox.readState(manifest.epoch);
+      const isAllowed = mayRequestToken(standing, manifest, at.clock);
+      await this.#sleepUntil(moment - MIN_GAP_SECONDS);
+      if (isAllowed && requestBytes !== null && !signal.aborted)
+        await this.#sendTokenRequest(token.epoch, requestBytes, signal);
     });
   }
 
-  async #askNow(epoch: number, request: Uint8Array, signal: AbortSignal): Promise<void> {
+  async #sendTokenRequest(epoch: number, request: Uint8Array, signal: AbortSignal): Promise<void> {
     const { outbox, proxy, monotonic } = this.tools;
-    this.#said = "request";
-    this.#asked = epoch;
-    const begun = monotonic();
-    const answer = await proxy.token(request, signal);
-    if (answer !== null && monotonic() - begun > MOST_PATIENCE) return;
-    // Without one another device of this account was first: this one sits that epoch out.
-    const known = await outbox.learn(epoch, { answer, wanted: answer !== null });
-    if (known !== undefined) this.#finish(known);
+    this.#sentKind = "request";
+    this.#requestedEpoch = epoch;
+    const startTime = monotonic();
+    const answer = await proxy.requestToken(request, signal);
+    if (answer !== null && monotonic() - startTime > MAX_TOKEN_WAIT_SECONDS) return;
+    // No answer means that another device of this account was first: this one sits that epoch out.
+    const updated = await outbox.updateToken(epoch, { answer, wanted: answer !== null });
+    if (updated !== undefined) this.#finalizeToken(updated);
   }
 
-  /** What to send; what makes a token of the answer is on disk then. */
-  async #requested({ epoch, id, state }: Token): Promise<Uint8Array | null> {
+  /** Make the bytes of a token request. What turns its answer into a token is stored before. */
+  async #makeTokenRequest({ epoch, id, state }: Token): Promise<Uint8Array | null> {
     const { account, outbox } = this.tools;
-    const made = await account?.request(epoch, id, state);
-    const kept = made && (await outbox.learn(epoch, { state: made.state }))?.state;
-    return made && kept && equal(kept, made.state) ? made.bytes : null;
+    const request = await account?.request(epoch, id, state);
+    const storedState =
+      request && (await outbox.updateToken(epoch, { state: request.state }))?.state;
+    return request && storedState && isEqual(storedState, request.state) ? request.bytes : null;
   }
 
-  /** Makes a token of the proxy's answer, whenever the page comes to it; one that is false is none. */
-  #finish({ epoch, state, answer, key, wanted, output }: Token): void {
+  /** Let the page make a token of the proxy's answer. An invalid answer gives no token. */
+  #finalizeToken({ epoch, state, answer, key, wanted, output }: Token): void {
     const { account, outbox } = this.tools;
     if (!account || !state || !answer || !key || !wanted || output) return;
     account
       .finalize(state, answer, key)
       .catch(() => null)
-      .then((made) => outbox.learn(epoch, { output: made, wanted: made !== null }))
-      .catch(() => {}); // at the next look
+      .then((output) => outbox.updateToken(epoch, { output, wanted: output !== null }))
+      .catch(() => {}); // the next look tries again
   }
 
-  /** Deliver it, or hear why not: that is said after what is published was fetched. */
-  async #tried(epoch: number): Promise<Outcome | Error> {
+  /**
+   * Deliver a batch, or return why the proxy did not take it.
+   *
+   * The caller throws that error only after it has fetched what is published.
+   */
+  async #tryDelivery(epoch: number): Promise<Outcome | Error> {
     try {
       return await this.#deliver(epoch, this.tools.monotonic());
     } catch (error) {
@@ -286,85 +316,114 @@ export class Syncing {
     }
   }
 
-  /** Once a later epoch is published a batch that waits can never be counted. */
-  async #settled(epoch: number, tried: Outcome | Error, newest: number): Promise<Outcome> {
-    if (!(tried instanceof Error)) {
-      return tried;
+  /**
+   * Return the outcome of an old batch, and drop it if a later epoch is published.
+   *
+   * A batch of an earlier epoch can never be counted.
+   */
+  async #settleDelivery(
+    epoch: number,
+    attempt: Outcome | Error,
+    newestEpoch: number,
+  ): Promise<Outcome> {
+    if (!(attempt instanceof Error)) {
+      return attempt;
     }
-    if (newest <= epoch) {
-      throw tried;
+    if (newestEpoch <= epoch) {
+      throw attempt;
     }
     const { outbox, clock } = this.tools;
-    return ENDS[await outbox.finish(epoch, "dropped", clock())];
+    return FINAL_OUTCOMES[await outbox.finish(epoch, "dropped", clock())];
   }
 
-  /** At most one batch in an epoch, ever: `makeIt` where it may have one and has none. */
-  async #decided<Made>(
-    { signed: { manifest }, at }: Fetched,
+  /**
+   * Decide what becomes of this epoch's batch; there is at most one, ever.
+   *
+   * `makeIt` runs if the epoch may have a batch and has none.
+   */
+  async #decide<Made>(
+    { signed: { manifest }, at }: FetchedRelease,
     makeIt: () => Promise<Made>,
   ): Promise<Outcome | Made> {
-    const found = await this.#judged(manifest, at.clock);
-    if (found === "make it") {
-      return this.#said === "request" ? "next visit" : makeIt();
+    const decision = await this.#judge(manifest, at.clock);
+    if (decision === "make it") {
+      return this.#sentKind === "request" ? "next visit" : makeIt();
     }
-    return found === "deliver it" ? this.#deliver(manifest.epoch, at.now) : found;
+    return decision === "deliver it" ? this.#deliver(manifest.epoch, at.now) : decision;
   }
 
-  async #judged(manifest: Manifest, now: number) {
-    return judged(await this.tools.outbox.standing(manifest.epoch), manifest, now);
+  async #judge(manifest: Manifest, now: number) {
+    return judge(await this.tools.outbox.readState(manifest.epoch), manifest, now);
   }
 
-  async #takePart(fetched: Fetched): Promise<Outcome | { until: number }> {
-    const { manifest } = fetched.signed;
-    const plan = await this.#plan(manifest, fetched.at.clock);
+  async #takePartInEpoch(release: FetchedRelease): Promise<Outcome | { resumeAt: number }> {
+    const { manifest } = release.signed;
+    const plan = await this.#drawPlan(manifest, release.at.clock);
     if (!plan.takesPart) {
       return "sitting out";
     }
-    const until = plan.sendAt - lead(manifest);
-    return this.#waits(until, fetched) ? { until } : this.#report(fetched);
+    const resumeAt = plan.sendAt - computeLead(manifest);
+    return this.#shouldWait(resumeAt, release) ? { resumeAt } : this.#makeAndSend(release);
   }
 
-  /** What would wait longer was drawn before a clock was set back: it waits no more. */
-  #waits(until: number, { at }: Fetched): boolean {
-    const left = until - at.clock;
-    return left > ROUNDING && left <= this.tools.jitter;
+  /**
+   * Check whether a moment lies ahead.
+   *
+   * A moment further away than the jitter was drawn before a clock was set back, and does not
+   * count.
+   */
+  #shouldWait(moment: number, { at }: FetchedRelease): boolean {
+    const seconds = moment - at.clock;
+    return seconds > ROUNDING_SECONDS && seconds <= this.tools.jitter;
   }
 
-  #plan(manifest: Manifest, now: number): Promise<Plan> {
+  #drawPlan(manifest: Manifest, now: number): Promise<Plan> {
     const { outbox, entropy, jitter } = this.tools;
-    return outbox.plan(manifest.epoch, (charges: readonly Charge[]) => {
-      const plan = drawnPlan(manifest, turnsLeft(manifest.terms, charges), now, jitter, entropy);
-      // With accounts the coin was tossed for the token.
+    return outbox.drawPlan(manifest.epoch, (charges: readonly Charge[]) => {
+      const plan = drawPlan(
+        manifest,
+        countTurnsLeft(manifest.terms, charges),
+        now,
+        jitter,
+        entropy,
+      );
+      // With accounts the draw was made for the token.
       return { ...plan, takesPart: plan.takesPart || manifest.terms.accounts };
     });
   }
 
   /**
-   * Has the batch made, and sends it when it is time: at the first step a lead after the last answer of the
-   * proxy, by a clock that nobody sets. That moment was fixed before the history is read, and before any disk that
-   * another thread may hold up. What is not there by then is looked for whole leads later: so a
-   * computation that took too long shows in steps of seconds and never in how long it took.
+   * Have the batch made, and send it at its moment.
+   *
+   * That moment is the first step at least one lead after the proxy's last answer, by a clock that
+   * nobody sets. It is fixed before the history is read, and before any disk access that another
+   * thread may delay. A batch that is not there by then is looked for whole leads later, so a slow
+   * computation shows in steps of seconds, and never in how long it took.
    */
-  async #report({ signed: { manifest, hash }, at, untaken }: Fetched): Promise<Outcome> {
+  async #makeAndSend({
+    signed: { manifest, hash },
+    at,
+    refusal,
+  }: FetchedRelease): Promise<Outcome> {
     const { clock, grid, make } = this.tools;
-    if (untaken instanceof ClosedError || untaken instanceof UnavailableError) {
-      return "not open"; // no error: looks go on at their pace, however long there is no room
+    if (refusal instanceof ClosedError || refusal instanceof UnavailableError) {
+      return "not open"; // no error: looks continue at their pace, however long the proxy is full
     }
-    if (untaken !== null) {
-      throw untaken;
+    if (refusal !== null) {
+      throw refusal;
     }
-    const step = lead(manifest);
-    make({ hash, now: at.clock, sendAt: at.clock + step });
-    for (let leads = 1; leads <= MOST_LEADS; leads += 1) {
-      const moment = grid.roundUp(at.now + leads * step);
-      await this.#sleepUntil(moment - STEP); // time to look
-      const found = await this.#judged(manifest, leads === 1 ? at.clock : clock());
-      if (found !== "make it") {
-        return found === "deliver it" ? this.#send(manifest.epoch, moment) : found;
+    const leadTime = computeLead(manifest);
+    make({ hash, now: at.clock, sendAt: at.clock + leadTime });
+    for (let leads = 1; leads <= MAX_LEADS_TO_WAIT; leads += 1) {
+      const moment = grid.roundUp(at.now + leads * leadTime);
+      await this.#sleepUntil(moment - STEP_SECONDS); // time to read the stored batch
+      const decision = await this.#judge(manifest, leads === 1 ? at.clock : clock());
+      if (decision !== "make it") {
+        return decision === "deliver it" ? this.#send(manifest.epoch, moment) : decision;
       }
     }
     throw new StoreError(
-      `The batch of epoch ${manifest.epoch} was not made in time; it is tried again.`,
+      `The batch of epoch ${manifest.epoch} was not ready in time; the next look tries again.`,
     );
   }
 
@@ -375,23 +434,23 @@ export class Syncing {
     }
   }
 
-  /** A batch of an earlier sync, not before its moment. */
-  async #deliver(epoch: number, begun: number): Promise<Outcome> {
-    const batch = await this.#ready(epoch);
+  /** Send a batch of an earlier sync, not before its moment. */
+  async #deliver(epoch: number, startTime: number): Promise<Outcome> {
+    const batch = await this.#loadSendable(epoch);
     if (typeof batch === "string") {
       return batch;
     }
-    const left = batch.sendAt - this.tools.clock();
-    const wait = left > 0 && left <= MOST_LEAD ? left : 0;
-    const moment = this.tools.grid.roundUp(begun + wait);
-    await this.#sleepUntil(moment - STEP);
+    const seconds = batch.sendAt - this.tools.clock();
+    const waitSeconds = seconds > 0 && seconds <= MAX_LEAD_SECONDS ? seconds : 0;
+    const moment = this.tools.grid.roundUp(startTime + waitSeconds);
+    await this.#sleepUntil(moment - STEP_SECONDS);
     return this.#send(epoch, moment);
   }
 
-  /** The batch if it may leave now, or why it does not. */
-  async #ready(epoch: number): Promise<Waiting | Outcome> {
+  /** Return the batch if it may leave now, else the outcome that says why not. */
+  async #loadSendable(epoch: number): Promise<SendableBatch | Outcome> {
     const { outbox, clock } = this.tools;
-    const { batch, settings } = await outbox.standing(epoch);
+    const { batch, settings } = await outbox.readState(epoch);
     if (batch === undefined) {
       return "already charged";
     }
@@ -399,81 +458,89 @@ export class Syncing {
     if (state !== "charged" || bytes === null) {
       return state === "sent" ? "already sent" : "too late";
     }
-    // It leaves at the next step.
-    if (clock() + STEP >= batch.ends) {
-      return ENDS[await outbox.finish(epoch, "dropped", clock())];
+    // It would leave at the next step, when its epoch is over.
+    if (clock() + STEP_SECONDS >= batch.ends) {
+      return FINAL_OUTCOMES[await outbox.finish(epoch, "dropped", clock())];
     }
     if (settings.paused) {
       return "paused";
     }
-    if (this.#said === "request") {
-      return "next visit"; // another tab has made it
+    if (this.#sentKind === "request") {
+      return "next visit"; // another tab has made the batch
     }
     checkPatience(batch, clock());
     return { ...batch, bytes };
   }
 
   /**
-   * From charged to sent, at a moment, or whole steps later if it took so long to look it up. Unless
-   * the owner has paused or forgotten it, or another tab has sent it.
+   * Send a charged batch at a moment, or whole steps later if reading it took that long.
+   *
+   * It stays if the owner has paused or forgotten it, or another tab has sent it.
    */
   #send(epoch: number, moment: number): Promise<Outcome> {
-    return this.tools.sending(() => this.#sendNow(epoch, moment));
+    return this.tools.sendingLock(() => this.#sendNow(epoch, moment));
   }
 
   async #sendNow(epoch: number, moment: number): Promise<Outcome> {
     const { proxy, outbox, clock } = this.tools;
     const { signal } = this.#permission;
-    const batch = await this.#ready(epoch);
+    const batch = await this.#loadSendable(epoch);
     if (typeof batch === "string") {
       return batch;
     }
-    await this.#sleepUntil(moment - MIN_GAP);
-    this.#said = "batch";
+    await this.#sleepUntil(moment - MIN_GAP_SECONDS);
+    this.#sentKind = "batch";
     try {
-      await proxy.send(batch.bytes, signal);
+      await proxy.sendBatch(batch.bytes, signal);
     } catch (error) {
       if (signal.aborted) {
-        const still = await this.#ready(epoch);
-        return typeof still === "string" ? still : "paused"; // a pause that is over: at the next look
+        const current = await this.#loadSendable(epoch);
+        return typeof current === "string" ? current : "paused"; // if the pause is over, the next look sends it
       }
       if (error instanceof ClosedError) {
-        return ENDS[await outbox.finish(epoch, "dropped", clock())];
+        return FINAL_OUTCOMES[await outbox.finish(epoch, "dropped", clock())];
       }
-      throw await this.#postponed(batch, error);
+      throw await this.#postpone(batch, error);
     }
-    return ENDS[await outbox.finish(epoch, "sent", clock())];
+    return FINAL_OUTCOMES[await outbox.finish(epoch, "sent", clock())];
   }
 
-  /** `Retry-After` is kept with the batch, so that a reload or another tab obeys it as well. */
-  async #postponed(batch: BatchRow, error: unknown): Promise<unknown> {
+  /** Store `Retry-After` with the batch, so that a reload or another tab obeys it too. */
+  async #postpone(batch: BatchRow, error: unknown): Promise<unknown> {
     if (!(error instanceof UnavailableError) || error.retryAfter === undefined) {
       return error;
     }
     await this.tools.outbox.postpone(batch.epoch, this.tools.clock() + error.retryAfter);
-    return postponed(batch, error.retryAfter);
+    return createPostponedError(batch, error.retryAfter);
   }
 
-  async #result(epoch: number, outcome: Outcome, lost: number | null): Promise<Synced> {
-    const { limit } = await this.tools.store.settings();
-    const { spent, remaining } = budgetOf(limit, await this.tools.outbox.charges());
-    const sentence = sentenceOf(outcome, epoch, lost);
-    return { epoch, outcome, lost, spent, remaining, sentence };
+  async #makeResult(
+    epoch: number,
+    outcome: Outcome,
+    abandonedEpoch: number | null,
+  ): Promise<SyncResult> {
+    const { limit } = await this.tools.store.readSettings();
+    const { spentEpsilon, remainingEpsilon } = computeBudget(
+      limit,
+      await this.tools.outbox.listCharges(),
+    );
+    const sentence = formatOutcome(outcome, epoch, abandonedEpoch);
+    return { epoch, outcome, abandonedEpoch, spentEpsilon, remainingEpsilon, sentence };
   }
 }
 
-/** The proxy said when to come again. Until then the batch stays here. */
+/** Throw `PostponedError` before the time at which the proxy wants the batch. */
 function checkPatience(batch: BatchRow, now: number): void {
   if (now < batch.notBefore) {
-    throw postponed(batch, batch.notBefore - now);
+    throw createPostponedError(batch, batch.notBefore - now);
   }
 }
 
-/** It concerns this batch alone: what is published may be fetched at any time. */
-function postponed(batch: BatchRow, seconds: number): PostponedError {
+/** Return an error that concerns this batch only: published files may be fetched at any time. */
+function createPostponedError(batch: BatchRow, seconds: number): PostponedError {
   return new PostponedError(
     `the proxy asked to be sent the batch of epoch ${batch.epoch} again in ${Math.ceil(seconds)} ` +
-      "seconds, not before. Its cost is charged already. It is kept here until then or until its " +
+      "seconds, not before. Its cost is charged already. It stays here until then, or until its " +
       "epoch is over",
     seconds,
   );

@@ -1,22 +1,23 @@
 /**
  * Tags: what is publicly known of the items, as columns that many of them share.
  *
- * A device uses them when it recommends and at no other time: they cost no report. A column is a
- * label that enough items have (a genre, a brand), or a band of a number (years, prices): the items
- * between two of its values. Which labels and bands there are follows from the catalogue alone, by
- * the rules of docs/protocol.md.
+ * A device uses them only when it recommends: they cost no report. A column is a label that enough
+ * items have (a genre, a brand), or a band of a number (years, prices): the items between two of
+ * its values. Which labels and bands exist follows from the catalogue, by the rules of
+ * docs/protocol.md.
  */
 
-/** Of one item, by kind: its labels, or its number. */
-export type Traits = Readonly<Record<string, readonly string[] | number>>;
+/** Tags of one item by kind: its labels, or its number. */
+export type ItemTags = Readonly<Record<string, readonly string[] | number>>;
 
-/** Items that a tag must have; a fiftieth of the catalogue where that is less. */
-const ENOUGH_ITEMS = 20;
-/** Of the most frequent ones: a device solves as many equations more. */
-const MOST_TAGS = 128;
-/** Of a number, with about as many items each. */
-const BANDS = 10;
+/** Items that a tag must have; a fiftieth of the catalogue if that is less. */
+const MIN_TAG_ITEMS = 20;
+/** The most frequent tags are used: a device solves one more equation for each. */
+const MAX_TAGS = 128;
+/** Bands of a number, with about as many items each. */
+const BANDS_PER_NUMBER = 10;
 
+/** The name of a tag. */
 export interface Tag {
   /** `genre`, `year` ... */
   readonly kind: string;
@@ -24,12 +25,12 @@ export interface Tag {
   readonly name: string;
 }
 
-/** All columns that count, and which items have them. */
-export interface Tags {
+/** All columns that are used, and which items have them. */
+export interface TagColumns {
   readonly names: readonly Tag[];
   /** Where each item's columns begin in `columns`; one more than there are items. */
   readonly starts: Uint32Array;
-  /** Item after item, ascending. */
+  /** Columns of each item, ascending, item after item. */
   readonly columns: Uint16Array;
 }
 
@@ -39,28 +40,28 @@ interface Column {
   readonly items: number[];
 }
 
-/** The columns of a catalogue, in the order in which they first turn up. */
-export function tagsOf(items: readonly Traits[]): Tags {
-  const enough = Math.min(ENOUGH_ITEMS, Math.max(2, Math.ceil(items.length / 50)));
-  const counted = [...labels(items), ...bands(items)].filter((column) => {
-    return column.items.length >= enough;
+/** Build the columns of a catalogue, in the order of their first items. */
+export function buildTags(items: readonly ItemTags[]): TagColumns {
+  const minItems = Math.min(MIN_TAG_ITEMS, Math.max(2, Math.ceil(items.length / 50)));
+  const frequent = [...collectLabels(items), ...collectBands(items)].filter((column) => {
+    return column.items.length >= minItems;
   });
-  const most = new Set(
-    [...counted].sort((a, b) => b.items.length - a.items.length).slice(0, MOST_TAGS),
+  const mostFrequent = new Set(
+    [...frequent].sort((a, b) => b.items.length - a.items.length).slice(0, MAX_TAGS),
   );
-  return byItem(
-    counted.filter((column) => most.has(column)),
+  return sortByItem(
+    frequent.filter((column) => mostFrequent.has(column)),
     items.length,
   );
 }
 
-export function columnsOf({ starts, columns }: Tags, item: number): Uint16Array {
+export function getItemColumns({ starts, columns }: TagColumns, item: number): Uint16Array {
   return columns.subarray(starts[item], starts[item + 1]);
 }
 
-function byItem(kept: readonly Column[], length: number): Tags {
+function sortByItem(columnsInUse: readonly Column[], length: number): TagColumns {
   const starts = new Uint32Array(length + 1);
-  for (const { items } of kept) {
+  for (const { items } of columnsInUse) {
     for (const item of items) starts[item + 1] = (starts[item + 1] as number) + 1;
   }
   for (let item = 0; item < length; item++) {
@@ -68,58 +69,58 @@ function byItem(kept: readonly Column[], length: number): Tags {
   }
   const columns = new Uint16Array(starts[length] as number);
   const next = starts.slice();
-  kept.forEach(({ items }, column) => {
+  columnsInUse.forEach(({ items }, column) => {
     for (const item of items) {
       const place = next[item] as number;
       columns[place] = column;
       next[item] = place + 1;
     }
   });
-  return { names: kept.map(({ tag }) => tag), starts, columns };
+  return { names: columnsInUse.map(({ tag }) => tag), starts, columns };
 }
 
-/** Of each label the items that have it. */
-function labels(items: readonly Traits[]): Iterable<Column> {
-  const found = new Map<string, Column>();
+/** Return the items of each label. */
+function collectLabels(items: readonly ItemTags[]): Iterable<Column> {
+  const columnsByLabel = new Map<string, Column>();
   items.forEach((traits, item) => {
     for (const [kind, names] of Object.entries(traits)) {
       if (typeof names === "number") continue;
       for (const name of names) {
         const key = `${kind} ${name}`; // no kind has a space
-        const known = found.get(key) ?? { tag: { kind, name }, items: [] };
-        known.items.push(item);
-        found.set(key, known);
+        const column = columnsByLabel.get(key) ?? { tag: { kind, name }, items: [] };
+        column.items.push(item);
+        columnsByLabel.set(key, column);
       }
     }
   });
-  return found.values();
+  return columnsByLabel.values();
 }
 
-/** Of each kind of number its bands, from the lowest up. */
-function bands(items: readonly Traits[]): Column[] {
+/** Return the bands of each kind of number, from the lowest up. */
+function collectBands(items: readonly ItemTags[]): Column[] {
   const numbers = new Map<string, Map<number, number>>();
   items.forEach((traits, item) => {
     for (const [kind, number] of Object.entries(traits)) {
       if (typeof number !== "number") continue;
-      const known = numbers.get(kind) ?? new Map<number, number>();
-      numbers.set(kind, known.set(item, number));
+      const numbersByItem = numbers.get(kind) ?? new Map<number, number>();
+      numbers.set(kind, numbersByItem.set(item, number));
     }
   });
-  return [...numbers].flatMap(([kind, known]) => bandsOf(kind, known));
+  return [...numbers].flatMap(([kind, numbersByItem]) => splitIntoBands(kind, numbersByItem));
 }
 
-function bandsOf(kind: string, known: ReadonlyMap<number, number>): Column[] {
-  const ascending = Float64Array.from(known.values()).sort();
-  const beginnings = Array.from({ length: BANDS }, (_, band) => {
-    return ascending[Math.floor((band * ascending.length) / BANDS)] as number;
+function splitIntoBands(kind: string, numbersByItem: ReadonlyMap<number, number>): Column[] {
+  const ascending = Float64Array.from(numbersByItem.values()).sort();
+  const beginnings = Array.from({ length: BANDS_PER_NUMBER }, (_, band) => {
+    return ascending[Math.floor((band * ascending.length) / BANDS_PER_NUMBER)] as number;
   });
   const edges = [...new Set(beginnings)];
   const rows = edges.map(() => [] as number[]);
-  for (const [item, number] of known) {
+  for (const [item, number] of numbersByItem) {
     rows[edges.filter((edge) => edge <= number).length - 1]?.push(item);
   }
-  const values = rows.map((inside) => inside.map((item) => known.get(item) as number));
-  const names = bandNames(values.map((each) => Float64Array.from(each).sort()));
+  const values = rows.map((members) => members.map((item) => numbersByItem.get(item) as number));
+  const names = nameBands(values.map((band) => Float64Array.from(band).sort()));
   return rows.map((inside, band) => ({
     tag: { kind, name: names[band] as string },
     items: inside,
@@ -127,13 +128,17 @@ function bandsOf(kind: string, known: ReadonlyMap<number, number>): Column[] {
 }
 
 /**
- * By round edges: "under 1990", "1990 to 1994", "1995 or more"; a single value by itself. Where all values
- * are whole, a band's name ends with the last number that is in it. Otherwise it ends where the next band
- * begins: "10 to 12.5", "12.5 to 15".
+ * Name bands by round edges: "under 1990", "1990 to 1994", "1995 or more"; a single value by
+ * itself.
+ *
+ * If all values are whole, the name of a band ends with its last number. Otherwise it ends where
+ * the next band begins: "10 to 12.5", "12.5 to 15".
  */
-function bandNames(bands: readonly Float64Array[]): string[] {
+function nameBands(bands: readonly Float64Array[]): string[] {
   const ends = bands.map((values) => [values[0], values.at(-1)] as [number, number]);
-  const edges = ends.slice(1).map(([first], at) => edge((ends[at] as [number, number])[1], first));
+  const edges = ends
+    .slice(1)
+    .map(([first], at) => roundEdge((ends[at] as [number, number])[1], first));
   const step = bands.every((values) => values.every(Number.isInteger)) ? 1 : 0;
   return ends.map(([low, high], place) => {
     const begin = place > 0 ? edges[place - 1] : low;
@@ -144,13 +149,13 @@ function bandNames(bands: readonly Float64Array[]): string[] {
   });
 }
 
-/** The roundest number above the one and not above the other: fewest digits, then nearest. */
-function edge(before: number, first: number): number {
+/** Return the roundest number above `before` and at most `first`: fewest digits, then nearest. */
+function roundEdge(before: number, first: number): number {
   const [mantissa = "", exponent = "0"] = first.toExponential().split("e");
   const digits = mantissa.replace(".", "");
-  for (let kept = 1; kept < digits.length; kept += 1) {
-    const found = Number(`${digits.slice(0, kept)}e${Number(exponent) - kept + 1}`);
-    if (found > before) return found;
+  for (let digitCount = 1; digitCount < digits.length; digitCount += 1) {
+    const candidate = Number(`${digits.slice(0, digitCount)}e${Number(exponent) - digitCount + 1}`);
+    if (candidate > before) return candidate;
   }
   return first;
 }

@@ -1,124 +1,144 @@
 /**
- * Three workers, told apart by their names: `network` speaks to the proxy and never reads what its owner
- * touched; `history` records and recommends, and `batches` makes batches, and both speak to nobody. From
- * the first to the last lies one channel, used in one direction: "make the batch of this epoch". So
- * nothing that can be seen from outside waits for a computation on a history, shares its thread, or asks
- * when it is done. And whatever an application asks of `history`, a batch does not queue behind it.
+ * Three workers, identified by their names.
+ *
+ * `network` speaks to the proxy and never reads what its owner touched. `history` records and
+ * recommends, `batches` makes batches, and both make no requests. One channel leads from `network`
+ * to `batches`, in one direction: "make the batch of this epoch". So nothing that is visible from
+ * outside waits for a computation on a history, shares its thread, or asks whether it is done. And
+ * a batch does not queue behind the questions of an application.
  */
 
 import type { Account } from "./accounts.js";
 import type { Terms } from "./epoch.js";
 import type { PastRelease } from "./fetching.js";
 import { History } from "./history.js";
-import { connect, type Line, serve, type Told, told } from "./messages.js";
+import { connect, type ErrorMessage, type Line, serve, toErrorMessage } from "./messages.js";
 import { Network } from "./network.js";
-import { type OpenOptions, within } from "./options.js";
-import { Looking, type Seen } from "./polling.js";
-import { type Conditions, systemTimer, TICK } from "./schedule.js";
+import { checkRange, type OpenOptions } from "./options.js";
+import { type LookStatus, Poller } from "./polling.js";
+import { type Conditions, TICK_SECONDS } from "./schedule.js";
 import type { Job } from "./syncing.js";
+import { systemTimer } from "./timer.js";
 
 export { type Ask, connect, type Line, serve } from "./messages.js";
 
-/** Options with every default filled in that both workers need. */
-export type Named = OpenOptions & { name: string };
+/** Options with the defaults that both workers need. */
+export type WorkerOptions = OpenOptions & { name: string };
 
-export type NetworkCalls = ReturnType<typeof networkCalls>;
-export type HistoryCalls = ReturnType<typeof historyCalls>;
+export type NetworkCalls = ReturnType<typeof createNetworkCalls>;
+export type HistoryCalls = ReturnType<typeof createHistoryCalls>;
 export type AccountCalls = Pick<Account, keyof Account>;
-export type BatchesCalls = ReturnType<typeof batchesCalls>;
+export type BatchesCalls = ReturnType<typeof createBatchesCalls>;
 
-/** What the worker `network` tells unasked. */
-export type NetworkTold =
-  | { kind: "seen"; seen: Omit<Seen, "error"> & { error: Told | null } }
+/** A message of the worker `network`. */
+export type NetworkMessage =
+  | { kind: "look"; status: Omit<LookStatus, "error"> & { error: ErrorMessage | null } }
   | { kind: "past"; epoch: number; release: PastRelease | null };
-/** What the worker `batches` tells unasked: whether the last one could be made. */
-export type BatchesTold = { kind: "made"; error: Told | null };
+/** A message of the worker `batches`: whether the last batch could be made. */
+export type BatchesMessage = { kind: "made"; error: ErrorMessage | null };
 
-/** The names under which `serveAs` is known. */
+/** The names of the workers. */
 export type WorkerName = "network" | "history" | "batches";
 
-const PACE = 30;
+const DEFAULT_PACE_SECONDS = 30;
 
-/** Does the work of one of them on this thread. */
+/** Do the work of one of the workers on this thread. */
 export function serveAs(name: WorkerName, line: Line): void {
-  const tell = (told: NetworkTold | BatchesTold) => line.postMessage(told);
-  const calls = { network: networkCalls, history: historyCalls, batches: batchesCalls };
-  serve(line, calls[name](tell));
+  const post = (message: NetworkMessage | BatchesMessage) => line.postMessage(message);
+  const calls = {
+    network: createNetworkCalls,
+    history: createHistoryCalls,
+    batches: createBatchesCalls,
+  };
+  serve(line, calls[name](post));
 }
 
-function networkCalls(tell: (told: NetworkTold) => void) {
-  let [network, looking] = [unopened<Network>(), unopened<Looking>()];
-  const chosen = async (choose: (network: Network) => Promise<void>) => {
+function createNetworkCalls(post: (message: NetworkMessage) => void) {
+  let [network, poller] = [refuseBeforeOpen<Network>(), refuseBeforeOpen<Poller>()];
+  const applyChoice = async (choose: (network: Network) => Promise<void>) => {
     await choose(network());
-    looking().chosen();
+    poller().handleChoice();
   };
   return {
-    async open(options: Named, batches: MessagePort, page: MessagePort | null): Promise<void> {
-      const { pace = PACE, past = 0 } = options;
-      const used = { pace: within("pace", pace, TICK, 3600), past, timer: systemTimer };
+    async open(
+      options: WorkerOptions,
+      batches: MessagePort,
+      page: MessagePort | null,
+    ): Promise<void> {
+      const { pace = DEFAULT_PACE_SECONDS, past = 0 } = options;
+      const pollingOptions = {
+        pace: checkRange("pace", pace, TICK_SECONDS, 3600),
+        past,
+        timer: systemTimer,
+      };
       const make = (job: Job) => batches.postMessage(job);
-      const opened = await Network.open({ ...options, make, account: page && accountAt(page) });
-      const begun = new Looking(opened, listenerOf(tell), used);
-      [network, looking] = [() => opened, () => begun];
+      const newNetwork = await Network.open({
+        ...options,
+        make,
+        account: page && connectAccount(page),
+      });
+      const newPoller = new Poller(newNetwork, createListener(post), pollingOptions);
+      [network, poller] = [() => newNetwork, () => newPoller];
     },
-    meet: (conditions: Conditions) => looking().meet(conditions),
-    accept: (terms: Terms) => chosen((network) => network.accept(terms)),
-    pause: (on: boolean) => chosen((network) => network.pause(on)),
-    setLimit: (limit: number) => chosen((network) => network.setLimit(limit)),
-    forget: () => chosen((network) => network.forget()),
+    updateConditions: (conditions: Conditions) => poller().updateConditions(conditions),
+    accept: (terms: Terms) => applyChoice((network) => network.accept(terms)),
+    pause: (on: boolean) => applyChoice((network) => network.pause(on)),
+    setLimit: (limit: number) => applyChoice((network) => network.setLimit(limit)),
+    forget: () => applyChoice((network) => network.forget()),
   };
 }
 
-/** The page's, which alone can speak to the product's own backend for its owner. */
-function accountAt(page: MessagePort): Account {
+/** Connect to the page, which alone can ask the product's own backend. */
+function connectAccount(page: MessagePort): Account {
   const ask = connect<AccountCalls>(page);
   page.start();
   return {
-    request: (...given) => ask("request", ...given),
-    finalize: (...given) => ask("finalize", ...given),
+    request: (...args) => ask("request", ...args),
+    finalize: (...args) => ask("finalize", ...args),
   };
 }
 
-function listenerOf(tell: (told: NetworkTold) => void) {
+function createListener(post: (message: NetworkMessage) => void) {
   return {
-    seen: ({ error, ...seen }: Seen) =>
-      tell({ kind: "seen", seen: { ...seen, error: error && told(error) } }),
-    past: (epoch: number, release: PastRelease | null) => tell({ kind: "past", epoch, release }),
+    onLook: ({ error, ...status }: LookStatus) =>
+      post({ kind: "look", status: { ...status, error: error && toErrorMessage(error) } }),
+    onPastRelease: (epoch: number, release: PastRelease | null) =>
+      post({ kind: "past", epoch, release }),
   };
 }
 
-function historyCalls() {
-  let history = unopened<History>();
+function createHistoryCalls() {
+  let history = refuseBeforeOpen<History>();
   return {
-    async open({ name }: Named): Promise<void> {
+    async open({ name }: WorkerOptions): Promise<void> {
       const opened = await History.open({ name });
       history = () => opened;
     },
     record: (ids: readonly string[]) => history().record(ids),
     remove: (ids: readonly string[]) => history().remove(ids),
-    touched: () => history().touched(),
+    listTouched: () => history().listTouched(),
     recommend: (n: number, byTagsAlone: boolean) => history().recommend(n, byTagsAlone),
-    popular: (n: number) => history().popular(n),
-    catalogue: () => history().catalogue(),
-    standing: (asked: Terms | null) => history().standing(asked),
-    short: (terms: Terms) => history().short(terms),
+    listPopular: (n: number) => history().listPopular(n),
+    listItems: () => history().listItems(),
+    getStatus: (newTerms: Terms | null) => history().getStatus(newTerms),
+    summarize: (terms: Terms) => history().summarize(terms),
   };
 }
 
-function batchesCalls(tell: (told: BatchesTold) => void) {
+function createBatchesCalls(post: (message: BatchesMessage) => void) {
   return {
-    async open({ name }: Named, network: MessagePort): Promise<void> {
+    async open({ name }: WorkerOptions, network: MessagePort): Promise<void> {
       const history = await History.open({ name });
       network.onmessage = async ({ data }: MessageEvent<Job>) => {
-        tell({ kind: "made", error: await history.make(data).then(() => null, told) });
+        post({ kind: "made", error: await history.make(data).then(() => null, toErrorMessage) });
       };
     },
   };
 }
 
-/** `Client.open` asks for nothing else before it is open. */
-function unopened<Side>(): () => Side {
+/** Return a function that throws: `Client.open` asks nothing else before the client is open. */
+function refuseBeforeOpen<Side>(): () => Side {
   return () => {
-    throw new Error("it is not open");
+    throw new Error("the client is not open yet");
   };
 }

@@ -4,9 +4,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { DLEQProof, Evaluation, FinalizeData, Oprf, VOPRFClient } from "@cloudflare/voprf-ts";
 import { CryptoNoble } from "@cloudflare/voprf-ts/crypto-noble";
-import { account, blinded, finalize } from "../src/accounts.js";
+import { blind, createAccount, finalize } from "../src/accounts.js";
 import { encodeBatch } from "../src/batch.js";
-import { concat, fromHex, toHex } from "../src/bytes.js";
+import { concatenate, fromHex, toHex } from "../src/bytes.js";
 import { SettingsError, UntrustedError } from "../src/errors.js";
 import { protocol } from "./vectors.js";
 
@@ -42,7 +42,7 @@ const RFC = [
 /** As the library writes it: inputs, blinds and elements, each with its number before it. */
 function stateOf(input: Uint8Array, element: Uint8Array): Uint8Array {
   const sizes = Uint8Array.of(0, 1, 0, input.length);
-  return concat([sizes, input, Uint8Array.of(0, 1), BLIND, Uint8Array.of(0, 1), element]);
+  return concatenate([sizes, input, Uint8Array.of(0, 1), BLIND, Uint8Array.of(0, 1), element]);
 }
 
 function rfc(which: (typeof RFC)[number]) {
@@ -67,9 +67,9 @@ test("what is not proved to be made with the key is refused", async () => {
     ...[0, 32, 64, 95].map(flipped),
     answer.subarray(1),
     answer.subarray(0, 95),
-    concat([answer, new Uint8Array(1)]),
-    concat([answer.subarray(0, 64), new Uint8Array(32)]),
-    concat([new Uint8Array(32).fill(255), answer.subarray(32)]),
+    concatenate([answer, new Uint8Array(1)]),
+    concatenate([answer.subarray(0, 64), new Uint8Array(32)]),
+    concatenate([new Uint8Array(32).fill(255), answer.subarray(32)]),
     new Uint8Array(96),
     new Uint8Array(),
   ];
@@ -82,7 +82,7 @@ test("what is not proved to be made with the key is refused", async () => {
 });
 
 test("a key of zero makes no tokens, with a proof that holds", async (t) => {
-  const state = await blinded(Uint8Array.of(1));
+  const state = await blind(Uint8Array.of(1));
   const zero = new Uint8Array(32);
   const client = new VOPRFClient(SUITE, zero, CryptoNoble);
   const data = FinalizeData.deserialize(SUITE, state, CryptoNoble);
@@ -95,13 +95,16 @@ test("a key of zero makes no tokens, with a proof that holds", async (t) => {
   await assert.rejects(finalizeWith(new DLEQProof(s, s)));
   const proof = new DLEQProof(await hashed.mock.calls.at(-1)?.result, s);
   assert.equal((await finalizeWith(proof))[0]?.length, 64, "the library takes it");
-  await assert.rejects(finalize(state, concat([proof.serialize(), zero]), zero), UntrustedError);
+  await assert.rejects(
+    finalize(state, concatenate([proof.serialize(), zero]), zero),
+    UntrustedError,
+  );
 });
 
 test("a request is what the other implementation writes, and keeps its element", async () => {
   const { attestation, epoch, request, element } = protocol.token;
   const id = fromHex(protocol.batch.id);
-  const one = account(async () => fromHex(attestation.bytes));
+  const one = createAccount(async () => fromHex(attestation.bytes));
   const state = stateOf(fromHex(protocol.token.input), fromHex(element));
   assert.equal(toHex((await one.request(epoch, id, state))?.bytes ?? id), request);
   const first = await one.request(epoch, id, null);
@@ -113,9 +116,9 @@ test("a request is what the other implementation writes, and keeps its element",
 });
 
 test("whoever is not logged in asks for nothing, and a backend's mistake is told", async () => {
-  assert.equal(await account(async () => null).request(1, new Uint8Array(16), null), null);
+  assert.equal(await createAccount(async () => null).request(1, new Uint8Array(16), null), null);
   for (const wrong of [new Uint8Array(103), "text", undefined, {}]) {
-    const mistaken = account(async () => wrong as Uint8Array);
+    const mistaken = createAccount(async () => wrong as Uint8Array);
     await assert.rejects(mistaken.request(1, new Uint8Array(16), null), SettingsError);
   }
 });
@@ -127,7 +130,7 @@ test("a batch with a token is written alike", () => {
     epoch: protocol.manifest.fields.epoch,
     manifestHash: fromHex(protocol.manifest.hash),
     id: fromHex(protocol.batch.id),
-    sealed: concat(protocol.sealing.sealed.map((each) => fromHex(each))),
+    sealed: concatenate(protocol.sealing.sealed.map((each) => fromHex(each))),
     output,
   });
   assert.deepEqual(batch, bytes);

@@ -6,18 +6,26 @@
  */
 
 import { createInterface } from "node:readline";
-import { account, finalize } from "../src/accounts.js";
-import { encodeBatch, sealReports } from "../src/batch.js";
+import { createAccount, finalize } from "../src/accounts.js";
+import { encodeBatch } from "../src/batch.js";
 import { fromHex, toHex } from "../src/bytes.js";
 import { decodeCatalogue } from "../src/catalogue.js";
 import { LedgerError } from "../src/errors.js";
-import { type Charge, decide, remaining, roundedDown, roundedUp, spent } from "../src/ledger.js";
+import {
+  type Charge,
+  computeRemaining,
+  decide,
+  roundDown,
+  roundUp,
+  sumCharges,
+} from "../src/ledger.js";
 import { openManifest } from "../src/manifest.js";
-import { allRows } from "../src/mechanism/loudest.js";
+import { computeRowWeights } from "../src/mechanism/directions.js";
 import { makeReports } from "../src/mechanism/registry.js";
 import { decodeItems } from "../src/model.js";
-import { writtenTerms } from "../src/terms.js";
-import { ascending, userVector } from "../src/vector.js";
+import { sealReports } from "../src/sealing.js";
+import { toFields } from "../src/terms.js";
+import { solveUserVector, sortRows } from "../src/vector.js";
 import { fromWords, readCharge, type WrittenCharge } from "./vectors.js";
 
 interface Step {
@@ -48,15 +56,15 @@ const commands: Commands = {
     if (publicKey === null) throw new Error("this manifest asks for no reports");
     const sealed = await sealReports(made.reports, publicKey, hash);
     const batch = encodeBatch({ epoch, manifestHash: hash, id: fromHex(id), sealed });
-    return { batch: toHex(batch), reports: [...made.reports], told: made.told };
+    return { batch: toHex(batch), reports: [...made.reports], told: made.readable };
   },
   async rows({ signed, key, model, own: touched }) {
     const { manifest } = await openManifest(fromHex(signed), fromHex(key));
     const { items, alpha, regularization, terms } = manifest;
     const V = decodeItems(fromHex(model), items, terms.factors);
-    const own = ascending(touched, items);
-    const person = { manifest, V, own, x: userVector(V, own, alpha, regularization) };
-    return { rows: [...(await allRows(person))] };
+    const own = sortRows(touched, items);
+    const person = { manifest, V, own, x: solveUserVector(V, own, alpha, regularization) };
+    return { rows: [...(await computeRowWeights(person))] };
   },
   async ledger({ steps }) {
     return { answers: played(steps) };
@@ -65,7 +73,7 @@ const commands: Commands = {
     const { manifest, hash, key: last } = await openManifest(fromHex(signed), fromHex(key));
     const { epoch, alpha, regularization, closes, epochsLeft, terms } = manifest;
     const fields = [epoch, terms.epsilon, terms.reports, alpha, regularization, closes, epochsLeft];
-    return { hash: toHex(hash), key: toHex(last), fields, terms: writtenTerms(terms) };
+    return { hash: toHex(hash), key: toHex(last), fields, terms: toFields(terms) };
   },
   async catalogue({ bytes }) {
     const { items } = decodeCatalogue(fromHex(bytes));
@@ -75,7 +83,7 @@ const commands: Commands = {
     return { values: [...decodeItems(fromHex(bytes), items, factors).values] };
   },
   async request({ epoch, id, attestation, state }) {
-    const { request } = account(async () => fromHex(attestation));
+    const { request } = createAccount(async () => fromHex(attestation));
     const made = await request(epoch, fromHex(id), state === null ? null : fromHex(state));
     return { bytes: toHex(made?.bytes ?? fromHex("")), state: toHex(made?.state ?? fromHex("")) };
   },
@@ -93,8 +101,8 @@ function played(steps: readonly Step[]): object[] {
     const next = step.charge && readCharge(step.charge);
     const decision = next === undefined ? null : decided(limit, charges, next);
     if (decision === "charged" && next !== undefined) charges.push(next);
-    const shown = [roundedUp(spent(charges)), roundedDown(remaining(limit, charges))];
-    return { decision, spent: spent(charges).toString(16), shown };
+    const shown = [roundUp(sumCharges(charges)), roundDown(computeRemaining(limit, charges))];
+    return { decision, spent: sumCharges(charges).toString(16), shown };
   });
 }
 

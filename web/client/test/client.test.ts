@@ -5,12 +5,12 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { type TestContext, test } from "node:test";
-import { OUTCOMES } from "../src/agreement.js";
+import { ALL_OUTCOMES } from "../src/agreement.js";
 import type { ClientOptions } from "../src/client.js";
 import * as errors from "../src/errors.js";
 import * as exported from "../src/index.js";
 import { connect, type Line, serve } from "../src/messages.js";
-import { JITTER } from "../src/timing.js";
+import { JITTER_SECONDS } from "../src/timing.js";
 import { Browser } from "./virtual.js";
 import { AT_ONCE, COST, item, onGrid, REPORTS, TERMS, World } from "./world.js";
 
@@ -28,12 +28,15 @@ test("status before and after a sync", async (t) => {
   );
   assert.deepEqual([before.epochs, before.plan], [0, null]);
   await client.accept(TERMS);
-  assert.deepEqual([before.spent, before.remaining, before.limit], [0, 100, 100]);
+  assert.deepEqual([before.spentEpsilon, before.remainingEpsilon, before.limit], [0, 100, 100]);
   await client.sync(AT_ONCE);
   const after = await client.status();
   assert.deepEqual([after.touched, after.known, after.unknown], [4, 3, ["unheard of"]]);
   assert.deepEqual([after.epoch, after.terms, after.manifest?.epoch], [1, TERMS, 1]);
-  assert.deepEqual([after.spent, after.remaining, after.proxy], [COST, 100 - COST, world.url]);
+  assert.deepEqual(
+    [after.spentEpsilon, after.remainingEpsilon, after.proxy],
+    [COST, 100 - COST, world.url],
+  );
   assert.deepEqual([after.paused, after.batches.sent, after.epochs], [false, 1, 1]);
   assert.deepEqual([after.plan?.epoch, after.plan?.takesPart], [1, true]);
   assert.equal(onGrid(after.plan?.sendAt ?? 0), world.now);
@@ -127,7 +130,7 @@ test("an error arrives as what it was, with all that it says", async (t) => {
   };
   const asked = await connected(t, { worse })("worse").catch((caught) => caught);
   assert.ok(asked instanceof TermsError);
-  assert.deepEqual([asked.worse, asked.asked], [["more"], TERMS]);
+  assert.deepEqual([asked.worse, asked.terms], [["more"], TERMS]);
 });
 
 test("what is none of ours is told too", async (t) => {
@@ -146,7 +149,7 @@ test("once it is closed every question fails, also those that wait", async (t) =
   await assert.rejects(ask("never"), errors.SettingsError);
 });
 
-const { Client, inShort } = exported;
+const { Client, summarize } = exported;
 const README = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
 
 test("the example has about ten lines and runs", async (t) => {
@@ -173,13 +176,13 @@ test("the example has about ten lines and runs", async (t) => {
   const AsyncFunction = (async () => {}).constructor as FunctionConstructor;
   await AsyncFunction(
     "Client",
-    "inShort",
+    "summarize",
     "console",
     "confirm",
     body,
-  )(client, inShort, console, yes);
-  await browser.virtual.pass(6 * JITTER);
-  assert.deepEqual(shown, [inShort(TERMS, [], 500).join("\n")]);
+  )(client, summarize, console, yes);
+  await browser.virtual.pass(6 * JITTER_SECONDS);
+  assert.deepEqual(shown, [summarize(TERMS, [], 500).join("\n")]);
   assert.ok(said.some(([title, because]) => title !== "" && Array.isArray(because)));
   assert.equal(world.received[0]?.length, 56 + 52 * REPORTS);
 });
@@ -200,7 +203,7 @@ test("every error is named, and no other", () => {
 
 test("every outcome is named", () => {
   const sentence = README.slice(README.indexOf("Outcomes: "));
-  for (const outcome of OUTCOMES) {
+  for (const outcome of ALL_OUTCOMES) {
     assert.ok(sentence.includes(`\`${outcome}\``), outcome);
   }
 });

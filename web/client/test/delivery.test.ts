@@ -8,8 +8,8 @@ import { test } from "node:test";
 import { IDBFactory } from "fake-indexeddb";
 import { toHex } from "../src/bytes.js";
 import { StoreError, UnavailableError } from "../src/errors.js";
+import { STEP_SECONDS } from "../src/grid.js";
 import { makeReports } from "../src/mechanism/registry.js";
-import { STEP } from "../src/schedule.js";
 import { Store } from "../src/store.js";
 import {
   AT_ONCE,
@@ -45,9 +45,9 @@ test("a first sync learns and takes part", async (t) => {
   assert.deepEqual(await client.sync(AT_ONCE), {
     epoch: 1,
     outcome: "sent",
-    lost: null,
-    spent: COST,
-    remaining: 100 - COST,
+    abandonedEpoch: null,
+    spentEpsilon: COST,
+    remainingEpsilon: 100 - COST,
     sentence: "The batch of epoch 1 was sent.",
   });
   assert.deepEqual(world.calls(), [
@@ -87,13 +87,13 @@ test("what is forgotten while the history is read goes into no batch", async (t)
   const client = await world.open({ words: sameWords, limit: 1000 });
   await client.accept({ ...TERMS, ...LOUD });
   await client.record([item(3), item(7), item(20)]);
-  const { touched } = Store.prototype;
+  const { readHistory: touched } = Store.prototype;
   const forgotten = async function (this: Store) {
     const before = await touched.call(this);
     await client.forget();
     return before;
   };
-  t.mock.method(Store.prototype, "touched", forgotten, { times: 1 });
+  t.mock.method(Store.prototype, "readHistory", forgotten, { times: 1 });
   assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
   const release = await client.release(1);
   assert.ok(release);
@@ -112,7 +112,7 @@ test("a batch opens to exactly the reports of its words", async (t) => {
   assert.deepEqual(await world.opened(sent), [...made.reports]);
   assert.deepEqual(await client.lastBatch(), {
     ...{ epoch: 1, state: "sent", bytes: sent, hash: await hashOf(sent) },
-    ...{ told: made.told, mechanism: "loudest", epsilon: EPSILON },
+    ...{ reports: made.readable, mechanism: "loudest", epsilon: EPSILON },
   });
   assert.equal(sent.length, 56 + 52 * REPORTS);
   assert.ok(!Buffer.from(sent).includes("secret-item"));
@@ -161,7 +161,7 @@ for (const [what, now, changes, outcome] of [
 
 test("the first and the last moment count", async (t) => {
   const world = await World.begin(t);
-  for (const now of [DAY, 2 * DAY - 2 * LEAD - 5 * STEP - 0.001]) {
+  for (const now of [DAY, 2 * DAY - 2 * LEAD - 5 * STEP_SECONDS - 0.001]) {
     world.now = now;
     const client = await world.accepted({ name: `at-${now}` });
     assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
@@ -189,12 +189,12 @@ for (const [what, [outcome, happens]] of Object.entries(MEANWHILE)) {
   test(`a batch is neither kept nor paid for if ${what} while it is made`, async (t) => {
     const world = await World.begin(t);
     const client = await world.client();
-    const { touched } = Store.prototype;
+    const { readHistory: touched } = Store.prototype;
     const slowly = async function (this: Store) {
       await happens(client, world);
       return touched.call(this);
     };
-    t.mock.method(Store.prototype, "touched", slowly, { times: 1 });
+    t.mock.method(Store.prototype, "readHistory", slowly, { times: 1 });
     const synced = await client.sync(AT_ONCE).catch(({ name }) => ({ outcome: name }));
     assert.equal(synced.outcome, outcome);
     assert.deepEqual([world.received, await charges(world)], [[], []]);
@@ -238,7 +238,7 @@ test("a batch that is late by a hair is not sent", async (t) => {
   world.answer = toBatches(503);
   await assert.rejects(client.sync(AT_ONCE), UnavailableError);
   world.answer = () => false;
-  world.now = 2 * DAY - STEP; // a step before the first request
+  world.now = 2 * DAY - STEP_SECONDS; // a step before the first request
   assert.equal((await client.sync(AT_ONCE)).outcome, "too late");
   assert.deepEqual(world.received, []);
 });
@@ -249,7 +249,10 @@ test("a batch that comes too late stays spent", async (t) => {
   world.answer = toBatches(410);
   for (const _ of [1, 2]) {
     const synced = await client.sync(AT_ONCE);
-    assert.deepEqual([synced.outcome, synced.spent, synced.lost], ["too late", COST, null]);
+    assert.deepEqual(
+      [synced.outcome, synced.spentEpsilon, synced.abandonedEpoch],
+      ["too late", COST, null],
+    );
   }
   const [row] = (await dump(world.factory)).batches as { state: string; bytes: unknown }[];
   assert.deepEqual([row?.state, row?.bytes], ["dropped", null]);
@@ -273,7 +276,10 @@ for (const [answer, error] of [
     const synced = await client.sync(AT_ONCE);
     // A proxy that was away takes the batch of before first.
     const waits = error === "PostponedError";
-    assert.deepEqual([synced.epoch, synced.outcome, synced.lost], [2, "sent", waits ? 1 : null]);
+    assert.deepEqual(
+      [synced.epoch, synced.outcome, synced.abandonedEpoch],
+      [2, "sent", waits ? 1 : null],
+    );
     assert.deepEqual(distinct(world.received).map(epochOf), waits ? [2] : [1, 2]);
     assert.deepEqual(
       (await charges(world)).map(({ epoch }) => epoch),
@@ -344,7 +350,7 @@ for (const [which, when] of ["while it waits", "in the last half second"].entrie
     assert.equal(waiting?.state, "charged");
     await client.pause(false);
     const resumed = await client.sync(AT_ONCE);
-    assert.deepEqual([resumed.outcome, resumed.spent], ["sent", COST]);
+    assert.deepEqual([resumed.outcome, resumed.spentEpsilon], ["sent", COST]);
     assert.deepEqual(world.received, [waiting?.bytes]);
   });
 }
@@ -382,7 +388,7 @@ test("while an old batch waits no second one is made", async (t) => {
   assert.equal((await client.sync(AT_ONCE)).outcome, "paused");
   assert.deepEqual((await client.status()).batches, { charged: 1, sent: 0, dropped: 0 });
   world.answer = toBatches(410);
-  assert.equal((await client.sync(AT_ONCE)).lost, 1);
+  assert.equal((await client.sync(AT_ONCE)).abandonedEpoch, 1);
   assert.deepEqual((await client.status()).batches, { charged: 0, sent: 0, dropped: 2 });
 });
 
@@ -393,7 +399,11 @@ test("at the limit reporting stops and recommending goes on", async (t) => {
   world.now += DAY;
   await world.publish(2);
   for (const _ of [1, 2]) {
-    const { outcome, spent, remaining } = await client.sync(AT_ONCE);
+    const {
+      outcome,
+      spentEpsilon: spent,
+      remainingEpsilon: remaining,
+    } = await client.sync(AT_ONCE);
     assert.deepEqual([outcome, spent, remaining], ["limit reached", COST, 1]);
   }
   assert.equal((await client.recommend(3)).length, 3);
@@ -472,7 +482,7 @@ test("what was spent stays spent and what was agreed stays agreed", async (t) =>
   const status = await client.status();
   assert.deepEqual([status.touched, status.epoch, status.manifest], [0, 1, null]);
   assert.deepEqual(status.batches, { charged: 0, sent: 0, dropped: 0 });
-  assert.deepEqual([status.spent, status.paused, status.terms], [COST, true, TERMS]);
+  assert.deepEqual([status.spentEpsilon, status.paused, status.terms], [COST, true, TERMS]);
   assert.equal(await client.lastBatch(), null);
   await assert.rejects(client.recommend(), StoreError);
   await assert.rejects(client.catalogue(), StoreError);

@@ -2,8 +2,8 @@
 
 import { EvaluationRequest, generatePublicKey, Oprf, VOPRFServer } from "@cloudflare/voprf-ts";
 import { CryptoNoble } from "@cloudflare/voprf-ts/crypto-noble";
-import { type Account, account } from "../src/accounts.js";
-import { concat, toHex, utf8 } from "../src/bytes.js";
+import { type Account, createAccount } from "../src/accounts.js";
+import { concatenate, encodeUtf8, toHex } from "../src/bytes.js";
 import type { Virtual } from "./virtual.js";
 import { type Answer, type Changes, reply } from "./world.js";
 
@@ -39,15 +39,15 @@ export class Issuer {
 
   async evaluated(epoch: number, element: Uint8Array): Promise<Uint8Array> {
     const server = new VOPRFServer(SUITE, secret(epoch), CryptoNoble);
-    const read = concat([Uint8Array.of(0, 1), element]);
+    const read = concatenate([Uint8Array.of(0, 1), element]);
     const request = EvaluationRequest.deserialize(SUITE, read, CryptoNoble);
     const { evaluated, proof } = await server.blindEvaluate(request);
-    return concat([proof?.serialize() ?? element, evaluated[0]?.serialize() ?? element]);
+    return concatenate([proof?.serialize() ?? element, evaluated[0]?.serialize() ?? element]);
   }
 
   /** Whether a batch has a token of this epoch. */
   redeems(epoch: number, batch: Uint8Array): Promise<boolean> {
-    const input = concat([utf8("sottovoce token 2\0"), batch.subarray(40, 56)]);
+    const input = concatenate([encodeUtf8("sottovoce token 2\0"), batch.subarray(40, 56)]);
     const server = new VOPRFServer(SUITE, secret(epoch), CryptoNoble);
     return server.verifyFinalize(input, batch.subarray(56, 120));
   }
@@ -59,7 +59,7 @@ function secret(epoch: number): Uint8Array {
 
 /** On a page of this virtual time, whose thread is busy for so long before it does anything. */
 export function accountOf(who: number, virtual: Virtual, busy = () => 0): Account {
-  const own = account(async () => new Uint8Array(104).fill(who));
+  const own = createAccount(async () => new Uint8Array(104).fill(who));
   const slowly =
     <Given extends unknown[], Result>(work: (...given: Given) => Promise<Result>) =>
     (...given: Given) =>

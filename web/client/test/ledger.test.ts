@@ -4,19 +4,19 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { turnsLeft } from "../src/agreement.js";
+import { countTurnsLeft } from "../src/agreement.js";
 import { LedgerError, SettingsError } from "../src/errors.js";
 import {
   type Charge,
+  computeLimit,
+  computeRemaining,
+  countAffordableEpochs,
   decide,
-  epochsWithin,
-  limitFor,
-  remaining,
-  roundedDown,
-  roundedUp,
-  spent,
+  roundDown,
+  roundUp,
+  sumCharges,
 } from "../src/ledger.js";
-import { inFigures, inShort, promiseOf } from "../src/promise.js";
+import { computePromise, describeFigures, summarize } from "../src/promise.js";
 import { ledger, promises, readCharge, type WrittenCharge } from "./vectors.js";
 import { AT_ONCE, COST, DAY, item, TERMS, World } from "./world.js";
 
@@ -61,8 +61,8 @@ for (const { label, steps } of ledger as { label: string; steps: Step[] }[]) {
         assert.equal(decision, step.decision);
         if (decision === "charged") charges.push(next);
       }
-      assert.equal(spent(charges).toString(16), step.spent);
-      const shown = [roundedUp(spent(charges)), roundedDown(remaining(limit, charges))];
+      assert.equal(sumCharges(charges).toString(16), step.spent);
+      const shown = [roundUp(sumCharges(charges)), roundDown(computeRemaining(limit, charges))];
       assert.deepEqual(shown, step.shown);
     }
   });
@@ -116,17 +116,19 @@ test("figures, turns and sentences are the other implementation's", () => {
   assert.ok(promises.length > 40);
   for (const one of promises) {
     const [terms, charges] = [termsIn(one), chargesIn(one)];
-    const found = promiseOf(terms, charges, one.delta);
+    const found = computePromise(terms, charges, one.delta);
     assert.equal(found.local, one.local);
-    for (const figure of ["central", "alone"] as const) {
-      const off = Math.abs(found[figure] - one[figure]);
-      assert.ok(off <= 1e-9 * one[figure], `${found[figure]}, not ${one[figure]}`);
+    for (const [figure, expected] of [
+      [found.central, one.central],
+      [found.dummiesOnly, one.alone],
+    ] as const) {
+      assert.ok(Math.abs(figure - expected) <= 1e-9 * expected, `${figure}, not ${expected}`);
     }
-    assert.deepEqual(inFigures(found), one.figures);
-    const turns = turnsLeft(terms, charges);
-    const within = epochsWithin(one.limit, spent(charges), terms, turns);
+    assert.deepEqual(describeFigures(found), one.figures);
+    const turns = countTurnsLeft(terms, charges);
+    const within = countAffordableEpochs(one.limit, sumCharges(charges), terms, turns);
     assert.deepEqual([turns, within], [one.turns_left, one.within_limit]);
-    assert.deepEqual(inShort(terms, charges, one.limit, one.delta), one.short);
+    assert.deepEqual(summarize(terms, charges, one.limit, one.delta), one.short);
   }
 });
 
@@ -135,7 +137,7 @@ test("the extremes of the terms have a promise", () => {
     for (const loudFraction of [2 ** -25, 0.5]) {
       for (const epochs of [1, Number.MAX_SAFE_INTEGER]) {
         const terms = { ...TERMS, epsilon, loudFraction, epochs, reports: 10_000 };
-        const { local, central } = promiseOf(terms, []);
+        const { local, central } = computePromise(terms, []);
         assert.ok(Number.isFinite(local) && central >= 0 && central <= local, `${central}`);
       }
     }
@@ -145,12 +147,15 @@ test("the extremes of the terms have a promise", () => {
 test("a limit for some epochs pays for these and no more, whatever is gone", () => {
   for (const epsilon of [0.1, 2.5, 1 / 3]) {
     const price = { epsilon, reports: 3 };
-    const gone = spent(Array(7).fill({ ...charge, epsilon: 0.7 }));
+    const gone = sumCharges(Array(7).fill({ ...charge, epsilon: 0.7 }));
     for (const epochs of [1, 2, 10]) {
-      const limit = limitFor(epochs, gone, price);
-      assert.equal(epochsWithin(limit, gone, price, 100), epochs);
-      assert.equal(epochsWithin(limit * (1 - Number.EPSILON), gone, price, 100), epochs - 1);
-      assert.equal(epochsWithin(limit, gone, price, 1), 1);
+      const limit = computeLimit(epochs, gone, price);
+      assert.equal(countAffordableEpochs(limit, gone, price, 100), epochs);
+      assert.equal(
+        countAffordableEpochs(limit * (1 - Number.EPSILON), gone, price, 100),
+        epochs - 1,
+      );
+      assert.equal(countAffordableEpochs(limit, gone, price, 1), 1);
     }
   }
 });
@@ -169,18 +174,18 @@ test("after a second and a third training the promise still holds", async (t) =>
     const terms = { ...TERMS, ...asked };
     const before = await client.status();
     assert.deepEqual(before.charges.length, 2 * (training - 1));
-    const promised = promiseOf(terms, before.charges);
+    const promised = computePromise(terms, before.charges);
     assert.equal(promised.local, training * 2 * COST);
-    assert.ok(promised.central > promiseOf(terms, []).central || training === 1);
-    const turns = turnsLeft(terms, before.charges);
-    const within = epochsWithin(before.limit, spent(before.charges), terms, turns);
+    assert.ok(promised.central > computePromise(terms, []).central || training === 1);
+    const turns = countTurnsLeft(terms, before.charges);
+    const within = countAffordableEpochs(before.limit, sumCharges(before.charges), terms, turns);
     assert.deepEqual([turns, within], [2, [2, 1, 0][training - 1]]);
     await client.setLimit(100 * COST);
     await client.accept(terms);
     for (const outcome of ["sent", "sent", "lifetime over"]) {
       assert.equal((await client.sync(AT_ONCE)).outcome, outcome);
-      const { charges, spent: gone } = await client.status();
-      assert.deepEqual(promiseOf(terms, charges), promised);
+      const { charges, spentEpsilon: gone } = await client.status();
+      assert.deepEqual(computePromise(terms, charges), promised);
       assert.ok(gone <= promised.local);
       await world.publish(++epoch, { terms: asked });
       world.now = (epoch + 0.5) * DAY;

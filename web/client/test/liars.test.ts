@@ -4,10 +4,10 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { sha256, toHex, utf8 } from "../src/bytes.js";
+import { encodeUtf8, hashSha256, toHex } from "../src/bytes.js";
 import { TermsError, UnavailableError, UntrustedError } from "../src/errors.js";
-import { MAX_SIGNED_MANIFEST } from "../src/manifest.js";
-import { shortOf } from "../src/promise.js";
+import { MAX_SIGNED_MANIFEST_BYTES } from "../src/manifest.js";
+import { computeSummary } from "../src/promise.js";
 import {
   AT_ONCE,
   COST,
@@ -55,13 +55,13 @@ const LIES: Record<string, [string[], Lie]> = {
   "no manifest at all": [
     ["manifest"],
     async (world) => {
-      world.manifest = utf8("<html>Welcome to the hotel</html>".repeat(10));
+      world.manifest = encodeUtf8("<html>Welcome to the hotel</html>".repeat(10));
     },
   ],
   "an endless manifest": [
     ["manifest"],
     async (world) => {
-      world.manifest = new Uint8Array(MAX_SIGNED_MANIFEST + 1);
+      world.manifest = new Uint8Array(MAX_SIGNED_MANIFEST_BYTES + 1);
     },
   ],
   "an older epoch": [["manifest"], (world) => world.publish(1)],
@@ -76,7 +76,7 @@ const LIES: Record<string, [string[], Lie]> = {
   "another catalogue": [
     ["manifest", "models", "catalogues"],
     async (world) => {
-      const wanted = await hashOf(utf8("catalogue of nobody"));
+      const wanted = await hashOf(encodeUtf8("catalogue of nobody"));
       world.files.set(wanted, encodeCatalogue(ITEMS));
       await world.publish(3, { catalogue: wanted });
     },
@@ -87,7 +87,7 @@ const LIES: Record<string, [string[], Lie]> = {
   ],
   "no catalogue": [
     ["manifest", "models", "catalogues", "shelf", "taken"],
-    async (world) => world.publish(3, { catalogue: await world.add(utf8("[]")) }),
+    async (world) => world.publish(3, { catalogue: await world.add(encodeUtf8("[]")) }),
   ],
   "an endless model": [
     ["manifest", "models"],
@@ -202,9 +202,9 @@ test("new terms hold once exactly they were accepted", async (t) => {
   const error = await client.refresh().catch((caught: unknown) => caught);
   assert.ok(error instanceof TermsError);
   assert.equal(error.worse.length, 3);
-  assert.deepEqual(error.asked, { ...TERMS, epsilon: 5, reports: 2, leastClients: 50 });
-  await client.accept(error.asked);
-  assert.equal((await client.sync(AT_ONCE)).spent, 10);
+  assert.deepEqual(error.terms, { ...TERMS, epsilon: 5, reports: 2, leastClients: 50 });
+  await client.accept(error.terms);
+  assert.equal((await client.sync(AT_ONCE)).spentEpsilon, 10);
   const accepted = { ...TERMS, epsilon: 5, reports: 2, leastClients: 50 };
   assert.deepEqual((await client.status()).terms, accepted);
   world.now += DAY;
@@ -217,7 +217,7 @@ test("what was accepted is the bound, whatever manifests said before", async (t)
   await client.accept({ ...TERMS, epsilon: 1 });
   await assert.rejects(client.sync(AT_ONCE), (error) => {
     assert.ok(error instanceof TermsError);
-    assert.deepEqual(error.asked, TERMS);
+    assert.deepEqual(error.terms, TERMS);
     assert.equal(error.worse.length, 1);
     return true;
   });
@@ -257,7 +257,7 @@ test("cheaper reports under a limit are no more than were told", async (t) => {
     const world = await World.begin(t);
     const name = JSON.stringify(cheaper);
     const client = await world.client({ limit: 1.5 * COST, name });
-    assert.equal(shortOf(TERMS, [], 1.5 * COST).reports, REPORTS);
+    assert.equal(computeSummary(TERMS, [], 1.5 * COST).reports, REPORTS);
     for (const epoch of [2, 3, 4, 5]) {
       world.now = (epoch + 0.5) * DAY;
       await world.publish(epoch, { terms: cheaper });
@@ -270,7 +270,7 @@ test("cheaper reports under a limit are no more than were told", async (t) => {
 test("better terms are taken and do not become the bound", async (t) => {
   const [world, client] = await told(t);
   await world.publish(3, { terms: { epochs: 10, least_clients: 1000 } });
-  assert.equal((await client.sync(AT_ONCE)).spent, COST);
+  assert.equal((await client.sync(AT_ONCE)).spentEpsilon, COST);
   assert.deepEqual((await client.status()).terms, TERMS);
   world.now += DAY;
   await world.publish(4);
@@ -300,7 +300,7 @@ test("a key that the trusted one names is trusted from then on, and nobody leads
   const [settings] = (await dump(world.factory)).settings as { key: string; trusted: string }[];
   assert.deepEqual([settings?.key, settings?.trusted], [world.key, next]);
   world.manifest = new Uint8Array(old.raw); // the thief of the first key
-  await assert.rejects(client.refresh(), /not signed by the server/);
+  await assert.rejects(client.refresh(), /not signed with the server key/);
   const later = await world.turnKey();
   await world.publish(5);
   await client.refresh();
@@ -360,16 +360,19 @@ test("an earlier epoch is believed no more than the present one", async (t) => {
   const [world, client] = await told(t);
   const other = await world.signed(1, {}, await newSigningKey());
   world.earlier.set(1, other.raw);
-  await assert.rejects(client.release(1), /not signed by the server/);
+  await assert.rejects(client.release(1), /not signed with the server key/);
   world.earlier.set(1, (await world.signed(2)).raw);
-  await assert.rejects(client.release(1), /epoch 1 was asked for, and that of epoch 2 came/);
+  await assert.rejects(
+    client.release(1),
+    /epoch 1 was requested, but the proxy sent the one of epoch 2/,
+  );
   const { raw, fields } = await world.signed(1);
   world.earlier.set(1, raw);
   world.files.set(String(fields.model), encodeModel(itemMatrix(5), ITEMS, FACTORS));
-  await assert.rejects(client.release(1), /other bytes/);
+  await assert.rejects(client.release(1), /are not the file/);
   world.files.set(String(fields.model), new Uint8Array(5000));
   await assert.rejects(client.release(1), /longer than 4704 bytes/);
-  world.earlier.set(1, new Uint8Array(MAX_SIGNED_MANIFEST + 1));
+  world.earlier.set(1, new Uint8Array(MAX_SIGNED_MANIFEST_BYTES + 1));
   await assert.rejects(client.release(1), /longer than 19525 bytes/);
 });
 
@@ -390,7 +393,7 @@ async function withoutOne(world: World, ...added: string[]): Promise<string> {
   const left = items.filter(({ id }: { id: string }) => id !== GONE);
   const ids = added.length > 0 ? added : ["new"];
   const more = ids.map((id) => ({ id, title: "New", tags: traitsOf(1) }));
-  return world.add(utf8(JSON.stringify({ version: 2, items: [...left, ...more] })));
+  return world.add(encodeUtf8(JSON.stringify({ version: 2, items: [...left, ...more] })));
 }
 
 const listed = async (client: Device) => (await client.recommend(100)).map(({ id }) => id);
@@ -412,7 +415,7 @@ test("what is withdrawn is on no list after the next look, and what is new may b
 test("a shelf that does not hold changes no list", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
-  const first = toHex(await sha256(encodeCatalogue(ITEMS)));
+  const first = toHex(await hashSha256(encodeCatalogue(ITEMS)));
   const honest = await withoutOne(world);
   const many = await world.add(encodeCatalogue(2 * ITEMS + 1));
   const stranger = await newSigningKey();
@@ -424,7 +427,7 @@ test("a shelf that does not hold changes no list", async (t) => {
     ["a second of the same time", () => world.layOut(DAY + 60, first)],
     ["a stranger's", () => world.layOut(DAY + 61, first, stranger)],
     ["larger than the terms allow", () => world.layOut(DAY + 61, many)],
-    ["no catalogue", async () => world.layOut(DAY + 61, await world.add(utf8("{}")))],
+    ["no catalogue", async () => world.layOut(DAY + 61, await world.add(encodeUtf8("{}")))],
     ["a manifest", async () => (world.shelf = new Uint8Array(world.manifest))],
   ];
   for (const [name, lie] of lies) {
@@ -482,7 +485,7 @@ test("nor does whoever refuses a larger catalogue", async (t) => {
     );
   }
   const error = await client.refresh().catch((caught: unknown) => caught);
-  await client.accept((error as TermsError).asked);
+  await client.accept((error as TermsError).terms);
   await client.refresh();
   assert.ok((await listed(client)).includes("new 0"));
 });

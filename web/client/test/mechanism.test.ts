@@ -4,14 +4,16 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { toUsable } from "../src/bounds.js";
 import { fromHex } from "../src/bytes.js";
-import { flipThreshold, systemEntropy, uniformThreshold } from "../src/coin.js";
+import { computeFlipThreshold, computeUniformThreshold, drawSystemEntropy } from "../src/coin.js";
 import { SettingsError } from "../src/errors.js";
 import type { Mechanism } from "../src/mechanism/base.js";
-import { loudAt, slices, type Voice } from "../src/mechanism/loudest.js";
-import { MECHANISMS, makeReports, mechanismNamed } from "../src/mechanism/registry.js";
-import { decodeItems, type Matrix, usable } from "../src/model.js";
-import { ascending, userVector } from "../src/vector.js";
+import { findLoud, type LoudSettings } from "../src/mechanism/loud.js";
+import { findMechanism, MECHANISMS, makeReports } from "../src/mechanism/registry.js";
+import { sliceRange } from "../src/mechanism/slices.js";
+import { decodeItems, type Matrix } from "../src/model.js";
+import { solveUserVector, sortRows } from "../src/vector.js";
 import {
   fromFloatHex,
   fromWords,
@@ -28,7 +30,7 @@ function example(mechanism: Mechanism, items: number, factors: number, seed: num
   const values = Float32Array.from({ length: items * factors }, () => random() - 0.5);
   const V: Matrix = { values, rows: items, columns: factors };
   const parameters = Object.fromEntries(
-    Object.entries(mechanism.parameters).map(([name, { least }]) => [name, least]),
+    Object.entries(mechanism.parameters).map(([name, { min: least }]) => [name, least]),
   );
   const terms = { mechanism: mechanism.name, parameters, factors, reports: 50 };
   const words = BigUint64Array.from({ length: 51 * 4 }, () => wordFrom(random));
@@ -59,7 +61,7 @@ test("the epoch of the protocol's example", async () => {
   const words = fromWords(protocol.reports.words);
   const made = await makeReports(manifestWith({}), V, protocol.reports.history, words);
   assert.deepEqual([...made.reports], protocol.reports.values);
-  assert.deepEqual(made.told, [
+  assert.deepEqual(made.readable, [
     { index: 3, bit: 0, row: 1, column: 1, coin: "kept" },
     { index: 9, bit: 1, row: 4, column: 1, coin: "kept" },
     { index: 10, bit: 1, row: 5, column: 0, coin: "random" },
@@ -78,15 +80,15 @@ for (const mechanism of MECHANISMS) {
 
   test(`${name}: what is told is what is reported`, async () => {
     const { manifest, V, words } = example(mechanism, 20, 3, 1);
-    const { reports, told } = await makeReports(manifest, V, [3, 4, 17], words);
+    const { reports, readable: told } = await makeReports(manifest, V, [3, 4, 17], words);
     assert.equal(reports.length, 50);
     told.forEach(({ index, bit, row, column }, number) => {
       assert.equal(reports[number], index * 2 + bit);
       assert.equal(index, row * V.columns + column);
-      assert.ok(index < mechanism.directions(manifest));
+      assert.ok(index < mechanism.countDirections(manifest));
     });
     const coins = new Set(told.map(({ coin }) => coin));
-    const other = mechanism.odds(manifest.terms).random > 0 ? "random" : "turned";
+    const other = mechanism.computeOdds(manifest.terms).random > 0 ? "random" : "turned";
     assert.deepEqual(coins, new Set(["kept", other]));
   });
 
@@ -95,14 +97,18 @@ for (const mechanism of MECHANISMS) {
     const { epsilon, parameters } = manifest.terms;
     const below =
       "loud" in mechanism.parameters
-        ? uniformThreshold(epsilon, parameters.loud as number, mechanism.directions(manifest))
-        : flipThreshold(epsilon);
+        ? computeUniformThreshold(
+            epsilon,
+            parameters.loud as number,
+            mechanism.countDirections(manifest),
+          )
+        : computeFlipThreshold(epsilon);
     for (const [coin, isKept] of [
       [below, true],
       [below - 1n, false],
     ] as const) {
       const tossed = words.map((word, at) => (at % 4 === 2 ? coin : word));
-      const { told } = await makeReports(manifest, V, [3, 4, 17], tossed);
+      const { readable: told } = await makeReports(manifest, V, [3, 4, 17], tossed);
       assert.ok(told.every((one) => (one.coin === "kept") === isKept));
     }
   });
@@ -120,14 +126,14 @@ const closeTo = (value: number, wanted: number) => assert.ok(Math.abs(value - wa
 
 test("a sign is kept e^epsilon times as often as it is turned", () => {
   const { terms } = manifestWith({ terms: { epsilon: 2.5 } });
-  const { truth, chance, random } = mechanismNamed("coordinate").odds(terms);
+  const { truth, chance, random } = findMechanism("coordinate").computeOdds(terms);
   closeTo(truth / (1 - truth), Math.exp(2.5));
   assert.deepEqual([chance, random], [0.5, 0]);
 });
 
 test("a loud direction is e^epsilon times as likely as a quiet one", () => {
   const { terms } = manifestWith({ terms: { epsilon: 2.5, loudFraction: 5394 / 32768 } });
-  const { truth, chance } = mechanismNamed("loudest").odds(terms);
+  const { truth, chance } = findMechanism("loudest").computeOdds(terms);
   closeTo(truth / chance / ((1 - truth) / (1 - chance)), Math.exp(2.5));
   assert.equal(chance, 5394 / 32768);
 });
@@ -136,29 +142,31 @@ test("user vectors are the other implementation's, bit for bit", () => {
   for (const { factors, items, alpha, regularization, ...vector } of mechanisms) {
     const values = Float32Array.from(vector.item_matrix, fromFloatHex);
     const V = { values, rows: items, columns: factors };
-    const found = vector.histories.flatMap((own) => [...userVector(V, own, alpha, regularization)]);
+    const found = vector.histories.flatMap((own) => [
+      ...solveUserVector(V, own, alpha, regularization),
+    ]);
     assert.deepEqual(found, vector.user_vectors.map(fromFloatHex), vector.label);
   }
 });
 
 test("order and repeats of the own items do not matter, items beyond the model are refused", () => {
   const { V } = example(MECHANISMS[0] as Mechanism, 20, 3, 4);
-  assert.deepEqual(userVector(V, [9, 1, 9, 4], 1, 1), userVector(V, [1, 4, 9], 1, 1));
-  assert.deepEqual(ascending([10, 9, 9, 0], 11), [0, 9, 10]);
+  assert.deepEqual(solveUserVector(V, [9, 1, 9, 4], 1, 1), solveUserVector(V, [1, 4, 9], 1, 1));
+  assert.deepEqual(sortRows([10, 9, 9, 0], 11), [0, 9, 10]);
   for (const wrong of [[20], [-1], [1.5], [NaN]]) {
-    assert.throws(() => userVector(V, wrong, 1, 1), SettingsError);
+    assert.throws(() => solveUserVector(V, wrong, 1, 1), SettingsError);
   }
 });
 
 test("where the equations have no usable solution the vector is zero, and nothing fails", () => {
   const zero = Float32Array.of(0, 0);
   const V = { values: new Float32Array(6), rows: 3, columns: 2 };
-  assert.deepEqual(userVector(V, [0], 1, 0), zero); // 0 / 0
+  assert.deepEqual(solveUserVector(V, [0], 1, 0), zero); // 0 / 0
   const tiny = { values: Float32Array.of(1, 0, 0, 2 ** -60, 1, 0), rows: 3, columns: 2 };
-  assert.ok(userVector(tiny, [0], 1, 1e-12).some((entry) => entry !== 0));
-  assert.deepEqual(userVector(tiny, [1], 1, 2 ** -110), zero); // beyond 2^40
+  assert.ok(solveUserVector(tiny, [0], 1, 1e-12).some((entry) => entry !== 0));
+  assert.deepEqual(solveUserVector(tiny, [1], 1, 2 ** -110), zero); // beyond 2^40
   const huge = { values: new Float32Array(6).fill(3e38), rows: 3, columns: 2 };
-  assert.deepEqual(userVector(huge, [0], 1e300, 0), zero);
+  assert.deepEqual(solveUserVector(huge, [0], 1e300, 0), zero);
 });
 
 test("a user vector may be as long as 2^40 and no longer", () => {
@@ -170,7 +178,7 @@ test("a user vector may be as long as 2^40 and no longer", () => {
     [Number.NEGATIVE_INFINITY, false],
   ] as const) {
     const x = Float32Array.of(1, entry);
-    assert.deepEqual(usable(x), isUsable ? x : new Float32Array(2));
+    assert.deepEqual(toUsable(x), isUsable ? x : new Float32Array(2));
   }
 });
 
@@ -190,7 +198,7 @@ test("slices cover everything once; between two of them, and only there, others 
   ] as const) {
     const [found, turns] = [[] as number[][], [] as number[]];
     setImmediate(() => turns.push(found.length));
-    for await (const slice of slices(n, size)) found.push(slice);
+    for await (const slice of sliceRange(n, size)) found.push(slice);
     assert.deepEqual(found, wanted);
     assert.ok(
       turns.length === (wanted.length > 1 ? 1 : 0) && turns.every((at) => at < wanted.length),
@@ -199,7 +207,7 @@ test("slices cover everything once; between two of them, and only there, others 
 });
 
 /** As the protocol says it: everything is listed and sorted. */
-function listed({ a, x, count, offset }: Voice): number[] {
+function listed({ a, x, count, offset }: LoudSettings): number[] {
   const all = Array.from({ length: 2 * a.length * x.length }, (_, signed) => {
     const [row, factor] = [Math.floor(signed / 2 / x.length), Math.floor(signed / 2) % x.length];
     const [u, v] = [a[row] as number, x[factor] as number];
@@ -214,7 +222,7 @@ function listed({ a, x, count, offset }: Voice): number[] {
   return [...above, ...tied].slice(0, count).map(({ signed }) => signed);
 }
 
-const ranksOf = ({ count }: Voice) => Array.from({ length: count }, (_, rank) => rank);
+const ranksOf = ({ count }: LoudSettings) => Array.from({ length: count }, (_, rank) => rank);
 
 test("they are those of a full sort, whatever is equal or zero", async () => {
   const random = seeded(8);
@@ -226,7 +234,7 @@ test("they are those of a full sort, whatever is equal or zero", async () => {
     const [a, x] = [values(1 + whole(12)), values(1 + whole(5))];
     const n = a.length * x.length;
     const voice = { a, x, count: 1 + whole(n), offset: whole(2 * n) };
-    assert.deepEqual(await loudAt(voice, ranksOf(voice)), listed(voice));
+    assert.deepEqual(await findLoud(voice, ranksOf(voice)), listed(voice));
   }
 });
 
@@ -237,7 +245,7 @@ test("the least and the largest numbers order exactly", async () => {
   const n = a.length * x.length;
   for (let count = 1; count <= n; count++) {
     const voice = { a, x, count, offset: (3 * count) % (2 * n) };
-    assert.deepEqual(await loudAt(voice, ranksOf(voice)), listed(voice), `${count}`);
+    assert.deepEqual(await findLoud(voice, ranksOf(voice)), listed(voice), `${count}`);
   }
 });
 
@@ -246,9 +254,9 @@ const WORD = 1n << 64n;
 test("every threshold is the other implementation's, to the last unit", () => {
   assert.ok(thresholds.length > 20);
   for (const { epsilon, flip, uniform } of thresholds) {
-    assert.equal(flipThreshold(epsilon), BigInt(`0x${flip}`), `flip at ${epsilon}`);
+    assert.equal(computeFlipThreshold(epsilon), BigInt(`0x${flip}`), `flip at ${epsilon}`);
     for (const [loud, n, below] of uniform) {
-      const found = uniformThreshold(epsilon, Number(loud), Number(n));
+      const found = computeUniformThreshold(epsilon, Number(loud), Number(n));
       assert.equal(found, BigInt(`0x${below}`), `${loud} of ${n} at ${epsilon}`);
     }
   }
@@ -256,14 +264,14 @@ test("every threshold is the other implementation's, to the last unit", () => {
 
 test("no coin for an epsilon that cannot be kept", () => {
   for (const epsilon of [0, -1, 40.00000000000001, NaN, Infinity]) {
-    assert.throws(() => flipThreshold(epsilon), SettingsError);
-    assert.throws(() => uniformThreshold(epsilon, 1, 2), SettingsError);
+    assert.throws(() => computeFlipThreshold(epsilon), SettingsError);
+    assert.throws(() => computeUniformThreshold(epsilon, 1, 2), SettingsError);
   }
-  assert.equal(flipThreshold(5e-324), WORD / 2n);
+  assert.equal(computeFlipThreshold(5e-324), WORD / 2n);
 });
 
 test("every part of a long run of bytes is filled", () => {
-  const data = systemEntropy(3 * 65_536 + 5);
+  const data = drawSystemEntropy(3 * 65_536 + 5);
   assert.equal(data.length, 3 * 65_536 + 5);
   for (let at = 0; at < data.length; at += 4096) {
     const piece = data.subarray(at, at + 4096);

@@ -1,6 +1,6 @@
 /** Power cuts: after so many steps nothing works any more, and what was not committed is gone. */
 
-import { systemEntropy, systemWords } from "../src/coin.js";
+import { drawSystemEntropy, drawSystemWords } from "../src/coin.js";
 import type { DeviceOptions } from "./world.js";
 
 /** No error of the program: its end. */
@@ -37,11 +37,11 @@ export function mortal(life: Life, factory: IDBFactory): DeviceOptions {
     },
     words: (reports) => {
       life.step();
-      return systemWords(reports);
+      return drawSystemWords(reports);
     },
     entropy: (size) => {
       life.step();
-      return systemEntropy(size);
+      return drawSystemEntropy(size);
     },
     sleep: async () => life.step(),
   };

@@ -4,16 +4,16 @@
 
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { toHex, utf8 } from "../src/bytes.js";
+import { encodeUtf8, toHex } from "../src/bytes.js";
 import { ProtocolError, SettingsError } from "../src/errors.js";
-import { checkedAddress } from "../src/options.js";
+import { checkAddress } from "../src/options.js";
 import { HttpProxy, type ProxyOptions } from "../src/proxy.js";
 import { type Answer, reply, World } from "./world.js";
 
 test("https anywhere, http on this machine, and nothing that tells devices apart", () => {
   const local = ["http://localhost", "http://localhost:8000/", "http://127.9.8.7:1"];
   for (const address of [...local, "http://[::1]:8000", "https://proxy.example/under/here/"]) {
-    assert.equal(checkedAddress(address), address.replace(/\/$/, ""));
+    assert.equal(checkAddress(address), address.replace(/\/$/, ""));
   }
   for (const address of [
     ...["http://proxy.example", "http://10.0.0.1", "http://128.0.0.1", "http://0.0.0.0"],
@@ -22,12 +22,12 @@ test("https anywhere, http on this machine, and nothing that tells devices apart
     ...["https://proxy.example:99999", "https://me:secret@proxy.example", "https://me@a.example"],
     ...["https://proxy.example/?who=me", "https://proxy.example/?", "https://proxy.example/#me"],
   ]) {
-    assert.throws(() => checkedAddress(address), SettingsError, address);
+    assert.throws(() => checkAddress(address), SettingsError, address);
   }
 });
 
 const HASH = Uint8Array.from({ length: 32 }, (_, at) => at);
-const HELLO = utf8("hello");
+const HELLO = encodeUtf8("hello");
 const NOW = 1_700_000_000;
 const AT_ONCE = { mark: () => {}, waitForStep: async () => {} };
 
@@ -46,14 +46,14 @@ const hello: Answer = (response, call) =>
 
 test("paths and bodies", async (t) => {
   const [world, proxy] = await ask(t, hello);
-  assert.deepEqual(await proxy.manifest(), HELLO);
-  assert.deepEqual(await proxy.shelf(), HELLO);
-  assert.deepEqual(await proxy.manifestOf(7), HELLO);
-  assert.deepEqual(await proxy.model(HASH, 5), HELLO);
-  assert.deepEqual(await proxy.modelOf(HASH, 5), HELLO);
-  assert.deepEqual(await proxy.catalogue(HASH), HELLO);
-  await assert.rejects(proxy.checkTaken(HASH), { name: "RefusedError" }); // 204 alone means yes
-  await proxy.send(utf8("batch"));
+  assert.deepEqual(await proxy.fetchManifest(), HELLO);
+  assert.deepEqual(await proxy.fetchShelf(), HELLO);
+  assert.deepEqual(await proxy.fetchPastManifest(7), HELLO);
+  assert.deepEqual(await proxy.fetchModel(HASH, 5), HELLO);
+  assert.deepEqual(await proxy.fetchPastModel(HASH, 5), HELLO);
+  assert.deepEqual(await proxy.fetchCatalogue(HASH), HELLO);
+  await assert.rejects(proxy.checkAcceptsBatch(HASH), { name: "RefusedError" }); // 204 alone means yes
+  await proxy.sendBatch(encodeUtf8("batch"));
   assert.deepEqual(
     world.requests.map(({ method, path, body }) => [method, path, Buffer.from(body).toString()]),
     [
@@ -74,9 +74,9 @@ test("a request carries what everybody's does", async (t) => {
   const [world, proxy] = await ask(t, (response, call) =>
     reply(response, call === "batches" ? 202 : 200, "", cookie),
   );
-  await proxy.manifest();
-  await proxy.manifest();
-  await proxy.send(utf8("batch"));
+  await proxy.fetchManifest();
+  await proxy.fetchManifest();
+  await proxy.sendBatch(encodeUtf8("batch"));
   // All but the last two are node's own, the same for every program; a browser has its own.
   const common = {
     host: world.url.replace("http://", ""),
@@ -102,8 +102,8 @@ test("fetch is told to send nothing of its owner", async (t) => {
       return fetch(input, init);
     },
   });
-  await proxy.manifest();
-  await proxy.send(HELLO);
+  await proxy.fetchManifest();
+  await proxy.sendBatch(HELLO);
   for (const { mode, credentials, referrerPolicy, cache, redirect } of asked) {
     assert.deepEqual(
       [mode, credentials, referrerPolicy, cache, redirect],
@@ -119,8 +119,8 @@ for (const status of [301, 302, 303, 307, 308]) {
       reply(response, status, "", { location: "/elsewhere" }),
     );
     const refused = { name: "RefusedError", message: /redirects are not followed/ };
-    await assert.rejects(proxy.manifest(), refused);
-    await assert.rejects(proxy.send(HELLO), refused);
+    await assert.rejects(proxy.fetchManifest(), refused);
+    await assert.rejects(proxy.sendBatch(HELLO), refused);
     assert.deepEqual(
       world.requests.map((request) => request.path),
       ["/v2/manifest", "/v2/batches"],
@@ -135,7 +135,7 @@ test("a redirect as browsers show it is told from silence", async () => {
     grid: AT_ONCE,
     fetch: async () => opaque as unknown as Response,
   });
-  await assert.rejects(proxy.send(HELLO), { name: "RefusedError" });
+  await assert.rejects(proxy.sendBatch(HELLO), { name: "RefusedError" });
 });
 
 test("a batch that must not leave any more ends its request, or makes none", async (t) => {
@@ -144,18 +144,18 @@ test("a batch that must not leave any more ends its request, or makes none", asy
     owner.abort();
     return call === "batches"; // and no answer
   });
-  await assert.rejects(proxy.send(HELLO, owner.signal), { name: "UnavailableError" });
+  await assert.rejects(proxy.sendBatch(HELLO, owner.signal), { name: "UnavailableError" });
   assert.equal(world.requests.length, 1);
-  await assert.rejects(proxy.send(HELLO, owner.signal), { name: "UnavailableError" });
+  await assert.rejects(proxy.sendBatch(HELLO, owner.signal), { name: "UnavailableError" });
   assert.equal(world.requests.length, 1);
 });
 
 test("an announced length beyond the cap is not read", async (t) => {
   const [world, proxy] = await ask(t, hello);
-  assert.deepEqual(await proxy.model(HASH, 5), HELLO);
-  await assert.rejects(proxy.model(HASH, 4), /longer than 4 bytes/);
+  assert.deepEqual(await proxy.fetchModel(HASH, 5), HELLO);
+  await assert.rejects(proxy.fetchModel(HASH, 4), /longer than 4 bytes/);
   world.answer = (response) => reply(response, 200, new Uint8Array(19_526));
-  await assert.rejects(proxy.manifest(), /longer than 19525 bytes/);
+  await assert.rejects(proxy.fetchManifest(), /longer than 19525 bytes/);
 });
 
 test("a body without end is given up", async (t) => {
@@ -174,7 +174,7 @@ test("a body without end is given up", async (t) => {
     more();
     return true;
   });
-  await assert.rejects(proxy.model(HASH, 1000), ProtocolError);
+  await assert.rejects(proxy.fetchModel(HASH, 1000), ProtocolError);
   assert.ok(written < 20e6, `${written} bytes were sent`);
 });
 
@@ -204,7 +204,7 @@ for (const [status, body, name] of [
 ] as const) {
   test(`${status} ${body.slice(0, 8)} to a batch: ${name}`, async (t) => {
     const [, proxy] = await ask(t, (response) => reply(response, status, body));
-    await assert.rejects(proxy.send(HELLO), { name, message: new RegExp(String(status)) });
+    await assert.rejects(proxy.sendBatch(HELLO), { name, message: new RegExp(String(status)) });
   });
 }
 
@@ -222,14 +222,17 @@ for (const [header, wait] of [
     const [, proxy] = await ask(t, (response) =>
       reply(response, 503, "", { "retry-after": header }),
     );
-    await assert.rejects(proxy.send(HELLO), { name: "UnavailableError", retryAfter: wait });
+    await assert.rejects(proxy.sendBatch(HELLO), { name: "UnavailableError", retryAfter: wait });
   });
 }
 
 test("nobody there is unavailable", async (t) => {
   const [world, proxy] = await ask(t, hello);
   await world.stop();
-  await assert.rejects(proxy.manifest(), { name: "UnavailableError", message: /try again later/ });
+  await assert.rejects(proxy.fetchManifest(), {
+    name: "UnavailableError",
+    message: /try again later/,
+  });
 });
 
 for (const [what, answer] of [
@@ -245,7 +248,7 @@ for (const [what, answer] of [
 ] as const satisfies (readonly [string, Answer])[]) {
   test(`a proxy that says ${what} and then falls silent is given up`, async (t) => {
     const [, proxy] = await ask(t, answer, { patience: 0.1 });
-    await assert.rejects(proxy.manifest(), {
+    await assert.rejects(proxy.fetchManifest(), {
       name: "UnavailableError",
       message: /no answer for 0.1 seconds/,
     });
@@ -264,5 +267,5 @@ test("a slow body is read for as long as it comes", async (t) => {
     },
     { patience: 0.2 },
   );
-  assert.deepEqual(await proxy.manifest(), HELLO);
+  assert.deepEqual(await proxy.fetchManifest(), HELLO);
 });

@@ -5,18 +5,19 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { fromHex } from "../src/bytes.js";
-import { type Catalogue, catalogueOf } from "../src/catalogue.js";
+import { type Catalogue, createCatalogue } from "../src/catalogue.js";
 import type { SignedManifest } from "../src/epoch.js";
 import { openManifest } from "../src/manifest.js";
 import type { Matrix } from "../src/model.js";
-import { personalOf, recency, recommendations, scoresOf } from "../src/recommending.js";
-import { type Release, takenIn } from "../src/release.js";
-import { type Traits, tagsOf } from "../src/tags.js";
-import { partsOf, scoreOf, solution, wideModel } from "../src/wide.js";
+import { computeRecencyWeights } from "../src/recency.js";
+import { computeScores, personalize, recommend } from "../src/recommending.js";
+import { prepareRelease, type Release } from "../src/release.js";
+import { buildTags, type ItemTags } from "../src/tags.js";
+import { buildWideModel, computeScore, solveWideVector, splitScore } from "../src/wide.js";
 import { manifestWith, recommending, seeded } from "./vectors.js";
 import { AT_ONCE, FACTORS, ITEMS, item, itemMatrix, traitsOf, World } from "./world.js";
 
-const UNTAGGED = (): Traits => ({});
+const UNTAGGED = (): ItemTags => ({});
 
 async function releaseOf(world: World, V?: Matrix, traits = traitsOf): Promise<Release> {
   const signed = await openManifest(world.manifest, fromHex(world.key));
@@ -24,7 +25,7 @@ async function releaseOf(world: World, V?: Matrix, traits = traitsOf): Promise<R
     return { id: item(n), title: `Title ${n}`, tags: traits(n) };
   });
   const own = { values: itemMatrix(1), rows: ITEMS, columns: FACTORS };
-  return takenIn(signed, V ?? own, catalogueOf(items));
+  return prepareRelease(signed, V ?? own, createCatalogue(items));
 }
 
 /** Touched one after the other. */
@@ -65,7 +66,7 @@ test("what was touched last counts most, and recording it again moves it there",
     orders.push((await client.recommend(ITEMS)).map((each) => each.id));
   }
   const release = await releaseOf(world);
-  const wanted = recommendations(release, inOrder([item(7), item(20), item(3)]), ITEMS);
+  const wanted = recommend(release, inOrder([item(7), item(20), item(3)]), ITEMS);
   assert.deepEqual(
     orders[3],
     wanted.map(({ id }) => id),
@@ -77,7 +78,7 @@ test("among equals the catalogue's order holds", async (t) => {
   const world = await World.begin(t);
   const values = new Float32Array(ITEMS * FACTORS).fill(0.25);
   const release = await releaseOf(world, { values, rows: ITEMS, columns: FACTORS }, UNTAGGED);
-  const found = recommendations(release, inOrder([item(1)]), 4).map(({ id }) => id);
+  const found = recommend(release, inOrder([item(1)]), 4).map(({ id }) => id);
   assert.deepEqual(found, [0, 2, 3, 4].map(item));
 });
 
@@ -99,13 +100,15 @@ function matrixOf(rows: readonly (readonly number[])[]): Matrix {
 function plainRelease(V: Matrix, catalogue: Catalogue, reportsBehind: number): Release {
   const manifest = manifestWith({ ...SOLVING, reportsBehind });
   const signed = { manifest, raw: new Uint8Array(), hash: new Uint8Array() };
-  return takenIn({ ...signed, key: new Uint8Array() } as SignedManifest, V, catalogue);
+  return prepareRelease({ ...signed, key: new Uint8Array() } as SignedManifest, V, catalogue);
 }
 
 for (const question of recommending) {
   test(`lists and reasons are the other implementation's: ${question.name}`, () => {
     const { answer } = question;
-    const catalogue = catalogueOf(question.items as { id: string; title: string; tags: Traits }[]);
+    const catalogue = createCatalogue(
+      question.items as { id: string; title: string; tags: ItemTags }[],
+    );
     const behind = "reports_behind" in question ? question.reports_behind : 1000;
     const release = plainRelease(matrixOf(question.V), catalogue, behind);
     const touched = new Map(Object.entries(question.touched as Record<string, number>));
@@ -114,10 +117,10 @@ for (const question of recommending) {
       answer.tags,
     );
     near(release.wide.popularity, answer.popularity);
-    const known = [...touched].filter(([id]) => catalogue.numbers.has(id));
-    near(recency(known.map(([, at]) => at)), Object.values(answer.weights), 1e-12);
-    near(scoresOf(personalOf(release, touched)), answer.scores);
-    const found = recommendations(release, touched, 5);
+    const known = [...touched].filter(([id]) => catalogue.rowsById.has(id));
+    near(computeRecencyWeights(known.map(([, at]) => at)), Object.values(answer.weights), 1e-12);
+    near(computeScores(personalize(release, touched)), answer.scores);
+    const found = recommend(release, touched, 5);
     const best = answer.best as [string, [string | string[], number][]][];
     assert.deepEqual(
       found.map(({ id, because }) => [id, because.map(nameOf)]),
@@ -131,13 +134,13 @@ for (const question of recommending) {
   });
 }
 
-function nameOf(reason: ReturnType<typeof recommendations>[0]["because"][0]): string | string[] {
+function nameOf(reason: ReturnType<typeof recommend>[0]["because"][0]): string | string[] {
   return reason.kind === "item" ? reason.id : [reason.tag, reason.name];
 }
 
 const GENRES = ["a", "b", "c", "d"];
 
-function someTraits(random: () => number): Traits {
+function someTraits(random: () => number): ItemTags {
   const genre = GENRES.filter(() => random() < 0.3);
   return random() < 0.2 ? {} : { genre, year: 1950 + Math.floor(random() * 70) };
 }
@@ -153,27 +156,33 @@ function someMatrix(random: () => number, rows: number): Matrix {
 test("a score is the sum of its parts, whoever asks about whatever item", () => {
   const random = seeded(21);
   for (let round = 0; round < 30; round++) {
-    const tags = tagsOf(Array.from({ length: 80 }, () => someTraits(random)));
+    const tags = buildTags(Array.from({ length: 80 }, () => someTraits(random)));
     const V = someMatrix(random, 80);
-    const model = wideModel({ ...SOLVING, reportsBehind: round % 5 }, V, tags);
+    const model = buildWideModel({ ...SOLVING, reportsBehind: round % 5 }, V, tags);
     const own = [...Array(80).keys()].filter(() => random() < 0.1);
     const weights = Float64Array.from(own, () => 0.03 + 0.97 * random());
-    const solved = solution(model, own, weights);
+    const solved = solveWideVector(model, own, weights);
     for (let item = 0; item < 80; item++) {
-      const parts = partsOf(model, solved, item);
-      const sum = [...parts.own, ...parts.tags.values()].reduce((one, other) => one + other, 0);
-      assert.ok(Math.abs(sum - scoreOf(model, solved, item)) < 1e-9);
-      assert.ok(round % 5 > 0 || parts.own.every((part) => part === 0), "an untaught V is silent");
+      const parts = splitScore(model, solved, item);
+      const sum = [...parts.ownItems, ...parts.tags.values()].reduce(
+        (one, other) => one + other,
+        0,
+      );
+      assert.ok(Math.abs(sum - computeScore(model, solved, item)) < 1e-9);
+      assert.ok(
+        round % 5 > 0 || parts.ownItems.every((part) => part === 0),
+        "an untaught V is silent",
+      );
     }
   }
 });
 
 test("where the equations have no finite solution nobody is told anything, and nothing fails", () => {
   const V = { values: Float32Array.of(1, 1, 0, 1, 1, 0, 1, 1, 0), rows: 3, columns: 3 };
-  const model = wideModel({ ...SOLVING, regularization: 0 }, V, tagsOf([{}, {}, {}]));
-  const solved = solution(model, [0]); // 0 / 0
-  const parts = partsOf(model, solved, 1);
-  assert.deepEqual([...solved.x, ...parts.own], [0, 0, 0, 0]);
+  const model = buildWideModel({ ...SOLVING, regularization: 0 }, V, buildTags([{}, {}, {}]));
+  const solved = solveWideVector(model, [0]); // 0 / 0
+  const parts = splitScore(model, solved, 1);
+  assert.deepEqual([...solved.x, ...parts.ownItems], [0, 0, 0, 0]);
 });
 
 test("a list of 10,000 items with 60 tags, for somebody with 500, takes a moment", () => {
@@ -183,14 +192,14 @@ test("a list of 10,000 items with 60 tags, for somebody with 500, takes a moment
     const tags = { genre, year: 1920 + Math.floor(random() * 100) };
     return { id: `${number}`, title: "A", tags };
   });
-  const catalogue = catalogueOf(items);
+  const catalogue = createCatalogue(items);
   assert.ok(catalogue.tags.names.length >= 60);
   const values = Float32Array.from({ length: 10_000 * 32 }, () => random() - 0.4);
   const release = plainRelease({ values, rows: 10_000, columns: 32 }, catalogue, 1);
   const touched = inOrder(Array.from({ length: 500 }, (_, n) => `${17 * n}`));
   const times = Array.from({ length: 12 }, () => {
     const begun = performance.now();
-    recommendations(release, touched, 10);
+    recommend(release, touched, 10);
     return performance.now() - begun;
   });
   assert.ok(Math.min(...times) < 100, `${times} ms`);

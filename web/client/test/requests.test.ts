@@ -5,9 +5,11 @@
 
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { MOST_TOUCHED } from "../src/model.js";
+import { MAX_HISTORY_ITEMS } from "../src/bounds.js";
+import { Grid, STEP_SECONDS } from "../src/grid.js";
 import { Outbox } from "../src/outbox.js";
-import { Grid, type Looked, Schedule, STEP, systemTimer, TICK } from "../src/schedule.js";
+import { type LookOutcome, Schedule, TICK_SECONDS } from "../src/schedule.js";
+import { systemTimer } from "../src/timer.js";
 import { accountOf, Issuer } from "./issuer.js";
 import { Browser, type Tab, Virtual } from "./virtual.js";
 import { DAY, item, LEAD, onGrid, REPORTS, reply, TERMS, World } from "./world.js";
@@ -68,7 +70,7 @@ const SCENES: Record<
   "several epochs without jitter": {
     sends: true,
     jitter: 0,
-    most: MOST_TOUCHED,
+    most: MAX_HISTORY_ITEMS,
     scene: async (tab, { virtual }, world) => {
       await tab.accept(TERMS);
       tab.show();
@@ -159,7 +161,7 @@ async function visit(
   tab.hear = ({ epoch }) => {
     if (epoch === shown) return;
     shown = epoch;
-    void tab.touched();
+    void tab.listTouched();
     void tab.recommend().catch(() => undefined);
   };
   await scene(tab, browser, world);
@@ -205,7 +207,7 @@ test("the moment of sending is fixed before the batch is made, by a clock that n
     browser.cost = cost;
     const mend = browser.slow();
     t.after(mend);
-    const decided = virtual.time + 5 * STEP; // after manifest, model, catalogue, shelf, "taken"
+    const decided = virtual.time + 5 * STEP_SECONDS; // after manifest, model, catalogue, shelf, "taken"
     tab.show();
     await virtual.pass(4);
     virtual.skew = skew; // while it is made
@@ -237,8 +239,8 @@ function slowDown(
       );
     }
   };
-  slow(store, ["settings", "fileNames", "signed", "file", "keepRelease"]);
-  slow(Outbox.prototype, ["standing", "waiting", "tokens", "plan"]);
+  slow(store, ["readSettings", "listFiles", "readManifest", "readFile", "storeRelease"]);
+  slow(Outbox.prototype, ["readState", "readWaitingBatch", "listTokens", "drawPlan"]);
 }
 
 test("every request of a visit leaves on one grid, whatever a disk takes between them", async (t) => {
@@ -260,7 +262,7 @@ test("every request of a visit leaves on one grid, whatever a disk takes between
     visits.push(browser.requests.map(([time, what]) => [time - begun, what]));
   }
   const [times = [], ...others] = visits;
-  for (const [time, what] of times) assert.equal(time % STEP, 0, `${what}: ${time}`);
+  for (const [time, what] of times) assert.equal(time % STEP_SECONDS, 0, `${what}: ${time}`);
   for (const kind of ["manifest", "shelf", "models", "catalogues", "batches"]) {
     assert.ok(
       times.some(([, what]) => what.includes(`/${kind}`)),
@@ -281,10 +283,10 @@ test("a disk that takes long shows in whole steps of the same grid", async (t) =
   const { virtual, requests } = browser;
   const tab = await browser.tab({ jitter: 0 });
   await tab.accept(TERMS);
-  for (const name of ["standing", "waiting"] as const) {
+  for (const name of ["readState", "readWaitingBatch"] as const) {
     const read: (this: Outbox, epoch: number) => Promise<unknown> = Outbox.prototype[name];
     t.mock.method(Outbox.prototype, name, async function (this: Outbox, epoch: number) {
-      await virtual.sleep(1.2 * STEP);
+      await virtual.sleep(1.2 * STEP_SECONDS);
       return read.call(this, epoch);
     });
   }
@@ -294,8 +296,8 @@ test("a disk that takes long shows in whole steps of the same grid", async (t) =
   const [asked = 0, sent = 0] = ["GET /v2/manifest", "POST"].map(
     (what) => requests.find(([, each]) => each.startsWith(what))?.[0],
   );
-  assert.equal(asked, begun + 2 * STEP);
-  assert.equal(sent, onGrid(asked + 4 * STEP + LEAD) + 2 * STEP);
+  assert.equal(asked, begun + 2 * STEP_SECONDS);
+  assert.equal(sent, onGrid(asked + 4 * STEP_SECONDS + LEAD) + 2 * STEP_SECONDS);
 });
 
 /** When a batch leaves that nothing keeps back, in seconds after the first look. */
@@ -357,21 +359,24 @@ test("a request whose thread was busy at its step leaves at a later one, and not
     grid.mark();
     const begun = timer.time;
     await grid.waitForStep();
-    const waited = (timer.time - begun) / STEP;
+    const waited = (timer.time - begun) / STEP_SECONDS;
     assert.ok(waited >= steps && waited < steps + 0.05, `${busy}: ${waited}`);
   }
 });
 
-const WELL: Looked = { isWell: true, retryAfter: 0 };
+const WELL: LookOutcome = { isWell: true, retryAfter: 0 };
 const SEEN = { visible: true, online: true };
 
 /** Looks at these ticks, of which each may go otherwise and take its time. */
-function scheduled(results: Looked[] = [], { pace = TICK, durations = [] as number[] } = {}) {
+function scheduled(
+  results: LookOutcome[] = [],
+  { pace = TICK_SECONDS, durations = [] as number[] } = {},
+) {
   const timer = new Virtual();
   const start = timer.time;
   const ticks: number[] = [];
   const look = async () => {
-    ticks.push((timer.time - start) / TICK);
+    ticks.push((timer.time - start) / TICK_SECONDS);
     await timer.sleep(durations.shift() ?? 0);
     return results.shift() ?? WELL;
   };
@@ -384,65 +389,67 @@ test("a clock that moves between two readings does not cost the first look a tic
   const { now } = timer;
   let read = 0;
   timer.now = () => now() + 1e-4 * read++;
-  schedule.meet(SEEN);
+  schedule.update(SEEN);
   timer.now = now;
   await timer.pass(1);
   assert.equal(ticks.length, 1);
 });
 
 test("a look that takes long shows in whole ticks", async () => {
-  const { timer, ticks, schedule } = scheduled([], { durations: [1.3, 0.2, 1.4 * TICK, 0] });
-  schedule.meet(SEEN);
-  await timer.pass(5.2 * TICK);
+  const { timer, ticks, schedule } = scheduled([], {
+    durations: [1.3, 0.2, 1.4 * TICK_SECONDS, 0],
+  });
+  schedule.update(SEEN);
+  await timer.pass(5.2 * TICK_SECONDS);
   assert.deepEqual(ticks, [0, 1, 2, 4, 5]);
 });
 
 test("whatever wakes it, the next look is at the next tick", async () => {
-  const { timer, ticks, schedule } = scheduled([], { pace: 12 * TICK });
-  schedule.meet(SEEN);
-  await timer.pass(1.7 * TICK);
+  const { timer, ticks, schedule } = scheduled([], { pace: 12 * TICK_SECONDS });
+  schedule.update(SEEN);
+  await timer.pass(1.7 * TICK_SECONDS);
   schedule.wake();
   schedule.wake();
-  await timer.pass(TICK);
-  schedule.meet({ ...SEEN, visible: false });
-  await timer.pass(0.4 * TICK);
-  schedule.meet(SEEN);
-  await timer.pass(2 * TICK);
+  await timer.pass(TICK_SECONDS);
+  schedule.update({ ...SEEN, visible: false });
+  await timer.pass(0.4 * TICK_SECONDS);
+  schedule.update(SEEN);
+  await timer.pass(2 * TICK_SECONDS);
   assert.deepEqual(ticks, [0, 2, 4]);
 });
 
 test("hidden it looks seldom, offline never, and back it looks at the next tick", async () => {
   const { timer, ticks, schedule } = scheduled();
-  schedule.meet({ visible: false, online: true });
-  await timer.pass(25 * TICK);
-  schedule.meet({ ...SEEN, online: false });
-  await timer.pass(30 * TICK);
-  schedule.meet(SEEN);
-  await timer.pass(1.5 * TICK);
+  schedule.update({ visible: false, online: true });
+  await timer.pass(25 * TICK_SECONDS);
+  schedule.update({ ...SEEN, online: false });
+  await timer.pass(30 * TICK_SECONDS);
+  schedule.update(SEEN);
+  await timer.pass(1.5 * TICK_SECONDS);
   assert.deepEqual(ticks, [0, 12, 24, 55, 56]);
 });
 
 test("after failures it is patient", async () => {
   const failed = { isWell: false, retryAfter: 0 };
   const { timer, ticks, schedule } = scheduled(Array(6).fill(failed));
-  schedule.meet(SEEN);
-  await timer.pass(40.5 * TICK);
+  schedule.update(SEEN);
+  await timer.pass(40.5 * TICK_SECONDS);
   assert.deepEqual(ticks, [0, 1, 3, 7, 15, 27, 39, 40]);
 });
 
 test("it waits as long as the proxy asked, counted from its answer and in whole ticks", async () => {
   for (const [retryAfter, duration, next] of [
     [7, 0, 2],
-    [2 * TICK, 0, 2],
-    [2 * TICK, 0.1, 3],
+    [2 * TICK_SECONDS, 0, 2],
+    [2 * TICK_SECONDS, 0.1, 3],
     [30, 0, 6],
   ] as const) {
     const told = { isWell: false, retryAfter };
     const { timer, ticks, schedule } = scheduled([told], { durations: [duration] });
-    schedule.meet(SEEN);
-    await timer.pass(TICK);
+    schedule.update(SEEN);
+    await timer.pass(TICK_SECONDS);
     schedule.wake();
-    await timer.pass(7 * TICK);
+    await timer.pass(7 * TICK_SECONDS);
     assert.deepEqual(ticks.slice(0, 2), [0, next], `${retryAfter} after ${duration}`);
   }
 });
@@ -456,7 +463,7 @@ test("a time that no browser's timer can count is not over at once, and no proxy
   systemTimer.stop(handle);
   assert.equal(fired, 0);
   const { timer, ticks, schedule } = scheduled([{ isWell: false, retryAfter: 1e9 }]);
-  schedule.meet(SEEN);
-  await timer.pass(86_400 + TICK);
-  assert.deepEqual(ticks.slice(0, 2), [0, 86_400 / TICK]);
+  schedule.update(SEEN);
+  await timer.pass(86_400 + TICK_SECONDS);
+  assert.deepEqual(ticks.slice(0, 2), [0, 86_400 / TICK_SECONDS]);
 });

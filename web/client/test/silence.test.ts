@@ -8,11 +8,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { IDBFactory } from "fake-indexeddb";
 import { toHex } from "../src/bytes.js";
-import { MECHANISMS, makeReports, mechanismNamed } from "../src/mechanism/registry.js";
+import { findMechanism, MECHANISMS, makeReports } from "../src/mechanism/registry.js";
 import type { Matrix } from "../src/model.js";
-import { readTerms, writtenTerms } from "../src/terms.js";
-import { lead } from "../src/timing.js";
-import { userVector } from "../src/vector.js";
+import { parseTermsBlock, toFields } from "../src/terms.js";
+import { computeLead } from "../src/timing.js";
+import { solveUserVector } from "../src/vector.js";
 import { manifestWith, seeded, wordFrom } from "./vectors.js";
 import { charges, DAY, encodeCatalogue, encodeModel, item, rounds, TERMS, World } from "./world.js";
 
@@ -65,13 +65,13 @@ function askedTerms(random: Random, items: number, factors: number) {
     loud: one(random, [1, items, items * factors]),
   };
   const parameters = Object.fromEntries(
-    Object.entries(mechanism.parameters).map(([name, { least }]) => [
+    Object.entries(mechanism.parameters).map(([name, { min: least }]) => [
       name,
       own[name as keyof typeof own] ?? least,
     ]),
   );
   return {
-    ...writtenTerms(TERMS),
+    ...toFields(TERMS),
     ...{ mechanism: mechanism.name, parameters, loud_fraction: 0.5, factors },
     ...{ epsilon: one(random, [1e-6, 2.5, 40]), reports: 1 + Math.floor(random() * 3) },
     ...{ share: one(random, [2 ** -32, 0.5, 1, 1, 1, 1]), most_items: 12 },
@@ -112,7 +112,7 @@ async function observed(world: World, own: readonly number[], terms: object, see
       return fetch(input, init);
     },
   });
-  await client.accept(readTerms(terms));
+  await client.accept(parseTermsBlock(terms));
   await client.record(own.map(item));
   const synced = await client.sync();
   const again = await client.sync();
@@ -157,7 +157,9 @@ function hasOneWithoutSolution(
   { alpha, regularization }: { alpha: number; regularization: number },
   ...histories: [number[], number[]]
 ): boolean {
-  const isZero = histories.map((own) => userVector(V, own, alpha, regularization).every((x) => !x));
+  const isZero = histories.map((own) =>
+    solveUserVector(V, own, alpha, regularization).every((x) => !x),
+  );
   return histories[0].length > 0 && isZero[0] !== isZero[1];
 }
 
@@ -165,14 +167,14 @@ test("nothing that is computed from a history fails or leaves its range", async 
   const random = seeded(13);
   for (let round = 0; round < rounds(600); round++) {
     const { V, items, alpha, regularization, terms } = hostile(random);
-    const manifest = manifestWith({ items, alpha, regularization, terms: readTerms(terms) });
+    const manifest = manifestWith({ items, alpha, regularization, terms: parseTermsBlock(terms) });
     const own = neighbours(random, V.rows)[1];
     const reports = manifest.terms.reports;
     const words = BigUint64Array.from({ length: 4 * (reports + 1) }, () => wordFrom(random));
     const made = await makeReports(manifest, V, own, words);
     assert.equal(made.reports.length, reports);
-    const directions = mechanismNamed(manifest.terms.mechanism).directions(manifest);
-    assert.ok(made.told.every(({ index }) => index >= 0 && index < directions));
+    const directions = findMechanism(manifest.terms.mechanism).countDirections(manifest);
+    assert.ok(made.readable.every(({ index }) => index >= 0 && index < directions));
   }
 });
 
@@ -186,7 +188,7 @@ test("the largest values within the bounds stay finite", async () => {
   for (const { name, parameters } of MECHANISMS) {
     const most = { directions_seed: 1, block: 1024, loud: 1 };
     const own = Object.fromEntries(
-      Object.entries(parameters).map(([each, { least }]) => [
+      Object.entries(parameters).map(([each, { min: least }]) => [
         each,
         most[each as keyof typeof most] ?? least,
       ]),
@@ -195,7 +197,7 @@ test("the largest values within the bounds stay finite", async () => {
     const manifest = manifestWith({ items, alpha: 1024, terms });
     const draw = { direction: 2n ** 63n, rounding: 0n, coin: 2n ** 64n - 1n };
     const person = { manifest, V, own: all, x };
-    const told = await mechanismNamed(name).reports(person, [draw], words[0] as bigint);
+    const told = await findMechanism(name).makeReports(person, [draw], words[0] as bigint);
     // Everybody's gradient is positive here (predictions are far too high), in every direction that
     // is not orthogonal to it: a NaN or an infinity would have come out as minus or as a tie.
     assert.equal(told.length, 1);
@@ -206,5 +208,5 @@ test("the largest values within the bounds stay finite", async () => {
 
 test("the moment leaves time for the history, so the test above could tell", () => {
   const longest = 0.15 * 12;
-  assert.ok(longest < lead(manifestWith({})));
+  assert.ok(longest < computeLead(manifestWith({})));
 });

@@ -2,9 +2,9 @@
 
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { Database } from "../src/database.js";
+import { MAX_HISTORY_ITEMS } from "../src/bounds.js";
+import { Database, READABLE_REPORTS } from "../src/database.js";
 import { SettingsError, StoreError } from "../src/errors.js";
-import { MOST_TOUCHED } from "../src/model.js";
 import { Outbox } from "../src/outbox.js";
 import { Store } from "../src/store.js";
 import { onTransaction } from "./mortal.js";
@@ -62,12 +62,12 @@ test("an item is kept, with its place, its moment and nothing else about it", as
 
 test("a history holds so many items that reading it never takes long: the latest", async (t) => {
   const [, client] = await begun(t);
-  const many = Array.from({ length: MOST_TOUCHED - 1 }, (_, n) => `item-${n}`);
-  assert.equal(await client.record(many), MOST_TOUCHED - 1);
+  const many = Array.from({ length: MAX_HISTORY_ITEMS - 1 }, (_, n) => `item-${n}`);
+  assert.equal(await client.record(many), MAX_HISTORY_ITEMS - 1);
   assert.deepEqual((await client.touched()).slice(0, 2), [item(3), "item-0"]);
   await client.record([item(20), "last"]);
   const touched = await client.touched();
-  assert.deepEqual([touched.length, touched[0]], [MOST_TOUCHED, "item-0"]);
+  assert.deepEqual([touched.length, touched[0]], [MAX_HISTORY_ITEMS, "item-0"]);
   assert.deepEqual(touched.slice(-2), [item(20), "last"]);
 });
 
@@ -88,7 +88,7 @@ test("what is recorded together is one moment, later than all that is there", as
   await client.record(["b", "a", "b"]);
   const store = new Store(await opened(world));
   assert.deepEqual(
-    [...(await store.touched())],
+    [...(await store.readHistory())],
     [
       [item(3), 1],
       [item(7), 2],
@@ -99,10 +99,10 @@ test("what is recorded together is one moment, later than all that is there", as
   );
   await client.remove(["a", "b"]);
   await client.record(["c"]);
-  assert.equal((await store.touched()).get("c"), 3);
+  assert.equal((await store.readHistory()).get("c"), 3);
   await client.forget();
   await client.record(["d"]);
-  assert.deepEqual([...(await store.touched())], [["d", 1]]);
+  assert.deepEqual([...(await store.readHistory())], [["d", 1]]);
 });
 
 test("a database of an earlier layout is refused, and left as it is", async (t) => {
@@ -187,12 +187,20 @@ test("a spoilt file is fetched again", async (t) => {
 async function keep(database: Database, { batch = 1, charge = 1, reports = 1 }): Promise<boolean> {
   const bytes = new Uint8Array(4);
   const purpose = await hashOf(bytes);
-  const { generation } = await new Store(database).settings();
+  const { generation } = await new Store(database).readSettings();
   const moments = { sendAt: 0, ends: 9 * DAY, notBefore: 0 };
   const made = {
     batch: { epoch: batch, purpose, state: "charged", ...moments, bytes },
     charge: { ...CHARGE, epoch: charge, purpose, reports },
-    shown: { only: 1, epoch: batch, bytes, told: [], mechanism: "", epsilon: 1, purpose },
+    shown: {
+      only: 1,
+      epoch: batch,
+      bytes,
+      [READABLE_REPORTS]: [],
+      mechanism: "",
+      epsilon: 1,
+      purpose,
+    },
     generation,
   } as const;
   return new Outbox(database).keep(made, () => true);

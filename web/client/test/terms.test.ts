@@ -4,7 +4,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { turnsLeft } from "../src/agreement.js";
+import { countTurnsLeft } from "../src/agreement.js";
 import { fromHex, toHex } from "../src/bytes.js";
 import { decodeCatalogue } from "../src/catalogue.js";
 import type { Entropy } from "../src/coin.js";
@@ -13,8 +13,8 @@ import { ProtocolError } from "../src/errors.js";
 import type { Charge } from "../src/ledger.js";
 import { decodeManifest, openManifest } from "../src/manifest.js";
 import { decodeItems } from "../src/model.js";
-import { brokenBy, RULES, readTerms, writtenTerms } from "../src/terms.js";
-import { chance, drawnPlan, isTime, lead } from "../src/timing.js";
+import { listWorse, parseTermsBlock, TERMS_RULES, toFields } from "../src/terms.js";
+import { canStillSend, computeLead, computeParticipationChance, drawPlan } from "../src/timing.js";
 import { manifestWith, plans, protocol } from "./vectors.js";
 import { TERMS } from "./world.js";
 
@@ -22,12 +22,12 @@ const accepted: Terms = { ...TERMS, share: 0.5, hold: 60 };
 
 test("free parameters may change, under the loud fraction that was accepted", () => {
   const asked = { ...accepted, parameters: { directions_seed: 99, block: 64, loud: 12 } };
-  assert.deepEqual(brokenBy(accepted, asked), []);
+  assert.deepEqual(listWorse(accepted, asked), []);
 });
 
 test("the size of blocks is pinned, and told in words", () => {
   const asked = { ...accepted, parameters: { loud: 12, directions_seed: 99, block: 32 } };
-  assert.deepEqual(brokenBy(accepted, asked), [
+  assert.deepEqual(listWorse(accepted, asked), [
     "the mechanism's parameters would be block 32, directions_seed 99, loud 12, " +
       "not block 64, directions_seed 3, loud 10",
   ]);
@@ -35,10 +35,10 @@ test("the size of blocks is pinned, and told in words", () => {
 
 test("terms are read strictly, and written as they were", () => {
   const { terms } = protocol.manifest.fields;
-  assert.deepEqual(writtenTerms(readTerms(terms)), terms);
+  assert.deepEqual(toFields(parseTermsBlock(terms)), terms);
   for (const name of Object.keys(terms)) {
     const { [name as keyof typeof terms]: _, ...rest } = terms;
-    assert.throws(() => readTerms(rest), ProtocolError, name);
+    assert.throws(() => parseTermsBlock(rest), ProtocolError, name);
     for (const value of [
       null,
       "x",
@@ -48,24 +48,24 @@ test("terms are read strictly, and written as they were", () => {
       1e300,
     ]) {
       assert.throws(
-        () => readTerms({ ...terms, [name]: value }),
+        () => parseTermsBlock({ ...terms, [name]: value }),
         ProtocolError,
         `${name} ${value}`,
       );
     }
   }
-  assert.throws(() => readTerms({ ...terms, more: 1 }), ProtocolError);
+  assert.throws(() => parseTermsBlock({ ...terms, more: 1 }), ProtocolError);
 });
 
-const pinned = readTerms(plans.accepted);
+const pinned = parseTermsBlock(plans.accepted);
 const { opens, closes, epochs_left: epochsLeft, items, hold } = plans.manifest;
 
 test("the same terms are worse", () => {
   for (const { asked, worse } of plans.comparisons) {
-    const terms = readTerms(asked);
-    const found = Object.entries(RULES)
+    const terms = parseTermsBlock(asked);
+    const found = Object.entries(TERMS_RULES)
       .filter(([, rule]) => rule.isWorse(pinned, terms))
-      .map(([field]) => Object.keys(writtenTerms(terms))[Object.keys(terms).indexOf(field)]);
+      .map(([field]) => Object.keys(toFields(terms))[Object.keys(terms).indexOf(field)]);
     assert.deepEqual(found.sort(), [...worse].sort());
   }
 });
@@ -83,10 +83,10 @@ test("the same words give the same plans", () => {
   )) {
     const terms = { ...pinned, share, hold };
     const manifest = manifestWith({ opens, closes, epochsLeft, items, terms });
-    const plan = drawnPlan(manifest, terms.epochs, now, jitter, entropyOf(words));
+    const plan = drawPlan(manifest, terms.epochs, now, jitter, entropyOf(words));
     assert.equal(plan.takesPart, expected.takes_part);
     assert.equal(plan.sendAt, expected.send_at);
-    assert.equal(isTime(manifest, now), expected.in_time);
+    assert.equal(canStillSend(manifest, now), expected.in_time);
   }
 });
 
@@ -96,10 +96,10 @@ test("the same turns and epochs that are left give the same chance, to the last 
       epochsLeft: epochs_left,
       terms: { ...pinned, share, epochs },
     });
-    const turns = turnsLeft(manifest.terms, charges(charged));
-    assert.equal(chance(manifest, turns), expected.chance);
+    const turns = countTurnsLeft(manifest.terms, charges(charged));
+    assert.equal(computeParticipationChance(manifest, turns), expected.chance);
     for (const [word, takesPart] of tosses) {
-      const plan = drawnPlan(manifest, turns, opens, 3600, entropyOf([String(word)]));
+      const plan = drawPlan(manifest, turns, opens, 3600, entropyOf([String(word)]));
       assert.equal(plan.takesPart, takesPart);
     }
   }
@@ -108,7 +108,7 @@ test("the same turns and epochs that are left give the same chance, to the last 
 test("leads are the same", () => {
   for (const { items, factors, reports, ...expected } of plans.leads) {
     const manifest = manifestWith({ items, terms: { ...pinned, factors, reports } });
-    assert.equal(lead(manifest), expected.lead);
+    assert.equal(computeLead(manifest), expected.lead);
   }
 });
 
@@ -122,7 +122,7 @@ function charges(length: number): Charge[] {
 
 test("the turns that are left are counted alike", () => {
   for (const { epochs, charged, left } of plans.turns) {
-    assert.equal(turnsLeft({ ...pinned, epochs }, charges(charged)), left);
+    assert.equal(countTurnsLeft({ ...pinned, epochs }, charges(charged)), left);
   }
 });
 

@@ -6,8 +6,8 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import type { Entropy } from "../src/coin.js";
-import { STEP } from "../src/schedule.js";
-import { drawnPlan, JITTER } from "../src/timing.js";
+import { STEP_SECONDS } from "../src/grid.js";
+import { drawPlan, JITTER_SECONDS } from "../src/timing.js";
 import { manifestWith, seeded } from "./vectors.js";
 import {
   AT_ONCE,
@@ -43,7 +43,7 @@ async function watched(world: World, options: DeviceOptions = {}) {
       return fetch(input, init);
     },
     sleep: async (seconds) => {
-      if (seconds > STEP) seen.push(["sleep", world.now]);
+      if (seconds > STEP_SECONDS) seen.push(["sleep", world.now]);
       world.now += seconds;
     },
     words: (reports) => {
@@ -58,7 +58,7 @@ async function watched(world: World, options: DeviceOptions = {}) {
 /** A page that is closed in its long pause. */
 function closedIn(world: World) {
   return async (seconds: number) => {
-    if (seconds > STEP) throw new Error("the page was closed");
+    if (seconds > STEP_SECONDS) throw new Error("the page was closed");
     world.now += seconds;
   };
 }
@@ -68,8 +68,8 @@ test("it sleeps until a lead before the moment, asks again, makes the batch, and
   const start = world.now;
   const { client, seen } = await watched(world, { entropy: coins(0, 0.5) });
   assert.equal((await client.sync()).outcome, "sent");
-  const decided = start + 5 * STEP; // by the last of five requests
-  const again = onGrid(decided + JITTER / 2);
+  const decided = start + 5 * STEP_SECONDS; // by the last of five requests
+  const again = onGrid(decided + JITTER_SECONDS / 2);
   assert.deepEqual(
     seen.map(([what]) => what),
     [
@@ -80,13 +80,13 @@ test("it sleeps until a lead before the moment, asks again, makes the batch, and
   const times = seen.map(([, time]) => time);
   assert.deepEqual(
     times.slice(0, 5),
-    [1, 2, 3, 4, 5].map((steps) => start + steps * STEP),
+    [1, 2, 3, 4, 5].map((steps) => start + steps * STEP_SECONDS),
   );
   assert.deepEqual(
     times.slice(6, 9),
-    [0, 1, 2].map((steps) => again + steps * STEP),
+    [0, 1, 2].map((steps) => again + steps * STEP_SECONDS),
   );
-  assert.equal(times.at(-1), onGrid(again + 2 * STEP + LEAD));
+  assert.equal(times.at(-1), onGrid(again + 2 * STEP_SECONDS + LEAD));
 });
 
 test("a page that is closed while it waits has spent nothing, and goes on from its plan", async (t) => {
@@ -94,16 +94,16 @@ test("a page that is closed while it waits has spent nothing, and goes on from i
   const giveUp = closedIn(world);
   const { client } = await watched(world, { entropy: coins(0, 0.5), sleep: giveUp });
   await assert.rejects(client.sync(), /the page was closed/);
-  const { plan, spent, batches } = await client.status();
+  const { plan, spentEpsilon: spent, batches } = await client.status();
   assert.deepEqual([spent, batches.charged, await charges(world)], [0, 0, []]);
-  assert.ok(Math.abs((plan?.sendAt ?? 0) - (world.now + LEAD + JITTER / 2)) < 1e-6);
+  assert.ok(Math.abs((plan?.sendAt ?? 0) - (world.now + LEAD + JITTER_SECONDS / 2)) < 1e-6);
   client.close();
   const next = await watched(world, { entropy: coins(0.99, 0.99, 0.99) });
   world.now += 1;
   assert.equal((await next.client.sync()).outcome, "sent");
   assert.deepEqual((await next.client.status()).plan, plan); // no second toss
   const late = (next.seen.at(-1)?.[1] ?? 0) - (plan?.sendAt ?? 0);
-  assert.ok(late >= 0 && late < 4 * STEP, `${late}`); // it asks three times before
+  assert.ok(late >= 0 && late < 4 * STEP_SECONDS, `${late}`); // it asks three times before
 });
 
 test("another epoch while it sleeps: this one is missed, and cost nothing", async (t) => {
@@ -112,11 +112,11 @@ test("another epoch while it sleeps: this one is missed, and cost nothing", asyn
     entropy: coins(0, 0.5),
     sleep: async (seconds) => {
       world.now += seconds;
-      if (seconds > STEP) await world.publish(2, { opens: DAY, closes: 3 * DAY });
+      if (seconds > STEP_SECONDS) await world.publish(2, { opens: DAY, closes: 3 * DAY });
     },
   });
   const synced = await client.sync();
-  assert.deepEqual([synced.outcome, synced.epoch, synced.spent], ["missed", 2, 0]);
+  assert.deepEqual([synced.outcome, synced.epoch, synced.spentEpsilon], ["missed", 2, 0]);
   assert.deepEqual([world.received, await charges(world)], [[], []]);
   assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
 });
@@ -126,7 +126,7 @@ test("whoever sleeps past the end makes nothing", async (t) => {
   const { client } = await watched(world, {
     entropy: coins(0, 0.5),
     sleep: async (seconds) => {
-      world.now += seconds > STEP ? DAY : seconds;
+      world.now += seconds > STEP_SECONDS ? DAY : seconds;
     },
   });
   assert.equal((await client.sync()).outcome, "not open");
@@ -137,7 +137,7 @@ test("whoever sits an epoch out does so however often it is asked, and for nothi
   const world = await World.begin(t, { terms: { share: 0.5 } });
   const { client } = await watched(world, { entropy: coins(0.75, 0.5, 0, 0) });
   for (const _ of [1, 2, 3]) {
-    const { outcome, spent } = await client.sync();
+    const { outcome, spentEpsilon: spent } = await client.sync();
     assert.deepEqual([outcome, spent], ["sitting out", 0]);
   }
   await client.forget();
@@ -172,7 +172,7 @@ test("a lifetime is the device's own, however fast a server goes through its epo
     outcomes.push((await client.sync(AT_ONCE)).outcome);
   }
   assert.deepEqual(outcomes, ["sent", "sent", "sent", "lifetime over", "lifetime over"]);
-  const { epochs, spent } = await client.status();
+  const { epochs, spentEpsilon: spent } = await client.status();
   assert.deepEqual([epochs, spent], [3, 3 * COST]);
 });
 
@@ -194,7 +194,7 @@ test("two coins are tossed, whatever the chance", () => {
     [0.5, 3],
   ] as const) {
     const asked: number[] = [];
-    drawnPlan(announced(share, epochsLeft), 1, 0, 60, (size) => {
+    drawPlan(announced(share, epochsLeft), 1, 0, 60, (size) => {
       asked.push(size);
       return new Uint8Array(size);
     });
@@ -207,7 +207,7 @@ function life(turns: number, epochs: number, share: number, entropy: Entropy): n
   const taken: number[] = [];
   for (let epoch = 0; epoch < epochs && taken.length < turns; epoch++) {
     const manifest = announced(share, epochs - epoch);
-    if (drawnPlan(manifest, turns - taken.length, 0, 0, entropy).takesPart) taken.push(epoch);
+    if (drawPlan(manifest, turns - taken.length, 0, 0, entropy).takesPart) taken.push(epoch);
   }
   return taken;
 }

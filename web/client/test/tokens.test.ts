@@ -7,8 +7,8 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import type { Outcome } from "../src/agreement.js";
 import { toHex } from "../src/bytes.js";
-import { STEP } from "../src/schedule.js";
-import { ASK_LEAD, type Token, tokenChance } from "../src/timing.js";
+import { STEP_SECONDS } from "../src/grid.js";
+import { computeTokenChance, TOKEN_LEAD_SECONDS, type Token } from "../src/timing.js";
 import { accountOf, Issuer } from "./issuer.js";
 import { manifestWith, plans } from "./vectors.js";
 import { Browser, type Tab } from "./virtual.js";
@@ -54,7 +54,7 @@ async function visit(
   const tab = await browser.tab({ pace, account, ...more });
   if (terms !== null) await tab.accept(terms);
   const outcomes: Outcome[] = [];
-  tab.hear = ({ synced }) => {
+  tab.hear = ({ lastSync: synced }) => {
     if (synced !== null) outcomes.push(synced.outcome);
   };
   const before = requests.length;
@@ -114,8 +114,8 @@ test("a look goes on while a token is waited for, and the moment is within the j
     const begun = browser.virtual.time;
     await visit(browser, { who: seed });
     const [[at = 0] = []] = browser.requests.filter(([, what]) => what === "POST /v2/tokens");
-    const since = at - begun - 5 * STEP - ASK_LEAD; // after five questions
-    assert.ok(since >= 0 && since <= 5 + 3 * STEP, `${since}`);
+    const since = at - begun - 5 * STEP_SECONDS - TOKEN_LEAD_SECONDS; // after five questions
+    assert.ok(since >= 0 && since <= 5 + 3 * STEP_SECONDS, `${since}`);
   }
 });
 
@@ -266,7 +266,7 @@ test("a pause while the page is asked stops the request", async (t) => {
   const tab = await browser.tab({ jitter: 0, account: accountOf(1, browser.virtual) });
   await tab.accept(ACCOUNTS);
   tab.show();
-  await browser.virtual.pass(STEP + ASK_LEAD - 1);
+  await browser.virtual.pass(STEP_SECONDS + TOKEN_LEAD_SECONDS - 1);
   await tab.pause(true);
   await browser.virtual.pass(VISIT);
   assert.ok(browser.requests.every(([, what]) => what.startsWith("GET")));
@@ -280,7 +280,7 @@ test("a pause in another tab while the page is asked stops the request", async (
   const other = await browser.tab();
   await asking.accept(ACCOUNTS);
   asking.show();
-  await virtual.pass(STEP + ASK_LEAD - 1);
+  await virtual.pass(STEP_SECONDS + TOKEN_LEAD_SECONDS - 1);
   await other.pause(true);
   await virtual.pass(VISIT);
   assert.ok(browser.requests.every(([, what]) => what.startsWith("GET")));
@@ -412,6 +412,6 @@ test("chances of tokens are those of every other client", () => {
       ...{ epochsLeft: epochs_left, terms: { share } },
       ...(asks ? {} : { publicKey: null }),
     });
-    assert.equal(tokenChance(manifest, turns), chance);
+    assert.equal(computeTokenChance(manifest, turns), chance);
   }
 });

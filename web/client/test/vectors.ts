@@ -9,11 +9,11 @@ import promises from "../../../tests/vectors/promises.json" with { type: "json" 
 import protocol from "../../../tests/vectors/protocol.json" with { type: "json" };
 import recommending from "../../../tests/vectors/recommending.json" with { type: "json" };
 import thresholds from "../../../tests/vectors/thresholds.json" with { type: "json" };
-import { INFO, SEALED, suite } from "../src/batch.js";
-import { concat } from "../src/bytes.js";
+import { concatenate } from "../src/bytes.js";
 import type { Manifest, Terms } from "../src/epoch.js";
 import type { Charge } from "../src/ledger.js";
 import { decodeManifest } from "../src/manifest.js";
+import { HPKE_INFO_PREFIX, hpkeSuite, SEALED_REPORT_BYTES } from "../src/sealing.js";
 
 export { ledger, mechanisms, plans, promises, protocol, recommending, thresholds };
 
@@ -70,11 +70,14 @@ export async function openSealed(
   recipientKey: CryptoKey,
   manifestHash: Uint8Array,
 ): Promise<number[]> {
-  const info = concat([INFO, manifestHash]);
+  const info = concatenate([HPKE_INFO_PREFIX, manifestHash]);
   const reports: number[] = [];
-  for (let at = 0; at < sealed.length; at += SEALED) {
-    const [enc, ciphertext] = [sealed.slice(at, at + 32), sealed.slice(at + 32, at + SEALED)];
-    const plain = await suite.open({ recipientKey, enc, info }, ciphertext);
+  for (let at = 0; at < sealed.length; at += SEALED_REPORT_BYTES) {
+    const [enc, ciphertext] = [
+      sealed.slice(at, at + 32),
+      sealed.slice(at + 32, at + SEALED_REPORT_BYTES),
+    ];
+    const plain = await hpkeSuite.open({ recipientKey, enc, info }, ciphertext);
     reports.push(new DataView(plain).getUint32(0, true));
   }
   return reports;

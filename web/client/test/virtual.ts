@@ -16,10 +16,10 @@ import type { PastRelease } from "../src/fetching.js";
 import { History } from "../src/history.js";
 import { Network } from "../src/network.js";
 import type { OpenOptions } from "../src/options.js";
-import { Looking, type Seen } from "../src/polling.js";
-import type { Timer } from "../src/schedule.js";
+import { type LookStatus, Poller } from "../src/polling.js";
 import { Store } from "../src/store.js";
 import type { Job } from "../src/syncing.js";
+import type { Timer } from "../src/timer.js";
 import { seeded } from "./vectors.js";
 import { DAY, type World } from "./world.js";
 
@@ -172,14 +172,14 @@ export class Browser {
   /** All that reads the history takes its time from now on. */
   slow(): () => void {
     const { virtual } = this;
-    const touched = Store.prototype.touched;
+    const touched = Store.prototype.readHistory;
     const browser = this;
-    Store.prototype.touched = async function slowly() {
+    Store.prototype.readHistory = async function slowly() {
       await virtual.sleep(browser.cost);
       return touched.call(this);
     };
     return () => {
-      Store.prototype.touched = touched;
+      Store.prototype.readHistory = touched;
     };
   }
 }
@@ -189,8 +189,8 @@ export class Tab {
   /** What an application does when there is news. */
   hear: (news: News) => void = () => {};
   hearPast: (epoch: number, release: PastRelease | null) => void = () => {};
-  readonly looking: Looking;
-  #seen: Seen = { synced: null, sentAt: null, error: null };
+  readonly looking: Poller;
+  #seen: LookStatus = { lastSync: null, sentAt: null, error: null };
   #telling: Promise<void> = Promise.resolve();
 
   constructor(
@@ -200,10 +200,10 @@ export class Tab {
     { pace = 5, past = 0 }: Partial<OpenOptions>,
   ) {
     const listener = {
-      seen: (seen: Seen) => void this.tell(seen),
-      past: (epoch: number, release: PastRelease | null) => this.hearPast(epoch, release),
+      onLook: (status: LookStatus) => void this.tell(status),
+      onPastRelease: (epoch: number, release: PastRelease | null) => this.hearPast(epoch, release),
     };
-    this.looking = new Looking(network, listener, { pace, past, timer: browser.virtual });
+    this.looking = new Poller(network, listener, { pace, past, timer: browser.virtual });
   }
 
   /** As `Client` does. */
@@ -211,7 +211,7 @@ export class Tab {
     this.#seen = seen;
     this.#telling = this.#telling.then(async () => {
       const worse = this.#seen.error instanceof TermsError ? this.#seen.error : null;
-      const standing = await this.history.standing(worse?.asked ?? null);
+      const standing = await this.history.getStatus(worse?.terms ?? null);
       this.hear({ ...standing, ...this.#seen, worse: worse?.worse ?? [] });
     });
     return this.#telling;
@@ -223,18 +223,18 @@ export class Tab {
   }
 
   show(visible = true, online = true): void {
-    this.looking.meet({ visible, online });
+    this.looking.updateConditions({ visible, online });
   }
 
   // As an application asks, on the other thread.
   record = (ids: readonly string[]) => this.#compute(() => this.history.record(ids));
   remove = (ids: readonly string[]) => this.#compute(() => this.history.remove(ids));
-  touched = () => this.#compute(() => this.history.touched());
+  listTouched = () => this.#compute(() => this.history.listTouched());
   recommend: Client["recommend"] = (n = 10, { byTagsAlone = false } = {}) =>
     this.#compute(() => this.history.recommend(n, byTagsAlone));
-  popular = (n = 10) => this.#compute(() => this.history.popular(n));
-  catalogue = () => this.#compute(() => this.history.catalogue());
-  short = (terms: Terms) => this.#compute(() => this.history.short(terms));
+  listPopular = (n = 10) => this.#compute(() => this.history.listPopular(n));
+  listItems = () => this.#compute(() => this.history.listItems());
+  summarize = (terms: Terms) => this.#compute(() => this.history.summarize(terms));
 
   // And on the network's.
   accept = (terms: Terms) => this.#choose((network) => network.accept(terms));
@@ -244,7 +244,7 @@ export class Tab {
 
   async #choose(choice: (network: Network) => Promise<void>): Promise<void> {
     await this.browser.virtual.run(() => choice(this.network));
-    this.looking.chosen();
+    this.looking.handleChoice();
   }
 
   #compute<Result>(work: () => Promise<Result>): Promise<Result> {

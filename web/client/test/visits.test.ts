@@ -5,8 +5,9 @@
 
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { STEP, TICK } from "../src/schedule.js";
-import { lead } from "../src/timing.js";
+import { STEP_SECONDS } from "../src/grid.js";
+import { TICK_SECONDS } from "../src/schedule.js";
+import { computeLead } from "../src/timing.js";
 import { Browser } from "./virtual.js";
 import {
   DAY,
@@ -91,21 +92,21 @@ test("a batch that could not leave goes within the first seconds of the next vis
   requests.length = 0;
   (await browser.tab({})).show();
   await virtual.pass(2);
-  assert.deepEqual(requests[0], [LATER + STEP, "POST /v2/batches"]);
+  assert.deepEqual(requests[0], [LATER + STEP_SECONDS, "POST /v2/batches"]);
   assert.deepEqual(world.received, [made?.bytes]);
   assert.deepEqual((await dump(browser.factory)).charges, charges);
 });
 
 test("a moment that is over, or far ahead since a clock was set back, is one lead after the first look", async (t) => {
   const { world, terms } = await serving(t, { items: 500, reports: 1 });
-  const step = lead({ items: 500, terms } as Parameters<typeof lead>[0]);
+  const step = computeLead({ items: 500, terms } as Parameters<typeof computeLead>[0]);
   for (const skew of [3_600, -3_600]) {
     const browser = new Browser(world);
     const { virtual, requests } = browser;
     const first = await browser.tab();
     await first.accept(terms);
     first.show();
-    await virtual.pass(6 * STEP); // a plan, and no batch
+    await virtual.pass(6 * STEP_SECONDS); // a plan, and no batch
     assert.equal(((await dump(browser.factory)).plans as unknown[]).length, 1);
     first.show(true, false);
     await first.pause(true); // it leaves
@@ -115,9 +116,9 @@ test("a moment that is over, or far ahead since a clock was set back, is one lea
     requests.length = 0;
     const begun = virtual.time;
     (await browser.tab({})).show();
-    await virtual.pass(TICK + step);
+    await virtual.pass(TICK_SECONDS + step);
     const [[moment = 0] = []] = requests.filter(([, what]) => what.startsWith("POST"));
-    assert.equal(moment, onGrid(begun + 3 * STEP + step), `${skew}`); // after three questions
+    assert.equal(moment, onGrid(begun + 3 * STEP_SECONDS + step), `${skew}`); // after three questions
   }
 });
 
@@ -135,7 +136,7 @@ for (const status of [410, 429, 503]) {
     await virtual.pass(60);
     await world.layOut(2 * DAY, await world.add(encodeCatalogue(499))); // one is withdrawn
     await virtual.pass(60);
-    assert.equal((await tab.catalogue()).length, 499);
+    assert.equal((await tab.listItems()).length, 499);
     const { charges, batches, plans } = await dump(browser.factory);
     assert.deepEqual([charges, batches, (plans as unknown[]).length], [[], [], 1]);
     assert.ok(requests.every(([, what]) => what.startsWith("GET")));

@@ -7,20 +7,20 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from "node:net";
 import type { TestContext } from "node:test";
 import { IDBFactory } from "fake-indexeddb";
-import { suite } from "../src/batch.js";
-import { concat, fromHex, sha256, toHex, utf8 } from "../src/bytes.js";
+import { concatenate, encodeUtf8, fromHex, hashSha256, toHex } from "../src/bytes.js";
 import type { Words } from "../src/coin.js";
 import type { Manifest, Terms } from "../src/epoch.js";
 import type { SottovoceError } from "../src/errors.js";
+import { STEP_SECONDS } from "../src/grid.js";
 import { History } from "../src/history.js";
-import { SUITE } from "../src/manifest.js";
+import { HPKE_SUITE } from "../src/manifest.js";
 import { Network } from "../src/network.js";
 import type { NetworkOptions } from "../src/options.js";
-import { STEP } from "../src/schedule.js";
-import type { Job, Synced } from "../src/syncing.js";
-import type { Traits } from "../src/tags.js";
-import { writtenTerms } from "../src/terms.js";
-import { JITTER } from "../src/timing.js";
+import { hpkeSuite } from "../src/sealing.js";
+import type { Job, SyncResult } from "../src/syncing.js";
+import type { ItemTags } from "../src/tags.js";
+import { toFields } from "../src/terms.js";
+import { JITTER_SECONDS } from "../src/timing.js";
 import { openSealed, seeded } from "./vectors.js";
 
 export const ITEMS = 50;
@@ -48,16 +48,16 @@ export function encodeModel(values: Float32Array, rows: number, columns: number)
     shape: [rows, columns],
     data_offsets: [0, values.byteLength],
   };
-  const header = utf8(JSON.stringify({ item_matrix }));
+  const header = encodeUtf8(JSON.stringify({ item_matrix }));
   const length = new Uint8Array(8);
   new DataView(length.buffer).setBigUint64(0, BigInt(header.length), true);
-  return concat([length, header, new Uint8Array(values.buffer)]);
+  return concatenate([length, header, new Uint8Array(values.buffer)]);
 }
 
 const GENRES = ["Horror", "Comedy", "Drama"];
 
 /** One label that all have, one that a third has, and a number. */
-export function traitsOf(number: number): Traits {
+export function traitsOf(number: number): ItemTags {
   const genre = ["x".repeat(100), GENRES[number % GENRES.length] as string];
   return { genre, year: 1980 + (number % 7) };
 }
@@ -66,7 +66,7 @@ export function encodeCatalogue(length: number, traits = traitsOf): Uint8Array {
   const items = Array.from({ length }, (_, number) => {
     return { id: item(number), title: `Title ${number}`, tags: traits(number) };
   });
-  return utf8(JSON.stringify({ version: 2, items }));
+  return encodeUtf8(JSON.stringify({ version: 2, items }));
 }
 
 /** Everything in the database, as any program of this origin could read it. */
@@ -162,13 +162,13 @@ export class Device {
     return device;
   }
 
-  async sync({ jitter = JITTER } = {}): Promise<Synced> {
+  async sync({ jitter = JITTER_SECONDS } = {}): Promise<SyncResult> {
     const network = await this.#network(jitter);
-    const begun = await network.syncing.begin();
+    const begun = await network.syncing.start();
     if ("outcome" in begun) return begun;
-    await this.#sleep(begun.until - STEP - this.world.now);
+    await this.#sleep(begun.resumeAt - STEP_SECONDS - this.world.now);
     try {
-      return await network.syncing.goOn(begun);
+      return await network.syncing.resume(begun);
     } finally {
       await this.#making.done;
     }
@@ -177,13 +177,13 @@ export class Device {
   /** Fetches, and sends nothing. */
   async refresh(): Promise<Manifest> {
     const { fetching, store } = await this.#network(0);
-    const [settings, names] = [await store.settings(), await store.fileNames()];
-    return (await fetching.refresh({ settings, names, waiting: undefined })).signed.manifest;
+    const [settings, names] = [await store.readSettings(), await store.listFiles()];
+    return (await fetching.refresh({ settings, files: names, waiting: undefined })).signed.manifest;
   }
 
   async status() {
-    const standing = await this.history.standing(null);
-    const touched = await this.history.touched();
+    const standing = await this.history.getStatus(null);
+    const touched = await this.history.listTouched();
     const unknown = touched.filter(({ isKnown }) => !isKnown).map(({ id }) => id);
     return {
       ...standing,
@@ -195,10 +195,10 @@ export class Device {
 
   record = (ids: readonly string[]) => this.history.record(ids);
   remove = (ids: readonly string[]) => this.history.remove(ids);
-  touched = async () => (await this.history.touched()).map(({ id }) => id);
+  touched = async () => (await this.history.listTouched()).map(({ id }) => id);
   recommend = (n = 10) => this.history.recommend(n);
-  popular = (n = 10) => this.history.popular(n);
-  catalogue = () => this.history.catalogue();
+  popular = (n = 10) => this.history.listPopular(n);
+  catalogue = () => this.history.listItems();
   accept = async (...[terms]: Parameters<Network["accept"]>) =>
     (await this.#network(0)).accept(terms);
   pause = async (on: boolean) => (await this.#network(0)).pause(on);
@@ -206,9 +206,9 @@ export class Device {
   forget = async () => (await this.#network(0)).forget();
   release = async (epoch: number) => {
     const { fetching, store } = await this.#network(0);
-    const present = await fetching.present();
+    const present = await fetching.loadCurrent();
     if (present?.manifest.epoch === epoch) return present;
-    return fetching.release(epoch, await store.settings());
+    return fetching.fetchPast(epoch, await store.readSettings());
   };
   lastBatch = async () => (await this.status()).lastBatch;
 
@@ -279,7 +279,7 @@ export const DUMMY_TERMS: Terms = {
 /** Seconds between the decision to make a batch and the moment at which it leaves. */
 export const LEAD = 5 + (ITEMS * (FACTORS ** 2 + 256)) / 2 ** 23 + REPORTS / 200;
 /** Return the first moment from this one on at which a request can leave: every world begins on the grid. */
-export const onGrid = (moment: number) => Math.ceil(moment / STEP - 1e-6) * STEP;
+export const onGrid = (moment: number) => Math.ceil(moment / STEP_SECONDS - 1e-6) * STEP_SECONDS;
 /** For a sync that does not wait for a moment that was drawn. */
 export const AT_ONCE = { jitter: 0 };
 
@@ -395,39 +395,39 @@ export class World {
 
   /** Serve this shelf from now on. */
   async layOut(published: number, catalogue: string, by = this.signing): Promise<void> {
-    const text = utf8(JSON.stringify({ version: 2, published, catalogue }));
+    const text = encodeUtf8(JSON.stringify({ version: 2, published, catalogue }));
     const signature = await sign(by, "sottovoce shelf 2", text);
-    this.shelf = concat([this.#head("SVS2"), signature, text]);
+    this.shelf = concatenate([this.#head("SVS2"), signature, text]);
     this.#shelf = { published, catalogue };
   }
 
   async signed(epoch: number, changes: Changes = {}, by = this.signing): Promise<Signed> {
-    const terms = { ...writtenTerms(TERMS), ...this.changes.terms, ...changes.terms };
+    const terms = { ...toFields(TERMS), ...this.changes.terms, ...changes.terms };
     const fields = { ...(await this.#fields(epoch)), ...this.changes, ...changes, terms };
-    const text = utf8(JSON.stringify(fields));
+    const text = encodeUtf8(JSON.stringify(fields));
     const signature = await sign(by, "sottovoce manifest 2", text);
-    const raw = concat([this.#head("SVM2"), signature, text]);
-    return { raw, hash: await sha256(text), fields };
+    const raw = concatenate([this.#head("SVM2"), signature, text]);
+    return { raw, hash: await hashSha256(text), fields };
   }
 
   #head(magic: string): Uint8Array {
     const count = Uint8Array.of(this.#statements.length);
-    return concat([utf8(magic), count, ...this.#statements]);
+    return concatenate([encodeUtf8(magic), count, ...this.#statements]);
   }
 
   /** The server names its next key, and signs with that one from now on. */
   async turnKey(): Promise<string> {
     const next = await newSigningKey();
     const [before, after] = [await rawKey(this.signing), await rawKey(next)];
-    const signature = await sign(this.signing, "sottovoce key 2", concat([before, after]));
-    this.#statements.push(concat([after, signature]));
+    const signature = await sign(this.signing, "sottovoce key 2", concatenate([before, after]));
+    this.#statements.push(concatenate([after, signature]));
     this.signing = next;
     return toHex(after);
   }
 
   /** Serve a file; its hash. */
   async add(content: Uint8Array): Promise<string> {
-    const hash = toHex(await sha256(content));
+    const hash = toHex(await hashSha256(content));
     this.files.set(hash, content);
     return hash;
   }
@@ -446,17 +446,17 @@ export class World {
   async #fields(epoch: number): Promise<Changes> {
     const key = await this.#epochKey(epoch);
     return {
-      ...{ version: 2, suite: SUITE, epoch, items: ITEMS, alpha: 1.5, regularization: 0.01 },
+      ...{ version: 2, suite: HPKE_SUITE, epoch, items: ITEMS, alpha: 1.5, regularization: 0.01 },
       model: await this.add(encodeModel(itemMatrix(epoch), ITEMS, FACTORS)),
       catalogue: await this.add(encodeCatalogue(ITEMS)),
-      public_key: toHex(new Uint8Array(await suite.kem.serializePublicKey(key.publicKey))),
+      public_key: toHex(new Uint8Array(await hpkeSuite.kem.serializePublicKey(key.publicKey))),
       ...{ token_key: null, next_token_key: null, epochs_left: 0, reports_behind: 1000 },
       ...{ opens: epoch * DAY, closes: (epoch + 1) * DAY },
     };
   }
 
   async #epochKey(epoch: number): Promise<CryptoKeyPair> {
-    const key = this.#epochKeys.get(epoch) ?? (await suite.kem.generateKeyPair());
+    const key = this.#epochKeys.get(epoch) ?? (await hpkeSuite.kem.generateKeyPair());
     this.#epochKeys.set(epoch, key);
     return key;
   }
@@ -466,7 +466,7 @@ export class World {
     for await (const piece of request) {
       pieces.push(piece);
     }
-    const [path, method, body] = [request.url ?? "", request.method ?? "", concat(pieces)];
+    const [path, method, body] = [request.url ?? "", request.method ?? "", concatenate(pieces)];
     const headers = Object.fromEntries(
       Object.entries(request.headers).map(([name, value]) => [name, String(value)]),
     );
@@ -548,12 +548,12 @@ export async function rawKey(pair: CryptoKeyPair): Promise<Uint8Array> {
 }
 
 async function sign(by: CryptoKeyPair, what: string, content: Uint8Array): Promise<Uint8Array> {
-  const message = concat([utf8(`${what}\0`), content]);
+  const message = concatenate([encodeUtf8(`${what}\0`), content]);
   return new Uint8Array(await crypto.subtle.sign("Ed25519", by.privateKey, message));
 }
 
 export async function hashOf(content: Uint8Array): Promise<string> {
-  return toHex(await sha256(content));
+  return toHex(await hashSha256(content));
 }
 
 /** Different batches among those that arrived. */

@@ -1,99 +1,111 @@
 /**
- * A worker for what takes time and has nothing to do with what was seen: titles are searched, and
- * models measured, so that the page's own thread stays free. It asks nobody for anything.
+ * A worker for slow work that does not depend on what was seen: it searches titles and measures
+ * models, so that the page's own thread stays free. It makes no requests.
  *
- * The learning curve: every epoch's model, as it was published and signed, measured on the public
- * panel by HR@10, as src/sottovoce/evaluation does. Anybody can work it out; this device does so by
- * itself and trusts nobody's number.
+ * The learning curve: every epoch's model, as it was published and signed, is measured on the
+ * public panel by HR@10. The measure is the one of src/sottovoce/evaluation. Anyone can compute it;
+ * this device computes it itself and trusts nobody's number.
  */
 
 import {
+  buildTags,
+  buildWideModel,
   type Charge,
   type Item,
-  inShort,
   type PastRelease,
-  type Tags,
+  summarize,
+  type TagColumns,
   type Terms,
-  tagsOf,
   type WideModel,
-  wideModel,
 } from "sottovoce-client";
 import { TitleIndex } from "./finding.js";
-import { fits, hitRatio, type Panel, popularityModel, readPanel, type Tested } from "./panel.js";
+import {
+  buildPopularityModel,
+  computeHitRatio,
+  fitsCatalogue,
+  type Panel,
+  parsePanel,
+  type TestPerson,
+} from "./panel.js";
 import type { Curve, Film, Point } from "./state.js";
 import { toFilm } from "./titles.js";
-import { hex } from "./words.js";
+import { toHex } from "./words.js";
 
-export type DeskCalls = ReturnType<typeof deskCalls>;
+export type DeskCalls = ReturnType<typeof createDeskCalls>;
 
-export interface DeskTold {
+/** A message of the desk. */
+export interface DeskMessage {
   kind: "curve";
   curve: Curve;
 }
 
-/** One for each page. */
-export function deskCalls(tell: (told: DeskTold) => void) {
-  const measuring = new Measuring((curve) => tell({ kind: "curve", curve }));
+/** Create the calls of the desk, once for each page. */
+export function createDeskCalls(post: (message: DeskMessage) => void) {
+  const curveMeter = new CurveMeter((curve) => post({ kind: "curve", curve }));
   let index = new TitleIndex([]);
-  let best: readonly string[] = [];
-  const rank = () => index.setPopular(best.length > 0 ? best : measuring.bestKnown());
+  let popularIds: readonly string[] = [];
+  const rank = () =>
+    index.setPopular(popularIds.length > 0 ? popularIds : curveMeter.listBestKnown());
   return {
-    /** The newest one, by its hash. */
-    catalogue: (hash: string, items: readonly Item[]) => {
+    /** Take the newest catalogue, by its hash. */
+    setCatalogue: (hash: string, items: readonly Item[]) => {
       index = new TitleIndex(items.map(toFilm));
-      measuring.setCatalogue(hash, items);
+      curveMeter.setCatalogue(hash, items);
       rank();
     },
-    /** What the operator publishes, if anything. */
-    panel: (data: unknown) => {
-      measuring.setPanel(data);
+    /** Take what the operator publishes, if anything. */
+    setPanel: (data: unknown) => {
+      curveMeter.setPanel(data);
       rank();
     },
-    past: (epoch: number, release: PastRelease | null) => measuring.add(epoch, release),
-    /** The ids of what the model knows best, in its order; none as long as it knows nothing. */
-    popular: (ids: readonly string[]) => {
-      best = ids;
+    addModel: (epoch: number, release: PastRelease | null) => curveMeter.add(epoch, release),
+    /** Take the ids in the order of the model's popularity; none before the first reports. */
+    setPopular: (ids: readonly string[]) => {
+      popularIds = ids;
       rank();
     },
-    search: (text: string, most: number): Film[] => index.search(text, most),
-    /** What somebody is asked who would accept these terms up to a limit. */
-    short: (terms: Terms, charges: readonly Charge[], limit: number) =>
-      inShort(terms, charges, limit),
+    search: (text: string, maxFilms: number): Film[] => index.search(text, maxFilms),
+    /** Return the sentences that an owner is asked with, up to a limit. */
+    summarize: (terms: Terms, charges: readonly Charge[], limit: number) =>
+      summarize(terms, charges, limit),
   };
 }
 
-/** Test people who are measured in one go. */
-const PORTION = 30;
+/** Test people who are measured at once. */
+const PEOPLE_PER_PORTION = 30;
 
-interface Measured {
+/** The quality of one epoch's model. */
+interface Measurement {
   quality: number | null;
   reports: number;
-  /** Of the model file: an epoch that counted nothing leaves it as it was. */
-  model: string;
+  /** Hash of the model file: an epoch that counted nothing leaves it unchanged. */
+  modelHash: string;
   reportsBehind: number;
 }
 
 /** The panel, the tags of its catalogue, and what is measured once. */
-interface Measurable extends Panel {
-  tags: Tags;
+interface MeasuredPanel extends Panel {
+  tags: TagColumns;
   popularity: number | null;
-  /** Without anybody's reports; null until a model has said how much a film weighs. */
+  /**
+   * Quality of lists without anybody's reports; null until a model has given the weight of a film.
+   */
   tagsAlone: number | null;
 }
 
-/** Grows by an epoch whenever there is a new one. */
-class Measuring {
-  readonly #tell: (curve: Curve) => void;
-  readonly #measured = new Map<number, Measured | null>();
-  readonly #waiting: (() => Promise<void>)[] = [];
-  /** What the operator published; undefined as long as that is not known. */
+/** Measures models, and publishes a curve that grows with each epoch. */
+class CurveMeter {
+  readonly #publish: (curve: Curve) => void;
+  readonly #measurements = new Map<number, Measurement | null>();
+  readonly #queue: (() => Promise<void>)[] = [];
+  /** What the operator published; undefined until it is known. */
   #data: unknown;
   #catalogue: { hash: string; items: readonly Item[] } | null = null;
-  #panel: Measurable | null | undefined;
+  #panel: MeasuredPanel | null | undefined;
   #isBusy = false;
 
-  constructor(tell: (curve: Curve) => void) {
-    this.#tell = tell;
+  constructor(publish: (curve: Curve) => void) {
+    this.#publish = publish;
   }
 
   setPanel(data: unknown): void {
@@ -106,21 +118,21 @@ class Measuring {
     void this.#work();
   }
 
-  /** The ids of what the panel's people touched most, in its order, if it says so. */
-  bestKnown(): string[] {
+  /** Return the ids of what the panel's people touched most, in its order, if it says so. */
+  listBestKnown(): string[] {
     const { hash, items } = this.#catalogue ?? { hash: "", items: [] };
-    const panel = readPanel(this.#data);
+    const panel = parsePanel(this.#data);
     const touched = panel?.catalogue === hash ? (panel.touched ?? []) : [];
     const count = (row: number) => touched[row] ?? 0;
     const rows = [...touched.keys()].sort((a, b) => count(b) - count(a));
     return rows.flatMap((row) => items[row]?.id ?? []);
   }
 
-  /** Measures it when the panel and a catalogue are known. */
+  /** Measure a model when the panel and a catalogue are known. */
   add(epoch: number, release: PastRelease | null): void {
-    this.#waiting.push(async () => {
-      this.#measured.set(epoch, release && (await this.#measure(release)));
-      this.#tell(curveOf(this.#panel ?? null, this.#measured));
+    this.#queue.push(async () => {
+      this.#measurements.set(epoch, release && (await this.#measure(release)));
+      this.#publish(createCurve(this.#panel ?? null, this.#measurements));
     });
     void this.#work();
   }
@@ -128,60 +140,65 @@ class Measuring {
   async #work(): Promise<void> {
     if (this.#isBusy || this.#data === undefined || this.#catalogue === null) return;
     this.#isBusy = true;
-    this.#panel ??= await readable(this.#data, this.#catalogue);
-    for (let next = this.#waiting.shift(); next !== undefined; next = this.#waiting.shift()) {
+    this.#panel ??= await loadPanel(this.#data, this.#catalogue);
+    for (let next = this.#queue.shift(); next !== undefined; next = this.#queue.shift()) {
       await next();
     }
     this.#isBusy = false;
   }
 
-  async #measure({ manifest, V }: PastRelease): Promise<Measured> {
+  async #measure({ manifest, V }: PastRelease): Promise<Measurement> {
     const { model, reportsBehind, terms } = manifest;
-    const panel = this.#panel?.catalogue === hex(manifest.catalogue) ? this.#panel : null;
-    const measured = (reportsBehind: number, { tags, people }: Measurable) =>
-      inPortions(wideModel({ ...manifest, reportsBehind }, V, tags), people);
-    if (panel) panel.tagsAlone ??= await measured(0, panel);
-    const quality = panel && (await measured(reportsBehind, panel));
-    return { quality, reports: terms.reports, model: hex(model), reportsBehind };
+    const panel = this.#panel?.catalogue === toHex(manifest.catalogue) ? this.#panel : null;
+    const measure = (reportsBehind: number, { tags, people }: MeasuredPanel) =>
+      measureInPortions(buildWideModel({ ...manifest, reportsBehind }, V, tags), people);
+    if (panel) panel.tagsAlone ??= await measure(0, panel);
+    const quality = panel && (await measure(reportsBehind, panel));
+    return { quality, reports: terms.reports, modelHash: toHex(model), reportsBehind };
   }
 }
 
-/** The panel, if it is one of this catalogue. */
-async function readable(
+/** Return the panel if it belongs to this catalogue. */
+async function loadPanel(
   data: unknown,
   { hash, items }: { hash: string; items: readonly Item[] },
-): Promise<Measurable | null> {
-  const panel = readPanel(data);
-  if (panel === null || panel.catalogue !== hash || !fits(panel, items.length)) return null;
-  const tags = tagsOf(items.map((item) => item.tags));
-  const known = panel.touched?.some((count) => count > 0) ? panel.touched : null;
-  const popularity = known && (await inPortions(popularityModel(known, tags), panel.people));
+): Promise<MeasuredPanel | null> {
+  const panel = parsePanel(data);
+  if (panel === null || panel.catalogue !== hash || !fitsCatalogue(panel, items.length))
+    return null;
+  const tags = buildTags(items.map((item) => item.tags));
+  const counts = panel.touched?.some((count) => count > 0) ? panel.touched : null;
+  const popularity =
+    counts && (await measureInPortions(buildPopularityModel(counts, tags), panel.people));
   return { ...panel, tags, popularity, tagsAlone: null };
 }
 
-/** Lets the worker answer questions in between: somebody may be searching. */
-async function inPortions(model: WideModel, people: readonly Tested[]): Promise<number> {
+/** Measure in portions, so that the worker answers searches in between. */
+async function measureInPortions(model: WideModel, people: readonly TestPerson[]): Promise<number> {
   let hits = 0;
-  for (let from = 0; from < people.length; from += PORTION) {
-    const portion = people.slice(from, from + PORTION);
-    hits += hitRatio(model, portion) * portion.length;
+  for (let from = 0; from < people.length; from += PEOPLE_PER_PORTION) {
+    const portion = people.slice(from, from + PEOPLE_PER_PORTION);
+    hits += computeHitRatio(model, portion) * portion.length;
     await new Promise((resolve) => setTimeout(resolve));
   }
   return hits / people.length;
 }
 
-/** A model that changed tells how many reports the epoch *before* counted. */
-function curveOf(panel: Measurable | null, measured: ReadonlyMap<number, Measured | null>): Curve {
+/** Create the curve. A model that changed says how many reports the epoch *before* counted. */
+function createCurve(
+  panel: MeasuredPanel | null,
+  measured: ReadonlyMap<number, Measurement | null>,
+): Curve {
   const points: Point[] = [];
   for (const [epoch, own] of [...measured].sort(([a], [b]) => a - b)) {
     if (own === null) continue;
     const next = measured.get(epoch + 1) ?? null;
-    points.push({ epoch, quality: own.quality, people: next && peopleBetween(own, next) });
+    points.push({ epoch, quality: own.quality, people: next && countPeopleBetween(own, next) });
   }
   const { people, popularity = null, tagsAlone = null } = panel ?? {};
   return { panel: people?.length ?? null, popularity, tagsAlone, points };
 }
 
-function peopleBetween(own: Measured, next: Measured): number {
-  return next.model === own.model ? 0 : Math.round(next.reportsBehind / own.reports);
+function countPeopleBetween(own: Measurement, next: Measurement): number {
+  return next.modelHash === own.modelHash ? 0 : Math.round(next.reportsBehind / own.reports);
 }

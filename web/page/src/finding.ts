@@ -1,271 +1,304 @@
 /**
- * Finds films by what people type: "spiderman" is Spider-Man,
- * "godfather 2" is The Godfather: Part II.
+ * Finds films by what people type: "spiderman" is Spider-Man, "godfather 2" is The Godfather: Part
+ * II.
  *
- * Case, accents, punctuation, articles and the order of words do not matter; a word may be cut short,
- * two words may be written as one, and a number as a figure, a word or in Roman letters. Where nothing is
- * found, titles that share most of their trigrams with it are taken to be meant, and rather well-known ones.
+ * Case, accents, punctuation, articles and the order of words do not matter. A word may be cut
+ * short, two words may be written as one, and a number as a figure, a word or in Roman letters. If
+ * nothing matches, the search takes titles with most of the same trigrams, and prefers well-known
+ * ones.
  */
 
 import type { Film } from "./state.js";
 
-const MARKS = /\p{M}+/gu;
+const COMBINING_MARKS = /\p{M}+/gu;
 const APOSTROPHES = /['’`]/gu;
 const SEPARATORS = /[^\p{L}\p{N}]+/gu;
 /** Alien³ is Alien 3. */
-const RAISED = /[¹²³]/gu;
-/** Letters that are no plain letter with a mark. */
-const LETTERS: Readonly<Record<string, string>> = {
+const RAISED_DIGITS = /[¹²³]/gu;
+/** Letters that are not a plain letter with a mark. */
+const PLAIN_LETTERS: Readonly<Record<string, string>> = {
   ...{ ß: "ss", æ: "ae", œ: "oe", ø: "o", ł: "l", đ: "d", ð: "d", þ: "th", ı: "i" },
 };
-const ODD_LETTERS = new RegExp(`[${Object.keys(LETTERS).join("")}]`, "gu");
-/** May be missing on either side. */
+const ODD_LETTERS = new RegExp(`[${Object.keys(PLAIN_LETTERS).join("")}]`, "gu");
+/** Words that may be missing on either side. */
 const SMALL_WORDS: ReadonlySet<string> = new Set(["the", "a", "an", "and"]);
-/** Before a number they say nothing more. */
-const COUNTED: ReadonlySet<string> = new Set(["part", "episode", "vol", "volume", "chapter"]);
-const ROMAN = numbered("i ii iii iv v vi vii viii ix x xi xii xiii");
-const SPELT = numbered("one two three four five six seven eight nine ten eleven twelve thirteen");
+/** Words that add nothing before a number. */
+const PART_WORDS: ReadonlySet<string> = new Set(["part", "episode", "vol", "volume", "chapter"]);
+const ROMAN_NUMBERS = numberWords("i ii iii iv v vi vii viii ix x xi xii xiii");
+const SPELLED_NUMBERS = numberWords(
+  "one two three four five six seven eight nine ten eleven twelve thirteen",
+);
 /** No series is longer; a larger number is part of a name, or a year. */
-const MOST_EPISODES = 30;
-const LEAST_YEAR_DIGITS = 3;
-/** Two films that begin alike may have nothing to do with each other. */
-const LEAST_SERIES = 3;
-/** Between two names: nothing that is typed has it. */
-const GAP = "\n";
+const MAX_EPISODES = 30;
+const MIN_YEAR_DIGITS = 3;
+/** Two films with the same beginning may have nothing else in common. */
+const MIN_SERIES_FILMS = 3;
+/** Separates two names; nobody types it. */
+const NAME_SEPARATOR = "\n";
 
-function numbered(words: string): ReadonlyMap<string, number> {
+function numberWords(words: string): ReadonlyMap<string, number> {
   return new Map(words.split(" ").map((word, at) => [word, at + 1]));
 }
 
-/** Lower case, without accents and punctuation: "Amélie" and "amelie" are the same. */
-export function normalised(text: string): string {
+/** Convert to lower case, without accents and punctuation: "Amélie" and "amelie" are the same. */
+export function normalize(text: string): string {
   return text
-    .replace(RAISED, " $&")
+    .replace(RAISED_DIGITS, " $&")
     .normalize("NFKD")
-    .replace(MARKS, "")
+    .replace(COMBINING_MARKS, "")
     .toLowerCase()
-    .replace(ODD_LETTERS, (letter) => LETTERS[letter] ?? letter)
+    .replace(ODD_LETTERS, (letter) => PLAIN_LETTERS[letter] ?? letter)
     .replace(APOSTROPHES, "")
     .replace(/[&+]/gu, " and ")
     .replace(SEPARATORS, " ")
     .trim();
 }
 
-function wordsOf(text: string): string[] {
-  const plain = normalised(text);
+function splitWords(text: string): string[] {
+  const plain = normalize(text);
   return plain === "" ? [] : plain.split(" ");
 }
 
-function withoutSmall(words: readonly string[]): readonly string[] {
+function dropSmallWords(words: readonly string[]): readonly string[] {
   const large = words.filter((word) => !SMALL_WORDS.has(word));
   return large.length === 0 ? words : large;
 }
 
-/** The number that a word stands for, if it is one that films are counted by. */
-function numberOf(word: string | undefined): number | null {
+/** Return the number that a word stands for, if films are counted by it. */
+function parseNumber(word: string | undefined): number | null {
   if (word === undefined) return null;
-  const number = /^\d+$/u.test(word) ? Number(word) : (SPELT.get(word) ?? ROMAN.get(word));
-  return number === undefined || number > MOST_EPISODES ? null : number;
+  const number = /^\d+$/u.test(word)
+    ? Number(word)
+    : (SPELLED_NUMBERS.get(word) ?? ROMAN_NUMBERS.get(word));
+  return number === undefined || number > MAX_EPISODES ? null : number;
 }
 
-/** "part" in "rocky part 2". */
-function announces(words: readonly string[], at: number): boolean {
-  return at > 0 && COUNTED.has(words[at] ?? "") && numberOf(words[at + 1]) !== null;
+/** Check for a word such as "part" in "rocky part 2". */
+function isBeforeNumber(words: readonly string[], at: number): boolean {
+  return at > 0 && PART_WORDS.has(words[at] ?? "") && parseNumber(words[at + 1]) !== null;
 }
 
-/** With every number as a figure: "godfather part ii" is "godfather 2", but V for Vendetta keeps its V. */
-function counted(words: readonly string[]): string[] {
+/**
+ * Write every number as a figure: "godfather part ii" is "godfather 2", but V for Vendetta keeps
+ * its V.
+ */
+function writeFigures(words: readonly string[]): string[] {
   return words
-    .map((word, at) => (at === 0 && ROMAN.has(word) ? word : String(numberOf(word) ?? word)))
-    .filter((_, at) => !announces(words, at));
+    .map((word, at) =>
+      at === 0 && ROMAN_NUMBERS.has(word) ? word : String(parseNumber(word) ?? word),
+    )
+    .filter((_, at) => !isBeforeNumber(words, at));
 }
 
-/** How well a name fits: it is what was asked for, begins so, begins with half a word of it, or has it. */
-const FITS = { whole: 0, words: 1, letters: 2, inside: 3 } as const;
-/** A little worse: it is another name of the film that fits. */
-const OTHER = 0.5;
+/** How a name fits: the whole name, its first words, first letters, or words inside of it. */
+const FIT_RANKS = { whole: 0, words: 1, letters: 2, inside: 3 } as const;
+/** The other name of a film fits a little worse. */
+const OTHER_NAME_PENALTY = 0.5;
 
-/** As it is written, or as it is counted. */
-function fitOf(name: readonly string[], asked: readonly string[]): number {
-  const [own, question] = [withoutSmall(name), withoutSmall(asked)];
-  return Math.min(fitAs(own, question), fitAs(counted(own), counted(question)));
+/** Rank a name as it is written and as it is counted, and take the better. */
+function rankFit(name: readonly string[], typed: readonly string[]): number {
+  const [own, question] = [dropSmallWords(name), dropSmallWords(typed)];
+  return Math.min(
+    rankExactFit(own, question),
+    rankExactFit(writeFigures(own), writeFigures(question)),
+  );
 }
 
-function fitAs(words: readonly string[], question: readonly string[]): number {
+function rankExactFit(words: readonly string[], question: readonly string[]): number {
   const [text, begin] = [words.join(""), question.join("")];
-  if (text === begin) return FITS.whole;
-  if (!text.startsWith(begin)) return FITS.inside;
+  if (text === begin) return FIT_RANKS.whole;
+  if (!text.startsWith(begin)) return FIT_RANKS.inside;
   let end = 0;
   for (const word of words) {
     end += word.length;
-    if (end === begin.length) return FITS.words;
+    if (end === begin.length) return FIT_RANKS.words;
   }
-  return FITS.letters;
+  return FIT_RANKS.letters;
 }
 
-interface Entry {
+interface IndexEntry {
   readonly film: Film;
   /** The words of its own name, and of its other one. */
   readonly names: readonly (readonly string[])[];
-  /** Both in one piece, and where a word begins that is not a small one. */
+  /** Both names in one piece, and where a word begins that is not a small one. */
   readonly text: string;
   readonly begins: readonly number[];
   readonly numbers: readonly number[];
 }
 
-function entryOf(film: Film): Entry {
-  const names = [wordsOf(film.name), wordsOf(film.otherName ?? "")];
-  const words = [...(names[0] ?? []), GAP, ...(names[1] ?? [])];
+function createEntry(film: Film): IndexEntry {
+  const names = [splitWords(film.name), splitWords(film.otherName ?? "")];
+  const words = [...(names[0] ?? []), NAME_SEPARATOR, ...(names[1] ?? [])];
   const begins: number[] = [];
   let at = 0;
   for (const word of words) {
     if (!SMALL_WORDS.has(word)) begins.push(at);
     at += word.length;
   }
-  const numbers = words.map(numberOf).filter((number) => number !== null);
+  const numbers = words.map(parseNumber).filter((number) => number !== null);
   return { film, names, text: words.join(""), begins, numbers };
 }
 
-/** From the beginning of a word on, perhaps over the end of it: "spiderman". */
-function has({ film, text, begins, numbers }: Entry, word: string): boolean {
-  const number = numberOf(word);
+/**
+ * Check whether a word begins a word of the film, and perhaps ends in the next one: "spiderman".
+ */
+function hasWord({ film, text, begins, numbers }: IndexEntry, word: string): boolean {
+  const number = parseNumber(word);
   return (
     (number !== null && numbers.includes(number)) ||
     begins.some((at) => text.startsWith(word, at)) ||
-    (word.length >= LEAST_YEAR_DIGITS && (film.year?.startsWith(word) ?? false))
+    (word.length >= MIN_YEAR_DIGITS && (film.year?.startsWith(word) ?? false))
   );
 }
 
-/** What films of one series begin with, and which one of them it is, where its title says so. */
-interface Place {
+/** What films of one series begin with, and the place of the film in it, if its title says so. */
+interface SeriesPlace {
   readonly series: string;
   readonly place: number | null;
 }
 
-/** Two words, or fewer before a number or a colon. A number that comes later counts parts of one film. */
-function placeOf({ name }: Film): Place {
-  const words = withoutSmall(wordsOf(name));
-  const beforeColon = withoutSmall(wordsOf(name.split(": ", 1)[0] ?? "")).length;
-  const at = words.findIndex((word, at) => at > 0 && (announces(words, at) || numberOf(word)));
+/**
+ * Find the series: two words, or fewer before a number or a colon.
+ *
+ * A number that comes later counts parts of one film.
+ */
+function findPlace({ name }: Film): SeriesPlace {
+  const words = dropSmallWords(splitWords(name));
+  const beforeColon = dropSmallWords(splitWords(name.split(": ", 1)[0] ?? "")).length;
+  const at = words.findIndex(
+    (word, at) => at > 0 && (isBeforeNumber(words, at) || parseNumber(word)),
+  );
   const length = Math.min(2, beforeColon, at > 0 ? at : 2);
-  const number = numberOf(words[at]) ?? numberOf(words[at + 1]);
+  const number = parseNumber(words[at]) ?? parseNumber(words[at + 1]);
   return { series: words.slice(0, length).join(" "), place: at === length ? number : null };
 }
 
-interface Hit extends Place {
+interface Hit extends SeriesPlace {
   readonly film: Film;
   readonly fit: number;
 }
 
-/** Of the trigrams that were typed, so many must be a title's: one slip spoils three of them. */
-const LEAST_SHARED = 0.5;
-/** What is less like it than so much of the best is not shown beside that. */
-const NEARLY = 0.7;
+/** Share of the typed trigrams that a title must have: one slip spoils three of them. */
+const MIN_SHARED_TRIGRAMS = 0.5;
+/** Titles that are less similar than this share of the best are left out. */
+const MIN_SIMILARITY_SHARE = 0.7;
 /** What the length of a title and its being known weigh, against the trigrams that were typed. */
 const [LENGTH, KNOWN] = [0.5, 0.3];
 
-/** Three letters each, over the ends of words; in the order of the alphabet, since fingers swap them. */
-function trigramsOf(words: readonly string[]): ReadonlySet<string> {
-  const text = ` ${counted(withoutSmall(words)).join(" ")} `;
+/**
+ * Return three letters each, over the ends of words, in alphabetical order: fingers swap letters.
+ */
+function makeTrigrams(words: readonly string[]): ReadonlySet<string> {
+  const text = ` ${writeFigures(dropSmallWords(words)).join(" ")} `;
   return new Set(
     Array.from({ length: text.length - 2 }, (_, at) => [...text.slice(at, at + 3)].sort().join("")),
   );
 }
 
+/** An index of titles. */
 export class TitleIndex {
-  readonly #entries: readonly Entry[];
-  /** Of every name, once they are needed. */
+  readonly #entries: readonly IndexEntry[];
+  /** Trigrams of every name, once they are needed. */
   #trigrams: readonly (readonly ReadonlySet<string>[])[] = [];
   #ranks: ReadonlyMap<string, number> = new Map();
 
   constructor(films: readonly Film[]) {
-    this.#entries = films.map(entryOf);
+    this.#entries = films.map(createEntry);
   }
 
-  /** The ids of those that are known best, the first one most: of films that fit alike they come first. */
+  /** Set the ids that are known best, best first: films that fit the same are sorted by it. */
   setPopular(ids: readonly string[]): void {
     this.#ranks = new Map(ids.map((id, rank) => [id, rank]));
   }
 
-  /** The best `most` films: those whose titles fit best, films of a series one after the other. */
+  /** Return the best `most` films: best fits first, and films of a series next to each other. */
   search(question: string, most: number): Film[] {
-    const words = wordsOf(question);
+    const words = splitWords(question);
     if (words.length === 0) return [];
-    const hits = this.#hits(words);
-    const films = hits.length > 0 ? ordered(hits, this.#ranks) : this.#nearest(words);
+    const hits = this.#findHits(words);
+    const films = hits.length > 0 ? sortHits(hits, this.#ranks) : this.#findSimilar(words);
     return films.slice(0, most);
   }
 
-  #hits(asked: readonly string[]): Hit[] {
-    const needed = withoutSmall(asked).filter((_, at, words) => !announces(words, at));
+  #findHits(typed: readonly string[]): Hit[] {
+    const required = dropSmallWords(typed).filter((_, at, words) => !isBeforeNumber(words, at));
     return this.#entries
-      .filter((entry) => needed.every((word) => has(entry, word)))
-      .map((entry) => hitOf(entry, asked));
+      .filter((entry) => required.every((word) => hasWord(entry, word)))
+      .map((entry) => createHit(entry, typed));
   }
 
-  /** "shinning" is The Shining. */
-  #nearest(words: readonly string[]): Film[] {
+  /** Find similar titles: "shinning" is The Shining. */
+  #findSimilar(words: readonly string[]): Film[] {
     if (this.#trigrams.length === 0)
       this.#trigrams = this.#entries.map(({ names }) =>
-        names.filter((name) => name.length > 0).map(trigramsOf),
+        names.filter((name) => name.length > 0).map(makeTrigrams),
       );
-    const typed = trigramsOf(words);
-    const worth = this.#trigrams.map((names) =>
-      Math.max(0, ...names.map((own) => likeness(typed, own))),
+    const typed = makeTrigrams(words);
+    const similarities = this.#trigrams.map((names) =>
+      Math.max(0, ...names.map((own) => computeSimilarity(typed, own))),
     );
-    const best = worth.reduce((one, other) => Math.max(one, other), 0);
-    const score = (at: number) => (worth[at] as number) + KNOWN * this.#known(at);
-    return [...worth.keys()]
-      .filter((at) => (worth[at] as number) > NEARLY * best)
+    const best = similarities.reduce((one, other) => Math.max(one, other), 0);
+    const score = (at: number) =>
+      (similarities[at] as number) + KNOWN * this.#computeFamiliarity(at);
+    return [...similarities.keys()]
+      .filter((at) => (similarities[at] as number) > MIN_SIMILARITY_SHARE * best)
       .sort((a, b) => score(b) - score(a))
       .flatMap((at) => this.#entries[at]?.film ?? []);
   }
 
-  /** From 1 for what is known best to 0. */
-  #known(at: number): number {
+  /** Return 1 for the best-known film, down to 0. */
+  #computeFamiliarity(at: number): number {
     const rank = this.#ranks.get(this.#entries[at]?.film.id ?? "") ?? this.#ranks.size;
     return 1 - Math.log1p(rank) / Math.log1p(this.#ranks.size || 1);
   }
 }
 
-/** How much of what was typed a name has, and a little of the other way round; 0 for too little. */
-function likeness(typed: ReadonlySet<string>, own: ReadonlySet<string>): number {
+/**
+ * Return the share of typed trigrams that a name has, and a little of the reverse; 0 for too few.
+ */
+function computeSimilarity(typed: ReadonlySet<string>, own: ReadonlySet<string>): number {
   let shared = 0;
-  for (const each of typed) shared += Number(own.has(each));
-  if (shared < LEAST_SHARED * typed.size) return 0;
+  for (const trigram of typed) shared += Number(own.has(trigram));
+  if (shared < MIN_SHARED_TRIGRAMS * typed.size) return 0;
   return shared / typed.size + (LENGTH * 2 * shared) / (typed.size + own.size);
 }
 
-function hitOf({ film, names: [own = [], other = []] }: Entry, asked: readonly string[]): Hit {
-  const fit = Math.min(fitOf(own, asked), fitOf(other, asked) + OTHER);
-  return { film, fit, ...placeOf(film) };
+function createHit(
+  { film, names: [own = [], other = []] }: IndexEntry,
+  typed: readonly string[],
+): Hit {
+  const fit = Math.min(rankFit(own, typed), rankFit(other, typed) + OTHER_NAME_PENALTY);
+  return { film, fit, ...findPlace(film) };
 }
 
 /**
- * The best fits first, of these what is known best, then series before single films, short titles first. What
- * is called just so is no series.
+ * Sort hits: best fits first, then best-known ones, then series before single films, then short
+ * titles.
+ *
+ * A film with exactly the typed name is not part of a series.
  */
-function ordered(hits: readonly Hit[], ranks: ReadonlyMap<string, number>): Film[] {
-  const firsts = firstOfSeries(hits);
-  const least = (group: readonly Hit[], of: (film: Film) => number) =>
-    group.reduce((so, { film }) => Math.min(so, of(film)), ranks.size + 1e6);
-  const keyOf = ({ fit, series, film }: Hit) => `${fit} ${fit === FITS.whole ? film.id : series}`;
-  return grouped(hits, keyOf)
+function sortHits(hits: readonly Hit[], ranks: ReadonlyMap<string, number>): Film[] {
+  const firsts = findFirstFilms(hits);
+  const findMin = (group: readonly Hit[], measure: (film: Film) => number) =>
+    group.reduce((min, { film }) => Math.min(min, measure(film)), ranks.size + 1e6);
+  const keyOf = ({ fit, series, film }: Hit) =>
+    `${fit} ${fit === FIT_RANKS.whole ? film.id : series}`;
+  return groupHits(hits, keyOf)
     .map((group) => ({
       group,
       fit: group[0]?.fit ?? 0,
-      rank: least(group, ({ id }) => ranks.get(id) ?? ranks.size),
-      isSeries: Number(group.length >= LEAST_SERIES),
-      length: least(group, ({ name }) => name.length),
+      rank: findMin(group, ({ id }) => ranks.get(id) ?? ranks.size),
+      isSeries: Number(group.length >= MIN_SERIES_FILMS),
+      length: findMin(group, ({ name }) => name.length),
     }))
     .sort(
       (a, b) => a.fit - b.fit || a.rank - b.rank || b.isSeries - a.isSeries || a.length - b.length,
     )
-    .flatMap(({ group }) => inSeries(group, firsts))
+    .flatMap(({ group }) => sortSeries(group, firsts))
     .map(({ film }) => film);
 }
 
-function grouped(hits: readonly Hit[], keyOf: (hit: Hit) => string): Hit[][] {
+function groupHits(hits: readonly Hit[], keyOf: (hit: Hit) => string): Hit[][] {
   const groups = new Map<string, Hit[]>();
   for (const hit of hits) {
     const group = groups.get(keyOf(hit));
@@ -275,28 +308,28 @@ function grouped(hits: readonly Hit[], keyOf: (hit: Hit) => string): Hit[][] {
   return [...groups.values()];
 }
 
-/** In each series without a number 1, the oldest film that has no number. */
-function firstOfSeries(hits: readonly Hit[]): ReadonlySet<Hit> {
-  const firsts = grouped(hits, ({ series }) => series).flatMap((series) => {
+/** Return, for each series without a number 1, its oldest film without a number. */
+function findFirstFilms(hits: readonly Hit[]): ReadonlySet<Hit> {
+  const firsts = groupHits(hits, ({ series }) => series).flatMap((series) => {
     if (series.some(({ place }) => place === 1)) return [];
     return series
       .filter(({ place }) => place === null)
-      .sort(byYear)
+      .sort(compareYears)
       .slice(0, 1);
   });
   return new Set(firsts);
 }
 
-/** By number, then what has none by year. */
-function inSeries(group: readonly Hit[], firsts: ReadonlySet<Hit>): Hit[] {
-  const rank = (hit: Hit) => (firsts.has(hit) ? 1 : (hit.place ?? MOST_EPISODES + 1));
-  return [...group].sort((a, b) => rank(a) - rank(b) || byYear(a, b));
+/** Sort a series by number, then films without a number by year. */
+function sortSeries(group: readonly Hit[], firsts: ReadonlySet<Hit>): Hit[] {
+  const rank = (hit: Hit) => (firsts.has(hit) ? 1 : (hit.place ?? MAX_EPISODES + 1));
+  return [...group].sort((a, b) => rank(a) - rank(b) || compareYears(a, b));
 }
 
-function byYear(a: Hit, b: Hit): number {
-  return yearOf(a) - yearOf(b);
+function compareYears(a: Hit, b: Hit): number {
+  return getYear(a) - getYear(b);
 }
 
-function yearOf({ film }: Hit): number {
+function getYear({ film }: Hit): number {
   return Number(film.year ?? "9999");
 }

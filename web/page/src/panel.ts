@@ -1,41 +1,49 @@
-import { scoreOf, solution, type Tags, type WideModel, wideModel } from "sottovoce-client";
+/** The public panel: people on whom models are tested, and the hit ratio of a model. */
 
-export interface Tested {
+import {
+  buildWideModel,
+  computeScore,
+  solveWideVector,
+  type TagColumns,
+  type WideModel,
+} from "sottovoce-client";
+
+export interface TestPerson {
   seen: readonly number[];
   left: number;
   others: readonly number[];
 }
 
-/** Whom models are tested on; rows are those of one catalogue. */
+/** The test people; rows are those of one catalogue. */
 export interface Panel {
   catalogue: string;
-  people: readonly Tested[];
-  /** How many others touched each row; none where that is not known. */
+  people: readonly TestPerson[];
+  /** How many others touched each row, if the operator says so. */
   touched?: readonly number[] | undefined;
 }
 
-const CUTOFF = 10;
+const LIST_LENGTH = 10;
 
-/** Reads the operator's panel; null if it is not one, since a curve is nothing to rely on. */
-export function readPanel(data: unknown): Panel | null {
+/** Parse the operator's panel; null if it is not valid, since the curve is optional. */
+export function parsePanel(data: unknown): Panel | null {
   if (!isRecord(data) || data.version !== 1) return null;
   const { catalogue, people, touched } = data;
   if (typeof catalogue !== "string" || !Array.isArray(people) || people.length === 0) return null;
-  if (touched !== undefined && !areRows(touched)) return null;
-  return people.every(isTested) ? { catalogue, people, touched } : null;
+  if (touched !== undefined && !isRowList(touched)) return null;
+  return people.every(isTestPerson) ? { catalogue, people, touched } : null;
 }
 
 function isRecord(data: unknown): data is Record<string, unknown> {
   return typeof data === "object" && data !== null;
 }
 
-function isTested(data: unknown): data is Tested {
+function isTestPerson(data: unknown): data is TestPerson {
   if (!isRecord(data)) return false;
   const { seen, left, others } = data;
-  return isRow(left) && areRows(seen) && areRows(others) && others.length > 0;
+  return isRow(left) && isRowList(seen) && isRowList(others) && others.length > 0;
 }
 
-function areRows(data: unknown): data is number[] {
+function isRowList(data: unknown): data is number[] {
   return Array.isArray(data) && data.every(isRow);
 }
 
@@ -43,43 +51,49 @@ function isRow(data: unknown): data is number {
   return Number.isSafeInteger(data) && (data as number) >= 0;
 }
 
-/** Whether every film of the panel is a row of the model. */
-export function fits(panel: Panel, items: number): boolean {
-  const inside = (row: number) => row < items;
-  const counted = panel.touched === undefined || panel.touched.length === items;
+/** Check that every film of the panel is a row of the model. */
+export function fitsCatalogue(panel: Panel, items: number): boolean {
+  const isRowOfModel = (row: number) => row < items;
+  const hasCounts = panel.touched === undefined || panel.touched.length === items;
   return (
-    counted &&
+    hasCounts &&
     panel.people.every(
-      ({ seen, left, others }) => inside(left) && seen.every(inside) && others.every(inside),
+      ({ seen, left, others }) =>
+        isRowOfModel(left) && seen.every(isRowOfModel) && others.every(isRowOfModel),
     )
   );
 }
 
-/** Counts as the only factor, in shares of the largest: as src/sottovoce/evaluation/panel.py has it. */
-export function popularityModel(touched: readonly number[], tags: Tags): WideModel {
-  const most = touched.reduce((one, other) => Math.max(one, other), 0);
-  const values = Float32Array.from(touched, (count) => count / most);
-  const counted = { alpha: 1, regularization: 1e-6, reportsBehind: 1 };
-  return wideModel(counted, { values, rows: touched.length, columns: 1 }, tags);
+/**
+ * Build a model whose only factor is the counts, in shares of the largest, as
+ * src/sottovoce/evaluation/panel.py does.
+ */
+export function buildPopularityModel(touched: readonly number[], tags: TagColumns): WideModel {
+  const largest = touched.reduce((one, other) => Math.max(one, other), 0);
+  const values = Float32Array.from(touched, (count) => count / largest);
+  const manifest = { alpha: 1, regularization: 1e-6, reportsBehind: 1 };
+  return buildWideModel(manifest, { values, rows: touched.length, columns: 1 }, tags);
 }
 
-/** The mean chance that the film left out is among the first ten. */
-export function hitRatio(model: WideModel, people: readonly Tested[]): number {
-  const hits = people.map((person) => hit(model, person));
-  return hits.reduce((sum, each) => sum + each, 0) / people.length;
+/** Return the mean chance that the hidden film is among the first ten. */
+export function computeHitRatio(model: WideModel, people: readonly TestPerson[]): number {
+  const hits = people.map((person) => computeHitChance(model, person));
+  return hits.reduce((sum, chance) => sum + chance, 0) / people.length;
 }
 
 /**
- * A film that ties with t others lies anywhere among these t + 1 places with equal chance. A panel
- * knows no order, so all of a history weighs the same.
+ * Return the chance of a hit for one person.
+ *
+ * A film that ties with t others is at each of these t + 1 places with equal chance. A panel has no
+ * order, so all items of a history weigh the same.
  */
-function hit(model: WideModel, { seen, left, others }: Tested): number {
-  const solved = solution(model, seen);
-  // In float32, so that films alike in everything tie whatever the order of a sum was.
-  const score = (row: number) => Math.fround(scoreOf(model, solved, row));
+function computeHitChance(model: WideModel, { seen, left, others }: TestPerson): number {
+  const solution = solveWideVector(model, seen);
+  // In float32, so that equal films tie, whatever the order of a sum was.
+  const score = (row: number) => Math.fround(computeScore(model, solution, row));
   const own = score(left);
   const scores = others.map(score);
-  const better = scores.filter((each) => each > own).length;
-  const ties = scores.filter((each) => each === own).length;
-  return Math.min(1, Math.max(0, (CUTOFF - better) / (ties + 1)));
+  const better = scores.filter((other) => other > own).length;
+  const ties = scores.filter((other) => other === own).length;
+  return Math.min(1, Math.max(0, (LIST_LENGTH - better) / (ties + 1)));
 }

@@ -1,13 +1,15 @@
 /**
- * Lets the page open without a network: its own files and nothing else. What the client learns is in
- * its database; `/v2` and everything that is not a plain GET go past this worker untouched.
+ * Lets the page open without a network: it stores only the page's own files.
+ *
+ * The client's data is in its database. Requests for `/v2`, and everything except a plain GET, pass
+ * this worker untouched.
  */
 const scope = self as unknown as ServiceWorkerGlobalScope;
-const CACHE = "sottovoce-page-2";
-const OWN = ["/", "/page/page.js", "/page/worker.js", "/page/style.css", "/page/icon.svg"];
+const CACHE_NAME = "sottovoce-page-2";
+const OWN_PATHS = ["/", "/page/page.js", "/page/worker.js", "/page/style.css", "/page/icon.svg"];
 
 scope.addEventListener("install", (event) => {
-  event.waitUntil(keepOwn().then(() => scope.skipWaiting()));
+  event.waitUntil(cacheOwnFiles().then(() => scope.skipWaiting()));
 });
 
 scope.addEventListener("activate", (event) => {
@@ -15,31 +17,34 @@ scope.addEventListener("activate", (event) => {
 });
 
 scope.addEventListener("fetch", (event) => {
-  if (isOwn(event.request)) event.respondWith(networkFirst(event.request));
+  if (isOwnFile(event.request)) event.respondWith(fetchOrUseCache(event.request));
 });
 
-async function keepOwn(): Promise<void> {
-  const cache = await caches.open(CACHE);
-  await cache.addAll(OWN.map((path) => new Request(path, { cache: "no-cache" })));
+async function cacheOwnFiles(): Promise<void> {
+  const cache = await caches.open(CACHE_NAME);
+  await cache.addAll(OWN_PATHS.map((path) => new Request(path, { cache: "no-cache" })));
 }
 
-function isOwn(request: Request): boolean {
+function isOwnFile(request: Request): boolean {
   const { origin, pathname } = new URL(request.url);
   const own = pathname === "/" || pathname.startsWith("/page/");
   return request.method === "GET" && origin === scope.location.origin && own;
 }
 
-/** Kept by path alone, so that no address that somebody made up is ever stored. */
-async function networkFirst(request: Request): Promise<Response> {
-  const cache = await caches.open(CACHE);
+/**
+ * Fetch a file, or use its copy. Copies are stored by path, so that no invented address is ever
+ * stored.
+ */
+async function fetchOrUseCache(request: Request): Promise<Response> {
+  const cache = await caches.open(CACHE_NAME);
   const { pathname } = new URL(request.url);
   try {
     const answer = await fetch(request);
     if (answer.ok) await cache.put(pathname, answer.clone());
     return answer;
   } catch (error) {
-    const kept = await cache.match(pathname);
-    if (kept === undefined) throw error;
-    return kept;
+    const copy = await cache.match(pathname);
+    if (copy === undefined) throw error;
+    return copy;
   }
 }

@@ -1,76 +1,83 @@
 /**
- * One open client and all that the page shows of it. It runs on the page's own thread and computes
- * nothing: the client's workers and the desk do.
+ * One open client, and everything that the page shows of it.
+ *
+ * It runs on the page's own thread and computes nothing: the client's workers and the desk do.
  */
 
 import {
   type Client,
-  spent as exactly,
   type LeftDevice,
   type Manifest,
   type News,
   type Recommendation,
-  RefusedError,
-  StoreError,
+  sumCharges,
   type Terms,
-  TermsError,
-  UnavailableError,
-  UntrustedError,
 } from "sottovoce-client";
 import type { Ask as Calling } from "sottovoce-client/workers";
 import type { DeskCalls } from "./desk.js";
-import type { Advice, Event, Film, Found, State, Trouble } from "./state.js";
+import { formatReportState } from "./reporting.js";
+import type { Advice, Event, Film, SearchResult, State } from "./state.js";
 import { toFilm } from "./titles.js";
-import { hex, stateLine } from "./words.js";
+import { toTrouble } from "./trouble.js";
+import { toHex } from "./words.js";
 
-/** Does something with the session. Where it is a choice of the owner's that goes well, earlier trouble is over. */
+/**
+ * Does something with the session. If it is a choice of the owner that succeeds, earlier trouble is
+ * over.
+ */
 export type Ask = <Result>(
   work: (session: Session) => Promise<Result>,
   isChoice?: boolean,
 ) => Promise<Result>;
 
-const ADVICE = 10;
-const SUGGESTIONS = 12;
-/** Whose order the search knows; the client lists no more. */
-const BEST_KNOWN = 1000;
-const FOUND = 10;
-/** Of what speaks for a film: less is 0% in words, and no reason. */
-const LEAST_SHARE = 0.005;
-/** Whoever has chosen so many has found the way. */
-const ENOUGH = 3;
+const ADVICE_FILMS = 10;
+const SUGGESTED_FILMS = 12;
+/** Films whose order the search uses; the client lists no more. */
+const MAX_RANKED_FILMS = 1000;
+const MAX_SEARCH_RESULTS = 10;
+/** A smaller part of the reasons would be 0% in words. */
+const MIN_REASON_SHARE = 0.005;
+/** An owner who has chosen this many films needs no suggestions. */
+const MAX_FILMS_WITH_SUGGESTIONS = 3;
 
 type Shelf = Pick<State, "films" | "advice" | "whispers" | "suggestions" | "searchable">;
-const EMPTY: Shelf = { films: [], advice: [], whispers: true, suggestions: [], searchable: false };
+const EMPTY_SHELF: Shelf = {
+  films: [],
+  advice: [],
+  whispers: true,
+  suggestions: [],
+  searchable: false,
+};
 
 /** Everything that happens between the page and its workers. */
 export class Session {
   #news: News | null = null;
-  #shelf = EMPTY;
+  #shelf = EMPTY_SHELF;
   #whispers = true;
-  /** Chosen once for a catalogue, so that they do not change under a finger. */
+  /** Suggestions, chosen once for a catalogue, so that they do not change under a finger. */
   #popular = { catalogue: "", model: "", films: [] as readonly Film[] };
-  /** The model that the shelf is of; null as long as nothing is on it. */
+  /** Model of the shelf; null as long as nothing is on it. */
   #shownModel: string | null = null;
   #shownBatch = "";
-  #filling: Promise<void> = Promise.resolve();
+  #lastFill: Promise<void> = Promise.resolve();
 
   constructor(
     private readonly client: Omit<Client, "close">,
     private readonly desk: Calling<DeskCalls>,
-    private readonly tell: (event: Event) => void,
-    /** Unix seconds. */
+    private readonly send: (event: Event) => void,
+    /** Returns Unix seconds. */
     private readonly clock: () => number,
   ) {}
 
-  /** The network's worker says where things stand. */
-  async hear(news: News): Promise<void> {
+  /** Take in the client's news. */
+  async handleNews(news: News): Promise<void> {
     this.#news = news;
     const model = news.manifest === null ? "" : `${news.epoch} ${news.catalogue}`;
-    const before = this.#shownModel;
+    const previous = this.#shownModel;
     this.#shownModel = model;
-    if (before !== null) this.#publish(); // an empty shelf is shown to nobody
-    this.#tellBatch(news.lastBatch);
-    if (model !== before) await this.#fill();
+    if (previous !== null) this.#publish(); // an empty shelf is not displayed
+    this.#sendBatch(news.lastBatch);
+    if (model !== previous) await this.#fill();
   }
 
   async add(id: string): Promise<void> {
@@ -83,19 +90,19 @@ export class Session {
     await this.#fill();
   }
 
-  /** Lists from the model, or from tags alone. */
-  async listen(whispers: boolean): Promise<void> {
+  /** Make lists from the model, or from tags alone. */
+  async setWhispers(whispers: boolean): Promise<void> {
     this.#whispers = whispers;
     await this.#fill();
   }
 
-  /** A yes to what was shown: to that and no more, up to a limit; then to begin. */
-  async agree(terms: Terms, limit: number): Promise<void> {
+  /** Accept the terms that were displayed, up to a limit, and start to take part. */
+  async acceptAndStart(terms: Terms, limit: number): Promise<void> {
     await this.acceptTerms(terms, limit);
     await this.client.pause(false);
   }
 
-  takePart(on: boolean): Promise<void> {
+  setTakingPart(on: boolean): Promise<void> {
     return this.client.pause(!on);
   }
 
@@ -103,152 +110,114 @@ export class Session {
     return this.client.setLimit(limit);
   }
 
-  /** The limit first, whose sentences were displayed: another tab may have set a larger one meanwhile. */
+  /**
+   * Set the limit whose sentences were displayed, then accept: another tab may have set a larger
+   * limit meanwhile.
+   */
   async acceptTerms(terms: Terms, limit: number): Promise<void> {
     await this.client.setLimit(limit);
     await this.client.accept(terms);
   }
 
-  /** Deletes what tells of the owner, and stops taking part. */
+  /** Stop taking part, and delete everything about the owner. */
   async forget(): Promise<void> {
     await this.client.pause(true);
     await this.client.forget();
     await this.#fill();
   }
 
-  /** What the owner is asked, up to a limit. */
-  short(terms: Terms, limit: number): Promise<string[]> {
-    return this.desk("short", terms, this.#news?.charges ?? [], limit);
+  /** Return the sentences that the owner is asked with, up to a limit. */
+  summarize(terms: Terms, limit: number): Promise<string[]> {
+    return this.desk("summarize", terms, this.#news?.charges ?? [], limit);
   }
 
-  async search(text: string): Promise<Found[]> {
-    const films = await this.desk("search", text, FOUND);
+  async search(text: string): Promise<SearchResult[]> {
+    const films = await this.desk("search", text, MAX_SEARCH_RESULTS);
     const seen = new Set(this.#shelf.films.map(({ id }) => id));
     return films.map((film) => ({ ...film, seen: seen.has(film.id) }));
   }
 
-  /** What was seen, and what follows from it: one after the other, the last word is the newest. */
+  /** Make the lists one after the other, so that the last ones are the newest. */
   #fill(): Promise<void> {
-    this.#filling = this.#filling.then(async () => {
+    this.#lastFill = this.#lastFill.then(async () => {
       try {
-        this.#shelf = await this.#filled();
+        this.#shelf = await this.#makeShelf();
         this.#publish();
       } catch (error) {
-        this.#publish(troubleOf(error));
+        this.#publish(toTrouble(error));
       }
     });
-    return this.#filling;
+    return this.#lastFill;
   }
 
-  async #filled(): Promise<Shelf> {
-    const films = (await this.client.touched()).map(toFilm);
+  async #makeShelf(): Promise<Shelf> {
+    const films = (await this.client.listTouched()).map(toFilm);
     const { manifest } = this.#news ?? { manifest: null };
-    if (manifest === null) return { ...EMPTY, films };
-    const popular = await this.#popularOf(manifest);
+    if (manifest === null) return { ...EMPTY_SHELF, films };
+    const popular = await this.#updatePopular(manifest);
     const seen = new Set(films.map(({ id }) => id));
-    const suggestions = popular.filter(({ id }) => films.length < ENOUGH && !seen.has(id));
+    const suggestions = popular.filter(
+      ({ id }) => films.length < MAX_FILMS_WITH_SUGGESTIONS && !seen.has(id),
+    );
     const [whispers, byTagsAlone] = [this.#whispers, !this.#whispers];
-    const advice = films.length === 0 ? [] : await this.client.recommend(ADVICE, { byTagsAlone });
-    return { films, advice: advice.map(adviceOf), whispers, suggestions, searchable: true };
+    const advice =
+      films.length === 0 ? [] : await this.client.recommend(ADVICE_FILMS, { byTagsAlone });
+    return { films, advice: advice.map(toAdvice), whispers, suggestions, searchable: true };
   }
 
-  /** And whoever searches has the new catalogue, and knows what is known best. */
-  async #popularOf({ model: file, reportsBehind }: Manifest) {
-    const [catalogue, model] = [this.#news?.catalogue ?? "", hex(file)];
+  /** Return the suggestions, and pass a new catalogue and its order to the search. */
+  async #updatePopular({ model: file, reportsBehind }: Manifest) {
+    const [catalogue, model] = [this.#news?.catalogue ?? "", toHex(file)];
     if (this.#popular.catalogue !== catalogue || this.#popular.model !== model) {
-      const best = await this.client.popular(BEST_KNOWN);
+      const best = await this.client.listPopular(MAX_RANKED_FILMS);
       if (this.#popular.catalogue !== catalogue) {
-        await this.desk("catalogue", catalogue, await this.client.catalogue());
-        this.#popular.films = best.slice(0, SUGGESTIONS).map(toFilm);
+        await this.desk("setCatalogue", catalogue, await this.client.listItems());
+        this.#popular.films = best.slice(0, SUGGESTED_FILMS).map(toFilm);
       }
-      await this.desk("popular", reportsBehind > 0 ? best.map(({ id }) => id) : []);
+      await this.desk("setPopular", reportsBehind > 0 ? best.map(({ id }) => id) : []);
       this.#popular = { catalogue, model, films: this.#popular.films };
     }
     return this.#popular.films;
   }
 
-  #tellBatch(batch: LeftDevice | null): void {
-    const shown = batch === null ? "" : `${batch.epoch} ${batch.state}`;
-    if (shown === this.#shownBatch) return;
-    this.#shownBatch = shown;
-    this.tell({ kind: "batch", batch });
+  #sendBatch(batch: LeftDevice | null): void {
+    const current = batch === null ? "" : `${batch.epoch} ${batch.state}`;
+    if (current === this.#shownBatch) return;
+    this.#shownBatch = current;
+    this.send({ kind: "batch", batch });
   }
 
   #publish(trouble: State["trouble"] = null): void {
     const news = this.#news;
     if (news === null) return;
-    const { manifest, offer, lastBatch: batch, plan, synced, sentAt } = news;
-    const standing = { manifest, agreed: news.terms !== null, takingPart: !news.paused };
+    const { manifest, offer, lastBatch: batch, plan, lastSync, sentAt } = news;
+    const participation = { manifest, agreed: news.terms !== null, takingPart: !news.paused };
     const turnsLeft = offer?.turns ?? null;
-    const line = stateLine({
-      ...standing,
+    const reportState = formatReportState({
+      ...participation,
       turnsLeft,
       batch,
       plan,
-      synced,
+      lastSync,
       sentAt,
       now: this.clock(),
     });
-    const failed = news.error && troubleOf(news.error);
-    const { epochs, spent, limit } = news;
-    const budget = { epochs, spent, limit, gone: exactly(news.charges) };
-    const state = { ...standing, offer, asked: news.asked, ...budget, line, ...this.#shelf };
-    this.tell({ kind: "state", state: { ...state, trouble: trouble ?? failed } });
+    const lookTrouble = news.error && toTrouble(news.error);
+    const { epochs, spentEpsilon, limit } = news;
+    const budget = { epochs, spentEpsilon, limit, spentAmount: sumCharges(news.charges) };
+    const { newOffer } = news;
+    const state = { ...participation, offer, newOffer, ...budget, reportState, ...this.#shelf };
+    this.send({ kind: "state", state: { ...state, trouble: trouble ?? lookTrouble } });
   }
 }
 
-function adviceOf(item: Recommendation): Advice {
+function toAdvice(item: Recommendation): Advice {
   const because = item.because
-    .filter(({ share }) => share > LEAST_SHARE)
+    .filter(({ share }) => share > MIN_REASON_SHARE)
     .map((reason) =>
       reason.kind === "item"
         ? { kind: "film" as const, film: toFilm({ ...reason, tags: {} }) }
         : { kind: "tag" as const, tag: reason.tag, name: reason.name },
     );
   return { ...toFilm(item), because };
-}
-
-const LOOKS_AGAIN =
-  "The page looks again by itself; if this stays, tell whoever runs this address.";
-const GOES_ON = "Recommendations go on with the last model that could be trusted.";
-
-/** Every error has words; which ones depends on what it means for the data here. */
-export function troubleOf(error: unknown): Trouble {
-  const said = error instanceof Error ? error.message : String(error);
-  if (error instanceof TermsError) return otherTerms(error);
-  if (error instanceof UntrustedError) return untrusted(said);
-  if (error instanceof UnavailableError) return trouble("unavailable", unavailable(said));
-  if (error instanceof RefusedError) {
-    return trouble("refused", `${sentence(said)} Nothing of yours was lost; what waits is kept.`);
-  }
-  if (error instanceof StoreError) return trouble("storage", sentence(said));
-  return trouble("storage", `Something went wrong on this device: ${sentence(said)}`);
-}
-
-function otherTerms({ worse, asked }: TermsError): Trouble {
-  const text = `They are not those that you accepted. No report is made under them. ${GOES_ON}`;
-  return { kind: "terms", text, terms: { worse: worse.map(sentence), asked } };
-}
-
-function untrusted(said: string): Trouble {
-  // The same sync may have sent a batch that an earlier one left behind.
-  const nothing = /no\s+report is made/iu.test(said) ? "" : " No report is made of it.";
-  return trouble("untrusted", `${sentence(said)}${nothing} ${GOES_ON} ${LOOKS_AGAIN}`);
-}
-
-/** The page tries again by itself, and the browser's own words for it help nobody. */
-function unavailable(said: string): string {
-  const what = said.replace(/ \([^()]*\)|; try again later/gu, "");
-  return `${sentence(what)} Recommendations go on, nothing is sent meanwhile.`;
-}
-
-function trouble(kind: Trouble["kind"], text: string): Trouble {
-  return { kind, text, terms: null };
-}
-
-/** With a capital in front and a full stop behind, and without the address that was asked. */
-export function sentence(said: string): string {
-  const text = said.trim().replace(/^https?:\S+: /u, "");
-  const capital = text.charAt(0).toUpperCase() + text.slice(1);
-  return /[.!?]$/u.test(capital) ? capital : `${capital}.`;
 }

@@ -1,85 +1,91 @@
+/** Everything that the page shows. */
+
 import type { Amount, LeftDevice, Manifest, Offer, Terms } from "sottovoce-client";
 
 export interface Film {
   id: string;
   name: string;
-  /** Such as the original title. */
+  /** Another name, such as the original title. */
   otherName: string | null;
   year: string | null;
   genres: readonly string[];
 }
 
-export interface Found extends Film {
+export interface SearchResult extends Film {
   seen: boolean;
 }
 
-/** What speaks for a recommended film: one that was seen, or a tag that such films have. */
+/** The reason for a recommended film: one that was seen, or a tag of such films. */
 export type Because = { kind: "film"; film: Film } | { kind: "tag"; tag: string; name: string };
 
-/** A recommended film, with what speaks for it most, the strongest first. */
+/** A recommended film with its reasons, the strongest first. */
 export interface Advice extends Film {
   because: readonly Because[];
 }
 
-/** Why something did not go as it should, by what it means for its owner. */
+/** A problem, by what it means for its owner. */
 export interface Trouble {
-  /** untrusted, terms: the server or the proxy cannot be believed. storage: this device fails. */
+  /** untrusted, terms: the server or the proxy cannot be trusted. storage: this device fails. */
   kind: "untrusted" | "terms" | "storage" | "refused" | "unavailable";
   /** What happened, in a sentence or two. */
   text: string;
-  /** For `terms`: everything that would be worse, and what would be accepted. */
-  terms: { worse: readonly string[]; asked: Terms } | null;
+  /** For `terms`: everything that would be worse, and the terms to accept. */
+  terms: { worse: readonly string[]; newTerms: Terms } | null;
 }
 
-/** All that the page shows, but for the batch and the curve. */
+/** Everything that the page shows, except the batch and the curve. */
 export interface State {
-  /** Of the model that recommendations come from; null before the first. */
+  /** Manifest of the model that recommendations come from; null before the first. */
   manifest: Manifest | null;
-  /** What it asks for. */
+  /** The offer of that manifest. */
   offer: Offer | null;
-  /** Worse terms that wait for a yes. */
-  asked: Offer | null;
+  /** An offer with worse terms that waits for a yes. */
+  newOffer: Offer | null;
   /** Whether terms were ever accepted: until then the limit is 0. */
   agreed: boolean;
   takingPart: boolean;
-  /** In how many epochs of this training this device took part. */
+  /** Epochs of this training in which this device took part. */
   epochs: number;
-  spent: number;
-  /** The same, exactly. */
-  gone: Amount;
+  spentEpsilon: number;
+  /** The spent epsilon, exactly. */
+  spentAmount: Amount;
   limit: number;
   films: readonly Film[];
   advice: readonly Advice[];
-  /** Whether they come from the model; else from tags alone, to compare. */
+  /** Whether recommendations come from the model, or from tags alone, to compare. */
   whispers: boolean;
   suggestions: readonly Film[];
   /** Whether there are films to search. */
   searchable: boolean;
-  /** What becomes of this epoch's reports, in a sentence. */
-  line: string;
+  /** State of this epoch's reports, in a sentence. */
+  reportState: string;
   trouble: Trouble | null;
 }
 
-/** One epoch in the history that everybody can check. */
+/** One epoch of the history that everybody can check. */
 export interface Point {
   epoch: number;
-  /** HR@10 of its model on the panel, or null where there is no panel. */
+  /** HR@10 of its model on the panel; null if there is no panel. */
   quality: number | null;
-  /** Who took part in it; null while it is not over. */
+  /** People who took part in it; null while it is not over. */
   people: number | null;
 }
 
+/** The learning curve. */
 export interface Curve {
-  /** Public test people in the panel; null: the operator publishes none. */
+  /** Number of test people; null if the operator publishes no panel. */
   panel: number | null;
-  /** HR@10 of what is popular, on the same people; null where the operator does not say what is. */
+  /**
+   * HR@10 of the most popular films, on the same people; null if the operator does not publish
+   * counts.
+   */
   popularity: number | null;
-  /** HR@10 of the lists that there would be without anybody's reports; null before it is measured. */
+  /** HR@10 of lists without anybody's reports; null before it is measured. */
   tagsAlone: number | null;
   points: readonly Point[];
 }
 
-/** What the page is told unasked. */
+/** What the page receives from its workers. */
 export type Event =
   | { kind: "state"; state: State }
   | { kind: "batch"; batch: LeftDevice | null }

@@ -4,21 +4,24 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { tagsOf, wideModel } from "sottovoce-client";
+import { buildTags, buildWideModel } from "sottovoce-client";
 import vectors from "../../../tests/vectors/panel.json" with { type: "json" };
 import { fromFloatHex } from "../../client/test/vectors.js";
-import { deskCalls } from "../src/desk.js";
-import { fits, hitRatio, popularityModel, readPanel } from "../src/panel.js";
-import { layout } from "../src/view/chart.js";
+import { createDeskCalls } from "../src/desk.js";
+import { buildPopularityModel, computeHitRatio, fitsCatalogue, parsePanel } from "../src/panel.js";
+import { computeLayout } from "../src/view/chart.js";
 
 for (const vector of vectors) {
   test(`HR@10 is the Python side's: ${vector.kind}`, () => {
-    const panel = readPanel(vector.panel);
-    assert.ok(panel !== null && fits(panel, vector.items));
+    const panel = parsePanel(vector.panel);
+    assert.ok(panel !== null && fitsCatalogue(panel, vector.items));
     const values = Float32Array.from(vector.item_matrix, fromFloatHex);
     const V = { values, rows: vector.items, columns: vector.factors };
-    const tags = tagsOf(vector.tags ?? Array(vector.items).fill({}));
-    const quality = hitRatio(wideModel({ ...vector, reportsBehind: 1 }, V, tags), panel.people);
+    const tags = buildTags(vector.tags ?? Array(vector.items).fill({}));
+    const quality = computeHitRatio(
+      buildWideModel({ ...vector, reportsBehind: 1 }, V, tags),
+      panel.people,
+    );
     assert.ok(Math.abs(quality - vector["hr@10"]) < 1e-12, `${quality}`);
   });
 }
@@ -27,8 +30,8 @@ const PERSON = { seen: [0], left: 1, others: [2] };
 const PANEL = { version: 1, catalogue: "ab", people: [PERSON] };
 
 test("a panel is read, and nothing else", () => {
-  assert.deepEqual(readPanel(PANEL)?.people, [PERSON]);
-  assert.ok(readPanel({ ...PANEL, people: [{ ...PERSON, seen: [] }] }));
+  assert.deepEqual(parsePanel(PANEL)?.people, [PERSON]);
+  assert.ok(parsePanel({ ...PANEL, people: [{ ...PERSON, seen: [] }] }));
   for (const broken of [
     null,
     [],
@@ -42,32 +45,32 @@ test("a panel is read, and nothing else", () => {
     { ...PANEL, touched: 3 },
     { ...PANEL, touched: [-1] },
   ]) {
-    assert.equal(readPanel(broken), null);
+    assert.equal(parsePanel(broken), null);
   }
 });
 
 test("counts are in shares of the largest, however many films there are", () => {
   const touched = Array.from({ length: 200_000 }, (_, at) => (at === 7 ? 4 : 1));
-  const { V } = popularityModel(touched, tagsOf([]));
+  const { V } = buildPopularityModel(touched, buildTags([]));
   assert.deepEqual([...V.values.slice(6, 9)], [0.25, 1, 0.25]);
 });
 
 test("what the model knows best is found first, and before it knows anything, what the panel says", () => {
-  const desk = deskCalls(() => {});
+  const desk = createDeskCalls(() => {});
   const items = ["A", "AB", "ABC"].map((title) => ({
     id: title,
     title: `${title} (1994)`,
     tags: {},
   }));
   const found = () => desk.search("1994", 3).map(({ id }) => id);
-  desk.catalogue("ab", items);
+  desk.setCatalogue("ab", items);
   assert.deepEqual(found(), ["A", "AB", "ABC"]);
-  desk.panel({ ...PANEL, touched: [1, 5, 3] });
+  desk.setPanel({ ...PANEL, touched: [1, 5, 3] });
   assert.deepEqual(found(), ["AB", "ABC", "A"]);
-  desk.popular(["ABC"]);
+  desk.setPopular(["ABC"]);
   assert.deepEqual(found(), ["ABC", "A", "AB"]);
-  desk.catalogue("cd", items); // of another catalogue the panel says nothing
-  desk.popular([]);
+  desk.setCatalogue("cd", items); // of another catalogue the panel says nothing
+  desk.setPopular([]);
   assert.deepEqual(found(), ["A", "AB", "ABC"]);
 });
 
@@ -75,7 +78,7 @@ const PAPER = { width: 400, height: 200, left: 40, right: 10, top: 20, bottom: 3
 const values = (...all: number[]) => all.map((value, at) => ({ epoch: at + 1, value }));
 
 test("the value axis begins at 0 and ends above everything", () => {
-  const { rows, marks } = layout(values(0.1, 0.62), PAPER, 0.4);
+  const { rows, marks } = computeLayout(values(0.1, 0.62), PAPER, 0.4);
   assert.deepEqual(
     rows.map(({ value }) => Number(value.toFixed(9))),
     [0, 0.2, 0.4, 0.6, 0.8],
@@ -87,7 +90,7 @@ test("the value axis begins at 0 and ends above everything", () => {
 
 test("a long history has few epochs on its axis", () => {
   const long = Array.from({ length: 60 }, (_, at) => ({ epoch: 41 + at, value: 3980 }));
-  const { columns, rows } = layout(long, PAPER, 4);
+  const { columns, rows } = computeLayout(long, PAPER, 4);
   assert.ok(columns.length <= 6);
   assert.equal(columns[0]?.value, 41);
   assert.deepEqual(

@@ -5,10 +5,10 @@ import type { Terms } from "sottovoce-client";
 import type { Ask } from "sottovoce-client/workers";
 import { Browser } from "../../client/test/virtual.js";
 import { COST, DAY, item, TERMS, World } from "../../client/test/world.js";
-import { type DeskCalls, deskCalls } from "../src/desk.js";
+import { createDeskCalls, type DeskCalls } from "../src/desk.js";
 import { Session } from "../src/session.js";
 import type { Curve, Event, State } from "../src/state.js";
-import { meaningText } from "../src/view/consent.js";
+import { explainLimit } from "../src/view/limit.js";
 
 const PACE = 5;
 
@@ -20,16 +20,16 @@ async function begin(context: TestContext, { panel = null as unknown, jitter = 0
   const client = await browser.tab({ limit: 0, paused: true, jitter, past, pace: PACE });
   const events: Event[] = [];
   const tell = (event: Event) => void events.push(event);
-  const calls: DeskCalls = deskCalls(tell);
+  const calls: DeskCalls = createDeskCalls(tell);
   const desk = (async (name: keyof DeskCalls, ...given: never[]) =>
     (calls[name] as (...given: never[]) => unknown)(...given)) as Ask<DeskCalls>;
-  calls.panel(panel);
+  calls.setPanel(panel);
   const session = new Session(client, desk, tell, virtual.clock);
   let heard: Promise<unknown> = Promise.resolve();
   client.hear = (news) => {
-    heard = Promise.all([heard, session.hear(news)]);
+    heard = Promise.all([heard, session.handleNews(news)]);
   };
-  client.hearPast = (epoch, release) => calls.past(epoch, release);
+  client.hearPast = (epoch, release) => calls.addModel(epoch, release);
   const state = (): State => {
     const last = [...events].reverse().find((event) => event.kind === "state");
     assert.ok(last?.kind === "state");
@@ -88,25 +88,25 @@ test("by tags alone nobody's reports speak, and switched back they do", async (c
   const { session, state } = await begin(context);
   for (const film of [3, 7]) await session.add(item(film));
   const { advice } = state();
-  await session.listen(false);
+  await session.setWhispers(false);
   assert.equal(state().whispers, false);
   assert.notDeepEqual(state().advice, advice);
   const reasons = state().advice.flatMap(({ because }) => because);
   assert.ok(reasons.length > 0 && reasons.every(({ kind }) => kind === "tag"));
-  await session.listen(true);
+  await session.setWhispers(true);
   assert.deepEqual(state().advice, advice);
 });
 
 test("a yes is one batch for an epoch, and a pause stops the next", async (context) => {
   const { world, pass, session, look, state, events } = await begin(context);
   await session.add(item(3));
-  await session.agree(shown(state()), COST * 2);
+  await session.acceptAndStart(shown(state()), COST * 2);
   for (const _ of [1, 2, 3]) await look();
   assert.equal(world.received.length, 1);
-  assert.equal(state().spent, COST);
-  assert.match(state().line, /^Epoch 1: your 4 reports left at/u);
+  assert.equal(state().spentEpsilon, COST);
+  assert.match(state().reportState, /^Epoch 1: your 4 reports left at/u);
   assert.ok(events.some((event) => event.kind === "batch"));
-  await session.takePart(false);
+  await session.setTakingPart(false);
   await world.publish(2, { opens: 0, closes: 9 * DAY });
   await pass(60);
   assert.equal(world.received.length, 1);
@@ -115,9 +115,9 @@ test("a yes is one batch for an epoch, and a pause stops the next", async (conte
 
 test("the limit stops reporting in the client's words, and a new one counts at once", async (context) => {
   const { world, pass, session, look, state } = await begin(context);
-  await session.agree(shown(state()), COST / 2);
+  await session.acceptAndStart(shown(state()), COST / 2);
   await look();
-  assert.match(state().line, /limit is reached/u);
+  assert.match(state().reportState, /limit is reached/u);
   assert.equal(world.received.length, 0);
   assert.equal(state().trouble, null);
   await session.setLimit(COST);
@@ -130,13 +130,13 @@ test("worse terms are told, refused, and taken only when they are accepted", asy
   await session.add(item(3));
   const terms = shown(state());
   await world.publish(2, { terms: { epsilon: 5 }, opens: 0, closes: 4_000_000 });
-  await session.agree(terms, COST * 10);
+  await session.acceptAndStart(terms, COST * 10);
   await look();
   assert.equal(state().trouble?.kind, "terms");
   assert.match(state().trouble?.terms?.worse[0] ?? "", /2\.5 to 5/u);
   assert.equal(state().advice.length, 10);
   assert.equal(world.received.length, 0);
-  const { asked } = state();
+  const { newOffer: asked } = state();
   assert.ok(asked);
   assert.deepEqual(asked.terms, { ...TERMS, epsilon: 5 });
   assert.equal(asked.figures.local, 2 * COST * TERMS.epochs);
@@ -148,32 +148,32 @@ test("worse terms are told, refused, and taken only when they are accepted", asy
 
 test("another training is shown with all that was spent before, and what the limit leaves", async (context) => {
   const { world, pass, session, state } = await begin(context);
-  await session.agree(shown(state()), COST * 2);
+  await session.acceptAndStart(shown(state()), COST * 2);
   await pass(20);
   const first = state();
-  assert.deepEqual([first.spent, first.offer?.turns], [COST, TERMS.epochs - 1]);
+  assert.deepEqual([first.spentEpsilon, first.offer?.turns], [COST, TERMS.epochs - 1]);
   const terms = { training: "aa".repeat(16), epochs: 2 };
   await world.publish(2, { terms, opens: 0, closes: 4_000_000 });
   await pass(10);
-  const { asked: offer, gone, limit } = state();
+  const { newOffer: offer, spentAmount: gone, limit } = state();
   assert.deepEqual([offer?.turns, offer?.figures.local], [2, 3 * COST]);
   assert.ok(offer);
-  assert.match(meaningText(limit, gone, offer), /^Enough for 1 more epoch:/u);
+  assert.match(explainLimit(limit, gone, offer), /^Enough for 1 more epoch:/u);
 });
 
 test("new terms are accepted up to the limit that was shown, whatever another tab has set", async (context) => {
   const { world, client, session, look, pass, state } = await begin(context);
-  await session.agree(shown(state()), COST);
+  await session.acceptAndStart(shown(state()), COST);
   await look();
   await world.publish(2, { terms: { training: "aa".repeat(16) }, opens: 0, closes: 4_000_000 });
   await look();
-  const { asked, limit } = state();
+  const { newOffer: asked, limit } = state();
   assert.ok(asked && limit === COST);
   const other = await client.browser.tab();
   await other.setLimit(COST * 10);
   await session.acceptTerms(asked.terms, limit);
   await pass(90);
-  assert.deepEqual([state().limit, state().spent], [COST, COST]);
+  assert.deepEqual([state().limit, state().spentEpsilon], [COST, COST]);
 });
 
 test("what is accepted is what was shown, not what was asked before or since", async (context) => {
@@ -189,7 +189,7 @@ test("what is accepted is what was shown, not what was asked before or since", a
   await world.publish(4, dear); // while the question stands open
   await look();
   assert.equal(state().trouble, null); // whoever has accepted nothing cannot be cheated
-  await session.agree(terms, COST * 10);
+  await session.acceptAndStart(terms, COST * 10);
   await look();
   await look(); // the first one may have been under way
   assert.equal(state().trouble?.kind, "terms");
@@ -201,7 +201,7 @@ test("what is accepted is what was shown, not what was asked before or since", a
 
 test("forgetting stops what was planned", async (context) => {
   const { world, pass, session, look, state } = await begin(context, { jitter: 600 });
-  await session.agree(shown(state()), COST * 10);
+  await session.acceptAndStart(shown(state()), COST * 10);
   await look();
   await session.forget();
   await pass(700);
@@ -213,7 +213,7 @@ test("a bad signature is told, nothing is sent, and advice goes on", async (cont
   await session.add(item(3));
   const terms = shown(state());
   world.manifest = world.manifest.map((byte, at) => (at === 5 ? byte ^ 1 : byte));
-  await session.agree(terms, COST * 10);
+  await session.acceptAndStart(terms, COST * 10);
   await look();
   assert.equal(state().trouble?.kind, "untrusted");
   assert.equal(state().advice.length, 10);

@@ -6,8 +6,8 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import test from "node:test";
 import { gunzipSync } from "node:zlib";
-import { normalised, TitleIndex } from "../src/finding.js";
-import { label, splitTitle, toFilm } from "../src/titles.js";
+import { normalize, TitleIndex } from "../src/finding.js";
+import { formatTitle, splitTitle, toFilm } from "../src/titles.js";
 
 const film = (title: string) => toFilm({ id: "a", title, tags: {} });
 
@@ -26,7 +26,7 @@ test("titles are shown as people say them", () => {
     "La Cité des enfants perdus",
   );
   assert.equal(film("Seven (a.k.a. Se7en) (1995)").otherName, "Se7en");
-  assert.equal(label(film("Avventura, L' (1960)")), "L'Avventura (1960)");
+  assert.equal(formatTitle(film("Avventura, L' (1960)")), "L'Avventura (1960)");
 });
 
 test("brackets that belong to a title stay", () => {
@@ -45,7 +45,7 @@ const films = [...readFileSync(BUNDLED, "utf8").matchAll(LINE)].map(([, id = "",
   toFilm({ id, title: quoted?.replaceAll('""', '"') ?? plain ?? "", tags: {} }),
 );
 const index = new TitleIndex(films);
-const found = (question: string, most = 10) => index.search(question, most).map(label);
+const found = (question: string, most = 10) => index.search(question, most).map(formatTitle);
 const first = (question: string) => found(question)[0];
 
 test("a catalogue may have as many films of one name as it likes", () => {
@@ -56,8 +56,8 @@ test("a catalogue may have as many films of one name as it likes", () => {
 });
 
 test("case, accents, apostrophes, hyphens and signs do not matter", () => {
-  assert.equal(normalised("  Amélie’s ÉTÉ &  Ço! "), "amelies ete and co");
-  assert.equal(normalised("Straße, Ørsted + Cœur³"), "strasse orsted and coeur 3");
+  assert.equal(normalize("  Amélie’s ÉTÉ &  Ço! "), "amelies ete and co");
+  assert.equal(normalize("Straße, Ørsted + Cœur³"), "strasse orsted and coeur 3");
   assert.equal(first("AMÉLIE"), "Amelie (2001)");
   assert.equal(first("schindlers list"), "Schindler's List (1993)");
   assert.ok(found("fast and furious", 2).includes("Fast & Furious (2009)"));
@@ -157,7 +157,7 @@ test("a slip of a finger is forgiven, nonsense is not", () => {
       ["spidermann", "Spider-Man (2002)"],
     ],
   ] as [string, string][]) {
-    assert.equal(known.search(typed, 1).map(label)[0], meant);
+    assert.equal(known.search(typed, 1).map(formatTitle)[0], meant);
   }
   for (const nonsense of ["qqqqxyz", "zzzzqq", "asdfgh"])
     assert.deepEqual(known.search(nonsense, 10), [], nonsense);
@@ -175,9 +175,9 @@ test("of 100 well-known films with a letter too few, 95 are found first", () => 
 });
 
 test("of films that fit alike those come first that are known best", () => {
-  assert.deepEqual(known.search("1994", 4).map(label), [
+  assert.deepEqual(known.search("1994", 4).map(formatTitle), [
     ...["Forrest Gump (1994)", "The Shawshank Redemption (1994)", "Pulp Fiction (1994)"],
     "True Lies (1994)",
   ]);
-  assert.deepEqual(known.search("titanic", 1).map(label), ["Titanic (1997)"]);
+  assert.deepEqual(known.search("titanic", 1).map(formatTitle), ["Titanic (1997)"]);
 });

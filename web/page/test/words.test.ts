@@ -5,36 +5,30 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { Terms } from "sottovoce-client";
-import { type Amount, amount, type Charge } from "../../client/src/ledger.js";
+import { type Amount, type Charge, toAmount } from "../../client/src/ledger.js";
 import { explain } from "../../client/src/mechanism/registry.js";
-import { offerOf } from "../../client/src/promise.js";
+import { createOffer } from "../../client/src/promise.js";
 import { manifestWith } from "../../client/test/vectors.js";
 import { TERMS } from "../../client/test/world.js";
+import { describeYoungModel, type LearningProgress } from "../src/age.js";
+import { explainReasons } from "../src/reasons.js";
 import type { Because } from "../src/state.js";
-import { crowdSentence, termsInNumbers, termsInWords } from "../src/terms.js";
+import { describeTerms, formatCrowd, listTermNumbers } from "../src/terms.js";
 import { toFilm } from "../src/titles.js";
-import { meaningText } from "../src/view/consent.js";
-import { stepsOf } from "../src/view/epsilon.js";
-import { budgetText, lifetimeText } from "../src/view/leaving.js";
-import { statementOf } from "../src/view/together.js";
-import {
-  atMostText,
-  becauseWords,
-  type Learnt,
-  oddsSentence,
-  ratio,
-  surenessText,
-  youngText,
-} from "../src/words.js";
+import { listSteps } from "../src/view/epsilon.js";
+import { formatBudget, formatLifetime } from "../src/view/leaving.js";
+import { explainLimit } from "../src/view/limit.js";
+import { formatStatement } from "../src/view/together.js";
+import { formatBound, formatOdds, formatRatio, formatSureness } from "../src/words.js";
 
 const offered = (epsilon: number, reports: number, turns = 1000) => ({
   ...{ terms: { epsilon, reports }, turns },
 });
-const gone = (spent: number): Amount => (spent === 0 ? 0n : amount(spent, 1));
+const gone = (spent: number): Amount => (spent === 0 ? 0n : toAmount(spent, 1));
 
 test("limits are counted in epochs, exactly", () => {
   const meaning = (limit: number, spent: number, offer: ReturnType<typeof offered>) =>
-    meaningText(limit, gone(spent), offer);
+    explainLimit(limit, gone(spent), offer);
   assert.match(meaning(500, 0, offered(2.5, 20)), /^Enough for 10 epochs: .* 50\./u);
   assert.match(meaning(500, 450, offered(2.5, 20)), /^Enough for 1 more epoch:/u);
   assert.match(meaning(10, 0, offered(2.5, 20)), /^Not enough for one epoch/u);
@@ -42,23 +36,23 @@ test("limits are counted in epochs, exactly", () => {
   assert.match(meaning(Number.NaN, 0, offered(0.1, 10)), /number above 0/u);
   assert.match(meaning(500, 0, offered(2.504, 3)), /each takes 3 × 2\.504 = 7\.52\./u);
   const budget = (spent: number, limit: number, offer: ReturnType<typeof offered>) =>
-    budgetText({ spent, gone: gone(spent), limit }, offer);
+    formatBudget({ spentEpsilon: spent, spentAmount: gone(spent), limit }, offer);
   assert.match(budget(7.511, 500, offered(0.1, 10)), /^Spent 7\.52 of 500:/u);
   assert.match(budget(450, 500, offered(2.5, 20)), /450 of 500: enough for 1 more epoch/u);
   assert.match(budget(500, 500, offered(2.5, 20)), /not enough for another epoch/u);
 });
 
 test("no limit allows more epochs than the terms do", () => {
-  assert.match(meaningText(500, 0n, offered(2.5, 20, 2)), /^Enough for 2 epochs:/u);
-  assert.match(meaningText(500, 0n, offered(2.5, 20, 0)), /allow no more epochs/u);
-  const budget = { spent: 50, gone: gone(50), limit: 500 };
-  assert.match(budgetText(budget, offered(2.5, 20, 1)), /enough for 1 more epoch\.$/u);
-  assert.equal(budgetText(budget, offered(2.5, 20, 0)), "Spent 50 of 500.");
+  assert.match(explainLimit(500, 0n, offered(2.5, 20, 2)), /^Enough for 2 epochs:/u);
+  assert.match(explainLimit(500, 0n, offered(2.5, 20, 0)), /allow no more epochs/u);
+  const budget = { spentEpsilon: 50, spentAmount: gone(50), limit: 500 };
+  assert.match(formatBudget(budget, offered(2.5, 20, 1)), /enough for 1 more epoch\.$/u);
+  assert.equal(formatBudget(budget, offered(2.5, 20, 0)), "Spent 50 of 500.");
 });
 
 test("the statement says what protects and what does not, from the terms and the ledger", () => {
   const terms = { ...TERMS, leastClients: 300, reports: 20, epochs: 10 };
-  const statement = statementOf(offerOf(terms, []), 7.511).join(" ");
+  const statement = formatStatement(createOffer(terms, []), 7.511).join(" ");
   assert.match(statement, /^Your history stays here\. (A 50:50 guess|This protects nobody)/u);
   assert.match(statement, /at least 300 devices/u);
   assert.match(statement, /Epsilon, linked: 500, .* whatever happens\./u);
@@ -67,14 +61,14 @@ test("the statement says what protects and what does not, from the terms and the
   assert.match(statement, /several of one person add up/u);
   const own = { leastClients: 1, accounts: false };
   const [open, hidden] = [
-    { alone: 10, local: 10 },
-    { alone: 1, local: 10 },
+    { dummiesOnly: 10, local: 10 },
+    { dummiesOnly: 1, local: 10 },
   ];
-  assert.match(crowdSentence({ ...own, dummies: 0 }, open), /^No other person for certain/u);
-  assert.match(crowdSentence({ ...own, dummies: 1 }, open), /1 report drawn at random\.$/u);
-  assert.match(crowdSentence({ ...own, dummies: 4321 }, hidden), /at random, which hide yours/u);
+  assert.match(formatCrowd({ ...own, dummies: 0 }, open), /^No other person for certain/u);
+  assert.match(formatCrowd({ ...own, dummies: 1 }, open), /1 report drawn at random\.$/u);
+  assert.match(formatCrowd({ ...own, dummies: 4321 }, hidden), /at random, which hide yours/u);
   const asked = { ...terms, reports: 1, epochs: 1, accounts: true };
-  const whole = statementOf(offerOf(asked, []), 0).join(" ");
+  const whole = formatStatement(createOffer(asked, []), 0).join(" ");
   assert.match(whole, /in 100 for one account, or .* for one device if/u);
   assert.match(whole, /at least 300 accounts took part/u);
   assert.match(whole, /That is for one account, whose devices share its reports/u);
@@ -88,7 +82,7 @@ test("after an earlier training the promise counts that one too", () => {
     ...{ mechanism: "loudest", epsilon, reports: 1, loudFraction, clients, dummies },
   };
   const charges = [charge, { ...charge, purpose: "bb".repeat(32) }];
-  const [before, after] = [offerOf(terms, []), offerOf(terms, charges)];
+  const [before, after] = [createOffer(terms, []), createOffer(terms, charges)];
   assert.deepEqual([before.figures.local, after.figures.local, after.turns], [5, 10, 2]);
   assert.ok(after.figures.central > before.figures.central);
 });
@@ -98,9 +92,9 @@ test("every term is told, in words or in the table", () => {
     ...{ ...TERMS, leastClients: 321, hold: 7 * 86_400, share: 0.75 },
     ...{ dummies: 9876, epochs: 20, loudFraction: 0.1875 },
   };
-  const offer = offerOf(terms, []);
-  const words = termsInWords(offer).flat().join("\n");
-  const numbers = termsInNumbers(offer).map((each) => each.join(": "));
+  const offer = createOffer(terms, []);
+  const words = describeTerms(offer).flat().join("\n");
+  const numbers = listTermNumbers(offer).map((each) => each.join(": "));
   for (const part of [
     ...["4 reports in an epoch", "it tells a direction", "at most 20 epochs, ever"],
     ...["about 75 of 100", "at least 321 devices", "9,876 reports drawn at random"],
@@ -122,7 +116,7 @@ test("every term is told, in words or in the table", () => {
   assert.doesNotMatch(words, /epsilon|e\^|seed|[0-9a-f]{32}/u);
   assert.ok(words.split(/\s+/u).length < 200, "a person reads it");
   assert.equal(
-    lifetimeText(2, terms),
+    formatLifetime(2, terms),
     "This device took part in 2 of 20 epochs that the terms allow.",
   );
 });
@@ -131,7 +125,7 @@ const SIGN = { mechanism: "coordinate", epsilon: 2.5, loudFraction: 0.5 };
 const LOUDEST = { mechanism: "loudest", epsilon: 2.5, loudFraction: 5394 / 32768 };
 
 test("odds are told in hundredths", () => {
-  const said = (terms: Partial<Terms>) => oddsSentence(explain(manifestWith({ terms }).terms).odds);
+  const said = (terms: Partial<Terms>) => formatOdds(explain(manifestWith({ terms }).terms).odds);
   assert.match(said(SIGN), /: 92 times in 100 it tells the sign .* the opposite\.$/u);
   assert.match(said(LOUDEST), /: 71 times in 100 .* chance would in 16 of 100\.$/u);
   assert.match(said({ ...SIGN, epsilon: 10 }), /: 99\.9955 times in 100/u);
@@ -139,7 +133,7 @@ test("odds are told in hundredths", () => {
 });
 
 test("nothing that is not certain happens 100 or 0 times in 100", () => {
-  const told = (truth: number) => oddsSentence({ truth, chance: 1 - truth, random: 0.5 });
+  const told = (truth: number) => formatOdds({ truth, chance: 1 - truth, random: 0.5 });
   assert.match(told(1 - 3e-7), /: more than 99\.9999 times .* in fewer than 0\.0001 of 100\.$/u);
   assert.match(told(1 - 4.5e-6), /: 99\.99955 times .* in 0\.00045 of 100\.$/u);
   assert.match(told(0.99), /: 99 times .* in 1 of 100\.$/u);
@@ -149,23 +143,23 @@ test("nothing that is not certain happens 100 or 0 times in 100", () => {
 });
 
 test("neither a factor nor an epsilon is ever rounded down", () => {
-  assert.deepEqual([1, 2.5, 5, 40].map(ratio), ["2.8", "12.2", "149", "more than a million"]);
-  assert.deepEqual([0, 0.1 + 0.2, 0.0041234, 1e-6, 0.4281, 5000, 12345.671].map(atMostText), [
+  assert.deepEqual([1, 2.5, 5, 40].map(formatRatio), ["2.8", "12.2", "149", "more than a million"]);
+  assert.deepEqual([0, 0.1 + 0.2, 0.0041234, 1e-6, 0.4281, 5000, 12345.671].map(formatBound), [
     ...["0", "0.3", "0.0042", "0.000001", "0.43", "5,000", "12,345.68"],
   ]);
   for (let epsilon = 1e-6; epsilon < 1e6; epsilon *= 1.01) {
-    const said = Number(atMostText(epsilon).replaceAll(",", ""));
+    const said = Number(formatBound(epsilon).replaceAll(",", ""));
     assert.ok(said >= epsilon * (1 - 1e-14) && said <= epsilon * 1.1 + 0.01, `${epsilon}: ${said}`);
   }
 });
 
 test("how sure somebody can be is never rounded down", () => {
-  assert.deepEqual([0, 1, 2.5, 5, 10, 40].map(surenessText), [
+  assert.deepEqual([0, 1, 2.5, 5, 10, 40].map(formatSureness), [
     ...["50 in 100", "74 in 100", "93 in 100", "99.4 in 100", "99.996 in 100", "certain"],
   ]);
   for (let epsilon = 0; epsilon < 13; epsilon += 0.01) {
     const bound = (100 * Math.exp(epsilon)) / (1 + Math.exp(epsilon));
-    const said = Number.parseFloat(surenessText(epsilon));
+    const said = Number.parseFloat(formatSureness(epsilon));
     assert.ok(said >= bound - 1e-6 && said <= 100 && said < bound + 1, `${epsilon}: ${said}`);
   }
 });
@@ -174,7 +168,7 @@ test("the largest step of the picture is never below what a lifetime can cost", 
   for (const reports of [1, 4]) {
     for (const epochs of [1, 20]) {
       const terms = { ...TERMS, epsilon: 10, reports, epochs, leastClients: 1, dummies: 0 };
-      const own = stepsOf(offerOf(terms, [])).filter(({ name }) => name !== null);
+      const own = listSteps(createOffer(terms, [])).filter(({ name }) => name !== null);
       assert.equal(own.at(-1)?.epsilon, 10 * reports * epochs);
       assert.equal(own.length, 1 + Number(reports > 1) + Number(epochs > 1));
     }
@@ -190,7 +184,7 @@ function likes(tag: string, name: string): Because {
 }
 
 const said = (...because: Because[]) =>
-  becauseWords(because)
+  explainReasons(because)
     .map(({ text }) => text)
     .join("");
 
@@ -203,9 +197,9 @@ const [ALIEN, THING, HORROR] = [
 test("films and tags come together, what speaks most first, and no reason is no sentence", () => {
   assert.equal(said(HORROR, ALIEN), "because you like Horror, and saw Alien");
   assert.equal(said(ALIEN, HORROR, THING), "because you saw Alien and The Thing, and like Horror");
-  assert.deepEqual(becauseWords([]), []);
+  assert.deepEqual(explainReasons([]), []);
   assert.deepEqual(
-    becauseWords([HORROR, ALIEN]).map(({ kind }) => kind),
+    explainReasons([HORROR, ALIEN]).map(({ kind }) => kind),
     ["plain", "plain", "tag", "plain", "plain", "film"],
   );
 });
@@ -218,8 +212,8 @@ test("years and other kinds of tags say what they are, after what stands for its
   assert.equal(said(likes("price_eur", "9.5 to 12")), "because you like price eur: 9.5 to 12");
 });
 
-const saidOfAge = (epoch: number, reportsBehind: number, learnt: Learnt | null = null) =>
-  youngText({ epoch, items: 900, reportsBehind, terms: { reports: 20 } }, learnt);
+const saidOfAge = (epoch: number, reportsBehind: number, learnt: LearningProgress | null = null) =>
+  describeYoungModel({ epoch, items: 900, reportsBehind, terms: { reports: 20 } }, learnt);
 
 test("a model says so where nobody, few people or few epochs taught it, or popularity is as good", () => {
   const points = [0.6, 0.4].map((quality, at) => ({ epoch: at + 1, quality, people: null }));

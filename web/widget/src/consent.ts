@@ -1,42 +1,48 @@
 /**
- * `<sottovoce-consent>`: asks once whether a visitor takes part. Then it says how it stands, and has the
- * buttons to pause, to go on and to forget.
+ * `<sottovoce-consent>`: asks once whether a visitor takes part. Then it shows the state, and has
+ * buttons to pause, to resume and to forget.
  */
 
-import type { News, Offer, Short } from "sottovoce-client";
-import { button, h } from "./dom.js";
-import type { Opened, Standing } from "./page.js";
-import { Piece, page } from "./piece.js";
-import { changesOf, rowsOf, type Words } from "./texts.js";
+import type { News, Offer, PromiseSummary } from "sottovoce-client";
+import { createButton, h } from "./dom.js";
+import type { Dialog, DisplayState } from "./page.js";
+import { page, SharedElement } from "./piece.js";
+import { type LocalizedTexts, listChanges, listRows } from "./texts.js";
 
-export class Consent extends Piece {
-  /** What the visitor opened by a button, if anything. */
-  #opened: Opened = null;
-  /** As long as it stays, so do the elements, and the focus. */
-  #shown = "";
+/** The element that asks for consent. */
+export class Consent extends SharedElement {
+  /** The dialog that the visitor opened by a button, if any. */
+  #dialog: Dialog = null;
+  /** Describes what is displayed; while it does not change, elements and focus stay. */
+  #content = "";
 
-  protected override async update(words: Words): Promise<void> {
+  protected override async update(words: LocalizedTexts): Promise<void> {
     const { news } = page;
-    const standing = page.standing(this.#opened);
-    const offer = news && (news.asked ?? news.offer);
-    const about = standing === "asking" ? [offer?.terms, news?.terms, news?.limit] : [];
-    const shown = JSON.stringify([standing, about, Object.values(words.texts)]);
-    if (shown === this.#shown) return;
-    this.#shown = shown;
-    const content =
-      news !== null && offer !== null && standing === "asking"
-        ? this.#question(news, offer, await page.short(offer), words)
-        : this.#choices(standing, words);
+    const state = page.findState(this.#dialog);
+    const offer = news && (news.newOffer ?? news.offer);
+    const question = state === "asking" ? [offer?.terms, news?.terms, news?.limit] : [];
+    const content = JSON.stringify([state, question, Object.values(words.texts)]);
+    if (content === this.#content) return;
+    this.#content = content;
+    const elements =
+      news !== null && offer !== null && state === "asking"
+        ? this.#createQuestion(news, offer, await page.summarize(offer), words)
+        : this.#createChoices(state, words);
     const hadFocus = this.root.activeElement !== null;
-    this.root.replaceChildren(...content);
-    // Whoever pressed a button is not thrown back to the beginning of the page.
+    this.root.replaceChildren(...elements);
+    // Keep the focus near the button that was pressed, not at the beginning of the page.
     if (hadFocus) this.root.querySelector<HTMLElement>("[tabindex]")?.focus();
   }
 
-  #question(news: News, offer: Offer, short: Short, { texts, lang }: Words): HTMLElement[] {
+  #createQuestion(
+    news: News,
+    offer: Offer,
+    summary: PromiseSummary,
+    { texts, lang }: LocalizedTexts,
+  ): HTMLElement[] {
     const { terms: accepted, limit } = news;
-    const changes = accepted === null ? [] : changesOf(accepted, offer.terms, texts, lang);
-    const rows = rowsOf(offer, limit, texts, lang);
+    const changes = accepted === null ? [] : listChanges(accepted, offer.terms, texts, lang);
+    const rows = listRows(offer, limit, texts, lang);
     const isNew = accepted === null;
     return [
       h(
@@ -44,8 +50,10 @@ export class Consent extends Piece {
         { part: "consent", "aria-labelledby": "title" },
         h("p", { part: "title", id: "title", tabindex: "-1" }, isNew ? texts.ask : texts.askAgain),
         isNew ? null : h("p", { part: "sentence" }, texts.changed),
-        isNew ? null : h("ul", { part: "changes" }, ...changes.map((each) => h("li", {}, each))),
-        ...texts.short(short).map((each) => h("p", { part: "sentence" }, each)),
+        isNew
+          ? null
+          : h("ul", { part: "changes" }, ...changes.map((change) => h("li", {}, change))),
+        ...texts.formatSummary(summary).map((sentence) => h("p", { part: "sentence" }, sentence)),
         h(
           "details",
           { part: "details" },
@@ -56,46 +64,46 @@ export class Consent extends Piece {
         h(
           "div",
           { part: "buttons" },
-          button("no", texts.no, () => this.#open(null, () => page.refuse(offer))),
-          button("yes", isNew ? texts.yes : texts.agree, () =>
-            this.#open(null, () => page.accept(offer)),
+          createButton("no", texts.no, () => this.#switchTo(null, () => page.refuse(offer))),
+          createButton("yes", isNew ? texts.yes : texts.agree, () =>
+            this.#switchTo(null, () => page.accept(offer)),
           ),
         ),
       ),
     ];
   }
 
-  #choices(standing: Standing, { texts }: Words): HTMLElement[] {
-    if (standing === "nothing" || standing === "asking") return [];
-    const forgetting = () => this.#open("forgetting");
-    const asking = () => this.#open("asking");
-    const pause = [button("pause", texts.pause, () => page.pause(true))];
+  #createChoices(state: DisplayState, { texts }: LocalizedTexts): HTMLElement[] {
+    if (state === "nothing" || state === "asking") return [];
+    const askToForget = () => this.#switchTo("forgetting");
+    const askForConsent = () => this.#switchTo("asking");
+    const pause = [createButton("pause", texts.pause, () => page.pause(true))];
     const buttons = {
-      apart: [button("ask", texts.takePart, asking)],
-      waits: [button("ask", texts.look, asking)],
-      paused: [button("pause", texts.goOn, () => page.pause(false))],
+      notParticipating: [createButton("ask", texts.takePart, askForConsent)],
+      waits: [createButton("ask", texts.look, askForConsent)],
+      paused: [createButton("pause", texts.goOn, () => page.pause(false))],
       takesPart: pause,
       noToken: pause,
       over: [],
-      forgetting: [button("no", texts.cancel, () => this.#open(null))],
-    }[standing];
+      forgetting: [createButton("no", texts.cancel, () => this.#switchTo(null))],
+    }[state];
     const forget =
-      standing === "forgetting"
-        ? button("forget", texts.forget, () => this.#open(null, () => page.forget()))
-        : button("forget", texts.forget, forgetting);
+      state === "forgetting"
+        ? createButton("forget", texts.forget, () => this.#switchTo(null, () => page.forget()))
+        : createButton("forget", texts.forget, askToForget);
     return [
       h(
         "section",
         { part: "choices", "aria-label": texts.choices },
-        h("p", { part: "state", role: "status", tabindex: "-1" }, texts[standing]),
+        h("p", { part: "state", role: "status", tabindex: "-1" }, texts[state]),
         h("div", { part: "buttons" }, ...buttons, forget),
       ),
     ];
   }
 
-  async #open(what: Opened, before: () => unknown = () => {}): Promise<void> {
-    await before();
-    this.#opened = what;
+  async #switchTo(dialog: Dialog, action: () => unknown = () => {}): Promise<void> {
+    await action();
+    this.#dialog = dialog;
     await this.refresh();
   }
 }

@@ -1,12 +1,12 @@
-/** Elements, made by hand, so that nothing is ever parsed as markup; and how they look. */
+/** Elements that are created by code, so that nothing is ever parsed as markup; and their style. */
 
-/** All of `style.css`; put in when this is bundled. */
+/** The text of `style.css`; the bundler inserts it. */
 declare const SOTTOVOCE_STYLE: string;
 
 let sheet: CSSStyleSheet | undefined;
 
-/** A root with the style in it; not a `style` element, which a strict page would refuse. */
-export function rootOf(element: HTMLElement): ShadowRoot {
+/** Attach a root with the style; a strict page would refuse a `style` element. */
+export function attachRoot(element: HTMLElement): ShadowRoot {
   const root = element.attachShadow({ mode: "open" });
   if (sheet === undefined) {
     sheet = new CSSStyleSheet();
@@ -29,11 +29,14 @@ export function h<K extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
-/** While it does its work, another click is none; it is not disabled, which would lose the focus. */
-export function button(part: string, words: string, act: () => unknown): HTMLButtonElement {
-  const made = h("button", { part: `button ${part}`, type: "button" }, words);
+/**
+ * Create a button. Clicks during its action are ignored; it is not disabled, which would lose the
+ * focus.
+ */
+export function createButton(part: string, words: string, act: () => unknown): HTMLButtonElement {
+  const element = h("button", { part: `button ${part}`, type: "button" }, words);
   let isBusy = false;
-  made.addEventListener("click", async () => {
+  element.addEventListener("click", async () => {
     if (isBusy) return;
     isBusy = true;
     try {
@@ -42,5 +45,5 @@ export function button(part: string, words: string, act: () => unknown): HTMLBut
       isBusy = false;
     }
   });
-  return made;
+  return element;
 }

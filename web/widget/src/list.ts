@@ -1,47 +1,50 @@
-/** `<sottovoce-list n="5" href="/articles/{id}">`: what is recommended, and why. */
+/** `<sottovoce-list n="5" href="/articles/{id}">`: recommendations with their reasons. */
 
 import type { Recommendation } from "sottovoce-client";
 import { h } from "./dom.js";
-import { Piece, page } from "./piece.js";
-import { reasonOf, type Words } from "./texts.js";
+import { page, SharedElement } from "./piece.js";
+import { formatReason, type LocalizedTexts } from "./texts.js";
 
-const USUAL = 5;
+const DEFAULT_ITEMS = 5;
 
-export class List extends Piece {
-  /** As long as it stays, so do the elements, and the focus. */
-  #shown = "";
+/** The element that lists recommendations. */
+export class List extends SharedElement {
+  /** Describes what is displayed; while it does not change, elements and focus stay. */
+  #content = "";
 
-  protected override async update({ texts, lang }: Words): Promise<void> {
-    const n = Math.max(1, Math.trunc(Number(this.getAttribute("n"))) || USUAL);
-    const found = await page.recommend(n);
+  protected override async update({ texts, lang }: LocalizedTexts): Promise<void> {
+    const n = Math.max(1, Math.trunc(Number(this.getAttribute("n"))) || DEFAULT_ITEMS);
+    const recommendations = await page.recommend(n);
     const href = this.getAttribute("href");
-    const rows = found?.map((each) => ({
-      title: each.title,
-      why: reasonOf(each, texts, lang),
-      to: href && addressOf(href, each),
+    const rows = recommendations?.map((item) => ({
+      title: item.title,
+      reason: formatReason(item, texts, lang),
+      address: href && fillAddress(href, item),
     }));
     const state = page.hasFailed || page.hasTrouble || rows ? texts.empty : texts.waiting;
-    const shown = JSON.stringify([rows, state, texts.list]);
-    if (shown === this.#shown) return;
-    this.#shown = shown;
+    const content = JSON.stringify([rows, state, texts.list]);
+    if (content === this.#content) return;
+    this.#content = content;
     if (!rows?.length) {
       this.root.replaceChildren(h("p", { part: "state", role: "status" }, state));
       return;
     }
-    const items = rows.map(({ title, why, to }) =>
+    const items = rows.map(({ title, reason, address }) =>
       h(
         "li",
         { part: "item" },
-        to ? h("a", { part: "link", href: to }, title) : h("span", { part: "link" }, title),
-        why && h("span", { part: "reason" }, why),
+        address
+          ? h("a", { part: "link", href: address }, title)
+          : h("span", { part: "link" }, title),
+        reason && h("span", { part: "reason" }, reason),
       ),
     );
-    // By name, since a list without marks is none to some screen readers.
+    // The role is explicit: some screen readers do not treat a list without marks as a list.
     const list = { part: "list", role: "list", "aria-label": texts.list };
     this.root.replaceChildren(h("ol", list, ...items));
   }
 }
 
-function addressOf(href: string, { id }: Recommendation): string {
+function fillAddress(href: string, { id }: Recommendation): string {
   return href.replaceAll("{id}", encodeURIComponent(id));
 }

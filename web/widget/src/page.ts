@@ -1,6 +1,7 @@
 /**
- * What all elements of a page share: one client, what it last said, what the page has seen and hides. The
- * client alone speaks to the proxy, at moments of its own; nothing here makes it ask.
+ * What all elements of a page share: one client, its last news, and what the page shows and hides.
+ *
+ * Only the client speaks to the proxy, at moments of its own; nothing here makes it ask.
  */
 
 import {
@@ -8,64 +9,68 @@ import {
   type ClientOptions,
   type News,
   type Offer,
+  type PromiseSummary,
   type Recommendation,
-  type Short,
   StoreError,
 } from "sottovoce-client";
-import { type Texts, type Words, wordsIn } from "./texts.js";
-import { starter } from "./worker.js";
+import { chooseTexts, type LocalizedTexts, type Texts } from "./texts.js";
+import { createStarter } from "./worker.js";
 
-/** What a page says once. */
+/** The options that a page sets once. */
 export interface Options {
-  /** Where the proxy is: https://HOST. */
+  /** Address of the proxy: https://HOST. */
   proxy: string;
-  /** The server's verification key: 64 hexadecimal digits. */
+  /** Verification key of the server: 64 hexadecimal digits. */
   key: string;
   /** The most epsilon that a visitor's device spends. */
   limit: number;
-  /** Of a copy of `sottovoce-worker.js` on the page's own origin. Default: the one in this file. */
+  /**
+   * Address of a copy of `sottovoce-worker.js` on the page's own origin. Default: the one in this
+   * file.
+   */
   worker?: string;
-  /** For services that ask for accounts: `account(attest)` of `accounts.js`. */
+  /** For services that ask for accounts: `createAccount(attest)` of `accounts.js`. */
   account?: ClientOptions["account"];
-  /** Default: that of each element, then English. */
+  /** Language. Default: that of each element, then English. */
   lang?: string;
-  /** Over those of the language. */
+  /** Texts that replace those of the language. */
   texts?: Partial<Texts>;
 }
 
-/** What is used of a client. */
-export type Used = Pick<
+/** The part of a client that the widget uses. */
+export type PageClient = Pick<
   Client,
-  "record" | "touched" | "recommend" | "accept" | "pause" | "forget" | "short"
+  "record" | "listTouched" | "recommend" | "accept" | "pause" | "forget" | "summarize"
 >;
-/** What a visitor opened by a button. */
-export type Opened = "asking" | "forgetting" | null;
-/** What there is to show: a question, or the text of this name. */
-export type Standing =
+/** A dialog that a visitor opened by a button. */
+export type Dialog = "asking" | "forgetting" | null;
+/** What is displayed: nothing, a question, or the text of this name. */
+export type DisplayState =
   | ("nothing" | "asking" | "forgetting")
-  | ("apart" | "takesPart" | "noToken" | "paused" | "waits" | "over");
-type Open = (options: ClientOptions) => Promise<Used>;
+  | ("notParticipating" | "takesPart" | "noToken" | "paused" | "waits" | "over");
+type OpenClient = (options: ClientOptions) => Promise<PageClient>;
 
-/** As many as a client lists. */
-const MOST = 1000;
-/** Under which name this browser keeps the terms that were last said no to. */
-const ANSWERED = "sottovoce-answered";
+/** Most items that a client lists. */
+const MAX_LIST_ITEMS = 1000;
+/** Key under which this browser stores the terms that the visitor refused last. */
+const REFUSED_TERMS_KEY = "sottovoce-answered";
 
+/** The state that all elements share. */
 export class Page extends EventTarget {
   news: News | null = null;
-  /** Whether there is no client, and will be none. */
+  /** Whether the client could not be opened. */
   hasFailed = false;
   #options: Partial<Options> = {};
-  #hidden = new Set<string>();
-  #unchecked = new Set<string>();
-  #opening: Promise<Used> | null = null;
-  #isOpening!: (client: Promise<Used>) => void;
-  readonly #client = new Promise<Used>((resolve) => {
-    this.#isOpening = resolve;
+  #hiddenIds = new Set<string>();
+  #uncheckedIds = new Set<string>();
+  #clientPromise: Promise<PageClient> | null = null;
+  #resolveClient!: (client: Promise<PageClient>) => void;
+  readonly #client = new Promise<PageClient>((resolve) => {
+    this.#resolveClient = resolve;
   });
 
   constructor(
-    private readonly open: Open = (options) => Client.open(options),
+    private readonly open: OpenClient = (options) => Client.open(options),
     private readonly storage: () => Pick<Storage, "getItem" | "setItem"> = () => localStorage,
   ) {
     super();
@@ -76,66 +81,81 @@ export class Page extends EventTarget {
     return this.news?.manifest === null && this.news.error !== null;
   }
 
-  /** Opens the client as soon as it is said where; texts may come later. */
+  /** Set options, and open the client as soon as they name the proxy; texts may come later. */
   start(options: Partial<Options>): void {
     this.#options = { ...this.#options, ...options };
     const { proxy, key, limit, worker, account } = this.#options;
-    if (this.#opening === null && proxy !== undefined && key !== undefined && limit !== undefined) {
-      const news = (told: News) => this.#hear(told);
-      this.#opening = this.open({ proxy, key, limit, news, account, worker: starter(worker) });
-      this.#isOpening(this.#opening);
-      this.#opening.catch((error) => this.#fail(error));
+    if (
+      this.#clientPromise === null &&
+      proxy !== undefined &&
+      key !== undefined &&
+      limit !== undefined
+    ) {
+      const news = (message: News) => this.#handleNews(message);
+      this.#clientPromise = this.open({
+        proxy,
+        key,
+        limit,
+        news,
+        account,
+        worker: createStarter(worker),
+      });
+      this.#resolveClient(this.#clientPromise);
+      this.#clientPromise.catch((error) => this.#fail(error));
     }
-    this.#changed();
+    this.#notify();
   }
 
-  /** Remembers, on this device, what the page shows. */
-  async seen(...ids: readonly string[]): Promise<void> {
+  /** Record, on this device, what the page shows. */
+  async markSeen(...ids: readonly string[]): Promise<void> {
     await (await this.#client).record(ids);
-    for (const id of ids) this.#unchecked.add(id);
-    await this.#check();
-    this.#changed();
+    for (const id of ids) this.#uncheckedIds.add(id);
+    await this.#warnAboutUnknown();
+    this.#notify();
   }
 
-  /** These are not listed, until others are named. */
+  /** Leave these items out of lists, until others are named. */
   hide(ids: Iterable<string>): void {
-    this.#hidden = new Set(ids);
-    this.#changed();
+    this.#hiddenIds = new Set(ids);
+    this.#notify();
   }
 
-  /** The n best that are not hidden; null while there is no model. */
+  /** Return the n best items that are not hidden; null while there is no model. */
   async recommend(n: number): Promise<Recommendation[] | null> {
     if (this.news?.manifest == null) return null;
     const client = await this.#client;
     try {
-      const all = await client.recommend(Math.min(n + this.#hidden.size, MOST));
-      return all.filter(({ id }) => !this.#hidden.has(id)).slice(0, n);
+      const all = await client.recommend(Math.min(n + this.#hiddenIds.size, MAX_LIST_ITEMS));
+      return all.filter(({ id }) => !this.#hiddenIds.has(id)).slice(0, n);
     } catch (error) {
-      if (error instanceof StoreError) return null; // it was forgotten meanwhile
+      if (error instanceof StoreError) return null; // the model was deleted meanwhile
       throw error;
     }
   }
 
-  /** Asks about terms that were neither accepted nor refused, or if the visitor wants to be asked. */
-  standing(opened: Opened): Standing {
+  /**
+   * Return what to display: a question about terms that were neither accepted nor refused, or a
+   * state.
+   */
+  findState(dialog: Dialog): DisplayState {
     if (this.news === null) return "nothing";
-    const { offer, asked, terms, paused, epochs, remaining, synced } = this.news;
-    if (opened === "forgetting") return opened;
+    const { offer, newOffer, terms, paused, epochs, remainingEpsilon, lastSync } = this.news;
+    if (dialog === "forgetting") return dialog;
     if (terms !== null && paused) return "paused";
-    const open = terms === null ? offer : asked;
-    if (open !== null) {
-      if (opened === "asking" || !this.#isRefused(open)) return "asking";
-      return terms === null ? "apart" : "waits";
+    const openOffer = terms === null ? offer : newOffer;
+    if (openOffer !== null) {
+      if (dialog === "asking" || !this.#isRefused(openOffer)) return "asking";
+      return terms === null ? "notParticipating" : "waits";
     }
     if (terms === null) return "nothing";
-    const isSpent = epochs >= terms.epochs || remaining < terms.epsilon * terms.reports;
+    const isSpent = epochs >= terms.epochs || remainingEpsilon < terms.epsilon * terms.reports;
     if (isSpent) return "over";
-    return synced?.outcome === "no token" ? "noToken" : "takesPart";
+    return lastSync?.outcome === "no token" ? "noToken" : "takesPart";
   }
 
-  /** Worked out when somebody is asked, and not before: it takes a moment. */
-  async short({ terms }: Offer): Promise<Short> {
-    return (await this.#client).short(terms);
+  /** Compute the figures of the question. It takes a moment, so only when somebody is asked. */
+  async summarize({ terms }: Offer): Promise<PromiseSummary> {
+    return (await this.#client).summarize(terms);
   }
 
   async accept({ terms }: Offer): Promise<void> {
@@ -144,19 +164,19 @@ export class Page extends EventTarget {
     if (this.news?.paused) await client.pause(false);
   }
 
-  /** No for now: the same terms are not asked about again. */
+  /** Refuse for now: the same terms are not asked about again. */
   refuse({ terms }: Offer): void {
     try {
-      this.storage().setItem(ANSWERED, JSON.stringify(terms));
+      this.storage().setItem(REFUSED_TERMS_KEY, JSON.stringify(terms));
     } catch {
-      // Without storage it is asked again.
+      // Without storage the question comes again.
     }
-    this.#changed();
+    this.#notify();
   }
 
   #isRefused({ terms }: Offer): boolean {
     try {
-      return this.storage().getItem(ANSWERED) === JSON.stringify(terms);
+      return this.storage().getItem(REFUSED_TERMS_KEY) === JSON.stringify(terms);
     } catch {
       return false;
     }
@@ -166,40 +186,40 @@ export class Page extends EventTarget {
     await (await this.#client).pause(on);
   }
 
-  /** Pauses first: whoever wants to be forgotten wants nothing more to leave. */
+  /** Pause first, then delete: a visitor who wants to be forgotten wants nothing more to leave. */
   async forget(): Promise<void> {
     const client = await this.#client;
     await client.pause(true);
     await client.forget();
   }
 
-  /** In the language of an element; within another one's shadow, of the document. */
-  wordsFor(element: Element): Words {
+  /** Choose the language of an element; inside another shadow root, that of the document. */
+  chooseWords(element: Element): LocalizedTexts {
     const near = element.closest<HTMLElement>("[lang]")?.lang;
     const lang = this.#options.lang ?? (near || document.documentElement.lang);
-    return wordsIn(lang, this.#options.texts);
+    return chooseTexts(lang, this.#options.texts);
   }
 
-  /** Another tab answered. */
-  hearStorage({ key }: { key: string | null }): void {
-    if (key === ANSWERED) this.#changed();
+  /** Take in that another tab has refused terms. */
+  handleStorage({ key }: { key: string | null }): void {
+    if (key === REFUSED_TERMS_KEY) this.#notify();
   }
 
-  async #hear(news: News): Promise<void> {
+  async #handleNews(news: News): Promise<void> {
     const { message } = news.error ?? {};
     if (message !== undefined && message !== this.news?.error?.message)
-      console.warn(`sottovoce: ${message}`); // once: it looks again and again
+      console.warn(`sottovoce: ${message}`); // warn once: the client looks again and again
     this.news = news;
-    this.#changed();
-    await this.#check();
+    this.#notify();
+    await this.#warnAboutUnknown();
   }
 
-  /** Tells whoever builds the page; the visitor has nothing to do with it. */
-  async #check(): Promise<void> {
-    if (this.#unchecked.size === 0 || this.news?.manifest == null) return;
-    const ids = this.#unchecked;
-    this.#unchecked = new Set();
-    for (const { id, isKnown } of await (await this.#client).touched()) {
+  /** Warn the developer of the page about ids that the catalogue does not have. */
+  async #warnAboutUnknown(): Promise<void> {
+    if (this.#uncheckedIds.size === 0 || this.news?.manifest == null) return;
+    const ids = this.#uncheckedIds;
+    this.#uncheckedIds = new Set();
+    for (const { id, isKnown } of await (await this.#client).listTouched()) {
       if (ids.has(id) && !isKnown) console.warn(`sottovoce: "${id}" is not in the catalogue`);
     }
   }
@@ -207,10 +227,10 @@ export class Page extends EventTarget {
   #fail(error: unknown): void {
     console.error(`sottovoce: ${error}`);
     this.hasFailed = true;
-    this.#changed();
+    this.#notify();
   }
 
-  #changed(): void {
+  #notify(): void {
     this.dispatchEvent(new Event("change"));
   }
 }

@@ -1,17 +1,18 @@
-/** What both elements have in common: a root, attributes, and that they follow the page's client. */
+/** What both elements have in common: a root, attributes, and updates from the page's client. */
 
-import { rootOf } from "./dom.js";
+import { attachRoot } from "./dom.js";
 import { Page } from "./page.js";
-import type { Words } from "./texts.js";
+import type { LocalizedTexts } from "./texts.js";
 
-/** The one of this page. */
+/** The state of this page. */
 export const page = new Page();
 
-export abstract class Piece extends HTMLElement {
+/** An element that follows the page's client. */
+export abstract class SharedElement extends HTMLElement {
   static readonly observedAttributes = ["seen", "n", "href", "lang"];
-  protected readonly root = rootOf(this);
+  protected readonly root = attachRoot(this);
   readonly #refresh = () => void this.refresh();
-  #before: Promise<void> = Promise.resolve();
+  #lastUpdate: Promise<void> = Promise.resolve();
 
   connectedCallback(): void {
     page.addEventListener("change", this.#refresh);
@@ -28,19 +29,19 @@ export abstract class Piece extends HTMLElement {
   attributeChangedCallback(name: string, _: string | null, value: string | null): void {
     if (name !== "seen") this.#refresh();
     else if (value) {
-      page.seen(value).catch((error) => {
-        if (!page.hasFailed) console.warn(`sottovoce: ${error}`); // else it was said before
+      page.markSeen(value).catch((error) => {
+        if (!page.hasFailed) console.warn(`sottovoce: ${error}`); // otherwise the failure was logged before
       });
     }
   }
 
-  /** One after the other: the last one shows the newest. */
+  /** Update one after the other, so that the last update shows the newest state. */
   protected refresh(): Promise<void> {
-    this.#before = this.#before
-      .then(() => (this.isConnected ? this.update(page.wordsFor(this)) : undefined))
+    this.#lastUpdate = this.#lastUpdate
+      .then(() => (this.isConnected ? this.update(page.chooseWords(this)) : undefined))
       .catch((error) => console.error(`sottovoce: ${error}`));
-    return this.#before;
+    return this.#lastUpdate;
   }
 
-  protected abstract update(words: Words): Promise<void>;
+  protected abstract update(words: LocalizedTexts): Promise<void>;
 }

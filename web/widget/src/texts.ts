@@ -1,68 +1,75 @@
 /**
- * What the elements say, in English and German. Numbers come in from outside and are written by `number`
- * alone, so that no language states others than another.
+ * The texts of the elements, in English and German.
+ *
+ * Numbers are passed in and formatted only by `formatNumber`, so all languages state the same ones.
  */
 
 import {
+  formatSummary,
   type Offer,
+  type PromiseSummary,
   type Recommendation,
-  type Short,
-  sentencesOf,
   type Terms,
 } from "sottovoce-client";
 
-/** All of them; a page may bring its own. */
+/** All texts; a page may replace some. */
 export interface Texts {
-  /** Of the question, and of the same one about changed terms. */
+  /** The question, and the same about changed terms. */
   ask: string;
   askAgain: string;
-  /** What leaves, how much that can tell, how to stop; before that, if it is a trial. */
-  short: (short: Short) => readonly string[];
+  /** What leaves, how much it can reveal, how to stop; before that, whether it is a trial. */
+  formatSummary: (short: PromiseSummary) => readonly string[];
   details: string;
-  /** What epsilon is; the same where the terms need accounts. */
+  /** What epsilon is; the same if the terms need accounts. */
   meaning: string;
   meaningOfAccount: string;
   yes: string;
-  /** To changed terms. */
+  /** Yes to changed terms. */
   agree: string;
   no: string;
-  /** What holds before terms that wait for a yes; `{0}` is what is asked for, `{1}` what was accepted. */
+  /**
+   * Text before terms that wait for a yes. In `instead`, `{0}` is the new value, `{1}` the accepted
+   * one.
+   */
   changed: string;
   instead: string;
-  /** How it stands. */
-  apart: string;
+  /** The states. */
+  notParticipating: string;
   takesPart: string;
   noToken: string;
   paused: string;
   waits: string;
   over: string;
-  /** Buttons. */
+  /** The buttons. */
   takePart: string;
   look: string;
   pause: string;
   goOn: string;
   forget: string;
   cancel: string;
-  /** Asked before anything is forgotten. */
+  /** Question before everything is forgotten. */
   forgetting: string;
-  /** Names of the two elements, for those who hear them. */
+  /** Names of the two elements, for screen readers. */
   choices: string;
   list: string;
-  /** Above an empty list: before there is a model, and where nothing is left to recommend. */
+  /** Text of an empty list: before there is a model, and if nothing is left to recommend. */
   waiting: string;
   empty: string;
-  /** `{0}` is what speaks for an item. */
+  /** `{0}` is the reason for an item. */
   because: string;
-  /** The rows behind "Details". */
-  rows: Readonly<Record<Row, string>>;
+  /** Names of the rows behind "Details". */
+  rows: Readonly<Record<RowName, string>>;
 }
 
-type Row = keyof Terms | ("limit" | "local" | "alone" | "central" | "delta") | ("truth" | "chance");
+type RowName =
+  | keyof Terms
+  | ("limit" | "local" | "dummiesOnly" | "central" | "delta")
+  | ("truth" | "chance");
 
 const ENGLISH: Texts = {
   ask: "Help to improve recommendations?",
   askAgain: "Agree to changed terms?",
-  short: sentencesOf,
+  formatSummary,
   details: "Details",
   meaning:
     "Any conclusion is at most exp(epsilon) times as likely as with another history. That is for one device: several of one person add up.",
@@ -73,7 +80,7 @@ const ENGLISH: Texts = {
   no: "Not now",
   changed: "The server asks for other terms than before. No report is made unless you agree. New:",
   instead: "{0}, before {1}",
-  apart: "You do not take part: nothing leaves this device.",
+  notParticipating: "You do not take part: nothing leaves this device.",
   takesPart: "You take part. Only blurred reports leave this device.",
   noToken: "You take part. This device has no token yet: no report is made.",
   paused: "Paused: nothing leaves this device.",
@@ -95,7 +102,7 @@ const ENGLISH: Texts = {
   rows: {
     limit: "Limit of this device, in epsilon",
     local: "Epsilon of all reports, whatever happens",
-    alone: "Epsilon if the proxy is honest, even if all other devices are fake",
+    dummiesOnly: "Epsilon if the proxy is honest, even if all other devices are fake",
     central: "Epsilon if the proxy and as many other devices as are asked for are honest",
     delta: "Chance that is added to the last two (delta)",
     epsilon: "Epsilon of one report",
@@ -121,16 +128,16 @@ const ENGLISH: Texts = {
 const GERMAN: Texts = {
   ask: "Bei besseren Empfehlungen mithelfen?",
   askAgain: "Geänderten Bedingungen zustimmen?",
-  short: ({ trial, reports, guess }) => [
+  formatSummary: ({ trial, reports, guess }) => [
     ...(trial
       ? [
           "Dies ist ein Versuch: Die meisten darin sind erfunden, unter ihnen ist niemand verborgen.",
         ]
       : []),
-    `Was hier angesehen wird, bleibt auf diesem Gerät; ${leaving(reports)}.`,
+    `Was hier angesehen wird, bleibt auf diesem Gerät; ${formatLeaving(reports)}.`,
     guess === null
       ? "Das schützt niemanden: Aus dem, was hinausgeht, lässt sich womöglich errechnen, was angesehen wurde."
-      : `Eine 50:50-Vermutung darüber stimmt danach in höchstens ${comma(guess.sure)} von 100 Fällen${linked(guess)}.`,
+      : `Eine 50:50-Vermutung darüber stimmt danach in höchstens ${useDecimalComma(guess.chance)} von 100 Fällen${formatLinked(guess)}.`,
     "Aufhören geht jederzeit; was hinausgegangen ist, lässt sich nicht zurückholen.",
   ],
   details: "Einzelheiten",
@@ -144,7 +151,7 @@ const GERMAN: Texts = {
   changed:
     "Der Server verlangt andere Bedingungen als bisher. Ohne Zustimmung entsteht kein Bericht. Neu:",
   instead: "{0}, bisher {1}",
-  apart: "Keine Teilnahme: Von diesem Gerät geht nichts hinaus.",
+  notParticipating: "Keine Teilnahme: Von diesem Gerät geht nichts hinaus.",
   takesPart: "Teilnahme läuft. Nur verrauschte Berichte verlassen dieses Gerät.",
   noToken: "Teilnahme läuft. Dieses Gerät hat noch kein Token: Kein Bericht entsteht.",
   paused: "Pausiert: Von diesem Gerät geht nichts hinaus.",
@@ -166,7 +173,8 @@ const GERMAN: Texts = {
   rows: {
     limit: "Obergrenze dieses Geräts, in Epsilon",
     local: "Epsilon aller Berichte, was auch geschieht",
-    alone: "Epsilon, wenn der Proxy ehrlich ist, selbst wenn alle anderen Geräte gefälscht sind",
+    dummiesOnly:
+      "Epsilon, wenn der Proxy ehrlich ist, selbst wenn alle anderen Geräte gefälscht sind",
     central: "Epsilon, wenn der Proxy und so viele andere Geräte wie verlangt ehrlich sind",
     delta: "Wahrscheinlichkeit, die zu den letzten beiden hinzukommt (Delta)",
     epsilon: "Epsilon eines Berichts",
@@ -189,85 +197,100 @@ const GERMAN: Texts = {
   },
 };
 
-function leaving(reports: number): string {
+function formatLeaving(reports: number): string {
   if (reports === 0) return "es gehen keine weiteren Berichte hinaus";
   const some = reports === 1 ? "verrauschter Bericht geht" : "verrauschte Berichte gehen";
-  return `höchstens ${number(reports, "de")} durch Zufall ${some} über einen Proxy an einen Server`;
+  return `höchstens ${formatNumber(reports, "de")} durch Zufall ${some} über einen Proxy an einen Server`;
 }
 
-function linked({ linked, byFakes, unit }: NonNullable<Short["guess"]>): string {
+function formatLinked({
+  linkedChance,
+  byFakes,
+  unit,
+}: NonNullable<PromiseSummary["guess"]>): string {
   const isAccount = unit === "account";
   const whose = unit ? ` für ein ${isAccount ? "Konto" : "Gerät"}` : "";
-  if (linked === null) return whose;
+  if (linkedChance === null) return whose;
   const device = isAccount ? " für ein Gerät" : "";
-  const often = linked === "always" ? "immer" : `in ${comma(linked)}`;
+  const often = linkedChance === "always" ? "immer" : `in ${useDecimalComma(linkedChance)}`;
   const cause = byFakes
     ? "andere Geräte gefälscht sind oder der Proxy betrügt"
     : "der Proxy betrügt";
   return `${whose}, oder ${often}${device}, wenn ${cause}`;
 }
 
-function comma(digits: string): string {
+function useDecimalComma(digits: string): string {
   return digits.replace(".", ",");
 }
 
-/** Texts, and the language in which numbers stand in them. */
-export interface Words {
+/** Texts, and the language of their numbers. */
+export interface LocalizedTexts {
   readonly lang: string;
   readonly texts: Texts;
 }
 
-/** The built-in language that fits, with texts of the page's own over it. */
-export function wordsIn(asked: string, own?: Partial<Texts>): Words {
+/** Return the built-in language that fits, with the page's own texts over it. */
+export function chooseTexts(asked: string, own?: Partial<Texts>): LocalizedTexts {
   const [, language = ""] = /^([a-z]{2,3})([-_]|$)/i.exec(asked) ?? [];
   const isGerman = language.toLowerCase() === "de";
   const lang = isGerman || own !== undefined ? language || "en" : "en";
   return { lang, texts: { ...(isGerman ? GERMAN : ENGLISH), ...own } };
 }
 
-/** The name and the value of every number that is accepted, and of what follows from them. */
-export function rowsOf({ terms, figures, odds }: Offer, limit: number, texts: Texts, lang: string) {
-  const { local, alone, central, delta } = figures;
+/** Return name and value of every number that is accepted, and of what follows from them. */
+export function listRows(
+  { terms, figures, odds }: Offer,
+  limit: number,
+  texts: Texts,
+  lang: string,
+) {
+  const { local, dummiesOnly, central, delta } = figures;
   const [truth, chance] = [100 * odds.truth, 100 * odds.chance];
-  const values = { limit, local, alone, central, delta, truth, chance, ...terms };
-  return (Object.keys(texts.rows) as Row[]).map((row): [string, string] => [
+  const values = { limit, local, dummiesOnly, central, delta, truth, chance, ...terms };
+  return (Object.keys(texts.rows) as RowName[]).map((row): [string, string] => [
     texts.rows[row],
-    written(values[row], lang),
+    formatValue(values[row], lang),
   ]);
 }
 
-/** What of the terms would be another than was accepted, whether for the worse or not. */
-export function changesOf(accepted: Terms, asked: Terms, texts: Texts, lang: string): string[] {
+/** Return every change of the terms, whether for the worse or not. */
+export function listChanges(accepted: Terms, asked: Terms, texts: Texts, lang: string): string[] {
   const names = Object.keys(asked) as (keyof Terms)[];
   return names.flatMap((name) => {
-    const [before, now] = [accepted[name], asked[name]].map((value) => written(value, lang));
+    const [before, now] = [accepted[name], asked[name]].map((value) => formatValue(value, lang));
     if (before === undefined || now === undefined || before === now) return [];
-    return [`${texts.rows[name]}: ${filled(texts.instead, now, before)}`];
+    return [`${texts.rows[name]}: ${fillIn(texts.instead, now, before)}`];
   });
 }
 
-function written(value: Terms[keyof Terms], lang: string): string {
-  if (typeof value === "number") return number(value, lang);
+function formatValue(value: Terms[keyof Terms], lang: string): string {
+  if (typeof value === "number") return formatNumber(value, lang);
   if (typeof value === "string") return value;
   if (typeof value === "boolean") return value ? "✓" : "–";
-  const named = Object.entries(value).map(([name, each]) => `${name} ${number(each, lang)}`);
+  const named = Object.entries(value).map(
+    ([name, number]) => `${name} ${formatNumber(number, lang)}`,
+  );
   return named.sort().join(", ") || "–";
 }
 
-const DIGITS = 4;
+const MAX_DIGITS = 4;
 
-/** As a language writes it; of a long one so many digits, and never less than it is. */
-export function number(value: number, lang: string): string {
+/** Format a number in a language with a few digits, never rounded down. */
+export function formatNumber(value: number, lang: string): string {
   const [mantissa = "", exponent] = value.toExponential(14).split("e");
   const all = mantissa.replace(/[.-]/g, "");
   const isWhole = Number.isInteger(value);
-  const kept = Number(all.slice(0, DIGITS)) + (Number(all.slice(DIGITS)) > 0 ? 1 : 0);
-  const shown = isWhole ? value : Number(`${kept}e${Number(exponent) - DIGITS + 1}`);
-  return shown.toLocaleString(lang, { maximumFractionDigits: 20, useGrouping: true });
+  const leading = Number(all.slice(0, MAX_DIGITS)) + (Number(all.slice(MAX_DIGITS)) > 0 ? 1 : 0);
+  const rounded = isWhole ? value : Number(`${leading}e${Number(exponent) - MAX_DIGITS + 1}`);
+  return rounded.toLocaleString(lang, { maximumFractionDigits: 20, useGrouping: true });
 }
 
-/** What speaks for a recommendation; null where nothing of the visitor's does. */
-export function reasonOf({ because }: Recommendation, texts: Texts, lang: string): string | null {
+/** Return the reasons for a recommendation; null if nothing of the visitor supports it. */
+export function formatReason(
+  { because }: Recommendation,
+  texts: Texts,
+  lang: string,
+): string | null {
   if (because.length === 0) return null;
   // A label says what it is; a band of numbers does not.
   const named = because.map((one) => {
@@ -275,9 +298,9 @@ export function reasonOf({ because }: Recommendation, texts: Texts, lang: string
     return /^[\d.<>-]/.test(one.name) ? `${one.tag} ${one.name}` : one.name;
   });
   const both = new Intl.ListFormat(lang, { type: "conjunction" }).format(named);
-  return filled(texts.because, both);
+  return fillIn(texts.because, both);
 }
 
-function filled(text: string, ...values: string[]): string {
+function fillIn(text: string, ...values: string[]): string {
   return text.replace(/\{(\d)\}/g, (_, at) => values[Number(at)] ?? "");
 }

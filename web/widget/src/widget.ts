@@ -13,22 +13,22 @@ import { page } from "./piece.js";
 export type { Options } from "./page.js";
 export type { Texts } from "./texts.js";
 
-/** What the attributes of an element say, and more; also later, for texts. */
+/** Set the options of the attributes, and more; texts also later. */
 export function start(options: Partial<Options>): void {
   page.start(options);
 }
 
-/** Remembers on this device what the page shows: ids of the catalogue. */
-export function seen(...ids: readonly string[]): Promise<void> {
-  return page.seen(...ids);
+/** Record on this device what the page shows: ids of the catalogue. */
+export function markSeen(...ids: readonly string[]): Promise<void> {
+  return page.markSeen(...ids);
 }
 
-/** These are not listed from now on, such as what is sold out. */
+/** Leave items out of the lists, such as those that are sold out. */
 export function hide(ids: Iterable<string>): void {
   page.hide(ids);
 }
 
-addEventListener("storage", (event) => page.hearStorage(event));
+addEventListener("storage", (event) => page.handleStorage(event));
 for (const [name, kind] of Object.entries({ consent: Consent, list: List })) {
   customElements.define(`sottovoce-${name}`, kind);
 }

@@ -1,14 +1,16 @@
 /**
- * Starts the client's workers. A browser starts none from a script of another origin; so theirs is in this
- * file as a text, and is started from a `blob:` address, unless the page names a copy on its own origin.
+ * Starts the client's workers.
+ *
+ * A browser starts no worker from a script of another origin. So their script is in this file as
+ * text, and starts from a `blob:` address, unless the page names a copy on its own origin.
  */
 
 import type { WorkerName } from "sottovoce-client";
 
-/** All of `sottovoce-worker.js`; put in when this is bundled. */
+/** The text of `sottovoce-worker.js`; the bundler inserts it. */
 declare const SOTTOVOCE_WORKER: string;
 
-const BLOCKED =
+const BLOCKED_WARNING =
   "sottovoce: a worker failed; does the page's Content-Security-Policy allow `worker-src blob:`?";
 
 interface TrustedTypes {
@@ -18,23 +20,25 @@ interface TrustedTypes {
   ): { createScriptURL(url: string): string };
 }
 
-export function starter(own?: string): (name: WorkerName) => Worker {
+export function createStarter(own?: string): (name: WorkerName) => Worker {
   let url: string | undefined;
   return (name) => {
-    url ??= trusted(own ?? inThisFile());
+    url ??= trustAddress(own ?? createBlobAddress());
     const worker = new Worker(url, { type: "module", name });
-    worker.addEventListener("error", () => console.error(BLOCKED), { once: true });
+    worker.addEventListener("error", () => console.error(BLOCKED_WARNING), { once: true });
     return worker;
   };
 }
 
-function inThisFile(): string {
+function createBlobAddress(): string {
   return URL.createObjectURL(new Blob([SOTTOVOCE_WORKER], { type: "text/javascript" }));
 }
 
-/** Where a page demands it (Trusted Types), by a policy that passes these addresses alone. */
-function trusted(url: string): string {
+/**
+ * Return an address that a page with Trusted Types accepts; the policy passes only these addresses.
+ */
+function trustAddress(url: string): string {
   const { trustedTypes } = globalThis as { trustedTypes?: TrustedTypes };
-  const policy = trustedTypes?.createPolicy("sottovoce", { createScriptURL: (each) => each });
+  const policy = trustedTypes?.createPolicy("sottovoce", { createScriptURL: (address) => address });
   return policy?.createScriptURL(url) ?? url;
 }

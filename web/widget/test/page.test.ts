@@ -6,12 +6,12 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { type ClientOptions, type News, type Offer, StoreError } from "sottovoce-client";
-import { Page, type Used } from "../src/page.js";
+import { Page, type PageClient } from "../src/page.js";
 
 const OFFER = { terms: { training: "one" } } as unknown as Offer;
 const OTHER = { terms: { training: "other" } } as unknown as Offer;
 const NEWS = {
-  ...{ offer: OFFER, asked: null, terms: null, paused: false, synced: null, error: null },
+  ...{ offer: OFFER, newOffer: null, terms: null, paused: false, lastSync: null, error: null },
   ...{ manifest: {}, charges: [], limit: 1, worse: [] },
 } as unknown as News;
 const SHORT = { trial: false, reports: 1, guess: null };
@@ -25,9 +25,9 @@ function pageOf(t: TestContext, known: readonly string[] = [], kept = new Map<st
   let tell: (news: News) => unknown = () => {};
   const note = async (name: string, ...given: unknown[]) => void calls.push([name, ...given]);
   const items = (ids: readonly string[]) => ids.map((id) => ({ id, title: id, tags: {} }));
-  const client: Used = {
+  const client: PageClient = {
     record: async (ids) => touched.push(...ids),
-    touched: async () =>
+    listTouched: async () =>
       items(touched).map((each) => ({ ...each, isKnown: known.includes(each.id) })),
     recommend: async (n) =>
       items(known.filter((id) => !touched.includes(id)).slice(0, n)).map((each) => ({
@@ -36,7 +36,7 @@ function pageOf(t: TestContext, known: readonly string[] = [], kept = new Map<st
     accept: (terms) => note("accept", terms),
     pause: (on) => note("pause", on),
     forget: () => note("forget"),
-    short: async () => SHORT,
+    summarize: async () => SHORT,
   };
   t.mock.method(console, "warn", (text: string) => said.push(text));
   t.mock.method(console, "error", (text: string) => said.push(text));
@@ -75,16 +75,16 @@ test("who is asked, and what is shown else", async (t) => {
   const kept = new Map<string, string>();
   const { page, hear } = pageOf(t, [], kept);
   page.start(START);
-  assert.equal(page.standing(null), "nothing");
+  assert.equal(page.findState(null), "nothing");
   const { terms } = OFFER;
-  const shown = (news: Partial<News>, opened: Parameters<Page["standing"]>[0] = null) => {
+  const shown = (news: Partial<News>, opened: Parameters<Page["findState"]>[0] = null) => {
     hear(news);
-    return page.standing(opened);
+    return page.findState(opened);
   };
   assert.equal(shown({ offer: null }), "nothing");
   assert.equal(shown({}), "asking");
   page.refuse(OFFER);
-  assert.equal(shown({}), "apart");
+  assert.equal(shown({}), "notParticipating");
   assert.equal(shown({}, "asking"), "asking");
   assert.equal(shown({ offer: OTHER }), "asking"); // changed terms ask again
   assert.equal(shown({ terms }), "takesPart");
@@ -92,18 +92,18 @@ test("who is asked, and what is shown else", async (t) => {
   assert.equal(shown({ terms, paused: true }), "paused");
   assert.equal(shown({ terms, paused: true }, "forgetting"), "forgetting");
   const some = { ...terms, epochs: 3, epsilon: 2, reports: 2 };
-  assert.equal(shown({ terms: some, epochs: 2, remaining: 4 }), "takesPart");
-  assert.equal(shown({ terms: some, epochs: 2, remaining: 3.9 }), "over");
-  assert.equal(shown({ terms: some, epochs: 3, remaining: 9 }), "over");
-  const noToken = { outcome: "no token" } as News["synced"];
-  assert.equal(shown({ terms, synced: noToken }), "noToken");
-  assert.equal(shown({ terms, synced: noToken, paused: true }), "paused");
-  assert.equal(shown({ terms: some, synced: noToken, epochs: 3, remaining: 9 }), "over");
-  assert.equal(shown({ terms, asked: OTHER }), "asking");
-  assert.equal(shown({ terms, asked: OTHER, paused: true }), "paused");
+  assert.equal(shown({ terms: some, epochs: 2, remainingEpsilon: 4 }), "takesPart");
+  assert.equal(shown({ terms: some, epochs: 2, remainingEpsilon: 3.9 }), "over");
+  assert.equal(shown({ terms: some, epochs: 3, remainingEpsilon: 9 }), "over");
+  const noToken = { outcome: "no token" } as News["lastSync"];
+  assert.equal(shown({ terms, lastSync: noToken }), "noToken");
+  assert.equal(shown({ terms, lastSync: noToken, paused: true }), "paused");
+  assert.equal(shown({ terms: some, lastSync: noToken, epochs: 3, remainingEpsilon: 9 }), "over");
+  assert.equal(shown({ terms, newOffer: OTHER }), "asking");
+  assert.equal(shown({ terms, newOffer: OTHER, paused: true }), "paused");
   page.refuse(OTHER);
-  assert.equal(shown({ terms, asked: OTHER }), "waits");
-  assert.equal(pageOf(t, [], kept).page.standing(null), "nothing");
+  assert.equal(shown({ terms, newOffer: OTHER }), "waits");
+  assert.equal(pageOf(t, [], kept).page.findState(null), "nothing");
 });
 
 test("a browser without storage asks again, and works", async (t) => {
@@ -112,7 +112,7 @@ test("a browser without storage asks again, and works", async (t) => {
   page.start(START);
   hear();
   page.refuse(OFFER);
-  assert.equal(page.standing(null), "asking");
+  assert.equal(page.findState(null), "asking");
 });
 
 test("what is hidden is never listed, and others take its place", async (t) => {
@@ -122,7 +122,7 @@ test("what is hidden is never listed, and others take its place", async (t) => {
   hear();
   const listed = async (n: number) => (await page.recommend(n))?.map(({ id }) => id);
   page.hide(["a", "c", "x"]);
-  await page.seen("b");
+  await page.markSeen("b");
   assert.deepEqual(await listed(2), ["d", "e"]);
   page.hide([]);
   assert.deepEqual(await listed(2), ["a", "c"]);
@@ -135,7 +135,7 @@ test("what is hidden is never listed, and others take its place", async (t) => {
 test("whoever builds the page is warned of ids that no catalogue has, once", async (t) => {
   const { page, hear, said } = pageOf(t, ["a"]);
   page.start(START);
-  await page.seen("a", "b");
+  await page.markSeen("a", "b");
   assert.deepEqual(said, []);
   await hear();
   await hear();
@@ -155,7 +155,7 @@ test("no history makes the page ask anything of the side that speaks to the prox
   const asked = [["a"], ["a", "b", "c", "unknown"], []].map(async (history) => {
     const { page, hear, calls } = pageOf(t, ["a", "b", "c", "d"]);
     page.start(START);
-    for (const id of history) await page.seen(id);
+    for (const id of history) await page.markSeen(id);
     await hear();
     await page.recommend(3);
     page.hide(history);
@@ -171,6 +171,6 @@ test("a client that cannot be opened is told of, and the list is empty", async (
     throw new StoreError("no storage");
   });
   page.start(START);
-  await assert.rejects(page.seen("a"));
+  await assert.rejects(page.markSeen("a"));
   assert.deepEqual([page.hasFailed, said], [true, ["sottovoce: StoreError: no storage"]]);
 });

@@ -4,13 +4,19 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { inShort, type Offer, type Recommendation, shortOf, type Terms } from "sottovoce-client";
-import { offerOf } from "../../client/src/promise.js";
-import { brokenBy, RULES } from "../../client/src/terms.js";
+import {
+  computeSummary,
+  type Offer,
+  type Recommendation,
+  summarize,
+  type Terms,
+} from "sottovoce-client";
+import { createOffer } from "../../client/src/promise.js";
+import { listWorse, TERMS_RULES } from "../../client/src/terms.js";
 import { TERMS } from "../../client/test/world.js";
-import { changesOf, number, reasonOf, rowsOf, wordsIn } from "../src/texts.js";
+import { chooseTexts, formatNumber, formatReason, listChanges, listRows } from "../src/texts.js";
 
-const [ENGLISH, GERMAN] = [wordsIn("en-GB").texts, wordsIn("de_AT").texts];
+const [ENGLISH, GERMAN] = [chooseTexts("en-GB").texts, chooseTexts("de_AT").texts];
 
 /** Of a text, as a computer writes them. */
 function numbers(text: string, lang: string): number[] {
@@ -36,19 +42,23 @@ const OFFERS: [Offer, number][] = [
   [{ epsilon: 0.5, reports: 12, epochs: 1, leastClients: 1, dummies: 0, accounts: true }, 1e6],
   [{}, 0],
 ].map(([changes, limit]) => [
-  offerOf({ ...TERMS, ...(changes as Partial<Terms>) }, []),
+  createOffer({ ...TERMS, ...(changes as Partial<Terms>) }, []),
   limit as number,
 ]);
 
 test("both languages state the same numbers", () => {
   const guesses = new Set<string>();
   for (const [offer, limit] of OFFERS) {
-    const short = shortOf(offer.terms, [], limit);
+    const short = computeSummary(offer.terms, [], limit);
     guesses.add(
-      JSON.stringify([short.guess === null, short.guess?.linked == null, short.guess?.byFakes]),
+      JSON.stringify([
+        short.guess === null,
+        short.guess?.linkedChance == null,
+        short.guess?.byFakes,
+      ]),
     );
-    const [english, german] = [ENGLISH.short(short), GERMAN.short(short)];
-    assert.deepEqual(english, inShort(offer.terms, [], limit));
+    const [english, german] = [ENGLISH.formatSummary(short), GERMAN.formatSummary(short)];
+    assert.deepEqual(english, summarize(offer.terms, [], limit));
     assert.equal(german.length, offer.terms.trial ? 4 : 3);
     english.forEach((one, at) => {
       const other = german[at] ?? "";
@@ -57,7 +67,7 @@ test("both languages state the same numbers", () => {
       assert.equal(one.includes("for one account"), other.includes("für ein Konto"));
       assert.equal(one.includes("for one device"), other.includes("für ein Gerät"));
     });
-    const rows = [rowsOf(offer, limit, ENGLISH, "en"), rowsOf(offer, limit, GERMAN, "de")];
+    const rows = [listRows(offer, limit, ENGLISH, "en"), listRows(offer, limit, GERMAN, "de")];
     assert.deepEqual(
       rows[0]?.map(([, value]) => numbers(value, "en")),
       rows[1]?.map(([, value]) => numbers(value, "de")),
@@ -67,7 +77,7 @@ test("both languages state the same numbers", () => {
 });
 
 test("behind the details is every field of the terms", () => {
-  const fields = Object.keys(RULES);
+  const fields = Object.keys(TERMS_RULES);
   for (const { rows } of [ENGLISH, GERMAN]) {
     assert.deepEqual(
       fields.filter((field) => !(field in rows)),
@@ -87,19 +97,19 @@ test("everything that is worse is named among the changes", () => {
   ];
   for (const each of changes) {
     const asked = { ...TERMS, ...each };
-    const named = changesOf(TERMS, asked, GERMAN, "de");
+    const named = listChanges(TERMS, asked, GERMAN, "de");
     assert.equal(named.length, Object.keys(each).length, named.join());
-    assert.ok(named.length >= brokenBy(TERMS, asked).length);
+    assert.ok(named.length >= listWorse(TERMS, asked).length);
   }
-  assert.deepEqual(changesOf(TERMS, { ...TERMS }, ENGLISH, "en"), []);
+  assert.deepEqual(listChanges(TERMS, { ...TERMS }, ENGLISH, "en"), []);
 });
 
 test("a number is never less than it is", () => {
-  assert.equal(number(1234.51, "en"), "1,235");
-  assert.equal(number(0.12341, "de"), "0,1235");
-  assert.equal(number(1e-6, "en"), "0.000001");
-  assert.equal(number(123_456_789, "de"), "123.456.789");
-  assert.equal(number(0, "en"), "0");
+  assert.equal(formatNumber(1234.51, "en"), "1,235");
+  assert.equal(formatNumber(0.12341, "de"), "0,1235");
+  assert.equal(formatNumber(1e-6, "en"), "0.000001");
+  assert.equal(formatNumber(123_456_789, "de"), "123.456.789");
+  assert.equal(formatNumber(0, "en"), "0");
 });
 
 test("reasons are joined as a language does it", () => {
@@ -109,17 +119,20 @@ test("reasons are joined as a language does it", () => {
     { kind: "tag", tag: "year", name: "1979 to 1984", share: 0.2 },
   ];
   const one = { id: "2", title: "Black tea", tags: {}, score: 1, because };
-  assert.equal(reasonOf(one, ENGLISH, "en"), "Because of Green tea, tea, and year 1979 to 1984");
-  assert.equal(reasonOf(one, GERMAN, "de"), "Wegen Green tea, tea und year 1979 to 1984");
-  assert.equal(reasonOf({ ...one, because: [] }, GERMAN, "de"), null);
+  assert.equal(
+    formatReason(one, ENGLISH, "en"),
+    "Because of Green tea, tea, and year 1979 to 1984",
+  );
+  assert.equal(formatReason(one, GERMAN, "de"), "Wegen Green tea, tea und year 1979 to 1984");
+  assert.equal(formatReason({ ...one, because: [] }, GERMAN, "de"), null);
 });
 
 test("a page's own texts lie over those of the language", () => {
-  const { texts } = wordsIn("de", { yes: "Ja" });
+  const { texts } = chooseTexts("de", { yes: "Ja" });
   assert.deepEqual([texts.yes, texts.no], ["Ja", "Jetzt nicht"]);
   // Numbers and lists stand as in the texts, and no name of a language can break them.
-  const langs = ["de-CH", "fr", "", "!", "x".repeat(99)].map((lang) => wordsIn(lang).lang);
+  const langs = ["de-CH", "fr", "", "!", "x".repeat(99)].map((lang) => chooseTexts(lang).lang);
   assert.deepEqual(langs, ["de", "en", "en", "en", "en"]);
-  assert.equal(wordsIn("fr-BE", { yes: "Oui" }).lang, "fr");
-  assert.equal(wordsIn("x".repeat(99), { yes: "Yes" }).lang, "en");
+  assert.equal(chooseTexts("fr-BE", { yes: "Oui" }).lang, "fr");
+  assert.equal(chooseTexts("x".repeat(99), { yes: "Yes" }).lang, "en");
 });

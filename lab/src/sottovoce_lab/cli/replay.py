@@ -37,60 +37,67 @@ from sottovoce.settings import get_settings
 from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce.training import DEFAULT_PRESET, Budget, plan_open_ended, plan_training
 from sottovoce_lab.cli import make_number_table
-from sottovoce_lab.replay.replay import (
-    ALONE,
-    FROZEN,
-    LATELY,
-    MODEL,
-    POPULAR,
-    RECENT,
-    Period,
-    Recovery,
-    Replay,
-    ReplayPlan,
-    Row,
-    by_age,
-    by_touched,
-    overall,
-    recovery,
+from sottovoce_lab.replay.cases import MAX_NEW_ITEM_AGE
+from sottovoce_lab.replay.replay import Period, Replay, ReplayPlan, run_replay
+from sottovoce_lab.replay.rivals import (
+    FROZEN_NAME,
+    MODEL_NAME,
+    PLAIN_SUFFIX,
+    POPULARITY_NAME,
+    RECENT_PERIODS,
+    RECENT_POPULARITY_NAME,
 )
-from sottovoce_lab.replay.replay import replay as run_replay
-from sottovoce_lab.replay.timeline import YOUNG, Timeline
+from sottovoce_lab.replay.summary import (
+    Recovery,
+    Row,
+    average_later_periods,
+    group_by_age,
+    group_by_touched,
+    measure_recovery,
+)
+from sottovoce_lab.replay.timeline import Timeline
 
-WON = (0.5, 0.9)
-"""Shares of what was lost by a switch, for which the epochs are counted."""
-SHOWN = 8
-"""Periods in the printed table, about; the JSON file has all."""
-COLOURS = {MODEL: "#1b6ca8", LATELY: "#c44e52", POPULAR: "#8c8c8c", FROZEN: "#dd8452"}
+# Shares of the loss after a change of tastes for which the epochs are counted.
+REGAINED_SHARES = (0.5, 0.9)
+# About this many periods are printed; the JSON file has all.
+PRINTED_PERIODS = 8
+MODEL_COLOURS = {
+    MODEL_NAME: "#1b6ca8",
+    RECENT_POPULARITY_NAME: "#c44e52",
+    POPULARITY_NAME: "#8c8c8c",
+    FROZEN_NAME: "#dd8452",
+}
 
 
 @dataclass(frozen=True, eq=False)
-class Replayed:
-    """All seeds of one command."""
+class ReplayResults:
+    """The replays of all seeds of one command."""
 
     data: Interactions
     runs: list[Replay]
     switched: list[Replay]
-    """The same with tastes that move; empty if they do not."""
+    """The same with tastes that change; empty if they do not."""
 
     @property
     def plan(self) -> ReplayPlan:
+        """Plan of the first seed."""
         return self.runs[0].plan
 
     @property
-    def known(self) -> str:
-        """What devices know beside the model."""
-        tags = self.plan.tags and self.data.tags is not None
-        said = [*(["tags"] if tags else []), *(["time"] if self.plan.time else [])]
-        return " and ".join(said)
+    def side_information(self) -> str:
+        """What devices know besides the model."""
+        has_tags = self.plan.tags and self.data.tags is not None
+        return " and ".join(["tags"] * has_tags + ["time"] * self.plan.time)
 
-    def recoveries(self) -> dict[str, Recovery]:
-        names = (MODEL, MODEL + ALONE) if self.switched else ()
-        return {name: recovery(self.runs, self.switched, name) for name in names}
-
+    @property
     def privacy_report(self) -> PrivacyReport:
-        """Of the run with the smallest crowd."""
+        """Privacy report of the run with the smallest crowd."""
         return min(self.runs, key=lambda run: run.crowd).privacy_report
+
+    def measure_recoveries(self) -> dict[str, Recovery]:
+        """Return the recovery with and without side information, if tastes change."""
+        names = (MODEL_NAME, MODEL_NAME + PLAIN_SUFFIX) if self.switched else ()
+        return {name: measure_recovery(self.runs, self.switched, name) for name in names}
 
 
 @add_training_options(
@@ -164,52 +171,57 @@ def replay(
     if "half_life" not in training and not settings.half_life:
         settings = settings.to_endless()
     name = engine.pop("engine", "cpu")
-    wanted = ReplayPlan(settings, **plan, tags=tags, time=time, engine=name, engine_options=engine)
-    found = replay_seeds(people, periods, switch_at, wanted, seeds)
-    print_replay(found)
-    output.write_json(json, as_json(found))
+    replay_plan = ReplayPlan(
+        settings, **plan, tags=tags, time=time, engine=name, engine_options=engine
+    )
+    results = replay_seeds(people, periods, switch_at, replay_plan, seeds)
+    print_results(results)
+    output.write_json(json, to_json(results))
     if plot is not None:
-        save_figure(plot, lambda figure: draw_replay(figure, found))
+        save_figure(plot, lambda figure: draw_results(figure, results))
 
 
 def replay_seeds(
     data: Interactions, periods: int, switch_at: int | None, plan: ReplayPlan, seeds: int
-) -> Replayed:
-    """From the seed of the plan on."""
+) -> ReplayResults:
+    """Run replays with consecutive seeds, beginning with the plan's."""
     with output.messages.status("putting interactions in order"):
-        timeline = Timeline.of(data, periods)
+        timeline = Timeline.from_data(data, periods)
     runs, switched = [], []
     for seed in range(plan.settings.seed, plan.settings.seed + seeds):
-        one = replace(plan, settings=replace(plan.settings, seed=seed))
-        moved = None if switch_at is None else timeline.switched(switch_at, seed)
-        runs.append(_shown(f"seed {seed}", timeline, one, switch_at))
-        if moved is not None:
-            runs_on = f"seed {seed}, switched"
-            switched.append(_shown(runs_on, moved, one, switch_at, after=runs[-1]))
-    return Replayed(data, runs, switched)
+        seed_plan = replace(plan, settings=replace(plan.settings, seed=seed))
+        other = None if switch_at is None else timeline.switch_tastes(switch_at, seed)
+        runs.append(_run_with_progress(f"seed {seed}", timeline, seed_plan, switch_at))
+        if other is not None:
+            label = f"seed {seed}, switched"
+            switched.append(_run_with_progress(label, other, seed_plan, switch_at, after=runs[-1]))
+    return ReplayResults(data, runs, switched)
 
 
-def _shown(
+def _run_with_progress(
     label: str, timeline: Timeline, plan: ReplayPlan, at: int | None, after: Replay | None = None
 ) -> Replay:
     with output.CountBar() as bar:
         task = bar.add_task(label, total=timeline.n_periods, state="starting")
 
-        def show(period: Period) -> None:
-            quality = "" if period.tested is None else f"{period.tested.hits[MODEL].mean():.4f}"
+        def show_progress(period: Period) -> None:
+            quality = (
+                "" if period.tested is None else f"{period.tested.hits[MODEL_NAME].mean():.4f}"
+            )
             bar.update(task, completed=period.number + 1, state=f"HR@10 {quality}")
 
-        return run_replay(timeline, plan, frozen_at=at, after=after, on_period=show)
+        return run_replay(timeline, plan, frozen_at=at, after=after, on_period=show_progress)
 
 
-def print_replay(found: Replayed) -> None:
-    plan, timeline = found.plan, found.runs[0].timeline
-    settings, histories = plan.settings, found.data.histories
+def print_results(results: ReplayResults) -> None:
+    """Print the settings, tables, recoveries and the privacy report."""
+    plan, timeline = results.plan, results.runs[0].timeline
+    settings, histories = plan.settings, results.data.histories
     output.print_line(
-        f"{found.data.name}: {histories.n_users:,} users x "
+        f"{results.data.name}: {histories.n_users:,} users x "
         f"{histories.n_items:,} items, {histories.n_interactions:,} interactions in "
-        f"{timeline.n_periods} periods of like numbers of them, "
-        f"{_day(timeline.span[0][0])} to {_day(timeline.span[-1][1])}; the next "
+        f"{timeline.n_periods} periods with similar numbers of interactions, "
+        f"{_format_day(timeline.span[0][0])} to {_format_day(timeline.span[-1][1])}; the next "
         f"item of {plan.people:,} people against {plan.negatives} negatives"
     )
     output.print_line(output.describe_settings(settings))
@@ -218,86 +230,88 @@ def print_replay(found: Replayed) -> None:
         f"{settings.share:.3g}, {settings.max_turns} times at most; what was learnt weighs half "
         f"after {output.pluralize(settings.half_life, 'epoch')}."
     )
-    output.results.print(_periods(found))
-    output.results.print(_overall(found))
-    for rows, what in (
-        (by_age(found.runs), "epochs in the catalogue"),
-        (by_touched(found.runs), "people who had touched them"),
+    output.results.print(_tabulate_periods(results))
+    output.results.print(_tabulate_means(results))
+    for rows, by in (
+        (group_by_age(results.runs), "epochs in the catalogue"),
+        (group_by_touched(results.runs), "people who had touched them"),
     ):
         if rows:
-            output.results.print(_new_items(rows, what))
-    for name, each in found.recoveries().items():
-        output.print_line(_followed(name, each))
-    output.print_line(found.privacy_report().statement())
+            output.results.print(_tabulate_new_items(rows, by))
+    for name, recovery in results.measure_recoveries().items():
+        output.print_line(_describe_recovery(name, recovery))
+    output.print_line(results.privacy_report.statement())
 
 
-def _with(found: Replayed) -> str:
-    return f" with {found.known}" if found.known else ""
+def _format_side_information(results: ReplayResults) -> str:
+    return f" with {results.side_information}" if results.side_information else ""
 
 
-def _periods(found: Replayed) -> Table:
+def _tabulate_periods(results: ReplayResults) -> Table:
     table = make_number_table(
-        f"HR@10 in the next period{_with(found)}; popularity lately, popularity of all time",
-        *("epochs", "until", "items", "people", MODEL, "lately", "popular", FROZEN),
+        f"HR@10 in the next period{_format_side_information(results)}; popularity lately, "
+        "popularity of all time",
+        *("epochs", "until", "items", "people", MODEL_NAME, "lately", "popular", FROZEN_NAME),
     )
-    curves = {name: _curve(found.runs, name) for name in (MODEL, LATELY, POPULAR, FROZEN)}
-    numbers = sorted(curves[MODEL])
-    step = max(len(numbers) // SHOWN, 1)
+    curves = {name: _average_curves(results.runs, name) for name in MODEL_COLOURS}
+    numbers = sorted(curves[MODEL_NAME])
+    step = max(len(numbers) // PRINTED_PERIODS, 1)
     for number in sorted({*numbers[::step], numbers[-1]}):
-        period = found.runs[0].periods[number]
-        until = _day(found.runs[0].timeline.span[number][1])
+        period = results.runs[0].periods[number]
+        until = _format_day(results.runs[0].timeline.span[number][1])
         cells = [f"{c[number].mean:.3f}" if number in c else "" for c in curves.values()]
         table.add_row(f"{number}", until, f"{len(period.V):,}", f"{period.people:,}", *cells)
     return table
 
 
-def _overall(found: Replayed) -> Table:
-    over = f"{len(found.runs)} seeds, 95% interval" if len(found.runs) > 1 else "one seed"
-    periods = found.runs[0].timeline.later
+def _tabulate_means(results: ReplayResults) -> Table:
+    seeds = len(results.runs)
+    periods = results.runs[0].timeline.later
     table = Table(
         f"periods {periods[0]} to {periods[-1]}",
-        *output.align_right("HR@10", "NDCG@10", f"HR@10{ALONE}", f"NDCG@10{ALONE}"),
-        title=f"Mean over the later periods{_with(found)}, and{ALONE}",
+        *output.align_right("HR@10", "NDCG@10", f"HR@10{PLAIN_SUFFIX}", f"NDCG@10{PLAIN_SUFFIX}"),
+        title=f"Mean over the later periods{_format_side_information(results)}, and{PLAIN_SUFFIX}",
         title_justify="left",
-        caption=f"{over}; lately: of {RECENT} periods; frozen: learnt nothing after epoch "
-        f"{found.runs[0].frozen_at}",
+        caption=f"{f'{seeds} seeds, 95% interval' if seeds > 1 else 'one seed'}; "
+        f"lately: of {RECENT_PERIODS} periods; frozen: learnt nothing after epoch "
+        f"{results.runs[0].frozen_at}",
         caption_justify="left",
     )
-    means = overall(found.runs)
-    for name in (each for each in (MODEL, LATELY, POPULAR, FROZEN) if each in means):
-        cells = [str(each) for end in ("", ALONE) for each in means[name + end].values()]
-        table.add_row(name, *cells)
+    means = average_later_periods(results.runs)
+    for name in MODEL_COLOURS:
+        if name in means:
+            metrics = [*means[name].values(), *means[name + PLAIN_SUFFIX].values()]
+            table.add_row(name, *(str(interval) for interval in metrics))
     return table
 
 
-def _new_items(rows: list[Row], what: str) -> Table:
+def _tabulate_new_items(rows: list[Row], by: str) -> Table:
+    names = (MODEL_NAME, MODEL_NAME + PLAIN_SUFFIX, RECENT_POPULARITY_NAME)
     table = make_number_table(
-        f"HR@10 of new items ({YOUNG} epochs), by {what}",
-        *("", "cases", MODEL, MODEL + ALONE, LATELY),
+        f"HR@10 of new items ({MAX_NEW_ITEM_AGE} epochs), by {by}", "", "cases", *names
     )
     for row in rows:
-        cells = [str(row.quality[name]) for name in (MODEL, MODEL + ALONE, LATELY)]
-        table.add_row(row.label, f"{row.cases:,}", *cells)
+        table.add_row(row.label, f"{row.cases:,}", *(str(row.quality[name]) for name in names))
     return table
 
 
-def _followed(name: str, each: Recovery) -> str:
-    if not each.gaps:
+def _describe_recovery(name: str, recovery: Recovery) -> str:
+    if not recovery.gaps:
         return f"The switch of tastes took nothing from the {name}."
-    counted = [(won, each.epochs(won)) for won in WON]
-    said = [
-        f"{won:.0%} of it " + ("was never won back" if n is None else f"after {n} epochs")
-        for won, n in counted
-    ]
-    left = 1 - float(np.mean(each.gaps[-3:]))
+    parts = []
+    for share in REGAINED_SHARES:
+        epochs = recovery.count_epochs(share)
+        when = "was never won back" if epochs is None else f"after {epochs} epochs"
+        parts.append(f"{share:.0%} of it {when}")
+    regained = 1 - float(np.mean(recovery.gaps[-3:]))
     return (
-        f"The switch of tastes took {each.lost:.4f} of HR@10 from the {name}: {', '.join(said)}; "
-        f"in the end {left:.0%}."
+        f"The switch of tastes took {recovery.lost:.4f} of HR@10 from the {name}: "
+        f"{', '.join(parts)}; in the end {regained:.0%}."
     )
 
 
-def _curve(runs: list[Replay], name: str) -> dict[int, Interval]:
-    curves = [run.curve(name) for run in runs]
+def _average_curves(runs: list[Replay], name: str) -> dict[int, Interval]:
+    curves = [run.compute_curve(name) for run in runs]
     return {
         number: Interval.from_values([curve[number] for curve in curves])
         for number in curves[0]
@@ -305,74 +319,80 @@ def _curve(runs: list[Replay], name: str) -> dict[int, Interval]:
     }
 
 
-def draw_replay(figure: Any, found: Replayed) -> None:
-    """HR@10 by epoch, beside what learns nothing; dashed: tastes that moved."""
+def draw_results(figure: Any, results: ReplayResults) -> None:
+    """Draw HR@10 of all models by epoch; the dashed line is with a change of tastes."""
     axes = figure.subplots()
-    for name, colour in COLOURS.items():
-        draw_interval(axes, list(_curve(found.runs, name).items()), 0.2, label=name, color=colour)
-    if found.switched:
-        points = list(_curve(found.switched, MODEL).items())
+    for name, colour in MODEL_COLOURS.items():
+        points = list(_average_curves(results.runs, name).items())
+        draw_interval(axes, points, 0.2, label=name, color=colour)
+    if results.switched:
+        points = list(_average_curves(results.switched, MODEL_NAME).items())
         draw_interval(axes, points, 0.2, color="#55a868", label="model, switched", linestyle="--")
-    half_life = output.pluralize(found.plan.settings.half_life, "epoch")
+    half_life = output.pluralize(results.plan.settings.half_life, "epoch")
     axes.set(
         xlabel="epoch",
         ylabel="HR@10 in the next period",
-        title=f"{found.data.name}{_with(found)}: half-life {half_life}",
+        title=f"{results.data.name}{_format_side_information(results)}: half-life {half_life}",
     )
     axes.grid(alpha=0.3)
     axes.legend()
 
 
-def as_json(found: Replayed) -> dict[str, Any]:
-    plan, runs = found.plan, found.runs
-    switch_at = runs[0].frozen_at if found.switched else None
+def to_json(results: ReplayResults) -> dict[str, Any]:
+    """Return the content of the JSON file."""
+    plan, runs = results.plan, results.runs
+    switch_at = runs[0].frozen_at if results.switched else None
     return {
-        "data": found.data.summary(),
+        "data": results.data.summary(),
         "settings": {
             **plan.settings.as_dict(),
             "periods": runs[0].timeline.n_periods,
             "switch_at": switch_at,
             "frozen_at": runs[0].frozen_at,
             "negatives": plan.negatives,
-            "known": found.known,
+            "known": results.side_information,
             "engine": plan.engine,
             "seeds": [run.plan.settings.seed for run in runs],
         },
-        "runs": [_run_as_json(run) for run in runs],
-        "switched": [_run_as_json(run) for run in found.switched],
+        "runs": [_run_to_json(run) for run in runs],
+        "switched": [_run_to_json(run) for run in results.switched],
         "later": {
-            name: {metric: _interval(each) for metric, each in metrics.items()}
-            for name, metrics in overall(runs).items()
+            name: {metric: _interval_to_json(interval) for metric, interval in metrics.items()}
+            for name, metrics in average_later_periods(runs).items()
         },
-        "new_items": {"by_age": _rows(by_age(runs)), "by_touched": _rows(by_touched(runs))},
+        "new_items": {
+            "by_age": _rows_to_json(group_by_age(runs)),
+            "by_touched": _rows_to_json(group_by_touched(runs)),
+        },
         "recovery": {
             name: {
-                "lost": each.lost,
-                "missing": each.gaps,
-                "epochs": {f"{won:g}": each.epochs(won) for won in WON},
+                "lost": recovery.lost,
+                "missing": recovery.gaps,
+                "epochs": {f"{share:g}": recovery.count_epochs(share) for share in REGAINED_SHARES},
             }
-            for name, each in found.recoveries().items()
+            for name, recovery in results.measure_recoveries().items()
         },
-        "privacy": found.privacy_report().as_dict(),
+        "privacy": results.privacy_report.as_dict(),
+        # Runs with a change of tastes reuse the periods before it.
         "seconds": sum(p.seconds for run in runs for p in run.periods)
-        + sum(p.seconds for run in found.switched for p in run.periods[run.frozen_at :]),
+        + sum(p.seconds for run in results.switched for p in run.periods[run.frozen_at :]),
     }
 
 
-def _run_as_json(run: Replay) -> dict[str, Any]:
+def _run_to_json(run: Replay) -> dict[str, Any]:
     spans = run.timeline.span
     return {
         "seed": run.plan.settings.seed,
         "periods": [
             {
                 "epochs": period.number,
-                "from": _day(spans[period.number][0]),
-                "until": _day(spans[period.number][1]),
+                "from": _format_day(spans[period.number][0]),
+                "until": _format_day(spans[period.number][1]),
                 "items": len(period.V),
                 "joined": period.joined,
                 "people": period.people,
                 "tested": 0 if period.tested is None else len(period.tested.cases),
-                "quality": {} if period.tested is None else period.tested.quality(),
+                "quality": {} if period.tested is None else period.tested.summarize(),
                 "seconds": period.seconds,
             }
             for period in run.periods
@@ -380,21 +400,21 @@ def _run_as_json(run: Replay) -> dict[str, Any]:
     }
 
 
-def _rows(rows: list[Row]) -> list[dict[str, Any]]:
+def _rows_to_json(rows: list[Row]) -> list[dict[str, Any]]:
     return [
         {
             "from": row.low,
             "to": row.high,
             "cases": row.cases,
-            "hr@10": {name: _interval(each) for name, each in row.quality.items()},
+            "hr@10": {name: _interval_to_json(interval) for name, interval in row.quality.items()},
         }
         for row in rows
     ]
 
 
-def _interval(each: Interval) -> dict[str, float | None]:
-    return {"mean": each.mean, "interval95": each.half_width}
+def _interval_to_json(interval: Interval) -> dict[str, float | None]:
+    return {"mean": interval.mean, "interval95": interval.half_width}
 
 
-def _day(moment: int) -> str:
+def _format_day(moment: int) -> str:
     return str(np.datetime64(moment, "s").astype("datetime64[D]"))

@@ -1,107 +1,114 @@
-/**
- * Drawn by hand: a line over epochs, and what epsilon means.
- */
+/** A line chart over epochs, drawn as SVG. */
 
-import { svg } from "../dom.js";
+import { createSvg } from "../dom.js";
 
-const PAPER: Paper = { width: 400, height: 240, left: 46, right: 16, top: 30, bottom: 36 };
+const CHART_PAPER: Paper = { width: 400, height: 240, left: 46, right: 16, top: 30, bottom: 36 };
 
-export interface Chart {
+/** A chart. */
+export interface ChartOptions {
   id: string;
   title: string;
   description: string;
-  values: readonly Value[];
-  /** The value axis reaches at least so far. */
-  least: number;
-  write(value: number): string;
+  values: readonly EpochValue[];
+  /** The value axis ends at this value at least. */
+  minTop: number;
+  format(value: number): string;
   /** Levels to compare with. */
   levels?: readonly Level[];
 }
 
-/** A line across the chart, and on which side its name stands. */
+/** A line across the chart, and the side of its name. */
 export interface Level {
   value: number;
   name: string;
   side: "left" | "right";
 }
 
-export function chart(wanted: Chart): SVGSVGElement {
-  const { id, title, description, values, least } = wanted;
-  const places = layout(values, PAPER, least);
-  return svg(
+export function drawChart(options: ChartOptions): SVGSVGElement {
+  const { id, title, description, values, minTop } = options;
+  const places = computeLayout(values, CHART_PAPER, minTop);
+  return createSvg(
     "svg",
     {
       id,
       class: "chart",
-      viewBox: `0 0 ${PAPER.width} ${PAPER.height}`,
+      viewBox: `0 0 ${CHART_PAPER.width} ${CHART_PAPER.height}`,
       role: "img",
       "aria-labelledby": `${id}-title ${id}-description`,
     },
-    svg("title", { id: `${id}-title` }, title),
-    svg("desc", { id: `${id}-description` }, description),
-    ...axes(places, wanted),
-    ...(wanted.levels ?? []).flatMap((each) => level(places, each)),
-    svg("path", { class: "area", d: area(places) }),
-    svg("path", { class: "line", d: places.line }),
-    ...marks(places, wanted),
+    createSvg("title", { id: `${id}-title` }, title),
+    createSvg("desc", { id: `${id}-description` }, description),
+    ...drawAxes(places, options),
+    ...(options.levels ?? []).flatMap((level) => drawLevel(places, level)),
+    createSvg("path", { class: "area", d: formatArea(places) }),
+    createSvg("path", { class: "line", d: places.line }),
+    ...drawMarks(places, options),
   );
 }
 
-const RIGHT = PAPER.width - PAPER.right;
-const FOOT = PAPER.height - PAPER.bottom;
+const RIGHT_EDGE = CHART_PAPER.width - CHART_PAPER.right;
+const BOTTOM_EDGE = CHART_PAPER.height - CHART_PAPER.bottom;
 
-function axes({ rows, columns }: Layout, { write }: Chart): SVGElement[] {
+function drawAxes({ rows, columns }: Layout, { format }: ChartOptions): SVGElement[] {
   return [
     ...rows.flatMap(({ at, value }) => [
-      svg("line", { class: "grid", x1: PAPER.left, x2: RIGHT, y1: at, y2: at }),
-      svg(
+      createSvg("line", { class: "grid", x1: CHART_PAPER.left, x2: RIGHT_EDGE, y1: at, y2: at }),
+      createSvg(
         "text",
-        { class: "tick", x: PAPER.left - 8, y: at + 4, "text-anchor": "end" },
-        write(value),
+        { class: "tick", x: CHART_PAPER.left - 8, y: at + 4, "text-anchor": "end" },
+        format(value),
       ),
     ]),
     ...columns.map(({ at, value }) =>
-      svg("text", { class: "tick", x: at, y: FOOT + 16, "text-anchor": "middle" }, String(value)),
+      createSvg(
+        "text",
+        { class: "tick", x: at, y: BOTTOM_EDGE + 16, "text-anchor": "middle" },
+        String(value),
+      ),
     ),
-    svg("text", { class: "tick", x: RIGHT, y: PAPER.height - 3, "text-anchor": "end" }, "epoch"),
+    createSvg(
+      "text",
+      { class: "tick", x: RIGHT_EDGE, y: CHART_PAPER.height - 3, "text-anchor": "end" },
+      "epoch",
+    ),
   ];
 }
 
-/** Between the lowest and the highest row, as the values are. */
-function level({ rows }: Layout, { value, name, side }: Level): SVGElement[] {
+/** Draw a line between the lowest and the highest row. */
+function drawLevel({ rows }: Layout, { value, name, side }: Level): SVGElement[] {
   const top = rows.at(-1);
   if (top === undefined) return [];
-  const y = FOOT + (top.at - FOOT) * (value / top.value);
-  const [x, anchored] = side === "left" ? [PAPER.left + 4, "start"] : [RIGHT, "end"];
+  const y = BOTTOM_EDGE + (top.at - BOTTOM_EDGE) * (value / top.value);
+  const [x, anchor] = side === "left" ? [CHART_PAPER.left + 4, "start"] : [RIGHT_EDGE, "end"];
   return [
-    svg("line", { class: "level", x1: PAPER.left, x2: RIGHT, y1: y, y2: y }),
-    svg("text", { class: "tick", x, y: y - 5, "text-anchor": anchored }, name),
+    createSvg("line", { class: "level", x1: CHART_PAPER.left, x2: RIGHT_EDGE, y1: y, y2: y }),
+    createSvg("text", { class: "tick", x, y: y - 5, "text-anchor": anchor }, name),
   ];
 }
 
-function area({ marks, line }: Layout): string {
+function formatArea({ marks, line }: Layout): string {
   const [first, last] = [marks[0], marks.at(-1)];
   return first === undefined || last === undefined
     ? ""
-    : `${line}L${last.x} ${FOOT}L${first.x} ${FOOT}Z`;
+    : `${line}L${last.x} ${BOTTOM_EDGE}L${first.x} ${BOTTOM_EDGE}Z`;
 }
 
-function marks(places: Layout, { write }: Chart): SVGElement[] {
+function drawMarks(places: Layout, { format }: ChartOptions): SVGElement[] {
   const last = places.marks.at(-1);
   if (last === undefined) return [];
   return [
-    ...places.marks.map(({ x, y }) => svg("circle", { class: "mark", cx: x, cy: y, r: 2 })),
-    svg("circle", { class: "last", cx: last.x, cy: last.y, r: 4.5 }),
-    // Above everything that is drawn: the axis ends there.
-    svg(
+    ...places.marks.map(({ x, y }) => createSvg("circle", { class: "mark", cx: x, cy: y, r: 2 })),
+    createSvg("circle", { class: "last", cx: last.x, cy: last.y, r: 4.5 }),
+    // The last value stands above the axis.
+    createSvg(
       "text",
-      { class: "value", x: RIGHT, y: PAPER.top - 9, "text-anchor": "end" },
-      write(last.value),
+      { class: "value", x: RIGHT_EDGE, y: CHART_PAPER.top - 9, "text-anchor": "end" },
+      format(last.value),
     ),
   ];
 }
 
-export interface Value {
+export interface EpochValue {
   epoch: number;
   value: number;
 }
@@ -112,10 +119,10 @@ export interface Tick {
   value: number;
 }
 
-/** Where everything of a chart goes, in the units of its view box. */
+/** Places of a chart's parts, in the units of its view box. */
 export interface Layout {
   marks: readonly { x: number; y: number; epoch: number; value: number }[];
-  /** For a path. */
+  /** Data of a path. */
   line: string;
   rows: readonly Tick[];
   columns: readonly Tick[];
@@ -130,49 +137,52 @@ export interface Paper {
   bottom: number;
 }
 
-/** A curve that has just begun does not fill the paper. */
-const FEWEST = 4;
+/** A curve that has just begun does not fill the chart. */
+const MIN_EPOCHS_SHOWN = 4;
 
-/** Lays out values over epochs; the value axis begins at 0 and ends at a round number. */
-export function layout(values: readonly Value[], paper: Paper, least: number): Layout {
+/** Lay out values over epochs; the value axis begins at 0 and ends at a round number. */
+export function computeLayout(values: readonly EpochValue[], paper: Paper, minTop: number): Layout {
   const epochs = values.map(({ epoch }) => epoch);
   const first = Math.min(...epochs);
-  const last = Math.max(...epochs, first + FEWEST);
-  const step = roundStep(Math.max(least, ...values.map(({ value }) => value)) / 4);
-  const top = step * Math.ceil(Math.max(least, ...values.map(({ value }) => value)) / step - 1e-9);
+  const last = Math.max(...epochs, first + MIN_EPOCHS_SHOWN);
+  const step = roundStep(Math.max(minTop, ...values.map(({ value }) => value)) / 4);
+  const top = step * Math.ceil(Math.max(minTop, ...values.map(({ value }) => value)) / step - 1e-9);
   const x = (epoch: number) =>
-    rounded(along(paper.left, paper.width - paper.right, (epoch - first) / (last - first)));
-  const y = (value: number) => rounded(along(paper.height - paper.bottom, paper.top, value / top));
+    roundToHundredths(
+      interpolate(paper.left, paper.width - paper.right, (epoch - first) / (last - first)),
+    );
+  const y = (value: number) =>
+    roundToHundredths(interpolate(paper.height - paper.bottom, paper.top, value / top));
   const marks = values.map(({ epoch, value }) => ({ x: x(epoch), y: y(value), epoch, value }));
   return {
     marks,
     line: marks.map((mark, at) => `${at === 0 ? "M" : "L"}${mark.x} ${mark.y}`).join(""),
-    rows: steps(0, top, step).map((value) => ({ at: y(value), value })),
-    columns: epochTicks(first, last).map((value) => ({ at: x(value), value })),
+    rows: listSteps(0, top, step).map((value) => ({ at: y(value), value })),
+    columns: listEpochTicks(first, last).map((value) => ({ at: x(value), value })),
   };
 }
 
-/** The least of 1, 2, 5 times a power of ten that is not below. */
-function roundStep(least: number): number {
-  const power = 10 ** Math.floor(Math.log10(least));
-  const step = [1, 2, 5, 10].find((each) => each * power >= least * (1 - 1e-9)) ?? 10;
+/** Return the smallest of 1, 2, 5 times a power of ten that is at least `min`. */
+function roundStep(min: number): number {
+  const power = 10 ** Math.floor(Math.log10(min));
+  const step = [1, 2, 5, 10].find((factor) => factor * power >= min * (1 - 1e-9)) ?? 10;
   return step * power;
 }
 
-/** At most six epochs, whole ones, the first among them. */
-function epochTicks(first: number, last: number): number[] {
-  return steps(first, last, Math.max(1, roundStep((last - first) / 5)));
+/** Return at most six whole epochs, the first among them. */
+function listEpochTicks(first: number, last: number): number[] {
+  return listSteps(first, last, Math.max(1, roundStep((last - first) / 5)));
 }
 
-function steps(first: number, last: number, step: number): number[] {
+function listSteps(first: number, last: number, step: number): number[] {
   const count = Math.floor((last - first) / step + 1e-9) + 1;
   return Array.from({ length: count }, (_, at) => first + at * step);
 }
 
-function along(from: number, to: number, share: number): number {
+function interpolate(from: number, to: number, share: number): number {
   return from + (to - from) * share;
 }
 
-function rounded(value: number): number {
+function roundToHundredths(value: number): number {
   return Math.round(value * 100) / 100;
 }

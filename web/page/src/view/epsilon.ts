@@ -1,48 +1,50 @@
-/** What epsilon means, in a picture: one report in two worlds, and how sure it can make somebody. */
+/** A picture of what epsilon means: one report in two worlds, and how sure somebody can become. */
 
 import type { Offer } from "sottovoce-client";
-import { h, svg } from "../dom.js";
-import { atMostText, ratio, reportsText, surenessText } from "../words.js";
+import { createSvg, h } from "../dom.js";
+import { formatBound, formatRatio, formatReports, formatSureness } from "../words.js";
 
-const WIDTH = 340;
-const BAR = 240;
-const ROW = 36;
-const TOP = 120;
-/** To compare with: nothing said, and three steps that people argue about. */
-const YARDSTICKS = [0, 1, 3, 10];
+const PICTURE_WIDTH = 340;
+const BAR_WIDTH = 240;
+const ROW_HEIGHT = 36;
+const STEPS_TOP = 120;
+/** Values to compare with: no information, and three common choices. */
+const REFERENCE_EPSILONS = [0, 1, 3, 10];
 
-/** An epsilon, and whose it is if it is not a yardstick. */
+/** An epsilon, and its name if it is not a reference. */
 export interface Step {
   epsilon: number;
   name: string | null;
 }
 
-/** The steps of the picture, the most private first. */
-export function stepsOf({ terms, figures }: Pick<Offer, "terms" | "figures">): Step[] {
+/** Return the steps of the picture, the most private first. */
+export function listSteps({ terms, figures }: Pick<Offer, "terms" | "figures">): Step[] {
   const { epsilon, reports } = terms;
   const { local, central } = figures;
   const own: Step[] = [{ epsilon, name: "one report" }];
   if (reports > 1)
-    own.push({ epsilon: epsilon * reports, name: `${reportsText(reports)} of an epoch, linked` });
+    own.push({ epsilon: epsilon * reports, name: `${formatReports(reports)} of an epoch, linked` });
   if (local > epsilon * reports) own.push({ epsilon: local, name: "everything, linked" });
   if (central < local) own.push({ epsilon: central, name: "everything, mixed" });
-  const others = YARDSTICKS.filter((each) => own.every((step) => step.epsilon !== each));
-  const steps = [...own, ...others.map((each) => ({ epsilon: each, name: null }))];
+  const others = REFERENCE_EPSILONS.filter((reference) =>
+    own.every((step) => step.epsilon !== reference),
+  );
+  const steps = [...own, ...others.map((reference) => ({ epsilon: reference, name: null }))];
   return steps.sort((a, b) => a.epsilon - b.epsilon);
 }
 
-/** The picture with its words. An id for each place that has one. */
-export function epsilonFigure(id: string, offer: Offer): HTMLElement {
+/** Create the picture with its text. Each use has its own id. */
+export function createEpsilonFigure(id: string, offer: Offer): HTMLElement {
   const { epsilon } = offer.terms;
   return h(
     "figure",
     { class: "epsilon" },
-    picture(id, epsilon, stepsOf(offer)),
+    drawPicture(id, epsilon, listSteps(offer)),
     h(
       "figcaption",
       { class: "note" },
       "Epsilon says how much a report can tell. Whether you saw a film or not, any report could come " +
-        `from this device; with epsilon ${atMostText(epsilon)} it is at most ${ratio(epsilon)} times ` +
+        `from this device; with epsilon ${formatBound(epsilon)} it is at most ${formatRatio(epsilon)} times ` +
         "likelier in one case than in the other. The smaller epsilon is, the less it tells. Linked means " +
         "that somebody knows which reports are this device's: then their epsilons add up. Mixed means " +
         "that nobody knows: then it is the number of other people that counts, and one in a million " +
@@ -52,55 +54,67 @@ export function epsilonFigure(id: string, offer: Offer): HTMLElement {
   );
 }
 
-function picture(id: string, epsilon: number, steps: readonly Step[]): SVGSVGElement {
-  return svg(
+function drawPicture(id: string, epsilon: number, steps: readonly Step[]): SVGSVGElement {
+  return createSvg(
     "svg",
     {
       id,
-      viewBox: `0 0 ${WIDTH} ${TOP + 30 + steps.length * ROW}`,
+      viewBox: `0 0 ${PICTURE_WIDTH} ${STEPS_TOP + 30 + steps.length * ROW_HEIGHT}`,
       role: "img",
       "aria-labelledby": `${id}-title ${id}-description`,
     },
-    svg("title", { id: `${id}-title` }, "What epsilon means"),
-    svg("desc", { id: `${id}-description` }, described(epsilon, steps)),
-    ...worlds(epsilon),
-    heading(TOP, "A guess, 50 in 100: you saw a film."),
-    heading(TOP + 18, "Afterwards they can be at most so sure:"),
-    ...steps.flatMap((step, at) => drawn(step, TOP + 40 + at * ROW)),
+    createSvg("title", { id: `${id}-title` }, "What epsilon means"),
+    createSvg("desc", { id: `${id}-description` }, describeSteps(epsilon, steps)),
+    ...drawWorlds(epsilon),
+    drawHeading(STEPS_TOP, "A guess, 50 in 100: you saw a film."),
+    drawHeading(STEPS_TOP + 18, "Afterwards they can be at most so sure:"),
+    ...steps.flatMap((step, at) => drawStep(step, STEPS_TOP + 40 + at * ROW_HEIGHT)),
   );
 }
 
-function described(epsilon: number, steps: readonly Step[]): string {
+function describeSteps(epsilon: number, steps: readonly Step[]): string {
   const sure = steps.map(
-    ({ epsilon, name }) => `epsilon ${atMostText(epsilon)}${own(name)}: ${surenessText(epsilon)}`,
+    ({ epsilon, name }) =>
+      `epsilon ${formatBound(epsilon)}${formatName(name)}: ${formatSureness(epsilon)}`,
   );
   return (
-    `One and the same report is at most ${ratio(epsilon)} times likelier if you saw a film than if you ` +
+    `One and the same report is at most ${formatRatio(epsilon)} times likelier if you saw a film than if you ` +
     "did not, or the other way round. Somebody who takes it for as likely as not that you saw the " +
     `film can afterwards be at most so sure: ${sure.join("; ")}.`
   );
 }
 
-function own(name: string | null): string {
+function formatName(name: string | null): string {
   return name === null ? "" : ` (${name})`;
 }
 
-/** To scale, as far as a bar can be drawn. */
-function worlds(epsilon: number): SVGElement[] {
-  const one = Math.max(1.5, BAR / Math.exp(epsilon));
+/** Draw two bars to scale, as far as the smaller one can be drawn. */
+function drawWorlds(epsilon: number): SVGElement[] {
+  const length = Math.max(1.5, BAR_WIDTH / Math.exp(epsilon));
   return [
-    heading(14, "How likely is one and the same report?"),
-    ...bar({ y: 24, name: "if you saw a film", length: BAR, value: `${ratio(epsilon)} times` }),
-    ...bar({ y: 24 + ROW, name: "if you did not", length: one, value: "once" }),
+    drawHeading(14, "How likely is one and the same report?"),
+    ...drawBar({
+      y: 24,
+      name: "if you saw a film",
+      length: BAR_WIDTH,
+      value: `${formatRatio(epsilon)} times`,
+    }),
+    ...drawBar({ y: 24 + ROW_HEIGHT, name: "if you did not", length, value: "once" }),
   ];
 }
 
-/** From a guess at the left to certainty at the right. */
-function drawn({ epsilon, name }: Step, y: number): SVGElement[] {
+/** Draw a step, from a guess at the left to certainty at the right. */
+function drawStep({ epsilon, name }: Step, y: number): SVGElement[] {
   const share = 2 / (1 + Math.exp(-epsilon)) - 1;
-  const words = `epsilon ${atMostText(epsilon)}${name === null ? "" : `: ${name}`}`;
+  const words = `epsilon ${formatBound(epsilon)}${name === null ? "" : `: ${name}`}`;
   const kind = name === null ? "yardstick" : "";
-  return bar({ y, name: words, length: share * BAR, value: surenessText(epsilon), kind });
+  return drawBar({
+    y,
+    name: words,
+    length: share * BAR_WIDTH,
+    value: formatSureness(epsilon),
+    kind,
+  });
 }
 
 interface Bar {
@@ -111,15 +125,15 @@ interface Bar {
   kind?: string;
 }
 
-function bar({ y, name, length, value, kind = "" }: Bar): SVGElement[] {
+function drawBar({ y, name, length, value, kind = "" }: Bar): SVGElement[] {
   return [
-    svg("text", { x: 0, y: y + 10, class: kind }, name),
-    svg("rect", { class: "whole", x: 0, y: y + 16, width: BAR, height: 9, rx: 4.5 }),
-    svg("rect", { class: kind, x: 0, y: y + 16, width: length, height: 9, rx: 4.5 }),
-    svg("text", { x: WIDTH, y: y + 25, class: kind, "text-anchor": "end" }, value),
+    createSvg("text", { x: 0, y: y + 10, class: kind }, name),
+    createSvg("rect", { class: "whole", x: 0, y: y + 16, width: BAR_WIDTH, height: 9, rx: 4.5 }),
+    createSvg("rect", { class: kind, x: 0, y: y + 16, width: length, height: 9, rx: 4.5 }),
+    createSvg("text", { x: PICTURE_WIDTH, y: y + 25, class: kind, "text-anchor": "end" }, value),
   ];
 }
 
-function heading(y: number, text: string): SVGElement {
-  return svg("text", { class: "heading", x: 0, y }, text);
+function drawHeading(y: number, text: string): SVGElement {
+  return createSvg("text", { class: "heading", x: 0, y }, text);
 }

@@ -1,190 +1,210 @@
 /**
- * Films that were seen (looked for, suggested, removed), and ten for their owner, each with its reasons.
+ * The films that were seen (searched, suggested, removed), and ten recommendations with their
+ * reasons.
  */
 
 import type { Manifest } from "sottovoce-client";
-import {
-  type Acting,
-  button,
-  focusAt,
-  genres,
-  h,
-  list,
-  otherName,
-  say,
-  section,
-  show,
-  titleOf,
-  type View,
-} from "../dom.js";
+import { describeYoungModel } from "../age.js";
+import { focusAt, h, setText, setVisible, updateList } from "../dom.js";
+import { explainReasons } from "../reasons.js";
 import type { Advice, Curve, Film, State } from "../state.js";
-import { label } from "../titles.js";
-import { becauseWords, youngText } from "../words.js";
+import { formatTitle } from "../titles.js";
+import {
+  type Actions,
+  createButton,
+  createGenres,
+  createOtherName,
+  createSection,
+  createTitle,
+  type View,
+} from "./parts.js";
 import { SearchBox } from "./search.js";
 
-export function filmsView({ ask, announce }: Acting): View & { suggested: HTMLElement } {
+export function createFilmsView({ ask, announce }: Actions): View & { suggested: HTMLElement } {
   const add = async (film: Film) => {
     await ask((session) => session.add(film.id));
-    announce(`${label(film)} added. Your recommendations are new.`);
+    announce(`${formatTitle(film)} added. Your recommendations are new.`);
   };
   const search = new SearchBox(
     (text) => ask((session) => session.search(text), false),
     (film) => void add(film),
   );
-  const chosen = h("ul", { id: "films", class: "chips" });
+  const filmList = h("ul", { id: "films", class: "chips" });
   const count = h("p", { id: "film-count", class: "note" });
-  const offered = h("ul", {
+  const suggestionList = h("ul", {
     id: "suggestions",
     class: "chips offered",
     "aria-label": "Suggestions",
   });
-  const offer = section("known", "Perhaps you know these", "What many have seen.", offered);
+  const suggestionSection = createSection(
+    "known",
+    "Perhaps you know these",
+    "What many have seen.",
+    suggestionList,
+  );
   const remove = async (film: Film, at: number) => {
     await ask((session) => session.remove(film.id));
-    announce(`${label(film)} removed.`);
-    focusAt(chosen, at, search.input);
+    announce(`${formatTitle(film)} removed.`);
+    focusAt(filmList, at, search.input);
   };
   const choose = async (film: Film, at: number) => {
     await add(film);
-    focusAt(offered, at, search.input);
+    focusAt(suggestionList, at, search.input);
   };
 
   return {
-    element: section(
+    element: createSection(
       "seen",
       "Films you have seen",
       "They are kept in this browser and nowhere else.",
       search.element,
       count,
-      chosen,
+      filmList,
     ),
     /** Comes after the recommendations: on a phone it would push them off the screen. */
-    suggested: offer,
+    suggested: suggestionSection,
     update({ films, suggestions, searchable }: State) {
-      search.catalogueIsHere(searchable);
-      say(count, countText(films.length));
-      show(count, films.length > 0);
-      list(chosen, films, (film) => chip(film, chosen, remove));
-      list(offered, suggestions, (film) => suggestion(film, offered, choose));
-      show(chosen, films.length > 0);
-      show(offer, suggestions.length > 0);
+      search.setCatalogueReady(searchable);
+      setText(count, formatCount(films.length));
+      setVisible(count, films.length > 0);
+      updateList(filmList, films, (film) => createChip(film, filmList, remove));
+      updateList(suggestionList, suggestions, (film) =>
+        createSuggestion(film, suggestionList, choose),
+      );
+      setVisible(filmList, films.length > 0);
+      setVisible(suggestionSection, suggestions.length > 0);
     },
   };
 }
 
 type Handler = (film: Film, at: number) => Promise<void>;
 
-function chip(film: Film, parent: HTMLElement, remove: Handler): HTMLElement {
+function createChip(film: Film, parent: HTMLElement, remove: Handler): HTMLElement {
   const mark = h("span", { "aria-hidden": "true" }, "×");
-  const button = h("button", { type: "button", "aria-label": `Remove ${label(film)}` }, mark);
-  return heeding(button, film, parent, remove, h("span", {}, label(film)));
+  const button = h("button", { type: "button", "aria-label": `Remove ${formatTitle(film)}` }, mark);
+  return createListItem(button, film, parent, remove, h("span", {}, formatTitle(film)));
 }
 
-function suggestion(film: Film, parent: HTMLElement, choose: Handler): HTMLElement {
+function createSuggestion(film: Film, parent: HTMLElement, choose: Handler): HTMLElement {
   const mark = h("span", { "aria-hidden": "true" }, "+ ");
-  return heeding(h("button", { type: "button" }, mark, label(film)), film, parent, choose);
+  return createListItem(
+    h("button", { type: "button" }, mark, formatTitle(film)),
+    film,
+    parent,
+    choose,
+  );
 }
 
-/** An item of a list whose button does something with its film. */
-function heeding<F extends Film>(
+/** Create a list item with a button for its film. */
+function createListItem<F extends Film>(
   button: HTMLElement,
   film: F,
   parent: HTMLElement,
   act: (film: F, at: number) => Promise<void>,
-  ...before: Node[]
+  ...children: Node[]
 ): HTMLElement {
-  const item = h("li", {}, ...before, button);
+  const item = h("li", {}, ...children, button);
   button.addEventListener("click", () => void act(film, [...parent.children].indexOf(item)));
   return item;
 }
 
-function countText(count: number): string {
+function formatCount(count: number): string {
   return count === 1 ? "1 film" : `${count} films`;
 }
 
-export function adviceView({ ask, announce }: Acting) {
+export function createAdviceView({ ask, announce }: Actions) {
   const films = h("ol", { id: "recommendations", class: "advice" });
   const empty = h("p", { id: "no-recommendations", class: "empty" });
-  const young = h("p", { id: "young", class: "young" });
-  const model = h("p", { id: "model", class: "note" });
+  const ageNote = h("p", { id: "young", class: "young" });
+  const sourceNote = h("p", { id: "model", class: "note" });
   let now: State | null = null;
-  const listen = () => ask((session) => session.listen(now?.whispers === false));
+  const switchWhispers = () => ask((session) => session.setWhispers(now?.whispers === false));
   const attributes = { id: "whispers", role: "switch", class: "switch", "aria-checked": "true" };
-  const whispers = button(attributes, "With everybody's whispers", listen);
-  const element = section(
+  const whispers = createButton(attributes, "With everybody's whispers", switchWhispers);
+  const element = createSection(
     "for-you",
     "For you",
     "Worked out on this device, from your films.",
     empty,
     whispers,
-    young,
+    ageNote,
     films,
-    model,
+    sourceNote,
   );
-  const seen = async (film: Advice, at: number) => {
+  const markSeen = async (film: Advice, at: number) => {
     await ask((session) => session.add(film.id));
-    announce(`${label(film)} marked as seen.`);
+    announce(`${formatTitle(film)} marked as seen.`);
     focusAt(films, at, element);
   };
-  let learnt: Curve | null = null;
+  let latestCurve: Curve | null = null;
   const showAge = () => {
-    const aged = now?.whispers === false ? null : (now?.manifest ?? null);
-    const age = aged && youngText(aged, learnt);
-    say(young, age ?? "");
-    show(young, age !== null && now !== null && now.advice.length > 0);
+    const model = now?.whispers === false ? null : (now?.manifest ?? null);
+    const note = model && describeYoungModel(model, latestCurve);
+    setText(ageNote, note ?? "");
+    setVisible(ageNote, note !== null && now !== null && now.advice.length > 0);
   };
   return {
     element,
-    /** It says how much to expect. */
+    /** Use a curve, which says how much to expect. */
     showCurve(curve: Curve) {
-      learnt = curve;
+      latestCurve = curve;
       showAge();
     },
     update(state: State) {
       const { advice, manifest, films: chosen } = state;
       now = state;
       showAge();
-      list(films, advice, (film) => advised(film, films, seen));
-      say(empty, emptyText(manifest !== null, chosen.length > 0));
-      show(empty, advice.length === 0);
-      show(films, advice.length > 0);
-      show(whispers, advice.length > 0);
+      updateList(films, advice, (film) => createAdvice(film, films, markSeen));
+      setText(empty, formatEmpty(manifest !== null, chosen.length > 0));
+      setVisible(empty, advice.length === 0);
+      setVisible(films, advice.length > 0);
+      setVisible(whispers, advice.length > 0);
       whispers.setAttribute("aria-checked", String(state.whispers));
-      say(model, manifest === null ? "" : modelText(manifest, state.whispers));
+      setText(sourceNote, manifest === null ? "" : formatSource(manifest, state.whispers));
     },
   };
 }
 
 type AdviceHandler = (film: Advice, at: number) => Promise<void>;
 
-function advised(film: Advice, parent: HTMLElement, seen: AdviceHandler): HTMLElement {
+function createAdvice(film: Advice, parent: HTMLElement, markSeen: AdviceHandler): HTMLElement {
   const button = h(
     "button",
-    { type: "button", class: "button small seen", "aria-label": `I have seen ${label(film)}` },
+    {
+      type: "button",
+      class: "button small seen",
+      "aria-label": `I have seen ${formatTitle(film)}`,
+    },
     "Seen",
   );
-  const details = h("div", { class: "details" }, otherName(film), genres(film), reason(film));
-  return heeding(button, film, parent, seen, titleOf(film), details);
+  const details = h(
+    "div",
+    { class: "details" },
+    createOtherName(film),
+    createGenres(film),
+    createReason(film),
+  );
+  return createListItem(button, film, parent, markSeen, createTitle(film), details);
 }
 
-function reason({ because }: Advice): HTMLElement | null {
+function createReason({ because }: Advice): HTMLElement | null {
   if (because.length === 0) return null;
-  const words = becauseWords(because).map(({ kind, text }) => {
+  const words = explainReasons(because).map(({ kind, text }) => {
     if (kind === "film") return h("cite", {}, text);
     return kind === "tag" ? h("span", { class: "tag" }, text) : text;
   });
   return h("span", { class: "reason" }, ...words);
 }
 
-function emptyText(model: boolean, chosen: boolean): string {
+function formatEmpty(model: boolean, chosen: boolean): string {
   if (!model) return "The model is on its way.";
   return chosen
     ? "This model knows none of your films yet."
     : "Choose a film or two that you have seen, and ten for you appear here.";
 }
 
-/** What the recommendations come from. */
-function modelText({ epoch }: Manifest, whispers: boolean): string {
+/** Format what the recommendations are based on. */
+function formatSource({ epoch }: Manifest, whispers: boolean): string {
   if (!whispers)
     return "By tags alone, such as genres: the list that there would be without anybody's reports.";
   return `From the model of epoch ${epoch}, checked against the server's signature.`;

@@ -1,27 +1,30 @@
 /**
- * What leaves this device: the switch, the budget, every report, and the way out.
+ * What leaves this device: the switch, the limit, every report, and the way to forget everything.
  */
 
-import { type Amount, epochsWithin } from "sottovoce-client";
-import { type Acting, button, h, say, section, show, type View } from "../dom.js";
+import { type Amount, countAffordableEpochs } from "sottovoce-client";
+import { h, setText, setVisible } from "../dom.js";
 import type { State } from "../state.js";
-import { amountText, atMostText, epochsText, LIMIT_SENTENCE } from "../words.js";
-import { asked, askForConsent, type Counted, limitField, type Question } from "./consent.js";
-import { reportsView } from "./reports.js";
+import { formatAmount, formatBound, formatEpochs, LIMIT_SENTENCE } from "../words.js";
+import { askForConsent } from "./consent.js";
+import { type CountedOffer, createLimitField } from "./limit.js";
+import { type Actions, createButton, createSection, type View } from "./parts.js";
+import { askQuestion, type Question } from "./question.js";
+import { createReportsView } from "./reports.js";
 
-/** What the section can do, and when. */
-export interface LeavingOptions extends Acting {
-  /** Taking part begins: now it matters that the browser keeps the ledger. */
-  begun(): void;
+/** The actions of this section. */
+export interface LeavingOptions extends Actions {
+  /** Taking part begins: now the browser should keep the ledger. */
+  onStart(): void;
 }
 
-export function leavingView(options: LeavingOptions) {
-  const toggle = switchView(options);
+export function createLeavingView(options: LeavingOptions) {
+  const toggle = createSwitch(options);
   const line = h("p", { id: "report-state", class: "state", role: "status" });
-  const budget = budgetView(options);
-  const reports = reportsView();
+  const budget = createBudgetView(options);
+  const reports = createReportsView();
   return {
-    element: section(
+    element: createSection(
       "leaving",
       "What leaves this device",
       "Nothing, until you say so. Then only what is listed here.",
@@ -29,30 +32,30 @@ export function leavingView(options: LeavingOptions) {
       line,
       budget.element,
       reports.element,
-      forgetButton(options),
+      createForgetButton(options),
     ),
     update(state: State) {
       toggle.update(state);
-      say(line, state.line);
+      setText(line, state.reportState);
       budget.update(state);
     },
     showBatch: reports.showBatch,
   };
 }
 
-function switchView({ ask, begun }: LeavingOptions): View {
+function createSwitch({ ask, onStart }: LeavingOptions): View {
   let now: State | null = null;
   const change = async () => {
-    const { agreed, takingPart, offer: shown, gone } = now ?? { offer: null };
-    if (!shown) return; // another one may come while this is read
-    if (agreed) return ask((session) => session.takePart(!takingPart));
-    const limit = await askForConsent(shown, gone, ask);
+    const { agreed, takingPart, offer: displayedOffer, spentAmount } = now ?? { offer: null };
+    if (!displayedOffer) return; // the offer may change while this one is read
+    if (agreed) return ask((session) => session.setTakingPart(!takingPart));
+    const limit = await askForConsent(displayedOffer, spentAmount, ask);
     if (limit === null) return;
-    begun();
-    await ask((session) => session.agree(shown.terms, limit));
+    onStart();
+    await ask((session) => session.acceptAndStart(displayedOffer.terms, limit));
   };
   const attributes = { role: "switch", class: "switch", "aria-checked": "false", disabled: true };
-  const element = button({ id: "take-part", ...attributes }, "Take part", change);
+  const element = createButton({ id: "take-part", ...attributes }, "Take part", change);
   return {
     element,
     update(state) {
@@ -63,17 +66,17 @@ function switchView({ ask, begun }: LeavingOptions): View {
   };
 }
 
-function forgetButton({ ask, announce }: LeavingOptions): HTMLElement {
+function createForgetButton({ ask, announce }: LeavingOptions): HTMLElement {
   const forget = async () => {
-    if (!(await asked(forgetting()))) return;
+    if (!(await askQuestion(describeForgetting()))) return;
     await ask((session) => session.forget());
     announce("Everything but the ledger is forgotten.");
   };
   const attributes = { id: "forget", class: "button grave wide" };
-  return button(attributes, "Forget everything on this device", forget);
+  return createButton(attributes, "Forget everything on this device", forget);
 }
 
-function forgetting(): Question {
+function describeForgetting(): Question {
   return {
     id: "forget-dialog",
     title: "Forget everything?",
@@ -94,12 +97,12 @@ function forgetting(): Question {
     ],
     yes: "Forget everything",
     no: "Keep it",
-    grave: true,
+    isFinal: true,
   };
 }
 
-/** What was spent of the limit, which can be changed behind a fold. */
-function budgetView(options: Acting): View {
+/** Create the view of the spent epsilon and the limit. */
+function createBudgetView(options: Actions): View {
   const text = h("p", { id: "budget-text", class: "note" });
   const meter = h("div", {
     id: "budget",
@@ -108,79 +111,82 @@ function budgetView(options: Acting): View {
     "aria-label": "Spent of the limit",
     "aria-valuemin": 0,
   });
-  const change = limitChange(options);
+  const change = createLimitChange(options);
   const meaning = h("p", { class: "note" }, LIMIT_SENTENCE);
   const element = h("div", {}, h("h3", {}, "Limit"), meter, text, meaning, change.element);
   return {
     element,
     update(state) {
-      const { agreed, spent, limit, offer, epochs } = state;
-      show(element, agreed);
+      const { agreed, spentEpsilon, limit, offer, epochs } = state;
+      setVisible(element, agreed);
       if (!agreed || offer === null) return;
-      fillMeter(meter, spent, limit);
-      say(text, `${budgetText(state, offer)} ${lifetimeText(epochs, offer.terms)}`);
+      updateMeter(meter, spentEpsilon, limit);
+      setText(text, `${formatBudget(state, offer)} ${formatLifetime(epochs, offer.terms)}`);
       change.update(state);
     },
   };
 }
 
-function fillMeter(meter: HTMLElement, spent: number, limit: number): void {
-  const share = Math.min(1, spent / limit);
+function updateMeter(meter: HTMLElement, spentEpsilon: number, limit: number): void {
+  const share = Math.min(1, spentEpsilon / limit);
   meter.style.setProperty("--share", String(share));
-  meter.setAttribute("aria-valuemax", String(Math.max(limit, spent)));
-  meter.setAttribute("aria-valuenow", String(spent));
-  meter.setAttribute("aria-valuetext", `${atMostText(spent)} of ${atMostText(limit)}`);
+  meter.setAttribute("aria-valuemax", String(Math.max(limit, spentEpsilon)));
+  meter.setAttribute("aria-valuenow", String(spentEpsilon));
+  meter.setAttribute("aria-valuetext", `${formatBound(spentEpsilon)} of ${formatBound(limit)}`);
   meter.classList.toggle("full", share >= 1);
 }
 
-/** What was spent, and how long the rest lasts. */
-export function budgetText({ spent, gone, limit }: Budget, offer: Counted): string {
-  const said = `Spent ${atMostText(spent)} of ${atMostText(limit)}`;
-  if (offer.turns === 0) return `${said}.`; // whatever is left, the terms allow no more
-  const left = epochsWithin(limit, gone, offer.terms, offer.turns);
-  const more = epochsText(left).replace(" ", " more ");
-  return `${said}: ${left === 0 ? "not enough for another epoch" : `enough for ${more}`}.`;
+/** Format the spent epsilon, and how long the rest lasts. */
+export function formatBudget(
+  { spentEpsilon, spentAmount, limit }: Budget,
+  offer: CountedOffer,
+): string {
+  const spentSentence = `Spent ${formatBound(spentEpsilon)} of ${formatBound(limit)}`;
+  if (offer.turns === 0) return `${spentSentence}.`; // the terms allow no more, even if some of the limit is left
+  const epochsLeft = countAffordableEpochs(limit, spentAmount, offer.terms, offer.turns);
+  const more = formatEpochs(epochsLeft).replace(" ", " more ");
+  return `${spentSentence}: ${epochsLeft === 0 ? "not enough for another epoch" : `enough for ${more}`}.`;
 }
 
-type Budget = Pick<State, "spent" | "gone" | "limit">;
+type Budget = Pick<State, "spentEpsilon" | "spentAmount" | "limit">;
 
-/** The device's own count, against what the terms allow. */
-export function lifetimeText(epochs: number, terms: { epochs: number }): string {
-  return `This device took part in ${amountText(epochs)} of ${epochsText(terms.epochs)} that the terms allow.`;
+/** Format the epochs of this device and those that the terms allow. */
+export function formatLifetime(epochs: number, terms: { epochs: number }): string {
+  return `This device took part in ${formatAmount(epochs)} of ${formatEpochs(terms.epochs)} that the terms allow.`;
 }
 
-/** The field is left alone while it is open: nothing may change under busy hands. */
-function limitChange({ ask, announce }: Acting): View {
+/** Create the fold with the limit. It does not change while it is open. */
+function createLimitChange({ ask, announce }: Actions): View {
   const summary = h("summary", {}, "Change the limit");
   const form = h("div", {});
   const element = h("details", { id: "limit-change" }, summary, form);
-  const set = async (limit: number) => {
+  const saveLimit = async (limit: number) => {
     await ask((session) => session.setLimit(limit));
     element.open = false;
     summary.focus();
-    announce(`The limit is ${atMostText(limit)} now.`);
+    announce(`The limit is ${formatBound(limit)} now.`);
   };
-  let shown = "";
+  let displayed = "";
   return {
     element,
-    update({ limit, gone, offer }) {
+    update({ limit, spentAmount, offer }) {
       const { epsilon, reports } = offer?.terms ?? {};
-      const now = `${limit} ${gone} ${epsilon} ${reports} ${offer?.turns}`;
-      if (offer === null || now === shown || element.open) return;
-      shown = now;
-      form.replaceChildren(...limitForm({ value: limit, gone, offer }, set));
+      const current = `${limit} ${spentAmount} ${epsilon} ${reports} ${offer?.turns}`;
+      if (offer === null || current === displayed || element.open) return;
+      displayed = current;
+      form.replaceChildren(...createLimitForm({ value: limit, spentAmount, offer }, saveLimit));
     },
   };
 }
 
-function limitForm(
-  from: { value: number; gone: Amount; offer: Counted },
-  set: (limit: number) => Promise<void>,
+function createLimitForm(
+  from: { value: number; spentAmount: Amount; offer: CountedOffer },
+  saveLimit: (limit: number) => Promise<void>,
 ): Node[] {
-  const field = limitField({ id: "limit", ...from });
+  const field = createLimitField({ id: "limit", ...from });
   const save = () => {
     const limit = field.read();
-    if (limit !== null) void set(limit);
+    if (limit !== null) void saveLimit(limit);
   };
-  return [field.element, button({ id: "limit-save" }, "Set the limit", save)];
+  return [field.element, createButton({ id: "limit-save" }, "Set the limit", save)];
 }

@@ -1,53 +1,56 @@
-/**
- * The whole page, put together: its sections, its notices, its colours.
- */
+/** The whole page: its sections and notices. */
 
-import { button, h, say, show } from "../dom.js";
+import { h, setText, setVisible } from "../dom.js";
 import type { Ask } from "../session.js";
-import { troubleOf } from "../session.js";
 import type { Event, State, Trouble } from "../state.js";
-import { asked, askForNewTerms, type Question } from "./consent.js";
-import { adviceView, filmsView } from "./films.js";
-import { leavingView } from "./leaving.js";
-import { togetherView } from "./together.js";
+import { toTrouble } from "../trouble.js";
+import { askForNewTerms } from "./consent.js";
+import { createAdviceView, createFilmsView } from "./films.js";
+import { createLeavingView } from "./leaving.js";
+import { createButton } from "./parts.js";
+import { askQuestion, type Question } from "./question.js";
+import { createTogetherView } from "./together.js";
 
+/** The options of the page. */
 export interface PageOptions {
   ask: Ask;
   statement: string;
-  /** What visitors should know about this service, such as that it is a demo; "": nothing. */
+  /** What visitors should know about this service, such as that it is a demo, or "". */
   notice: string;
   /** Whether the page names another key than the one this browser began with. */
-  otherKey: boolean;
-  begun(): void;
-  /** Gives up what belongs to the first server and begins with the present one. */
-  beginAnew(): void;
+  hasOtherKey: boolean;
+  onStart(): void;
+  /** Delete what belongs to the first server, and start with the present one. */
+  startAgain(): void;
 }
 
+/** The displayed page. */
 export interface Page {
-  hear(event: Event): void;
-  online(online: boolean): void;
+  handleEvent(event: Event): void;
+  setOnline(online: boolean): void;
   tick(now: number): void;
 }
 
+/** Display the page. */
 export function showPage({ ask: askWorker, ...options }: PageOptions): Page {
   let state: State | null = null;
-  let failed: Trouble | null = null;
+  let choiceTrouble: Trouble | null = null;
   let isOnline = true;
-  const refresh = () => news.update(failed ?? state?.trouble ?? null, state, isOnline);
-  const ask = withFailures(askWorker, (trouble) => {
-    failed = trouble;
+  const refresh = () => noticeView.update(choiceTrouble ?? state?.trouble ?? null, state, isOnline);
+  const ask = reportFailures(askWorker, (trouble) => {
+    choiceTrouble = trouble;
     refresh();
   });
-  const spoken = h("p", { id: "spoken", class: "visually-hidden", role: "status" });
-  const announce = (text: string) => say(spoken, text);
-  const news = notices({ ...options, ask });
-  const films = filmsView({ ask, announce });
-  const advice = adviceView({ ask, announce });
-  const leaving = leavingView({ ...options, ask, announce });
-  const together = togetherView(options);
+  const announcement = h("p", { id: "spoken", class: "visually-hidden", role: "status" });
+  const announce = (text: string) => setText(announcement, text);
+  const noticeView = createNotices({ ...options, ask });
+  const films = createFilmsView({ ask, announce });
+  const advice = createAdviceView({ ask, announce });
+  const leaving = createLeavingView({ ...options, ask, announce });
+  const together = createTogetherView(options);
   document.body.replaceChildren(
-    header(),
-    news.element,
+    createHeader(),
+    noticeView.element,
     h(
       "main",
       {},
@@ -55,12 +58,12 @@ export function showPage({ ask: askWorker, ...options }: PageOptions): Page {
       leaving.element,
       together.element,
     ),
-    footer(),
-    spoken,
+    createFooter(),
+    announcement,
   );
 
   return {
-    hear(event) {
+    handleEvent(event) {
       if (event.kind === "batch") leaving.showBatch(event.batch);
       if (event.kind === "curve")
         for (const view of [advice, together]) view.showCurve(event.curve);
@@ -70,7 +73,7 @@ export function showPage({ ask: askWorker, ...options }: PageOptions): Page {
       refresh();
       together.tick(Date.now() / 1000);
     },
-    online(online) {
+    setOnline(online) {
       isOnline = online;
       refresh();
     },
@@ -78,33 +81,33 @@ export function showPage({ ask: askWorker, ...options }: PageOptions): Page {
   };
 }
 
-/** Tells of everything that failed, until a choice goes well again. */
-function withFailures(ask: Ask, tell: (trouble: Trouble | null) => void): Ask {
+/** Report every failure, until a choice succeeds again. */
+function reportFailures(ask: Ask, onTrouble: (trouble: Trouble | null) => void): Ask {
   return async (work, isChoice = true) => {
     try {
       const answer = await ask(work);
-      if (isChoice) tell(null);
+      if (isChoice) onTrouble(null);
       return answer;
     } catch (error) {
-      tell(troubleOf(error));
-      throw new Failed();
+      onTrouble(toTrouble(error));
+      throw new ReportedError();
     }
   };
 }
 
-/** What was told on the page already. */
-class Failed extends Error {}
+/** An error that the page has displayed already. */
+class ReportedError extends Error {}
 window.addEventListener("unhandledrejection", (event) => {
-  if (event.reason instanceof Failed) event.preventDefault();
+  if (event.reason instanceof ReportedError) event.preventDefault();
 });
 
-function header(): HTMLElement {
+function createHeader(): HTMLElement {
   const lead =
     "What you watch tells a lot about you: here it stays on your device, and you still get films that fit.";
   return h("header", {}, h("h1", {}, "sottovoce"), h("p", {}, lead));
 }
 
-function footer(): HTMLElement {
+function createFooter(): HTMLElement {
   return h(
     "footer",
     {},
@@ -116,79 +119,86 @@ function footer(): HTMLElement {
   );
 }
 
-/** A sentence instead of a page that cannot work. */
+/** Display a sentence instead of a page that cannot work. */
 export function showSentence(text: string): void {
   document.body.replaceChildren(
-    header(),
+    createHeader(),
     h("main", {}, h("p", { id: "sentence", class: "sentence", role: "alert" }, text)),
   );
 }
 
-/** What is said aloud; everything else needs patience only. */
-const TITLES: Readonly<Partial<Record<Trouble["kind"], string>>> = {
+/** Titles of alerts; all other trouble needs only patience. */
+const ALERT_TITLES: Readonly<Partial<Record<Trouble["kind"], string>>> = {
   untrusted: "The server's word could not be trusted.",
   terms: "The server wants other terms.",
   storage: "This device cannot go on as it should.",
 };
 
-const OFFLINE = "Offline: recommendations go on, nothing is sent.";
+const OFFLINE_SENTENCE = "Offline: recommendations go on, nothing is sent.";
 
-/** The one place for bad news: an alert where trust is at stake, a status where patience is enough. */
-function notices(options: PageOptions) {
+/** Create the place for bad news: an alert if trust is at stake, else a status. */
+function createNotices(options: PageOptions) {
   let trouble: Trouble | null = null;
   let now: State | null = null;
-  const agree = async () => {
-    const shown = now?.asked ?? null; // those that are shown, whatever comes meanwhile
-    if (now === null || shown === null) return;
+  const acceptNewTerms = async () => {
+    const displayed = now?.newOffer ?? null; // the offer may change meanwhile
+    if (now === null || displayed === null) return;
     const { limit } = now;
     const worse = trouble?.terms?.worse ?? [];
-    if (!(await askForNewTerms(worse, shown, now, options.ask))) return;
-    await options.ask((session) => session.acceptTerms(shown.terms, limit));
+    if (!(await askForNewTerms(worse, displayed, now, options.ask))) return;
+    await options.ask((session) => session.acceptTerms(displayed.terms, limit));
   };
   const title = h("strong", {});
   const text = h("span", { id: "alert-text" });
-  const look = button({ id: "accept-terms" }, "Look at the new terms …", agree);
+  const look = createButton({ id: "accept-terms" }, "Look at the new terms …", acceptNewTerms);
   const alert = h("div", { id: "alert", class: "notice alert", role: "alert" });
   const status = h("p", { id: "status", class: "notice quiet", role: "status" });
   return {
-    element: h("div", { class: "notices" }, options.otherKey && otherKey(options), alert, status),
-    update(told: Trouble | null, state: State | null, online: boolean) {
+    element: h(
+      "div",
+      { class: "notices" },
+      options.hasOtherKey && createOtherKeyNotice(options),
+      alert,
+      status,
+    ),
+    update(newTrouble: Trouble | null, state: State | null, online: boolean) {
       now = state;
-      trouble = online ? told : null;
-      const loud = trouble !== null && isLoud(trouble) ? trouble : null;
-      say(title, loud === null ? "" : (TITLES[loud.kind] ?? ""));
-      say(text, loud?.text ?? "");
-      show(look, trouble?.kind === "terms");
-      if (loud !== null && alert.childElementCount === 0) alert.append(title, " ", text, " ", look);
-      if (loud === null) alert.replaceChildren();
-      say(status, quietText(trouble, online));
+      trouble = online ? newTrouble : null;
+      const alertTrouble = trouble !== null && isAlert(trouble) ? trouble : null;
+      setText(title, alertTrouble === null ? "" : (ALERT_TITLES[alertTrouble.kind] ?? ""));
+      setText(text, alertTrouble?.text ?? "");
+      setVisible(look, trouble?.kind === "terms");
+      if (alertTrouble !== null && alert.childElementCount === 0)
+        alert.append(title, " ", text, " ", look);
+      if (alertTrouble === null) alert.replaceChildren();
+      setText(status, formatStatus(trouble, online));
     },
   };
 }
 
-function isLoud({ kind }: Trouble): boolean {
-  return kind in TITLES;
+function isAlert({ kind }: Trouble): boolean {
+  return kind in ALERT_TITLES;
 }
 
-function quietText(trouble: Trouble | null, online: boolean): string {
-  if (!online) return OFFLINE;
-  return trouble === null || isLoud(trouble) ? "" : trouble.text;
+function formatStatus(trouble: Trouble | null, online: boolean): string {
+  if (!online) return OFFLINE_SENTENCE;
+  return trouble === null || isAlert(trouble) ? "" : trouble.text;
 }
 
-function otherKey({ beginAnew }: PageOptions): HTMLElement {
-  const begin = async () => {
-    if (await asked(beginning())) beginAnew();
+function createOtherKeyNotice({ startAgain }: PageOptions): HTMLElement {
+  const confirm = async () => {
+    if (await askQuestion(describeStartAgain())) startAgain();
   };
   return h(
     "div",
     { id: "other-key", class: "notice alert", role: "alert" },
     h("strong", {}, "This address now names another server."),
     " Its key is not the one that this browser began with, so somebody may be pretending to be the server you know. Nothing is fetched from it and nothing is sent. Recommendations go on with the last model that could be trusted. ",
-    button({ id: "begin-anew" }, "Begin anew …", begin),
+    createButton({ id: "begin-anew" }, "Begin anew …", confirm),
   );
 }
 
-function beginning(): Question {
+function describeStartAgain(): Question {
   return {
     id: "begin-anew-dialog",
     title: "Begin anew with this server?",
@@ -206,6 +216,6 @@ function beginning(): Question {
     ],
     yes: "Begin anew",
     no: "Leave it as it is",
-    grave: true,
+    isFinal: true,
   };
 }

@@ -1,67 +1,75 @@
-import type { LeftDevice, Told } from "sottovoce-client";
-import { type Child, h, say, show } from "../dom.js";
-import { amountText, hex } from "../words.js";
+/** Every report of the last batch, in readable form and as it left. */
 
-const HEADER = 56;
-const SEALED = 52;
-const SHOWN_AT_FIRST = 100;
+import type { LeftDevice, ReadableReport } from "sottovoce-client";
+import { type Child, h, setText, setVisible } from "../dom.js";
+import { formatAmount, toHex } from "../words.js";
 
-/** Every report of the last batch, as it was made and as it left. */
-export function reportsView() {
-  const none = h("p", { class: "empty" }, "There is no report here.");
+const HEADER_BYTES = 56;
+const SEALED_REPORT_BYTES = 52;
+const FIRST_ROWS = 100;
+
+/** Create the table of the last batch, as it was made and as it left. */
+export function createReportsView() {
+  const emptyNote = h("p", { class: "empty" }, "There is no report here.");
   const rows = h("tbody", {});
   const size = h("p", { id: "batch-size", class: "note" });
-  const all = h("button", { type: "button", class: "button small", hidden: true });
+  const showAllButton = h("button", { type: "button", class: "button small", hidden: true });
   const region = h(
     "div",
     { class: "scroll", role: "region", "aria-labelledby": "reports-caption", tabindex: 0 },
-    table(rows),
+    createTable(rows),
   );
-  const shown = h("div", { hidden: true }, size, region, all, ...explained());
+  const content = h("div", { hidden: true }, size, region, showAllButton, ...createExplanation());
   const fill = (batch: LeftDevice) => {
-    rows.replaceChildren(...reportRows(batch, SHOWN_AT_FIRST));
-    say(all, `Show all ${amountText(batch.told.length)}`);
-    show(all, batch.told.length > SHOWN_AT_FIRST);
-    all.onclick = () => {
-      rows.replaceChildren(...reportRows(batch, batch.told.length));
-      show(all, false);
+    rows.replaceChildren(...createRows(batch, FIRST_ROWS));
+    setText(showAllButton, `Show all ${formatAmount(batch.reports.length)}`);
+    setVisible(showAllButton, batch.reports.length > FIRST_ROWS);
+    showAllButton.onclick = () => {
+      rows.replaceChildren(...createRows(batch, batch.reports.length));
+      setVisible(showAllButton, false);
     };
   };
-  const empty = () => {
+  const clear = () => {
     for (const part of [rows, size]) part.replaceChildren();
-    all.onclick = null;
+    showAllButton.onclick = null;
   };
-  let filled = "";
+  let displayedHash = "";
   return {
-    element: h("div", { id: "batch" }, h("h3", {}, "The last batch, bit by bit"), none, shown),
+    element: h(
+      "div",
+      { id: "batch" },
+      h("h3", {}, "The last batch, bit by bit"),
+      emptyNote,
+      content,
+    ),
     showBatch(batch: LeftDevice | null) {
-      show(none, batch === null);
-      show(shown, batch !== null);
-      if (batch === null) empty();
-      else if (batch.hash !== filled) fill(batch);
-      filled = batch?.hash ?? "";
-      if (batch !== null) say(size, sizeText(batch));
+      setVisible(emptyNote, batch === null);
+      setVisible(content, batch !== null);
+      if (batch === null) clear();
+      else if (batch.hash !== displayedHash) fill(batch);
+      displayedHash = batch?.hash ?? "";
+      if (batch !== null) setText(size, formatSize(batch));
     },
   };
 }
 
-function table(rows: HTMLElement): HTMLElement {
-  const group = (name: string, kind: string | null, colspan = 1) =>
+function createTable(rows: HTMLElement): HTMLElement {
+  const createGroupHeader = (name: string, kind: string | null, colspan = 1) =>
     h("th", { scope: "colgroup", class: kind, colspan }, name);
-  const named = (name: Child, kind: string | null = null) =>
+  const createColumnHeader = (name: Child, kind: string | null = null) =>
     h("th", { scope: "col", class: kind }, name);
   const groups = [
     h("td"),
-    group("In the envelope", null, 2),
-    group("Leaves", "leaves"),
-    group("Stays here", "stays"),
+    createGroupHeader("In the envelope", null, 2),
+    createGroupHeader("Leaves", "leaves"),
+    createGroupHeader("Stays here", "stays"),
   ];
   const names = [
-    named(h("span", { class: "visually-hidden" }, "Number")),
-    named("Direction"),
-    named("Sign"),
-    named("4 bytes → 52", "leaves"),
-    named("Coin", "stays"),
+    createColumnHeader(h("span", { class: "visually-hidden" }, "Number")),
+    createColumnHeader("Direction"),
+    createColumnHeader("Sign"),
+    createColumnHeader("4 bytes → 52", "leaves"),
+    createColumnHeader("Coin", "stays"),
   ];
   return h(
     "table",
@@ -76,16 +84,21 @@ function table(rows: HTMLElement): HTMLElement {
   );
 }
 
-function reportRows({ told, bytes }: LeftDevice, most: number): HTMLElement[] {
-  return told.slice(0, most).map((each, at) => row(each, at, hex(sealedAt(bytes, at))));
+function createRows({ reports, bytes }: LeftDevice, maxRows: number): HTMLElement[] {
+  return reports
+    .slice(0, maxRows)
+    .map((report, at) => createRow(report, at, toHex(getSealed(bytes, at))));
 }
 
-/** The sealed report at a place of an encoded batch. */
-function sealedAt(bytes: Uint8Array, at: number): Uint8Array {
-  return bytes.subarray(HEADER + at * SEALED, HEADER + (at + 1) * SEALED);
+/** Return the sealed report at a place of an encoded batch. */
+function getSealed(bytes: Uint8Array, at: number): Uint8Array {
+  return bytes.subarray(
+    HEADER_BYTES + at * SEALED_REPORT_BYTES,
+    HEADER_BYTES + (at + 1) * SEALED_REPORT_BYTES,
+  );
 }
 
-function row(told: Told, at: number, sealed: string): HTMLElement {
+function createRow(report: ReadableReport, at: number, sealed: string): HTMLElement {
   const whole = h("tr", { class: "whole" }, h("td", { colspan: 5 }, h("code", {}, sealed)));
   const button = h(
     "button",
@@ -96,42 +109,42 @@ function row(told: Told, at: number, sealed: string): HTMLElement {
     "tr",
     {},
     h("th", { scope: "row" }, String(at + 1)),
-    h("td", {}, ...direction(told)),
-    h("td", { class: "sign" }, told.bit === 1 ? "+" : "−"),
+    h("td", {}, ...formatDirection(report)),
+    h("td", { class: "sign" }, report.bit === 1 ? "+" : "−"),
     h("td", { class: "leaves" }, button),
-    h("td", { class: `stays ${told.coin}` }, told.coin),
+    h("td", { class: `stays ${report.coin}` }, report.coin),
   );
-  button.addEventListener("click", () => unfold(button, element, whole));
+  button.addEventListener("click", () => toggleBytes(button, element, whole));
   return element;
 }
 
-function direction({ row, column }: Told): Child[] {
-  const whole = (text: string) => h("span", { class: "whole-word" }, text);
-  return [whole(`row ${row},`), " ", whole(`factor ${column}`)];
+function formatDirection({ row, column }: ReadableReport): Child[] {
+  const createWord = (text: string) => h("span", { class: "whole-word" }, text);
+  return [createWord(`row ${row},`), " ", createWord(`factor ${column}`)];
 }
 
-/** All 52 bytes in a row of their own, or that row away again. */
-function unfold(button: HTMLElement, row: HTMLElement, whole: HTMLElement): void {
+/** Show all 52 bytes in a row of their own, or remove that row. */
+function toggleBytes(button: HTMLElement, row: HTMLElement, whole: HTMLElement): void {
   const open = !whole.isConnected;
   if (open) row.after(whole);
   else whole.remove();
   button.setAttribute("aria-expanded", String(open));
 }
 
-/** What became of it, and what it weighs. */
-function sizeText({ epoch, state, told, bytes }: LeftDevice): string {
-  const became = {
+/** Format the state and the size of a batch. */
+function formatSize({ epoch, state, reports, bytes }: LeftDevice): string {
+  const stateSentence = {
     charged: "It waits to be sent.",
     sent: "It has left.",
     dropped: "It came too late and was not counted.",
   }[state];
   return (
-    `Epoch ${epoch}: ${amountText(bytes.length)} bytes, which are ${amountText(told.length)} × ` +
-    `${SEALED} sealed and ${HEADER} that say which epoch they are for. ${became}`
+    `Epoch ${epoch}: ${formatAmount(bytes.length)} bytes, which are ${formatAmount(reports.length)} × ` +
+    `${SEALED_REPORT_BYTES} sealed and ${HEADER_BYTES} that say which epoch they are for. ${stateSentence}`
   );
 }
 
-function explained(): HTMLElement[] {
+function createExplanation(): HTMLElement[] {
   return [
     h(
       "p",

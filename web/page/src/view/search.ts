@@ -1,26 +1,29 @@
-/** Silence before a screen reader is told how much was found. */
-import { genres, h, otherName, say, show, titleOf } from "../dom.js";
-import type { Found } from "../state.js";
-import { label } from "../titles.js";
+/** A search box for titles. */
 
-const QUIET = 800;
+import { h, setText, setVisible } from "../dom.js";
+import type { SearchResult } from "../state.js";
+import { formatTitle } from "../titles.js";
+import { createGenres, createOtherName, createTitle } from "./parts.js";
 
-/** An editable combobox with a list, as the ARIA practices describe it: searches while somebody types. */
+/** Silence before a screen reader announces the number of results. */
+const ANNOUNCE_DELAY_MILLISECONDS = 800;
+
+/** An editable combobox with a list, after the ARIA practices: it searches while a person types. */
 export class SearchBox {
   readonly element: HTMLElement;
   readonly input: HTMLInputElement;
   readonly #list: HTMLUListElement;
-  readonly #count: HTMLElement;
-  #found: readonly Found[] = [];
+  readonly #status: HTMLElement;
+  #results: readonly SearchResult[] = [];
   #active = -1;
-  #asked = 0;
-  #isAsking = false;
+  #searchCount = 0;
+  #isSearching = false;
   #hasCatalogue = false;
-  #telling: number | undefined;
+  #announcement: number | undefined;
 
   constructor(
-    private readonly find: (text: string) => Promise<readonly Found[]>,
-    private readonly choose: (film: Found) => void,
+    private readonly find: (text: string) => Promise<readonly SearchResult[]>,
+    private readonly choose: (film: SearchResult) => void,
   ) {
     this.input = this.#makeInput();
     this.#list = h("ul", {
@@ -29,16 +32,16 @@ export class SearchBox {
       "aria-label": "Films found",
       hidden: true,
     });
-    this.#count = h("p", { class: "visually-hidden", role: "status" });
+    this.#status = h("p", { class: "visually-hidden", role: "status" });
     const name = h("label", { for: "search" }, "Search by title");
-    this.element = h("div", { class: "search" }, name, this.input, this.#list, this.#count);
+    this.element = h("div", { class: "search" }, name, this.input, this.#list, this.#status);
   }
 
-  /** Whether there are films to search; what was typed before they came is looked up then. */
-  catalogueIsHere(here: boolean): void {
-    const came = here && !this.#hasCatalogue;
-    this.#hasCatalogue = here;
-    if (came && this.input.value !== "") void this.#search();
+  /** Set whether there are films to search; text that was typed before is searched then. */
+  setCatalogueReady(isReady: boolean): void {
+    const hasArrived = isReady && !this.#hasCatalogue;
+    this.#hasCatalogue = isReady;
+    if (hasArrived && this.input.value !== "") void this.#search();
   }
 
   #makeInput(): HTMLInputElement {
@@ -54,36 +57,36 @@ export class SearchBox {
       "aria-controls": "search-results",
       "aria-autocomplete": "list",
       oninput: () => void this.#search(),
-      onkeydown: (event: KeyboardEvent) => this.#key(event),
-      onfocus: () => this.#open(this.#found.length > 0),
-      onblur: () => this.#open(false),
+      onkeydown: (event: KeyboardEvent) => this.#handleKey(event),
+      onfocus: () => this.#setOpen(this.#results.length > 0),
+      onblur: () => this.#setOpen(false),
     });
   }
 
-  /** One question at a time: in a large catalogue letters come faster than answers. */
+  /** Search for one text at a time: in a large catalogue letters come faster than results. */
   async #search(): Promise<void> {
-    this.#asked += 1;
-    if (this.#isAsking) return;
-    this.#isAsking = true;
+    this.#searchCount += 1;
+    if (this.#isSearching) return;
+    this.#isSearching = true;
     try {
-      for (let asked = 0; asked !== this.#asked; ) {
-        asked = this.#asked;
-        const found = await this.find(this.input.value);
-        if (asked === this.#asked) this.#show(found);
+      for (let searched = 0; searched !== this.#searchCount; ) {
+        searched = this.#searchCount;
+        const results = await this.find(this.input.value);
+        if (searched === this.#searchCount) this.#showResults(results);
       }
     } finally {
-      this.#isAsking = false;
+      this.#isSearching = false;
     }
   }
 
-  #show(found: readonly Found[]): void {
-    this.#found = found;
-    this.#list.replaceChildren(...found.map((film, at) => this.#option(film, at)));
-    this.#open(found.length > 0);
-    this.#tell();
+  #showResults(results: readonly SearchResult[]): void {
+    this.#results = results;
+    this.#list.replaceChildren(...results.map((film, at) => this.#createOption(film, at)));
+    this.#setOpen(results.length > 0);
+    this.#announce();
   }
 
-  #option(film: Found, at: number): HTMLElement {
+  #createOption(film: SearchResult, at: number): HTMLElement {
     const seen = film.seen ? h("span", { class: "mark" }, "seen") : null;
     return h(
       "li",
@@ -96,20 +99,20 @@ export class SearchBox {
         onpointerdown: (event: PointerEvent) => event.preventDefault(),
         onclick: () => this.#choose(at),
       },
-      titleOf(film),
-      otherName(film),
-      genres(film),
+      createTitle(film),
+      createOtherName(film),
+      createGenres(film),
       seen,
     );
   }
 
-  #open(open: boolean): void {
-    show(this.#list, open);
+  #setOpen(open: boolean): void {
+    setVisible(this.#list, open);
     this.input.setAttribute("aria-expanded", String(open));
-    this.#activate(-1);
+    this.#setActive(-1);
   }
 
-  #activate(at: number): void {
+  #setActive(at: number): void {
     this.#list.children[this.#active]?.setAttribute("aria-selected", "false");
     this.#active = at;
     const option = this.#list.children[at];
@@ -120,32 +123,32 @@ export class SearchBox {
     this.input.setAttribute("aria-activedescendant", option.id);
   }
 
-  #key(event: KeyboardEvent): void {
-    if (event.key === "Escape") this.#escape();
+  #handleKey(event: KeyboardEvent): void {
+    if (event.key === "Escape") this.#handleEscape();
     else if (event.key === "Enter") this.#choose(Math.max(0, this.#active));
-    else if (!this.#moved(event.key)) return;
+    else if (!this.#moveActive(event.key)) return;
     event.preventDefault();
   }
 
-  /** Home and End belong to the text until an option is active. */
-  #moved(key: string): boolean {
-    const count = this.#found.length;
+  /** Move to another option. Home and End move within the text until an option is active. */
+  #moveActive(key: string): boolean {
+    const count = this.#results.length;
     if (count === 0 || ((key === "Home" || key === "End") && this.#active < 0)) return false;
-    const at = placeAfter(key, this.#active, count);
+    const at = findNextPlace(key, this.#active, count);
     if (at === null) return false;
-    if (this.#list.hidden) this.#open(true);
-    this.#activate(at);
+    if (this.#list.hidden) this.#setOpen(true);
+    this.#setActive(at);
     return true;
   }
 
-  /** First the list goes, then the text. */
-  #escape(): void {
+  /** Close the list first, then clear the text. */
+  #handleEscape(): void {
     if (this.#list.hidden) this.#clear();
-    else this.#open(false);
+    else this.#setOpen(false);
   }
 
   #choose(at: number): void {
-    const film = this.#found[at];
+    const film = this.#results[at];
     if (film === undefined || film.seen || this.#list.hidden) return;
     this.choose(film);
     this.#clear();
@@ -153,29 +156,30 @@ export class SearchBox {
 
   #clear(): void {
     this.input.value = "";
-    this.#asked += 1;
-    this.#show([]);
+    this.#searchCount += 1;
+    this.#showResults([]);
   }
 
-  #tell(): void {
-    clearTimeout(this.#telling);
-    const [first] = this.#found;
-    const count = this.#found.length;
+  #announce(): void {
+    clearTimeout(this.#announcement);
+    const [first] = this.#results;
+    const count = this.#results.length;
     const typed = this.input.value.trim();
-    const none = this.#hasCatalogue
+    const emptySentence = this.#hasCatalogue
       ? `No film is called “${typed}”.`
       : "The list of films is still on its way.";
-    const told = first === undefined ? none : `${count} found, first ${label(first)}.`;
-    const text = typed === "" ? "" : told;
-    this.#telling = window.setTimeout(() => {
-      say(this.#count, text);
-      this.#count.className = first === undefined ? "note" : "visually-hidden";
-    }, QUIET);
+    const resultSentence =
+      first === undefined ? emptySentence : `${count} found, first ${formatTitle(first)}.`;
+    const text = typed === "" ? "" : resultSentence;
+    this.#announcement = window.setTimeout(() => {
+      setText(this.#status, text);
+      this.#status.className = first === undefined ? "note" : "visually-hidden";
+    }, ANNOUNCE_DELAY_MILLISECONDS);
   }
 }
 
-/** Which option a key leads to; null for a key that leads nowhere. */
-function placeAfter(key: string, active: number, count: number): number | null {
+/** Return the option that a key leads to; null for another key. */
+function findNextPlace(key: string, active: number, count: number): number | null {
   if (key === "ArrowDown") return (active + 1) % count;
   if (key === "ArrowUp") return active <= 0 ? count - 1 : active - 1;
   if (key === "Home") return 0;

@@ -1,30 +1,37 @@
 /** What everybody has taught the model together, and what everybody is promised. */
 
 import type { Offer } from "sottovoce-client";
-import { inFigures, type Manifest, telling } from "sottovoce-client";
-import { h, say, section, show, type View } from "../dom.js";
-import { sentence } from "../session.js";
+import { describeFigures, describeGuess, type Manifest } from "sottovoce-client";
+import { h, setText, setVisible } from "../dom.js";
 import type { Curve, Point, State } from "../state.js";
-import { crowdSentence, WHEN } from "../terms.js";
-import { amountText, atMostText, countdownText, oddsSentence, sentencesOf } from "../words.js";
-import { chart, type Level } from "./chart.js";
-import { epsilonFigure } from "./epsilon.js";
+import { formatCrowd, WHEN_SENTENCE } from "../terms.js";
+import { toSentence } from "../trouble.js";
+import {
+  formatAmount,
+  formatBound,
+  formatCountdown,
+  formatOdds,
+  splitSentences,
+} from "../words.js";
+import { drawChart, type Level } from "./chart.js";
+import { createEpsilonFigure } from "./epsilon.js";
+import { createSection, type View } from "./parts.js";
 
-/** So often blind chance puts a film among the first ten of a hundred. */
-const CHANCE = 0.1;
+/** Hit ratio of a random list: ten of a hundred films. */
+const CHANCE_HIT_RATIO = 0.1;
 
-export function togetherView(options: { statement: string; notice: string }) {
-  const facts = factsView();
+export function createTogetherView(options: { statement: string; notice: string }) {
+  const facts = createFactsView();
   const learning = h(
     "div",
     { id: "learning" },
     h("p", { class: "empty" }, "The history is on its way."),
   );
-  const epsilon = epsilonView();
-  const statement = statementView(options);
-  let shown = "";
+  const epsilon = createEpsilonView();
+  const statement = createStatementView(options);
+  let displayed = "";
   return {
-    element: section(
+    element: createSection(
       "together",
       "Together",
       "One model, taught by everybody's whispers.",
@@ -42,57 +49,72 @@ export function togetherView(options: { statement: string; notice: string }) {
     },
     showCurve(curve: Curve) {
       const now = JSON.stringify(curve);
-      if (now === shown) return;
-      shown = now;
+      if (now === displayed) return;
+      displayed = now;
       const open = learning.querySelector("details")?.open ?? false;
       const focused = learning.contains(document.activeElement);
-      learning.replaceChildren(...curveParts(curve, open));
+      learning.replaceChildren(...createCurveParts(curve, open));
       if (focused) learning.querySelector("summary")?.focus();
     },
     tick: facts.tick,
   };
 }
 
-/** Drawn anew for other terms only. */
-function epsilonView(): View {
+/** Create the picture of epsilon; it is redrawn only for other terms. */
+function createEpsilonView(): View {
   const element = h("div", {});
-  let shown: Offer | null = null;
+  let displayedOffer: Offer | null = null;
   return {
     element,
     update({ offer }) {
-      if (offer === null || JSON.stringify(offer) === JSON.stringify(shown)) return;
-      shown = offer;
-      element.replaceChildren(h("h3", {}, "What epsilon means"), epsilonFigure("epsilon", offer));
+      if (offer === null || JSON.stringify(offer) === JSON.stringify(displayedOffer)) return;
+      displayedOffer = offer;
+      element.replaceChildren(
+        h("h3", {}, "What epsilon means"),
+        createEpsilonFigure("epsilon", offer),
+      );
     },
   };
 }
 
-/** In plain words, worked out here from the signed terms; the operator's own words on demand. */
-function statementView(options: { statement: string }): View {
+/**
+ * Create the statement, computed here from the signed terms, and the operator's own words behind a
+ * fold.
+ */
+function createStatementView(options: { statement: string }): View {
   const plain = h("ul", { id: "statement", class: "terms" });
-  let shown = "";
+  let displayed = "";
   return {
-    element: h("div", {}, plain, ...(options.statement ? [ownWords(options.statement)] : [])),
-    update({ offer, spent }) {
-      const text = offer === null ? [] : statementOf(offer, spent);
-      if (text.join() === shown) return;
-      shown = text.join();
+    element: h(
+      "div",
+      {},
+      plain,
+      ...(options.statement ? [createOperatorStatement(options.statement)] : []),
+    ),
+    update({ offer, spentEpsilon }) {
+      const text = offer === null ? [] : formatStatement(offer, spentEpsilon);
+      if (text.join() === displayed) return;
+      displayed = text.join();
       plain.replaceChildren(...text.map((sentence) => h("li", {}, sentence)));
     },
   };
 }
 
-/** The numbers above do not come from there. */
-function ownWords(statement: string): HTMLElement {
+/** Create the operator's own words. The numbers above do not come from there. */
+function createOperatorStatement(statement: string): HTMLElement {
   return h(
     "details",
     { id: "operator-statement" },
     h("summary", {}, "The operator's own words"),
-    h("ul", { class: "terms" }, ...sentencesOf(statement).map((each) => h("li", {}, each))),
+    h(
+      "ul",
+      { class: "terms" },
+      ...splitSentences(statement).map((sentence) => h("li", {}, sentence)),
+    ),
   );
 }
 
-function factsView(): View & { tick(now: number): void } {
+function createFactsView(): View & { tick(now: number): void } {
   const epoch = h("dd", { id: "epoch" });
   const closes = h("span", { id: "countdown", role: "timer", "aria-live": "off" });
   const closesName = h("dt", {});
@@ -109,80 +131,80 @@ function factsView(): View & { tick(now: number): void } {
   let manifest: Manifest | null = null;
   return {
     element,
-    update({ manifest: held, offer }: State) {
-      manifest = held;
-      show(element, held !== null);
-      if (held === null || offer === null) return;
-      say(epoch, amountText(held.epoch));
-      say(people, amountText(Math.round(held.reportsBehind / offer.terms.reports)));
-      say(
+    update({ manifest: newManifest, offer }: State) {
+      manifest = newManifest;
+      setVisible(element, newManifest !== null);
+      if (newManifest === null || offer === null) return;
+      setText(epoch, formatAmount(newManifest.epoch));
+      setText(people, formatAmount(Math.round(newManifest.reportsBehind / offer.terms.reports)));
+      setText(
         mechanism,
         `The way in which reports are made is called ${offer.terms.mechanism}: ${offer.about}`,
       );
     },
     tick(now) {
       if (manifest === null) return;
-      const { name, value } = closing(manifest, now);
-      say(closesName, name);
-      say(closes, value);
+      const { name, value } = describeClosing(manifest, now);
+      setText(closesName, name);
+      setText(closes, value);
     },
   };
 }
 
-/** What comes next for an epoch, and when. */
-function closing(
+/** Return what comes next for an epoch, and when. */
+function describeClosing(
   { publicKey, opens, closes, terms }: Closing,
   now: number,
 ): { name: string; value: string } {
   if (publicKey === null) return { name: "Reports asked for", value: "none" };
-  if (now < opens) return { name: "Opens in", value: countdownText(opens - now) };
-  if (now < closes) return { name: "Closes in", value: countdownText(closes - now) };
+  if (now < opens) return { name: "Opens in", value: formatCountdown(opens - now) };
+  if (now < closes) return { name: "Closes in", value: formatCountdown(closes - now) };
   if (now < closes + terms.hold) return { name: "Waits for", value: "its crowd" };
   return { name: "Closed", value: "over" };
 }
 
 type Closing = Pick<Manifest, "publicKey" | "opens" | "closes"> & { terms: { hold: number } };
 
-function curveParts(curve: Curve, open: boolean): Node[] {
+function createCurveParts(curve: Curve, open: boolean): Node[] {
   const { points } = curve;
   if (points.length === 0) return [h("p", { class: "empty" }, "There is no history yet.")];
   return curve.panel === null
     ? [
         h("h3", {}, "People who took part"),
-        peopleChart(points),
+        drawPeopleChart(points),
         h("p", { class: "note" }, "How good the model is, is not published here."),
-        table(points, open),
+        createTable(points, open),
       ]
     : [
         h("h3", {}, "How good the model is"),
-        qualityChart(curve),
-        h("p", { class: "note" }, measured(curve.panel) + compared(curve)),
-        table(points, open),
+        drawQualityChart(curve),
+        h("p", { class: "note" }, explainMeasure(curve.panel) + explainComparison(curve)),
+        createTable(points, open),
       ];
 }
 
-function measured(people: number): string {
+function explainMeasure(people: number): string {
   return (
-    `Of each of ${amountText(people)} test people, one film that they saw was hidden among 99 ` +
+    `Of each of ${formatAmount(people)} test people, one film that they saw was hidden among 99 ` +
     "others. The curve says for how many of 100 people the model has it among its first ten; blind " +
     "chance would for ten. Researchers call this HR@10, the hit ratio at ten. Worked out on this " +
     "device, from the signed models."
   );
 }
 
-function compared({ popularity, tagsAlone }: Curve): string {
+function explainComparison({ popularity, tagsAlone }: Curve): string {
   const tags =
     tagsAlone === null
       ? ""
-      : ` The line "tags alone": ${percent(tagsAlone)}, what a list by tags such as genres reaches ` +
+      : ` The line "tags alone": ${formatPercent(tagsAlone)}, what a list by tags such as genres reaches ` +
         "without anybody's reports. What lies above it, everybody's whispers have added.";
   return popularity === null
     ? tags
-    : `${tags} The line "popularity": ${percent(popularity)}, what a list of the most popular films ` +
+    : `${tags} The line "popularity": ${formatPercent(popularity)}, what a list of the most popular films ` +
         "reaches with the same tags, without any learnt taste.";
 }
 
-function qualityChart({ points, popularity, tagsAlone }: Curve): Node {
+function drawQualityChart({ points, popularity, tagsAlone }: Curve): Node {
   const values = points.flatMap(({ epoch, quality }) =>
     quality === null ? [] : [{ epoch, value: quality }],
   );
@@ -190,63 +212,63 @@ function qualityChart({ points, popularity, tagsAlone }: Curve): Node {
   const others: Level[] = [];
   if (popularity !== null) others.push({ value: popularity, name: "popularity", side: "left" });
   if (tagsAlone !== null) others.push({ value: tagsAlone, name: "tags alone", side: "right" });
-  return chart({
+  return drawChart({
     id: "curve",
     title: "How good the model is, by epoch",
-    description: trend(values, percent) + levelsText(others),
+    description: describeTrend(values, formatPercent) + formatLevels(others),
     values,
-    least: Math.max(0.4, popularity ?? 0),
-    write: percent,
-    levels: [{ value: CHANCE, name: "chance", side: "right" }, ...others],
+    minTop: Math.max(0.4, popularity ?? 0),
+    format: formatPercent,
+    levels: [{ value: CHANCE_HIT_RATIO, name: "chance", side: "right" }, ...others],
   });
 }
 
-function peopleChart(points: readonly Point[]): Node {
+function drawPeopleChart(points: readonly Point[]): Node {
   const values = points.flatMap(({ epoch, people }) =>
     people === null ? [] : [{ epoch, value: people }],
   );
   if (values.length === 0) return h("p", { class: "empty" }, "No epoch is over yet.");
-  return chart({
+  return drawChart({
     id: "curve",
     title: "People who took part, by epoch",
-    description: trend(values, amountText),
+    description: describeTrend(values, formatAmount),
     values,
-    least: 4,
-    write: amountText,
+    minTop: 4,
+    format: formatAmount,
   });
 }
 
-function levelsText(levels: readonly Level[]): string {
-  return levels.map(({ name, value }) => ` Line "${name}": ${percent(value)}.`).join("");
+function formatLevels(levels: readonly Level[]): string {
+  return levels.map(({ name, value }) => ` Line "${name}": ${formatPercent(value)}.`).join("");
 }
 
-/** A curve in one sentence. */
-function trend(
+/** Describe a curve in one sentence. */
+function describeTrend(
   values: readonly { epoch: number; value: number }[],
-  write: (value: number) => string,
+  format: (value: number) => string,
 ): string {
   const [first, last] = [values[0], values.at(-1)];
   if (first === undefined || last === undefined) return "";
-  if (first === last) return `${write(first.value)} in epoch ${first.epoch}.`;
-  return `From ${write(first.value)} in epoch ${first.epoch} to ${write(last.value)} in epoch ${last.epoch}.`;
+  if (first === last) return `${format(first.value)} in epoch ${first.epoch}.`;
+  return `From ${format(first.value)} in epoch ${first.epoch} to ${format(last.value)} in epoch ${last.epoch}.`;
 }
 
-function percent(value: number): string {
+function formatPercent(value: number): string {
   return `${(value * 100).toFixed(0)}%`;
 }
 
-function table(points: readonly Point[], open: boolean): HTMLElement {
-  const measured = points.some(({ quality }) => quality !== null);
+function createTable(points: readonly Point[], open: boolean): HTMLElement {
+  const isMeasured = points.some(({ quality }) => quality !== null);
   const rows = points.map(({ epoch, quality, people }) =>
     h(
       "tr",
       {},
       h("th", { scope: "row" }, String(epoch)),
-      measured && h("td", {}, quality === null ? "–" : `${(quality * 100).toFixed(1)}%`),
-      h("td", {}, people === null ? "not over" : amountText(people)),
+      isMeasured && h("td", {}, quality === null ? "–" : `${(quality * 100).toFixed(1)}%`),
+      h("td", {}, people === null ? "not over" : formatAmount(people)),
     ),
   );
-  const names = ["Epoch", ...(measured ? ["Found (HR@10)"] : []), "People"];
+  const names = ["Epoch", ...(isMeasured ? ["Found (HR@10)"] : []), "People"];
   return h(
     "details",
     { id: "curve-table", open },
@@ -261,16 +283,16 @@ function table(points: readonly Point[], open: boolean): HTMLElement {
   );
 }
 
-/** What holds, from the signed terms and this device's ledger alone. */
-export function statementOf(offer: Offer, spent: number): string[] {
+/** Return what holds, from the signed terms and this device's ledger only. */
+export function formatStatement(offer: Offer, spentEpsilon: number): string[] {
   const { terms, odds, figures } = offer;
   return [
-    `Your history stays here. ${telling(figures)}`,
-    oddsSentence(odds),
-    crowdSentence(terms, figures),
-    ...inFigures(figures).map(([name, words]) => sentence(`${name}: ${words}`)),
-    `So far this device has spent ${atMostText(spent)}.`,
-    `When reports leave: ${WHEN}`,
+    `Your history stays here. ${describeGuess(figures)}`,
+    formatOdds(odds),
+    formatCrowd(terms, figures),
+    ...describeFigures(figures).map(([name, words]) => toSentence(`${name}: ${words}`)),
+    `So far this device has spent ${formatBound(spentEpsilon)}.`,
+    `When reports leave: ${WHEN_SENTENCE}`,
     "Not hidden: that you take part.",
   ];
 }

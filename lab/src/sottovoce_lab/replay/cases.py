@@ -1,0 +1,85 @@
+"""Test cases of a replay: the next item that a person touches, in a later period."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce.data import Split
+from sottovoce.data.streams import stream
+from sottovoce.simulation.evaluation.ranking import Candidates, sample_candidates
+from sottovoce_lab.replay.timeline import Timeline
+
+Int64 = NDArray[np.int64]
+# An item that arrives after the first period is new for this number of epochs.
+MAX_NEW_ITEM_AGE = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Cases:
+    """People with a history before a period, and the item that each touched first in it."""
+
+    period: int
+    candidates: Candidates
+    """Histories of the end of the period before; nobody ever touches their negatives."""
+    age: Int64
+    """Number of epochs in which each touched item was in the catalogue."""
+    touched: Int64
+    """Number of people who had touched the same item before this period."""
+
+    def __len__(self) -> int:
+        return len(self.age)
+
+
+def select_cases(
+    timeline: Timeline,
+    period: int,
+    people: int,
+    negatives: int,
+    seed: int,
+    *,
+    only_new: bool = False,
+) -> Cases:
+    """Return the cases of at most `people` people, drawn by the seed.
+
+    With `only_new`, each person's item is the first new one that they touched.
+    """
+    part = 2 * period + only_new
+    users, items = _find_first_items(
+        timeline, period, people, stream(seed, "next", part), only_new=only_new
+    )
+    size = int(timeline.catalogue_sizes[period])
+    ever, _ = timeline.collect_histories(users, timeline.n_periods, size)
+    negatives_seed = int(stream(seed, "negs", part).integers(2**63))
+    nothing_omitted = Split(ever, np.full(len(users), -1, np.int32), "latest", seed)
+    drawn = sample_candidates(nothing_omitted, negatives, negatives_seed).items
+    # Who has touched nearly everything has no negatives and cannot be tested.
+    testable = np.flatnonzero(drawn[:, 0] >= 0)
+    users, items = users[testable], items[testable]
+    before, times = timeline.collect_histories(users, period - 1, size)
+    split = Split(before, items, "latest", seed, times)
+    return Cases(
+        period,
+        Candidates(drawn[testable], split),
+        period - timeline.arrival[items],
+        timeline.counts[:period, items].sum(axis=0),
+    )
+
+
+def _find_first_items(
+    timeline: Timeline, period: int, people: int, rng: np.random.Generator, *, only_new: bool
+) -> tuple[Int64, NDArray[np.int32]]:
+    """Return the tested users, ascending, and their items; several of one moment are drawn from."""
+    entries = np.flatnonzero(timeline.periods == period)
+    if only_new:
+        arrival = timeline.arrival[timeline.histories.indices[entries]]
+        entries = entries[(arrival > 0) & (period - arrival < MAX_NEW_ITEM_AGE)]
+    users = np.searchsorted(timeline.histories.indptr, entries, side="right") - 1
+    has_history = timeline.joined[users] < period
+    entries, users = entries[has_history], users[has_history]
+    order = np.lexsort((rng.random(len(entries)), timeline.times[entries], users))
+    tested, first = np.unique(users[order], return_index=True)
+    chosen = np.sort(rng.permutation(len(tested))[:people])
+    return tested[chosen], timeline.histories.indices[entries[order[first[chosen]]]]

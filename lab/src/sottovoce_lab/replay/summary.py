@@ -1,0 +1,151 @@
+"""Summaries of replays over seeds: means, new items, and the recovery after a change of tastes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce.errors import DataError
+from sottovoce.simulation.evaluation.metrics import Interval
+from sottovoce_lab.replay.cases import MAX_NEW_ITEM_AGE
+from sottovoce_lab.replay.replay import Replay
+from sottovoce_lab.replay.rivals import CaseResults
+
+# First ages of the rows of a table; the last row ends where an item is no longer new.
+AGE_ROWS = (0, 1, 2, 3, 4, 6, 8)
+# First numbers of people who had touched an item, for the rows of a table; the last has no end.
+TOUCHED_ROWS = (0, 1, 10, 30, 100, 300, 1_000, 3_000)
+
+# A mask of the cases that belong to a row, and the hits of all models, for one period.
+Cell = tuple[NDArray[np.bool_], dict[str, NDArray[np.float64]]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """Cases of one kind, and HR@10 of each model in them."""
+
+    low: int
+    high: int | None
+    """Last value that belongs to the row; None: no end."""
+    cases: int
+    quality: dict[str, Interval]
+
+    @property
+    def label(self) -> str:
+        """The row's range of values."""
+        if self.high is None:
+            return f"{self.low:,} and more"
+        return f"{self.low:,}" if self.low == self.high else f"{self.low:,} to {self.high:,}"
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """The loss of HR@10 after a change of tastes, and how the model regained it."""
+
+    lost: float
+    """Loss in the first period of other tastes."""
+    gaps: list[float]
+    """What is missing after 0, 1, ... epochs, as a share of the loss; empty without a loss."""
+
+    def count_epochs(self, regained: float) -> int | None:
+        """Return the epochs until this share is regained for the first time; None: never."""
+        # Single periods are noisy: a gap is the mean of three neighbours.
+        for n in range(1, len(self.gaps)):
+            if 1 - float(np.mean(self.gaps[n - 1 : n + 2])) >= regained:
+                return n
+        return None
+
+
+def average_later_periods(replays: Sequence[Replay]) -> dict[str, dict[str, Interval]]:
+    """Return the mean of each metric over the later periods, by the name of the model."""
+    metrics = [[result.summarize() for result in _list_later(replay)] for replay in replays]
+    if not all(metrics):
+        raise DataError("nobody can be tested: somebody must come back in the later periods")
+    periods = [quality for run in metrics for quality in run]
+    return {
+        name: {
+            metric: Interval.from_values(
+                [float(np.mean([quality[name][metric] for quality in run])) for run in metrics]
+            )
+            for metric in periods[0][name]
+        }
+        for name in metrics[0][-1]
+        if all(name in quality for quality in periods)
+    }
+
+
+def group_by_age(replays: Sequence[Replay]) -> list[Row]:
+    """Return rows of new items by their age in epochs, and a last one of all other cases.
+
+    Cases of the last row are those of the usual test, in which every item may be the next.
+    """
+    rows = _group_new_items(replays, "age", AGE_ROWS, MAX_NEW_ITEM_AGE - 1)
+    old = [
+        [(result.cases.age >= MAX_NEW_ITEM_AGE, result.hits) for result in _list_later(replay)]
+        for replay in replays
+    ]
+    return [*rows, *_make_row(old, MAX_NEW_ITEM_AGE, None)] if rows else []
+
+
+def group_by_touched(replays: Sequence[Replay]) -> list[Row]:
+    """Return rows of new items by the number of people who had touched them before."""
+    return _group_new_items(replays, "touched", TOUCHED_ROWS, None)
+
+
+def measure_recovery(steady: Sequence[Replay], switched: Sequence[Replay], name: str) -> Recovery:
+    """Compare a model with the same model on unchanged tastes, on average over the seeds."""
+    gaps: list[list[float]] = []
+    for one, other in zip(steady, switched, strict=True):
+        before, after = one.compute_curve(name), other.compute_curve(name)
+        gaps.append([before[p] - after[p] for p in after if p >= other.frozen_at])
+    mean = np.mean(gaps, axis=0)
+    lost = float(mean[0])
+    return Recovery(lost, [float(gap / lost) for gap in mean] if lost > 0 else [])
+
+
+def _list_later(replay: Replay) -> list[CaseResults]:
+    later = replay.timeline.later
+    return [period.tested for period in replay.periods if period.number in later and period.tested]
+
+
+def _group_new_items(
+    replays: Sequence[Replay], by: str, starts: tuple[int, ...], last: int | None
+) -> list[Row]:
+    results = [
+        [period.tested_on_new for period in replay.periods if period.tested_on_new]
+        for replay in replays
+    ]
+    rows: list[Row] = []
+    ends = [*(start - 1 for start in starts[1:]), last]
+    for low, high in zip(starts, ends, strict=True):
+        cells = [
+            [(_mark_range(getattr(result.cases, by), low, high), result.hits) for result in run]
+            for run in results
+        ]
+        rows += _make_row(cells, low, high)
+    return rows
+
+
+def _mark_range(values: NDArray[np.int64], low: int, high: int | None) -> NDArray[np.bool_]:
+    return (values >= low) & (values <= (values.max(initial=0) if high is None else high))
+
+
+def _make_row(cells: list[list[Cell]], low: int, high: int | None) -> list[Row]:
+    """Return one row, or none if a run has no such case and so no mean."""
+    counts = [sum(int(mask.sum()) for mask, _ in run) for run in cells]
+    if not min(counts):
+        return []
+    names = [
+        name for name in cells[0][0][1] if all(name in hits for run in cells for _, hits in run)
+    ]
+    quality = {
+        name: Interval.from_values(
+            [
+                float(np.concatenate([hits[name][mask] for mask, hits in run]).mean())
+                for run in cells
+            ]
+        )
+        for name in names
+    }
+    return [Row(low, high, sum(counts), quality)]

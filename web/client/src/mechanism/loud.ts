@@ -1,0 +1,156 @@
+/**
+ * Finds the directions that one person's gradient makes loud: exactly L of 2n, for every gradient.
+ *
+ * A signed direction is `index << 1 | bit`, bit 1 for plus. The gradient `-2 e x^T` agrees with the
+ * direction (r, f) by `|a_r| |x_f|`, with the sign of `-a_r x_f`. The float64 product of two float32
+ * is exact, so the order is the same in every language.
+ */
+
+import { sliceRange } from "./slices.js";
+
+/** Directions of one slice of work: some milliseconds. */
+const DIRECTIONS_PER_SLICE = 2 ** 20;
+
+/** A person's gradient, and how many of its directions are loud. */
+export interface LoudSettings {
+  /** One for each row. */
+  readonly a: Float32Array;
+  /** One for each factor. */
+  readonly x: Float32Array;
+  /** L, at most n = R F. */
+  readonly count: number;
+  /** Where the order of ties begins: random, so that ties favour no direction. */
+  readonly offset: number;
+}
+
+/**
+ * Return the loud directions at these ranks, from 0 to L - 1.
+ *
+ * First come those above the least loud agreement, by index. Then those with exactly the least
+ * agreement, in the order of `(signed + offset) mod 2n`, until there are L. So there are L even if
+ * everything is zero. Nothing is listed: the memory is one number for each row.
+ */
+export async function findLoud(voice: LoudSettings, ranks: readonly number[]): Promise<number[]> {
+  const least = findLeastAgreement(voice);
+  const ends = await countLoudUpTo(voice, least);
+  const above = ends[ends.length - 1] as number;
+  const beyond = ranks.map((rank) => rank - above).filter((rank) => rank >= 0);
+  const tiedByRank = await findTied(voice, least, beyond);
+  return ranks.map(
+    (rank) => tiedByRank.get(rank - above) ?? findLoudAbove(voice, least, ends, rank),
+  );
+}
+
+/** Count the ascending magnitudes that agree with a factor of this size by at least a value. */
+function countReaching(rows: Float32Array, size: number, value: number): number {
+  let [from, to] = [0, rows.length];
+  while (from < to) {
+    const middle = Math.floor((from + to) / 2);
+    if ((rows[middle] as number) * size >= value) to = middle;
+    else from = middle + 1;
+  }
+  return rows.length - from;
+}
+
+/**
+ * Return the least agreement that is loud, by bisection of the bits of a float64, which have its
+ * order.
+ */
+function findLeastAgreement({ a, x, count }: LoudSettings): number {
+  const [rows, factors] = [a.map(Math.abs).sort(), x.map(Math.abs)];
+  const value = Float64Array.of(Number.MAX_VALUE);
+  const bits = new BigUint64Array(value.buffer);
+  // `low` is reached by at least `count`, `high` by fewer.
+  let [low, high] = [0n, bits[0] as bigint];
+  while (high - low > 1n) {
+    const middle = (low + high) / 2n;
+    bits[0] = middle;
+    const candidate = value[0] as number;
+    const reached = factors.reduce((sum, size) => sum + countReaching(rows, size, candidate), 0);
+    if (reached >= count) low = middle;
+    else high = middle;
+  }
+  bits[0] = low;
+  return value[0] as number;
+}
+
+/** Count the directions above the least agreement, up to and including each row. */
+async function countLoudUpTo({ a, x }: LoudSettings, least: number): Promise<Uint32Array> {
+  const ends = new Uint32Array(a.length);
+  let total = 0;
+  for await (const [start, end] of sliceRange(
+    a.length,
+    Math.ceil(DIRECTIONS_PER_SLICE / x.length),
+  )) {
+    for (let row = start; row < end; row++) {
+      for (const size of x) if (Math.abs((a[row] as number) * size) > least) total += 1;
+      ends[row] = total;
+    }
+  }
+  return ends;
+}
+
+/** Return the direction at a rank above the least agreement. */
+function findLoudAbove(
+  voice: LoudSettings,
+  least: number,
+  ends: Uint32Array,
+  rank: number,
+): number {
+  let [row, last] = [0, ends.length - 1];
+  while (row < last) {
+    const middle = Math.floor((row + last) / 2);
+    if ((ends[middle] as number) > rank) last = middle;
+    else row = middle + 1;
+  }
+  let remaining = rank - (row === 0 ? 0 : (ends[row - 1] as number));
+  let factor = -1;
+  while (remaining >= 0) {
+    factor += 1;
+    const product = (voice.a[row] as number) * (voice.x[factor] as number);
+    if (Math.abs(product) > least) remaining -= 1;
+  }
+  return 2 * (row * voice.x.length + factor) + getDownhillBit(voice, row, factor);
+}
+
+/** Return the bit of `-a_r x_f`: down the loss. */
+function getDownhillBit({ a, x }: LoudSettings, row: number, factor: number): 0 | 1 {
+  return (a[row] as number) > 0 !== (x[factor] as number) > 0 ? 1 : 0;
+}
+
+/**
+ * Return, by rank, directions with exactly the least agreement (for zeros both signs).
+ *
+ * They are searched in their order and not listed: with zeros alone there are 2n of them.
+ */
+async function findTied(
+  voice: LoudSettings,
+  least: number,
+  ranks: readonly number[],
+): Promise<Map<number, number>> {
+  const { a, x, offset } = voice;
+  const all = 2 * a.length * x.length;
+  const sortedRanks = [...new Set(ranks)].sort((one, other) => one - other);
+  const directions = new Map<number, number>();
+  let rank = 0;
+  for await (const [start, end] of sliceRange(all, DIRECTIONS_PER_SLICE)) {
+    for (let place = start; place < end && directions.size < sortedRanks.length; place++) {
+      const signedIndex = place < offset ? place - offset + all : place - offset;
+      if (!hasAgreement(voice, signedIndex, least)) continue;
+      if (rank === sortedRanks[directions.size]) directions.set(rank, signedIndex);
+      rank += 1;
+    }
+    if (directions.size === sortedRanks.length) break;
+  }
+  return directions;
+}
+
+function hasAgreement(voice: LoudSettings, signedIndex: number, value: number): boolean {
+  const { a, x } = voice;
+  const row = Math.floor(signedIndex / 2 / x.length);
+  const factor = (signedIndex >>> 1) - row * x.length;
+  const agreement = Math.abs((a[row] as number) * (x[factor] as number));
+  return (
+    agreement === value && (value === 0 || getDownhillBit(voice, row, factor) === (signedIndex & 1))
+  );
+}

@@ -1,0 +1,21 @@
+/** Long loops in slices, so that a worker can do other work in between. */
+
+/** Yield slices of 0 to `n`; between two slices other work of this thread has its turn. */
+export async function* sliceRange(n: number, size: number): AsyncGenerator<[number, number]> {
+  for (let start = 0; start < n; start += size) {
+    if (start > 0) await yieldToOthers();
+    yield [start, Math.min(start + size, n)];
+  }
+}
+
+/** Let other work run, without a timer: browsers slow timers down in hidden pages. */
+function yieldToOthers(): Promise<void> {
+  const { port1, port2 } = new MessageChannel();
+  return new Promise((resolve) => {
+    port1.onmessage = () => {
+      port1.close();
+      resolve();
+    };
+    port2.postMessage(null);
+  });
+}

@@ -1,0 +1,56 @@
+/** Sealing: each report is encrypted separately to the key of one epoch (HPKE base mode, RFC 9180). */
+
+import { Aes128Gcm, CipherSuite, DhkemX25519HkdfSha256, HkdfSha256 } from "@hpke/core";
+import type { Bytes } from "./bytes.js";
+import { concatenate, encodeUtf8, toOwnBuffer } from "./bytes.js";
+import { ProtocolError } from "./errors.js";
+
+/** Encapsulated key (32), report (4), tag (16). */
+export const SEALED_REPORT_BYTES = 52;
+/** Comes before the manifest's hash in HPKE's `info`. */
+export const HPKE_INFO_PREFIX = encodeUtf8("sottovoce report 2\0");
+/** The only suite of version 2. */
+export const hpkeSuite = new CipherSuite({
+  kem: new DhkemX25519HkdfSha256(),
+  kdf: new HkdfSha256(),
+  aead: new Aes128Gcm(),
+});
+
+/** Refuse a key of small order: anyone could open what is sealed to it. */
+export async function checkPublicKey(publicKey: Uint8Array): Promise<void> {
+  await sealReports(Uint32Array.of(0), publicKey, new Uint8Array(32));
+}
+
+/**
+ * Seal each report separately, `SEALED_REPORT_BYTES` bytes each.
+ *
+ * A key of small order, to which anyone could open, is refused: the key agreement fails then.
+ */
+export async function sealReports(
+  reports: Uint32Array,
+  publicKey: Uint8Array,
+  manifestHash: Uint8Array,
+): Promise<Bytes> {
+  const info = concatenate([HPKE_INFO_PREFIX, manifestHash]);
+  try {
+    const recipient = await hpkeSuite.kem.deserializePublicKey(toOwnBuffer(publicKey));
+    const seal = (report: number) => sealOne(report, recipient, info);
+    return concatenate(await Promise.all(Array.from(reports, seal)));
+  } catch (error) {
+    throw new ProtocolError("reports cannot be sealed to this epoch's key; no report is made", {
+      cause: error,
+    });
+  }
+}
+
+async function sealOne(report: number, recipientPublicKey: CryptoKey, info: Bytes): Promise<Bytes> {
+  const plain = new DataView(new ArrayBuffer(4));
+  plain.setUint32(0, report, true);
+  const { enc, ct } = await hpkeSuite.seal({ recipientPublicKey, info }, plain.buffer);
+  const sealed = concatenate([new Uint8Array(enc), new Uint8Array(ct)]);
+  if (sealed.length !== SEALED_REPORT_BYTES)
+    throw new RangeError(
+      `a sealed report has ${sealed.length} bytes, expected ${SEALED_REPORT_BYTES}`,
+    );
+  return sealed;
+}

@@ -1,0 +1,39 @@
+/** Clocks and delayed work. */
+
+/** Both clocks, and delayed work. */
+export interface Timer {
+  /** Return Unix seconds. */
+  clock(): number;
+  /** Return seconds of a clock that nobody can set back. */
+  now(): number;
+  sleep(seconds: number): Promise<void>;
+  /** Run work after a number of seconds, and return a handle for `stop`. */
+  start(seconds: number, work: () => Promise<void>): number;
+  stop(handle: number): void;
+}
+
+/** A longer time-out would end at once. */
+const MAX_TIMEOUT_MILLISECONDS = 2 ** 31 - 1;
+
+/** The clocks of this browser. */
+export const systemTimer: Timer = {
+  clock: () => Date.now() / 1000,
+  now: () => performance.now() / 1000,
+  sleep: async (seconds) => {
+    for (
+      let milliseconds = Math.ceil(seconds * 1000);
+      milliseconds > 0;
+      milliseconds -= MAX_TIMEOUT_MILLISECONDS
+    ) {
+      await new Promise((done) =>
+        setTimeout(done, Math.min(milliseconds, MAX_TIMEOUT_MILLISECONDS)),
+      );
+    }
+  },
+  // Work that starts later than the longest time-out sleeps for the rest.
+  start: (seconds, work) =>
+    Number(
+      setTimeout(() => void work(), Math.min(Math.ceil(seconds * 1000), MAX_TIMEOUT_MILLISECONDS)),
+    ),
+  stop: (handle) => clearTimeout(handle),
+};

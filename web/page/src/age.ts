@@ -1,0 +1,41 @@
+/** What the age of a model means for its lists. */
+
+import type { Manifest } from "sottovoce-client";
+import type { Curve } from "./state.js";
+import { formatAmount, formatEpochs } from "./words.js";
+
+/** In this many first epochs, each one changes a list a lot. */
+const YOUNG_EPOCHS = 3;
+
+/** What the age of a model is computed from: only public values. */
+export type ModelAge = Pick<Manifest, "epoch" | "items" | "reportsBehind"> & {
+  terms: Pick<Manifest["terms"], "reports">;
+};
+
+/** Quality of the models and of a list of popular films, if it is measured. */
+export type LearningProgress = Pick<Curve, "points" | "popularity">;
+
+/** Return why a list may be poor; null for a mature model. */
+export function describeYoungModel(
+  model: ModelAge,
+  progress: LearningProgress | null,
+): string | null {
+  const { epoch, items, reportsBehind, terms } = model;
+  const beginning = "This model is young: ";
+  if (reportsBehind === 0)
+    return `${beginning}nobody's reports are behind it yet. Your list goes by tags alone, such as genres.`;
+  if (reportsBehind < items) {
+    const people = formatAmount(Math.round(reportsBehind / terms.reports));
+    return `${beginning}the reports of ${people} people are few for ${formatAmount(items)} films. Some of this list is chance.`;
+  }
+  if (isBehindPopularity(progress))
+    return `${beginning}so far it does no better for its test people than a list of what is popular.`;
+  if (epoch > YOUNG_EPOCHS) return null;
+  return `${beginning}people have taught it in ${formatEpochs(epoch - 1)} so far. Your list gets better with the next ones.`;
+}
+
+function isBehindPopularity(progress: LearningProgress | null): boolean {
+  const quality = progress?.points.at(-1)?.quality ?? null;
+  const popularity = progress?.popularity ?? null;
+  return quality !== null && popularity !== null && quality <= popularity;
+}

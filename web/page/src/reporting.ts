@@ -1,0 +1,74 @@
+/** The state of this epoch's reports, in a sentence. */
+
+import type { LeftDevice, Manifest, Plan, SyncResult } from "sottovoce-client";
+import { formatReports } from "./words.js";
+
+/** What the state of reporting is made from. */
+export interface ReportStatus {
+  manifest: Pick<Manifest, "epoch" | "publicKey"> | null;
+  agreed: boolean;
+  takingPart: boolean;
+  /** Epochs in which this device may still take part; null if nobody knows. */
+  turnsLeft: number | null;
+  batch: Pick<LeftDevice, "epoch" | "state" | "reports"> | null;
+  /** Result of the last sync of this session. */
+  lastSync: Pick<SyncResult, "epoch" | "outcome" | "sentence"> | null;
+  /** The last plan that was drawn. */
+  plan: Plan | null;
+  /** Unix seconds. */
+  now: number;
+  /** When a batch left, if it did in this session; Unix seconds. */
+  sentAt: { epoch: number; time: number } | null;
+}
+
+/** Format what happens to this epoch's reports. */
+export function formatReportState(standing: ReportStatus): string {
+  const { manifest, agreed, takingPart, batch } = standing;
+  if (!agreed) return "You do not take part. Nothing leaves this device.";
+  const current = batch !== null && batch.epoch === manifest?.epoch ? batch : null;
+  if (current?.state === "sent") return formatSent(current, standing);
+  if (standing.turnsLeft === 0 && current === null) return DONE_SENTENCE;
+  if (!takingPart) return "Paused. Nothing leaves this device; recommendations go on.";
+  if (manifest === null) return "Waiting for the server's first word.";
+  if (current?.state === "charged") return formatWaiting(current);
+  return formatFromSync(manifest, standing);
+}
+
+const DONE_SENTENCE =
+  "Done: all that you agreed to is spent. No more reports are made; recommendations go on.";
+
+type Batch = NonNullable<ReportStatus["batch"]>;
+
+function formatSent(batch: Batch, { sentAt, takingPart }: ReportStatus): string {
+  const time = sentAt?.epoch === batch.epoch ? ` at ${formatTime(sentAt.time)}` : "";
+  const more = takingPart ? "" : " Paused: nothing more leaves this device.";
+  return `Epoch ${batch.epoch}: your ${formatReports(batch.reports.length)} left${time}.${more}`;
+}
+
+function formatWaiting(batch: Batch): string {
+  const reports = formatReports(batch.reports.length);
+  return `Epoch ${batch.epoch}: sealed and paid for, your ${reports} will be sent in a moment.`;
+}
+
+function formatFromSync(
+  manifest: NonNullable<ReportStatus["manifest"]>,
+  standing: ReportStatus,
+): string {
+  const { lastSync, plan, now } = standing;
+  if (lastSync?.epoch === manifest.epoch) return lastSync.sentence;
+  if (manifest.publicKey === null) return "No reports are asked for at present.";
+  if (plan?.epoch === manifest.epoch && plan.sendAt > now) return formatPlanned(plan.epoch);
+  return `Epoch ${manifest.epoch}: your reports are being made.`;
+}
+
+function formatPlanned(epoch: number): string {
+  return (
+    `Epoch ${epoch}: your reports leave within seconds, at a moment drawn at random. If this page is ` +
+    "closed before, they leave at your next visit, if the epoch lasts."
+  );
+}
+
+/** Format the time of day, as this device does. */
+function formatTime(time: number): string {
+  return new Date(time * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+}

@@ -1,0 +1,27 @@
+/** The scripts that the page may start. */
+
+/** The only two scripts that this page starts, named in the one policy that may start them. */
+type Script = "/page/worker.js" | "/sw.js";
+
+interface TrustedTypes {
+  createPolicy(
+    name: string,
+    rules: { createScriptURL(path: string): string },
+  ): { createScriptURL(path: string): string };
+}
+
+const OWN_SCRIPTS: readonly string[] = ["/page/worker.js", "/sw.js"] satisfies Script[];
+
+function checkOwnScript(path: string): string {
+  if (!OWN_SCRIPTS.includes(path)) throw new TypeError(`${path} is not a script of this page`);
+  return path;
+}
+
+const { trustedTypes } = globalThis as { trustedTypes?: TrustedTypes };
+
+const policy = trustedTypes?.createPolicy("sottovoce", { createScriptURL: checkOwnScript });
+
+/** Return an address that the browser accepts as a script's. */
+export function trustScript(path: Script): string {
+  return policy?.createScriptURL(path) ?? checkOwnScript(path);
+}

@@ -1,0 +1,74 @@
+/** Parts that the sections of the page share. */
+
+import type { Attributes } from "../dom.js";
+import { h } from "../dom.js";
+import type { Ask } from "../session.js";
+import type { Film, State } from "../state.js";
+
+/** A part of the page. */
+export interface View {
+  element: HTMLElement;
+  update(state: State): void;
+}
+
+/** What a part of the page can do besides displaying. */
+export interface Actions {
+  ask: Ask;
+  /** Tell a screen reader what an action did. */
+  announce(text: string): void;
+}
+
+/** Create a button with an action. Clicks during its action are ignored. */
+export function createButton(
+  attributes: Attributes,
+  words: string,
+  onclick: () => unknown,
+): HTMLButtonElement {
+  let isBusy = false;
+  const runOnce = async () => {
+    if (isBusy) return;
+    isBusy = true;
+    try {
+      await onclick();
+    } finally {
+      isBusy = false;
+    }
+  };
+  return h(
+    "button",
+    { type: "button", class: "button small", ...attributes, onclick: runOnce },
+    words,
+  );
+}
+
+/** Create a section with a heading, which is also its name. */
+export function createSection(
+  id: string,
+  title: string,
+  lead: string,
+  ...children: Node[]
+): HTMLElement {
+  const heading = `${id}-title`;
+  return h(
+    "section",
+    { id, class: "card", "aria-labelledby": heading },
+    h("h2", { id: heading }, title),
+    h("p", { class: "lead" }, lead),
+    ...children,
+  );
+}
+
+/** Create a film's title, with the year in a lighter style. */
+export function createTitle(film: Film): HTMLElement {
+  const year = film.year === null ? null : h("span", { class: "year" }, ` ${film.year}`);
+  return h("span", { class: "title" }, film.name, year);
+}
+
+/** Create the original title, if there is one. */
+export function createOtherName(film: Film): HTMLElement | null {
+  return film.otherName === null ? null : h("span", { class: "other" }, film.otherName);
+}
+
+export function createGenres(film: Film): HTMLElement | null {
+  return film.genres.length === 0 ? null : h("span", { class: "genres" }, film.genres.join(" · "));
+}
