@@ -122,14 +122,23 @@ def test_dummies_hide_a_person_without_crowd() -> None:
     """Count all earlier charges with the smallest number of dummies among them."""
     helped = replace(STRONG_EVENT, dummies=50_000)
     among_many, among_none = promise(helped, 50_000), promise(helped, 1)
-    assert among_many.central < among_many.alone == among_none.alone == among_none.central < 0.5
-    assert promise(STRONG_EVENT, 50_000).alone == promise(STRONG_EVENT, 50_000).local
+    assert (
+        among_many.central
+        < among_many.dummies_only
+        == among_none.dummies_only
+        == among_none.central
+        < 0.5
+    )
+    assert promise(STRONG_EVENT, 50_000).dummies_only == promise(STRONG_EVENT, 50_000).local
     earlier = [charge(clients=1, dummies=50_000), charge(clients=50_000)]
     result = promise(helped, 50_000, earlier)
-    assert 5 < result.alone < 6  # one report was hidden by people alone
+    assert 5 < result.dummies_only < 6  # one report was hidden by people alone
     assert result.central < 1
     fewer = promise(helped, 50_000, [charge(clients=1, dummies=5_000)])
-    assert fewer.alone > promise(helped, 50_000, [charge(clients=1, dummies=50_000)]).alone
+    assert (
+        fewer.dummies_only
+        > promise(helped, 50_000, [charge(clients=1, dummies=50_000)]).dummies_only
+    )
 
 
 def test_promise_is_constant_during_a_training() -> None:
@@ -179,7 +188,7 @@ def test_another_charge_never_reduces_a_promise(before: list[Charge], another: C
     left, right = promise(STRONG_EVENT, 500, before), promise(STRONG_EVENT, 500, [*before, another])
     assert right.local >= left.local
     assert right.central >= left.central * 0.99
-    assert right.central <= right.alone <= right.local
+    assert right.central <= right.dummies_only <= right.local
     assert Fraction(right.local) >= 10 + sum(item.cost for item in [*before, another])
 
 
@@ -270,7 +279,7 @@ def test_summary_is_readable_at_age_14(
 def test_summary_names_dummies_only_if_there_are_any() -> None:
     """Use 3 times 3.3, which is 9.9 except for rounding."""
     result = promise(Reporting(3.3, 1, 3, 0.03), 50_000)
-    assert result.alone == result.local > result.central
+    assert result.dummies_only == result.local > result.central
     assert "others are fake" in result.summarize(3)[1]
 
 
@@ -436,7 +445,7 @@ def made(case: dict[str, Any]) -> dict[str, Any]:
     return {
         "local": result.local,
         "central": result.central,
-        "alone": result.alone,
+        "alone": result.dummies_only,
         "turns_left": asked.turns_left(ledger.charges),
         "within_limit": within,
         "short": asked.promise(ledger.charges, case["delta"], within).summarize(
