@@ -2,9 +2,9 @@
 
 `tests/vectors/promises.json` has the promises that every client must make. The input of a case are
 terms, earlier charges and a limit. The output are the epsilons (`local` exactly, `central` and
-`alone` to a relative 1e-9, because sums and elementary functions may round differently). It also
-has the turns that are left, how many of them the limit allows, and the texts for the owner. The
-file changes only when the promise does.
+`dummies_only` to a relative 1e-9, because sums and elementary functions may round differently). It
+also has the turns that are left, how many of them the limit allows, and the texts for the owner.
+The file changes only when the promise does.
 To write it again: `python -m tests.privacy.test_promises`.
 """
 
@@ -122,23 +122,16 @@ def test_dummies_hide_a_person_without_crowd() -> None:
     """Count all earlier charges with the smallest number of dummies among them."""
     helped = replace(STRONG_EVENT, dummies=50_000)
     among_many, among_none = promise(helped, 50_000), promise(helped, 1)
-    assert (
-        among_many.central
-        < among_many.dummies_only
-        == among_none.dummies_only
-        == among_none.central
-        < 0.5
-    )
+    assert among_many.central < among_many.dummies_only < 0.5
+    assert among_many.dummies_only == among_none.dummies_only == among_none.central
     assert promise(STRONG_EVENT, 50_000).dummies_only == promise(STRONG_EVENT, 50_000).local
     earlier = [charge(clients=1, dummies=50_000), charge(clients=50_000)]
     result = promise(helped, 50_000, earlier)
     assert 5 < result.dummies_only < 6  # one report was hidden by people alone
     assert result.central < 1
     fewer = promise(helped, 50_000, [charge(clients=1, dummies=5_000)])
-    assert (
-        fewer.dummies_only
-        > promise(helped, 50_000, [charge(clients=1, dummies=50_000)]).dummies_only
-    )
+    more = promise(helped, 50_000, [charge(clients=1, dummies=50_000)])
+    assert fewer.dummies_only > more.dummies_only
 
 
 def test_promise_is_constant_during_a_training() -> None:
@@ -445,7 +438,7 @@ def made(case: dict[str, Any]) -> dict[str, Any]:
     return {
         "local": result.local,
         "central": result.central,
-        "alone": result.dummies_only,
+        "dummies_only": result.dummies_only,
         "turns_left": asked.turns_left(ledger.charges),
         "within_limit": within,
         "short": asked.promise(ledger.charges, case["delta"], within).summarize(
@@ -471,7 +464,7 @@ def test_vector_file_has_all_cases() -> None:
 def test_promises_equal_the_vectors(number: int) -> None:
     case = stored()[number]
     result = made(case)
-    for name in ("central", "alone"):
+    for name in ("central", "dummies_only"):
         assert result.pop(name) == pytest.approx(case[name], rel=1e-9, abs=0)
     assert result == {name: case[name] for name in result}
 

@@ -130,10 +130,8 @@ def _describe_privacy(outlook: ShopOutlook) -> str:
         f"{format_epsilon(figures.pure)} over a lifetime, whatever happens."
     )
     if figures.dummies_only is not None:
-        epsilon, condition = (
-            figures.dummies_only,
-            f"adds {settings.dummies:,} dummies to every epoch",
-        )
+        epsilon = figures.dummies_only
+        condition = f"adds {settings.dummies:,} dummies to every epoch"
     elif figures.central is not None:
         epsilon, condition = figures.central, f"{report.people:,} people report in every epoch"
     else:
