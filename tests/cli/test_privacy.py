@@ -40,7 +40,7 @@ def test_a_preset_for_a_crowd_needs_one_and_dummies_do_not(tmp_path: Path) -> No
         found = json.loads(out.read_text())
         lifetime = found["spans"][-1]
         assert lifetime["pure"] <= 10
-        assert lifetime["central"] <= lifetime["alone"] <= 1
+        assert lifetime["central"] <= lifetime["dummies_only"] <= 1
         assert f"{found['dummies']:,} dummies" in said
     crowd = ["--preset", "crowd", "--clients", "50000", "--delta", "1e-9", "--json", str(out)]
     call(*crowd)
