@@ -192,7 +192,7 @@ def running(config: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def openers(process: subprocess.Popen[str]) -> list[int]:
-    """Processes that the server started: there are none before its first chunk is being opened."""
+    """Return processes that the server started: none before its first chunk is being opened."""
     threads = Path(f"/proc/{process.pid}/task").glob("*/children")
     return [int(child) for listed in threads for child in listed.read_text().split()]
 
