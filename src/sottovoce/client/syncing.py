@@ -71,7 +71,7 @@ OUTCOME_SENTENCES: dict[Outcome, str] = {
     "not open": "Epoch {epoch} takes no reports at this time; no batch was made.",
     "no token": "This device has no token for epoch {epoch}; no batch was made.",
     "sitting out": "This device sits out epoch {epoch}, as its coin decided; no batch was made.",
-    "missed": "Epoch {epoch} began before this device's turn to send; no batch was made.",
+    "missed": "Epoch {epoch} began before this device's moment to send; no batch was made.",
     "paused": "Reporting is paused; no batch leaves until it is resumed.",
     "limit reached": "The limit is reached: no more reports leave. Lists go on.",
     "lifetime over": "All that was agreed to is spent: no more reports leave. Lists go on.",
