@@ -22,12 +22,12 @@ Float32 = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Options:
-    people: int = setting(64, "people computed together", min_value=1)
+    people_at_once: int = setting(64, "people computed together", min_value=1)
 
 
 def build(parts: Parts, settings: Settings, options: Options) -> Engine:
     return build_local_engine(
-        parts, settings, lambda part: ReferenceEngine(part, settings, options.people)
+        parts, settings, lambda part: ReferenceEngine(part, settings, options.people_at_once)
     )
 
 
