@@ -73,7 +73,7 @@ class SwarmPlan:
 
 
 @dataclass(frozen=True)
-class Round:
+class SwarmEpoch:
     """One epoch of the swarm."""
 
     epoch: int
@@ -98,7 +98,7 @@ class SwarmResult:
     plan: SwarmPlan
     people: Interactions
     terms: Terms
-    rounds: list[Round]
+    epochs: list[SwarmEpoch]
     max_spent: float
     """The largest epsilon in any client's ledger."""
     problems: list[str]
@@ -116,9 +116,7 @@ class SwarmResult:
             "processes": SWARM_PROCESSES,
             "seed": self.plan.seed,
             "terms": self.terms.as_dict(),
-            "epochs": [
-                {**asdict(epoch_round), "sent": epoch_round.sent} for epoch_round in self.rounds
-            ],
+            "epochs": [{**asdict(epoch), "sent": epoch.sent} for epoch in self.epochs],
             "ledgers_spent_at_most": self.max_spent,
             "problems": self.problems,
             "privacy": {
@@ -150,12 +148,12 @@ def run_swarm(data: Interactions, plan: SwarmPlan, progress: SwarmProgress) -> S
         plan,
         people,
         swarm.terms,
-        swarm.rounds,
+        swarm.epochs,
         swarm.max_spent,
         sorted(swarm.problems),
         make_privacy_report(
-            replace(event, epochs=min(len(swarm.rounds), event.epochs)),
-            min(epoch_round.sent for epoch_round in swarm.rounds),
+            replace(event, epochs=min(len(swarm.epochs), event.epochs)),
+            min(epoch.sent for epoch in swarm.epochs),
         ),
         {"make": created - began, "drive": ended - created},
     )
@@ -171,7 +169,7 @@ class _Swarm:
         terms: Terms,
     ):
         self.terms = terms
-        self.rounds: list[Round] = []
+        self.epochs: list[SwarmEpoch] = []
         self.max_spent = 0.0
         self.problems: set[str] = set()
         self._plan = plan
@@ -196,9 +194,9 @@ class _Swarm:
         self.terms = signed.manifest.terms
         if self._plan.attest:
             signed = self._wait_for_tokens(signed)
-        while len(self.rounds) < self._plan.epochs and signed.manifest.public_key is not None:
+        while len(self.epochs) < self._plan.epochs and signed.manifest.public_key is not None:
             signed = self._run_epoch(signed)
-        if not self.rounds:
+        if not self.epochs:
             raise RefusedError(FINISHED_MESSAGE)
 
     def _wait_for_tokens(self, signed: SignedManifest) -> SignedManifest:
@@ -235,7 +233,7 @@ class _Swarm:
         # An epoch whose crowd did not come leaves the model as it was.
         applied = following.manifest.model != signed.manifest.model
         counted = following.manifest.reports_behind if applied else 0
-        self.rounds.append(Round(epoch, outcomes, retries, counted, seconds))
+        self.epochs.append(SwarmEpoch(epoch, outcomes, retries, counted, seconds))
         return following
 
     def _sync(self, epoch: int) -> tuple[dict[str, int], int]:
