@@ -41,11 +41,11 @@ from sottovoce_lab.cli import make_number_table
 from sottovoce_lab.replay.baselines import (
     ALS_NAME,
     CHOOSING_METRIC,
-    CHOOSING_STEP,
     EASE_NAME,
     RECENT_PEOPLE_NAME,
     RECENT_POPULARITY_NAME,
     Setting,
+    list_trial_periods,
 )
 from sottovoce_lab.replay.cases import MAX_NEW_ITEM_AGE
 from sottovoce_lab.replay.replay import Period, Replay, ReplayPlan, run_replay
@@ -319,8 +319,8 @@ def _tabulate_means(results: ReplayResults) -> Table:
         title_justify="left",
         caption=f"{f'{seeds} seeds, 95% interval' if seeds > 1 else 'one seed'}; all: in the whole "
         f"catalogue; last column: {labels[CHOOSING_METRIC]} in earlier periods, to choose settings "
-        f"by; frozen: learnt nothing after epoch {results.runs[0].frozen_at}; popularity, "
-        f"{EASE_NAME} and {ALS_NAME} have no privacy",
+        f"by; once: each person's latest item only; frozen: learnt nothing after epoch "
+        f"{results.runs[0].frozen_at}; popularity, {EASE_NAME} and {ALS_NAME} have no privacy",
         caption_justify="left",
     )
     for name in [name + suffix for name in MODEL_COLOURS for suffix in ("", PLAIN_SUFFIX)]:
@@ -344,12 +344,12 @@ def _label_metrics(results: ReplayResults) -> dict[str, str]:
 def _describe_choices(results: ReplayResults) -> str:
     """Say which settings the baselines have, and where they were chosen."""
     timeline = results.runs[0].timeline
-    choosing, later = timeline.choosing, timeline.later
+    later = timeline.later
     chosen = "; ".join(
         f"{name}: {', '.join(f'{key} {value:g}' for key, value in choice.setting.items())}"
         for name, choice in results.runs[0].choices.items()
     ).replace("_", "-")
-    periods = ", ".join(map(str, choosing[::CHOOSING_STEP]))
+    periods = ", ".join(map(str, list_trial_periods(timeline)))
     return (
         f"Settings of the baselines were chosen by {CHOOSING_METRIC.upper()} of the whole "
         f"catalogue on periods {periods}, and are shown on periods {later[0]} to {later[-1]}: "

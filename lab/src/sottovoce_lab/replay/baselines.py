@@ -19,7 +19,7 @@ import numpy as np
 from implicit.cpu.als import AlternatingLeastSquares
 from numpy.typing import NDArray
 from scipy import sparse
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from sottovoce.core import draw_initial_items
 from sottovoce.simulation.evaluation.side_information import SideInformation
@@ -40,7 +40,7 @@ Float32 = NDArray[np.float32]
 Setting = dict[str, float]
 # Names of the baselines.
 RECENT_POPULARITY_NAME = "popularity lately"
-RECENT_PEOPLE_NAME = "popularity lately, each person once"
+RECENT_PEOPLE_NAME = "popularity lately, once"
 EASE_NAME = "EASE"
 ALS_NAME = "ALS"
 # Settings that are tried: the number of last periods that are counted, half-lives in periods, and
@@ -55,8 +55,8 @@ ALS_ALPHA = 10.0
 # Iterations of ALS before its first test, and before each later one, which continues.
 FIRST_ALS_ITERATIONS = 10
 NEXT_ALS_ITERATIONS = 2
-# All settings are tested on every third of the periods for choosing.
-CHOOSING_STEP = 3
+# Periods for choosing on which all settings are tested, at most.
+MAX_TRIAL_PERIODS = 4
 # Metric of the whole catalogue by which settings are chosen.
 CHOOSING_METRIC = "ndcg@100"
 
@@ -271,7 +271,7 @@ class BaselineContest:
             side_information: What devices know.
             names: Names of the baselines; none: all of them.
         """
-        if cases.period in self._timeline.choosing[::CHOOSING_STEP] and not self.choices:
+        if cases.period in list_trial_periods(self._timeline) and not self.choices:
             for name, baselines in self._baselines.items():
                 for gains, baseline in zip(self._gains[name], baselines, strict=True):
                     ranks = baseline.rank(cases, side_information)
@@ -296,6 +296,12 @@ class BaselineContest:
                 self.choices[name] = Choice(baselines[best].setting, tried)
             chosen = self.choices[name].setting
             self._baselines[name] = [one for one in baselines if one.setting == chosen]
+
+
+def list_trial_periods(timeline: Timeline) -> range:
+    """Return the periods on which all settings are tested, evenly among those for choosing."""
+    step = -(-len(timeline.choosing) // MAX_TRIAL_PERIODS)
+    return timeline.choosing[::step]
 
 
 def make_baselines(
