@@ -370,12 +370,10 @@ def _reduce_epochs(
 def _add_dummies(
     settings: Settings, budget: Budget, public: PublicNumbers, fixed: Mapping[str, Any]
 ) -> Settings:
-    """Add the dummies that the central budget needs.
-
-    Where they outnumber people's reports, more directions are loud: then fewer dummies are enough,
-    and all reports together have a stronger signal.
-    """
+    """Add the dummies that the central budget needs."""
     assert budget.central is not None
+    # Where dummies outnumber people's reports, more directions are loud: then fewer dummies are
+    # enough, and all reports together have a stronger signal.
     needed = find_min_dummies(settings.event(public.items), budget.central, budget.delta)
     dummies_per_report = _compute_noise(settings, needed, public) - 1
     loud_scale = min(max(dummies_per_report, 1.0), MAX_DUMMY_LOUD_SCALE)
