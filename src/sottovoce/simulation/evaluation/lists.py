@@ -8,7 +8,7 @@ from sottovoce.core.recommending import WideModel, build_popularity_model
 from sottovoce.core.tags import Tags
 from sottovoce.simulation.evaluation.metrics import (
     METRIC_CUTOFFS,
-    count_exposure,
+    count_listed,
     coverage,
     hit_ratio_of_several,
     mrr_of_several,
@@ -17,9 +17,10 @@ from sottovoce.simulation.evaluation.metrics import (
 )
 from sottovoce.simulation.evaluation.ranking import (
     Candidates,
+    Factors,
     Ranks,
+    rank_and_list,
     rank_factors,
-    rank_hidden,
     rank_with_negatives,
 )
 from sottovoce.simulation.evaluation.side_information import (
@@ -82,8 +83,8 @@ def measure_quality(
     """
     X, W = to_factors(model, histories, weights)
     n_hidden = np.diff(hidden.indptr)
+    ranks, lists = rank_and_list(Factors(X, W), histories, hidden, MAX_CUTOFF)
     if negatives is None:
-        ranks = rank_hidden(X, W, histories, hidden)
         # Hidden items are no negatives of each other.
         n_negatives = histories.n_items - np.diff(histories.indptr) - n_hidden
     else:
@@ -94,7 +95,7 @@ def measure_quality(
         f"ndcg@{MAX_CUTOFF}": ndcg_of_several(ranks, hidden, MAX_CUTOFF),
         f"mrr@{MAX_CUTOFF}": mrr_of_several(ranks, hidden, MAX_CUTOFF),
         f"recall@{MAX_CUTOFF}": recall(ranks, hidden, MAX_CUTOFF),
-        f"coverage@{MAX_CUTOFF}": coverage(count_exposure(X, W, histories, MAX_CUTOFF)),
+        f"coverage@{MAX_CUTOFF}": coverage(count_listed(lists, histories.n_items)),
         NEGATIVES_METRIC: float(n_negatives[n_hidden > 0].mean()),
     }
 
