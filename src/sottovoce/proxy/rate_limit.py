@@ -52,7 +52,7 @@ class RateLimit:
         self._addresses: OrderedDict[str | int, AddressState] = OrderedDict()
 
     def begin(self, address: str, epoch: int) -> float:
-        """Take a place and one of the allowance for a batch and return 0, or return the seconds to wait."""
+        """Take a place and a part of the allowance for a batch; return 0, or seconds to wait."""
         wait = self.get_wait(address, epoch)
         if not wait and not self._is_off:
             state = self._get_state(address)
