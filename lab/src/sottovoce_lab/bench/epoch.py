@@ -23,7 +23,7 @@ from sottovoce.simulation.engines import build_engine
 from sottovoce.simulation.evaluation.kernels import check_threads
 from sottovoce.simulation.holdout import HoldoutRule
 from sottovoce.simulation.interface import Engine, ReportSums
-from sottovoce.simulation.population import Parts, StoredParts, WholeParts
+from sottovoce.simulation.population import Part, Parts, People, StoredParts, WholeParts
 from sottovoce.simulation.training import start_training
 from sottovoce.training import Settings, compute_next_items
 from sottovoce_lab.bench.timing import Contender, Spread, Watch, compute_ratio, take_turns
@@ -272,7 +272,8 @@ class ReferenceEpoch:
     def build_engine(self, name: str) -> Engine:
         """Return an engine for the few users, each with their own number."""
         histories, settings = self.epoch.histories.take(self.users), self.epoch.engine.settings
-        return build_engine(name, histories, settings, numbers=self.users)
+        people = WholeParts(Part(People(histories, chosen=self.users)))
+        return build_engine(name, people, settings)
 
 
 def _make_reference_contender(epoch: TimedEpoch, plan: BenchPlan, watch: Watch) -> Contender:
