@@ -107,6 +107,19 @@ def test_columns_are_chosen_by_name(tmp_path: Path) -> None:
     assert (get_pairs(data), get_times(data)) == ({("ann", "film")}, [5])
 
 
+def test_interactions_of_recbole_are_read(tmp_path: Path) -> None:
+    text = "user_id:token\titem_id:token\trating:float\ttimestamp:float\n7\ta:1\t3\t881250949\n"
+    for content, name in ((text.encode(), "x.inter"), (gzip.compress(text.encode()), "x.inter.gz")):
+        data = load(write_file(tmp_path, content, name))
+        assert (get_pairs(data), get_times(data), data.name) == ({(7, "a:1")}, [881250949], "x")
+    # Types are no part of the names, and other columns may be lists.
+    path = write_file(tmp_path, "uid:token\tasin:token\tpast:token_seq\n1\tb\tc d\n", "y.inter")
+    assert get_pairs(load(path, columns={"item": "asin"})) == {(1, "b")}
+    # Only a header in which every column has a type is RecBole's.
+    colon = write_file(tmp_path, "user,item:token\n1,2\n")
+    assert get_pairs(load(colon, columns={"item": "item:token"})) == {(1, 2)}
+
+
 def test_gzip_byte_order_mark_and_windows_line_ends_are_read(tmp_path: Path) -> None:
     content = gzip.compress("\ufeffuser,item\r\nx,y\r\n\r\n".encode())
     data = load(write_file(tmp_path, content, "log.csv.gz"))

@@ -68,8 +68,8 @@ def info(
 
     A path may be a MovieLens archive as published (zipped or unpacked) or the folder of the Netflix
     Prize. It may be a .csv, .tsv (also .gz) or .parquet file with the columns user and item, and
-    perhaps rating and timestamp. It may also be a folder of such .parquet files or of shards, or a
-    .npz matrix of scipy.
+    perhaps rating and timestamp, or an .inter file of RecBole. It may also be a folder of such
+    .parquet files or of shards, or a .npz matrix of scipy.
 
     \b
     Examples:

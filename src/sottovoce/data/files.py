@@ -11,7 +11,7 @@ from typing import IO, cast
 from sottovoce.errors import DataError, get_reason
 
 # Endings of file names, by format.
-TEXT_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+TEXT_SUFFIXES = (".csv", ".tsv", ".inter", ".csv.gz", ".tsv.gz", ".inter.gz")
 PARQUET_SUFFIXES = (".parquet", ".pq")
 MATRIX_SUFFIX = ".npz"
 

@@ -29,6 +29,7 @@ READABLE_FORMATS = """\
 a MovieLens archive as published, zip or unpacked (u.data, ratings.dat or ratings.csv);
 the Netflix Prize folder (training_set/mv_*.txt or combined_data_*.txt);
 a .csv, .tsv (also .gz) or .parquet file with the columns user, item and perhaps rating, timestamp;
+an .inter file of RecBole (also .gz);
 a folder of .parquet files with such columns, or of shards (`sottovoce data shard`);
 a .npz matrix saved by scipy.sparse.save_npz"""
 

@@ -1,4 +1,4 @@
-"""Tables of text: CSV, TSV, and the published formats that resemble them.
+"""Tables of text: CSV, TSV, RecBole's `.inter`, and the published formats that resemble them.
 
 A file is read in blocks, which polars parses. A block that does not parse, or that has a gap, is
 read a second time line by line, so that the error names the line.
@@ -6,6 +6,7 @@ read a second time line by line, so that the error names the line.
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -25,6 +26,8 @@ from sottovoce.errors import DataError
 _UTF8_BOM = b"\xef\xbb\xbf"
 # Separators of CSV files; the one that the header has most often is used.
 _FIELD_SEPARATORS = (",", "\t", ";", "|")
+# The type after the name of a column in RecBole's files, such as `user_id:token`.
+_RECBOLE_TYPE = re.compile(r":(?:token|float)(?:_seq)?$")
 # Bytes of text that are read and parsed at once.
 _BLOCK_BYTES = 1 << 24
 # A record that has not ended after this many blocks is an error.
@@ -57,7 +60,7 @@ class Block:
 
 
 def read_text(path: Path, columns: Columns = None) -> Interactions:
-    """Read a CSV or TSV file with a header and one line for each interaction."""
+    """Read a CSV, TSV or `.inter` file with a header and one line for each interaction."""
     collector = Collector()
     with open_file(path) as file:
         add_text(collector, file, str(path), columns)
@@ -91,11 +94,18 @@ def add_text(
     except UnicodeDecodeError as error:
         raise DataError("the header must be UTF-8 text", path=label, line=1) from error
     separator = max(_FIELD_SEPARATORS, key=header.count)
-    names = split_fields(header, separator)
+    names = _strip_types(split_fields(header, separator))
     layout = Layout(separator, find_roles(names, columns, label), integers, quoted=True)
     # The first block without the header, which may leave nothing.
     for block in chain([replace(first, first_line=2, data=body)] if body else [], blocks):
         collector.add(parse_block(block, layout))
+
+
+def _strip_types(names: list[str]) -> list[str]:
+    """Return the names of columns without RecBole's types, if every column has one."""
+    if not all(map(_RECBOLE_TYPE.search, names)):
+        return names
+    return [_RECBOLE_TYPE.sub("", name) for name in names]
 
 
 def split_fields(line: str, separator: str = ",") -> list[str]:
