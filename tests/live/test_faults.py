@@ -291,6 +291,7 @@ class System(Stack):
         shown = self.folder / f"{name}.pem", self.folder / f"{name}.key"
         listen = replace(self.world.settings.listen, certificate=shown[0], private_key=shown[1])
         self.world.settings = replace(self.world.settings, listen=listen)
+        self.world.server._settings = self.world.settings
 
 
 def is_ready(part: Any) -> bool:
