@@ -107,7 +107,7 @@ def test_every_epoch_has_its_own_batch_and_keeps_only_its_own_files(
 def test_nothing_is_made_outside_the_epochs_time(
     world: World, folder: Path, now: float, changes: dict[str, Any], outcome: str
 ) -> None:
-    """It takes reports while it waits for its crowd."""
+    """Take reports while the epoch waits for its crowd."""
     world.now = now
     proxy = FakeProxy(world, **changes)
     with world.create(folder, accept=False) as client:
@@ -180,7 +180,7 @@ def refusing(error: Exception) -> Callable[[str], None]:
 def test_a_proxy_that_asks_for_patience_gets_it_also_after_a_restart(
     client: Client, proxy: FakeProxy, world: World, folder: Path
 ) -> None:
-    """For the batch alone: what is published is fetched meanwhile."""
+    """Wait with the batch only: what is published is fetched meanwhile."""
     proxy.before = refusing(UnavailableError("busy", 120.0))
     with pytest.raises(UnavailableError):
         client.sync(proxy)
@@ -286,7 +286,7 @@ def sleeping(world: World, slept: list[float]) -> Callable[[float], None]:
 def test_nobody_pays_for_what_would_not_be_taken(
     client: Client, proxy: FakeProxy, folder: Path, error: Exception
 ) -> None:
-    """The history is not read either: whether it is makes no difference to anybody."""
+    """Refuse before anything is charged, and try again later."""
 
     def refuse(call: str) -> None:
         if call == "taken?":
@@ -335,7 +335,7 @@ def test_a_clock_that_was_set_back_does_not_hold_a_batch(
 def test_nobody_pays_for_a_batch_that_could_not_be_sent_in_time(
     world: World, folder: Path, left: int, outcome: str
 ) -> None:
-    """The epoch ends after so many seconds."""
+    """Let the epoch end after this number of seconds."""
     proxy = FakeProxy(world, closes=int(world.now) + left)
     assert 5 < compute_lead(proxy.signed.manifest) < 6
     with world.create(folder) as client:
@@ -441,7 +441,7 @@ def test_a_sync_whose_folder_was_replaced_while_it_slept_sends_nothing(
 def test_a_batch_that_waits_in_a_replaced_folder_is_not_sent(
     world: World, proxy: FakeProxy, folder: Path, tmp_path: Path
 ) -> None:
-    """A backup is put back between the charge and the moment of sending."""
+    """Put a backup back between the charge and the moment of sending."""
     with world.create(folder) as client:
         client.record([item(3)])
     shutil.copytree(folder, tmp_path / "backup")

@@ -2,9 +2,9 @@
 
 `tests/vectors/promises.json` has the promises that every client must make. The input of a case are
 terms, earlier charges and a limit. The output are the epsilons (`local` exactly, `central` and
-`alone` to a relative 1e-9, because sums and elementary functions may round differently). It also
-has the turns that are left, how many of them the limit allows, and the texts for the owner. The
-file changes only when the promise does.
+`dummies_only` to a relative 1e-9, because sums and elementary functions may round differently). It
+also has the turns that are left, how many of them the limit allows, and the texts for the owner.
+The file changes only when the promise does.
 To write it again: `python -m tests.privacy.test_promises`.
 """
 
@@ -122,14 +122,16 @@ def test_dummies_hide_a_person_without_crowd() -> None:
     """Count all earlier charges with the smallest number of dummies among them."""
     helped = replace(STRONG_EVENT, dummies=50_000)
     among_many, among_none = promise(helped, 50_000), promise(helped, 1)
-    assert among_many.central < among_many.alone == among_none.alone == among_none.central < 0.5
-    assert promise(STRONG_EVENT, 50_000).alone == promise(STRONG_EVENT, 50_000).local
+    assert among_many.central < among_many.dummies_only < 0.5
+    assert among_many.dummies_only == among_none.dummies_only == among_none.central
+    assert promise(STRONG_EVENT, 50_000).dummies_only == promise(STRONG_EVENT, 50_000).local
     earlier = [charge(clients=1, dummies=50_000), charge(clients=50_000)]
     result = promise(helped, 50_000, earlier)
-    assert 5 < result.alone < 6  # one report was hidden by people alone
+    assert 5 < result.dummies_only < 6  # one report was hidden by people alone
     assert result.central < 1
     fewer = promise(helped, 50_000, [charge(clients=1, dummies=5_000)])
-    assert fewer.alone > promise(helped, 50_000, [charge(clients=1, dummies=50_000)]).alone
+    more = promise(helped, 50_000, [charge(clients=1, dummies=50_000)])
+    assert fewer.dummies_only > more.dummies_only
 
 
 def test_promise_is_constant_during_a_training() -> None:
@@ -179,7 +181,7 @@ def test_another_charge_never_reduces_a_promise(before: list[Charge], another: C
     left, right = promise(STRONG_EVENT, 500, before), promise(STRONG_EVENT, 500, [*before, another])
     assert right.local >= left.local
     assert right.central >= left.central * 0.99
-    assert right.central <= right.alone <= right.local
+    assert right.central <= right.dummies_only <= right.local
     assert Fraction(right.local) >= 10 + sum(item.cost for item in [*before, another])
 
 
@@ -270,7 +272,7 @@ def test_summary_is_readable_at_age_14(
 def test_summary_names_dummies_only_if_there_are_any() -> None:
     """Use 3 times 3.3, which is 9.9 except for rounding."""
     result = promise(Reporting(3.3, 1, 3, 0.03), 50_000)
-    assert result.alone == result.local > result.central
+    assert result.dummies_only == result.local > result.central
     assert "others are fake" in result.summarize(3)[1]
 
 
@@ -436,7 +438,7 @@ def made(case: dict[str, Any]) -> dict[str, Any]:
     return {
         "local": result.local,
         "central": result.central,
-        "alone": result.alone,
+        "dummies_only": result.dummies_only,
         "turns_left": asked.turns_left(ledger.charges),
         "within_limit": within,
         "short": asked.promise(ledger.charges, case["delta"], within).summarize(
@@ -462,7 +464,7 @@ def test_vector_file_has_all_cases() -> None:
 def test_promises_equal_the_vectors(number: int) -> None:
     case = stored()[number]
     result = made(case)
-    for name in ("central", "alone"):
+    for name in ("central", "dummies_only"):
         assert result.pop(name) == pytest.approx(case[name], rel=1e-9, abs=0)
     assert result == {name: case[name] for name in result}
 

@@ -104,7 +104,7 @@ def test_promise_holds_at_every_accepted_rho(seed: int) -> None:
     asked = random_terms(source)
     promised = asked.promise()
     crowd, event = asked.least_clients, asked.event
-    figures = {(crowd, promised.central), (1, promised.alone)}
+    figures = {(crowd, promised.central), (1, promised.dummies_only)}
     if seed % ACCOUNTANT_EVERY == 0:
         figures.add((crowd, central_epsilon(event, crowd, TEST_DELTA)))
     smallest = smallest_accepted(asked)
@@ -120,7 +120,7 @@ def test_plan_stays_within_central_budget_at_every_accepted_rho() -> None:
     settings = plan_training(50_000, 9_781, budget=Budget(local=10, central=3))
     event = settings.event(9_781)
     promised = make_privacy_report(event, settings.estimate_crowd(50_000)).training
-    assert promised.alone is not None
+    assert promised.dummies_only is not None
     used = replace(event, loud_fraction=0.9 * event.loud_fraction)
-    assert enumerate_delta(used, 1, promised.alone) <= TEST_DELTA
-    assert promised.alone <= 3
+    assert enumerate_delta(used, 1, promised.dummies_only) <= TEST_DELTA
+    assert promised.dummies_only <= 3

@@ -180,7 +180,7 @@ def test_protects_everybody_who_takes_part(demo: Demo) -> None:
     promise = terms.promise()
     assert (terms.reports, terms.epochs, terms.share, terms.least_clients) == (1, 1, 1.0, 1)
     assert promise.local <= 10
-    assert promise.alone <= 1
+    assert promise.dummies_only <= 1
     assert terms.hold == 0, "nobody is charged for an epoch that ended early"
     assert server.training.half_life > 0
 

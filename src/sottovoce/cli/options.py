@@ -102,15 +102,14 @@ HistoryColumns = Annotated[
         "--columns",
     ),
 ]
-MIN_INTERACTIONS_HELP = "Leave out people and items with fewer interactions than this."
 MinInteractions = Annotated[
-    int, typer.Option("--min-interactions", min=0, help=MIN_INTERACTIONS_HELP)
+    int,
+    typer.Option(
+        "--min-interactions",
+        min=0,
+        help="Leave out people and items with fewer interactions than this; the paper uses 60.",
+    ),
 ]
-
-
-def make_min_interactions_option(default: str, **attributes: Any) -> Any:
-    """Return `--min-interactions` with a default that depends on the data."""
-    return make_option(MIN_INTERACTIONS_HELP, default, "--min-interactions", min=0, **attributes)
 
 
 ItemsFile = Annotated[

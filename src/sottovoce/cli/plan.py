@@ -1,4 +1,4 @@
-"""`sottovoce plan`: is a shop large enough, what does it promise, how good do its lists become?"""
+"""`sottovoce plan`: whether a shop is large enough, what it promises, how good its lists become."""
 
 import time
 from dataclasses import asdict
@@ -129,8 +129,9 @@ def _describe_privacy(outlook: ShopOutlook) -> str:
         f"{output.pluralize(settings.epochs, 'epoch')}. Local epsilon: "
         f"{format_epsilon(figures.pure)} over a lifetime, whatever happens."
     )
-    if figures.alone is not None:
-        epsilon, condition = figures.alone, f"adds {settings.dummies:,} dummies to every epoch"
+    if figures.dummies_only is not None:
+        epsilon = figures.dummies_only
+        condition = f"adds {settings.dummies:,} dummies to every epoch"
     elif figures.central is not None:
         epsilon, condition = figures.central, f"{report.people:,} people report in every epoch"
     else:

@@ -106,7 +106,7 @@ def _make_table(mechanism: str, report: PrivacyReport) -> Table:
         cells = [format_epsilon(figures.pure, 6), format_epsilon(figures.local, 6)]
         cells += [
             missing if epsilon is None else format_epsilon(epsilon)
-            for epsilon in (figures.central, figures.alone)
+            for epsilon in (figures.central, figures.dummies_only)
         ]
         table.add_row(figures.span, f"{figures.reports:,}", *cells[: len(views)])
     return table

@@ -347,7 +347,7 @@ def _print_demo(address: str, plan: DemoPlan) -> None:
     terms = Terms.from_settings(
         bytes(TRAINING_ID_BYTES), training, Participation(least_clients=1), plan.films
     )
-    central = format_epsilon(terms.promise().alone, 2)
+    central = format_epsilon(terms.promise().dummies_only, 2)
     typer.echo(f"The page: {address}")
     typer.echo(
         f"In every epoch, {plan.epoch_seconds} seconds, up to {plan.people:,} new invented people "

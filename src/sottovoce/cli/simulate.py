@@ -17,6 +17,7 @@ from sottovoce.cli.options import (
     HistoryColumns,
     ItemsFile,
     JsonFile,
+    MinInteractions,
     PresetOption,
     SampleItems,
     SampleUsers,
@@ -27,7 +28,6 @@ from sottovoce.cli.options import (
     add_settings_options,
     add_training_options,
     make_history_option,
-    make_min_interactions_option,
     make_option,
     make_plot_option,
 )
@@ -46,9 +46,6 @@ from sottovoce.simulation.engines import AUTO_ENGINE
 from sottovoce.simulation.evaluation.metrics import METRIC_CUTOFFS, Interval
 from sottovoce.training import DEFAULT_PRESET, Budget, Settings, plan_training
 
-# The paper leaves out people and items with fewer interactions.
-DEFAULT_MIN_INTERACTIONS = 60
-
 
 @add_training_options(
     without=["seed"],
@@ -60,10 +57,7 @@ DEFAULT_MIN_INTERACTIONS = 60
 def simulate(
     *,
     data: DataSource = SYNTHETIC,
-    min_interactions: Annotated[
-        int | None,
-        make_min_interactions_option(f"{DEFAULT_MIN_INTERACTIONS}; 0 for synthetic people"),
-    ] = None,
+    min_interactions: MinInteractions = 0,
     budget: BudgetOption = None,
     central_budget: CentralBudgetOption = None,
     training: dict[str, Any],
@@ -125,7 +119,7 @@ def simulate(
     \b
     Examples:
       sottovoce simulate
-      sottovoce simulate --data ml-1m --budget 50 --seeds 5
+      sottovoce simulate --data ml-1m --min-interactions 60 --budget 50 --seeds 5
       sottovoce simulate --data ml-20m --central-budget 1 --json run.json --plot curve.png
       sottovoce simulate --data ratings.parquet --items films.csv --split latest
       sottovoce simulate --data ml-20m --resample 10000000 --epsilon 4 --reports 1 --lifetime 1
@@ -164,7 +158,7 @@ def _load(
     source: str,
     columns: str | None,
     items: Path | None,
-    minimum: int | None,
+    minimum: int,
     sample: tuple[int | None, int | None],
     seed: int,
 ) -> Interactions | Shards:
@@ -177,8 +171,6 @@ def _load(
     if folder:
         return Shards.read(folder)
     with output.messages.status(f"reading {output.escape_markup(source)}"):
-        if minimum is None:
-            minimum = 0 if source.startswith(SYNTHETIC) else DEFAULT_MIN_INTERACTIONS
         data = load(source, parse_columns(columns), items).filter(minimum)
         if sample == (None, None):
             return data

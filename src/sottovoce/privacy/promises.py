@@ -39,7 +39,7 @@ class Promise:
     """The sum of all epsilons: it holds in every case."""
     central: float
     """The bound of `bound.py` at `delta`, with the crowd that was enforced for each report."""
-    alone: float
+    dummies_only: float
     """The central bound if every other device is fake, so that only dummies hide this one."""
     clients: int
     """The size of the crowd that the terms enforce, the device itself included."""
@@ -66,8 +66,8 @@ class Promise:
         ]
 
     def _describe_guess(self) -> str:
-        by_dummies = self.alone < self.local and self.alone <= WEAK_ABOVE
-        mixed = self.alone if by_dummies else self.central
+        by_dummies = self.dummies_only < self.local and self.dummies_only <= WEAK_ABOVE
+        mixed = self.dummies_only if by_dummies else self.central
         if mixed > WEAK_ABOVE:
             return "This protects nobody: from what leaves, your history may be worked out."
         is_mixed = mixed < self.local
@@ -86,10 +86,10 @@ class Promise:
         linked = f"{format_number(self.local, 3)}, for all that this device has reported"
         honest = "the proxy mixes honestly, does not work with the server and"
         mixed = []
-        if self.alone < self.local:
+        if self.dummies_only < self.local:
             fake = "adds its dummies, even if all other devices are fake"
-            mixed.append(f"{format_number(self.alone, 3)} if {honest} {fake}")
-        if self.central < min(self.local, self.alone):
+            mixed.append(f"{format_number(self.dummies_only, 3)} if {honest} {fake}")
+        if self.central < min(self.local, self.dummies_only):
             who = "accounts" if self.unit else "devices"
             crowd = f"as many honest {who} report in every epoch as its terms asked for"
             crowd += f" (now {self.clients:,})"

@@ -37,7 +37,7 @@ class Figures:
     """Local epsilon at delta."""
     central: float | None
     """Epsilon at delta after the shuffle; None where there is nothing to hide among."""
-    alone: float | None
+    dummies_only: float | None
     """Central epsilon if every other person is fake; None without enough dummies."""
 
 
@@ -129,15 +129,15 @@ class PrivacyReport:
         claim = "any conclusion from what the server sees is"
         crowd = f"{people:,} honest people take part in every epoch"
         bound = f"{describe_bound(central, self.delta, digits=4)}{note}."
-        if figures.alone is None:
+        if figures.dummies_only is None:
             text = f"{proxy} {crowd}: {claim} {bound}"
         else:
             text = (
                 f"{proxy} adds {self.event.dummies:,} dummies to every epoch, even if everybody "
                 f"else in it is fake: {claim} "
-                f"{describe_bound(figures.alone, self.delta, digits=4)}{note}."
+                f"{describe_bound(figures.dummies_only, self.delta, digits=4)}{note}."
             )
-            if central < figures.alone:
+            if central < figures.dummies_only:
                 text += f" If {crowd}: {bound}"
         text += " This does not hold if proxy and server work together."
         if central > WEAK_ABOVE:

@@ -24,7 +24,7 @@ from sottovoce.service.files import compress
 
 
 def open_stored_manifest(raw: bytes, key: bytes) -> SignedManifest:
-    """Verify a manifest of the proxy's folder once more with the key of the settings.
+    """Verify a manifest of the proxy's folder again with the key of the settings.
 
     Raises:
         SettingsError: The key has changed since the manifest was accepted.

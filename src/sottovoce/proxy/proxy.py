@@ -310,8 +310,9 @@ class Proxy:
         signed, sent_at = self.manifest, self._clock()
         running = self._get_running()
         crowd = None
-        # Before its time nothing is said of the crowd, and the epoch is not mixed. Otherwise a
-        # server could end it when only one person has reported, or fill the crowd up by itself.
+        # Before its closing time the server is not told the crowd, and the epoch is not mixed.
+        # Otherwise a server could end it when only one person has reported, or fill the crowd up
+        # by itself.
         if signed is not None and sent_at >= signed.manifest.closes:
             crowd = (
                 self._get_crowd_after_flush(signed) if running is None else self._get_crowd(running)

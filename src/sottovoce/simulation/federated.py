@@ -150,6 +150,8 @@ class FederatedMF:
         the engine's options, as `{'card': 1}` for `cuda`.
     threads : int, optional
         short for that option of the engines `cpu` and `auto`.
+    unknown : Any
+        any other name is refused with the nearest parameter's.
     """
 
     # What `fit` sets: the constructor of a scikit-learn estimator sets only parameters.
@@ -236,6 +238,9 @@ class FederatedMF:
 
     def set_params(self, **params: Any) -> Self:
         """Change some parameters. What was fitted stays as it is until the next `fit`.
+
+        Args:
+            params: New values of parameters of the constructor, by name.
 
         Raises:
             SettingsError: A value is impossible, or there is no such parameter. Nothing is changed.

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -182,7 +183,7 @@ class WholeParts(Parts):
             return compute_fingerprint(self._part.histories)
         # What devices know decides on the metrics, so it is part of the name where it counts.
         tags, times = holdout.side_information.tags, holdout.candidates.split.times
-        arrays = [tags.table.indptr, tags.table.indices] if tags.names else []
+        arrays: list[NDArray[Any]] = [tags.table.indptr, tags.table.indices] if tags.names else []
         if holdout.side_information.weights is not None and times is not None:
             arrays.append(times)
         return compute_fingerprint(self._part.histories, *arrays)

@@ -171,7 +171,7 @@ def test_the_same_words_give_the_same_reports_which_open_here(
     answer = browser.ask("batch", **asked)
     wanted = reports_here(signed.manifest, world)
     assert answer["reports"] == wanted
-    assert [2 * row["index"] + row["bit"] for row in answer["told"]] == wanted
+    assert [2 * row["index"] + row["bit"] for row in answer["readable"]] == wanted
     batch = Batch.decode(bytes.fromhex(answer["batch"]), signed.manifest.terms.reports)
     assert (batch.epoch, batch.manifest_hash, batch.id) == (3, signed.hash, name)
     directions = signed.manifest.build().n_directions

@@ -39,26 +39,26 @@ const RFC = [
   },
 ];
 
-/** As the library writes it: inputs, blinds and elements, each with its number before it. */
-function stateOf(input: Uint8Array, element: Uint8Array): Uint8Array {
+/** Encode the state of a request as the library does: inputs, blinds and elements after their counts. */
+function encodeState(input: Uint8Array, element: Uint8Array): Uint8Array {
   const sizes = Uint8Array.of(0, 1, 0, input.length);
   return concatenate([sizes, input, Uint8Array.of(0, 1), BLIND, Uint8Array.of(0, 1), element]);
 }
 
-function rfc(which: (typeof RFC)[number]) {
-  const state = stateOf(fromHex(which.input), fromHex(which.element));
-  return { state, answer: fromHex(which.proof + which.evaluated), output: which.output };
+function decodeExample({ input, element, proof, evaluated, output }: (typeof RFC)[number]) {
+  const state = encodeState(fromHex(input), fromHex(element));
+  return { state, answer: fromHex(proof + evaluated), output };
 }
 
 test("tokens are those of the RFC", async () => {
-  for (const each of RFC) {
-    const { state, answer, output } = rfc(each);
+  for (const example of RFC) {
+    const { state, answer, output } = decodeExample(example);
     assert.equal(toHex(await finalize(state, answer, KEY)), output);
   }
 });
 
 test("what is not proved to be made with the key is refused", async () => {
-  const [one, other] = RFC.map(rfc);
+  const [one, other] = RFC.map(decodeExample);
   assert.ok(one && other);
   const { state, answer } = one;
   const flipped = (at: number) => answer.map((byte, place) => (place === at ? byte ^ 1 : byte));
@@ -105,17 +105,17 @@ test("a request is what the other implementation writes, and keeps its element",
   const { attestation, epoch, request, element } = protocol.token;
   const id = fromHex(protocol.batch.id);
   const one = createAccount(async () => fromHex(attestation.bytes));
-  const state = stateOf(fromHex(protocol.token.input), fromHex(element));
+  const state = encodeState(fromHex(protocol.token.input), fromHex(element));
   assert.equal(toHex((await one.request(epoch, id, state))?.bytes ?? id), request);
   const first = await one.request(epoch, id, null);
   assert.ok(first !== null);
   assert.equal(toHex(first.bytes.subarray(0, 112)), request.slice(0, 224));
   assert.deepEqual(await one.request(epoch, id, first.state), first);
-  assert.notDeepEqual(await one.request(epoch, id, null), first, "blinded anew");
+  assert.notDeepEqual(await one.request(epoch, id, null), first, "blinded again");
   assert.ok(toHex(first.state).includes(protocol.token.input), "for this id");
 });
 
-test("whoever is not logged in asks for nothing, and a backend's mistake is told", async () => {
+test("a person who is not logged in asks for nothing, and a backend's mistake is reported", async () => {
   assert.equal(await createAccount(async () => null).request(1, new Uint8Array(16), null), null);
   for (const wrong of [new Uint8Array(103), "text", undefined, {}]) {
     const mistaken = createAccount(async () => wrong as Uint8Array);
@@ -130,7 +130,7 @@ test("a batch with a token is written alike", () => {
     epoch: protocol.manifest.fields.epoch,
     manifestHash: fromHex(protocol.manifest.hash),
     id: fromHex(protocol.batch.id),
-    sealed: concatenate(protocol.sealing.sealed.map((each) => fromHex(each))),
+    sealed: concatenate(protocol.sealing.sealed.map((report) => fromHex(report))),
     output,
   });
   assert.deepEqual(batch, bytes);

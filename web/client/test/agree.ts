@@ -52,11 +52,11 @@ const commands: Commands = {
     const { manifest, hash } = await openManifest(fromHex(signed), fromHex(key));
     const { items, epoch, publicKey, terms } = manifest;
     const V = decodeItems(fromHex(model), items, terms.factors);
-    const made = await makeReports(manifest, V, own, fromWords(words));
+    const { reports, readable } = await makeReports(manifest, V, own, fromWords(words));
     if (publicKey === null) throw new Error("this manifest asks for no reports");
-    const sealed = await sealReports(made.reports, publicKey, hash);
+    const sealed = await sealReports(reports, publicKey, hash);
     const batch = encodeBatch({ epoch, manifestHash: hash, id: fromHex(id), sealed });
-    return { batch: toHex(batch), reports: [...made.reports], told: made.readable };
+    return { batch: toHex(batch), reports: [...reports], readable };
   },
   async rows({ signed, key, model, own: touched }) {
     const { manifest } = await openManifest(fromHex(signed), fromHex(key));
@@ -67,7 +67,7 @@ const commands: Commands = {
     return { rows: [...(await computeRowWeights(person))] };
   },
   async ledger({ steps }) {
-    return { answers: played(steps) };
+    return { answers: applySteps(steps) };
   },
   async manifest({ signed, key }) {
     const { manifest, hash, key: last } = await openManifest(fromHex(signed), fromHex(key));
@@ -84,29 +84,29 @@ const commands: Commands = {
   },
   async request({ epoch, id, attestation, state }) {
     const { request } = createAccount(async () => fromHex(attestation));
-    const made = await request(epoch, fromHex(id), state === null ? null : fromHex(state));
-    return { bytes: toHex(made?.bytes ?? fromHex("")), state: toHex(made?.state ?? fromHex("")) };
+    const asked = await request(epoch, fromHex(id), state === null ? null : fromHex(state));
+    return { bytes: toHex(asked?.bytes ?? fromHex("")), state: toHex(asked?.state ?? fromHex("")) };
   },
   async finalize({ state, answer, key }) {
     return { output: toHex(await finalize(fromHex(state), fromHex(answer), fromHex(key))) };
   },
 };
 
-/** What the ledger says to each step, and what it shows then. */
-function played(steps: readonly Step[]): object[] {
+/** Apply steps to an empty ledger; return its decisions and the totals after each one. */
+function applySteps(steps: readonly Step[]): object[] {
   let limit = 0;
   const charges: Charge[] = [];
   return steps.map((step) => {
     limit = step.limit ?? limit;
     const next = step.charge && readCharge(step.charge);
-    const decision = next === undefined ? null : decided(limit, charges, next);
+    const decision = next === undefined ? null : decideOrContradict(limit, charges, next);
     if (decision === "charged" && next !== undefined) charges.push(next);
     const shown = [roundUp(sumCharges(charges)), roundDown(computeRemaining(limit, charges))];
     return { decision, spent: sumCharges(charges).toString(16), shown };
   });
 }
 
-function decided(limit: number, charges: readonly Charge[], next: Charge): string {
+function decideOrContradict(limit: number, charges: readonly Charge[], next: Charge): string {
   try {
     return decide(limit, charges, next);
   } catch (error) {

@@ -23,7 +23,7 @@ test("status before and after a sync", async (t) => {
   await client.record([item(3), item(7), item(20), "unheard of"]);
   const before = await client.status();
   assert.deepEqual(
-    [before.epoch, before.terms, before.known, before.manifest],
+    [before.epoch, before.terms, before.knownItems, before.manifest],
     [null, null, 0, null],
   );
   assert.deepEqual([before.epochs, before.plan], [0, null]);
@@ -31,7 +31,7 @@ test("status before and after a sync", async (t) => {
   assert.deepEqual([before.spentEpsilon, before.remainingEpsilon, before.limit], [0, 100, 100]);
   await client.sync(AT_ONCE);
   const after = await client.status();
-  assert.deepEqual([after.touched, after.known, after.unknown], [4, 3, ["unheard of"]]);
+  assert.deepEqual([after.touched, after.knownItems, after.unknown], [4, 3, ["unheard of"]]);
   assert.deepEqual([after.epoch, after.terms, after.manifest?.epoch], [1, TERMS, 1]);
   assert.deepEqual(
     [after.spentEpsilon, after.remainingEpsilon, after.proxy],
@@ -44,8 +44,8 @@ test("status before and after a sync", async (t) => {
 
 test("a page without cryptography is told why", async (t) => {
   const world = await World.begin(t);
-  const kept = Object.getOwnPropertyDescriptor(globalThis, "crypto") ?? {};
-  t.after(() => Object.defineProperty(globalThis, "crypto", kept));
+  const original = Object.getOwnPropertyDescriptor(globalThis, "crypto") ?? {};
+  t.after(() => Object.defineProperty(globalThis, "crypto", original));
   Object.defineProperty(globalThis, "crypto", { ...INSECURE, configurable: true });
   await assert.rejects(world.open(), { name: "SettingsError", message: /over https/ });
 });
@@ -86,19 +86,19 @@ test("nothing private is in any request", async (t) => {
   }
 });
 
-type Calls = { [name: string]: (...given: never[]) => unknown };
+type Calls = { [name: string]: (...args: never[]) => unknown };
 
-function connected<Known extends Calls>(t: TestContext, calls: Known, end?: AbortSignal) {
+function connectTo<Served extends Calls>(t: TestContext, calls: Served, end?: AbortSignal) {
   const { port1, port2 } = new MessageChannel();
   for (const port of [port1, port2]) {
     port.start();
     t.after(() => port.close());
   }
   serve(port2 as Line, calls);
-  return connect<Known>(port1 as Line, () => {}, end);
+  return connect<Served>(port1 as Line, () => {}, end);
 }
 
-test("answers come to whoever asked, one question after the other", async (t) => {
+test("answers come to the one who asked, one question after the other", async (t) => {
   let atWork = 0;
   const slow = async (word: string) => {
     atWork += 1;
@@ -107,7 +107,7 @@ test("answers come to whoever asked, one question after the other", async (t) =>
     atWork -= 1;
     return `${word}!`;
   };
-  const ask = connected(t, { slow });
+  const ask = connectTo(t, { slow });
   const answers = await Promise.all([ask("slow", "one"), ask("slow", "two"), ask("slow", "three")]);
   assert.deepEqual(answers, ["one!", "two!", "three!"]);
 });
@@ -118,31 +118,31 @@ test("an error arrives as what it was, with all that it says", async (t) => {
     const fail = () => {
       throw new Kind("why");
     };
-    const error = await connected(t, { fail })("fail").catch((caught) => caught);
+    const error = await connectTo(t, { fail })("fail").catch((caught) => caught);
     assert.deepEqual([error.constructor, error.message], [Kind, "why"]);
   }
   const busy = () => {
     throw new errors.PostponedError("later", 17);
   };
-  await assert.rejects(connected(t, { busy })("busy"), { retryAfter: 17 });
+  await assert.rejects(connectTo(t, { busy })("busy"), { retryAfter: 17 });
   const worse = () => {
     throw new TermsError(["more"], TERMS);
   };
-  const asked = await connected(t, { worse })("worse").catch((caught) => caught);
+  const asked = await connectTo(t, { worse })("worse").catch((caught) => caught);
   assert.ok(asked instanceof TermsError);
   assert.deepEqual([asked.worse, asked.terms], [["more"], TERMS]);
 });
 
-test("what is none of ours is told too", async (t) => {
+test("an error of another kind arrives as a store error", async (t) => {
   const fail = () => {
     throw new TypeError("odd");
   };
-  await assert.rejects(connected(t, { fail })("fail"), errors.StoreError);
+  await assert.rejects(connectTo(t, { fail })("fail"), errors.StoreError);
 });
 
 test("once it is closed every question fails, also those that wait", async (t) => {
   const end = new AbortController();
-  const ask = connected(t, { never: () => new Promise(() => {}) }, end.signal);
+  const ask = connectTo(t, { never: () => new Promise(() => {}) }, end.signal);
   const waiting = ask("never");
   end.abort();
   await assert.rejects(waiting, errors.SettingsError);
@@ -161,14 +161,14 @@ test("the example has about ten lines and runs", async (t) => {
     .replace("https://proxy.example", world.url)
     .replace(/(?<=key: ")[0-9a-f]{64}/, world.key);
   assert.ok(code.split("\n").filter((line) => line.trim()).length <= 20);
-  const said: [string, unknown[]][] = [];
-  const console = { log: (title: string, because: unknown[]) => said.push([title, because]) };
+  const logged: [string, unknown[]][] = [];
+  const console = { log: (title: string, because: unknown[]) => logged.push([title, because]) };
   const shown: string[] = [];
   const yes = (words: string) => shown.push(words) > 0;
   const client = {
     open: async ({ news, ...options }: ClientOptions) => {
       const tab = await browser.tab(options);
-      tab.hear = (told) => void news?.(told);
+      tab.hear = (latest) => void news?.(latest);
       tab.show();
       return tab;
     },
@@ -183,7 +183,7 @@ test("the example has about ten lines and runs", async (t) => {
   )(client, summarize, console, yes);
   await browser.virtual.pass(6 * JITTER_SECONDS);
   assert.deepEqual(shown, [summarize(TERMS, [], 500).join("\n")]);
-  assert.ok(said.some(([title, because]) => title !== "" && Array.isArray(because)));
+  assert.ok(logged.some(([title, because]) => title !== "" && Array.isArray(because)));
   assert.equal(world.received[0]?.length, 56 + 52 * REPORTS);
 });
 

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { IDBFactory } from "fake-indexeddb";
 import { fromHex } from "../src/bytes.js";
 import { SottovoceError, StoreError } from "../src/errors.js";
-import { ended, Life, mortal, onTransaction, PowerCut } from "./mortal.js";
+import { abortAfter, Life, makeMortal, onTransaction, PowerCut } from "./mortal.js";
 import { seeded } from "./vectors.js";
 import {
   AT_ONCE,
@@ -22,11 +22,11 @@ import {
 
 const FOREVER = 1e9;
 
-/** One run of the program that ends, one way or the other; its outcome if it had one. */
+/** Run the program until it ends or its life does; return its outcome, or null after a power cut. */
 async function syncFor(world: World, steps: number, turns = 0): Promise<string | null> {
   const life = new Life(steps, turns);
   try {
-    const client = await world.open(mortal(life, world.factory));
+    const client = await world.open(makeMortal(life, world.factory));
     return (await client.sync({ jitter: 60 })).outcome;
   } catch (error) {
     assert.ok(error instanceof PowerCut || error instanceof SottovoceError, String(error));
@@ -35,7 +35,7 @@ async function syncFor(world: World, steps: number, turns = 0): Promise<string |
   }
 }
 
-async function anew(world: World): Promise<void> {
+async function startAgain(world: World): Promise<void> {
   world.factory = new IDBFactory();
   world.received.length = 0;
   world.now = 1.5 * DAY;
@@ -45,8 +45,8 @@ async function anew(world: World): Promise<void> {
   client.close();
 }
 
-/** What left was charged; one batch and one charge an epoch. */
-async function check(world: World): Promise<void> {
+/** Check that what left was charged, with one batch and one charge an epoch. */
+async function checkBatches(world: World): Promise<void> {
   const left = distinct(world.received);
   const purposes = new Set((await charges(world)).map((charge) => charge.purpose));
   for (const batch of left) {
@@ -62,9 +62,9 @@ for (const turns of [0, 6]) {
     const world = await World.begin(t);
     let [steps, diedSent, outcome]: [number, number, string | null] = [0, 0, null];
     for (; outcome === null; steps += 1) {
-      await anew(world);
+      await startAgain(world);
       outcome = await syncFor(world, steps, turns);
-      await check(world);
+      await checkBatches(world);
       diedSent += outcome === null && world.received.length === 1 ? 1 : 0;
       const second = await syncFor(world, FOREVER);
       assert.equal(second, outcome === null && second === "sent" ? "sent" : "already sent");
@@ -100,10 +100,10 @@ test("epochs, crashes, silence, refusals, pauses, forgetting, in any order", asy
     async () => (await world.open()).forget(),
   ];
   for (let round = 0; round < rounds(6); round += 1) {
-    await anew(world);
+    await startAgain(world);
     for (let step = 0; step < 15; step += 1) {
       await rules[Math.floor(random() * rules.length)]?.();
-      await check(world);
+      await checkBatches(world);
     }
   }
 });
@@ -126,14 +126,14 @@ test("a disk that is full at any write sends nothing that it could not note", as
   const full = [0, 0, 0];
   for (const [write] of full.entries()) {
     for (let turns = 0; turns < 12; turns += 2) {
-      await anew(world);
-      const said = await syncWithout(world, write, turns);
-      await check(world);
+      await startAgain(world);
+      const outcome = await syncWithFullDisk(world, write, turns);
+      await checkBatches(world);
       const arrived = distinct(world.received);
       assert.match((await (await world.open()).sync(AT_ONCE)).outcome, /^(already )?sent$/);
       assert.deepEqual([distinct(world.received).length, (await charges(world)).length], [1, 1]);
       assert.deepEqual(arrived, distinct(world.received).slice(0, arrived.length));
-      full[write] = (full[write] ?? 0) + (said === "full" ? 1 : 0);
+      full[write] = (full[write] ?? 0) + (outcome === "full" ? 1 : 0);
     }
   }
   // Fetching, keeping, finishing: each was cut short, and at more than one place.
@@ -143,13 +143,13 @@ test("a disk that is full at any write sends nothing that it could not note", as
   );
 });
 
-/** A sync whose write of this number finds no room. */
-async function syncWithout(world: World, write: number, turns: number): Promise<string> {
+/** Sync with a disk that is full at the write of this number; return the outcome, or "full". */
+async function syncWithFullDisk(world: World, write: number, turns: number): Promise<string> {
   let writes = -2; // opening is the first
   const indexedDB = onTransaction(world.factory, (begin, mode) => {
     writes += mode === "readwrite" ? 1 : 0;
     const cut = mode === "readwrite" && writes === write;
-    return cut ? ended(begin(), turns, "QuotaExceededError") : begin();
+    return cut ? abortAfter(begin(), turns, "QuotaExceededError") : begin();
   });
   try {
     return (await (await world.open({ indexedDB })).sync(AT_ONCE)).outcome;

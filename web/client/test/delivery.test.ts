@@ -97,8 +97,8 @@ test("what is forgotten while the history is read goes into no batch", async (t)
   assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
   const release = await client.release(1);
   assert.ok(release);
-  const made = await makeReports(release.manifest, release.V, [], sameWords(LOUD.reports));
-  assert.deepEqual(await world.opened(world.received[0] as Uint8Array), [...made.reports]);
+  const { reports } = await makeReports(release.manifest, release.V, [], sameWords(LOUD.reports));
+  assert.deepEqual(await world.opened(world.received[0] as Uint8Array), [...reports]);
 });
 
 test("a batch opens to exactly the reports of its words", async (t) => {
@@ -108,15 +108,15 @@ test("a batch opens to exactly the reports of its words", async (t) => {
   const sent = world.received[0] as Uint8Array;
   const release = await client.release(epoch);
   assert.ok(release);
-  const made = await makeReports(release.manifest, release.V, [3, 7, 20], sameWords(REPORTS));
-  assert.deepEqual(await world.opened(sent), [...made.reports]);
+  const batch = await makeReports(release.manifest, release.V, [3, 7, 20], sameWords(REPORTS));
+  assert.deepEqual(await world.opened(sent), [...batch.reports]);
   assert.deepEqual(await client.lastBatch(), {
     ...{ epoch: 1, state: "sent", bytes: sent, hash: await hashOf(sent) },
-    ...{ reports: made.readable, mechanism: "loudest", epsilon: EPSILON },
+    ...{ reports: batch.readable, mechanism: "loudest", epsilon: EPSILON },
   });
   assert.equal(sent.length, 56 + 52 * REPORTS);
   assert.ok(!Buffer.from(sent).includes("secret-item"));
-  assert.ok(!Buffer.from(sent).includes(Buffer.from(made.reports.buffer)));
+  assert.ok(!Buffer.from(sent).includes(Buffer.from(batch.reports.buffer)));
 });
 
 test("every epoch has its own batch and keeps only its own files", async (t) => {
@@ -434,8 +434,8 @@ test("what is changed while the batch is sealed goes into it", async (t) => {
   assert.equal(sealed, 2);
   const release = await client.release(1);
   assert.ok(release);
-  const made = await makeReports(release.manifest, release.V, [], sameWords(REPORTS));
-  assert.deepEqual(await world.opened(world.received[0] as Uint8Array), [...made.reports]);
+  const { reports } = await makeReports(release.manifest, release.V, [], sameWords(REPORTS));
+  assert.deepEqual(await world.opened(world.received[0] as Uint8Array), [...reports]);
   assert.equal((await charges(world)).length, 1);
 });
 
@@ -501,13 +501,13 @@ const ORDERS = [
   [[20, 9], [7, 3], [20]], // and 9, which is removed again
 ].map((moments) => moments.map((numbers) => numbers.map(item)));
 
-/** So many reports of so little noise that they tell histories apart. */
+/** Enough reports, with noise low enough, to tell histories apart. */
 const LOUD = { reports: 30, epsilon: 10 };
 
 const CATALOGUES = [traitsOf, () => ({}), (n: number) => ({ brand: [`${n % 2}`], price: n / 4 })];
 
-/** What a device with the same coins sends: every request, and the reports in its batch. */
-async function sent(world: World, moments: readonly (readonly string[])[]) {
+/** Sync a new device with the same coins; return its requests and the reports in its batch. */
+async function syncNewDevice(world: World, moments: readonly (readonly string[])[]) {
   world.factory = new IDBFactory();
   world.requests.length = world.received.length = 0;
   const entropy = (size: number) => new Uint8Array(size).fill(7);
@@ -529,18 +529,19 @@ async function sent(world: World, moments: readonly (readonly string[])[]) {
 
 test("the same items and coins give the same requests, sizes and reports", async (t) => {
   const world = await World.begin(t, { terms: LOUD });
-  const found = [];
+  const syncsOfCatalogues = [];
   for (const traits of CATALOGUES) {
     await world.publish(1, { catalogue: await world.add(encodeCatalogue(ITEMS, traits)) });
     const ofOrders = [];
-    for (const moments of ORDERS) ofOrders.push(await sent(world, moments));
+    for (const moments of ORDERS) ofOrders.push(await syncNewDevice(world, moments));
     for (const other of ofOrders) assert.deepEqual(other, ofOrders[0]);
-    found.push(ofOrders[0]);
+    syncsOfCatalogues.push(ofOrders[0]);
   }
-  for (const other of found) {
-    assert.deepEqual(other?.requests, found[0]?.requests);
-    assert.deepEqual(other?.reports, found[0]?.reports);
+  const [first] = syncsOfCatalogues;
+  for (const other of syncsOfCatalogues) {
+    assert.deepEqual(other?.requests, first?.requests);
+    assert.deepEqual(other?.reports, first?.reports);
   }
-  const elsewhere = await sent(world, [[item(4), item(5)]]);
-  assert.notDeepEqual(elsewhere.reports, found[0]?.reports, "the test could tell");
+  const elsewhere = await syncNewDevice(world, [[item(4), item(5)]]);
+  assert.notDeepEqual(elsewhere.reports, first?.reports, "the test could tell");
 });

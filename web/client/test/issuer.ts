@@ -12,11 +12,11 @@ const SUITE = Oprf.Suite.RISTRETTO255_SHA512;
 export class Issuer {
   /** Of each request, in order: epoch, account and element. */
   readonly asked: { epoch: number; who: string; element: string }[] = [];
-  readonly #given = new Map<string, string>();
+  readonly #firstElements = new Map<string, string>();
 
-  /** Of a manifest with accounts. */
+  /** Return the fields that a manifest of this epoch has with accounts. */
   fields(epoch: number): Changes {
-    const [token_key, next_token_key] = [epoch, epoch + 1].map((each) => toHex(this.key(each)));
+    const [token_key, next_token_key] = [epoch, epoch + 1].map((number) => toHex(this.key(number)));
     return { token_key, next_token_key, terms: { accounts: true } };
   }
 
@@ -31,8 +31,8 @@ export class Issuer {
     const [who, element] = [toHex(body.subarray(8, 40)), toHex(body.subarray(112))];
     this.asked.push({ epoch, who, element });
     const name = `${epoch} ${who}`;
-    const before = this.#given.get(name) ?? element;
-    this.#given.set(name, before);
+    const before = this.#firstElements.get(name) ?? element;
+    this.#firstElements.set(name, before);
     if (before !== element) return reply(response, 409);
     return reply(response, 200, await this.evaluated(epoch, body.subarray(112)));
   };
@@ -45,7 +45,7 @@ export class Issuer {
     return concatenate([proof?.serialize() ?? element, evaluated[0]?.serialize() ?? element]);
   }
 
-  /** Whether a batch has a token of this epoch. */
+  /** Check whether a batch has a token of this epoch. */
   redeems(epoch: number, batch: Uint8Array): Promise<boolean> {
     const input = concatenate([encodeUtf8("sottovoce token 2\0"), batch.subarray(40, 56)]);
     const server = new VOPRFServer(SUITE, secret(epoch), CryptoNoble);
@@ -57,15 +57,15 @@ function secret(epoch: number): Uint8Array {
   return Uint8Array.of(epoch, 1, ...new Array(30).fill(0));
 }
 
-/** On a page of this virtual time, whose thread is busy for so long before it does anything. */
+/** Return an account on a page of this virtual time whose thread is first busy for some seconds. */
 export function accountOf(who: number, virtual: Virtual, busy = () => 0): Account {
   const own = createAccount(async () => new Uint8Array(104).fill(who));
-  const slowly =
-    <Given extends unknown[], Result>(work: (...given: Given) => Promise<Result>) =>
-    (...given: Given) =>
+  const delay =
+    <Args extends unknown[], Result>(work: (...args: Args) => Promise<Result>) =>
+    (...args: Args) =>
       virtual.run(async () => {
         if (busy() > 0) await virtual.sleep(busy());
-        return work(...given);
+        return work(...args);
       });
-  return { request: slowly(own.request), finalize: slowly(own.finalize) };
+  return { request: delay(own.request), finalize: delay(own.finalize) };
 }

@@ -40,7 +40,7 @@ interface Step {
   shown: number[];
 }
 
-function decided(limit: number, charges: readonly Charge[], next: Charge): string {
+function decideOrContradict(limit: number, charges: readonly Charge[], next: Charge): string {
   try {
     return decide(limit, charges, next);
   } catch (error) {
@@ -57,7 +57,7 @@ for (const { label, steps } of ledger as { label: string; steps: Step[] }[]) {
       limit = step.limit ?? limit;
       if (step.charge !== undefined) {
         const next = readCharge(step.charge);
-        const decision = decided(limit, charges, next);
+        const decision = decideOrContradict(limit, charges, next);
         assert.equal(decision, step.decision);
         if (decision === "charged") charges.push(next);
       }
@@ -116,15 +116,15 @@ test("figures, turns and sentences are the other implementation's", () => {
   assert.ok(promises.length > 40);
   for (const one of promises) {
     const [terms, charges] = [termsIn(one), chargesIn(one)];
-    const found = computePromise(terms, charges, one.delta);
-    assert.equal(found.local, one.local);
+    const promised = computePromise(terms, charges, one.delta);
+    assert.equal(promised.local, one.local);
     for (const [figure, expected] of [
-      [found.central, one.central],
-      [found.dummiesOnly, one.alone],
+      [promised.central, one.central],
+      [promised.dummiesOnly, one.dummies_only],
     ] as const) {
       assert.ok(Math.abs(figure - expected) <= 1e-9 * expected, `${figure}, not ${expected}`);
     }
-    assert.deepEqual(describeFigures(found), one.figures);
+    assert.deepEqual(describeFigures(promised), one.figures);
     const turns = countTurnsLeft(terms, charges);
     const within = countAffordableEpochs(one.limit, sumCharges(charges), terms, turns);
     assert.deepEqual([turns, within], [one.turns_left, one.within_limit]);

@@ -25,9 +25,9 @@ import {
   newSigningKey,
   REPORTS,
   reply,
+  seeEpochTwo,
   TERMS,
   toBatches,
-  told,
   traitsOf,
   World,
 } from "./world.js";
@@ -128,7 +128,7 @@ const LIES: Record<string, [string[], Lie]> = {
 
 for (const [name, [calls, lie]] of Object.entries(LIES)) {
   test(`${name}: refused, and nothing changes`, async (t) => {
-    const [world, client] = await told(t);
+    const [world, client] = await seeEpochTwo(t);
     const [before, recommended] = [await dump(world.factory), await client.recommend(5)];
     await lie(world);
     for (const attempt of [
@@ -157,7 +157,7 @@ test("an error of a sync that has sent what waited does not say that nothing was
     },
   ];
   for (const lie of lies) {
-    const [world, client] = await told(t);
+    const [world, client] = await seeEpochTwo(t);
     await world.publish(3);
     world.answer = toBatches(503);
     await assert.rejects(client.sync(AT_ONCE), UnavailableError);
@@ -173,7 +173,7 @@ test("an error of a sync that has sent what waited does not say that nothing was
 });
 
 test("an older epoch is refused also after forgetting", async (t) => {
-  const [world, client] = await told(t);
+  const [world, client] = await seeEpochTwo(t);
   await client.forget();
   for (const name of ["an older epoch", "two manifests of one epoch"]) {
     await LIES[name]?.[1](world);
@@ -184,7 +184,7 @@ test("an older epoch is refused also after forgetting", async (t) => {
 });
 
 test("a seed, and what is loud within its share, need no consent", async (t) => {
-  const [world, client] = await told(t);
+  const [world, client] = await seeEpochTwo(t);
   const parameters = { ...TERMS.parameters, directions_seed: 2 ** 53 - 1, loud: 38 };
   await world.publish(3, { terms: { parameters } }); // 38 of 384 are less than a tenth
   assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
@@ -195,7 +195,7 @@ test("a seed, and what is loud within its share, need no consent", async (t) => 
 });
 
 test("new terms hold once exactly they were accepted", async (t) => {
-  const [world, client] = await told(t);
+  const [world, client] = await seeEpochTwo(t);
   const dear = { epsilon: 5, reports: 2, least_clients: 50 };
   await world.publish(3, { terms: dear });
   await assert.rejects(client.sync(AT_ONCE), /changed its terms/);
@@ -213,7 +213,7 @@ test("new terms hold once exactly they were accepted", async (t) => {
 });
 
 test("what was accepted is the bound, whatever manifests said before", async (t) => {
-  const [world, client] = await told(t);
+  const [world, client] = await seeEpochTwo(t);
   await client.accept({ ...TERMS, epsilon: 1 });
   await assert.rejects(client.sync(AT_ONCE), (error) => {
     assert.ok(error instanceof TermsError);
@@ -268,7 +268,7 @@ test("cheaper reports under a limit are no more than were told", async (t) => {
 });
 
 test("better terms are taken and do not become the bound", async (t) => {
-  const [world, client] = await told(t);
+  const [world, client] = await seeEpochTwo(t);
   await world.publish(3, { terms: { epochs: 10, least_clients: 1000 } });
   assert.equal((await client.sync(AT_ONCE)).spentEpsilon, COST);
   assert.deepEqual((await client.status()).terms, TERMS);
@@ -292,7 +292,7 @@ test("a hotel that answers everything is not believed", async (t) => {
 // Keys that follow each other.
 
 test("a key that the trusted one names is trusted from then on, and nobody leads back", async (t) => {
-  const [world, client] = await told(t);
+  const [world, client] = await seeEpochTwo(t);
   const old = await world.signed(4);
   const next = await world.turnKey();
   await world.publish(3);
@@ -312,7 +312,7 @@ test("a key that the trusted one names is trusted from then on, and nobody leads
 });
 
 test("a key that another one names is not trusted", async (t) => {
-  const [world, client] = await told(t);
+  const [world, client] = await seeEpochTwo(t);
   const stranger = await World.begin(t);
   await stranger.turnKey();
   world.manifest = new Uint8Array((await stranger.signed(3)).raw);
@@ -344,7 +344,7 @@ test("another key or another proxy is refused in plain words, and nobody is aske
 });
 
 test("the model of an earlier epoch, as signed, and nothing of it stored; null if it is gone", async (t) => {
-  const [world, client] = await told(t);
+  const [world, client] = await seeEpochTwo(t);
   const before = await dump(world.factory);
   const release = await client.release(1);
   assert.equal(release?.manifest.epoch, 1);
@@ -357,7 +357,7 @@ test("the model of an earlier epoch, as signed, and nothing of it stored; null i
 });
 
 test("an earlier epoch is believed no more than the present one", async (t) => {
-  const [world, client] = await told(t);
+  const [world, client] = await seeEpochTwo(t);
   const other = await world.signed(1, {}, await newSigningKey());
   world.earlier.set(1, other.raw);
   await assert.rejects(client.release(1), /not signed with the server key/);
@@ -377,7 +377,7 @@ test("an earlier epoch is believed no more than the present one", async (t) => {
 });
 
 test("of the present epoch nothing is asked, but where it was forgotten", async (t) => {
-  const [world, client] = await told(t);
+  const [world, client] = await seeEpochTwo(t);
   assert.deepEqual((await client.release(2))?.V.values, itemMatrix(2));
   assert.deepEqual(world.requests, []);
   await client.forget();
@@ -387,8 +387,8 @@ test("of the present epoch nothing is asked, but where it was forgotten", async 
 
 const GONE = item(5);
 
-/** Every item but one, and new ones; its hash. */
-async function withoutOne(world: World, ...added: string[]): Promise<string> {
+/** Serve a catalogue of all items except `GONE`, and new ones; return its hash. */
+async function addWithoutGone(world: World, ...added: string[]): Promise<string> {
   const { items } = JSON.parse(new TextDecoder().decode(encodeCatalogue(ITEMS)));
   const left = items.filter(({ id }: { id: string }) => id !== GONE);
   const ids = added.length > 0 ? added : ["new"];
@@ -396,18 +396,18 @@ async function withoutOne(world: World, ...added: string[]): Promise<string> {
   return world.add(encodeUtf8(JSON.stringify({ version: 2, items: [...left, ...more] })));
 }
 
-const listed = async (client: Device) => (await client.recommend(100)).map(({ id }) => id);
+const recommendIds = async (client: Device) => (await client.recommend(100)).map(({ id }) => id);
 
 test("what is withdrawn is on no list after the next look, and what is new may be", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
   await client.refresh();
-  assert.ok((await listed(client)).includes(GONE));
-  await world.layOut(DAY + 60, await withoutOne(world));
+  assert.ok((await recommendIds(client)).includes(GONE));
+  await world.layOut(DAY + 60, await addWithoutGone(world));
   await client.refresh();
-  const found = await listed(client);
-  assert.ok(!found.includes(GONE));
-  assert.ok(found.includes("new"));
+  const ids = await recommendIds(client);
+  assert.ok(!ids.includes(GONE));
+  assert.ok(ids.includes("new"));
   assert.equal((await client.catalogue()).at(-1)?.id, "new");
   assert.equal((await client.sync(AT_ONCE)).outcome, "sent", "reports have the epoch's catalogue");
 });
@@ -416,12 +416,12 @@ test("a shelf that does not hold changes no list", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
   const first = toHex(await hashSha256(encodeCatalogue(ITEMS)));
-  const honest = await withoutOne(world);
+  const honest = await addWithoutGone(world);
   const many = await world.add(encodeCatalogue(2 * ITEMS + 1));
   const stranger = await newSigningKey();
   await world.layOut(DAY + 60, honest);
   await client.refresh();
-  const before = await listed(client);
+  const before = await recommendIds(client);
   const lies: [string, () => Promise<unknown>][] = [
     ["older", () => world.layOut(DAY + 59, first)],
     ["a second of the same time", () => world.layOut(DAY + 60, first)],
@@ -433,7 +433,7 @@ test("a shelf that does not hold changes no list", async (t) => {
   for (const [name, lie] of lies) {
     await lie();
     for (const _ of [1, 2]) await assert.rejects(client.refresh(), UntrustedError, name);
-    assert.deepEqual(await listed(client), before, name);
+    assert.deepEqual(await recommendIds(client), before, name);
   }
   await client.forget();
   await world.layOut(DAY + 59, first);
@@ -443,11 +443,11 @@ test("a shelf that does not hold changes no list", async (t) => {
 test("a shelf that a wrong clock has signed leads nobody astray", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
-  await world.layOut(Math.ceil(Date.now() / 1000) + 2 * DAY, await withoutOne(world));
+  await world.layOut(Math.ceil(Date.now() / 1000) + 2 * DAY, await addWithoutGone(world));
   await assert.rejects(client.refresh(), UntrustedError);
-  await world.layOut(DAY + 60, await withoutOne(world));
+  await world.layOut(DAY + 60, await addWithoutGone(world));
   await client.refresh();
-  assert.ok(!(await listed(client)).includes(GONE));
+  assert.ok(!(await recommendIds(client)).includes(GONE));
 });
 
 test("whoever refuses worse terms sees no withdrawn item", async (t) => {
@@ -456,9 +456,9 @@ test("whoever refuses worse terms sees no withdrawn item", async (t) => {
   await client.refresh();
   await world.publish(2, { terms: { epsilon: 9 } });
   for (const published of [61, 62, 63]) {
-    await world.layOut(2 * DAY + published, await withoutOne(world, `new ${published}`));
+    await world.layOut(2 * DAY + published, await addWithoutGone(world, `new ${published}`));
     for (const _ of [1, 2]) await assert.rejects(client.refresh(), TermsError);
-    assert.ok(!(await listed(client)).includes(GONE));
+    assert.ok(!(await recommendIds(client)).includes(GONE));
   }
   assert.equal(
     (await dump(world.factory)).files?.length,
@@ -471,15 +471,15 @@ test("nor does whoever refuses a larger catalogue", async (t) => {
   const world = await World.begin(t);
   const client = await world.client();
   await client.refresh();
-  const before = await listed(client);
+  const before = await recommendIds(client);
   await world.publish(2, { terms: { most_items: 10 * ITEMS } });
   const many = Array.from({ length: 2 * ITEMS }, (_, number) => `new ${number}`);
-  await world.layOut(2 * DAY + 61, await withoutOne(world, ...many));
+  await world.layOut(2 * DAY + 61, await addWithoutGone(world, ...many));
   for (const _ of [1, 2]) {
     const error = await client.refresh().catch((caught: unknown) => caught);
     assert.ok(error instanceof TermsError);
     assert.deepEqual(
-      new Set(await listed(client)),
+      new Set(await recommendIds(client)),
       new Set(before.filter((id) => id !== GONE)),
       "what it knew, less what was withdrawn",
     );
@@ -487,7 +487,7 @@ test("nor does whoever refuses a larger catalogue", async (t) => {
   const error = await client.refresh().catch((caught: unknown) => caught);
   await client.accept((error as TermsError).terms);
   await client.refresh();
-  assert.ok((await listed(client)).includes("new 0"));
+  assert.ok((await recommendIds(client)).includes("new 0"));
 });
 
 test("a shelf that is kept back brings nothing back that a manifest has not", async (t) => {
@@ -495,8 +495,8 @@ test("a shelf that is kept back brings nothing back that a manifest has not", as
   const client = await world.client();
   await client.refresh();
   const { shelf } = world;
-  await world.publish(2, { catalogue: await withoutOne(world) });
+  await world.publish(2, { catalogue: await addWithoutGone(world) });
   world.shelf = shelf;
   await client.refresh();
-  assert.ok(!(await listed(client)).includes(GONE));
+  assert.ok(!(await recommendIds(client)).includes(GONE));
 });

@@ -49,8 +49,8 @@ async function sameReports(vector: (typeof mechanisms)[number]) {
   const size = 4 * (k + 1);
   for (const [user, own] of vector.histories.entries()) {
     const words = fromWords(vector.words.slice(size * user, size * (user + 1)));
-    const made = await makeReports(manifest, V, own, words);
-    assert.deepEqual([...made.reports], vector.reports[user], `${vector.label}, user ${user}`);
+    const { reports } = await makeReports(manifest, V, own, words);
+    assert.deepEqual([...reports], vector.reports[user], `${vector.label}, user ${user}`);
   }
 }
 
@@ -59,9 +59,10 @@ test("the epoch of the protocol's example", async () => {
   const { factors } = terms;
   const V = decodeItems(fromHex(protocol.model.bytes), items, factors);
   const words = fromWords(protocol.reports.words);
-  const made = await makeReports(manifestWith({}), V, protocol.reports.history, words);
-  assert.deepEqual([...made.reports], protocol.reports.values);
-  assert.deepEqual(made.readable, [
+  const { history, values } = protocol.reports;
+  const { reports, readable } = await makeReports(manifestWith({}), V, history, words);
+  assert.deepEqual([...reports], values);
+  assert.deepEqual(readable, [
     { index: 3, bit: 0, row: 1, column: 1, coin: "kept" },
     { index: 9, bit: 1, row: 4, column: 1, coin: "kept" },
     { index: 10, bit: 1, row: 5, column: 0, coin: "random" },
@@ -78,16 +79,16 @@ for (const mechanism of MECHANISMS) {
     for (const vector of vectors) await sameReports(vector);
   });
 
-  test(`${name}: what is told is what is reported`, async () => {
+  test(`${name}: the readable reports are those that are sent`, async () => {
     const { manifest, V, words } = example(mechanism, 20, 3, 1);
-    const { reports, readable: told } = await makeReports(manifest, V, [3, 4, 17], words);
+    const { reports, readable } = await makeReports(manifest, V, [3, 4, 17], words);
     assert.equal(reports.length, 50);
-    told.forEach(({ index, bit, row, column }, number) => {
+    readable.forEach(({ index, bit, row, column }, number) => {
       assert.equal(reports[number], index * 2 + bit);
       assert.equal(index, row * V.columns + column);
       assert.ok(index < mechanism.countDirections(manifest));
     });
-    const coins = new Set(told.map(({ coin }) => coin));
+    const coins = new Set(readable.map(({ coin }) => coin));
     const other = mechanism.computeOdds(manifest.terms).random > 0 ? "random" : "turned";
     assert.deepEqual(coins, new Set(["kept", other]));
   });
@@ -108,8 +109,8 @@ for (const mechanism of MECHANISMS) {
       [below - 1n, false],
     ] as const) {
       const tossed = words.map((word, at) => (at % 4 === 2 ? coin : word));
-      const { readable: told } = await makeReports(manifest, V, [3, 4, 17], tossed);
-      assert.ok(told.every((one) => (one.coin === "kept") === isKept));
+      const { readable } = await makeReports(manifest, V, [3, 4, 17], tossed);
+      assert.ok(readable.every((report) => (report.coin === "kept") === isKept));
     }
   });
 
@@ -117,8 +118,8 @@ for (const mechanism of MECHANISMS) {
     const { manifest, V, words } = example(mechanism, 20, 3, 4);
     const none = { ...V, values: V.values.map((_, at) => (at === 9 ? 2 ** -60 : 0)) };
     const hopeless = { ...manifest, alpha: 1024, regularization: 1e-40 };
-    const made = await makeReports(hopeless, none, [3, 4, 17], words);
-    assert.deepEqual(made, await makeReports(hopeless, none, [], words));
+    const batch = await makeReports(hopeless, none, [3, 4, 17], words);
+    assert.deepEqual(batch, await makeReports(hopeless, none, [], words));
   });
 }
 
@@ -142,10 +143,10 @@ test("user vectors are the other implementation's, bit for bit", () => {
   for (const { factors, items, alpha, regularization, ...vector } of mechanisms) {
     const values = Float32Array.from(vector.item_matrix, fromFloatHex);
     const V = { values, rows: items, columns: factors };
-    const found = vector.histories.flatMap((own) => [
+    const entries = vector.histories.flatMap((own) => [
       ...solveUserVector(V, own, alpha, regularization),
     ]);
-    assert.deepEqual(found, vector.user_vectors.map(fromFloatHex), vector.label);
+    assert.deepEqual(entries, vector.user_vectors.map(fromFloatHex), vector.label);
   }
 });
 
@@ -196,18 +197,18 @@ test("slices cover everything once; between two of them, and only there, others 
       ],
     ],
   ] as const) {
-    const [found, turns] = [[] as number[][], [] as number[]];
-    setImmediate(() => turns.push(found.length));
-    for await (const slice of sliceRange(n, size)) found.push(slice);
-    assert.deepEqual(found, wanted);
+    const [slices, turns] = [[] as number[][], [] as number[]];
+    setImmediate(() => turns.push(slices.length));
+    for await (const slice of sliceRange(n, size)) slices.push(slice);
+    assert.deepEqual(slices, wanted);
     assert.ok(
       turns.length === (wanted.length > 1 ? 1 : 0) && turns.every((at) => at < wanted.length),
     );
   }
 });
 
-/** As the protocol says it: everything is listed and sorted. */
-function listed({ a, x, count, offset }: LoudSettings): number[] {
+/** List the loud directions as the protocol defines them, by a full sort. */
+function listLoud({ a, x, count, offset }: LoudSettings): number[] {
   const all = Array.from({ length: 2 * a.length * x.length }, (_, signed) => {
     const [row, factor] = [Math.floor(signed / 2 / x.length), Math.floor(signed / 2) % x.length];
     const [u, v] = [a[row] as number, x[factor] as number];
@@ -234,7 +235,7 @@ test("they are those of a full sort, whatever is equal or zero", async () => {
     const [a, x] = [values(1 + whole(12)), values(1 + whole(5))];
     const n = a.length * x.length;
     const voice = { a, x, count: 1 + whole(n), offset: whole(2 * n) };
-    assert.deepEqual(await findLoud(voice, ranksOf(voice)), listed(voice));
+    assert.deepEqual(await findLoud(voice, ranksOf(voice)), listLoud(voice));
   }
 });
 
@@ -245,7 +246,7 @@ test("the least and the largest numbers order exactly", async () => {
   const n = a.length * x.length;
   for (let count = 1; count <= n; count++) {
     const voice = { a, x, count, offset: (3 * count) % (2 * n) };
-    assert.deepEqual(await findLoud(voice, ranksOf(voice)), listed(voice), `${count}`);
+    assert.deepEqual(await findLoud(voice, ranksOf(voice)), listLoud(voice), `${count}`);
   }
 });
 
@@ -256,8 +257,8 @@ test("every threshold is the other implementation's, to the last unit", () => {
   for (const { epsilon, flip, uniform } of thresholds) {
     assert.equal(computeFlipThreshold(epsilon), BigInt(`0x${flip}`), `flip at ${epsilon}`);
     for (const [loud, n, below] of uniform) {
-      const found = computeUniformThreshold(epsilon, Number(loud), Number(n));
-      assert.equal(found, BigInt(`0x${below}`), `${loud} of ${n} at ${epsilon}`);
+      const threshold = computeUniformThreshold(epsilon, Number(loud), Number(n));
+      assert.equal(threshold, BigInt(`0x${below}`), `${loud} of ${n} at ${epsilon}`);
     }
   }
 });

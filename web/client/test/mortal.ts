@@ -1,4 +1,4 @@
-/** Power cuts: after so many steps nothing works any more, and what was not committed is gone. */
+/** Power cuts: after some steps nothing works any more, and what was not committed is gone. */
 
 import { drawSystemEntropy, drawSystemWords } from "../src/coin.js";
 import type { DeviceOptions } from "./world.js";
@@ -6,7 +6,7 @@ import type { DeviceOptions } from "./world.js";
 /** No error of the program: its end. */
 export class PowerCut extends Error {}
 
-/** So many things are done, and nothing ever after. */
+/** The steps that are left before a power cut. */
 export class Life {
   constructor(
     public left: number,
@@ -22,12 +22,12 @@ export class Life {
   }
 }
 
-/** Everything that a client does passes through its life; its last transaction may be cut in two. */
-export function mortal(life: Life, factory: IDBFactory): DeviceOptions {
+/** Make everything that a client does a step of its life; its last transaction may be cut in two. */
+export function makeMortal(life: Life, factory: IDBFactory): DeviceOptions {
   return {
     indexedDB: onTransaction(factory, (begin) => {
       life.step();
-      return life.left === 0 ? ended(begin(), life.turns, "AbortError") : begin();
+      return life.left === 0 ? abortAfter(begin(), life.turns, "AbortError") : begin();
     }),
     fetch: async (input, init) => {
       life.step();
@@ -47,7 +47,7 @@ export function mortal(life: Life, factory: IDBFactory): DeviceOptions {
   };
 }
 
-/** A browser's storage that asks before every transaction. */
+/** Wrap a browser's storage: every transaction is begun by `ask`. */
 export function onTransaction(
   factory: IDBFactory,
   ask: (begin: () => IDBTransaction, mode: string, options: unknown) => IDBTransaction,
@@ -65,8 +65,12 @@ export function onTransaction(
   return { open } as unknown as globalThis.IDBFactory;
 }
 
-/** A transaction that the browser gives up after so many turns, unless it is complete by then. */
-export function ended(transaction: IDBTransaction, turns: number, name: string): IDBTransaction {
+/** Abort a transaction after some turns of the event loop, unless it is complete by then. */
+export function abortAfter(
+  transaction: IDBTransaction,
+  turns: number,
+  name: string,
+): IDBTransaction {
   const inside = transaction as unknown as { _state: string; _abort(name: string): void };
   const turn = (left: number) => {
     if (inside._state === "finished") {

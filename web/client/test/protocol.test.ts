@@ -104,7 +104,7 @@ test("a reader goes on from the key it trusts, and never back", async () => {
   const signed = fromHex(protocol.manifest.signed);
   const next = fromHex(protocol.manifest.next_key);
   assert.equal(toHex((await openManifest(signed, next)).key), protocol.manifest.next_key);
-  // The finished manifest is signed by the first key: whoever has gone further does not believe it.
+  // The finished manifest is signed by the first key: a reader that has gone further refuses it.
   const old = fromHex(protocol.finished_manifest.signed);
   assert.equal(toHex((await openManifest(old, key)).key), protocol.verification_key);
   await assert.rejects(openManifest(old, next), /not signed with the server key/);
@@ -124,8 +124,8 @@ test("no louder mechanism than the terms promise is accepted, however near it is
   const share = `"loud_fraction":${terms.loudFraction}`;
   assert.ok(protocol.manifest.text.includes(share));
   for (const above of [1.01, 1.0001, 1 + 1e-9, 1 + Number.EPSILON]) {
-    const said = `"loud_fraction":${terms.loudFraction / above}`;
-    const text = encodeUtf8(protocol.manifest.text.replace(share, said));
+    const quieter = `"loud_fraction":${terms.loudFraction / above}`;
+    const text = encodeUtf8(protocol.manifest.text.replace(share, quieter));
     assert.throws(() => decodeManifest(text), ProtocolError, `${above}`);
   }
 });
@@ -152,8 +152,8 @@ test("every malformed model file is refused", () => {
 
 test("the catalogue, with the number of each id", () => {
   const { items, rowsById: numbers } = decodeCatalogue(fromHex(protocol.catalogue.bytes));
-  const found = items.map((item) => [item.id, item.title, item.tags]);
-  assert.deepEqual(found, protocol.catalogue.items);
+  const decoded = items.map((item) => [item.id, item.title, item.tags]);
+  assert.deepEqual(decoded, protocol.catalogue.items);
   items.forEach((item, number) => {
     assert.equal(numbers.get(item.id), number);
   });

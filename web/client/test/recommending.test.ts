@@ -38,22 +38,23 @@ test("the best items that are not the own ones", async (t) => {
   const client = await world.client();
   await client.sync(AT_ONCE);
   const calls = world.requests.length;
-  const found = await client.recommend(ITEMS);
+  const list = await client.recommend(ITEMS);
   assert.equal(world.requests.length, calls);
-  assert.equal(found.length, ITEMS - 3);
+  assert.equal(list.length, ITEMS - 3);
   const own = [item(3), item(7), item(20)];
-  assert.ok(found.every(({ id }) => !own.includes(id)));
-  const scores = found.map(({ score }) => score);
+  assert.ok(list.every(({ id }) => !own.includes(id)));
+  const scores = list.map(({ score }) => score);
   assert.deepEqual(
     scores,
     [...scores].sort((a, b) => b - a),
   );
-  assert.equal(found[0]?.title, `Title ${Number(found[0]?.id.slice(-4))}`);
-  assert.deepEqual(found[0]?.tags, traitsOf(Number(found[0]?.id.slice(-4))));
-  const reasons = found.flatMap(({ because }) => because);
+  const [best] = list;
+  const number = Number(best?.id.slice(-4));
+  assert.deepEqual([best?.title, best?.tags], [`Title ${number}`, traitsOf(number)]);
+  const reasons = list.flatMap(({ because }) => because);
   assert.ok(reasons.every((reason) => reason.kind === "tag" || own.includes(reason.id)));
   assert.deepEqual(new Set(reasons.map(({ kind }) => kind)), new Set(["item", "tag"]));
-  assert.deepEqual(await client.recommend(4), found.slice(0, 4));
+  assert.deepEqual(await client.recommend(4), list.slice(0, 4));
 });
 
 test("what was touched last counts most, and recording it again moves it there", async (t) => {
@@ -63,7 +64,7 @@ test("what was touched last counts most, and recording it again moves it there",
   const orders: string[][] = [];
   for (const id of [item(3), item(7), item(20), item(3)]) {
     await client.record([id]);
-    orders.push((await client.recommend(ITEMS)).map((each) => each.id));
+    orders.push((await client.recommend(ITEMS)).map(({ id }) => id));
   }
   const release = await releaseOf(world);
   const wanted = recommend(release, inOrder([item(7), item(20), item(3)]), ITEMS);
@@ -78,17 +79,18 @@ test("among equals the catalogue's order holds", async (t) => {
   const world = await World.begin(t);
   const values = new Float32Array(ITEMS * FACTORS).fill(0.25);
   const release = await releaseOf(world, { values, rows: ITEMS, columns: FACTORS }, UNTAGGED);
-  const found = recommend(release, inOrder([item(1)]), 4).map(({ id }) => id);
-  assert.deepEqual(found, [0, 2, 3, 4].map(item));
+  const ids = recommend(release, inOrder([item(1)]), 4).map(({ id }) => id);
+  assert.deepEqual(ids, [0, 2, 3, 4].map(item));
 });
 
 const SOLVING = { alpha: 4, regularization: 0.125, reportsBehind: 1000 };
 
-function near(found: Iterable<number>, wanted: Iterable<number>, most = 1e-9): void {
-  const pairs = [...found].map((value, at) => [value, [...wanted][at] ?? Number.NaN] as const);
+/** Check that numbers equal the expected ones up to a relative error. */
+function assertClose(values: Iterable<number>, wanted: Iterable<number>, error = 1e-9): void {
+  const pairs = [...values].map((value, at) => [value, [...wanted][at] ?? Number.NaN] as const);
   assert.equal(pairs.length, [...wanted].length);
   for (const [here, there] of pairs) {
-    assert.ok(Math.abs(here - there) <= most * Math.abs(there) + 1e-12, `${here}, not ${there}`);
+    assert.ok(Math.abs(here - there) <= error * Math.abs(there) + 1e-12, `${here}, not ${there}`);
   }
 }
 
@@ -96,7 +98,7 @@ function matrixOf(rows: readonly (readonly number[])[]): Matrix {
   return { values: Float32Array.from(rows.flat()), rows: rows.length, columns: 3 };
 }
 
-/** The parts of a manifest that recommending looks at. */
+/** Prepare a release whose manifest has only the parts that recommending looks at. */
 function plainRelease(V: Matrix, catalogue: Catalogue, reportsBehind: number): Release {
   const manifest = manifestWith({ ...SOLVING, reportsBehind });
   const signed = { manifest, raw: new Uint8Array(), hash: new Uint8Array() };
@@ -116,18 +118,22 @@ for (const question of recommending) {
       catalogue.tags.names.map(({ kind, name }) => [kind, name]),
       answer.tags,
     );
-    near(release.wide.popularity, answer.popularity);
-    const known = [...touched].filter(([id]) => catalogue.rowsById.has(id));
-    near(computeRecencyWeights(known.map(([, at]) => at)), Object.values(answer.weights), 1e-12);
-    near(computeScores(personalize(release, touched)), answer.scores);
-    const found = recommend(release, touched, 5);
+    assertClose(release.wide.popularity, answer.popularity);
+    const listed = [...touched].filter(([id]) => catalogue.rowsById.has(id));
+    assertClose(
+      computeRecencyWeights(listed.map(([, at]) => at)),
+      Object.values(answer.weights),
+      1e-12,
+    );
+    assertClose(computeScores(personalize(release, touched)), answer.scores);
+    const list = recommend(release, touched, 5);
     const best = answer.best as [string, [string | string[], number][]][];
     assert.deepEqual(
-      found.map(({ id, because }) => [id, because.map(nameOf)]),
+      list.map(({ id, because }) => [id, because.map(nameOf)]),
       best.map(([id, because]) => [id, because.map(([what]) => what)]),
     );
-    near(
-      found.flatMap(({ because }) => because.map(({ share }) => share)),
+    assertClose(
+      list.flatMap(({ because }) => because.map(({ share }) => share)),
       best.flatMap(([, because]) => because.map(([, share]) => share)),
       1e-7,
     );
@@ -153,7 +159,7 @@ function someMatrix(random: () => number, rows: number): Matrix {
   return { values, rows, columns: 3 };
 }
 
-test("a score is the sum of its parts, whoever asks about whatever item", () => {
+test("a score is the sum of its parts, for every history and item", () => {
   const random = seeded(21);
   for (let round = 0; round < 30; round++) {
     const tags = buildTags(Array.from({ length: 80 }, () => someTraits(random)));

@@ -142,7 +142,7 @@ const SCENES: Record<
   },
 };
 
-/** The requests of a visit by somebody who touched so many items. */
+/** Play a visit by a person who touched this number of items; return its requests. */
 async function visit(
   test: TestContext,
   world: World,
@@ -169,25 +169,25 @@ async function visit(
   return browser.requests;
 }
 
-for (const [name, told] of Object.entries(SCENES)) {
+for (const [name, visitor] of Object.entries(SCENES)) {
   test(`the times of all requests are the same for every history: ${name}`, async (t) => {
     const world = await World.begin(t);
-    const plain = await visit(t, world, told, { touched: 0, cost: 0 });
+    const plain = await visit(t, world, visitor, { touched: 0, cost: 0 });
     assert.ok(plain.length >= 3, JSON.stringify(plain));
     assert.equal(
       plain.some(([, what]) => what.startsWith("POST")),
-      told.sends,
+      visitor.sends,
     );
     for (const [touched, cost] of [
       [0, SLOW],
       [1, 0],
       [1, SLOW],
-      [told.most ?? MANY, SLOW],
+      [visitor.most ?? MANY, SLOW],
     ] as const) {
-      const seen = await visit(t, world, told, { touched, cost });
+      const seen = await visit(t, world, visitor, { touched, cost });
       assert.deepEqual(seen, plain, `${touched} items, ${cost} seconds`);
     }
-    const size = 56 + (told.output ?? 0) + 52 * REPORTS;
+    const size = 56 + (visitor.output ?? 0) + 52 * REPORTS;
     for (const batch of world.received) assert.equal(batch.length, size);
   });
 }
@@ -220,7 +220,7 @@ test("the moment of sending is fixed before the batch is made, by a clock that n
   }
 });
 
-/** Make everything that the network's side of a tab reads or writes take so many seconds. */
+/** Make everything that the network's side of a tab reads or writes take this long. */
 function slowDown(
   test: TestContext,
   { network: { store }, browser: { virtual } }: Tab,
@@ -294,14 +294,14 @@ test("a disk that takes long shows in whole steps of the same grid", async (t) =
   tab.show();
   await virtual.pass(20);
   const [asked = 0, sent = 0] = ["GET /v2/manifest", "POST"].map(
-    (what) => requests.find(([, each]) => each.startsWith(what))?.[0],
+    (what) => requests.find(([, request]) => request.startsWith(what))?.[0],
   );
   assert.equal(asked, begun + 2 * STEP_SECONDS);
   assert.equal(sent, onGrid(asked + 4 * STEP_SECONDS + LEAD) + 2 * STEP_SECONDS);
 });
 
-/** When a batch leaves that nothing keeps back, in seconds after the first look. */
-async function sendingTime(world: World): Promise<number> {
+/** Measure when an undisturbed batch leaves, in seconds after the first look. */
+async function measureSendingTime(world: World): Promise<number> {
   const browser = new Browser(world);
   const tab = await browser.tab({ jitter: 0 });
   await tab.accept(TERMS);
@@ -320,7 +320,7 @@ for (const [name, choose] of [
   for (const where of ["the same tab", "another tab"]) {
     test(`nothing leaves after ${name} in ${where} has returned`, async (t) => {
       const world = await World.begin(t);
-      const moment = await sendingTime(world);
+      const moment = await measureSendingTime(world);
       for (let early = 0.05; early < 1; early += 0.1) {
         const browser = new Browser(world);
         const { virtual } = browser;
@@ -444,8 +444,8 @@ test("it waits as long as the proxy asked, counted from its answer and in whole 
     [2 * TICK_SECONDS, 0.1, 3],
     [30, 0, 6],
   ] as const) {
-    const told = { isWell: false, retryAfter };
-    const { timer, ticks, schedule } = scheduled([told], { durations: [duration] });
+    const busy = { isWell: false, retryAfter };
+    const { timer, ticks, schedule } = scheduled([busy], { durations: [duration] });
     schedule.update(SEEN);
     await timer.pass(TICK_SECONDS);
     schedule.wake();

@@ -30,8 +30,8 @@ const ENTRIES = [0, 0, 2 ** -60, 2 ** -30, 1e-3, 1, 2 ** 10, 2 ** 20].flatMap((s
 const ALPHAS = [0, 1e-30, 0.1, 1, 1024];
 const LAMBDAS = [1e-12, 1e-12, 1e-6, 1, 1e6];
 
-/** What a hostile server could publish: well-formed, and within every bound. */
-function hostile(random: Random) {
+/** Draw what a hostile server could publish: well-formed, and within every bound. */
+function drawHostileRelease(random: Random) {
   const isSingular = random() < 0.5;
   const items = 1 + Math.floor(random() * 12);
   const factors = (isSingular ? 2 : 1) + Math.floor(random() * 3);
@@ -78,8 +78,8 @@ function askedTerms(random: Random, items: number, factors: number) {
   };
 }
 
-/** Two histories that differ in one item. */
-function neighbours(random: Random, items: number): [number[], number[]] {
+/** Draw two histories that differ in one item. */
+function drawNeighbours(random: Random, items: number): [number[], number[]] {
   const turned = Math.floor(random() * items);
   const rest = Array.from({ length: items }, (_, at) => at).filter(
     (at) => at !== turned && random() < 0.4,
@@ -87,8 +87,8 @@ function neighbours(random: Random, items: number): [number[], number[]] {
   return [rest, [...rest, turned]];
 }
 
-/** Everything about a device that anybody else could see, and how many coins it tossed. */
-async function observed(world: World, own: readonly number[], terms: object, seed: number) {
+/** Sync a device; return all that others could see of it, and how many coins it tossed. */
+async function observeDevice(world: World, own: readonly number[], terms: object, seed: number) {
   world.now = 1.25 * DAY;
   world.factory = new IDBFactory();
   const [random, seen] = [seeded(seed), [] as unknown[]];
@@ -131,13 +131,13 @@ test("histories that differ in one item look the same, whatever the server publi
   const random = seeded(12);
   const counts = { sent: 0, "sitting out": 0, oneWithoutSolution: 0 };
   for (let round = 0; round < ROUNDS; round++) {
-    const { V, ...published } = hostile(random);
+    const { V, ...published } = drawHostileRelease(random);
     const model = await world.add(encodeModel(V.values, V.rows, V.columns));
     const catalogue = await world.add(encodeCatalogue(V.rows));
     await world.publish(1, { ...published, model, catalogue });
-    const [without, withIt] = neighbours(random, V.rows);
-    const one = await observed(world, without, published.terms, round);
-    const other = await observed(world, withIt, published.terms, round);
+    const [without, withIt] = drawNeighbours(random, V.rows);
+    const one = await observeDevice(world, without, published.terms, round);
+    const other = await observeDevice(world, withIt, published.terms, round);
     assert.deepEqual(other, one, `round ${round}: ${JSON.stringify(published)}`);
     counts[one.synced.outcome as keyof typeof counts] += 1;
     const differ = hasOneWithoutSolution(V, published, without, withIt);
@@ -151,7 +151,7 @@ test("histories that differ in one item look the same, whatever the server publi
   assert.ok(counts.oneWithoutSolution > ROUNDS / 30, JSON.stringify(counts));
 });
 
-/** Whether one of two people has a user vector and the other one, with items, has none. */
+/** Check whether one of two people has a user vector and the other one, with items, has none. */
 function hasOneWithoutSolution(
   V: Matrix,
   { alpha, regularization }: { alpha: number; regularization: number },
@@ -166,15 +166,15 @@ function hasOneWithoutSolution(
 test("nothing that is computed from a history fails or leaves its range", async () => {
   const random = seeded(13);
   for (let round = 0; round < rounds(600); round++) {
-    const { V, items, alpha, regularization, terms } = hostile(random);
+    const { V, items, alpha, regularization, terms } = drawHostileRelease(random);
     const manifest = manifestWith({ items, alpha, regularization, terms: parseTermsBlock(terms) });
-    const own = neighbours(random, V.rows)[1];
+    const own = drawNeighbours(random, V.rows)[1];
     const reports = manifest.terms.reports;
     const words = BigUint64Array.from({ length: 4 * (reports + 1) }, () => wordFrom(random));
-    const made = await makeReports(manifest, V, own, words);
-    assert.equal(made.reports.length, reports);
+    const batch = await makeReports(manifest, V, own, words);
+    assert.equal(batch.reports.length, reports);
     const directions = findMechanism(manifest.terms.mechanism).countDirections(manifest);
-    assert.ok(made.readable.every(({ index }) => index >= 0 && index < directions));
+    assert.ok(batch.readable.every(({ index }) => index >= 0 && index < directions));
   }
 });
 
@@ -188,21 +188,21 @@ test("the largest values within the bounds stay finite", async () => {
   for (const { name, parameters } of MECHANISMS) {
     const most = { directions_seed: 1, block: 1024, loud: 1 };
     const own = Object.fromEntries(
-      Object.entries(parameters).map(([each, { min: least }]) => [
-        each,
-        most[each as keyof typeof most] ?? least,
+      Object.entries(parameters).map(([parameter, { min: least }]) => [
+        parameter,
+        most[parameter as keyof typeof most] ?? least,
       ]),
     );
     const terms = { ...TERMS, mechanism: name, parameters: own, factors, reports: 2 };
     const manifest = manifestWith({ items, alpha: 1024, terms });
     const draw = { direction: 2n ** 63n, rounding: 0n, coin: 2n ** 64n - 1n };
     const person = { manifest, V, own: all, x };
-    const told = await findMechanism(name).makeReports(person, [draw], words[0] as bigint);
+    const reports = await findMechanism(name).makeReports(person, [draw], words[0] as bigint);
     // Everybody's gradient is positive here (predictions are far too high), in every direction that
     // is not orthogonal to it: a NaN or an infinity would have come out as minus or as a tie.
-    assert.equal(told.length, 1);
-    assert.ok((told[0]?.index ?? -1) < items * factors);
-    if (name === "coordinate") assert.equal(told[0]?.bit, 1);
+    assert.equal(reports.length, 1);
+    assert.ok((reports[0]?.index ?? -1) < items * factors);
+    if (name === "coordinate") assert.equal(reports[0]?.bit, 1);
   }
 });
 

@@ -183,13 +183,13 @@ test("a spoilt file is fetched again", async (t) => {
   assert.equal((await reloaded.recommend(4)).length, 4);
 });
 
-/** A batch of four bytes with its charge, as a careless caller may hand them in: all of it stands. */
+/** Keep a batch of four bytes with its charge, as a careless caller may hand them in. */
 async function keep(database: Database, { batch = 1, charge = 1, reports = 1 }): Promise<boolean> {
   const bytes = new Uint8Array(4);
   const purpose = await hashOf(bytes);
   const { generation } = await new Store(database).readSettings();
   const moments = { sendAt: 0, ends: 9 * DAY, notBefore: 0 };
-  const made = {
+  const entry = {
     batch: { epoch: batch, purpose, state: "charged", ...moments, bytes },
     charge: { ...CHARGE, epoch: charge, purpose, reports },
     shown: {
@@ -203,7 +203,7 @@ async function keep(database: Database, { batch = 1, charge = 1, reports = 1 }):
     },
     generation,
   } as const;
-  return new Outbox(database).keep(made, () => true);
+  return new Outbox(database).keep(entry, () => true);
 }
 
 test("the database refuses a second batch or charge for an epoch, and keeps none without the other", async (t) => {

@@ -27,7 +27,7 @@ async function ticks(count: number): Promise<void> {
   }
 }
 
-/** A fetch that takes its time before and after. */
+/** Return a fetch that takes its time before and after. */
 function hesitant(random: () => number): typeof fetch {
   return async (input, init) => {
     await ticks(random() * 12);

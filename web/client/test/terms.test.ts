@@ -63,14 +63,14 @@ const { opens, closes, epochs_left: epochsLeft, items, hold } = plans.manifest;
 test("the same terms are worse", () => {
   for (const { asked, worse } of plans.comparisons) {
     const terms = parseTermsBlock(asked);
-    const found = Object.entries(TERMS_RULES)
+    const fields = Object.entries(TERMS_RULES)
       .filter(([, rule]) => rule.isWorse(pinned, terms))
       .map(([field]) => Object.keys(toFields(terms))[Object.keys(terms).indexOf(field)]);
-    assert.deepEqual(found.sort(), [...worse].sort());
+    assert.deepEqual(fields.sort(), [...worse].sort());
   }
 });
 
-/** Bytes that are these words, one after the other, then zeros. */
+/** Return an entropy of these words, one after the other, then zeros. */
 function entropyOf(words: readonly string[]): Entropy {
   const drawn = words.map((word) => fromHex(word).reverse());
   return (size) => drawn.shift() ?? new Uint8Array(size);
@@ -78,9 +78,8 @@ function entropyOf(words: readonly string[]): Entropy {
 
 test("the same words give the same plans", () => {
   // Without jitter the Python client sends at once; this one never does.
-  for (const { share, now, jitter, words, ...expected } of plans.coins.filter(
-    (each) => each.jitter,
-  )) {
+  const withJitter = plans.coins.filter(({ jitter }) => jitter);
+  for (const { share, now, jitter, words, ...expected } of withJitter) {
     const terms = { ...pinned, share, hold };
     const manifest = manifestWith({ opens, closes, epochsLeft, items, terms });
     const plan = drawPlan(manifest, terms.epochs, now, jitter, entropyOf(words));
@@ -96,7 +95,7 @@ test("the same turns and epochs that are left give the same chance, to the last 
       epochsLeft: epochs_left,
       terms: { ...pinned, share, epochs },
     });
-    const turns = countTurnsLeft(manifest.terms, charges(charged));
+    const turns = countTurnsLeft(manifest.terms, makeCharges(charged));
     assert.equal(computeParticipationChance(manifest, turns), expected.chance);
     for (const [word, takesPart] of tosses) {
       const plan = drawPlan(manifest, turns, opens, 3600, entropyOf([String(word)]));
@@ -112,8 +111,8 @@ test("leads are the same", () => {
   }
 });
 
-/** What the pinned training was charged, so often. */
-function charges(length: number): Charge[] {
+/** Return charges of the pinned training, one for each epoch. */
+function makeCharges(length: number): Charge[] {
   return Array.from({ length }, (_, epoch) => ({
     ...{ training: pinned.training, epoch, purpose: `${epoch}`.padStart(64, "0") },
     ...{ mechanism: "loudest", epsilon: 1, reports: 1, loudFraction: 0.1, clients: 9, dummies: 0 },
@@ -122,7 +121,7 @@ function charges(length: number): Charge[] {
 
 test("the turns that are left are counted alike", () => {
   for (const { epochs, charged, left } of plans.turns) {
-    assert.equal(countTurnsLeft({ ...pinned, epochs }, charges(charged)), left);
+    assert.equal(countTurnsLeft({ ...pinned, epochs }, makeCharges(charged)), left);
   }
 });
 

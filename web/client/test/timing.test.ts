@@ -23,7 +23,7 @@ import {
   World,
 } from "./world.js";
 
-/** Bytes that come out as these numbers in [0, 1), one after the other. */
+/** Return an entropy that comes out as these numbers in [0, 1), one after the other. */
 function coins(...shares: number[]): (size: number) => Uint8Array<ArrayBuffer> {
   return (size) => {
     const bytes = new Uint8Array(size);
@@ -32,8 +32,8 @@ function coins(...shares: number[]): (size: number) => Uint8Array<ArrayBuffer> {
   };
 }
 
-/** A client whose every request, pause and charge is noted with its time. */
-async function watched(world: World, options: DeviceOptions = {}) {
+/** Open a client; note each of its requests, pauses and readings of the history with its time. */
+async function openWatched(world: World, options: DeviceOptions = {}) {
   const seen: [string, number][] = [];
   const client = await world.client({
     fetch: (input, init) => {
@@ -55,8 +55,8 @@ async function watched(world: World, options: DeviceOptions = {}) {
   return { client, seen };
 }
 
-/** A page that is closed in its long pause. */
-function closedIn(world: World) {
+/** Return the sleep of a page that is closed in its long pause. */
+function closeInLongPause(world: World) {
   return async (seconds: number) => {
     if (seconds > STEP_SECONDS) throw new Error("the page was closed");
     world.now += seconds;
@@ -66,7 +66,7 @@ function closedIn(world: World) {
 test("it sleeps until a lead before the moment, asks again, makes the batch, and sends in time", async (t) => {
   const world = await World.begin(t);
   const start = world.now;
-  const { client, seen } = await watched(world, { entropy: coins(0, 0.5) });
+  const { client, seen } = await openWatched(world, { entropy: coins(0, 0.5) });
   assert.equal((await client.sync()).outcome, "sent");
   const decided = start + 5 * STEP_SECONDS; // by the last of five requests
   const again = onGrid(decided + JITTER_SECONDS / 2);
@@ -91,14 +91,14 @@ test("it sleeps until a lead before the moment, asks again, makes the batch, and
 
 test("a page that is closed while it waits has spent nothing, and goes on from its plan", async (t) => {
   const world = await World.begin(t);
-  const giveUp = closedIn(world);
-  const { client } = await watched(world, { entropy: coins(0, 0.5), sleep: giveUp });
+  const giveUp = closeInLongPause(world);
+  const { client } = await openWatched(world, { entropy: coins(0, 0.5), sleep: giveUp });
   await assert.rejects(client.sync(), /the page was closed/);
   const { plan, spentEpsilon: spent, batches } = await client.status();
   assert.deepEqual([spent, batches.charged, await charges(world)], [0, 0, []]);
   assert.ok(Math.abs((plan?.sendAt ?? 0) - (world.now + LEAD + JITTER_SECONDS / 2)) < 1e-6);
   client.close();
-  const next = await watched(world, { entropy: coins(0.99, 0.99, 0.99) });
+  const next = await openWatched(world, { entropy: coins(0.99, 0.99, 0.99) });
   world.now += 1;
   assert.equal((await next.client.sync()).outcome, "sent");
   assert.deepEqual((await next.client.status()).plan, plan); // no second toss
@@ -108,7 +108,7 @@ test("a page that is closed while it waits has spent nothing, and goes on from i
 
 test("another epoch while it sleeps: this one is missed, and cost nothing", async (t) => {
   const world = await World.begin(t);
-  const { client } = await watched(world, {
+  const { client } = await openWatched(world, {
     entropy: coins(0, 0.5),
     sleep: async (seconds) => {
       world.now += seconds;
@@ -123,7 +123,7 @@ test("another epoch while it sleeps: this one is missed, and cost nothing", asyn
 
 test("whoever sleeps past the end makes nothing", async (t) => {
   const world = await World.begin(t);
-  const { client } = await watched(world, {
+  const { client } = await openWatched(world, {
     entropy: coins(0, 0.5),
     sleep: async (seconds) => {
       world.now += seconds > STEP_SECONDS ? DAY : seconds;
@@ -135,7 +135,7 @@ test("whoever sleeps past the end makes nothing", async (t) => {
 
 test("whoever sits an epoch out does so however often it is asked, and for nothing", async (t) => {
   const world = await World.begin(t, { terms: { share: 0.5 } });
-  const { client } = await watched(world, { entropy: coins(0.75, 0.5, 0, 0) });
+  const { client } = await openWatched(world, { entropy: coins(0.75, 0.5, 0, 0) });
   for (const _ of [1, 2, 3]) {
     const { outcome, spentEpsilon: spent } = await client.sync();
     assert.deepEqual([outcome, spent], ["sitting out", 0]);
@@ -202,8 +202,13 @@ test("two coins are tossed, whatever the chance", () => {
   }
 });
 
-/** The epochs, counted from 0, in which a device takes part. */
-function life(turns: number, epochs: number, share: number, entropy: Entropy): number[] {
+/** Return the epochs, counted from 0, in which a device takes part. */
+function listParticipation(
+  turns: number,
+  epochs: number,
+  share: number,
+  entropy: Entropy,
+): number[] {
   const taken: number[] = [];
   for (let epoch = 0; epoch < epochs && taken.length < turns; epoch++) {
     const manifest = announced(share, epochs - epoch);
@@ -218,18 +223,23 @@ test("every turn is taken, whatever the coins", () => {
   for (let epochs = 1; epochs <= 12; epochs++) {
     for (let turns = 1; turns <= epochs; turns++) {
       for (const entropy of [never, always, bytesFrom(random), mixed]) {
-        assert.equal(life(turns, epochs, turns / epochs, entropy).length, turns);
+        assert.equal(listParticipation(turns, epochs, turns / epochs, entropy).length, turns);
       }
     }
   }
 });
 
-/** What becomes of epochs whose manifests say that so many are left. */
-async function lived(t: TestContext, terms: object, said: readonly number[], entropy: Entropy) {
+/** Sync once in each epoch, whose manifests announce these numbers of epochs; return the outcomes. */
+async function syncEveryEpoch(
+  t: TestContext,
+  terms: object,
+  epochsLeft: readonly number[],
+  entropy: Entropy,
+) {
   const world = await World.begin(t, { terms: { ...terms } });
   const client = await world.client({ limit: 1000, entropy });
   const outcomes: string[] = [];
-  for (const [at, epochs_left] of said.entries()) {
+  for (const [at, epochs_left] of epochsLeft.entries()) {
     world.now = (at + 1.5) * DAY;
     await world.publish(at + 1, { epochs_left });
     outcomes.push((await client.sync(AT_ONCE)).outcome);
@@ -241,22 +251,30 @@ async function lived(t: TestContext, terms: object, said: readonly number[], ent
 }
 
 test("a device that was away makes up for it", async (t) => {
-  assert.deepEqual(await lived(t, { epochs: 2, share: 2 ** -32 }, [2, 1], never), ["sent", "sent"]);
+  assert.deepEqual(await syncEveryEpoch(t, { epochs: 2, share: 2 ** -32 }, [2, 1], never), [
+    "sent",
+    "sent",
+  ]);
 });
 
 test("a server that calls every epoch the last has the turns sooner, and never more", async (t) => {
-  const outcomes = await lived(t, { epochs: 2, share: 2 ** -32 }, [1, 1, 1, 1, 1], never);
+  const outcomes = await syncEveryEpoch(t, { epochs: 2, share: 2 ** -32 }, [1, 1, 1, 1, 1], never);
   assert.deepEqual(outcomes, ["sent", "sent", ...Array(3).fill("lifetime over")]);
 });
 
 test("no lie gives more turns", async (t) => {
   const random = seeded(6);
   for (let round = 0; round < 4; round++) {
-    const said = Array.from(
+    const epochsLeft = Array.from(
       { length: 8 },
       () => [0, 1, 2, 8, 2 ** 53 - 1][Math.floor(random() * 5)] ?? 0,
     );
-    const outcomes = await lived(t, { epochs: 2, share: 0.5 }, said, bytesFrom(random));
+    const outcomes = await syncEveryEpoch(
+      t,
+      { epochs: 2, share: 0.5 },
+      epochsLeft,
+      bytesFrom(random),
+    );
     assert.ok(outcomes.filter((outcome) => outcome === "sent").length <= 2);
   }
 });

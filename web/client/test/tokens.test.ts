@@ -34,7 +34,7 @@ class Service {
     return service;
   }
 
-  /** The next epoch. */
+  /** Publish the next epoch. */
   turn(changes: Changes = {}) {
     this.#epoch += 1;
     const fields = { ...ALWAYS, ...this.issuer.fields(this.#epoch), ...changes };
@@ -43,7 +43,7 @@ class Service {
   }
 }
 
-/** What a visit came to: a tab that is opened, and closed without a word. */
+/** Open a tab and close it after a visit; return its outcome and what it posted. */
 async function visit(
   browser: Browser,
   { who = 1, pace = 10, terms = ACCOUNTS, ...more }: Record<string, unknown> & Partial<Visit> = {},
@@ -64,7 +64,7 @@ async function visit(
   tab.show(true, false);
   await virtual.pass(VISIT);
   const posted = requests.slice(before).flatMap(([, what]) => what.match(/(?<=POST .*)\w+$/) ?? []);
-  const outcome = outcomes.find((each) => each === "sent") ?? outcomes.at(-1);
+  const outcome = outcomes.find((outcome) => outcome === "sent") ?? outcomes.at(-1);
   return { outcome, posted, tab };
 }
 
@@ -124,7 +124,7 @@ test("of two devices of an account one has the token, and the other sits out for
   const devices = [1, 2].map((seed) => new Browser(service.world, seed));
   for (const device of devices) {
     const { posted } = await visit(device);
-    assert.deepEqual(posted, ["tokens"]); // once: whoever was refused does not ask again
+    assert.deepEqual(posted, ["tokens"]); // once: a device that was refused does not ask again
   }
   await service.turn();
   const outcomes = [];

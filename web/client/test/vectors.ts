@@ -26,7 +26,7 @@ export function readCharge({ loud_fraction: loudFraction, ...rest }: WrittenChar
 
 const FLOAT = /^(-?)0x([01])\.([0-9a-f]+)p([+-]\d+)$/;
 
-/** A float as Python's `float.hex` writes it. */
+/** Parse a float as Python's `float.hex` writes it. */
 export function fromFloatHex(text: string): number {
   const [, sign, first, rest, exponent] = FLOAT.exec(text) ?? [];
   if (rest === undefined) throw new Error(`no float: ${text}`);
@@ -34,12 +34,12 @@ export function fromFloatHex(text: string): number {
   return sign === "-" ? -size : size;
 }
 
-/** Words as the vectors have them: hexadecimal, without a prefix. */
+/** Parse words as the vectors write them: hexadecimal, without a prefix. */
 export function fromWords(words: readonly string[]): BigUint64Array {
   return BigUint64Array.from(words, (word) => BigInt(`0x${word}`));
 }
 
-/** The vectors' manifest with some fields changed; those of its terms replace one by one. */
+/** Return the vectors' manifest with some fields changed; those of its terms replace one by one. */
 export function manifestWith(changes: Changes): Manifest {
   const manifest = decodeManifest(new TextEncoder().encode(protocol.manifest.text));
   return { ...manifest, ...changes, terms: { ...manifest.terms, ...changes.terms } };
@@ -47,7 +47,7 @@ export function manifestWith(changes: Changes): Manifest {
 
 export type Changes = Partial<Omit<Manifest, "terms">> & { terms?: Partial<Terms> };
 
-/** Numbers in [0, 1) that are the same in every run (mulberry32). */
+/** Return a generator of numbers in [0, 1) that are the same in every run (mulberry32). */
 export function seeded(seed: number): () => number {
   let state = seed;
   return () => {
@@ -58,13 +58,13 @@ export function seeded(seed: number): () => number {
   };
 }
 
-/** A 64-bit word from such numbers. */
+/** Draw a 64-bit word from such numbers. */
 export function wordFrom(random: () => number): bigint {
   const half = () => BigInt(Math.floor(random() * 2 ** 32));
   return (half() << 32n) | half();
 }
 
-/** The reports in a run of sealed ones; throws at the first that does not open. */
+/** Open a run of sealed reports; throw at the first that does not open. */
 export async function openSealed(
   sealed: Uint8Array,
   recipientKey: CryptoKey,

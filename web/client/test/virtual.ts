@@ -1,9 +1,9 @@
 /**
  * Time that passes when a test says so, for several threads at once.
  *
- * Whatever runs is counted; while anything does, time stands still. When all of it sleeps or waits, time
- * goes on to whoever wakes first. So what a thread does takes no time but what it sleeps, and what two
- * threads do is the same in every run.
+ * Threads that run are counted; while one does, time stands still. When all of them sleep or wait, time
+ * goes on to the next alarm. So a thread takes no time except what it sleeps, and what two threads do is
+ * the same in every run.
  */
 
 import { IDBFactory } from "fake-indexeddb";
@@ -42,7 +42,7 @@ export class Virtual implements Timer {
   clock = () => this.time + this.skew;
   now = () => this.time;
 
-  /** Does some work on a thread of its own. */
+  /** Do some work on a thread of its own. */
   async run<Result>(work: () => Promise<Result>): Promise<Result> {
     this.#running += 1;
     try {
@@ -52,7 +52,7 @@ export class Virtual implements Timer {
     }
   }
 
-  /** For a thread that runs: others may go on while it waits. */
+  /** Let others go on while a thread that runs waits. */
   async waiting<Result>(promise: Promise<Result>): Promise<Result> {
     this.#end();
     try {
@@ -69,7 +69,7 @@ export class Virtual implements Timer {
     this.#set(seconds, () => void this.run(work));
 
   stop = (handle: number) => {
-    this.#alarms = this.#alarms.filter((each) => each.handle !== handle);
+    this.#alarms = this.#alarms.filter((alarm) => alarm.handle !== handle);
   };
 
   async pass(seconds: number): Promise<void> {
@@ -118,10 +118,10 @@ export class Locks {
   async request<Result>(name: string, work: () => Promise<Result>): Promise<Result> {
     const before = this.#last.get(name) ?? Promise.resolve();
     let end = () => {};
-    const held = new Promise<void>((done) => {
+    const release = new Promise<void>((done) => {
       end = done;
     });
-    this.#last.set(name, held);
+    this.#last.set(name, release);
     await this.virtual.waiting(before);
     try {
       return await work();
@@ -169,7 +169,7 @@ export class Browser {
     return tab;
   }
 
-  /** All that reads the history takes its time from now on. */
+  /** Make everything that reads the history take its time; return how to undo it. */
   slow(): () => void {
     const { virtual } = this;
     const touched = Store.prototype.readHistory;
@@ -189,7 +189,7 @@ export class Tab {
   /** What an application does when there is news. */
   hear: (news: News) => void = () => {};
   hearPast: (epoch: number, release: PastRelease | null) => void = () => {};
-  readonly looking: Poller;
+  readonly poller: Poller;
   #seen: LookStatus = { lastSync: null, sentAt: null, error: null };
   #telling: Promise<void> = Promise.resolve();
 
@@ -203,10 +203,10 @@ export class Tab {
       onLook: (status: LookStatus) => void this.tell(status),
       onPastRelease: (epoch: number, release: PastRelease | null) => this.hearPast(epoch, release),
     };
-    this.looking = new Poller(network, listener, { pace, past, timer: browser.virtual });
+    this.poller = new Poller(network, listener, { pace, past, timer: browser.virtual });
   }
 
-  /** As `Client` does. */
+  /** Tell the application what is new, as `Client` does. */
   tell(seen = this.#seen): Promise<void> {
     this.#seen = seen;
     this.#telling = this.#telling.then(async () => {
@@ -223,7 +223,7 @@ export class Tab {
   }
 
   show(visible = true, online = true): void {
-    this.looking.updateConditions({ visible, online });
+    this.poller.updateConditions({ visible, online });
   }
 
   // As an application asks, on the other thread.
@@ -244,7 +244,7 @@ export class Tab {
 
   async #choose(choice: (network: Network) => Promise<void>): Promise<void> {
     await this.browser.virtual.run(() => choice(this.network));
-    this.looking.handleChoice();
+    this.poller.handleChoice();
   }
 
   #compute<Result>(work: () => Promise<Result>): Promise<Result> {

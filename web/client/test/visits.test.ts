@@ -29,8 +29,8 @@ const LENGTHS = [5, 15, 30, 60, 120];
 const VISITS = 8;
 const factors = 16;
 
-/** A proxy that has a model of this shape, and the terms of it. */
-async function serving(test: TestContext, { items, reports }: (typeof SHAPES)[number]) {
+/** Start a proxy that has a model of this shape; return it with its terms. */
+async function serveShape(test: TestContext, { items, reports }: (typeof SHAPES)[number]) {
   const world = await World.begin(test);
   const values = Float32Array.from(
     { length: items * factors },
@@ -47,7 +47,7 @@ async function serving(test: TestContext, { items, reports }: (typeof SHAPES)[nu
 for (const shape of SHAPES) {
   const { items, reports } = shape;
   test(`visits of 15 seconds report: ${items} items, k = ${reports}`, async (t) => {
-    const { world, terms } = await serving(t, shape);
+    const { world, terms } = await serveShape(t, shape);
     const sent = LENGTHS.map(() => 0);
     const paid = LENGTHS.map(() => 0);
     for (let seed = 1; seed <= VISITS; seed += 1) {
@@ -76,7 +76,7 @@ for (const shape of SHAPES) {
 const LATER = 1.5 * DAY + 3_600;
 
 test("a batch that could not leave goes within the first seconds of the next visit", async (t) => {
-  const { world, terms } = await serving(t, { items: 500, reports: 1 });
+  const { world, terms } = await serveShape(t, { items: 500, reports: 1 });
   const browser = new Browser(world);
   const { virtual, requests } = browser;
   const first = await browser.tab({ jitter: 0 });
@@ -87,18 +87,18 @@ test("a batch that could not leave goes within the first seconds of the next vis
   world.answer = (response, call) => call === "batches" && !!response.destroy();
   await virtual.pass(LATER - virtual.time);
   const { charges, batches } = await dump(browser.factory);
-  const [made] = batches as { bytes: Uint8Array }[];
+  const [batch] = batches as { bytes: Uint8Array }[];
   world.answer = () => false;
   requests.length = 0;
   (await browser.tab({})).show();
   await virtual.pass(2);
   assert.deepEqual(requests[0], [LATER + STEP_SECONDS, "POST /v2/batches"]);
-  assert.deepEqual(world.received, [made?.bytes]);
+  assert.deepEqual(world.received, [batch?.bytes]);
   assert.deepEqual((await dump(browser.factory)).charges, charges);
 });
 
 test("a moment that is over, or far ahead since a clock was set back, is one lead after the first look", async (t) => {
-  const { world, terms } = await serving(t, { items: 500, reports: 1 });
+  const { world, terms } = await serveShape(t, { items: 500, reports: 1 });
   const step = computeLead({ items: 500, terms } as Parameters<typeof computeLead>[0]);
   for (const skew of [3_600, -3_600]) {
     const browser = new Browser(world);
@@ -124,7 +124,7 @@ test("a moment that is over, or far ahead since a clock was set back, is one lea
 
 for (const status of [410, 429, 503]) {
   test(`nobody pays while the proxy would answer ${status}, and lists are renewed all the same`, async (t) => {
-    const { world, terms } = await serving(t, { items: 500, reports: 1 });
+    const { world, terms } = await serveShape(t, { items: 500, reports: 1 });
     const browser = new Browser(world);
     const { virtual, requests } = browser;
     const tab = await browser.tab({ pace: 30 });

@@ -30,9 +30,9 @@ export function item(number: number): string {
   return `secret-item-${String(number).padStart(4, "0")}`;
 }
 
-/** So many rounds, or times as many: `make nightly` plays more of the same sequence. */
-export function rounds(few: number): number {
-  return few * Number(process.env.SOTTOVOCE_ROUNDS ?? 1);
+/** Return a number of rounds: `make nightly` plays several times as many of the same sequence. */
+export function rounds(byDay: number): number {
+  return byDay * Number(process.env.SOTTOVOCE_ROUNDS ?? 1);
 }
 
 export function itemMatrix(epoch: number): Float32Array {
@@ -56,7 +56,7 @@ export function encodeModel(values: Float32Array, rows: number, columns: number)
 
 const GENRES = ["Horror", "Comedy", "Drama"];
 
-/** One label that all have, one that a third has, and a number. */
+/** Return tags: a label that all items have, one that a third of them have, and a number. */
 export function traitsOf(number: number): ItemTags {
   const genre = ["x".repeat(100), GENRES[number % GENRES.length] as string];
   return { genre, year: 1980 + (number % 7) };
@@ -69,7 +69,7 @@ export function encodeCatalogue(length: number, traits = traitsOf): Uint8Array {
   return encodeUtf8(JSON.stringify({ version: 2, items }));
 }
 
-/** Everything in the database, as any program of this origin could read it. */
+/** Read the whole database, as any program of this origin could. */
 export async function dump(
   factory: IDBFactory,
   name = "sottovoce",
@@ -77,12 +77,12 @@ export async function dump(
   const database = await promised(factory.open(name));
   const names = [...database.objectStoreNames];
   const transaction = database.transaction(names, "readonly");
-  const found: Record<string, unknown[]> = {};
+  const rows: Record<string, unknown[]> = {};
   for (const store of names) {
-    found[store] = await promised(transaction.objectStore(store).getAll());
+    rows[store] = await promised(transaction.objectStore(store).getAll());
   }
   database.close();
-  return found;
+  return rows;
 }
 
 /** Change a database behind a client's back. */
@@ -107,7 +107,7 @@ interface ChargeRow {
   dummies: number;
 }
 
-/** What the ledger says, in the order of epochs. */
+/** Read the ledger, in the order of epochs. */
 export async function charges(world: World, name = "sottovoce"): Promise<ChargeRow[]> {
   const rows = (await dump(world.factory, name)).charges as ChargeRow[];
   return rows.sort((a, b) => a.epoch - b.epoch);
@@ -128,8 +128,8 @@ export type DeviceOptions = Partial<Omit<NetworkOptions, "timer" | "make" | "jit
   words?: Words;
 };
 
-/** As far as it has to be known of the other thread: time stands still until it is done. */
-class Making {
+/** What a client needs of its other thread: time stands still until a batch is made. */
+class BatchMaker {
   done: Promise<void> = Promise.resolve();
   failed: SottovoceError | null = null;
 
@@ -143,7 +143,7 @@ class Making {
 
 export class Device {
   readonly #networks = new Map<number, Network>();
-  readonly #making = new Making();
+  readonly #maker = new BatchMaker();
   private history!: History;
 
   private constructor(
@@ -151,8 +151,8 @@ export class Device {
     private readonly options: DeviceOptions & { name: string; indexedDB: IDBFactory },
   ) {}
 
-  static async open(world: World, given: DeviceOptions): Promise<Device> {
-    const options = { name: "sottovoce", indexedDB: world.factory, ...given };
+  static async open(world: World, chosen: DeviceOptions): Promise<Device> {
+    const options = { name: "sottovoce", indexedDB: world.factory, ...chosen };
     const device = new Device(world, options);
     await device.#network(0);
     device.history = await History.open({
@@ -170,11 +170,11 @@ export class Device {
     try {
       return await network.syncing.resume(begun);
     } finally {
-      await this.#making.done;
+      await this.#maker.done;
     }
   }
 
-  /** Fetches, and sends nothing. */
+  /** Fetch, and send nothing. */
   async refresh(): Promise<Manifest> {
     const { fetching, store } = await this.#network(0);
     const [settings, names] = [await store.readSettings(), await store.listFiles()];
@@ -188,7 +188,7 @@ export class Device {
     return {
       ...standing,
       touched: touched.length,
-      known: touched.length - unknown.length,
+      knownItems: touched.length - unknown.length,
       unknown,
     };
   }
@@ -218,15 +218,15 @@ export class Device {
   }
 
   async #network(jitter: number): Promise<Network> {
-    const known = this.#networks.get(jitter);
-    if (known !== undefined) return known;
+    const existing = this.#networks.get(jitter);
+    if (existing !== undefined) return existing;
     const { world } = this;
     const { sleep: _, words: __, ...rest } = this.options;
     const network = await Network.open({
       ...{ proxy: world.url, key: world.key, limit: 100, locks: null },
       ...rest,
       jitter,
-      make: (job) => this.#making.begin(this.history, job),
+      make: (job) => this.#maker.begin(this.history, job),
       timer: {
         clock: () => world.now,
         now: () => world.now,
@@ -239,11 +239,11 @@ export class Device {
     return network;
   }
 
-  /** What cannot be made is said here, where in a browser the other worker says it. */
+  /** Sleep, and throw the error of a failed batch, which in a browser comes from the other worker. */
   async #sleep(seconds: number): Promise<void> {
     const until = this.world.now + seconds;
-    await this.#making.done;
-    if (this.#making.failed !== null) throw this.#making.failed;
+    await this.#maker.done;
+    if (this.#maker.failed !== null) throw this.#maker.failed;
     if (this.options.sleep !== undefined) return this.options.sleep(seconds);
     this.world.now = Math.max(this.world.now, until);
   }
@@ -270,7 +270,7 @@ export const TERMS: Terms = {
   accounts: false,
   trial: false,
 };
-/** The same where dummies carry the promise: so many directions are loud as the terms say. */
+/** The same terms where dummies carry the promise: as many directions are loud as they allow. */
 export const DUMMY_TERMS: Terms = {
   ...TERMS,
   parameters: { ...TERMS.parameters, loud: 38 },
@@ -311,7 +311,7 @@ export type Answer = (
 
 const ITSELF: Answer = () => false;
 
-/** The same words every time: tests can make the same reports once more. */
+/** Return the same words every time, so that tests can make the same reports again. */
 export function sameWords(reports: number): BigUint64Array {
   const random = seeded(7);
   return BigUint64Array.from(
@@ -368,14 +368,14 @@ export class World {
     return Device.open(this, options);
   }
 
-  /** Opened, and its owner has accepted the usual terms. */
+  /** Open a client whose owner has accepted the usual terms. */
   async accepted(options: DeviceOptions = {}): Promise<Device> {
     const client = await this.open(options);
     await client.accept(TERMS);
     return client;
   }
 
-  /** A client of somebody who has accepted them and touched three items. */
+  /** Open a client whose owner has accepted them and touched three items. */
   async client(options: DeviceOptions = {}): Promise<Device> {
     const client = await this.accepted(options);
     await client.record([item(3), item(7), item(20)]);
@@ -415,7 +415,7 @@ export class World {
     return concatenate([encodeUtf8(magic), count, ...this.#statements]);
   }
 
-  /** The server names its next key, and signs with that one from now on. */
+  /** Name the server's next key, and sign with that one from now on. */
   async turnKey(): Promise<string> {
     const next = await newSigningKey();
     const [before, after] = [await rawKey(this.signing), await rawKey(next)];
@@ -425,7 +425,7 @@ export class World {
     return toHex(after);
   }
 
-  /** Serve a file; its hash. */
+  /** Serve a file; return its hash. */
   async add(content: Uint8Array): Promise<string> {
     const hash = toHex(await hashSha256(content));
     this.files.set(hash, content);
@@ -436,7 +436,7 @@ export class World {
     return this.requests.map(callOf);
   }
 
-  /** What the server finds in a sealed batch. */
+  /** Open a sealed batch as the server does; return its reports. */
   async opened(batch: Uint8Array): Promise<number[]> {
     const view = new DataView(batch.buffer, batch.byteOffset);
     const { privateKey } = await this.#epochKey(view.getUint32(4, true));
@@ -487,18 +487,18 @@ export class World {
       reply(response, 204);
       return;
     }
-    const found = {
+    const content = {
       manifest: this.manifest,
       shelf: this.shelf,
       manifests: this.earlier.get(Number(last)),
       models: this.files.get(last),
       catalogues: this.files.get(last),
     }[call];
-    reply(response, found === undefined ? 404 : 200, found);
+    reply(response, content === undefined ? 404 : 200, content);
   }
 }
 
-/** Time passes while a client sleeps; something happens while its first batch waits to be sent, in this sleep. */
+/** Let time pass while a client sleeps; do something in this sleep while its first batch waits to be sent. */
 export function whileWaiting(world: World, happens: () => Promise<void>, which = 0): Sleep {
   let left = which;
   return async (seconds) => {
@@ -512,8 +512,8 @@ export function whileWaiting(world: World, happens: () => Promise<void>, which =
   };
 }
 
-/** A client that has seen epoch 2 and could report in epoch 3. */
-export async function told(test: TestContext): Promise<[World, Device]> {
+/** Open a client that has seen epoch 2 and could report in epoch 3. */
+export async function seeEpochTwo(test: TestContext): Promise<[World, Device]> {
   const world = await World.begin(test);
   await world.publish(2);
   const client = await world.client();
@@ -534,7 +534,7 @@ export function reply(
   return true;
 }
 
-/** Answers batches so, and leaves the rest to the proxy. */
+/** Return an answerer of batches that leaves the rest to the proxy. */
 export function toBatches(status: number, body = "", headers = {}): Answer {
   return (response, call) => call === "batches" && reply(response, status, body, headers);
 }
@@ -565,7 +565,7 @@ export function epochOf(batch: string): number {
   return new DataView(fromHex(batch).buffer).getUint32(4, true);
 }
 
-/** Whoever gets batches asks whether one would be taken. */
+/** Name a request; a GET of batches asks whether one would be taken. */
 function callOf({ method, path }: Pick<Recorded, "method" | "path">): Call {
   const call = path.split("/")[2] as Call;
   return call === "batches" && method === "GET" ? "taken" : call;
