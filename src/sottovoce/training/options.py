@@ -15,16 +15,20 @@ DEFAULT_CROWD_EPSILON = 2.5
 
 @dataclass(frozen=True)
 class OptionRules:
-    """The rules for one mechanism. A plan for a crowd has only other people's reports to hide in."""
+    """The rules for one mechanism.
+
+    In a plan for a crowd, only other people's reports hide those of a person.
+    """
 
     choose_crowd_epsilon: Callable[[int], float]
     """The best epsilon of a report in a plan for a crowd, by the number of items."""
     choose_crowd_fraction: Callable[[float, int, float], float]
     """The largest loud fraction of a plan for a crowd, by epsilon, items and history length."""
-    choose_options: Callable[[Shape, float, float, Mapping[str, Any]], dict[str, Any]]
-    """The best options, by shape, epsilon, history length and what is fixed."""
+    choose_options: Callable[[Shape, float, float, Mapping[str, Any], float], dict[str, Any]]
+    """The best options, by shape, epsilon, history length, what is fixed, and how many directions
+    may be loud, in multiples of the usual number."""
     choose_crowd_options: Callable[[Shape, float, float, Mapping[str, Any]], dict[str, Any]]
-    """The same of a plan for a crowd."""
+    """The best options in a plan for a crowd."""
 
 
 def choose_crowd_epsilon(n_items: int) -> float:
@@ -40,18 +44,18 @@ def choose_crowd_fraction(epsilon: float, n_items: int, history: float) -> float
 
 
 def choose_loudest_options(
-    shape: Shape, epsilon: float, history: float, fixed: Mapping[str, Any]
+    shape: Shape, epsilon: float, history: float, fixed: Mapping[str, Any], loud_scale: float
 ) -> dict[str, Any]:
     """Return the best block size and number of loud directions."""
     block = fixed.get("block") or choose_block_size(epsilon, shape.n_items, history)
-    rho = choose_loud_fraction(epsilon, shape.n_items, history, block)
+    rho = choose_loud_fraction(epsilon, shape.n_items, history, block) * loud_scale
     return _to_options(shape, epsilon, block, rho, fixed)
 
 
 def choose_loudest_crowd_options(
     shape: Shape, epsilon: float, history: float, fixed: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the same of a plan for a crowd: fewer loud directions in smaller blocks."""
+    """Return those of a plan for a crowd: fewer loud directions in smaller blocks."""
     # Each direction of a smaller block agrees more.
     block = fixed.get("block") or max(choose_block_size(epsilon, shape.n_items, history) // 4, 1)
     rho = choose_crowd_fraction(epsilon, shape.n_items, history)

@@ -76,6 +76,8 @@ POPULARITY_EPSILON = 10.0
 # dummies for each report of people, but not fewer than MIN_EPOCHS_WITH_DUMMIES.
 MAX_DUMMIES_PER_REPORT = 0.5
 MIN_EPOCHS_WITH_DUMMIES = 4
+# Where dummies outnumber people's reports, at most this many times the usual directions are loud.
+MAX_DUMMY_LOUD_SCALE = 2.0
 
 # With one of these settings, an operator asks for more than popularity.
 PERSONAL_MODEL_SETTINGS = ("factors", "epsilon", "reports", "epochs", "lifetime", "half_life")
@@ -208,6 +210,7 @@ def _fit_model(
     fixed: Mapping[str, Any],
     *,
     needs_crowd: bool = False,
+    loud_scale: float = 1.0,
 ) -> Settings:
     """Choose factors, alpha, ridge and the mechanism's options for the reports of `settings`.
 
@@ -216,6 +219,7 @@ def _fit_model(
         public: The public numbers.
         fixed: Settings that stay as they are.
         needs_crowd: Whether only other people's reports hide those of a person.
+        loud_scale: How many directions may be loud, in multiples of the usual number.
     """
     gain = _compute_gain(settings.mechanism, settings.epsilon, public.items)
     turns_remembered = settings.turns * settings.memory / settings.epochs  # of one person
@@ -233,8 +237,10 @@ def _fit_model(
     if rules is None:
         return settings
     shape = Shape(public.items, settings.factors, settings.alpha)
-    choose = rules.choose_crowd_options if needs_crowd else rules.choose_options
-    return settings.copy_with(**choose(shape, settings.epsilon, public.history, fixed))
+    arguments = shape, settings.epsilon, public.history, fixed
+    if needs_crowd:
+        return settings.copy_with(**rules.choose_crowd_options(*arguments))
+    return settings.copy_with(**rules.choose_options(*arguments, loud_scale))
 
 
 def _choose_factors(signal: float, epochs: int, public: PublicNumbers) -> int:
@@ -349,7 +355,11 @@ def _add_dummies(
     """Add the dummies that the central budget needs."""
     assert budget.central is not None
     needed = find_min_dummies(settings.event(public.items), budget.central, budget.delta)
-    plan = _fit_model(settings.copy_with(dummies=min(needed, MAX_DUMMIES)), public, fixed)
+    dummies_per_report = _compute_noise(settings, needed, public) - 1
+    # With more loud directions, fewer dummies are enough.
+    loud_scale = min(max(dummies_per_report, 1.0), MAX_DUMMY_LOUD_SCALE)
+    plan = settings.copy_with(dummies=min(int(needed / loud_scale), MAX_DUMMIES))
+    plan = _fit_model(plan, public, fixed, loud_scale=loud_scale)
     # The number of factors depends on the dummies and changes rho a little: count them again.
     needed = find_min_dummies(plan.event(public.items), budget.central, budget.delta)
     return plan.copy_with(dummies=fixed.get("dummies", min(needed, MAX_DUMMIES)))
