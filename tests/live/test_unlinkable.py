@@ -1,7 +1,8 @@
 """What an attacker at the server gets of a person: nothing but reports, through the whole stack.
 
 That they cannot be paired: `tests/proxy/test_shuffle.py`. Lies and tags: `test_published.py` of the
-protocol, `test_liars.py` of the client. Replays: `tests/server/test_counting.py`, and the lists.
+protocol, `test_attackers.py` of the client. Replays: `tests/server/test_counting.py`, and the
+lists.
 """
 
 import hashlib

@@ -223,11 +223,13 @@ def _fit_model(
     gain = _compute_gain(settings.mechanism, settings.epsilon, public.items)
     turns_remembered = settings.turns * settings.memory / settings.epochs  # of one person
     signal = _compute_signal(public, settings.reports * turns_remembered, gain)
+    # Dummies add variance to the sums and no signal, so there are fewer factors among them.
     signal /= _compute_noise(settings, settings.dummies, public)
     is_quiet = settings.epsilon <= LOW_EPSILON
     factors = fixed.get("factors") or _choose_factors(
         signal, settings.epochs, public, is_quiet=is_quiet
     )
+    # Alpha makes up for touched items being rare, the more so with more factors.
     rarity = public.items / (ALPHA_ITEMS_PER_HISTORY_ITEM * public.history)
     alpha = ALPHA_SCALE * sqrt(factors) * rarity ** (4 / 3)
     # A few items would fit many factors by chance: the fewer items for a factor, the more ridge.
@@ -278,6 +280,8 @@ def _plan_local(
     settings: Settings, budget: Budget, public: PublicNumbers, fixed: Mapping[str, Any]
 ) -> Settings:
     """Plan for a local budget: use the number of reports with the most signal."""
+    # The signal of m reports is proportional to m gain(B / m)^2: few precise reports or many vague
+    # ones.
     reports = _rank_report_counts(settings, budget, public.items, fixed)[0]
     if reports > MAX_USEFUL_REPORTS and fixed.keys().isdisjoint(PERSONAL_MODEL_SETTINGS):
         smaller = replace(budget, local=(budget.local or 0) * MAX_USEFUL_REPORTS / reports)
@@ -314,6 +318,7 @@ def _plan_popularity_only(
 ) -> Settings:
     """Plan one epoch with all reports: in a first epoch, all items of a person are equally loud."""
     assert budget.local is not None
+    # One factor needs only the counts of items, which many small reports estimate best.
     reports = ceil(budget.local / POPULARITY_EPSILON)
     epsilon = max(_divide_budget(budget.local, reports), MIN_EPSILON)
     settings = settings.copy_with(reports=reports, epochs=1, epsilon=epsilon)
@@ -326,6 +331,8 @@ def _plan_both(
     """Plan for both budgets: the most signal among dummies that need no other people to hide."""
     best, best_signal, min_dummies = None, 0.0, inf
     for reports in _rank_report_counts(settings, budget, public.items, fixed):
+        # Plan without dummies first: how many are needed depends on epsilon, rho and the number of
+        # reports.
         plan = _plan_reports(reports, settings.copy_with(dummies=0), budget, public, fixed)
         dummies = estimate_min_dummies(
             plan.event(public.items), budget.central or inf, budget.delta
@@ -334,6 +341,8 @@ def _plan_both(
         gain = _compute_gain(plan.mechanism, plan.epsilon, public.items)
         signal = _compute_signal(public, plan.reports * plan.turns, gain)
         signal /= _compute_noise(plan, dummies, public)
+        # The first of equal signals wins: candidates come in the order of their signal without
+        # dummies.
         if signal > best_signal and dummies <= MAX_DUMMIES:
             best, best_signal = plan, signal
         min_dummies = min(dummies, min_dummies)
@@ -342,6 +351,7 @@ def _plan_both(
             f"a central budget of {budget.central:g} needs {min_dummies:,} dummies in every epoch, "
             f"but at most {MAX_DUMMIES:,} are possible: name a larger budget"
         )
+    # Only the best candidate gets the exact count, which takes longer than the estimates above.
     return _add_dummies(best, budget, public, fixed)
 
 
@@ -351,6 +361,7 @@ def _reduce_epochs(
     """Let people take their turns in fewer epochs if an epoch would have too many dummies."""
     if settings.turns == settings.epochs or "epochs" in fixed:
         return settings
+    # Fewer epochs have as many reports in all, but each epoch has all dummies again.
     reports = public.people * settings.turns * settings.reports
     epochs = min(int(MAX_DUMMIES_PER_REPORT * reports / max(dummies, 1)), settings.epochs)
     return settings.copy_with(epochs=max(epochs, MIN_EPOCHS_WITH_DUMMIES, settings.max_turns))
@@ -359,12 +370,10 @@ def _reduce_epochs(
 def _add_dummies(
     settings: Settings, budget: Budget, public: PublicNumbers, fixed: Mapping[str, Any]
 ) -> Settings:
-    """Add the dummies that the central budget needs.
-
-    Where they outnumber people's reports, more directions are loud: then fewer dummies are enough,
-    and all reports together have a stronger signal.
-    """
+    """Add the dummies that the central budget needs."""
     assert budget.central is not None
+    # Where dummies outnumber people's reports, more directions are loud: then fewer dummies are
+    # enough, and all reports together have a stronger signal.
     needed = find_min_dummies(settings.event(public.items), budget.central, budget.delta)
     dummies_per_report = _compute_noise(settings, needed, public) - 1
     loud_scale = min(max(dummies_per_report, 1.0), MAX_DUMMY_LOUD_SCALE)
@@ -396,6 +405,7 @@ def _plan_reports(
 def _divide_budget(budget: float, reports: int) -> float:
     """Return the largest epsilon whose exact sum is within the budget, as a ledger adds it up."""
     epsilon = budget / reports
+    # A ledger adds exact fractions, and the float quotient may be above the exact one.
     while Fraction(epsilon) * reports > Fraction(budget):
         epsilon = nextafter(epsilon, 0.0)
     return epsilon
@@ -408,6 +418,8 @@ def _plan_central(
     if public.people < 2:
         raise SettingsError(f"a central budget needs at least two people, got {public.people}")
     rules = OPTION_RULES.get(settings.mechanism)
+    # Among a crowd the best epsilon depends on the catalogue only: the crowd then limits how many
+    # reports fit.
     best = rules.choose_crowd_epsilon(public.items) if rules else DEFAULT_CROWD_EPSILON
     epsilon = first = fixed.get("epsilon") or best
     while epsilon == first or ("epsilon" not in fixed and epsilon > MIN_USEFUL_EPSILON / 8):
@@ -445,6 +457,8 @@ def _plan_at_epsilon(
         planned_reports = plan.reports * plan.max_turns
         if _count_fixed_reports(fixed) or planned_reports > reports:
             return None
+        # By at least one, so that the loop ends also where the estimate of the excess is close to
+        # 1.
         reports = min(int(planned_reports / excess), planned_reports - 1)
     return None
 
@@ -464,6 +478,7 @@ def _rank_report_counts(
     if fixed.get("lifetime") and "reports" in fixed:
         return [_count_fixed_reports(fixed)]
     min_reports = floor(budget.local / MAX_EPSILON) + 1
+    # Up to a hundred every number is tried, since the gain changes by much from one to the next.
     candidates = list(range(min_reports, max(min_reports, 100) + 1))
     # Beyond a hundred, in steps of 2%.
     while budget.local / candidates[-1] > MIN_USEFUL_EPSILON:
@@ -493,8 +508,10 @@ def _distribute_reports(
     epochs = fixed.get("epochs") or (LOUD_EPOCHS if epsilon > LOW_EPSILON else QUIET_EPOCHS)
     turns = fixed.get("lifetime")
     if turns:
+        # A lifetime that is given decides how many reports there are in each turn.
         k = fixed.get("reports") or min(max(reports // turns, 1), MAX_REPORTS)
         return {"reports": k, "epochs": fixed.get("epochs") or max(epochs, turns)}
+    # Round to the nearest number: a report more or less in an epoch is made up for by the turns.
     k = fixed.get("reports") or min(max(ceil(reports / epochs - 0.5), 1), MAX_REPORTS)
     turns = max(reports // k, 1)
     if turns < epochs and by_turns and "lifetime" not in fixed:
