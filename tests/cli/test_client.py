@@ -162,7 +162,11 @@ def test_forgetting_is_asked_for(device: Device) -> None:
     device("record", item(1))
     device.sync()
     assert isinstance(device("forget", "--all").exception, SettingsError)
-    assert "stays spent" in device("forget", "--all", "--yes").stdout
+    deleted = device("forget", "--all", "--yes").stdout
+    assert "stays spent" in deleted
+    assert "set --pause" in deleted
+    device("set", "--pause")
+    assert "set --pause" not in device("forget", "--all", "--yes").stdout, "paused already"
     assert isinstance(device("recommend").exception, StoreError)
     assert f"epsilon {COST:g} of 25 " in device("status").stdout
 

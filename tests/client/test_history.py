@@ -4,6 +4,7 @@ import random
 import sqlite3
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
@@ -211,21 +212,21 @@ def pause_in(world: World, folder: Path) -> None:
         other.pause()
 
 
-@pytest.mark.parametrize("stop", [forget_in, pause_in])
+@pytest.fixture(params=[forget_in, pause_in])
+def stop(request: pytest.FixtureRequest, world: World, folder: Path) -> partial[None]:
+    """Return what an owner does who wants no batch to leave any more."""
+    return partial(request.param, world, folder)
+
+
 def test_a_request_that_is_under_way_is_waited_for(
-    client: Client,
-    proxy: FakeProxy,
-    world: World,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    stop: Callable[[World, Path], None],
+    client: Client, proxy: FakeProxy, monkeypatch: pytest.MonkeyPatch, stop: partial[None]
 ) -> None:
     """Otherwise a batch could leave after its owner was told that none does."""
     waits_for_lock, order = threading.Event(), list[str]()
     sending = ClientStore.lock_sending
 
     def stop_it() -> None:
-        stop(world, folder)
+        stop()
         waits_for_lock.set()  # also where nothing is waited for
         order.append("stopped")
 
@@ -247,24 +248,18 @@ def test_a_request_that_is_under_way_is_waited_for(
     client.sync(proxy)
     thread.join()
     assert order == ["sent", "stopped"]
-    assert client.get_status().batches == ({} if stop is forget_in else {"sent": 1})
+    assert client.get_status().batches == ({} if stop.func is forget_in else {"sent": 1})
 
 
-@pytest.mark.parametrize("stop", [forget_in, pause_in])
 def test_no_batch_leaves_after_the_last_moment_to_stop_it(
-    client: Client,
-    proxy: FakeProxy,
-    world: World,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    stop: Callable[[World, Path], None],
+    client: Client, proxy: FakeProxy, monkeypatch: pytest.MonkeyPatch, stop: partial[None]
 ) -> None:
     """Stop it just before the lock is taken that a batch is sent under."""
     sending = ClientStore.lock_sending
 
     def stop_first(store: ClientStore) -> object:
         monkeypatch.setattr(ClientStore, "lock_sending", sending)
-        stop(world, folder)
+        stop()
         return sending(store)
 
     monkeypatch.setattr(ClientStore, "lock_sending", stop_first)

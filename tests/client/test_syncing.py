@@ -8,7 +8,9 @@ from math import nextafter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sottovoce.client import Client
 from sottovoce.client.timing import PREPARATION_SECONDS, compute_lead
@@ -21,6 +23,7 @@ from sottovoce.errors import (
     UnavailableError,
 )
 from sottovoce.protocol import Batch, open_reports
+from sottovoce.protocol.batch import BATCH_ID_BYTES
 from sottovoce.protocol.tokens import Attestation
 from tests.client.world import (
     COST,
@@ -139,6 +142,66 @@ def test_a_pause_while_the_backend_is_asked_stops_the_request_for_a_token(
 
         client.sync(proxy, fetch_attestation=attest)
         assert "token" not in proxy.calls
+
+
+def test_a_pause_after_the_decision_stops_the_request_for_an_attestation(
+    world: World, folder: Path
+) -> None:
+    requests: list[bool] = []
+
+    def pause_with_the_token_id(size: int) -> bytes:
+        if size == BATCH_ID_BYTES:
+            client.pause()
+        return bytes(size)
+
+    def attest() -> bytes:
+        requests.append(client.get_status().paused)
+        return Attestation(bytes(32), 0, bytes(64)).encode()
+
+    proxy = FakeProxy(world, accounts=True)
+    with world.create(folder, accept=False, entropy=pause_with_the_token_id) as client:
+        client.accept(world.terms(accounts=True))
+        client.sync(proxy, fetch_attestation=attest)
+        assert client.get_status().paused
+        assert requests == []
+        client.pause(on=False)
+    with world.open(folder) as client:
+        client.sync(proxy, fetch_attestation=attest)
+    assert requests == [False]
+
+
+def test_a_pause_while_the_batch_is_made_charges_nothing(
+    client: Client, proxy: FakeProxy, folder: Path
+) -> None:
+    def pause(users: int, reports: int) -> NDArray[np.uint64]:
+        client.pause()
+        return words(users, reports)
+
+    paused = client.sync(proxy, draw_words=pause)
+    assert (paused.outcome, paused.spent) == ("paused", 0.0)
+    assert charges(folder) == []
+    assert proxy.received == []
+    assert client.get_status().batches == {}
+    client.pause(on=False)
+    assert client.sync(proxy).outcome == "sent"
+
+
+def test_a_batch_that_another_sync_could_not_send_leaves_with_the_one_that_waits(
+    world: World, proxy: FakeProxy, folder: Path
+) -> None:
+    """Say "paused" only if the owner paused."""
+
+    def sync_elsewhere(seconds: float) -> None:
+        world.now += seconds
+        if not charges(folder):
+            proxy.before = refusing(UnavailableError("busy"))
+            with world.open(folder) as other, pytest.raises(UnavailableError):
+                other.sync(proxy)
+            proxy.before = lambda call: None
+
+    with world.create(folder, entropy=coins(0.0, 0.5)) as client:
+        assert client.sync(proxy, sleep=sync_elsewhere, jitter=600).outcome == "sent"
+    assert len(charges(folder)) == len(proxy.received) == 1
 
 
 def test_a_pause_while_the_batch_waits_keeps_it_here(client: Client, proxy: FakeProxy) -> None:

@@ -222,12 +222,15 @@ class Proxy:
         if self._get_running() is None:
             self.intake.close(signed)
             self._last_ended = signed.manifest.epoch
-        elif not self._open_intake(signed):
-            log.error(
-                "epoch %d: its batches are not in this proxy's folder, as in a copy of it: those "
-                "that were acknowledged before are lost",
-                signed.manifest.epoch,
-            )
+        else:
+            # `_begin_epoch` creates the files before it stores the manifest.
+            if not self._store.begin_epoch(signed.manifest.epoch):
+                log.error(
+                    "epoch %d: its batches are not in this proxy's folder, as in a copy of it: "
+                    "those that were acknowledged before are lost",
+                    signed.manifest.epoch,
+                )
+            self._open_intake(signed)
 
     def _end_by_clock(self) -> None:
         """End an epoch that has waited as long as its terms say, even without the server."""
@@ -287,12 +290,10 @@ class Proxy:
                 self._open_intake(signed)
             log.info("epoch %d: %s", signed.manifest.epoch, format_manifest_hash(signed.hash))
 
-    def _open_intake(self, signed: SignedManifest) -> bool:
-        """Take batches of an epoch from now on; return whether its files existed."""
-        existed = self._store.begin_epoch(signed.manifest.epoch)
+    def _open_intake(self, signed: SignedManifest) -> None:
+        """Take batches of an epoch, whose files are open, from now on."""
         with self._store.read_batches() as tables:
             self.intake.open(signed, n_waiting=tables.count_batches())
-        return existed
 
     def _prepare_epoch(self) -> None:
         """Make sure of the room for the running epoch, then draw the dummies that are due."""

@@ -77,6 +77,7 @@ class ProxyStatus:
         if signed is not None:
             epoch = signed.manifest.epoch
             min_crowd = settings.compute_min_crowd(signed.manifest.terms)
+            # A later manifest may have a catalogue that the operator's panel was not made for.
             panel_fits = _fits_catalogue(settings.page, signed)
         return cls(
             now,
@@ -111,7 +112,7 @@ class ProxyStatus:
         """What needs the operator's attention; empty if all is well."""
         running = self.running
         problems = [running] if isinstance(running, str) else [*running.troubles]
-        # The process names some of them too.
+        # A running proxy has the same troubles, in the same words.
         others = [*self.server.problems, self.expiring]
         problems += [text for text in others if text is not None and text not in problems]
         if self.free_bytes < MIN_FREE_BYTES + self.needed_bytes:
@@ -134,9 +135,11 @@ class ProxyStatus:
             )
         if manifest.public_key is None or self.is_over:
             return None
+        # By its terms the epoch ends here even without the server.
         if now > manifest.ends + GRACE_SECONDS:
             return f"epoch {epoch} is over and was not ended here: does the proxy run?"
         length = manifest.closes - manifest.opens
+        # As long again as the epoch was open: people may be slow for a while without any fault.
         if is_explained or self.n_batches >= self.min_crowd or now <= manifest.closes + length:
             return None
         address_hint = ""
@@ -205,6 +208,7 @@ def probe_server(
         probe = ServerProbe(manifest.epoch, manifest.opens)
         if not contact:
             return probe
+        # Without a process: the server would take it for a second proxy with the same secret.
         reply = upstream.contact(Contact(epoch, manifest_hash, None, now, process=None))
     except (ProtocolError, RefusedError) as error:
         return replace(probe, problems=(describe_mismatch(error, epoch),))

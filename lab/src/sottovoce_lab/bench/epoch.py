@@ -213,6 +213,7 @@ def _make_engine_contender(name: str, engine: Engine, V: NDArray[np.float32]) ->
 
 def check_equal(name: str, result: ReportSums, expected: ReportSums) -> None:
     """Check that an engine has the expected sums: else a comparison of speed means nothing."""
+    # Sums are exact integers, so engines must agree to the last one.
     if result.n_reports != expected.n_reports or not np.array_equal(result.sums, expected.sums):
         raise SottovoceError(
             f"{name}: the sums of this epoch must be those of the cpu engine, and differ; this is "
@@ -232,6 +233,7 @@ class TimedEpoch:
     @classmethod
     def begin(cls, histories: Histories, engine: Engine) -> Self:
         """Train for one epoch, to return the second one."""
+        # In the first epoch all people report on the same noise, which no later epoch does.
         V, _ = engine.learn(start_training(engine.settings, engine.n_items).V, 0)
         return cls(histories, engine, V)
 
@@ -258,6 +260,7 @@ class ReferenceEpoch:
     @classmethod
     def draw(cls, epoch: TimedEpoch, max_users: int, seed: int) -> Self:
         """Return the epoch of at most `max_users` users, drawn at random."""
+        # Drawn at random: histories at the beginning of a data set may be longer than others.
         order = np.random.default_rng(seed).permutation(epoch.histories.n_users)
         return cls(epoch, np.sort(order[:max_users]))
 
