@@ -22,8 +22,7 @@ TRAINING = Settings.preset("loudest", reports=BATCH_REPORTS, epochs=3, factors=2
 
 def test_nothing_of_a_client_reaches_the_server(folder: Path) -> None:
     """Find no address, agent, batch id, time of arrival or order in what the server receives."""
-    # Ten digits of a time do not turn up by chance in what is random; the few of a clock that begins
-    # at 0 do.
+    # Ten digits of a time do not turn up by chance in what is random; the few of a clock near 0 do.
     with run_stack(folder, training=TRAINING, source=SOURCE_ADDRESS, now=START_TIME) as stack:
         gate = stack.gates["east"]
         stack.end_epoch(crowd=False)
