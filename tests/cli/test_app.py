@@ -23,10 +23,10 @@ from tests.processes import make_caller
 call = make_caller(app)
 
 
-def said_by(
+def run_main(
     arguments: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> tuple[object, str, str]:
-    """Of the whole program: exit code, output, errors."""
+    """Run the whole program; return its exit code, output and errors."""
     monkeypatch.setattr(sys, "argv", ["sottovoce", *shlex.split(arguments)])
     with pytest.raises(SystemExit) as stopped:
         cli.main()
@@ -40,8 +40,8 @@ def test_our_errors_become_one_line(
         raise DataError("not a number", path="ratings.csv", line=3)
 
     monkeypatch.setattr(cli, "_import_app", lambda: fail)
-    said = said_by("", monkeypatch, capsys)
-    assert said == (2, "", "sottovoce: ratings.csv, line 3: not a number\n")
+    result = run_main("", monkeypatch, capsys)
+    assert result == (2, "", "sottovoce: ratings.csv, line 3: not a number\n")
 
 
 def test_a_bare_install_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,19 +52,20 @@ def test_a_bare_install_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None
         cli._import_app()
 
 
-def seconds(*command: str) -> float:
+def time_process(*command: str) -> float:
     begun = time.perf_counter()
     subprocess.run([sys.executable, *command], check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - begun
 
 
 def test_help_takes_at_most_three_times_as_long_as_importing_numpy() -> None:
-    """The best of five, one after the other: so it holds on a busy machine."""
+    """Compare the best of five, one after the other: so it holds on a busy machine."""
     turns = [
-        (seconds("-c", "import numpy"), seconds("-m", "sottovoce", "--help")) for _ in range(5)
+        (time_process("-c", "import numpy"), time_process("-m", "sottovoce", "--help"))
+        for _ in range(5)
     ]
-    numpy, shown = (min(each) for each in zip(*turns, strict=True))
-    assert shown <= 3 * numpy
+    import_seconds, help_seconds = (min(times) for times in zip(*turns, strict=True))
+    assert help_seconds <= 3 * import_seconds
 
 
 LEFT_OUT = {"scipy.stats", "numba", "polars", "matplotlib", "safetensors", "dp_accounting"}
@@ -94,20 +95,20 @@ def test_help_imports_only_what_its_command_needs(
     assert never & set(ended.stderr.split()) == set()
 
 
-def described(command: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every command, all the way down."""
+def walk_commands(command: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield a command and all below it, each with its path."""
     yield path, command
     if isinstance(command, typer.core.TyperGroup):
         context = typer.Context(command)
         for name in command.list_commands(context):
-            yield from described(command.get_command(context, name), *path, name)
+            yield from walk_commands(command.get_command(context, name), *path, name)
 
 
-EVERY_COMMAND = dict(described(typer.main.get_command(app)))
+EVERY_COMMAND = dict(walk_commands(typer.main.get_command(app)))
 
 
-def examples(text: str) -> list[str]:
-    """The command lines of a help text; one that is too long goes on below."""
+def find_examples(text: str) -> list[str]:
+    """Return the command lines of a help text; one that is too long goes on below."""
     lines = inspect.cleandoc(text).replace("\\\n", " ").splitlines()
     return [line.strip() for line in lines if line.startswith("  sottovoce ")]
 
@@ -116,14 +117,14 @@ def examples(text: str) -> list[str]:
 def test_help_is_plain_and_its_examples_parse(path: tuple[str, ...]) -> None:
     command = EVERY_COMMAND[path]
     assert "╭" not in call(*path, "--help")
-    lines = examples(command.help or "")
+    lines = find_examples(command.help or "")
     assert any(line.startswith(f"sottovoce {' '.join(path)}".rstrip()) for line in lines)
     for line in lines:
         parse(typer.main.get_command(app), shlex.split(line)[1:])
 
 
 def parse(command: Any, arguments: list[str]) -> None:
-    """As it is before a command runs; what is wrong is raised."""
+    """Parse arguments without running the command; raise what is wrong."""
     context = typer.Context(command)
     while isinstance(command, typer.core.TyperGroup) and not arguments[0].startswith("-"):
         command = command.get_command(context, arguments[0])
@@ -149,7 +150,7 @@ def test_help_shows_what_most_people_need_and_help_all_the_rest() -> None:
 
 
 def run_without(packages: tuple[str, ...], *command: str) -> subprocess.CompletedProcess[str]:
-    """In a process of its own, as if these packages had never been installed."""
+    """Run a command in a process of its own, as if these packages were not installed."""
     program = (
         "import sys\n"
         f"sys.modules.update(dict.fromkeys({packages!r}))\n"
@@ -197,7 +198,7 @@ class EntryPoint:
 
 
 def paper(number: int) -> None:
-    """Another paper."""
+    """Print another paper."""
     typer.echo(f"{number} pages")
 
 
@@ -215,8 +216,8 @@ def no_laboratory(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_without_the_laboratory_its_commands_say_how_to_get_it(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, _, said = said_by(f"{name} --any thing", monkeypatch, capsys)
-    assert (code, "pip install sottovoce-lab" in said) == (2, True)
+    code, _, errors = run_main(f"{name} --any thing", monkeypatch, capsys)
+    assert (code, "pip install sottovoce-lab" in errors) == (2, True)
     assert "pip install sottovoce-lab" in call("--help")
 
 
@@ -245,10 +246,10 @@ def test_an_installed_package_adds_its_commands(monkeypatch: pytest.MonkeyPatch)
 def test_wrong_usage_is_code_2_and_names_what_is_wrong(
     arguments: str, named: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, said = said_by(arguments, monkeypatch, capsys)
+    code, out, errors = run_main(arguments, monkeypatch, capsys)
     assert (code, out) == (2, "")
-    assert re.search(rf"(?<!\w){re.escape(named)}(?!\w)", said)
-    assert arguments == "server" or len(said.splitlines()) <= 4
+    assert re.search(rf"(?<!\w){re.escape(named)}(?!\w)", errors)
+    assert arguments == "server" or len(errors.splitlines()) <= 4
 
 
 class HalfInstalled:
@@ -274,5 +275,5 @@ def test_an_unset_variable_is_no_folder(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     about = f"--proxy http://127.0.0.1:1 --key {'00' * 32} --limit 5"
-    assert said_by(f"client init {about} {empty}", monkeypatch, capsys)[0] == 2
+    assert run_main(f"client init {about} {empty}", monkeypatch, capsys)[0] == 2
     assert list(tmp_path.iterdir()) == []

@@ -22,7 +22,7 @@ runner = CliRunner(env={"COLUMNS": "200"})
 
 
 class Device:
-    """The command line in one folder, beside a proxy whose epoch is open now."""
+    """The command line in one folder, and a proxy whose epoch is open now."""
 
     def __init__(self, folder: Path, server: LoopbackServer):
         self.world, self.folder, self.server = World(), folder, server
@@ -39,7 +39,7 @@ class Device:
         return self("init", "--proxy", self.server.url, "--key", key, "--limit", "25")
 
     def begin(self) -> None:
-        """Set up, and accept what is asked for."""
+        """Set up, and accept the terms."""
         self.init()
         name = self.proxy.signed.manifest.terms.name
         assert name in self("terms").stdout
@@ -65,18 +65,18 @@ def test_a_life_on_the_command_line(device: Device, tmp_path: Path) -> None:
     assert "of 40 " in device("status").stdout
     device("set", "--resume", "--limit", "25")
     assert device.proxy.received == []
-    said = device("record", item(3), item(7), "unheard-of").stdout
-    assert said.startswith("New items: 3\nNot in the catalogue here: unheard-of.")
+    output = device("record", item(3), item(7), "unheard-of").stdout
+    assert output.startswith("New items: 3\nNot in the catalogue here: unheard-of.")
     synced = device.sync("--json", str(out))
     assert "The batch of epoch 1 was sent." in synced.stdout
     assert json.loads(out.read_text())["outcome"] == "sent"
     assert json.loads(out.read_text())["spent"] == COST
     assert "had been sent before" in device.sync().stdout
-    found = device("recommend", "-n", "3", "--json", str(out))
-    listed = json.loads(out.read_text())["recommendations"]
-    assert len(listed) == 3
-    assert all(each["id"] in found.stdout for each in listed)
-    reasons = [reason for each in listed for reason in each["because"]]
+    shown = device("recommend", "-n", "3", "--json", str(out))
+    recommendations = json.loads(out.read_text())["recommendations"]
+    assert len(recommendations) == 3
+    assert all(entry["id"] in shown.stdout for entry in recommendations)
+    reasons = [reason for entry in recommendations for reason in entry["because"]]
     assert {reason["id"] for reason in reasons if "id" in reason} <= {item(3), item(7)}
     assert all(0 < reason["share"] <= 1 for reason in reasons)
     assert len(device.proxy.received) == 1
@@ -88,16 +88,16 @@ def test_status_for_people_and_machines(device: Device, tmp_path: Path) -> None:
     assert "none yet" in device("status").stdout
     assert "no catalogue here yet" in device("record", item(3), "unheard-of").stdout
     device.sync()
-    told = device("status", "--json", str(out)).stdout
-    assert f"epsilon {COST:g} of 25 " in told
-    assert f"Your limit of 25, of which {25 - COST:g} is left" in told
-    assert "unheard-of" in told
+    output = device("status", "--json", str(out)).stdout
+    assert f"epsilon {COST:g} of 25 " in output
+    assert f"Your limit of 25, of which {25 - COST:g} is left" in output
+    assert "unheard-of" in output
     status = json.loads(out.read_text())
     assert (status["in_catalogue"], status["unknown"]) == (1, ["unheard-of"])
     assert status["terms"]["mechanism"] == "loudest"
     with closing(sqlite3.connect(device.folder / "client.db", isolation_level=None)) as db:
         db.execute("DELETE FROM ledger WHERE record = 2")
-    assert "client.db" not in told
+    assert "client.db" not in output
     assert "client.db" in device("status").stdout, "the damaged ledger is named"
 
 
@@ -108,8 +108,8 @@ def test_what_was_recorded_is_listed_and_removed(device: Device, tmp_path: Path)
     device("record", item(3))
     assert item(3) in device("status", "--history").stdout
     device.sync()
-    told = device("status", "--history", "--json", str(out)).stdout
-    listed = re.findall(r"secret-item-\d+|unheard-of", told.partition("Title 7")[0])
+    output = device("status", "--history", "--json", str(out)).stdout
+    listed = re.findall(r"secret-item-\d+|unheard-of", output.partition("Title 7")[0])
     assert listed[-1:] == [item(7)], "the first that was recorded"
     assert out.stat().st_mode & 0o777 == 0o600
     assert json.loads(out.read_text())["history"] == [
@@ -162,7 +162,11 @@ def test_forgetting_is_asked_for(device: Device) -> None:
     device("record", item(1))
     device.sync()
     assert isinstance(device("forget", "--all").exception, SettingsError)
-    assert "stays spent" in device("forget", "--all", "--yes").stdout
+    deleted = device("forget", "--all", "--yes").stdout
+    assert "stays spent" in deleted
+    assert "set --pause" in deleted
+    device("set", "--pause")
+    assert "set --pause" not in device("forget", "--all", "--yes").stdout, "paused already"
     assert isinstance(device("recommend").exception, StoreError)
     assert f"epsilon {COST:g} of 25 " in device("status").stdout
 

@@ -28,11 +28,11 @@ def mirror() -> Iterator[str]:
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as out:
         out.writestr("ml-20m/ratings.csv", "userId,movieId,rating,timestamp\n1,2,3,4\n")
-    found, missing = reply(200, archive.getvalue()), reply(404)
+    archive_reply, missing_reply = reply(200, archive.getvalue()), reply(404)
     with LoopbackServer() as server:
-        server.answer = lambda handler, body: (found if handler.path == "/ml-20m.zip" else missing)(
-            handler, body
-        )
+        server.answer = lambda handler, body: (
+            archive_reply if handler.path == "/ml-20m.zip" else missing_reply
+        )(handler, body)
         yield server.url
 
 
@@ -58,7 +58,7 @@ def test_terms_must_be_accepted(
 
 @pytest.mark.parametrize("answer", ["y", "n"])
 def test_the_question_at_a_terminal(tmp_path: Path, mirror: str, answer: str) -> None:
-    """A real terminal, since only one can be asked."""
+    """Use a real terminal, since only one can be asked."""
     ours, theirs = pty.openpty()
     os.write(ours, f"{answer}\n".encode())
     code = "from sottovoce.cli.data import app; app()"
@@ -74,16 +74,18 @@ def test_the_question_at_a_terminal(tmp_path: Path, mirror: str, answer: str) ->
 
 def test_shards_and_what_is_in_them(tmp_path: Path) -> None:
     options = ("--min-interactions", "20", "--rows", "20000")
-    said = run("shard", "ml-latest-small", str(tmp_path / "small"), *options)
-    assert said.exit_code == 0
-    assert re.search(r"shards +│ 4 ", said.stdout)
+    sharded = run("shard", "ml-latest-small", str(tmp_path / "small"), *options)
+    assert sharded.exit_code == 0
+    assert re.search(r"shards +│ 4 ", sharded.stdout)
     info = run("info", str(tmp_path / "small"), "--json", str(tmp_path / "info.json"))
     assert info.exit_code == 0
     expected = run("info", "ml-latest-small", *options[:2], "--json", str(tmp_path / "data.json"))
     assert expected.exit_code == 0
-    found, same = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("info", "data"))
-    assert found["users"] == same["users"]
-    assert found["per_item"] == same["per_item"]
+    shard_info, file_info = (
+        json.loads((tmp_path / f"{name}.json").read_text()) for name in ("info", "data")
+    )
+    assert shard_info["users"] == file_info["users"]
+    assert shard_info["per_item"] == file_info["per_item"]
     with pytest.raises(DataError):
         run("shard", "ml-latest-small", str(tmp_path / "small"))
 

@@ -15,7 +15,7 @@ SMALL = ["plan", "--people", "200", "--items", "60", "--history", "6"]
 
 @pytest.mark.parametrize("central", [[], ["--central-budget", "1", "--accounts"]])
 def test_what_was_tried_is_what_is_set_up(tmp_path: Path, central: list[str]) -> None:
-    """The command that it prints plans the same training."""
+    """Run the command that it prints: it plans the same training."""
     out, shop, folder = tmp_path / "plan.json", tmp_path / "shop.csv", tmp_path / "server"
     shown = call(*SMALL, "--budget", "20", *central, "--json", out)
     content = json.loads(out.read_text())
@@ -26,14 +26,14 @@ def test_what_was_tried_is_what_is_set_up(tmp_path: Path, central: list[str]) ->
     assert bool(content["settings"]["dummies"]) == bool(central)
     assert ("times in 100 for one account, or" in " ".join(shown.split())) == bool(central)
     shop.write_text("item,title\n" + "".join(f"{n},Item {n}\n" for n in range(60)))
-    line = next(each for each in shown.splitlines() if "server init" in each)
+    line = next(line for line in shown.splitlines() if "server init" in line)
     command = shlex.split(line.partition(": sottovoce ")[2])
-    call(*(str({"FOLDER": folder, "FILE": shop}.get(each, each)) for each in command))
-    made = ServerSettings.read(folder / "server.toml")
-    assert made.training.as_dict() == content["settings"]
-    assert made.terms.least_clients == content["least_clients"]
-    assert made.terms.accounts == bool(central)
-    assert made.epoch_seconds == 7 * 86_400
+    call(*(str({"FOLDER": folder, "FILE": shop}.get(word, word)) for word in command))
+    server = ServerSettings.read(folder / "server.toml")
+    assert server.training.as_dict() == content["settings"]
+    assert server.terms.least_clients == content["least_clients"]
+    assert server.terms.accounts == bool(central)
+    assert server.epoch_seconds == 7 * 86_400
 
 
 @pytest.mark.parametrize(

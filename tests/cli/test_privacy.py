@@ -24,9 +24,9 @@ def test_the_planner_says_what_it_takes(tmp_path: Path) -> None:
     out = tmp_path / "p.json"
     target = ["--budget", "50", "--items", "9781", "--json", str(out)]
     call(*target, "--clients", "20000")
-    said = json.loads(out.read_text())
-    assert said["settings"]["lifetime"] == 5
-    assert said["spans"][-1]["pure"] == 50
+    report = json.loads(out.read_text())
+    assert report["settings"]["lifetime"] == 5
+    assert report["spans"][-1]["pure"] == 50
     call(*target, "--clients", "20000", "--epochs", "30")
     assert json.loads(out.read_text())["settings"]["epochs"] == 30
 
@@ -36,12 +36,12 @@ def test_a_preset_for_a_crowd_needs_one_and_dummies_do_not(tmp_path: Path) -> No
     with pytest.raises(SettingsError):
         call("--preset", "crowd")
     for crowd in (["--clients", "50000"], ["--clients", "1"], []):
-        said = call("--preset", "strong", *crowd, "--items", "9781", "--json", str(out))
-        found = json.loads(out.read_text())
-        lifetime = found["spans"][-1]
+        output = call("--preset", "strong", *crowd, "--items", "9781", "--json", str(out))
+        report = json.loads(out.read_text())
+        lifetime = report["spans"][-1]
         assert lifetime["pure"] <= 10
         assert lifetime["central"] <= lifetime["dummies_only"] <= 1
-        assert f"{found['dummies']:,} dummies" in said
+        assert f"{report['dummies']:,} dummies" in output
     crowd = ["--preset", "crowd", "--clients", "50000", "--delta", "1e-9", "--json", str(out)]
     call(*crowd)
     assert 0.9 < json.loads(out.read_text())["spans"][-1]["central"] <= 1
@@ -76,8 +76,8 @@ def test_huge_numbers_are_bounded() -> None:
 
 def test_only_people_of_the_same_epoch_hide_each_other(tmp_path: Path) -> None:
     out, central = tmp_path / "p.json", []
-    for given in (("--epochs", 20, "--lifetime", 1, "--clients", 10_000),
+    for epoch_options in (("--epochs", 20, "--lifetime", 1, "--clients", 10_000),
                   ("--epochs", 1, "--clients", 500)):  # fmt: skip
-        call("--epsilon", 2, "--reports", 1, *given, "--json", out)
+        call("--epsilon", 2, "--reports", 1, *epoch_options, "--json", out)
         central.append(json.loads(out.read_text())["spans"][-1]["central"])
     assert central[0] >= central[1] > 0

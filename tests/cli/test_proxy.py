@@ -27,11 +27,11 @@ from tests.proxy.world import KEY as SIGNING_KEY
 from tests.proxy.world import signed
 
 KEY = "ab" * 32
+# The verification key of a server that is there.
 SIGNER = SIGNING_KEY.public_key().public_bytes_raw().hex()
-"""Of a server that is there."""
 run = make_caller(app)
+# An address at which no server listens.
 NOBODY = "http://127.0.0.1:9"
-"""Nobody listens there."""
 
 
 def init(folder: Path, *more: object, server: str = NOBODY, key: str = KEY) -> str:
@@ -43,12 +43,12 @@ def init(folder: Path, *more: object, server: str = NOBODY, key: str = KEY) -> s
 
 def test_init_writes_settings_that_can_be_read(tmp_path: Path) -> None:
     folder = tmp_path / "proxy"
-    said = init(folder)
-    assert f"sottovoce proxy run --config {folder / 'proxy.toml'}" in said
-    assert f"{NOBODY}/v2/manifest: the server cannot be reached" in said
-    known = read_settings(folder / "proxy.toml", ProxySettings)
+    output = init(folder)
+    assert f"sottovoce proxy run --config {folder / 'proxy.toml'}" in output
+    assert f"{NOBODY}/v2/manifest: the server cannot be reached" in output
+    settings = read_settings(folder / "proxy.toml", ProxySettings)
     secret = folder / "server.secret"
-    assert known == ProxySettings(folder / "data", NOBODY, secret, KEY)
+    assert settings == ProxySettings(folder / "data", NOBODY, secret, KEY)
     assert secret.read_text() == "s3cret\n"
     for path in (folder, folder / "proxy.toml", secret):
         assert path.stat().st_mode & 0o077 == 0, path
@@ -61,10 +61,10 @@ def test_init_writes_settings_that_can_be_read(tmp_path: Path) -> None:
 def test_what_one_address_may_send_follows_from_the_crowd(
     tmp_path: Path, least: int, burst: int, per_epoch: int
 ) -> None:
-    """Always settings that can be read, which refuse an address that is a crowd by itself."""
+    """Write settings that can be read, and that refuse an address that is a crowd by itself."""
     init(tmp_path / "proxy", "--least-clients", least)
-    known = read_settings(tmp_path / "proxy" / "proxy.toml", ProxySettings)
-    assert (known.least_clients, known.rate.burst, known.rate.per_epoch) == (
+    settings = read_settings(tmp_path / "proxy" / "proxy.toml", ProxySettings)
+    assert (settings.least_clients, settings.rate.burst, settings.rate.per_epoch) == (
         least,
         burst,
         per_epoch,
@@ -73,14 +73,14 @@ def test_what_one_address_may_send_follows_from_the_crowd(
 
 def test_behind_a_relay_no_address_is_limited(tmp_path: Path) -> None:
     init(tmp_path / "proxy", "--relay", "--host", "0.0.0.0", "--least-clients", 5)
-    known = read_settings(tmp_path / "proxy" / "proxy.toml", ProxySettings)
-    assert (known.rate.batches_per_minute, known.rate.per_epoch) == (0, 0)
-    assert (known.listen.host, known.listen.connections_per_address) == ("0.0.0.0", 0)
-    assert known.watch.host == "127.0.0.1"
+    settings = read_settings(tmp_path / "proxy" / "proxy.toml", ProxySettings)
+    assert (settings.rate.batches_per_minute, settings.rate.per_epoch) == (0, 0)
+    assert (settings.listen.host, settings.listen.connections_per_address) == ("0.0.0.0", 0)
+    assert settings.watch.host == "127.0.0.1"
 
 
 @pytest.mark.parametrize(
-    ("answers", "key", "said"),
+    ("answers", "key", "message"),
     [
         ((200, 200), SIGNER, "knows the secret"),
         ((200, 401), SIGNER, "401: it does not know this proxy's secret"),
@@ -90,9 +90,9 @@ def test_behind_a_relay_no_address_is_limited(tmp_path: Path) -> None:
     ],
 )
 def test_init_asks_the_server(
-    tmp_path: Path, answers: tuple[int, int], key: str, said: str
+    tmp_path: Path, answers: tuple[int, int], key: str, message: str
 ) -> None:
-    """Whatever it finds, the settings are written: the server may come later."""
+    """Write the settings in any case: the server may come later."""
     manifest, secret = answers
 
     def answer(handler: BaseHTTPRequestHandler, body: bytes) -> None:
@@ -104,11 +104,11 @@ def test_init_asks_the_server(
 
     with LoopbackServer() as server:
         server.answer = answer
-        told = init(tmp_path / "proxy", server=server.url, key=key)
-        other = init(tmp_path / "other", server=server.url.replace("http:", "https:"), key=key)
-    assert said in told
-    assert ("sottovoce proxy status" in told) is (said != "knows the secret")
-    assert "does not speak TLS" in other
+        output = init(tmp_path / "proxy", server=server.url, key=key)
+        tls_output = init(tmp_path / "other", server=server.url.replace("http:", "https:"), key=key)
+    assert message in output
+    assert ("sottovoce proxy status" in output) is (message != "knows the secret")
+    assert "does not speak TLS" in tls_output
     assert (tmp_path / "proxy" / "proxy.toml").exists()
 
 
@@ -125,7 +125,7 @@ def test_init_overwrites_nothing(tmp_path: Path, name: str) -> None:
 
 @pytest.fixture
 def running(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int, int]]:
-    """A proxy whose server is not there, on two ports of the system's choice."""
+    """Start a proxy whose server is not there, on two ports of the system's choice."""
     folder = tmp_path / "proxy"
     init(folder)
     text = (folder / "proxy.toml").read_text()
@@ -138,8 +138,8 @@ def running(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int, int]]:
     assert process.stderr is not None
     try:
         address = r"running on http://127\.0\.0\.1:(\d+)"
-        found = read_until(rf"(?s){address}.*{address}", process.stderr)
-        yield process, int(found[1]), int(found[2])
+        ports = read_until(rf"(?s){address}.*{address}", process.stderr)
+        yield process, int(ports[1]), int(ports[2])
     finally:
         process.kill()
         process.wait()
@@ -149,7 +149,7 @@ def running(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int, int]]:
 def test_run_serves_until_it_is_told_to_stop(
     running: tuple[subprocess.Popen[str], int, int],
 ) -> None:
-    """Over real sockets; nothing of what came in is in the log, however odd it was."""
+    """Use real sockets; nothing that came in is in the log, however odd it was."""
     process, port, watch = running
     client_port = 0
     with httpx.Client(base_url=f"http://127.0.0.1:{watch}", trust_env=False) as http:
@@ -170,30 +170,30 @@ def test_run_serves_until_it_is_told_to_stop(
     process.send_signal(signal.SIGTERM)
     assert process.wait(30) == 0
     assert process.stderr is not None
-    told = process.stderr.read()
+    log = process.stderr.read()
     for trace in (str(client_port), "Odd/1.0", "odd-path", "s3cret", "Traceback"):
-        assert trace not in told, told
+        assert trace not in log, log
 
 
 def test_the_exit_codes_of_a_status(tmp_path: Path) -> None:
-    """Nobody listens where its server should be. What it says: `tests/proxy/test_status.py`."""
+    """Run where its server is not there. What it says: `tests/proxy/test_status.py`."""
     written = tmp_path / "status.json"
     init(tmp_path / "proxy")
-    asked = ("status", "--config", tmp_path / "proxy" / "proxy.toml", "--json", written)
+    arguments = ("status", "--config", tmp_path / "proxy" / "proxy.toml", "--json", written)
     shutil.rmtree(tmp_path / "proxy" / "data")
     with pytest.raises(StoreError, match="create-database"):  # exit code 2
-        run(*asked)
+        run(*arguments)
     with pytest.raises(StoreError, match="create-database"):
-        run("run", *asked[1:3])
-    run("create-database", *asked[1:3])
+        run("run", *arguments[1:3])
+    run("create-database", *arguments[1:3])
     with pytest.raises(StoreError, match="data"):
-        run("create-database", *asked[1:3])
+        run("create-database", *arguments[1:3])
     with pytest.raises(SystemExit) as ended:
-        run(*asked)
+        run(*arguments)
     assert ended.value.code == 1
-    found = json.loads(written.read_text())
-    assert found["epoch"] is None
-    assert NOBODY in found["problems"][1]
+    status = json.loads(written.read_text())
+    assert status["epoch"] is None
+    assert NOBODY in status["problems"][1]
 
 
 @pytest.mark.parametrize("wrong", [{"server": "server.example"}, {"key": "short"}])

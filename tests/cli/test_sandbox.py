@@ -131,7 +131,7 @@ def test_a_first_start_that_failed_or_was_cut_short_is_begun_again(
 
 
 def test_a_folder_that_is_running_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever else is asked for, and before a port is tried."""
+    """Refuse before a port is tried, with any other options."""
     folder = tmp_path / "here"
     made(folder, monkeypatch, "--data", DATA)
     again = ("--data", DATA, "--epoch-seconds", 7)
@@ -159,5 +159,5 @@ def test_a_folder_of_somebody_else_is_left_alone(
 
 @pytest.fixture(autouse=True)
 def no_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process goes on after a command that was refused."""
+    """Keep this process alive after a command that was refused."""
     monkeypatch.setattr("sottovoce.sandbox.processes.signal.signal", lambda *_: None)

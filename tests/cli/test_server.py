@@ -54,7 +54,7 @@ def test_init_makes_everything_that_run_needs(tmp_path: Path, catalogue: Path) -
 def test_init_makes_files_for_their_owner_alone(
     tmp_path: Path, catalogue: Path, exists: bool
 ) -> None:
-    """Also in a folder that others may read, and whatever the umask."""
+    """Try a folder that others may read, and a umask that lets them."""
     folder = tmp_path / "server"
     before = os.umask(0o022)
     try:
@@ -64,7 +64,7 @@ def test_init_makes_files_for_their_owner_alone(
     finally:
         os.umask(before)
     assert folder.stat().st_mode & 0o777 == (0o755 if exists else 0o700)
-    modes = {each.name: each.stat().st_mode & 0o777 for each in folder.iterdir()}
+    modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
     assert {"keys.json", "proxy.secret", "server.sqlite", "server.toml"} <= set(modes)
     assert set(modes.values()) == {0o600}
 
@@ -101,7 +101,7 @@ def test_init_overwrites_nothing_and_leaves_nothing_behind(
 
 
 @pytest.mark.parametrize(
-    "given",
+    "options",
     [
         ("--data", "ml-1m"), ("--preset", "quiet"), ("--epoch-seconds", "0"),
         ("--port", "7000", "--watch-port", "7000"), ("--proxy", "east", "--proxy", "east"),
@@ -109,10 +109,10 @@ def test_init_overwrites_nothing_and_leaves_nothing_behind(
     ],
 )  # fmt: skip
 def test_init_refuses_what_could_not_run(
-    tmp_path: Path, catalogue: Path, given: tuple[str, ...]
+    tmp_path: Path, catalogue: Path, options: tuple[str, ...]
 ) -> None:
     with pytest.raises(SettingsError):
-        call("init", tmp_path / "s", "--catalogue", catalogue, *given)
+        call("init", tmp_path / "s", "--catalogue", catalogue, *options)
     with pytest.raises(SettingsError):
         call("init", tmp_path / "s")
     with pytest.raises(SettingsError):
@@ -136,7 +136,7 @@ def config(tmp_path: Path, catalogue: Path) -> Path:
 
 
 def test_the_exit_codes_of_a_status(config: Path, tmp_path: Path) -> None:
-    """What it says is tested in `tests/server/test_status.py`."""
+    """Check the exit codes only; `tests/server/test_status.py` has the texts."""
     written = tmp_path / "status.json"
     asked = ("status", "--config", config, "--json", written)
     assert call(*asked).endswith("All is well.\n")
@@ -192,7 +192,7 @@ def running(config: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def openers(process: subprocess.Popen[str]) -> list[int]:
-    """Processes that the server started: there are none before its first chunk is being opened."""
+    """Return processes that the server started: none before its first chunk is being opened."""
     threads = Path(f"/proc/{process.pid}/task").glob("*/children")
     return [int(child) for listed in threads for child in listed.read_text().split()]
 
@@ -211,15 +211,15 @@ class Operator:
         secret = (folder / "proxy.secret").read_text().strip()
         self._headers = {"Authorization": f"Bearer {secret}"}
 
-    def closed(self) -> SignedManifest:
-        """The manifest of the first epoch, which is over and has its crowd."""
+    def close_first_epoch(self) -> SignedManifest:
+        """Return the manifest of the first epoch after it has closed with its crowd."""
         signed = SignedManifest.open(httpx.get(f"{self._url}/v2/manifest").content, self._key)
         wait_until(lambda: self._tell(signed) == "closed", "the first epoch to close")
         return signed
 
     def _tell(self, signed: SignedManifest) -> str:
-        said = Contact(1, signed.hash, "enough", time.time(), None).encode()
-        answer = httpx.post(f"{self._url}/v2/contact", content=said, headers=self._headers)
+        contact = Contact(1, signed.hash, "enough", time.time(), None).encode()
+        answer = httpx.post(f"{self._url}/v2/contact", content=contact, headers=self._headers)
         return Reply.decode(answer.content).state
 
     def put(self, chunk: Chunk) -> int:
@@ -233,7 +233,7 @@ class Operator:
 def test_openers_do_not_outlive_a_server_that_was_killed(tmp_path: Path, catalogue: Path) -> None:
     operator = Operator(tmp_path, catalogue)
     with running(operator.config) as process:
-        chunk = Chunk(1, operator.closed().hash, bytes(52 * 500))
+        chunk = Chunk(1, operator.close_first_epoch().hash, bytes(52 * 500))
         assert operator.put(chunk) == 200
         watched = [os.pidfd_open(opener) for opener in openers(process)]
         assert watched
@@ -246,7 +246,7 @@ def test_openers_do_not_outlive_a_server_that_was_killed(tmp_path: Path, catalog
 
 @pytest.fixture
 def begun(config: Path) -> Path:
-    """A server whose first epoch is open."""
+    """Return the settings file of a server whose first epoch is open."""
     beat(config)
     return config
 
@@ -263,9 +263,9 @@ def beat(config: Path) -> SignedManifest:
 
 def items(config: Path) -> dict[str, str]:
     store = ServerStore(ServerSettings.read(config).database)
-    found = read_pending(store).catalogue.items
+    pending = read_pending(store).catalogue.items
     store.close()
-    return {item.id: item.title for item in found}
+    return {item.id: item.title for item in pending}
 
 
 def update(config: Path, *arguments: object) -> str:
@@ -277,17 +277,17 @@ def test_a_whole_catalogue_is_compared_and_then_taken(begun: Path, tmp_path: Pat
     lines = [f"f{n}\tFilm {n}\t{1990 + n}" for n in reversed(range(3, 12))]
     wanted.write_text("\n".join(["item\ttitle\tyear", *lines, "new\tNew\t2001"]))
     shown = update(begun, wanted, "--dry-run")
-    for told in ("1 added", "9 changed", "3 retired"):
-        assert told in shown
+    for count in ("1 added", "9 changed", "3 retired"):
+        assert count in shown
     assert "Version" not in shown
     assert len(items(begun)) == 12
     assert "Version 2 holds for lists within a minute" in update(begun, wanted)
     assert list(items(begun)) == [*(f"f{n}" for n in range(3, 12)), "new"]
     assert "nothing changes" in update(begun, wanted)
-    kept = tmp_path / "kept.json"
+    saved = tmp_path / "saved.json"
     with pytest.raises(SystemExit):  # no worker runs
-        call("status", "--config", begun, "--catalogue", kept)
-    assert Catalogue.decode(kept.read_bytes()).items[0].tags == {"year": 1993}
+        call("status", "--config", begun, "--catalogue", saved)
+    assert Catalogue.decode(saved.read_bytes()).items[0].tags == {"year": 1993}
     wanted.write_text("item\nf3")  # an export that broke off
     with pytest.raises(SettingsError):
         update(begun, wanted)
@@ -304,10 +304,10 @@ def test_an_epoch_that_waits_is_closed_after_its_time(
     with pytest.raises(SettingsError, match="0:00:0"):
         call("epoch", "close", "--config", begun, "--yes")
     monkeypatch.setattr(time, "time", lambda: closes + 1.0)
-    said = call("epoch", "close", "--config", begun, "--yes")
-    assert "Epoch 1 is closed." in said
-    assert "has said nothing" in said
-    assert "stays as it is" in said
+    output = call("epoch", "close", "--config", begun, "--yes")
+    assert "Epoch 1 is closed." in output
+    assert "has said nothing" in output
+    assert "stays as it is" in output
 
 
 def test_another_training_begins_after_a_yes(begun: Path) -> None:

@@ -24,6 +24,6 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def client(world: World, folder: Path) -> Iterator[Client]:
-    with world.create(folder) as made:
-        made.record([item(3), item(7), item(20)])
-        yield made
+    with world.create(folder) as created:
+        created.record([item(3), item(7), item(20)])
+        yield created

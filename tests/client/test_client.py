@@ -91,13 +91,13 @@ def test_items_come_in_the_order_of_their_times(
 def test_recording_a_file_with_times_keeps_the_order_and_not_the_times(
     client: Client, tmp_path: Path
 ) -> None:
-    """It is later than all that was recorded before, however old its times are."""
+    """Place a file after all that was recorded before, however old its times are."""
     client.record(["x"])
     path = watched(tmp_path, "2021-01-01,c", "2020-01-01,a", "2021-01-01,b", "2022-01-01,a")
     assert read_history_csv(path, "item") == [["c", "a", "b", "a"]]
     assert client.record_csv(path, time="when") == 3
-    kept = client._store.history.get_moments()
-    assert {name: kept[name] for name in "xabc"} == {"x": 2, "b": 4, "c": 4, "a": 5}
+    moments = client._store.history.get_moments()
+    assert {name: moments[name] for name in "xabc"} == {"x": 2, "b": 4, "c": 4, "a": 5}
     files = b"".join(file.read_bytes() for file in (tmp_path / "client").iterdir())
     assert item(3).encode() in files
     assert b"2021-01-01" not in files
@@ -117,7 +117,7 @@ class Lived:
         self.proxy = FakeProxy(world)
 
     def training(self, number: int) -> None:
-        """Another one is asked for, from the next epoch on."""
+        """Ask for another training, from the next epoch on."""
         self.asked = {"training": bytes([number]) * 16, "epochs": EPOCHS}
         self._publish()
 
@@ -130,7 +130,7 @@ class Lived:
         return self.client.sync(self.proxy).outcome
 
     def _publish(self) -> None:
-        """The next epoch."""
+        """Publish the next epoch."""
         self.world.now = (self.epoch + 1.5) * DAY
         self.proxy.publish(self.world.signed(self.epoch + 1, **self.asked))
 
@@ -147,19 +147,19 @@ def test_it_holds_after_one_training_two_and_three(lived: Lived) -> None:
     for number, within in [(1, 2), (2, 1), (3, 0)]:
         lived.training(number)
         terms = client.fetch_terms(lived.proxy)
-        found = client.compute_outlook(terms)
-        assert found.promise.local == number * EPOCHS * COST
-        assert (found.turns_left, found.within_limit) == (EPOCHS, within)
-        centrals.append(found.promise.central)
+        outlook = client.compute_outlook(terms)
+        assert outlook.promise.local == number * EPOCHS * COST
+        assert (outlook.turns_left, outlook.within_limit) == (EPOCHS, within)
+        centrals.append(outlook.promise.central)
         client.set_limit(100 * COST)
         lived.accept()
         for left in (1, 0):
             assert lived.report() == "sent"
             now = client.compute_outlook(terms)
-            assert now.promise == found.promise
+            assert now.promise == outlook.promise
             assert (now.turns_left, now.within_limit) == (left, left)
         spent = client.get_status().spent
-        assert spent == found.promise.local
+        assert spent == outlook.promise.local
         client.set_limit(3 * COST)
     assert centrals == sorted(set(centrals))
 

@@ -38,7 +38,7 @@ def lasting(life: Life) -> Iterator[None]:
 
 
 def sync_for(world: World, proxy: FakeProxy, folder: Path, steps: int) -> str | None:
-    """One run of the program that ends, one way or the other; its outcome if it had one."""
+    """Run the program until it ends or dies; return the outcome if it had one."""
     life = Life(steps)
     proxy.before = proxy.after = life.step
     outcome = None
@@ -60,7 +60,7 @@ def make(folder: Path) -> tuple[World, FakeProxy]:
 
 
 def check(proxy: FakeProxy, folder: Path) -> None:
-    """What left was charged; one batch and one charge an epoch."""
+    """Check that what left was charged, with one batch and one charge an epoch."""
     distinct = set(proxy.received)
     purposes = [charge.purpose for charge in charges(folder)]
     assert {sha(batch) for batch in distinct} <= set(purposes)
@@ -90,7 +90,7 @@ def test_a_crash_after_every_step_of_a_sync(tmp_path: Path) -> None:
 
 
 def test_a_crash_after_every_step_of_fetching_a_token(tmp_path: Path) -> None:
-    """Nothing is paid for one that is lost; that is only while its answer is on the way."""
+    """Pay nothing for a token that is lost, which happens only while its answer is on the way."""
     lost = []
     for steps in count():
         world, folder = World(accounts=True), tmp_path / str(steps)

@@ -4,6 +4,7 @@ import random
 import sqlite3
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from string import ascii_lowercase
 from typing import Any
@@ -29,7 +30,7 @@ from tests.client.world import (
 
 
 def test_the_earliest_moments_make_way(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one moment, those that come last by name."""
+    """Drop, among items of one moment, those that come last by name."""
     client.forget()
     monkeypatch.setattr("sottovoce.client.history.MAX_HISTORY_ITEMS", 3)
     assert client.record(["c", "a"]) == 2
@@ -47,7 +48,7 @@ PRIVATE = [f"a-very-private-thing-{n}" for n in range(300)]
 
 
 def raw(folder: Path) -> bytes:
-    """Of all files, and their names."""
+    """Return the bytes of all files, and their names."""
     return b"".join(file.name.encode() + file.read_bytes() for file in sorted(folder.iterdir()))
 
 
@@ -55,8 +56,8 @@ def test_recording_and_removing_say_how_many_were_new_or_there(client: Client) -
     assert client.record([item(20), item(4), item(4)]) == 1
     assert client.record(iter([item(1)])) == 1
     assert client.list_touched() == [item(3), item(7), item(4), item(20), item(1)]
-    kept = client._store.history._db.rows("SELECT * FROM interactions")
-    assert kept == [(item(1), 3), (item(3), 1), (item(4), 2), (item(7), 1), (item(20), 2)]
+    rows = client._store.history._db.rows("SELECT * FROM interactions")
+    assert rows == [(item(1), 3), (item(3), 1), (item(4), 2), (item(7), 1), (item(20), 2)]
     assert client.remove([item(7), item(7), "never there"]) == 1
     assert client.remove([item(7)]) == client.remove([]) == client.record([]) == 0
     assert client.list_touched() == [item(3), item(4), item(20), item(1)]
@@ -84,7 +85,7 @@ def test_no_byte_of_it_is_left_in_any_file(client: Client, proxy: FakeProxy, fol
 
 @pytest.mark.parametrize("seed", range(8))
 def test_no_page_has_an_old_copy_of_a_removed_item(client: Client, folder: Path, seed: int) -> None:
-    """Names are added in random order: SQLite moves rows to other pages, and leaves copies."""
+    """Add names in random order: SQLite moves rows to other pages, and leaves copies."""
     source, names = random.Random(seed), list[str]()
     for _ in range(8):
         lengths = source.choices(range(10, 41), k=250)
@@ -100,11 +101,11 @@ def test_no_page_has_an_old_copy_of_a_removed_item(client: Client, folder: Path,
 
 
 def test_it_is_as_if_it_had_never_been_recorded(world: World, tmp_path: Path) -> None:
-    """The order is counted anew: a gap in it would tell that something was there."""
+    """Count the moments again: a gap would tell that something was there."""
     with world.create(tmp_path / "one") as one, world.create(tmp_path / "other") as other:
-        for each in (one, other):
-            each.record([item(9), item(2)])
-            each.record([item(5)])
+        for client in (one, other):
+            client.record([item(9), item(2)])
+            client.record([item(5)])
         one.remove(["was never there"])  # both files have been rewritten once
         for ids in ([item(1)], [item(30), item(5)]):
             other.record(ids)
@@ -118,9 +119,9 @@ def test_it_is_as_if_it_had_never_been_recorded(world: World, tmp_path: Path) ->
             == {item(2): 1, item(4): 2, item(9): 1}
         )
         proxy = FakeProxy(world)
-        for each in (one, other):
-            each.pause()
-            each.sync(proxy)
+        for client in (one, other):
+            client.pause()
+            client.sync(proxy)
         assert one.recommend(10) == other.recommend(10)
 
 
@@ -167,7 +168,7 @@ def forget_in(world: World, folder: Path) -> None:
 def test_a_batch_that_is_being_made_is_thrown_away_and_made_of_nothing(
     loud: World, tmp_path: Path
 ) -> None:
-    folder, history = tmp_path / "forgets", [item(each) for each in range(0, ITEMS, 3)]
+    folder, history = tmp_path / "forgets", [item(number) for number in range(0, ITEMS, 3)]
     forgetful, synced = sync_of(loud, folder, history, lambda: forget_in(loud, folder))
     assert synced.outcome == "sent"
     nobody, _ = sync_of(loud, tmp_path / "nobody", [])
@@ -211,22 +212,22 @@ def pause_in(world: World, folder: Path) -> None:
         other.pause()
 
 
-@pytest.mark.parametrize("stop", [forget_in, pause_in])
+@pytest.fixture(params=[forget_in, pause_in])
+def stop(request: pytest.FixtureRequest, world: World, folder: Path) -> partial[None]:
+    """Return what an owner does who wants no batch to leave any more."""
+    return partial(request.param, world, folder)
+
+
 def test_a_request_that_is_under_way_is_waited_for(
-    client: Client,
-    proxy: FakeProxy,
-    world: World,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    stop: Callable[[World, Path], None],
+    client: Client, proxy: FakeProxy, monkeypatch: pytest.MonkeyPatch, stop: partial[None]
 ) -> None:
     """Otherwise a batch could leave after its owner was told that none does."""
-    looking, order = threading.Event(), list[str]()
+    waits_for_lock, order = threading.Event(), list[str]()
     sending = ClientStore.lock_sending
 
     def stop_it() -> None:
-        stop(world, folder)
-        looking.set()  # also where nothing is waited for
+        stop()
+        waits_for_lock.set()  # also where nothing is waited for
         order.append("stopped")
 
     thread = threading.Thread(target=stop_it)
@@ -235,36 +236,30 @@ def test_a_request_that_is_under_way_is_waited_for(
         if call == "send":
             monkeypatch.setattr(ClientStore, "lock_sending", seen)
             thread.start()
-            assert looking.wait(30)
+            assert waits_for_lock.wait(30)
             thread.join(0.2)
             order.append("sent")
 
     def seen(store: ClientStore) -> object:
-        looking.set()
+        waits_for_lock.set()
         return sending(store)
 
     proxy.before = under_way
     client.sync(proxy)
     thread.join()
     assert order == ["sent", "stopped"]
-    assert client.get_status().batches == ({} if stop is forget_in else {"sent": 1})
+    assert client.get_status().batches == ({} if stop.func is forget_in else {"sent": 1})
 
 
-@pytest.mark.parametrize("stop", [forget_in, pause_in])
 def test_no_batch_leaves_after_the_last_moment_to_stop_it(
-    client: Client,
-    proxy: FakeProxy,
-    world: World,
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    stop: Callable[[World, Path], None],
+    client: Client, proxy: FakeProxy, monkeypatch: pytest.MonkeyPatch, stop: partial[None]
 ) -> None:
-    """The owner stops it just before the lock is taken that a batch is sent under."""
+    """Stop it just before the lock is taken that a batch is sent under."""
     sending = ClientStore.lock_sending
 
     def stop_first(store: ClientStore) -> object:
         monkeypatch.setattr(ClientStore, "lock_sending", sending)
-        stop(world, folder)
+        stop()
         return sending(store)
 
     monkeypatch.setattr(ClientStore, "lock_sending", stop_first)

@@ -48,9 +48,9 @@ def test_a_batch_carries_what_everybodys_does(server: LoopbackServer, api: HttpP
 def test_what_an_answer_to_a_batch_means(
     server: LoopbackServer, api: HttpProxy, status: int, error: type[Exception]
 ) -> None:
-    """Only 202 is thanks: a hotel's log-in page also answers 200. The rest: as for all.
+    """Take only 202 as thanks: a hotel's log-in page also answers 200.
 
-    And to the question before it.
+    The same holds for the question before the batch.
     """
     server.answer = reply(status, b"Welcome to the hotel", Location="/elsewhere")
     for ask, what in ((api.check_taken, bytes(32)), (api.send, b"batch")):

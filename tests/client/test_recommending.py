@@ -1,7 +1,7 @@
 """Recommending: offline, without the own items, with reasons that add up, and as the vectors say.
 
 `tests/vectors/recommending.json` has what devices make of a model, tags and an order: every client
-must come to the same lists and reasons. To write it anew:
+must come to the same lists and reasons. To write it again:
 `python -m tests.client.test_recommending`.
 """
 
@@ -32,21 +32,22 @@ RELEASE = Release(WORLD.signed(1), WORLD.items(1), WORLD.catalogue)
 def test_the_best_items_that_are_not_ones_own(
     client: Client, proxy: FakeProxy, world: World
 ) -> None:
-    """By the order in which they were told, and asking nobody."""
+    """Weigh items by the order in which they were recorded, and ask nobody."""
     client.sync(proxy)
     client.record([item(3)])
     proxy.calls.clear()
-    found = client.recommend(ITEMS)
-    held = Release(proxy.signed, world.items(1), world.catalogue)
+    recommendations = client.recommend(ITEMS)
+    release = Release(proxy.signed, world.items(1), world.catalogue)
     touched = {item(7): 1, item(20): 1, item(3): 2}
-    assert found == list_recommendations(held, touched, ITEMS)
-    assert found != list_recommendations(held, dict.fromkeys(touched, 1), ITEMS)
-    assert len(found) == ITEMS - 3
-    assert not set(touched) & {each.id for each in found}
-    assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
-    reasons = [reason.what for each in found for reason in each.because]
+    assert recommendations == list_recommendations(release, touched, ITEMS)
+    assert recommendations != list_recommendations(release, dict.fromkeys(touched, 1), ITEMS)
+    assert len(recommendations) == ITEMS - 3
+    assert not set(touched) & {entry.id for entry in recommendations}
+    scores = [entry.score for entry in recommendations]
+    assert scores == sorted(scores, reverse=True)
+    reasons = [reason.what for entry in recommendations for reason in entry.because]
     assert {what.id for what in reasons if isinstance(what, Item)} <= set(touched)
-    assert client.recommend(4) == found[:4]
+    assert client.recommend(4) == recommendations[:4]
     with pytest.raises(SettingsError):
         client.recommend(0)
     client.record([item(n) for n in range(ITEMS)])
@@ -79,7 +80,7 @@ def test_what_items_and_tags_say_adds_up_to_the_score(touched: dict[str, int], r
 
 
 def test_a_list_is_made_from_the_latest_thousand() -> None:
-    """So that a long history takes no longer; what came before is still not recommended."""
+    """Use no more, so that a long history takes no longer; older items are still not listed."""
     many = 1_300
     rng = np.random.default_rng(8)
     release = Release(
@@ -92,7 +93,7 @@ def test_a_list_is_made_from_the_latest_thousand() -> None:
     long, short = compute_taste(release, touched), compute_taste(release, latest)
     assert long.rows == short.rows
     assert np.array_equal(long.scores(), short.scores())
-    assert {each.id for each in list_recommendations(release, touched, many)} == {
+    assert {entry.id for entry in list_recommendations(release, touched, many)} == {
         *("0", str(many - 2), str(many - 1))
     }
 
@@ -104,13 +105,13 @@ def test_a_model_without_a_solution_recommends_and_explains_nothing(
     model = world.add(encode_items(V))
     proxy.publish(world.signed(1, model=model, regularization=1e-12))
     assert client.sync(proxy).outcome == "sent"
-    assert [each.because for each in client.recommend(3)] == [()] * 3
+    assert [entry.because for entry in client.recommend(3)] == [()] * 3
 
 
 def test_a_sync_elsewhere_does_not_take_the_model_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process takes the next epoch in between the manifest that is read and its files."""
+    """Let another process take the next epoch between reading the manifest and its files."""
     world = World()
     proxy = FakeProxy(world)
     with world.create(tmp_path) as client, world.open(tmp_path) as other:
@@ -166,8 +167,8 @@ VECTOR_FACTORS = 3
 
 
 def films(n: int, *, tagged: bool = True) -> list[dict[str, Any]]:
-    """Some have no tags, one has a genre of its own, prices are no whole numbers."""
-    found: list[dict[str, Any]] = []
+    """Return films: some without tags, one with a genre of its own, prices that are no integers."""
+    entries: list[dict[str, Any]] = []
     for number in range(n):
         tags: dict[str, Any] = {}
         if tagged and number % 7:
@@ -175,10 +176,10 @@ def films(n: int, *, tagged: bool = True) -> list[dict[str, Any]]:
             tags["year"] = 1950 + (number * 13) % 70
         if tagged and number % 3 == 0:
             tags["price"] = (number * 37 % 100) / 8
-        found.append({"id": f"film-{number}", "title": f"Film {number}", "tags": tags})
+        entries.append({"id": f"film-{number}", "title": f"Film {number}", "tags": tags})
     if tagged:
-        found[1]["tags"]["genre"] = ["Alone", "Horror"]
-    return found
+        entries[1]["tags"]["genre"] = ["Alone", "Horror"]
+    return entries
 
 
 def item_matrix(n: int, *, new: int = 0) -> list[list[float]]:
@@ -233,11 +234,11 @@ def questions() -> list[dict[str, Any]]:
 def asked(question: dict[str, Any]) -> tuple[Release, dict[str, int]]:
     catalogue = Catalogue.from_items(
         Item(
-            each["id"],
-            each["title"],
-            {k: tuple(v) if isinstance(v, list) else v for k, v in each["tags"].items()},
+            entry["id"],
+            entry["title"],
+            {k: tuple(v) if isinstance(v, list) else v for k, v in entry["tags"].items()},
         )
-        for each in question["items"]
+        for entry in question["items"]
     )
     one = signed()
     manifest = replace(
@@ -254,17 +255,21 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
     release, touched = asked(question)
     personal = compute_taste(release, touched)
     numbers = release.catalogue.numbers
-    known = {item: at for item, at in touched.items() if item in numbers}
+    in_catalogue = {item: at for item, at in touched.items() if item in numbers}
     return {
         "tags": [[tag.kind, tag.name] for tag in release.catalogue.tags.names],
         "popularity": personal.model.popularity.tolist(),
         "weights": dict(
-            zip(known, weigh_history(np.array([*known.values()], int)).tolist(), strict=True)
+            zip(
+                in_catalogue,
+                weigh_history(np.array([*in_catalogue.values()], int)).tolist(),
+                strict=True,
+            )
         ),
         "scores": personal.scores().tolist(),
         "best": [
-            [each.id, [_reason(reason.what, reason.share) for reason in each.because]]
-            for each in list_recommendations(release, touched, 5)
+            [entry.id, [_reason(reason.what, reason.share) for reason in entry.because]]
+            for entry in list_recommendations(release, touched, 5)
         ],
     }
 
@@ -281,15 +286,19 @@ def vectors() -> list[dict[str, Any]]:
     "case", json.loads(FILE.read_text()) if FILE.exists() else [], ids=lambda case: case["name"]
 )
 def test_lists_and_reasons_are_the_stored_ones(case: dict[str, Any]) -> None:
-    found, stored = answer(case), case["answer"]
-    assert found["tags"] == stored["tags"]
+    computed, stored = answer(case), case["answer"]
+    assert computed["tags"] == stored["tags"]
     for name in ("popularity", "scores"):
-        np.testing.assert_allclose(found[name], stored[name], rtol=1e-9, atol=1e-12)
-    assert found["weights"] == pytest.approx(stored["weights"], rel=1e-12)
-    for (here, reasons), (there, known) in zip(found["best"], stored["best"], strict=True):
+        np.testing.assert_allclose(computed[name], stored[name], rtol=1e-9, atol=1e-12)
+    assert computed["weights"] == pytest.approx(stored["weights"], rel=1e-12)
+    for (here, reasons), (there, stored_reasons) in zip(
+        computed["best"], stored["best"], strict=True
+    ):
         assert here == there
-        assert [what for what, _ in reasons] == [what for what, _ in known]
-        np.testing.assert_allclose([s for _, s in reasons], [s for _, s in known], rtol=1e-7)
+        assert [what for what, _ in reasons] == [what for what, _ in stored_reasons]
+        np.testing.assert_allclose(
+            [s for _, s in reasons], [s for _, s in stored_reasons], rtol=1e-7
+        )
 
 
 def test_the_file_is_up_to_date() -> None:

@@ -29,16 +29,16 @@ def batch(entropy: Callable[[int], bytes], rows: list[int]) -> bytes:
 
 @pytest.mark.parametrize("rows", [[], [1, 4]])
 def test_exactly_16_bytes_are_asked_for_and_stand_in_the_batch(rows: list[int]) -> None:
-    asked: list[int] = []
+    sizes: list[int] = []
 
     def entropy(size: int) -> bytes:
-        asked.append(size)
+        sizes.append(size)
         return bytes(range(100, 116))
 
-    made = batch(entropy, rows)
-    assert asked == [16]
-    assert made[AT] == bytes(range(100, 116))
-    assert len(made) == 56 + 52 * REPORTS
+    content = batch(entropy, rows)
+    assert sizes == [16]
+    assert content[AT] == bytes(range(100, 116))
+    assert len(content) == 56 + 52 * REPORTS
 
 
 # What an application does to its process.
@@ -50,7 +50,7 @@ def test_exactly_16_bytes_are_asked_for_and_stand_in_the_batch(rows: list[int]) 
 def test_numbers_that_raise_elsewhere_silence_nobody(
     tmp_path: Path, mechanism: str, touched: list[int], size: float
 ) -> None:
-    """An application may have told numpy to raise, and Python to make errors of warnings."""
+    """Let the application make numpy raise, and Python turn warnings into errors."""
     built = Settings.preset(mechanism, factors=FACTORS).build(ITEMS)
     world = World(
         mechanism=mechanism,
@@ -63,7 +63,7 @@ def test_numbers_that_raise_elsewhere_silence_nobody(
     proxy.publish(world.signed(1, model=world.add(encode_items(V))))
     with world.create(tmp_path) as client, np.errstate(all="raise"), warnings.catch_warnings():
         warnings.simplefilter("error")
-        client.record([item(each) for each in touched])
+        client.record([item(number) for number in touched])
         assert client.sync(proxy).outcome == "sent"
         assert client.recommend(3)
 
@@ -73,16 +73,16 @@ def test_numbers_that_raise_elsewhere_silence_nobody(
 def test_the_longest_history_is_ready_in_time(
     tmp_path: Path, mechanism: str, n_items: int, factors: int
 ) -> None:
-    """As many items as are kept, read and reported. What takes longer than `lead` can be seen."""
+    """Read and report the most items that are kept. What takes longer than `lead` can be seen."""
     built = Settings.preset(mechanism, factors=factors, reports=1).build(n_items)
     one = World(most_items=n_items, factors=factors, reports=1).manifest(1, items=n_items)
     V = np.random.default_rng(1).standard_normal((n_items, factors)).astype(np.float32)
     numbers = {item(number): number for number in range(n_items)}
     with World().create(tmp_path) as client:
         client.record(item(number) for number in range(bounds.MAX_HISTORY_ITEMS + 1))
-        begun = time.process_time()  # whatever else this machine is busy with
+        begun = time.process_time()  # no matter how busy this machine is
         touched = client._store.history.list_items()
-    rows = [numbers[each] for each in touched if each in numbers]
+    rows = [numbers[name] for name in touched if name in numbers]
     own = Histories.from_lists([rows], n_items)
     x = solve_user_vectors(V, own, alpha=one.alpha, regularization=one.regularization)
     built.reports(V, x, own, draw_os_words(1, 1))

@@ -73,7 +73,7 @@ PEOPLE = [
 
 
 def attest() -> bytes:
-    """What nobody checks here."""
+    """Return an attestation that nobody checks here."""
     return Attestation(bytes(32), 0, bytes(64)).encode()
 
 
@@ -92,7 +92,7 @@ class Life:
         self.once_recorded: Callable[[], None] = lambda: None
 
     def slow_down(self, patch: pytest.MonkeyPatch) -> None:
-        """Whoever reads a history waits for it."""
+        """Make every reader of a history wait."""
         items = History.list_items
 
         def slow(history: History) -> list[str]:
@@ -115,8 +115,8 @@ class Life:
         self.while_computing()
         return words(users, reports)
 
-    def lived(self) -> list[tuple[Any, ...]]:
-        """Three epochs, in each of which the timer goes off three times."""
+    def live(self) -> list[tuple[Any, ...]]:
+        """Live three epochs, in each of which the timer goes off three times."""
         with self.open() as client:
             client.record(self.person.history())
             self.once_recorded()
@@ -154,20 +154,20 @@ def nothing_happens(_: Life) -> None:
 
 
 def with_accounts(life: Life) -> None:
-    """A token is fetched in one epoch and spent in the next."""
+    """Fetch a token in one epoch and spend it in the next."""
     life.world.changes = {"accounts": True}
     life.proxy.publish(life.world.signed(1))
 
 
 def busy_for(call: str, number: int) -> Callable[[Life], None]:
-    """The proxy refuses one request, and says for how long."""
+    """Let the proxy refuse one request, and say for how long."""
 
     def scenario(life: Life) -> None:
-        asked: list[str] = []
+        requests: list[str] = []
 
-        def refuse(found: str) -> None:
-            asked.append(found)
-            if found == call and asked.count(call) == number:
+        def refuse(request: str) -> None:
+            requests.append(request)
+            if request == call and requests.count(call) == number:
                 raise UnavailableError("503", 120.0)
 
         life.during_request = refuse
@@ -176,7 +176,7 @@ def busy_for(call: str, number: int) -> Callable[[Life], None]:
 
 
 def paused_while_the_batch_waits(life: Life) -> None:
-    """Until the timer goes off again."""
+    """Pause until the timer goes off again."""
 
     def pause(client: Client, _: float) -> None:
         client.pause(on=client._store.get_waiting_batch() is not None and not client._store.paused)
@@ -210,7 +210,7 @@ def set_back_while_computing(seconds: float) -> Callable[[Life], None]:
 
 
 def a_large_record_is_under_way(life: Life) -> None:
-    """All the time, in another connection."""
+    """Write all the time, in another connection."""
 
     def begin() -> None:
         path = life.folder / "client.history.db"
@@ -222,18 +222,18 @@ def a_large_record_is_under_way(life: Life) -> None:
     life.once_recorded = begin
 
 
-def lived_by(
+def live_as(
     person: Person, scenario: Callable[[Life], None], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> list[tuple[Any, ...]]:
     with monkeypatch.context() as patch, ExitStack() as opened:
         life = Life(folder, person, opened)
         life.slow_down(patch)
         scenario(life)
-        return life.lived()
+        return life.live()
 
 
 @pytest.mark.parametrize(
-    ("scenario", "told"),
+    ("scenario", "expected"),
     [
         pytest.param(nothing_happens, "sent", id="nothing"),
         pytest.param(with_accounts, "sent", id="accounts"),
@@ -252,28 +252,28 @@ def test_nothing_that_a_history_takes_shows_in_the_time_of_a_request(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     scenario: Callable[[Life], None],
-    told: object,
+    expected: object,
 ) -> None:
-    """A clock that is set back moves no request: what ends a wait may be the end of computing."""
+    """Set clocks back and move no request: what ends a wait may be the end of computing."""
     # The longest history takes seconds to record: where nothing happens, and where it is written.
     longest = scenario in (nothing_happens, a_large_record_is_under_way)
     people = [*PEOPLE, *[Person(items=MAX_HISTORY_ITEMS)] * longest]
     lives = [
-        lived_by(person, scenario, tmp_path / str(number), monkeypatch)
+        live_as(person, scenario, tmp_path / str(number), monkeypatch)
         for number, person in enumerate(people)
     ]
-    if told is None:
-        lives.insert(0, lived_by(PEOPLE[0], nothing_happens, tmp_path / "plain", monkeypatch))
-    for person, lived in zip([*people, "plain"], lives, strict=False):
-        assert lived == lives[0], person
-    assert (told or "sent") in [entry[0] for entry in lives[0]]
+    if expected is None:
+        lives.insert(0, live_as(PEOPLE[0], nothing_happens, tmp_path / "plain", monkeypatch))
+    for person, requests in zip([*people, "plain"], lives, strict=False):
+        assert requests == lives[0], person
+    assert (expected or "sent") in [entry[0] for entry in lives[0]]
     sent = {entry[0] for entry in lives[0] if entry[1:] == ("send",)}
     fetched = {entry[0] for entry in lives[0] if entry[1:] == ("token",)}
     assert len(sent) >= 3 if scenario is not with_accounts else (len(sent), len(fetched)) == (2, 3)
 
 
 def only_sync(life: Life) -> float:
-    """The moment at which its batch leaves, in seconds since it began."""
+    """Return the moment at which its batch leaves, in seconds since it began."""
     with life.open() as client:
         client.record(life.person.history())
         life.recommend_and_sync(client)
@@ -282,21 +282,21 @@ def only_sync(life: Life) -> float:
 
 
 def test_the_request_after_the_long_pause_waits_for_no_lock(tmp_path: Path) -> None:
-    """The folder's lock is taken before the moment: whoever holds it briefly does not show."""
+    """Take the folder's lock before the moment, so that a process that holds it does not show."""
     with ExitStack() as opened:
-        alone = Life(tmp_path / "alone", Person(), opened)
-        only_sync(alone)
+        undisturbed = Life(tmp_path / "alone", Person(), opened)
+        only_sync(undisturbed)
         life = Life(tmp_path / "busy", Person(), opened)
 
         def hold(_: Client, seconds: float) -> None:
             if seconds > 60:
-                held = ExitStack()
-                held.enter_context(exclusive_lock(life.folder / "client.lock", "taken"))
-                threading.Timer(0.3, held.close).start()
+                lock = ExitStack()
+                lock.enter_context(exclusive_lock(life.folder / "client.lock", "taken"))
+                threading.Timer(0.3, lock.close).start()
 
         life.during_sleep = hold
         only_sync(life)
-    assert life.seen == alone.seen
+    assert life.seen == undisturbed.seen
     first, *_, second, sent, _ = [at for at, *_ in life.seen]
     assert first % SYNC_GRID_SECONDS == 0
     assert sent - second == pytest.approx(compute_lead(life.proxy.signed.manifest))

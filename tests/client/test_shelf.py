@@ -17,9 +17,9 @@ LATER = DAY + 60
 
 
 def lay_out(proxy: FakeProxy, published: int, *items: Item) -> Catalogue:
-    """All items but `GONE`, and these."""
+    """Put all items except `GONE` on the shelf, and these."""
     world = proxy.world
-    left = [each for each in world.catalogue.items if each.id != GONE]
+    left = [item for item in world.catalogue.items if item.id != GONE]
     shelf = Catalogue.from_items([*left, *items])
     world.add(shelf.raw)
     proxy.shelved = world.shelf(published, shelf.hash).encode()
@@ -27,10 +27,10 @@ def lay_out(proxy: FakeProxy, published: int, *items: Item) -> Catalogue:
 
 
 def listed(client: Client) -> set[str]:
-    return {each.id for each in client.recommend(1_000)}
+    return {entry.id for entry in client.recommend(1_000)}
 
 
-def looked(client: Client, proxy: FakeProxy) -> set[str]:
+def look(client: Client, proxy: FakeProxy) -> set[str]:
     client.look(proxy, sleep=lambda _: None)
     return listed(client)
 
@@ -38,11 +38,11 @@ def looked(client: Client, proxy: FakeProxy) -> set[str]:
 def test_an_item_is_gone_and_another_there_with_the_next_look(
     client: Client, proxy: FakeProxy
 ) -> None:
-    assert GONE in looked(client, proxy)
+    assert GONE in look(client, proxy)
     shelf = lay_out(proxy, LATER, NEW)
-    found = looked(client, proxy)
-    assert GONE not in found
-    assert NEW.id in found
+    ids = look(client, proxy)
+    assert GONE not in ids
+    assert NEW.id in ids
     assert client.list_catalogue() == shelf.items
     assert proxy.received == [], "a look reports nothing"
 
@@ -58,8 +58,8 @@ def test_a_sync_may_begin_while_a_look_waits_for_its_moment(
 def test_no_file_is_read_between_the_manifest_and_the_shelf(
     client: Client, proxy: FakeProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """How long that takes depends on what else the device computes, such as a list."""
-    looked(client, proxy)
+    """Read it later: how long that takes depends on what else the device computes."""
+    look(client, proxy)
     proxy.calls.clear()
     read = client._store.get_file
 
@@ -75,11 +75,11 @@ def test_no_file_is_read_between_the_manifest_and_the_shelf(
 def test_a_report_is_made_for_the_catalogue_of_its_epoch(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever lies on the shelf: the rows of an epoch's model are those of its manifest."""
+    """Ignore the shelf: the rows of an epoch's model are those of its manifest."""
     seen = []
 
     def rows_of(release: object, items: list[str]) -> list[int]:
-        seen.append([world.catalogue.numbers[each] for each in items])
+        seen.append([world.catalogue.numbers[name] for name in items])
         assert release.catalogue.hash == world.catalogue.hash  # type: ignore[attr-defined]
         return sorted(seen[-1])
 
@@ -122,7 +122,7 @@ LIES: dict[str, Callable[[World], bytes]] = {
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lie_changes_no_list(lie: str, client: Client, proxy: FakeProxy, world: World) -> None:
     lay_out(proxy, LATER)
-    before = looked(client, proxy)
+    before = look(client, proxy)
     honest, proxy.shelved = proxy.shelved, LIES[lie](world)
     for _ in range(2):
         with pytest.raises(ProtocolError):
@@ -138,7 +138,7 @@ def test_a_lie_changes_no_list(lie: str, client: Client, proxy: FakeProxy, world
 def test_what_was_seen_stays_seen_after_forgetting(client: Client, proxy: FakeProxy) -> None:
     first = proxy.shelved
     lay_out(proxy, LATER)
-    looked(client, proxy)
+    look(client, proxy)
     client.forget()
     proxy.shelved = first
     with pytest.raises(UntrustedError):
@@ -148,7 +148,7 @@ def test_what_was_seen_stays_seen_after_forgetting(client: Client, proxy: FakePr
 def test_whoever_refuses_worse_terms_sees_no_withdrawn_item(
     client: Client, proxy: FakeProxy, world: World
 ) -> None:
-    assert GONE in looked(client, proxy)
+    assert GONE in look(client, proxy)
     proxy.publish(world.signed(2, epsilon=3.0))
     for number in range(4):
         shelf = lay_out(proxy, 2 * DAY + number, Item(f"new {number}", "New"))
@@ -164,7 +164,7 @@ def test_whoever_refuses_worse_terms_sees_no_withdrawn_item(
 def test_whoever_refuses_a_larger_catalogue_sees_no_withdrawn_item_either(
     client: Client, proxy: FakeProxy, world: World
 ) -> None:
-    before = looked(client, proxy)
+    before = look(client, proxy)
     most = world.terms().most_items
     proxy.publish(world.signed(2, most_items=10 * most))
     lay_out(proxy, 2 * DAY, *(Item(f"new {number}", "New") for number in range(most)))
@@ -179,23 +179,23 @@ def test_whoever_refuses_a_larger_catalogue_sees_no_withdrawn_item_either(
     with pytest.raises(StoreError):
         client.recommend(1)
     client.accept(world.terms(most_items=10 * most))
-    assert looked(client, proxy) == {each.id for each in others.items}
+    assert look(client, proxy) == {item.id for item in others.items}
 
 
 def test_a_shelf_that_is_kept_back_does_not_bring_back_what_a_manifest_has_not(
     client: Client, proxy: FakeProxy, world: World
 ) -> None:
     kept_back = proxy.shelved
-    looked(client, proxy)
+    look(client, proxy)
     world.catalogue = Catalogue.from_items(
-        Item("other", each.title, each.tags) if each.id == GONE else each
-        for each in world.catalogue.items
+        Item("other", old.title, old.tags) if old.id == GONE else old
+        for old in world.catalogue.items
     )
     world.add(world.catalogue.raw)
     world.now += DAY
     proxy.publish(world.signed(2))
     proxy.shelved = kept_back
-    assert GONE not in looked(client, proxy)
+    assert GONE not in look(client, proxy)
 
 
 def test_a_shelf_of_a_time_when_a_clock_was_wrong_leads_nobody_astray(
@@ -205,17 +205,17 @@ def test_a_shelf_of_a_time_when_a_clock_was_wrong_leads_nobody_astray(
     with pytest.raises(UntrustedError):
         client.look(proxy, sleep=lambda _: None)
     lay_out(proxy, LATER, NEW)
-    assert NEW.id in looked(client, proxy)
+    assert NEW.id in look(client, proxy)
 
 
 def test_a_shelf_may_be_signed_by_the_next_key_before_a_manifest_is(
     client: Client, proxy: FakeProxy, world: World
 ) -> None:
-    """It is believed, and moves no trust: the manifest is still by the old key."""
+    """Accept the shelf without trusting its key: the manifest is still by the old key."""
     old, new = world.signing_key, Ed25519PrivateKey.generate()
     statement = KeyStatement.make(old, new.public_key().public_bytes_raw())
     shelf = lay_out(proxy, LATER)
     signed = SignedShelf.make(Shelf(LATER, shelf.hash), new, (statement,))
     proxy.shelved = signed.encode()
     for _ in range(2):
-        assert GONE not in looked(client, proxy)
+        assert GONE not in look(client, proxy)

@@ -35,7 +35,7 @@ models = st.one_of(
 
 @st.composite
 def hostile(draw: st.DrawFn) -> dict[str, Any]:
-    """A manifest that every device must accept, as bad as a server can make it."""
+    """Draw a manifest that every device must accept, as bad as a server can make it."""
     mechanism = draw(st.sampled_from(list(MECHANISMS)))
     alpha = draw(st.sampled_from([0.0, 0.1, 7.0, bounds.MAX_ALPHA]))
     built = Settings.preset(mechanism, factors=FACTORS, alpha=alpha).build(ITEMS)
@@ -73,7 +73,7 @@ def seen_of(
     with_reports: bool = False,
     **changes: Any,
 ) -> Seen:
-    """Three epochs of one device, as everybody else sees them; on request, with opened reports."""
+    """Live three epochs and return what everybody else sees; on request, with opened reports."""
     world, coins, seen = World(**changes), Random(seed), list[tuple[Any, ...]]()
     if catalogue is not None:
         world.catalogue = catalogue
@@ -97,7 +97,7 @@ def seen_of(
     with tempfile.TemporaryDirectory() as folder:
         with world.create(Path(folder), 1e6, accept=False, entropy=coins.randbytes) as client:
             for items in moments:
-                client.record([item(each) for each in items])
+                client.record([item(number) for number in items])
             client.accept(publish(1).terms)
             proxy.before = lambda call: seen.append((call, round(world.now, 6)))
             for epoch in (1, 2, 3):
@@ -122,7 +122,7 @@ def seen_of(
 
 
 def opened_batch(world: World, proxy: FakeProxy) -> tuple[Any, ...]:
-    """All of the newest batch but its manifest's hash: head, id, size, and what is sealed."""
+    """Return head, id, size and reports of the newest batch."""
     batch, signed = proxy.received[-1], proxy.signed
     directions = signed.manifest.build().n_directions
     opened = open_reports(
@@ -172,7 +172,7 @@ CATALOGUES = {
 
 @st.composite
 def same_items_twice(draw: st.DrawFn) -> tuple[Moments, Moments]:
-    """Two lives: the same items, recorded in other orders, at once or one by one, or again."""
+    """Draw two lives: the same items in other orders, at once or one by one, or again."""
     items = sorted(draw(st.sets(st.integers(0, ITEMS - 1), min_size=1, max_size=12)))
 
     def life() -> Moments:

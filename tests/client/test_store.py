@@ -104,7 +104,7 @@ def test_a_spoilt_file_is_fetched_again(client: Client, proxy: FakeProxy, world:
 
 # A disk that is full, or only for reading.
 def test_a_full_disk_sends_nothing_it_could_not_note(tmp_path: Path) -> None:
-    """Every size at which the disk can be full: an error of ours, and no damage."""
+    """Try every size at which the disk can be full: an error of ours, and no damage."""
     learnt: set[int | None] = set()
     for room in range(100):
         world = World(reports=300)  # a batch of several pages
@@ -122,7 +122,7 @@ def test_a_full_disk_sends_nothing_it_could_not_note(tmp_path: Path) -> None:
 
 
 def sync_with(pages: int, client: Client, proxy: FakeProxy) -> bool:
-    """Whether the disk, with room for so many more pages, was full."""
+    """Return whether the disk, with room for this many more pages, was full."""
     rows = client._store._db.rows
     rows(f"PRAGMA max_page_count = {rows('PRAGMA page_count')[0][0] + pages}")
     try:
@@ -133,7 +133,7 @@ def sync_with(pages: int, client: Client, proxy: FakeProxy) -> bool:
 
 
 def table(folder: Path) -> list[Any]:
-    """The ledger and the outbox, read as anybody could."""
+    """Return the ledger and the outbox, read as anybody could."""
     with closing(sqlite3.connect(folder / "client.db")) as db:
         rows = db.execute("SELECT * FROM ledger ORDER BY record").fetchall()
         return rows + db.execute("SELECT * FROM outbox").fetchall()
@@ -147,7 +147,7 @@ def waiting(epoch: int, epsilon: float = EPSILON, content: bytes = b"a batch") -
 def test_an_epoch_never_gets_a_second_batch_or_charge(
     client: Client, proxy: FakeProxy, folder: Path
 ) -> None:
-    """The last line of defence: the tables themselves refuse it, whatever a caller tries."""
+    """Check the last line of defence: the tables themselves refuse it."""
     client.sync(proxy)
     before = table(folder)
     for _ in range(2):
@@ -187,8 +187,8 @@ def test_at_the_limit_reporting_stops_until_there_is_another(
         for _ in range(2):
             client.set_limit(2 * COST)  # on the record once
         assert client.sync(proxy).outcome == "sent"
-        kept = [entry.content for entry in client._store.read_ledger().entries]
-        assert kept[::2] == [Limit(COST + 1), Limit(2 * COST)]
+        contents = [entry.content for entry in client._store.read_ledger().entries]
+        assert contents[::2] == [Limit(COST + 1), Limit(2 * COST)]
         before = table(folder)
         late = waiting(epoch=9, epsilon=1.0)  # the limit was lowered while it was made
         assert client._store.save_batch(late, client._store.generation) == "limit reached"
@@ -257,8 +257,8 @@ def test_records_that_break_the_rules_are_refused_though_their_hashes_hold(
         entry = other.charge(Charge(bytes(16), 1, bytes(32), "loudest", *kind))
         store = client._store
         store._db.rows("DELETE FROM ledger")
-        for each in (Ledger(5).entries[0], entry):
-            append_entry(store._db, each)
+        for stored in (Ledger(5).entries[0], entry):
+            append_entry(store._db, stored)
         with pytest.raises(LedgerError) as caught:
             store.save_batch(waiting(2), store.generation)
         assert type(caught.value) is LedgerError
@@ -266,16 +266,16 @@ def test_records_that_break_the_rules_are_refused_though_their_hashes_hold(
 
 
 def test_a_reader_sees_one_moment(client: Client, world: World, folder: Path) -> None:
-    """Another process adds a record after every statement of ours; none is taken for damage."""
+    """Add a record in another process after every statement; none is taken for damage."""
     with world.open(folder) as other:
         store, limit = other._store, [100.0]
         rows = store._db.rows
 
         def interrupted(statement: str, *values: object) -> list[Any]:
-            found = rows(statement, *values)
+            result = rows(statement, *values)
             limit[0] += 1
             client.set_limit(limit[0])
-            return found
+            return result
 
         store._db.rows = interrupted  # type: ignore[method-assign]
         assert other.get_status().problem is None
@@ -283,7 +283,7 @@ def test_a_reader_sees_one_moment(client: Client, world: World, folder: Path) ->
 
 
 def test_a_token_is_only_for_the_key_that_it_was_made_with(client: Client) -> None:
-    """With another key the proxy would refuse the batch after it was paid for."""
+    """Refuse another key: the proxy would refuse the batch after it was paid for."""
     token = Token(bytes(range(16)), bytes(range(64)))
     client._store.save_token_decision(2, takes_part=True)
     client._store.save_token(2, sha(b"its key"), token)

@@ -8,7 +8,9 @@ from math import nextafter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from sottovoce.client import Client
 from sottovoce.client.timing import PREPARATION_SECONDS, compute_lead
@@ -21,6 +23,7 @@ from sottovoce.errors import (
     UnavailableError,
 )
 from sottovoce.protocol import Batch, open_reports
+from sottovoce.protocol.batch import BATCH_ID_BYTES
 from sottovoce.protocol.tokens import Attestation
 from tests.client.world import (
     COST,
@@ -107,7 +110,7 @@ def test_every_epoch_has_its_own_batch_and_keeps_only_its_own_files(
 def test_nothing_is_made_outside_the_epochs_time(
     world: World, folder: Path, now: float, changes: dict[str, Any], outcome: str
 ) -> None:
-    """It takes reports while it waits for its crowd."""
+    """Take reports while the epoch waits for its crowd."""
     world.now = now
     proxy = FakeProxy(world, **changes)
     with world.create(folder, accept=False) as client:
@@ -139,6 +142,66 @@ def test_a_pause_while_the_backend_is_asked_stops_the_request_for_a_token(
 
         client.sync(proxy, fetch_attestation=attest)
         assert "token" not in proxy.calls
+
+
+def test_a_pause_after_the_decision_stops_the_request_for_an_attestation(
+    world: World, folder: Path
+) -> None:
+    requests: list[bool] = []
+
+    def pause_with_the_token_id(size: int) -> bytes:
+        if size == BATCH_ID_BYTES:
+            client.pause()
+        return bytes(size)
+
+    def attest() -> bytes:
+        requests.append(client.get_status().paused)
+        return Attestation(bytes(32), 0, bytes(64)).encode()
+
+    proxy = FakeProxy(world, accounts=True)
+    with world.create(folder, accept=False, entropy=pause_with_the_token_id) as client:
+        client.accept(world.terms(accounts=True))
+        client.sync(proxy, fetch_attestation=attest)
+        assert client.get_status().paused
+        assert requests == []
+        client.pause(on=False)
+    with world.open(folder) as client:
+        client.sync(proxy, fetch_attestation=attest)
+    assert requests == [False]
+
+
+def test_a_pause_while_the_batch_is_made_charges_nothing(
+    client: Client, proxy: FakeProxy, folder: Path
+) -> None:
+    def pause(users: int, reports: int) -> NDArray[np.uint64]:
+        client.pause()
+        return words(users, reports)
+
+    paused = client.sync(proxy, draw_words=pause)
+    assert (paused.outcome, paused.spent) == ("paused", 0.0)
+    assert charges(folder) == []
+    assert proxy.received == []
+    assert client.get_status().batches == {}
+    client.pause(on=False)
+    assert client.sync(proxy).outcome == "sent"
+
+
+def test_a_batch_that_another_sync_could_not_send_leaves_with_the_one_that_waits(
+    world: World, proxy: FakeProxy, folder: Path
+) -> None:
+    """Say "paused" only if the owner paused."""
+
+    def sync_elsewhere(seconds: float) -> None:
+        world.now += seconds
+        if not charges(folder):
+            proxy.before = refusing(UnavailableError("busy"))
+            with world.open(folder) as other, pytest.raises(UnavailableError):
+                other.sync(proxy)
+            proxy.before = lambda call: None
+
+    with world.create(folder, entropy=coins(0.0, 0.5)) as client:
+        assert client.sync(proxy, sleep=sync_elsewhere, jitter=600).outcome == "sent"
+    assert len(charges(folder)) == len(proxy.received) == 1
 
 
 def test_a_pause_while_the_batch_waits_keeps_it_here(client: Client, proxy: FakeProxy) -> None:
@@ -180,7 +243,7 @@ def refusing(error: Exception) -> Callable[[str], None]:
 def test_a_proxy_that_asks_for_patience_gets_it_also_after_a_restart(
     client: Client, proxy: FakeProxy, world: World, folder: Path
 ) -> None:
-    """For the batch alone: what is published is fetched meanwhile."""
+    """Wait with the batch only: what is published is fetched meanwhile."""
     proxy.before = refusing(UnavailableError("busy", 120.0))
     with pytest.raises(UnavailableError):
         client.sync(proxy)
@@ -286,7 +349,7 @@ def sleeping(world: World, slept: list[float]) -> Callable[[float], None]:
 def test_nobody_pays_for_what_would_not_be_taken(
     client: Client, proxy: FakeProxy, folder: Path, error: Exception
 ) -> None:
-    """The history is not read either: whether it is makes no difference to anybody."""
+    """Refuse before anything is charged, and try again later."""
 
     def refuse(call: str) -> None:
         if call == "taken?":
@@ -335,7 +398,7 @@ def test_a_clock_that_was_set_back_does_not_hold_a_batch(
 def test_nobody_pays_for_a_batch_that_could_not_be_sent_in_time(
     world: World, folder: Path, left: int, outcome: str
 ) -> None:
-    """The epoch ends after so many seconds."""
+    """Let the epoch end after this number of seconds."""
     proxy = FakeProxy(world, closes=int(world.now) + left)
     assert 5 < compute_lead(proxy.signed.manifest) < 6
     with world.create(folder) as client:
@@ -441,7 +504,7 @@ def test_a_sync_whose_folder_was_replaced_while_it_slept_sends_nothing(
 def test_a_batch_that_waits_in_a_replaced_folder_is_not_sent(
     world: World, proxy: FakeProxy, folder: Path, tmp_path: Path
 ) -> None:
-    """A backup is put back between the charge and the moment of sending."""
+    """Put a backup back between the charge and the moment of sending."""
     with world.create(folder) as client:
         client.record([item(3)])
     shutil.copytree(folder, tmp_path / "backup")

@@ -1,7 +1,7 @@
 """Whether a device takes part and when it sends: decided before it reads its history.
 
 `tests/vectors/plans.json` has terms that are compared, coins, moments and counts, which every
-client must decide alike. To write it anew: `python -m tests.client.test_timing`.
+client must decide alike. To write it again: `python -m tests.client.test_timing`.
 """
 
 import json
@@ -40,12 +40,14 @@ from tests.protocol.examples import manifest, terms
 from tests.protocol.test_terms import BETTER_VALUES, WORSE_VALUES
 
 FILE = Path(__file__).parents[1] / "vectors" / "plans.json"
-OPENS, CLOSES, HOLD = 1_800_000_000, 1_800_086_400, 604_800
+OPENS = 1_800_000_000
+CLOSES = 1_800_086_400
+HOLD = 604_800
 WORDS = ["0000000000000000", "8000000000000000", "bfffffffffffffff", "c000000000000000", "f" * 16]
 
 
 def comparisons() -> list[dict[str, Any]]:
-    """Terms that were accepted, terms that are asked for, and what of them is worse."""
+    """Return terms that are asked for, each with what of them is worse than the accepted ones."""
     asked = [
         replace(terms(), **{name: value})
         for name, values in WORSE_VALUES.items()
@@ -55,13 +57,13 @@ def comparisons() -> list[dict[str, Any]]:
     asked += [terms(mechanism="coordinate", parameters={}), terms()]
     worst = {name: values[0] for name, values in WORSE_VALUES.items() if name != "parameters"}
     asked.append(terms(**{**worst, "parameters": {}}))
-    known = [each for each in asked if _can_be_read(each)]
+    readable = [wanted for wanted in asked if _can_be_read(wanted)]
     return [
         {
-            "asked": each.as_dict(),
-            "worse": [rule.field for rule in TERM_RULES if rule.is_worse(terms(), each)],
+            "asked": wanted.as_dict(),
+            "worse": [rule.field for rule in TERM_RULES if rule.is_worse(terms(), wanted)],
         }
-        for each in known
+        for wanted in readable
     ]
 
 
@@ -70,27 +72,27 @@ def _can_be_read(asked: Terms) -> bool:
 
 
 def coin_cases() -> list[dict[str, Any]]:
-    """Two words and a moment; whether to take part, and when to send."""
+    """Return words and moments, each with whether to take part and when to send."""
     nows = [OPENS - 1, OPENS, CLOSES - 3_600, CLOSES - 1, CLOSES, CLOSES + HOLD - 1]
     cases = []
     for share in (0.75, 1.0):
         for now in nows:
             for jitter in (0, 5, 3_600):
                 for first, second in pairwise(WORDS):
-                    given = {"share": share, "now": now, "jitter": jitter, "words": [first, second]}
-                    cases.append({**given, **planned(given)})
+                    case = {"share": share, "now": now, "jitter": jitter, "words": [first, second]}
+                    cases.append({**case, **plan(case)})
     return cases
 
 
-def planned(given: dict[str, Any]) -> dict[str, Any]:
-    one = manifest(share=given["share"])
-    drawn = iter(int(word, 16).to_bytes(8, "little") for word in given["words"])
+def plan(case: dict[str, Any]) -> dict[str, Any]:
+    one = manifest(share=case["share"])
+    drawn = iter(int(word, 16).to_bytes(8, "little") for word in case["words"])
     turns = one.terms.epochs
-    plan = draw_plan(one, turns, given["now"], given["jitter"], lambda _: next(drawn))
+    drawn_plan = draw_plan(one, turns, case["now"], case["jitter"], lambda _: next(drawn))
     return {
-        "in_time": is_time(one, given["now"], given["jitter"]),
-        "takes_part": plan.takes_part,
-        "send_at": plan.send_at,
+        "in_time": is_time(one, case["now"], case["jitter"]),
+        "takes_part": drawn_plan.takes_part,
+        "send_at": drawn_plan.send_at,
     }
 
 
@@ -111,15 +113,15 @@ CHANCES: list[dict[str, Any]] = [
 
 
 def chances() -> list[dict[str, Any]]:
-    """How many charges a training has, of how many; the chance, and words on both sides of it."""
-    return [{**given, **tossed(given)} for given in CHANCES]
+    """Return chances of taking part, each with words on both sides of it."""
+    return [{**case, **toss(case)} for case in CHANCES]
 
 
-def tossed(given: dict[str, Any]) -> dict[str, Any]:
-    changes = {name: value for name, value in given.items() if name != "charged"}
-    one, turns = manifest(**changes), given["epochs"] - given["charged"]
-    found = compute_chance(one, turns)
-    first = min(ceil(found * 2.0**53), 2**53)  # first / 2^53 is the least u that sits out
+def toss(case: dict[str, Any]) -> dict[str, Any]:
+    changes = {name: value for name, value in case.items() if name != "charged"}
+    one, turns = manifest(**changes), case["epochs"] - case["charged"]
+    chance = compute_chance(one, turns)
+    first = min(ceil(chance * 2.0**53), 2**53)  # first / 2^53 is the least u that sits out
     words = [(first << 11) - 1] + [first << 11] * (first < 2**53)
 
     def takes_part(word: int) -> bool:
@@ -127,18 +129,18 @@ def tossed(given: dict[str, Any]) -> dict[str, Any]:
         return draw_plan(one, turns, OPENS, 3_600, lambda _: next(drawn)).takes_part
 
     tosses = [[f"{word:016x}", takes_part(word)] for word in words]
-    return {"chance": found, "tosses": tosses}
+    return {"chance": chance, "tosses": tosses}
 
 
 def tokens() -> list[dict[str, Any]]:
-    """The chance of asking for a token, where this epoch asks for reports or does not."""
+    """Return chances of asking for a token, in epochs that ask for reports or do not."""
     cases = []
     for share, epochs_left, turns in [(0.75, 0, 3), (1.0, 1, 1), (0.5, 2, 1), (0.1, 11, 7)]:
         for asks in (True, False):
             own = {} if asks else {"public_key": None}
             one = manifest(share=share, epochs_left=epochs_left, **own)
-            given = {"share": share, "epochs_left": epochs_left, "asks": asks, "turns": turns}
-            cases.append({**given, "chance": compute_token_chance(one, turns)})
+            case = {"share": share, "epochs_left": epochs_left, "asks": asks, "turns": turns}
+            cases.append({**case, "chance": compute_token_chance(one, turns)})
     return cases
 
 
@@ -148,14 +150,14 @@ def leads() -> list[dict[str, Any]]:
     for items, factors, reports in shapes:
         one = manifest(items=items, factors=factors, reports=reports, most_items=items)
         late = [-5.0, 0.0, 0.001, compute_lead(one), compute_lead(one) + 0.001, 100.0]
-        moments = [delay_by_whole_leads(1_000.0, 1_000.0 + each, one) for each in late]
-        given = {"items": items, "factors": factors, "reports": reports}
-        cases.append({**given, "lead": compute_lead(one), "late": late, "moments": moments})
+        moments = [delay_by_whole_leads(1_000.0, 1_000.0 + seconds, one) for seconds in late]
+        case = {"items": items, "factors": factors, "reports": reports}
+        cases.append({**case, "lead": compute_lead(one), "late": late, "moments": moments})
     return cases
 
 
 def turns() -> list[dict[str, Any]]:
-    """How many charges a training has, of how many; the turns that are left."""
+    """Return the turns that are left after each number of charges."""
     one = terms(epochs=3)
     charges = [
         Charge(one.training, epoch, bytes([epoch]) * 32, "loudest", 1.0, 1, 0.1, 9, 0)
@@ -183,8 +185,8 @@ def content() -> dict[str, Any]:
 
 
 def stored() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(FILE.read_text())
-    return found
+    content: dict[str, Any] = json.loads(FILE.read_text())
+    return content
 
 
 def test_decisions_are_those_of_the_file() -> None:
@@ -238,7 +240,7 @@ def announced(share: float, epochs_left: int) -> Manifest:
 
 
 def life(turns: int, epochs: int, share: float, words: Coins) -> Iterator[int]:
-    """The epochs, counted from 0, in which a device takes part."""
+    """Yield the epochs, counted from 0, in which a device takes part."""
     for epoch in range(epochs):
         one = announced(share, epochs - epoch)
         if turns and draw_plan(one, turns, 0.0, 0.0, words).takes_part:
@@ -265,12 +267,12 @@ def test_every_turn_is_taken_whatever_the_share_and_the_coins(
     assert len([*life(turns, epochs, share, entropy)]) == turns
 
 
-EPOCHS, PEOPLE = 20, 5_000
+EPOCHS = 20
 
 
 @pytest.mark.parametrize("turns", [1, 2, 7, EPOCHS])
 def test_every_crowd_is_of_one_size(turns: int) -> None:
-    """Exactly: how many have so many turns left, from epoch to epoch."""
+    """Compute exactly how many devices have each number of turns left in every epoch."""
     devices = np.zeros(turns + 1)
     devices[turns] = 1.0
     for epochs_left in range(EPOCHS, 0, -1):
@@ -285,13 +287,13 @@ def test_every_crowd_is_of_one_size(turns: int) -> None:
 
 
 def wakes(phase: float, opens: int) -> Iterator[float]:
-    """When a device looks that looks every hour, after an epoch has opened."""
+    """Yield when a device that looks every hour does so after an epoch has opened."""
     return (opens + (phase - opens) % 3_600 + 3_600 * hour for hour in range(24))
 
 
 @pytest.mark.parametrize("is_planted", [False, True])
 def test_when_a_token_is_fetched_says_nothing_of_when_it_is_spent(is_planted: bool) -> None:
-    """Of 3,000 devices with a phase each; false alarm below 1e-6: eight times 5.7 deviations.
+    """Correlate the times of 3,000 devices; false alarm below 1e-6: eight times 5.7 deviations.
 
     Without a moment of its own, fetched when the device wakes up, it would.
     """
@@ -304,7 +306,7 @@ def test_when_a_token_is_fetched_says_nothing_of_when_it_is_spent(is_planted: bo
         first, *_ = wakes(phase, two.opens)
         asked = again if is_planted else draw_token_moment(one, again, 3_600, rng.bytes)
         moments.append((asked, draw_plan(two, 1, first, 3_600, rng.bytes).send_at))
-    fetched, sent = (np.array(each) for each in zip(*moments, strict=True))
+    fetched, sent = (np.array(times) for times in zip(*moments, strict=True))
     worst = max(
         abs(np.corrcoef(turn(2 * np.pi * fetched / span), other)[0, 1])
         for span in (3_600, 86_400)

@@ -31,7 +31,10 @@ from sottovoce.protocol import (
 from sottovoce.protocol.tokens import Issuer, TokenRequest
 from sottovoce.training import Participation, Settings
 
-ITEMS, FACTORS, REPORTS, EPSILON = 50, 3, 4, 2.5
+ITEMS = 50
+FACTORS = 3
+REPORTS = 4
+EPSILON = 2.5
 TRAINING = Settings.preset(
     "loudest", epsilon=EPSILON, reports=REPORTS, factors=FACTORS, loud=10, seed=3
 )
@@ -49,7 +52,7 @@ def item(number: int) -> str:
 
 
 def words(n_users: int, reports: int) -> NDArray[np.uint64]:
-    """The same words every time: tests can make the same reports once more."""
+    """Return the same words every time: tests can make the same reports again."""
     stream = np.random.default_rng(7)
     shape = (n_users, reports + 1, 4)
     return stream.integers(0, 2**64, shape, dtype=np.uint64)
@@ -83,7 +86,7 @@ class World:
         return V.astype(np.float32)
 
     def add(self, content: bytes) -> bytes:
-        """Serve a file; its hash."""
+        """Serve a file; return its hash."""
         self.files[sha(content)] = content
         return sha(content)
 
@@ -91,13 +94,13 @@ class World:
         return replace(Terms.from_settings(bytes(range(16)), TRAINING, ASKED, ITEMS), **changes)
 
     def manifest(self, epoch: int, **changes: Any) -> Manifest:
-        """With changes of the manifest or of its terms: no name is in both."""
+        """Make a manifest with changes of it or of its terms: no name is in both."""
         changes = {**self.changes, **changes}
-        asked = {each.name for each in fields(Terms)} & set(changes)
+        term_names = {term.name for term in fields(Terms)} & set(changes)
         accounts = changes.get("accounts", False)
         built = Manifest(
             epoch=epoch,
-            terms=self.terms(**{name: changes.pop(name) for name in asked}),
+            terms=self.terms(**{name: changes.pop(name) for name in term_names}),
             items=ITEMS,
             alpha=TRAINING.alpha,
             regularization=TRAINING.regularization,
@@ -125,7 +128,7 @@ class World:
     def create(
         self, folder: Path, limit: float = 100.0, *, accept: bool = True, **changes: Any
     ) -> Client:
-        """A client whose owner has accepted the first terms, unless told not to."""
+        """Create a client whose owner has accepted the first terms, except with `accept=False`."""
         client = Prompt.create(
             folder,
             proxy_url="https://proxy.example",
@@ -144,7 +147,7 @@ class World:
 
 @cache
 def issuer(epoch: int) -> Issuer:
-    """Of the tokens of one epoch."""
+    """Return the issuer of the tokens of one epoch."""
     return Issuer(bytes([epoch]) * 32)
 
 
@@ -156,7 +159,7 @@ class FakeProxy:
         self.publish(world.signed(epoch, **changes))
         self.received: list[bytes] = []
         self.calls: list[str] = []
-        self.given: dict[int, bytes] = {}
+        self.signed_elements: dict[int, bytes] = {}
         self.closed = False
         self.before: Callable[[str], None] = lambda call: None
         self.after: Callable[[str], None] = lambda call: None
@@ -169,7 +172,7 @@ class FakeProxy:
         self.shelved = SignedShelf.make(shelf, signer, signed.statements).encode()
 
     def next_epoch(self) -> None:
-        """A day passes."""
+        """Let a day pass."""
         self.world.now += DAY
         self.publish(self.world.signed(self.signed.manifest.epoch + 1))
 
@@ -190,7 +193,7 @@ class FakeProxy:
         return self._do("token", lambda: self._evaluate(asked.epoch, asked.blinded))
 
     def _evaluate(self, epoch: int, element: bytes) -> bytes:
-        if self.given.setdefault(epoch, element) != element:
+        if self.signed_elements.setdefault(epoch, element) != element:
             raise SpentError("this account has had its token")
         return issuer(epoch).evaluate(element)
 
@@ -216,7 +219,7 @@ class FakeProxy:
 
 
 def pause_once_made(client: Client) -> Callable[[float], None]:
-    """A sleep during which the owner pauses, as soon as a batch waits."""
+    """Return a sleep during which the owner pauses, as soon as a batch waits."""
 
     def sleep(_: float) -> None:
         if client.get_status().batches.get("charged"):
@@ -226,7 +229,7 @@ def pause_once_made(client: Client) -> Callable[[float], None]:
 
 
 def charges(folder: Path) -> list[Charge]:
-    """What the ledger says, read as anybody could."""
+    """Return the charges of the ledger, read as anybody could."""
     columns = (
         "training, epoch, purpose, mechanism, epsilon, reports, loud_fraction, clients, dummies"
     )

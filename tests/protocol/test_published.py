@@ -37,7 +37,7 @@ def client(world: World, source: FakeProxy, folder: Path) -> Party:
     created = world.create(folder)
     created.pause(on=True)
     store = created._store
-    shown = lambda: (store.newest, store.signed_manifest(), created.recommend(ITEMS))  # noqa: E731
+    shown = lambda: (store.newest, store.get_signed_manifest(), created.recommend(ITEMS))  # noqa: E731
     return Party(lambda: created.sync(source), shown, created.close)
 
 

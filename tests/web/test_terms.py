@@ -103,7 +103,7 @@ def test_a_yes_counts_only_for_the_limit_whose_sentences_are_displayed(
     assert settings["limit"] == limit
 
 
-# A proxy that lies is found out, and nothing is sent. All lies: web/client/test/liars.test.ts.
+# The page finds out a proxy that lies, and sends nothing. All lies: `web/client/test`.
 
 
 def test_a_lie_is_told_and_when_it_ends_the_page_goes_on(visitor: Visitor, system: System) -> None:

@@ -209,8 +209,8 @@ class Visitor:
         assert self._trap is None or self._trap.caught == []
         for request in self.requests:
             _check_address(request.url, self.front.url)
-        for request in self.front.requests:
-            _check_heard(request)
+        for recorded in self.front.requests:
+            _check_recorded(recorded)
         for page in self.context.pages:
             assert page.evaluate("window.violations ?? []") == []
         assert self.errors == []
@@ -231,7 +231,7 @@ def _check_address(url: str, origin: str) -> None:
     assert parts.query == parts.fragment == "", url
 
 
-def _check_heard(request: RecordedRequest) -> None:
+def _check_recorded(request: RecordedRequest) -> None:
     """Find no name, no cookie, no other page's address, and a body in batches only."""
     headers = {"cookie", "referer", "authorization", "from", "x-requested-with"} & set(
         request.headers

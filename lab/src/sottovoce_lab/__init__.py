@@ -22,6 +22,11 @@ COMMANDS = {
         "Time one epoch of the same people on every engine, and one ALS iteration of implicit.",
         _NEEDS,
     ),
+    "prepare": (
+        "sottovoce_lab.cli.prepare",
+        "Build a data set of the report from the files of its publisher.",
+        _NEEDS,
+    ),
     "paper": (
         "sottovoce_lab.cli.paper",
         "Run the paper's figures and tables again, with its numbers next to ours.",

@@ -35,7 +35,7 @@ def invent_result(cell: Cell, _: CellContext) -> dict[str, Any]:
         rise /= 2
     exposures = {f"exposure@10 {band}": 0.1 + rise * (band == options["pushed"]) for band in BANDS}
     quality = 0.7 - 0.1 * (options["defence"] == "medians")
-    return {"final": {"hr@10": quality, **exposures}, "liars": 4, "people": 80}
+    return {"final": {"hr@10": quality, **exposures}, "attackers": 4, "people": 80}
 
 
 def test_the_strongest_attack_meets_every_defence(people: Interactions) -> None:
@@ -84,9 +84,9 @@ def test_result_is_json_and_reproducible(
     )
     result = run_cell(cell, CellContext(people, 1))
     assert json.loads(json.dumps(result)) == result
-    assert {*result} == {"final", "liars", "people"}
+    assert {*result} == {"final", "attackers", "people"}
     assert result["people"] == 80
-    assert result["liars"] == (0 if strategy == "nobody" else 4)
+    assert result["attackers"] == (0 if strategy == "nobody" else 4)
     assert all(0 <= result["final"][f"exposure@10 {band}"] <= 1 for band in BANDS)
     assert 0 < result["final"]["hr@10"] <= 1
     assert run_cell(cell, CellContext(people, 1)) == result

@@ -121,7 +121,7 @@ SHIPPED_COMMANDS = {
 }
 # Listed even if the laboratory is not installed.
 LAB_COMMANDS = dict.fromkeys(
-    ("replay", "audit", "bench", "paper"),
+    ("replay", "audit", "bench", "prepare", "paper"),
     LazyCommand("sottovoce_lab", "(not installed: pip install sottovoce-lab)", "sottovoce-lab"),
 )
 

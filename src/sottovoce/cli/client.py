@@ -173,7 +173,8 @@ def forget(
     items: Annotated[list[str] | None, typer.Argument(help="Ids of recorded items.")] = None,
     *,
     everything: Annotated[
-        bool, typer.Option("--all", help="All items, the model and any unsent batch.")
+        bool,
+        typer.Option("--all", help="All items, models and catalogues, and any unsent batch."),
     ] = False,
     yes: YesOption = False,
     folder: Folder = None,
@@ -196,11 +197,14 @@ def forget(
         if items:
             typer.echo(f"Removed items: {client.remove(items)}")
             return
-        question = "Delete all recorded items, the model and any unsent batch?"
+        question = "Delete all recorded items, models and catalogues, and any unsent batch?"
         output.confirm(question, _format_command("forget --all", folder), yes=yes)
         client.forget()
+        status = client.get_status()
     typer.echo("Deleted. The ledger was kept: what was spent stays spent.")
-    typer.echo(f"This device still takes part; to stop: {_format_command('set --pause', folder)}")
+    if status.terms is not None and not status.paused:
+        stop = _format_command("set --pause", folder)
+        typer.echo(f"This device still takes part; to stop: {stop}")
 
 
 @app.command()
@@ -390,7 +394,7 @@ def change(
     limit: Annotated[float | None, typer.Option(help=LIMIT_HELP)] = None,
     pause: Annotated[
         bool | None,
-        typer.Option("--pause/--resume", help="Stop reporting, or report again."),
+        typer.Option("--pause/--resume", help="Stop reporting, or allow it again."),
     ] = None,
     folder: Folder = None,
 ) -> None:
@@ -415,7 +419,7 @@ def change(
             typer.echo(
                 "Paused: no reports leave this device. A sync still fetches new models."
                 if pause
-                else "Resumed: the next sync reports again."
+                else "Resumed: reports may leave again with the next sync."
             )
 
 
@@ -431,6 +435,7 @@ def _sleep(seconds: float) -> None:
 def _get_titles(client: Client) -> dict[str, str]:
     """Return the titles of the catalogue's items by id; none before the first sync."""
     try:
+        # Before the first sync there is no catalogue: a history then has no titles.
         return {item.id: item.title for item in client.list_catalogue()}
     except StoreError:
         return {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
-from math import floor
+from decimal import ROUND_DOWN, Context
 from typing import TYPE_CHECKING, Any
 
 from sottovoce.cli import output
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # A reason with a smaller share would be printed as 0%.
 MIN_REASON_SHARE = 0.005
+# What is left of a limit has six figures and is rounded down: it is never more than may be spent.
+REMAINING_FIGURES = Context(prec=6, rounding=ROUND_DOWN)
 # Unknown items that a status lists.
 MAX_UNKNOWN_LISTED = 20
 
@@ -26,7 +28,9 @@ def format_spent(epsilon: float | None) -> str:
 
 def format_remaining(epsilon: float | None) -> str:
     """Format what is left of a limit, rounded down."""
-    return "unknown" if epsilon is None else f"{floor(epsilon * 1e5) / 1e5:g}"
+    if epsilon is None:
+        return "unknown"
+    return f"{float(REMAINING_FIGURES.create_decimal(str(epsilon))):g}"
 
 
 def describe_price(terms: Terms, status: Status, outlook: Outlook | None) -> str:
@@ -72,7 +76,7 @@ def describe_status(status: Status, terms_command: str) -> Iterator[tuple[str, s
         )
     spent = f"epsilon {format_spent(status.spent)} of {format_spent(status.limit)}"
     yield "spent", status.problem or spent
-    yield "reporting", "paused" if status.paused else "on"
+    yield "reporting", _describe_reporting(status)
     yield "batches", ", ".join(f"{n} {state}" for state, n in status.batches.items()) or "none"
     # Before the first sync there is no catalogue.
     if status.epoch is None:
@@ -80,6 +84,17 @@ def describe_status(status: Status, terms_command: str) -> Iterator[tuple[str, s
     else:
         yield "items", f"{status.interactions}, {status.in_catalogue} of them in the catalogue"
         yield "not in the catalogue", ", ".join(status.unknown[:MAX_UNKNOWN_LISTED]) or "none"
+
+
+def _describe_reporting(status: Status) -> str:
+    """Say whether the next sync may report, and if not, what stops it."""
+    if status.paused:
+        return "paused"
+    if status.problem:
+        return "off: the ledger is damaged"
+    if status.terms is None:
+        return "off: no terms are accepted"
+    return "on" if status.pending_terms is None else "off: other terms wait for an answer"
 
 
 def describe_list(status: Status, *, has_reasons: bool) -> Iterator[str]:
@@ -92,6 +107,7 @@ def describe_list(status: Status, *, has_reasons: bool) -> Iterator[str]:
     if not status.in_catalogue:
         yield "None of your items is in the catalogue."
     if not status.reports_behind:
+        # Without any report the factors are zero: only tags can order a list.
         by_tags = has_reasons and status.in_catalogue
         order = "lists go by tags alone" if by_tags else "this is the catalogue's order"
         yield f"The model is young: no reports are behind it yet, and {order}."

@@ -1,4 +1,4 @@
-"""`sottovoce plan`: is a shop large enough, what does it promise, how good do its lists become?"""
+"""`sottovoce plan`: whether a shop is large enough, what it promises, how good its lists become."""
 
 import time
 from dataclasses import asdict

@@ -17,6 +17,7 @@ from sottovoce.cli.options import (
     HistoryColumns,
     ItemsFile,
     JsonFile,
+    MinInteractions,
     PresetOption,
     SampleItems,
     SampleUsers,
@@ -27,7 +28,6 @@ from sottovoce.cli.options import (
     add_settings_options,
     add_training_options,
     make_history_option,
-    make_min_interactions_option,
     make_option,
     make_plot_option,
 )
@@ -46,9 +46,6 @@ from sottovoce.simulation.engines import AUTO_ENGINE
 from sottovoce.simulation.evaluation.metrics import METRIC_CUTOFFS, Interval
 from sottovoce.training import DEFAULT_PRESET, Budget, Settings, plan_training
 
-# The paper leaves out people and items with fewer interactions.
-DEFAULT_MIN_INTERACTIONS = 60
-
 
 @add_training_options(
     without=["seed"],
@@ -60,10 +57,7 @@ DEFAULT_MIN_INTERACTIONS = 60
 def simulate(
     *,
     data: DataSource = SYNTHETIC,
-    min_interactions: Annotated[
-        int | None,
-        make_min_interactions_option(f"{DEFAULT_MIN_INTERACTIONS}; 0 for synthetic people"),
-    ] = None,
+    min_interactions: MinInteractions = 0,
     budget: BudgetOption = None,
     central_budget: CentralBudgetOption = None,
     training: dict[str, Any],
@@ -125,7 +119,7 @@ def simulate(
     \b
     Examples:
       sottovoce simulate
-      sottovoce simulate --data ml-1m --budget 50 --seeds 5
+      sottovoce simulate --data ml-1m --min-interactions 60 --budget 50 --seeds 5
       sottovoce simulate --data ml-20m --central-budget 1 --json run.json --plot curve.png
       sottovoce simulate --data ratings.parquet --items films.csv --split latest
       sottovoce simulate --data ml-20m --resample 10000000 --epsilon 4 --reports 1 --lifetime 1
@@ -134,6 +128,7 @@ def simulate(
     sample = (sample_users, sample_items)
     dataset = _load(data, columns, items, min_interactions, sample, seed)
     settings = plan_training(
+        # The planner counts the people who report, who may be made out of those of the data.
         plan.get("resample") or dataset.n_users,
         dataset.n_items,
         history=history or dataset.typical_length,
@@ -150,6 +145,7 @@ def simulate(
         engine_options=engine,
         tags=tags,
         time=time,
+        # The table shows how much of the catalogue lists reach; it is measured once, at the end.
         coverage=True,
         **plan,
     )
@@ -164,7 +160,7 @@ def _load(
     source: str,
     columns: str | None,
     items: Path | None,
-    minimum: int | None,
+    minimum: int,
     sample: tuple[int | None, int | None],
     seed: int,
 ) -> Interactions | Shards:
@@ -177,8 +173,6 @@ def _load(
     if folder:
         return Shards.read(folder)
     with output.messages.status(f"reading {output.escape_markup(source)}"):
-        if minimum is None:
-            minimum = 0 if source.startswith(SYNTHETIC) else DEFAULT_MIN_INTERACTIONS
         data = load(source, parse_columns(columns), items).filter(minimum)
         if sample == (None, None):
             return data
@@ -198,6 +192,7 @@ class EpochBar(output.CountBar):
         """Update the bar after an epoch."""
         if "hr@10" in record:
             self._quality = f"HR@10 {record['hr@10']:.4f}  "
+        # At most: a person whose turns came late has spent less.
         turns = min(record["epoch"], self._training.turns)
         spent = turns * self._training.epsilon * self._training.reports
         state = f"{self._quality}local budget spent, at most {format_epsilon(spent, 6)}"
@@ -206,6 +201,7 @@ class EpochBar(output.CountBar):
 
 def _run(data: Interactions | Shards, plan: Simulation, seed: int, checkpoint: Path | None) -> Run:
     plan = replace(plan, settings=replace(plan.settings, seed=seed))
+    # A file for each seed, so that a command with more seeds continues those that are there.
     file = checkpoint / f"seed-{seed}.safetensors" if checkpoint else None
     with EpochBar(f"seed {seed}", plan.settings) as bar:
         return run_simulation(data, plan, checkpoint=file, on_epoch=bar.show_record)
@@ -267,6 +263,7 @@ def _draw_quality(figure: Any, data: Interactions | Shards, runs: list[Run]) -> 
     curve = [
         (records[0]["epoch"], Interval.from_values([record[metric] for record in records]))
         for records in zip(*(run.epochs for run in runs), strict=True)
+        # Epochs that were not evaluated have no point.
         if metric in records[0]
     ]
     axes = figure.subplots()
@@ -307,6 +304,7 @@ def _runs_to_dict(data: Interactions | Shards, runs: list[Run]) -> dict[str, Any
         "privacy": _get_privacy_report(runs).as_dict(),
         "seconds": {name: sum(run.seconds[name] for run in runs) for name in runs[0].seconds},
     }
+    # One seed has no interval, and its record is the mean itself.
     if len(runs) > 1:
         final = _average_runs(runs, "final")
         content["interval95"] = {name: interval.half_width for name, interval in final.items()}

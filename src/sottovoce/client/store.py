@@ -19,7 +19,7 @@ from sottovoce.storage.database import Database, exclusive_lock
 
 DATABASE_FILE = "client.db"
 BatchState = Literal["charged", "sent", "dropped"]
-SaveResult = Literal["saved", "limit reached", "forgotten"]
+SaveResult = Literal["saved", "limit reached", "forgotten", "paused"]
 
 _TABLES = (
     # `terms`: what the owner accepted, as JSON, or NULL. `asked`: the name of worse terms that
@@ -354,7 +354,7 @@ class ClientStore:
     def save_batch(self, batch: UnsentBatch, generation: bytes) -> SaveResult:
         """Store a batch and charge for it, or do neither; only a saved batch may be sent.
 
-        One transaction compares the generation, reads the ledger, checks the limit and writes both.
+        One transaction compares the generation, checks the pause and the limit, and writes both.
         It fails if the epoch has had a batch or a charge.
 
         Args:
@@ -366,6 +366,9 @@ class ClientStore:
             self.history.check_file()
             if generation != self.generation:
                 return "forgotten"
+            # The owner may have paused while the batch was computed.
+            if self.paused:
+                return "paused"
             try:
                 entry = self.read_ledger().charge(batch.charge)
             except BudgetExceededError:

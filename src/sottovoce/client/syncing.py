@@ -71,7 +71,7 @@ OUTCOME_SENTENCES: dict[Outcome, str] = {
     "not open": "Epoch {epoch} takes no reports at this time; no batch was made.",
     "no token": "This device has no token for epoch {epoch}; no batch was made.",
     "sitting out": "This device sits out epoch {epoch}, as its coin decided; no batch was made.",
-    "missed": "Epoch {epoch} began before this device's turn to send; no batch was made.",
+    "missed": "Epoch {epoch} began before this device's moment to send; no batch was made.",
     "paused": "Reporting is paused; no batch leaves until it is resumed.",
     "limit reached": "The limit is reached: no more reports leave. Lists go on.",
     "lifetime over": "All that was agreed to is spent: no more reports leave. Lists go on.",
@@ -181,7 +181,12 @@ class SyncSession:
             if self._wants_token(manifest):
                 self._fetch_token(manifest)
             return self._make_result(manifest.epoch, pending.outcome, pending.abandoned_epoch)
-        outcome = self._find_refusal(manifest) or self._report(release)
+        unsent = self.store.get_waiting_batch()
+        if unsent is not None and unsent.epoch == manifest.epoch:
+            # Another sync made it during `wait`, and could not send it.
+            outcome = self._settle(unsent, self._try_to_deliver(unsent), manifest.epoch)
+        else:
+            outcome = self._find_refusal(manifest) or self._report(release)
         return self._make_result(manifest.epoch, outcome, pending.abandoned_epoch)
 
     def _find_damage(self) -> LedgerError | None:
@@ -218,7 +223,8 @@ class SyncSession:
             return "nothing asked"
         if store.terms is None:
             return "not accepted"
-        # A batch waits here only if the owner paused.
+        # `start` and `finish` have tried to deliver a batch that waits. It is still here only
+        # if the owner paused.
         if store.paused or store.get_waiting_batch() is not None:
             return "paused"
         if not is_time(manifest, self.clock(), self.jitter):
@@ -262,13 +268,21 @@ class SyncSession:
             store.save_token_decision(epoch, takes_part=wanted)
         return wanted and store.get_token(epoch, manifest.next_token_key) is None
 
+    def _fetch_attestation(self) -> Attestation | None:
+        """Ask the backend for an attestation, unless the owner has paused by now."""
+        if self.fetch_attestation is None or self.store.paused:
+            return None
+        return Attestation.decode(self.fetch_attestation())
+
     def _fetch_token(self, manifest: Manifest) -> None:
         """Ask for the account's token of the next epoch; without one, sit that epoch out."""
-        assert self.fetch_attestation is not None
         assert manifest.next_token_key is not None
         epoch, key = manifest.epoch + 1, manifest.next_token_key
         element, finalize = blind_token(self.entropy(BATCH_ID_BYTES))
-        attestation = Attestation.decode(self.fetch_attestation())
+        # Outside of the lock below: the backend may take long, and a pause would wait for it.
+        attestation = self._fetch_attestation()
+        if attestation is None:
+            return
         request = TokenRequest(epoch, attestation, element).encode()
         # As in `_deliver`: a pause waits for this lock, and nothing leaves after it.
         with self.store.lock_sending():
@@ -326,7 +340,7 @@ class SyncSession:
             token = self._get_token(manifest) if manifest.terms.accounts else None
             batch = make_batch(release, rows, send_at, self.draw_words, self.entropy, token)
             saved = self.store.save_batch(batch, generation)
-        if saved == "limit reached":
+        if saved != "saved":
             return saved
         if self.jitter:
             self._sleep_until(delay_by_whole_leads(began + lead, self.monotonic(), manifest))

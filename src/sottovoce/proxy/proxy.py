@@ -41,6 +41,7 @@ from sottovoce.proxy.shuffle import Entropy
 from sottovoce.proxy.store import ProxyStore
 from sottovoce.proxy.upstream import Upstream, describe_clock_problem, describe_mismatch
 from sottovoce.service.logs import Troubles
+from sottovoce.service.tls import describe_expiring
 
 log = logging.getLogger("sottovoce")
 
@@ -97,7 +98,7 @@ class Proxy:
         self.mirror = Mirror(store, upstream, settings, clock)
         self.accounts = Accounts(store, settings, clock)
         self.intake = Intake(store, settings, clock, lambda: self.is_paused, self.accounts)
-        self.metrics = Metrics()
+        self.metrics = Metrics(self.troubles)
         self._resume()
         self.metrics.set_gauges(
             batches_waiting=lambda: self.intake.n_waiting,
@@ -105,7 +106,6 @@ class Proxy:
             crowd=self._count_needed,
             overdue_seconds=self._compute_overdue,
             disk_free_bytes=store.count_free_bytes,
-            clock_ahead_seconds=lambda: self._clock_ahead or 0.0,
             barred=lambda: self.is_paused,
         )
         if settings.least_clients > 1 and not settings.rate.per_epoch:
@@ -150,7 +150,7 @@ class Proxy:
         # In this order: an epoch that the server has left is given up before it could be mixed, and
         # what devices have paid for is handed over before housekeeping.
         steps = (
-            self._check_store,
+            self._check_resources,
             self._agree,
             self._end_by_clock,
             self._delete_files,  # who sent which reports, before anything is handed over
@@ -171,10 +171,12 @@ class Proxy:
         if failures:
             raise failures[0]
 
-    def _check_store(self) -> None:
-        """Check whether the disk takes more, before a device that has paid finds out."""
+    def _check_resources(self) -> None:
+        """Check tokens, certificates and the disk, before a device that has paid finds out."""
         self.troubles.update("folder", self._store.find_lost_file(), level=logging.ERROR)
         self.troubles.update("tokens", self.accounts.problem, level=logging.ERROR)
+        expiring = describe_expiring(self._settings.certificates, self._clock())
+        self.troubles.update("certificates", expiring)
         if self._store.is_failing or self._store.count_free_bytes() < MIN_FREE_BYTES:
             self._store.check_writable()
 
@@ -220,12 +222,15 @@ class Proxy:
         if self._get_running() is None:
             self.intake.close(signed)
             self._last_ended = signed.manifest.epoch
-        elif not self._open_intake(signed):
-            log.error(
-                "epoch %d: its batches are not in this proxy's folder, as in a copy of it: those "
-                "that were acknowledged before are lost",
-                signed.manifest.epoch,
-            )
+        else:
+            # `_begin_epoch` creates the files before it stores the manifest.
+            if not self._store.begin_epoch(signed.manifest.epoch):
+                log.error(
+                    "epoch %d: its batches are not in this proxy's folder, as in a copy of it: "
+                    "those that were acknowledged before are lost",
+                    signed.manifest.epoch,
+                )
+            self._open_intake(signed)
 
     def _end_by_clock(self) -> None:
         """End an epoch that has waited as long as its terms say, even without the server."""
@@ -285,12 +290,10 @@ class Proxy:
                 self._open_intake(signed)
             log.info("epoch %d: %s", signed.manifest.epoch, format_manifest_hash(signed.hash))
 
-    def _open_intake(self, signed: SignedManifest) -> bool:
-        """Take batches of an epoch from now on; return whether its files existed."""
-        existed = self._store.begin_epoch(signed.manifest.epoch)
+    def _open_intake(self, signed: SignedManifest) -> None:
+        """Take batches of an epoch, whose files are open, from now on."""
         with self._store.read_batches() as tables:
             self.intake.open(signed, n_waiting=tables.count_batches())
-        return existed
 
     def _prepare_epoch(self) -> None:
         """Make sure of the room for the running epoch, then draw the dummies that are due."""
@@ -310,8 +313,9 @@ class Proxy:
         signed, sent_at = self.manifest, self._clock()
         running = self._get_running()
         crowd = None
-        # Before its time nothing is said of the crowd, and the epoch is not mixed. Otherwise a
-        # server could end it when only one person has reported, or fill the crowd up by itself.
+        # Before its closing time the server is not told the crowd, and the epoch is not mixed.
+        # Otherwise a server could end it when only one person has reported, or fill the crowd up
+        # by itself.
         if signed is not None and sent_at >= signed.manifest.closes:
             crowd = (
                 self._get_crowd_after_flush(signed) if running is None else self._get_crowd(running)

@@ -65,6 +65,7 @@ class RateLimit:
             return 0.0
         state = self._get_state(address)
         state.enter_epoch(epoch)
+        # Requests that are under way count in full, or many begun at once would pass together.
         if self._per_epoch and state.n_stored + state.n_in_progress >= self._per_epoch:
             return RETRY_WHEN_FULL_SECONDS
         return self._count_seconds_to_token(state) if self._per_second else 0.0
@@ -81,6 +82,7 @@ class RateLimit:
 
     def _count_seconds_to_token(self, state: AddressState) -> float:
         now = self._clock()
+        # A clock that went back brings none, and takes none away.
         state.tokens += max(now - state.counted_at, 0.0) * self._per_second
         state.tokens, state.counted_at = min(self._burst, state.tokens), now
         return max(1 - state.tokens, 0.0) / self._per_second
@@ -93,8 +95,10 @@ class RateLimit:
     def _get_state(self, address: str) -> AddressState:
         """Return the state of an address, which is now the last to be forgotten."""
         network = get_network(address)
+        # Taken out and put back at the end: the dictionary is ordered by last use.
         state = self._addresses.pop(network, None) or AddressState(self._burst, self._clock())
         self._addresses[network] = state
+        # An attacker with many addresses must not use up the memory.
         if len(self._addresses) > self._max_addresses:
             self._addresses.popitem(last=False)
         return state

@@ -150,6 +150,8 @@ class FederatedMF:
         the engine's options, as `{'card': 1}` for `cuda`.
     threads : int, optional
         short for that option of the engines `cpu` and `auto`.
+    unknown : Any
+        any other name is refused with the nearest parameter's.
     """
 
     # What `fit` sets: the constructor of a scikit-learn estimator sets only parameters.
@@ -237,6 +239,9 @@ class FederatedMF:
     def set_params(self, **params: Any) -> Self:
         """Change some parameters. What was fitted stays as it is until the next `fit`.
 
+        Args:
+            params: New values of parameters of the constructor, by name.
+
         Raises:
             SettingsError: A value is impossible, or there is no such parameter. Nothing is changed.
         """
@@ -298,6 +303,8 @@ class FederatedMF:
         tags = None if item_features is None else parse_tags(item_features, histories.n_items)
         hidden = None if test is None else parse_test(test, labels, histories, users)
         settings = plan_settings(self.get_params(), histories)
+        # Everything of the last fit goes before the new one begins: a failure must not leave a
+        # mixture.
         self._tags, self._settings, self._state, self._labels = tags, settings, None, labels
         self._crowd = crowd = histories.n_users
         fit_test = None
@@ -305,6 +312,8 @@ class FederatedMF:
             known_tags = make_empty_tags(histories.n_items) if tags is None else tags
             fit_test = FitTest(histories, hidden, known_tags, settings)
         file = None if checkpoint is None else Path(checkpoint)
+        # A checkpoint of other data must not be continued; without a file nothing needs the
+        # fingerprint.
         identity = {"data": compute_fingerprint(histories), "resample": None} if file else {}
         log = TrainingLog.open(settings, histories.n_items, file, identity)
         refresh_metrics(log, fit_test)
@@ -313,6 +322,7 @@ class FederatedMF:
 
             def on_epoch(record: Record) -> None:
                 nonlocal crowd
+                # The privacy report counts the smallest crowd of all epochs.
                 crowd = min(crowd, int(record["people"]))
                 self._state, self._crowd = log.state, crowd
                 show(record)

@@ -1,6 +1,6 @@
 """Checks of the parameters of `FederatedMF`, and the settings that follow from them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -32,7 +32,7 @@ def check_parameters(parameters: Mapping[str, Any]) -> None:
     make_engine_options(parameters["engine"], select_engine_options(parameters))
 
 
-def check_names(kind: str, unknown: Mapping[str, Any], names: list[str]) -> None:
+def check_names(kind: str, unknown: Mapping[str, Any], names: Iterable[str]) -> None:
     """Refuse a parameter that a class does not have, and suggest the name that is nearest."""
     for name in unknown:
         near = "".join(f": use {match}" for match in get_close_matches(name, names, n=1))

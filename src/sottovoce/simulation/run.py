@@ -158,6 +158,7 @@ def simulate(
     parts = make_parts(data, plan.holdout_rule)
     identity: Record = {}
     if checkpoint:
+        # The training's settings are compared by the log itself; these are the simulation's own.
         identity = {name: getattr(plan, name) for name in IDENTITY_FIELDS}
         identity = {"data": parts.compute_fingerprint(), **identity}
     log = TrainingLog.open(plan.settings, parts.n_items, checkpoint, identity)
@@ -167,6 +168,7 @@ def simulate(
 
     def measure(state: TrainingState) -> Record:
         nonlocal evaluation_seconds
+        # Without metrics the epoch's record has only its time and its people.
         if not plan.is_evaluated_after(state.epochs_done):
             return {}
         evaluation_started = time.perf_counter()
@@ -186,6 +188,7 @@ def simulate(
         n_tested = sum(
             engine.map_parts(lambda part: int((part.holdout.candidates.split.test >= 0).sum()))
         )
+        # Counts of training data only: the held-out items are not in them.
         totals = count_popularity(engine)
         popularity = evaluate_popularity(engine, totals)
         # Without side information both ways to recommend are the same.

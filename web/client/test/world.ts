@@ -30,9 +30,12 @@ export function item(number: number): string {
   return `secret-item-${String(number).padStart(4, "0")}`;
 }
 
+const ROUNDS_FACTOR = Number(process.env.SOTTOVOCE_ROUNDS ?? 1);
+export const IS_NIGHTLY = ROUNDS_FACTOR > 1;
+
 /** Return a number of rounds: `make nightly` plays several times as many of the same sequence. */
 export function rounds(byDay: number): number {
-  return byDay * Number(process.env.SOTTOVOCE_ROUNDS ?? 1);
+  return byDay * ROUNDS_FACTOR;
 }
 
 export function itemMatrix(epoch: number): Float32Array {
@@ -265,7 +268,7 @@ export const TERMS: Terms = {
   reports: REPORTS,
   epochs: 1000,
   share: 1,
-  leastClients: 100,
+  leastClients: 10, // the bound of a larger crowd takes longer
   hold: 0,
   dummies: 0,
   factors: FACTORS,

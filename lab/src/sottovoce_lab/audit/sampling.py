@@ -64,9 +64,11 @@ class Sample:
     def make_ratio(
         self, check: str, event: str, first: Event, second: Event, claim: float
     ) -> Ratio:
-        counts = [Count(int(happened.sum()), happened.size) for happened in (first, second)]
+        first_count, second_count = (
+            Count(int(happened.sum()), happened.size) for happened in (first, second)
+        )
         name = f"{self.scene.name}: {event}"
-        return Ratio(self.scene.settings.mechanism, check, name, *counts, claim)
+        return Ratio(self.scene.settings.mechanism, check, name, first_count, second_count, claim)
 
     def make_surprise(self, check: str, event: str, p_value: float) -> Surprise:
         name = f"{self.scene.name}, {event}"

@@ -21,7 +21,7 @@ SideKind = Literal["tags", "time", "both"]
 TrainedMethod = Literal["paper", "paper-alpha", "loudest"]
 Method = Literal[
     "paper", "paper-alpha", "loudest", "random", "popularity", "private-popularity",
-    "named-counts", "named-als", "mf", "ease", "fcf", "dplcf", "dp-als", "cost", "liars",
+    "named-counts", "named-als", "mf", "ease", "fcf", "dplcf", "dp-als", "cost", "poisoning",
     "attacker",
 ]  # fmt: skip
 METHOD_NAMES: tuple[Method, ...] = get_args(Method)

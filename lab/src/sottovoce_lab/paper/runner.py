@@ -63,7 +63,7 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
 }
 _COMPUTE_BY_METHOD: dict[Method, Compute] = {
     **COMPUTE_BY_METHOD,
-    "liars": compute_poisoning,
+    "poisoning": compute_poisoning,
     "attacker": compute_attack,
 }
 # Orders cells with all users or items after those of subsets.

@@ -65,7 +65,8 @@ def _draw_reports(
         loud = max(round(mechanism.loud * len(inside) / mechanism.n_directions), 1)
         person, place = np.nonzero(slice_of_report == slice_number)
         reporters, reporter_of_report = np.unique(person, return_inverse=True)
-        loudest = np.argpartition(agreement[np.ix_(reporters, inside)], -loud, axis=1)[:, -loud:]
+        # A stable order: that of `argpartition` depends on the processor.
+        loudest = np.argsort(-agreement[np.ix_(reporters, inside)], axis=1, kind="stable")
         index = inside[loudest[reporter_of_report, chance.integers(loud, size=len(person))]]
         row, factor = np.divmod(index, mechanism.shape.factors)
         loud_reports = pack_reports(index, (a[person, row] > 0) != (X[person, factor] > 0))

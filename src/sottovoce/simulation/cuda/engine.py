@@ -49,6 +49,7 @@ class CudaEngine(LocalEngine):
         if self._solve_bytes > card.shared_bytes:
             raise SettingsError(f"{factors} factors do not fit the memory of this card: use fewer")
         card.load(render_source(factors, self._kernel.SOURCE))
+        # One buffer for people who report and for people of the data, who may be fewer or more.
         self._people_per_piece = min(MAX_PEOPLE_ON_CARD, max(len(people), histories.n_users, 1))
         self._memory = memory = Memory(
             card,
@@ -90,6 +91,7 @@ class CudaEngine(LocalEngine):
         reports = memory.get("reports_out")[: n * settings.reports].reshape(n, settings.reports)
         memory.drop("reports_out")
         numbers = self.people.get_numbers(np.arange(n))
+        # The card writes a row for everybody; rows of people who sit out are left out here.
         takes = draw_participants(settings.seed, epoch, numbers, settings.turns, settings.epochs)
         return reports[takes]
 
@@ -114,6 +116,8 @@ class CudaEngine(LocalEngine):
 
     def learn(self, V: Float32, epoch: int, *, row_limit: float = 0.0) -> tuple[Float32, int]:
         """Run one epoch, with `training.compute_next_items` on the card where it can."""
+        # The kernel knows neither dummies nor a limit of rows: the host computes both from the
+        # sums.
         if self.settings.dummies or row_limit:
             return super().learn(V, epoch, row_limit=row_limit)
         n_reports, settings, memory = self._report(V, epoch), self.settings, self._memory
@@ -144,6 +148,7 @@ class CudaEngine(LocalEngine):
         memory.make("sums", self.mechanism.n_directions, np.int32)
         for _ in self._split_people(people):
             memory.run("gather")
+            # Vectors of an evaluation of the same model are used again, unless other people report.
             if not (self._has_vectors and self.people.resampled is None):
                 self._has_vectors = False
                 memory.run("solve_with_history", **self._get_solve_launch())
@@ -170,6 +175,7 @@ class CudaEngine(LocalEngine):
         for n in self._split_people(n_users):
             if not self._has_vectors:
                 self._memory.run("solve_rows", **self._get_solve_launch())
+            # In several pieces only the last one's vectors are on the card.
             self._has_vectors = n == n_users
             yield n
 

@@ -61,7 +61,7 @@ def compute_poisoning(cell: Cell, context: CellContext) -> dict[str, Any]:
         for name, audience in audiences.items()
     }
     final = {**summarize_ranks(rank_factors(X, V, candidates)), **exposures}
-    return {"final": final, "liars": n_attackers, "people": honest.n_users}
+    return {"final": final, "attackers": n_attackers, "people": honest.n_users}
 
 
 def _train(

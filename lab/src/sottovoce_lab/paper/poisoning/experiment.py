@@ -106,9 +106,7 @@ UNATTACKED = [
 class PoisoningExperiment(Experiment):
     """How many people see an item that attackers push, and what defences cost."""
 
-    # The name of the command, of its files and of the cells' method: results of earlier versions
-    # are found by it.
-    name = "liars"
+    name = "poisoning"
     title = "What attackers can do"
     figure_size = (12.0, 6.5)
 
@@ -277,7 +275,7 @@ class PoisoningExperiment(Experiment):
         added = (("attacked", attacked), *attack_parameters.items())
 
         def build_cell(seed: int) -> Cell:
-            cell = Cell.from_settings("liars", size, settings, seed, draw=get_subset_seed(seed))
+            cell = Cell.from_settings("poisoning", size, settings, seed, draw=get_subset_seed(seed))
             return replace(cell, parameters=(*cell.parameters, *added))
 
         return build_cell

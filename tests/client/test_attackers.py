@@ -1,4 +1,4 @@
-"""Servers and proxies that lie: nothing is sent, nothing spent, nothing stored.
+"""Attackers who run the server or the proxy: nothing is sent, nothing spent, nothing stored.
 
 Every way to tamper with what is published is tried in `tests/protocol/test_published.py`.
 """
@@ -46,13 +46,13 @@ LIES: dict[str, Callable[[World], SignedManifest]] = {
     "block": lambda world: world.signed(3, parameters={**OWN, "block": 32}),
 }
 
-UNTRUE = [*LIES][:3]
-"""By the manifest alone."""
+# Lies that the manifest shows without a comparison of terms.
+UNTRUE_MANIFESTS = [*LIES][:3]
 
 
 @pytest.fixture
-def told(client: Client, proxy: FakeProxy, world: World) -> Client:
-    """A client that has seen epoch 2 and could report in epoch 3."""
+def informed(client: Client, proxy: FakeProxy, world: World) -> Client:
+    """Return a client that has seen epoch 2 and could report in epoch 3."""
     proxy.publish(world.signed(2))
     assert client.sync(proxy).outcome == "not open"
     world.now = 3.5 * DAY
@@ -62,7 +62,7 @@ def told(client: Client, proxy: FakeProxy, world: World) -> Client:
 def test_a_batch_under_accepted_terms_leaves_while_a_question_waits(
     client: Client, proxy: FakeProxy, world: World, folder: Path
 ) -> None:
-    """It is paid for. So the error must not say that nothing was sent."""
+    """Send a batch that is paid for; the error must not say that nothing was sent."""
     client.sync(proxy, sleep=pause_once_made(client), jitter=60)
     client.pause(on=False)
     proxy.publish(world.signed(2, epochs=21))
@@ -75,41 +75,41 @@ def test_a_batch_under_accepted_terms_leaves_while_a_question_waits(
 
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lie_is_refused_and_changes_nothing(
-    told: Client, proxy: FakeProxy, world: World, folder: Path, lie: str
+    informed: Client, proxy: FakeProxy, world: World, folder: Path, lie: str
 ) -> None:
-    """But for the name of worse terms, which wait for a question."""
-    before, recommended = told.get_status(), told.recommend(5)
-    rows = _but_asked(told)
+    """Store nothing except the name of worse terms, which wait for a question."""
+    before, recommended = informed.get_status(), informed.recommend(5)
+    rows = _read_tables(informed)
     proxy.publish(LIES[lie](world))
     for _ in range(2):
         with pytest.raises(UntrustedError if [*LIES].index(lie) < 4 else TermsError):
-            told.sync(proxy)
+            informed.sync(proxy)
     assert proxy.received == []
     assert charges(folder) == []
-    assert replace(told.get_status(), pending_terms=None) == before
-    assert told.recommend(5) == recommended
-    assert _but_asked(told) == rows
+    assert replace(informed.get_status(), pending_terms=None) == before
+    assert informed.recommend(5) == recommended
+    assert _read_tables(informed) == rows
     world.files.clear()
     proxy.publish(world.signed(3))
     world.files[world.catalogue.hash] = world.catalogue.raw
-    assert told.sync(proxy).outcome == "sent"
+    assert informed.sync(proxy).outcome == "sent"
 
 
-def _but_asked(told: Client) -> list[tuple[Any, ...]]:
+def _read_tables(informed: Client) -> list[tuple[Any, ...]]:
     about = "proxy_url, verification_key, paused, terms, head, epoch, manifest_hash"
-    return told._store._db.rows(f"SELECT files.*, signed, {about} FROM files, manifest, about")
+    return informed._store._db.rows(f"SELECT files.*, signed, {about} FROM files, manifest, about")
 
 
 def test_an_older_epoch_is_refused_also_after_forgetting(
-    told: Client, proxy: FakeProxy, world: World
+    informed: Client, proxy: FakeProxy, world: World
 ) -> None:
-    told.forget()
-    for lie in UNTRUE:
+    informed.forget()
+    for lie in UNTRUE_MANIFESTS:
         proxy.publish(LIES[lie](world))
         with pytest.raises(UntrustedError):
-            told.sync(proxy)
+            informed.sync(proxy)
     proxy.publish(world.signed(2))
-    assert told.sync(proxy).outcome == "not open"
+    assert informed.sync(proxy).outcome == "not open"
 
 
 def test_nothing_is_reported_before_terms_were_accepted(
@@ -128,22 +128,22 @@ def test_nothing_is_reported_before_terms_were_accepted(
 
 
 def test_what_is_accepted_is_what_was_shown_and_not_what_came_later(
-    told: Client, proxy: FakeProxy, world: World
+    informed: Client, proxy: FakeProxy, world: World
 ) -> None:
     proxy.publish(world.signed(3, epsilon=5.0, reports=2))
     with pytest.raises(TermsError, match=r"2\.5.*5\.0") as caught:
-        told.sync(proxy)
+        informed.sync(proxy)
     proxy.publish(world.signed(3, epsilon=6.0, reports=2))  # while the owner reads
-    told.accept(caught.value.asked)
+    informed.accept(caught.value.asked)
     with pytest.raises(TermsError, match=r"5\.0.*6\.0"):
-        told.sync(proxy)
-    assert told.get_status().spent == 0.0
+        informed.sync(proxy)
+    assert informed.get_status().spent == 0.0
     proxy.publish(world.signed(3, epsilon=5.0, reports=2))
-    assert told.sync(proxy).spent == 10.0
+    assert informed.sync(proxy).spent == 10.0
 
 
 @pytest.mark.parametrize("cheaper", [{"epsilon": 0.25}, {"reports": 1}])
-def test_cheaper_reports_under_a_limit_are_no_more_than_were_told(
+def test_cheaper_reports_under_a_limit_are_no_more_than_were_promised(
     proxy: FakeProxy, world: World, folder: Path, cheaper: dict[str, Any]
 ) -> None:
     """Among dummies many reports of a small epsilon can tell more than one of a large epsilon."""
@@ -164,28 +164,28 @@ def test_cheaper_reports_under_a_limit_are_no_more_than_were_told(
 
 
 def test_better_terms_are_taken_and_do_not_become_the_bound(
-    told: Client, proxy: FakeProxy, world: World
+    informed: Client, proxy: FakeProxy, world: World
 ) -> None:
     proxy.publish(world.signed(3, epochs=3, dummies=0, least_clients=1000))
-    assert told.sync(proxy).spent == COST
-    assert told.get_status().terms == world.terms()
+    assert informed.sync(proxy).spent == COST
+    assert informed.get_status().terms == world.terms()
     proxy.next_epoch()
-    assert told.sync(proxy).outcome == "sent"
+    assert informed.sync(proxy).outcome == "sent"
 
 
 def test_a_key_that_the_pinned_one_named_is_trusted_from_then_on(
-    told: Client, proxy: FakeProxy, world: World
+    informed: Client, proxy: FakeProxy, world: World
 ) -> None:
     old, new = world.signing_key, Ed25519PrivateKey.generate()
     statement = KeyStatement.make(old, new.public_key().public_bytes_raw())
     proxy.publish(SignedManifest.make(world.manifest(3), new, (statement,)), new)
-    assert told.sync(proxy).outcome == "sent"
+    assert informed.sync(proxy).outcome == "sent"
     world.now += DAY
     proxy.publish(SignedManifest.make(world.manifest(4), old))
     with pytest.raises(UntrustedError):
-        told.sync(proxy)
+        informed.sync(proxy)
     proxy.publish(SignedManifest.make(world.manifest(4), new), new)
-    assert told.sync(proxy).outcome == "sent"
+    assert informed.sync(proxy).outcome == "sent"
 
 
 # A server that asks again and again.
