@@ -39,7 +39,6 @@ from sottovoce.service.http import (
     read_body,
 )
 from sottovoce.service.page import build_page_routes
-from sottovoce.service.tls import get_seconds_to_expiry
 from sottovoce.service.widget import build_script_routes
 
 
@@ -52,10 +51,7 @@ def build_app(
     writer: GroupCommit[Batch, None] = GroupCommit(proxy.intake.store_batches)
     api = Api(proxy, settings, limit, clock)
     heartbeat = Heartbeat(proxy.tick, settings.poll_seconds, proxy.troubles)
-    proxy.metrics.set_gauges(
-        beat_failures=lambda: heartbeat.failures,
-        certificate_seconds=lambda: get_seconds_to_expiry(settings.certificates),
-    )
+    proxy.metrics.set_gauges(beat_failures=lambda: heartbeat.failures)
 
     @asynccontextmanager
     async def run_heartbeat(_: Starlette) -> AsyncIterator[None]:

@@ -56,8 +56,8 @@ class ProxyStatus:
     """People that the epoch waits for."""
     unsettled: tuple[FlushedEpoch, ...] = ()
     """Epochs that are mixed, and that the server has not confirmed."""
-    expiring: tuple[str, ...] = ()
-    """Certificates that must be renewed."""
+    expiring: str | None = None
+    """Which certificates must be renewed; None if all are well."""
     max_per_address: int = 0
     """Batches that one address may send in an epoch; 0 for no limit."""
     panel_fits: bool = True
@@ -92,7 +92,7 @@ class ProxyStatus:
             n_batches=0 if epoch is None else count_waiting_batches(settings.folder, epoch),
             min_crowd=min_crowd,
             unsettled=unsettled,
-            expiring=tuple(describe_expiring(settings.certificates, now)),
+            expiring=describe_expiring(settings.certificates, now),
             max_per_address=settings.rate.per_epoch,
             panel_fits=panel_fits,
         )
@@ -112,9 +112,9 @@ class ProxyStatus:
         """What needs the operator's attention; empty if all is well."""
         running = self.running
         problems = [running] if isinstance(running, str) else [*running.troubles]
-        # A running proxy has the same trouble with the server, in the same words.
-        problems += [text for text in self.server.problems if text not in problems]
-        problems += self.expiring
+        # A running proxy has the same troubles, in the same words.
+        others = [*self.server.problems, self.expiring]
+        problems += [text for text in others if text is not None and text not in problems]
         if self.free_bytes < MIN_FREE_BYTES + self.needed_bytes:
             problems.append(f"only {self.free_bytes / 1e6:,.0f} MB are free on the disk")
         if self.signed is not None:

@@ -20,6 +20,7 @@ from sottovoce.errors import SettingsError
 from sottovoce.privacy import PrivacyReport, make_privacy_report
 from sottovoce.settings import check, setting
 from sottovoce.simulation.engines import AUTO_ENGINE, build_engine, load_engine_package
+from sottovoce.simulation.population import Part, People, WholeParts
 from sottovoce.simulation.random_words import philox
 from sottovoce.simulation.training import TrainingState, start_training
 from sottovoce.training import Settings, compute_next_items
@@ -208,9 +209,8 @@ def _run_epoch(
     histories, _ = timeline.collect_histories(users, number, n_items)
     # Who takes part has been drawn already: in the engine, all of these people take part.
     everybody = replace(settings, lifetime=0)
-    with build_engine(
-        plan.engine, histories, everybody, numbers=users, **plan.engine_options
-    ) as engine:
+    people = WholeParts(Part(People(histories, chosen=users)))
+    with build_engine(plan.engine, people, everybody, **plan.engine_options) as engine:
         collected = engine.collect(state.V, number)
     # If few people take turns, an epoch may have no reports: then it estimates nothing.
     n_reports = max(collected.n_reports, 1)

@@ -26,6 +26,8 @@ Int64 = NDArray[np.int64]
 
 # Items that a test item is ranked with, in the paper and in all tables of this project.
 DEFAULT_NEGATIVES = 99
+# People who are tested after an epoch that is not the last, at most.
+PEOPLE_PER_EPOCH_TEST = 10_000
 # Users whose scores a thread has in memory at a time: few, so that a cache holds them.
 USERS_PER_BLOCK = 64
 # The increment of SplitMix64.
