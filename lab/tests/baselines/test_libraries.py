@@ -21,8 +21,12 @@ from sottovoce_lab.baselines.models import Factorization, Scorer, rank
 # What figures may differ by.
 TOLERANCE = 0.002
 SEED = 1000
-# Settings of ALS and EASE that are good for this sample.
-FACTORS, ALPHA, REGULARIZATION, ITERATIONS = 64, 10.0, 10.0, 15
+# Settings of ALS.
+FACTORS = 64
+ALPHA = 10.0
+REGULARIZATION = 10.0
+ITERATIONS = 15
+# Ridge of EASE.
 RIDGE = 500.0
 
 

@@ -133,11 +133,9 @@ def build_popularity_model(
 
 
 def estimate_popularity(V: Float64) -> Float64:
-    """Estimate how popular each item is: `V (V^T 1)`, but at least 0.
-
-    A device knows no counts. But `V V^T` estimates which items are touched together, so its row
-    sums are large for items that are touched together with many, in any basis of the factors.
-    """
+    """Estimate how popular each item is: `V (V^T 1)`, but at least 0."""
+    # A device knows no counts. But `V V^T` estimates which items are touched together, so its row
+    # sums are large for items that are touched together with many, in any basis of the factors.
     # Before anything is learnt, all items are equally popular.
     if not V.any():
         return np.ones(len(V))

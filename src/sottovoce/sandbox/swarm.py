@@ -135,6 +135,7 @@ def run_swarm(data: Interactions, plan: SwarmPlan, progress: SwarmProgress) -> S
         if first.manifest.public_key is None and first.manifest.next_token_key is None:
             raise RefusedError(FINISHED_MESSAGE)
         catalogue = reader.read_release(first).catalogue
+        # Only items that the server has: others would be in no report.
         people = data.match_items(catalogue.numbers).subset(users=plan.clients, seed=plan.seed)
         began = time.perf_counter()
         with temporary_folder("swarm") as folder, ClientPool(plan.proxy) as pool:
@@ -183,6 +184,7 @@ class _Swarm:
         plan, users = self._plan, range(people.n_users)
         self._folders = [folder / f"{user:06}" for user in users]
         items = [[str(people.item_ids[row]) for row in people.histories[user]] for user in users]
+        # A client that was charged for more than its epochs would reach its limit.
         limit = self.terms.epsilon * self.terms.reports * plan.epochs
         self._progress.begin_task("making clients", people.n_users)
         for _ in self._pool.create(self._folders, items, plan.proxy, plan.key, limit):
@@ -192,6 +194,7 @@ class _Swarm:
         """Take part until there are enough epochs or the training is finished."""
         signed = self._find_epoch_with_time_left()
         self.terms = signed.manifest.terms
+        # With accounts the first epoch only fetches tokens, which are for the epoch after it.
         if self._plan.attest:
             signed = self._wait_for_tokens(signed)
         while len(self.epochs) < self._plan.epochs and signed.manifest.public_key is not None:
@@ -210,6 +213,7 @@ class _Swarm:
         manifest = signed.manifest
         seconds_left = manifest.closes - time.time()
         required = min(MIN_SECONDS_LEFT, (manifest.closes - manifest.opens) / 2)
+        # Far beyond its closing time an epoch waits for its crowd, which is this swarm: join it.
         if -CLOSE_GRACE_SECONDS < seconds_left < required:
             task = f"epoch {manifest.epoch} is nearly over"
             with suppress(UnavailableError):
@@ -268,7 +272,11 @@ class ClientPool:
 
     def __init__(self, url: str):
         self._pool = ProcessPoolExecutor(
-            SWARM_PROCESSES, get_context("spawn"), initializer=_start_worker, initargs=(url,)
+            # A forked process would share the parent's TLS state and locks.
+            SWARM_PROCESSES,
+            get_context("spawn"),
+            initializer=_start_worker,
+            initargs=(url,),
         )
 
     def create(
@@ -365,6 +373,8 @@ def sync_client(
         while True:
             try:
                 synced = client.sync(api, jitter=0, fetch_attestation=attestation)
+                # A sync that has sent asks for no token, so a second one fetches that of the next
+                # epoch.
                 if attestation is not None and synced.outcome == "sent":
                     client.sync(api, jitter=0, fetch_attestation=attestation)
                 return SwarmSync(synced.outcome, tries, synced.spent)

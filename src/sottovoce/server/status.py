@@ -60,6 +60,7 @@ class KeysFile:
             if not keys.is_successor_of(service.verification_key):
                 raise SettingsError(f"{path}: must be the keys file of this database")
             check_newest(keys, service)
+            # Opening the epoch's key shows whether the keys file belongs to this database.
             if latest is not None and wrapped is not None:
                 keys.unwrap(latest.epoch, wrapped)
         except SottovoceError as error:
@@ -124,8 +125,8 @@ class ServerStatus:
     """Whether a worker has signed the newest catalogue for lists."""
     settings_problem: str | None = None
     """Why no worker could start with the settings file as it is now."""
-    expiring_certificates: tuple[str, ...] = ()
-    """Certificates that must be renewed."""
+    expiring_certificates: str | None = None
+    """Which certificates must be renewed; None if all are well."""
     contacts: Mapping[str, ProxyContact | None] = field(default_factory=dict)
     """The last contact with each proxy; None if there was none."""
 
@@ -157,9 +158,10 @@ class ServerStatus:
                 last_epochs=tuple(last_epochs[:MAX_EPOCHS_SHOWN]),
                 is_listed=shelf is not None and shelf.catalogue == pending.catalogue.hash,
                 settings_problem=(
+                    # It would repeat what is wrong with the keys file.
                     None if keys.problem else _find_settings_problem(transaction, settings)
                 ),
-                expiring_certificates=tuple(describe_expiring(settings.certificates, now)),
+                expiring_certificates=describe_expiring(settings.certificates, now),
                 contacts={name: contacts.get(name) for name in settings.proxies},
             )
 
@@ -173,8 +175,12 @@ class ServerStatus:
             problems += self.running.troubles
         elif epoch is not None and not self._has_other_worker:
             problems.append(self.running)
-        others = [self.disk.problem, self.keys.problem, self.settings_problem]
-        others += self.expiring_certificates
+        others = [
+            self.disk.problem,
+            self.keys.problem,
+            self.settings_problem,
+            self.expiring_certificates,
+        ]
         if epoch is not None:
             others += find_problems(
                 epoch, wait, self.contacts, self.now, silent_since=epoch.opens

@@ -199,6 +199,7 @@ def replay(
         **training,
         seed=seed,
     )
+    # A plan for few people ends, but a replay follows a service that never does.
     if "half_life" not in training and not settings.half_life:
         settings = settings.to_endless()
     name = engine.pop("engine", "cpu")
@@ -298,6 +299,7 @@ def _tabulate_periods(results: ReplayResults) -> Table:
     )
     curves = {name: _average_curves(results.runs, name) for name in PERIOD_COLUMNS}
     numbers = sorted(curves[MODEL_NAME])
+    # The last period is always printed, whatever the step.
     step = max(len(numbers) // PRINTED_PERIODS, 1)
     for number in sorted({*numbers[::step], numbers[-1]}):
         period = results.runs[0].periods[number]
@@ -375,6 +377,7 @@ def _describe_recovery(name: str, recovery: Recovery) -> str:
         epochs = recovery.count_epochs(share)
         when = "was never won back" if epochs is None else f"after {epochs} epochs"
         parts.append(f"{share:.0%} of it {when}")
+    # The mean of the last three periods: one alone is noisy.
     regained = 1 - float(np.mean(recovery.gaps[-3:]))
     return (
         f"The switch of tastes took {recovery.lost:.4f} of HR@10 from the {name}: "
@@ -387,6 +390,7 @@ def _average_curves(runs: list[Replay], name: str) -> dict[int, Interval]:
     return {
         number: Interval.from_values([curve[number] for curve in curves])
         for number in curves[0]
+        # A seed may have no tested people in a period; a mean over fewer seeds would jump.
         if all(number in curve for curve in curves)
     }
 

@@ -111,7 +111,7 @@ class RecencyCounts:
         self.total = np.zeros((n_items, n_items), np.float32)
 
     def advance(self, n_periods: int) -> Float32:
-        """Return the products after so many periods."""
+        """Return the products after the first `n_periods` periods."""
         for period in range(self.n_periods, n_periods):
             # Only people who are active now have new products; those of all others fade.
             self.total *= np.float32(decay(1, self.half_life) ** 2)

@@ -20,6 +20,7 @@ from sottovoce.errors import SettingsError
 from sottovoce.privacy import PrivacyReport, make_privacy_report
 from sottovoce.settings import check, setting
 from sottovoce.simulation.engines import AUTO_ENGINE, build_engine, load_engine_package
+from sottovoce.simulation.population import Part, People, WholeParts
 from sottovoce.simulation.random_words import philox
 from sottovoce.simulation.training import TrainingState, start_training
 from sottovoce.training import Settings, compute_next_items
@@ -141,6 +142,7 @@ def run_replay(
         on_period: Receives each new period.
     """
     frozen_at = timeline.n_periods // 2 if frozen_at is None else frozen_at
+    # Until tastes change both timelines are the same, so nothing is trained twice.
     periods = [] if after is None else after.periods[:frozen_at]
     start = None if after is None else TrainingState(frozen_at, after.periods[frozen_at].V)
     baselines = make_baselines(
@@ -165,6 +167,7 @@ def draw_participants(timeline: Timeline, settings: Settings) -> NDArray[np.bool
     turns_left = np.full(len(everybody), settings.max_turns)
     takes = np.zeros((timeline.n_periods, len(everybody)), bool)
     for period in range(timeline.n_periods):
+        # A draw has four words, one for each of four periods.
         draw, word = divmod(period, WORDS_PER_DRAW)
         words = philox((settings.seed, PARTICIPATION_PURPOSE), np.array(draw), everybody, 0, 0)
         draws_turn = coin.to_unit_floats(words[..., word]) < settings.share
@@ -190,10 +193,12 @@ def _run_periods(
     for number in range(state.epochs_done, timeline.n_periods):
         began = time.perf_counter()
         V = _add_items(state.V, int(sizes[number]))
+        # The frozen model learns nothing more, but new items need rows in it, too.
         frozen = V if number <= frozen_at else _add_items(frozen, len(V))
         models = {MODEL_NAME: V}
         if number > frozen_at:
             models[FROZEN_NAME] = frozen
+        # Before the epoch: the model has not seen this period yet.
         tested = _test(timeline, plan, number, models, contest)
         tested_on_new = None
         if number in timeline.later:
@@ -234,9 +239,8 @@ def _run_epoch(
     histories, _ = timeline.collect_histories(users, number, n_items)
     # Who takes part has been drawn already: in the engine, all of these people take part.
     everybody = replace(settings, lifetime=0)
-    with build_engine(
-        plan.engine, histories, everybody, numbers=users, **plan.engine_options
-    ) as engine:
+    people = WholeParts(Part(People(histories, chosen=users)))
+    with build_engine(plan.engine, people, everybody, **plan.engine_options) as engine:
         collected = engine.collect(state.V, number)
     # If few people take turns, an epoch may have no reports: then it estimates nothing.
     n_reports = max(collected.n_reports, 1)

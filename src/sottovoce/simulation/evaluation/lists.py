@@ -52,6 +52,8 @@ def to_factors(
     The last factor is popularity, which counts only for people without a history.
     """
     X = solve_wide_vectors(model, histories, weights)
+    # A last factor of 1 for people without a history and 0 for all others: it adds popularity, by
+    # which their lists are ordered, to nobody else's scores.
     has_no_history = (np.diff(histories.indptr) == 0).astype(np.float32)
     rows = model.rows(np.arange(len(model.V)))
     W = np.concatenate([rows, model.popularity[:, None]], axis=1).astype(np.float32)
@@ -83,6 +85,7 @@ def measure_quality(
     n_hidden = np.diff(hidden.indptr)
     ranks, lists = rank_and_list(Factors(X, W), histories, hidden, MAX_CUTOFF)
     if negatives is None:
+        # Hidden items are no negatives of each other.
         n_negatives = histories.n_items - np.diff(histories.indptr) - n_hidden
     else:
         ranks = rank_with_negatives(X, W, hidden, negatives)
@@ -111,6 +114,7 @@ def rank_by_popularity(
             the people who are tested.
     """
     train = candidates.split.train
+    # In parts, popularity is that of all people and not of one part.
     counts, people = totals or (train.popularity(), train.n_users)
     if side_information:
         return rank_devices(
