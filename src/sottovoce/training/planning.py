@@ -58,9 +58,9 @@ MAX_FACTORS_PER_HISTORY_ITEM = 1.5
 FACTORS_PER_ALPHA = 8
 MIN_PLANNED_ALPHA = 1.0
 
-# Ridge of the user equations:
-#   RIDGE_SCALE * (factors / history) ** 1.3 * min(LONG_HISTORY / history, 1),
-# at most MAX_PLANNED_RIDGE. A few items would fit many factors by chance.
+# Ridge of the user equations, since a few items would fit many factors by chance: it is
+#   RIDGE_SCALE * (factors / history) ** 1.3 * min(LONG_HISTORY / history, 1), at most
+#   MAX_PLANNED_RIDGE.
 RIDGE_SCALE = 1.4
 LONG_HISTORY = 40.0
 MAX_PLANNED_RIDGE = 2.5
