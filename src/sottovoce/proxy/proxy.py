@@ -369,6 +369,7 @@ class Proxy:
             return None
         with self._store.read() as tables:
             mixed = [f.reports for f in tables.get_unsettled() if f.epoch == signed.manifest.epoch]
+        # An epoch that was discarded was flushed without reports.
         return CROWD_ENOUGH if any(mixed) else CROWD_NEVER
 
     def _compute_min_crowd(self, signed: SignedManifest) -> int:
@@ -415,6 +416,7 @@ class Proxy:
     def _give_up(self, signed: SignedManifest) -> None:
         """End an epoch without which the server has gone on: its batches can never count."""
         self.intake.close(signed)
+        # The gate is closed, so no further batch is acknowledged and then lost.
         n_lost = discard(self._store, signed)
         self._end_intake(signed)
         self.metrics.flushes.labels(FLUSH_GIVEN_UP).inc()

@@ -59,6 +59,7 @@ class KeysFile:
             if not keys.is_successor_of(service.verification_key):
                 raise SettingsError(f"{path}: must be the keys file of this database")
             check_newest(keys, service)
+            # Opening the epoch's key shows whether the keys file belongs to this database.
             if latest is not None and wrapped is not None:
                 keys.unwrap(latest.epoch, wrapped)
         except SottovoceError as error:
@@ -154,6 +155,7 @@ class ServerStatus:
                 last_epochs=tuple(last_epochs[:MAX_EPOCHS_SHOWN]),
                 is_listed=shelf is not None and shelf.catalogue == pending.catalogue.hash,
                 settings_problem=(
+                    # It would repeat what is wrong with the keys file.
                     None if keys.problem else _find_settings_problem(transaction, settings)
                 ),
                 expiring_certificates=describe_expiring(settings.certificates, now),
