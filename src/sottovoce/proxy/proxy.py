@@ -42,11 +42,9 @@ from sottovoce.proxy.store import ProxyStore
 from sottovoce.proxy.upstream import Upstream, describe_clock_problem, describe_mismatch
 from sottovoce.service.logs import Troubles
 from sottovoce.service.tls import describe_expiring
+from sottovoce.storage.files import describe_full_disk
 
 log = logging.getLogger("sottovoce")
-
-# With less free on the disk than this, every tick checks whether it can still be written.
-MIN_FREE_BYTES = 2**24
 
 # Troubles during which nothing is taken.
 PAUSING_TROUBLES = ("server", "folder", "room")
@@ -177,7 +175,9 @@ class Proxy:
         self.troubles.update("tokens", self.accounts.problem, level=logging.ERROR)
         expiring = describe_expiring(self._settings.certificates, self._clock())
         self.troubles.update("certificates", expiring)
-        if self._store.is_failing or self._store.count_free_bytes() < MIN_FREE_BYTES:
+        full_disk = describe_full_disk(self._store.count_free_bytes())
+        self.troubles.update("disk", full_disk)
+        if self._store.is_failing or full_disk is not None:
             self._store.check_writable()
 
     def _delete_files(self) -> None:
