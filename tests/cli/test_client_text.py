@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,7 +40,7 @@ def status(tmp_path: Path) -> Status:
     ],
 )
 def test_reporting_is_on_only_if_the_next_sync_may_report(
-    status: Status, changes: dict[str, object], reporting: str
+    status: Status, changes: dict[str, Any], reporting: str
 ) -> None:
     rows = dict(describe_status(replace(status, **changes), "terms"))
     assert rows["reporting"] == reporting

@@ -179,7 +179,8 @@ def test_a_pause_while_the_batch_is_made_charges_nothing(
 
     paused = client.sync(proxy, draw_words=pause)
     assert (paused.outcome, paused.spent) == ("paused", 0.0)
-    assert charges(folder) == proxy.received == []
+    assert charges(folder) == []
+    assert proxy.received == []
     assert client.get_status().batches == {}
     client.pause(on=False)
     assert client.sync(proxy).outcome == "sent"

@@ -49,19 +49,3 @@ def test_estimate_of_the_mean_clipped_gradient_is_unbiased() -> None:
     z = (estimate - true) / standard_error
     assert np.abs(z).max() < 5
     assert 0.5 < z.std() < 1.5
-
-
-def test_index_is_uniform_and_independent_of_the_history() -> None:
-    """Chi-square of 200,000 draws, with a fixed seed; a false alarm has a probability of 1e-7."""
-    mechanism = Coordinate(Shape(13, 3, 1.0), 1.0)
-    V = draw_initial_items(13, 3, 0.3, 0)
-    words = np.random.default_rng(0).integers(0, 2**64, (100, 2001, 4), dtype=np.uint64)
-    indices = []
-    for own in ([0, 1, 2], [5, 7, 11, 12]):
-        h = Histories.from_lists([own] * 100, 13)
-        X = solve_user_vectors(V, h, alpha=1.0, regularization=1e-6)
-        indices.append(mechanism.reports(V, X, h, words) >> 1)
-    assert np.array_equal(indices[0], indices[1])
-    counts = np.bincount(indices[0].ravel(), minlength=39)
-    expected = indices[0].size / 39
-    assert abs(((counts - expected) ** 2 / expected).sum() - 38) < 6 * np.sqrt(2 * 38)

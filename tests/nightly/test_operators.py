@@ -50,7 +50,7 @@ def test_the_guide(
     person.stop(0)
     person.next()
     person.start()
-    wait_for_metric("refused_proxies 1.0")
+    wait_for_metric(r'problem\{name="proxy"\} 1.0')
     text = person.next()
     assert "`sottovoce server go-beyond" in text
     assert "The next epoch has the number 3." in text

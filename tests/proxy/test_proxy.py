@@ -295,22 +295,6 @@ def test_an_unknown_epoch_that_is_not_over_is_kept(world: World) -> None:
     assert world.server.commits[1][1] == 12
 
 
-def test_a_server_that_forgot_gets_everything_again(world: World) -> None:
-    sent = world.send(4)
-    world.close_epoch()
-
-    def forget(call: str) -> None:
-        if call == "commit":
-            world.server.chunks[1].popitem()
-            world.server.before = lambda _: None
-
-    world.server.before = forget
-    with pytest.raises(RefusedError, match="not what is here"):
-        world.proxy.tick()
-    world.proxy.tick()
-    assert sorted(world.server.reports(1)) == sorted(all_reports(sent))
-
-
 # Dummies: random reports, the same number in every epoch.
 
 

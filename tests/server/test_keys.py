@@ -236,13 +236,13 @@ def test_a_worker_reports_at_once_that_another_key_was_made(
 ) -> None:
     # It goes on meanwhile, logs it once, and is not ready when it cannot sign.
     world.server.tick()
-    assert "\nsottovoce_server_keys_wrong 0.0\n" in world.server.render_metrics().decode()
+    assert b'problem{name="keys"} 0.0' in world.server.render_metrics()
     (path,) = write_copies(tmp_path, 1)
     rotate_keys(world.store, path)
     for _ in range(3):
         world.server.tick()
     assert len(caplog.messages) == 1
-    assert "\nsottovoce_server_keys_wrong 1.0\n" in world.server.render_metrics().decode()
+    assert b'problem{name="keys"} 1.0' in world.server.render_metrics()
     world.server.check_ready()
     publish_with(world, path)
     with pytest.raises(UnavailableError):
@@ -255,12 +255,12 @@ def test_a_worker_reports_at_once_that_its_keys_file_is_lost(world: World, tmp_p
     path.rename(tmp_path / "kept.json")
     world.server.tick()
     assert str(path) in world.server.troubles.texts[0]
-    assert "\nsottovoce_server_keys_wrong 1.0\n" in world.server.render_metrics().decode()
+    assert b'problem{name="keys"} 1.0' in world.server.render_metrics()
     world.server.check_ready()
     (tmp_path / "kept.json").rename(path)
     world.server.tick()
     assert world.server.troubles.texts == []
-    assert "\nsottovoce_server_keys_wrong 0.0\n" in world.server.render_metrics().decode()
+    assert b'problem{name="keys"} 0.0' in world.server.render_metrics()
 
 
 def test_a_worker_with_the_last_key_still_signs_the_shelf(world: World, tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_every_worker_reports_the_problem_of_a_proxy(world: World) -> None:
     for worker in (world, other):
         worker.server.tick()
         assert "go-beyond 57" in worker.server.troubles.texts[0]
-        assert b"refused_proxies 1.0" in worker.server.render_metrics()
+        assert b'problem{name="proxy"} 1.0' in worker.server.render_metrics()
     other.contact("east", world.get_signed())
     for worker in (world, other):
         worker.server.tick()
@@ -106,7 +106,7 @@ def test_every_worker_reports_the_problem_of_a_proxy(world: World) -> None:
     west_only = world.add_worker(proxies={"west": world.settings.proxies["west"]})
     west_only.server.tick()
     assert west_only.server.troubles.texts == []
-    assert b"refused_proxies 0.0" in west_only.server.render_metrics()
+    assert b'problem{name="proxy"} 0.0' in west_only.server.render_metrics()
 
 
 def test_two_machines_with_one_secret_are_noticed(world: World) -> None:
@@ -131,7 +131,8 @@ def test_two_machines_with_one_secret_are_noticed(world: World) -> None:
     processes = ("d", "c", "e", "c", None, "e", "d")
     assert [speak(process) for process in processes] == [0, 1, 1, 1, 1, 0, 0]
     assert has_problem()
-    assert b"refused_proxies 1.0" in world.server.render_metrics()
+    world.server.tick()
+    assert b'problem{name="proxy"} 1.0' in world.server.render_metrics()
     # Process c has ended, and an operator only looks.
     for _ in range(3):
         world.now += PROCESS_TIMEOUT_SECONDS / 2

@@ -4,11 +4,11 @@ import re
 import socket
 import ssl
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
-from math import isnan
 from pathlib import Path
 
 import httpx
@@ -22,7 +22,7 @@ from sottovoce.errors import SettingsError, TlsError, UnavailableError
 from sottovoce.proxy import ProxySettings, connect
 from sottovoce.proxy.settings import Tls
 from sottovoce.service.listen import Listen
-from sottovoce.service.tls import get_seconds_to_expiry
+from sottovoce.service.tls import EXPIRY_WARNING_SECONDS, describe_expiring
 from sottovoce.storage.files import write_new
 from tests.service.program import LIMIT, Service
 
@@ -210,11 +210,18 @@ def test_who_speaks_no_tls_and_who_speaks_it_unasked(
         asked(folder, address.replace("https:", "http:"), Tls())
 
 
-def test_how_long_certificates_hold(folder: Path) -> None:
+def test_certificates_are_named_two_weeks_before_they_expire(folder: Path) -> None:
+    # They are valid for an hour.
+    now = time.time()
     shown = [None, folder / "server.pem", folder / "authority.pem"]
-    assert isnan(get_seconds_to_expiry([None]))
-    assert 0 < get_seconds_to_expiry(shown) <= 3600
-    assert get_seconds_to_expiry([*shown, folder / "none.pem"]) == 0
+    assert describe_expiring([None], now) is None
+    assert describe_expiring(shown, now - EXPIRY_WARNING_SECONDS) is None
+    for moment, verb in ((now, "expires"), (now + 3601, "has expired")):
+        problem = describe_expiring(shown, moment) or ""
+        assert problem.count(f"this certificate {verb}") == 2
+    assert "none.pem: no certificate can be read" in (
+        describe_expiring([folder / "none.pem"], now) or ""
+    )
 
 
 def test_a_private_key_of_another_certificate_is_named(folder: Path) -> None:

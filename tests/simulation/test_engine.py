@@ -89,16 +89,8 @@ def make(engine: str, who: Histories | Parts, plan: Settings, **options: Any) ->
     return built
 
 
-def make_streamed(
-    who: Histories | Parts,
-    plan: Settings,
-    *,
-    first_user: int = 0,
-    resample: int | None = None,
-) -> Engine:
-    whole = (
-        WholeParts(Part(People(who, first_user, resample))) if isinstance(who, Histories) else who
-    )
+def make_streamed(who: Histories | Parts, plan: Settings, *, resample: int | None = None) -> Engine:
+    whole = WholeParts(Part(People(who, 0, resample))) if isinstance(who, Histories) else who
     assert isinstance(whole, WholeParts)
     streamed = build_engine("cpu", whole.cut(3), plan)
     assert isinstance(streamed, StreamedEngine) or len(whole.cut(3)) == 1
@@ -175,7 +167,8 @@ def test_shards_add_up_to_the_whole(engine: str, mechanism: str) -> None:
     whole = make(engine, h, plan)
     expected, sums = whole.list_reports(V, 2), whole.collect(V, 2).sums
     parts = [np.arange(0, 7), np.arange(7, 170), np.arange(170, 300)]
-    shards = [make(engine, h.take(part), plan, first_user=int(part[0])) for part in parts]
+    people = [WholeParts(Part(People(h.take(part), int(part[0])))) for part in parts]
+    shards = [make(engine, some, plan) for some in people]
     assert np.array_equal(np.concatenate([s.list_reports(V, 2) for s in shards]), expected)
     assert np.array_equal(sum(s.collect(V, 2).sums for s in shards), sums)
     for shard in shards:

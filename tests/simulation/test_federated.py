@@ -111,10 +111,10 @@ def test_loaded_model_keeps_engine_and_tags(matrix: sparse.csr_matrix, tmp_path:
     assert loaded.privacy().training.central is None, "a file does not have the number of people"
     for row in (1, 2, 3):
         assert np.array_equal(loaded.recommend(row, matrix[row]), model.recommend(row, matrix[row]))
-    other = FederatedMF(2, 1, reports=9, engine="reference", engine_options={"batch": 7})
+    other = FederatedMF(2, 1, reports=9, engine="reference", engine_options={"people_at_once": 7})
     other.fit(matrix).save(tmp_path / "other.safetensors")
     again = FederatedMF.load(tmp_path / "other.safetensors")
-    assert (again.engine, again.engine_options) == ("reference", {"batch": 7})
+    assert (again.engine, again.engine_options) == ("reference", {"people_at_once": 7})
     assert np.array_equal(other.item_factors, model.item_factors)
 
 

@@ -12,7 +12,7 @@ from sottovoce.data.loading import shard
 from sottovoce.data.shards import ShardWriter
 from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce.simulation import Run, Simulation, build_engine, simulate
-from sottovoce.simulation.population import DROPPED_OF_65536, People
+from sottovoce.simulation.population import DROPPED_OF_65536, Part, People, WholeParts
 from sottovoce.training import Settings, make_first_items
 from tests.kernels import COMPILED
 from tests.people import random_people
@@ -27,7 +27,8 @@ def test_some_people_report_the_same_as_among_all(mechanism: str) -> None:
     for name in ("cpu", "reference"):
         with build_engine(name, h, plan) as engine:
             everybody = engine.list_reports(V, 3)
-        with build_engine(name, h.take(some), plan, numbers=some) as engine:
+        people = WholeParts(Part(People(h.take(some), chosen=some)))
+        with build_engine(name, people, plan) as engine:
             assert np.array_equal(engine.list_reports(V, 3), everybody[some])
             sums = engine.collect(V, 3).sums
         assert np.array_equal(sums, sum_signs(everybody[some], len(sums)))

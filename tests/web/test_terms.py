@@ -146,7 +146,7 @@ def test_another_key_is_told_and_to_begin_anew_keeps_the_ledger(
         visitor.expect("#other-key").to_have_count(0)
         assert visitor.films() == []
     visitor.ready()
-    visitor.switch()
+    visitor.take_part()
     visitor.says("#report-state", "nothing is reported in this epoch again")
     assert visitor.spent() == system.cost()
     assert len(system.front.batches()) == 1

@@ -435,6 +435,7 @@ def _sleep(seconds: float) -> None:
 def _get_titles(client: Client) -> dict[str, str]:
     """Return the titles of the catalogue's items by id; none before the first sync."""
     try:
+        # Before the first sync there is no catalogue: a history then has no titles.
         return {item.id: item.title for item in client.list_catalogue()}
     except StoreError:
         return {}

@@ -107,6 +107,7 @@ def describe_list(status: Status, *, has_reasons: bool) -> Iterator[str]:
     if not status.in_catalogue:
         yield "None of your items is in the catalogue."
     if not status.reports_behind:
+        # Without any report the factors are zero: only tags can order a list.
         by_tags = has_reasons and status.in_catalogue
         order = "lists go by tags alone" if by_tags else "this is the catalogue's order"
         yield f"The model is young: no reports are behind it yet, and {order}."

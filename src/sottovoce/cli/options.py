@@ -44,6 +44,7 @@ def _check_image(path: Path | None) -> Path | None:
     if path is not None:
         if path.suffix not in IMAGE_SUFFIXES:
             raise typer.BadParameter(f"{path} must end in {' or '.join(IMAGE_SUFFIXES)}")
+        # The library is missing now, not after hours of training.
         import_figure()
     return check_writable(path)
 
@@ -196,6 +197,7 @@ def add_engine_options(command: Command) -> Command:
     options = {"engine": Setting("engine", str, default=AUTO_ENGINE, help=text)}
     for engine, settings in list_engine_options().items():
         for name, setting in settings.items():
+            # Engines that share an option, such as `threads`, share its help text.
             others = f"{options[name].help}; " if name in options else ""
             options[name] = replace(setting, help=f"{others}{setting.help} ({engine} engine)")
     return add_settings_options("engine", options, visible=["engine"])(command)
@@ -228,6 +230,7 @@ def add_settings_options(
     def decorate(command: Command) -> Command:
         @wraps(command)
         def run(*args: Any, **kwargs: Any) -> None:
+            # typer passes every option; None is one that the user did not give.
             values = {name: kwargs.pop(name, None) for name in settings}
             chosen = {n: settings[n].check_value(v) for n, v in values.items() if v is not None}
             command(*args, **kwargs, **{parameter: chosen})

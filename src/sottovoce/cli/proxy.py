@@ -102,6 +102,7 @@ def init(
             port=port,
             watch_port=watch_port,
         )
+        # After the settings are written: a server that is not there yet must not stop the setup.
         probe = probe_server(upstream, settings.key, None, time.time())
     config = f"--config {folder / SETTINGS_FILE}"
     typer.echo(f"Settings written to {folder / SETTINGS_FILE}. Review them, then run:")
@@ -141,6 +142,7 @@ def run(config: ConfigOption) -> None:
     commands = OwnCommands("proxy", config)
     get_last_problem = start_logging(commands, as_json=settings.log_json)
     http, upstream = connect(settings)
+    # The store is locked before anything is served: a second process of this folder ends here.
     with http, ProxyStore.open(settings.folder) as store:
         proxy = Proxy(store, upstream, settings)
         app = build_app(proxy, settings)
@@ -221,6 +223,7 @@ def _describe_epoch(status: ProxyStatus, signed: SignedManifest) -> Iterator[str
     since = output.format_moment(manifest.opens, now)
     until = output.format_moment(manifest.closes, now)
     if manifest.public_key is None:
+        # The first epoch of a service with accounts only issues tokens for the second.
         tokens = "nobody has a token for it, or " * manifest.terms.accounts
         yield f"{name} asks for no reports, since {since}: {tokens}the training is finished."
         return

@@ -145,6 +145,7 @@ def up(
     stop = StopSignal()
     sources = (data, catalogue, columns, budget, central_budget, people, trial, accounts)
     has_options = any((training, service, *sources, port, origin)) or preset != DEFAULT_PRESET
+    # Options describe a folder that is made now; later starts read its settings files.
     is_first = not is_set_up(folder)
     if is_first:
         if data is not None and catalogue is not None:
@@ -173,6 +174,7 @@ def up(
                 items = Catalogue.from_items(list_catalogue_items(interactions))
             defaults = TRIAL_DEFAULTS if trial else UP_DEFAULTS
             if trial:
+                # The companions, and the operator who tries it.
                 people = COMPANIONS_PER_EPOCH + 1
             elif people is None and interactions is not None:
                 people = interactions.n_users
@@ -205,6 +207,7 @@ def up(
                 "name a new folder"
             )
         system = LiveSystem.read(folder)
+        # Settings may have been edited since the last start, and the page states what they promise.
         write_statement(folder)
         if system.shop:
             write_shop(folder, system)
@@ -248,6 +251,7 @@ def _print_addresses(folder: Path, system: LiveSystem) -> None:
 
 def _describe_embedding(folder: Path, system: LiveSystem, limit: str) -> Iterator[str]:
     """Yield what pages of the named sites need; nothing if no site was named."""
+    # The toy shop has its own line and its own page.
     sites = " or ".join(origin for origin in system.origins if origin != system.shop)
     if sites and system.shop:
         yield f"In a page of {sites}: what {folder / 'server' / PAGE_FILE} has."
@@ -329,6 +333,7 @@ def _run_demo(folder: Path, plan: DemoPlan, stop: StopSignal, *, browser: bool) 
         # The processes of the people also take a while to begin, and then wait for the proxy.
         reporters = stack.enter_context(Reporters(system.proxy, system.key, plan))
         children = stack.enter_context(run_system(folder, system, stop, quiet=True))
+        # The people stop before the services do: otherwise each would report an error at the end.
         stack.callback(reporters.terminate)
         if stop():
             return
@@ -337,6 +342,7 @@ def _run_demo(folder: Path, plan: DemoPlan, stop: StopSignal, *, browser: bool) 
             webbrowser.open(system.proxy)
         http = stack.enter_context(httpx.Client(trust_env=False))
         reader = PublicReader(HttpProxy(http, system.proxy), system.key)
+        # A process that has died is noticed at every look, not only at the end.
         checks = [*(child.check for child in children), reporters.check]
         for point in follow_curve(reader, panel, checks, stop):
             _print_epoch(point)

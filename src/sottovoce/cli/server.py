@@ -163,6 +163,7 @@ def init(
         raise SettingsError("give either --catalogue FILE or --data DATA")
     for name in proxy or ():
         check_proxy_name(name)
+    # The name finds a proxy's secret and its counts.
     if proxy and len(set(proxy)) < len(proxy):
         raise SettingsError("--proxy: every proxy needs a name of its own")
     if catalogue is None:
@@ -220,6 +221,7 @@ def run(
       sottovoce server run --config my-server/server.toml
       sottovoce server run --config my-server/server.toml --port 8092 --watch-port 8093
     """
+    # Ports are the only settings that differ among workers of one settings file.
     settings = ServerSettings.read(config).replace_ports(port, watch_port)
     commands = OwnCommands("server", config)
     get_last_problem = start_logging(commands, as_json=settings.log_json)
@@ -229,6 +231,7 @@ def run(
         closing(OpenerPool(settings.openers)) as pool,
     ):
         server = Server(store, keys, settings, opener=pool)
+        # What is missing for an epoch must show now, not at the first tick.
         server.prepare()
         app = build_app(server, settings)
         watch = build_watch(
@@ -327,6 +330,8 @@ def beyond(
     """
     now = time.time()
     with open_store(config) as (settings, store):
+        # Without a proxy that has seen a later epoch this may be a mistake, so the operator is
+        # asked.
         if epoch is not None and not yes and not find_newest_seen(store, settings.proxies, now):
             question = (
                 "No proxy needs this, and the open epoch will be lost, and stay paid for. Go on?"

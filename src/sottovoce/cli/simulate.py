@@ -128,6 +128,7 @@ def simulate(
     sample = (sample_users, sample_items)
     dataset = _load(data, columns, items, min_interactions, sample, seed)
     settings = plan_training(
+        # The planner counts the people who report, who may be made out of those of the data.
         plan.get("resample") or dataset.n_users,
         dataset.n_items,
         history=history or dataset.typical_length,
@@ -144,6 +145,7 @@ def simulate(
         engine_options=engine,
         tags=tags,
         time=time,
+        # The table shows how much of the catalogue lists reach; it is measured once, at the end.
         coverage=True,
         **plan,
     )
@@ -190,6 +192,7 @@ class EpochBar(output.CountBar):
         """Update the bar after an epoch."""
         if "hr@10" in record:
             self._quality = f"HR@10 {record['hr@10']:.4f}  "
+        # At most: a person whose turns came late has spent less.
         turns = min(record["epoch"], self._training.turns)
         spent = turns * self._training.epsilon * self._training.reports
         state = f"{self._quality}local budget spent, at most {format_epsilon(spent, 6)}"
@@ -198,6 +201,7 @@ class EpochBar(output.CountBar):
 
 def _run(data: Interactions | Shards, plan: Simulation, seed: int, checkpoint: Path | None) -> Run:
     plan = replace(plan, settings=replace(plan.settings, seed=seed))
+    # A file for each seed, so that a command with more seeds continues those that are there.
     file = checkpoint / f"seed-{seed}.safetensors" if checkpoint else None
     with EpochBar(f"seed {seed}", plan.settings) as bar:
         return run_simulation(data, plan, checkpoint=file, on_epoch=bar.show_record)
@@ -259,6 +263,7 @@ def _draw_quality(figure: Any, data: Interactions | Shards, runs: list[Run]) -> 
     curve = [
         (records[0]["epoch"], Interval.from_values([record[metric] for record in records]))
         for records in zip(*(run.epochs for run in runs), strict=True)
+        # Epochs that were not evaluated have no point.
         if metric in records[0]
     ]
     axes = figure.subplots()
@@ -299,6 +304,7 @@ def _runs_to_dict(data: Interactions | Shards, runs: list[Run]) -> dict[str, Any
         "privacy": _get_privacy_report(runs).as_dict(),
         "seconds": {name: sum(run.seconds[name] for run in runs) for name in runs[0].seconds},
     }
+    # One seed has no interval, and its record is the mean itself.
     if len(runs) > 1:
         final = _average_runs(runs, "final")
         content["interval95"] = {name: interval.half_width for name, interval in final.items()}

@@ -126,11 +126,11 @@ def _print_result(result: SwarmResult) -> None:
         f"{output.pluralize(terms.reports, 'report')} an epoch"
     )
     table = Table(*output.align_right("epoch", "sent", "counted", "reports/s"))
-    for epoch in result.rounds:
+    for epoch in result.epochs:
         rate = epoch.sent * terms.reports / epoch.seconds["sync"]
         table.add_row(str(epoch.epoch), f"{epoch.sent:,}", f"{epoch.counted:,}", f"{rate:,.0f}")
     output.results.print(table)
-    for epoch in result.rounds:
+    for epoch in result.epochs:
         others = [
             f"{number:,} {outcome}"
             for outcome, number in epoch.outcomes.items()

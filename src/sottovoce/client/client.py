@@ -143,6 +143,7 @@ class Client:
             monotonic: A clock that is never set back; another one only for tests.
             entropy: Random bytes for turns and moments; another source only for tests.
         """
+        # Before the folder is made: a failed `create` leaves nothing behind.
         if len(verification_key) != 32:
             raise SettingsError(f"verification_key must have 32 bytes, not {len(verification_key)}")
         url = check_url(proxy_url)
@@ -292,6 +293,7 @@ class Client:
             started = session.start()
         if isinstance(started, SyncResult):
             return started
+        # Without the lock: the owner may accept terms, or sync elsewhere, while this one sleeps.
         session.wait(started)
         with _lock(self._folder, wait=PREPARATION_SECONDS):
             return session.finish(started)
@@ -347,6 +349,7 @@ class Client:
         """Return the state of the client; sends nothing."""
         store, items = self._store, self._store.history.list_items()
         release, newest, terms = self._load_release(), store.newest, store.terms
+        # Before the first sync all items are unknown.
         numbers = {} if release is None else release.catalogue.numbers
         unknown = tuple(item for item in items if item not in numbers)
         ledger: Ledger | None = None
@@ -384,6 +387,8 @@ class Client:
         """
         ledger = self._store.read_ledger()
         charges, within = ledger.charges, terms.turns_within(ledger)
+        # The promise is for all turns; the sentences for the owner count only as far as the limit
+        # goes.
         whole, limited = terms.promise(charges), terms.promise(charges, turns=within)
         short = terms.summarize(charges, within)
         return Outlook(whole, terms.turns_left(charges), within, limited.local, short)
@@ -439,6 +444,7 @@ def _make_folder(folder: Path) -> None:
             raise StoreError(
                 f"{folder}: {min(foreign)} is in there; a client needs a folder of its own"
             )
+        # A folder that was there may be open to others.
         folder.chmod(0o700)
     except OSError as error:
         raise StoreError(f"{folder}: {get_reason(error)}") from error

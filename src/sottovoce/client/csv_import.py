@@ -34,6 +34,7 @@ def read_history_csv(path: Path, column: str = "item", time: str | None = None) 
     """
     moments: dict[float, list[str]] = {}
     try:
+        # Spreadsheets write a byte order mark, which would become part of the first name.
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = csv.DictReader(file, strict=True)
             names = list(rows.fieldnames or ())
@@ -43,6 +44,8 @@ def read_history_csv(path: Path, column: str = "item", time: str | None = None) 
                         f"its columns are {', '.join(names) or 'none'}; one must be called {name!r}"
                     )
             for row in rows:
+                # A row with more or fewer fields than names: an unquoted comma would shift all
+                # columns.
                 if None in row or None in row.values():
                     raise ProtocolError(f"the first line names {len(names)} fields")
                 item = strict.parse_text(row[column], max_length=MAX_TEXT_LENGTH, what="item")
@@ -52,6 +55,7 @@ def read_history_csv(path: Path, column: str = "item", time: str | None = None) 
         raise DataError(f"cannot be read: {get_reason(error)}", path=path) from error
     except (csv.Error, ProtocolError) as error:
         raise DataError(str(error), path=path, line=rows.reader.line_num) from error
+    # Only the order of times is returned: the times themselves are stored nowhere.
     return [items for _, items in sorted(moments.items())]
 
 

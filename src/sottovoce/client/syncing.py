@@ -71,7 +71,7 @@ OUTCOME_SENTENCES: dict[Outcome, str] = {
     "not open": "Epoch {epoch} takes no reports at this time; no batch was made.",
     "no token": "This device has no token for epoch {epoch}; no batch was made.",
     "sitting out": "This device sits out epoch {epoch}, as its coin decided; no batch was made.",
-    "missed": "Epoch {epoch} began before this device's turn to send; no batch was made.",
+    "missed": "Epoch {epoch} began before this device's moment to send; no batch was made.",
     "paused": "Reporting is paused; no batch leaves until it is resumed.",
     "limit reached": "The limit is reached: no more reports leave. Lists go on.",
     "lifetime over": "All that was agreed to is spent: no more reports leave. Lists go on.",
@@ -268,16 +268,21 @@ class SyncSession:
             store.save_token_decision(epoch, takes_part=wanted)
         return wanted and store.get_token(epoch, manifest.next_token_key) is None
 
+    def _fetch_attestation(self) -> Attestation | None:
+        """Ask the backend for an attestation, unless the owner has paused by now."""
+        if self.fetch_attestation is None or self.store.paused:
+            return None
+        return Attestation.decode(self.fetch_attestation())
+
     def _fetch_token(self, manifest: Manifest) -> None:
         """Ask for the account's token of the next epoch; without one, sit that epoch out."""
-        assert self.fetch_attestation is not None
         assert manifest.next_token_key is not None
         epoch, key = manifest.epoch + 1, manifest.next_token_key
         element, finalize = blind_token(self.entropy(BATCH_ID_BYTES))
-        # The backend is asked outside of the lock: it may take long, and a pause would wait for it.
-        if self.store.paused:
+        # Outside of the lock below: the backend may take long, and a pause would wait for it.
+        attestation = self._fetch_attestation()
+        if attestation is None:
             return
-        attestation = Attestation.decode(self.fetch_attestation())
         request = TokenRequest(epoch, attestation, element).encode()
         # As in `_deliver`: a pause waits for this lock, and nothing leaves after it.
         with self.store.lock_sending():

@@ -1,4 +1,4 @@
-"""The paper's equations in plain numpy, batch first: the reference for every faster engine."""
+"""The paper's equations in plain numpy, for many people at once: the reference for all engines."""
 
 from sottovoce.core.histories import Histories
 from sottovoce.core.loudest import Loudest

@@ -87,11 +87,9 @@ class Blocks:
         return places
 
     def compute_item_rows(self, V: Float32) -> Float32:
-        """Return W, R x F: the inner product of each row with each column of V.
-
-        Without touched items `e` is `-V x`, so `-W x` is the part of `a` that needs no history. W
-        is computed in float64 once in an epoch, and rounded once.
-        """
+        """Return W, R x F: the inner product of each row with each column of V."""
+        # Without touched items `e` is `-V x`, so `-W x` is the part of `a` that needs no history. W
+        # is computed in float64 once in an epoch, and rounded once.
         laid = np.zeros((self.rows, V.shape[1]))
         laid[self.places] = self.signs[:, None] * V.astype(np.float64)
         in_blocks = laid.reshape(-1, self.size, V.shape[1])
@@ -133,11 +131,9 @@ class Blocks:
         return np.asarray(self._transform_blocks(shares)[..., self.places, :] * self.signs[:, None])
 
     def mean_direction(self, sums: NDArray[np.integer], n_reports: int, gain: float) -> Float64:
-        """Estimate the mean of the people's gradients, each scaled to unit length.
-
-        A report says where a gradient points and not how long it is. Dividing by `gain` corrects
-        for the reports that are random.
-        """
+        """Estimate the mean of the people's gradients, each scaled to unit length."""
+        # A report says where a gradient points and not how long it is. Dividing by `gain` corrects
+        # for the reports that are random.
         shares = sums.astype(np.float64).reshape(self.rows, self.shape.factors)
         return np.asarray(self.backward(shares) * (self.length / (max(n_reports, 1) * gain)))
 
@@ -156,12 +152,10 @@ def compute_public_keys(seed: int, n: int) -> NDArray[np.uint32]:
 
 
 def iterate_pieces(histories: Histories, width: int) -> Iterator[tuple[Int64, slice]]:
-    """Yield the users and the slice of consecutive entries, `NUMBERS_PER_PIECE / width` at once.
-
-    `np.add.at` adds the entries of a piece one after the other, so that every user's items are
-    added in order. The time for this hardly depends on the number of entries, as that of a Python
-    loop would.
-    """
+    """Yield the users and the slice of consecutive entries, `NUMBERS_PER_PIECE / width` at once."""
+    # `np.add.at` adds the entries of a piece one after the other, so that every user's items are
+    # added in order. The time for this hardly depends on the number of entries, as that of a Python
+    # loop would.
     users, size = histories.users_of_entries(), max(NUMBERS_PER_PIECE // width, 1)
     for start in range(0, len(users), size):
         piece = slice(start, start + size)

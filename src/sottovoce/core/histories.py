@@ -20,7 +20,7 @@ class Histories:
     """The items that each of N users touched, out of `n_items`.
 
     Feedback is binary (the paper's `r_ui` in {0, 1}), so two arrays hold it: the items of user `u`
-    are `indices[indptr[u]:indptr[u + 1]]`. A live client is a batch of one user.
+    are `indices[indptr[u]:indptr[u + 1]]`. A live client has one user.
 
     >>> h = Histories.from_lists([[2, 0], []], n_items=3)
     >>> h.n_users, h[0].tolist(), h[1].tolist()

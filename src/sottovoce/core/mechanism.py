@@ -99,6 +99,7 @@ class Mechanism(ABC):
     @classmethod
     def build(cls, shape: Shape, epsilon: float, seed: int, options: Mapping[str, Any]) -> Self:
         """Build the mechanism from a training's settings."""
+        # Not every mechanism has directions that depend on a seed.
         seeded = {"directions_seed": seed} if "directions_seed" in cls.public_names() else {}
         return cls(shape, epsilon, **seeded, **options)
 
@@ -212,6 +213,7 @@ def compute_sign_densities(lean: Float32) -> Float32:
 def count_reports(reports: UInt32, n_directions: int) -> NDArray[np.int64]:
     """Count each kind of report `index << 1 | bit`: two numbers for each direction."""
     counts = np.bincount(reports.ravel(), minlength=2 * n_directions)
+    # `bincount` grows to the largest report that it sees.
     if len(counts) > 2 * n_directions:
         raise SettingsError(f"a report must name a direction up to {n_directions - 1}")
     return counts.astype(np.int64)
@@ -223,6 +225,7 @@ def sum_counts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
     >>> sum_counts(np.array([0, 3, 2, 1]))
     array([ 3, -1])
     """
+    # Odd numbers are reports of plus, even ones of minus (`pack_reports`).
     return counts[1::2] - counts[::2]
 
 

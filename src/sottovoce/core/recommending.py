@@ -121,7 +121,9 @@ class WideModel:
         return self.scores(x) if n_own else self.popularity
 
 
-def build_popularity_model(counts: NDArray[np.int64], people: int, tags: Tags) -> WideModel:
+def build_popularity_model(
+    counts: NDArray[np.int64] | Float64, people: int, tags: Tags
+) -> WideModel:
     """Build a model whose only factor is the fraction of people who touched each item.
 
     It shows what tags and the order of a history achieve without a learnt model.
@@ -131,11 +133,9 @@ def build_popularity_model(counts: NDArray[np.int64], people: int, tags: Tags) -
 
 
 def estimate_popularity(V: Float64) -> Float64:
-    """Estimate how popular each item is: `V (V^T 1)`, but at least 0.
-
-    A device knows no counts. But `V V^T` estimates which items are touched together, so its row
-    sums are large for items that are touched together with many, in any basis of the factors.
-    """
+    """Estimate how popular each item is: `V (V^T 1)`, but at least 0."""
+    # A device knows no counts. But `V V^T` estimates which items are touched together, so its row
+    # sums are large for items that are touched together with many, in any basis of the factors.
     # Before anything is learnt, all items are equally popular.
     if not V.any():
         return np.ones(len(V))

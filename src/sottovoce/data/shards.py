@@ -130,6 +130,7 @@ class Shards:
         """SHA-256 over items, tags and the digests of all shards."""
         tags = None if self.tags is None else self.tags.tolist()
         items = json.dumps([self.item_ids.tolist(), tags])
+        # The number of users is part of it: the same bytes cut elsewhere are other people.
         lines = [items, *(f"{shard.users} {shard.digest}" for shard in self.shards)]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
@@ -230,6 +231,7 @@ class ShardWriter:
 
     def add(self, part: Interactions) -> None:
         """Write one shard, unless the part has no users."""
+        # Users are numbered through all shards, in the order in which parts are added.
         histories, first = part.histories, sum(shard.users for shard in self._shards)
         if not histories.n_users:
             return
@@ -240,6 +242,7 @@ class ShardWriter:
             **({} if part.timestamps is None else {"timestamp": part.timestamps}),
         }
         pl.DataFrame(columns).write_parquet(self.folder / file)
+        # Of the file as it was written, not of the table: every read compares these bytes.
         digest = hashlib.sha256((self.folder / file).read_bytes()).hexdigest()
         self._shards.append(Shard(file, first, histories.n_users, histories.n_interactions, digest))
         self._lengths.append(np.diff(histories.indptr).astype(np.int32))

@@ -63,6 +63,7 @@ class PrivacyReport:
     def is_weak(self) -> bool:
         """Whether the best figure that there is exceeds `WEAK_ABOVE`."""
         central = self.training.central
+        # A small central epsilon protects even where the local one is large.
         return (self.training.pure if central is None else central) > WEAK_ABOVE
 
     def as_dict(self) -> dict[str, Any]:
@@ -107,6 +108,7 @@ class PrivacyReport:
             "Promised in every case, even if every report can be traced to its sender: any "
             f"conclusion from the reports of a person is {describe_bound(figures.pure, digits=4)}"
         )
+        # With few reports delta buys nothing, and the same number twice would confuse.
         if format_epsilon(figures.local) != format_epsilon(figures.pure):
             text += f"; it is also {describe_bound(figures.local, self.delta, digits=4)}{note}"
         text += "."
@@ -177,13 +179,13 @@ def make_privacy_report(
 def describe_bound(epsilon: float, delta: float = 0.0, digits: int = 3) -> str:
     """Describe the bound `P[S] <= e^epsilon Q[S] + delta` in words.
 
-    Epsilon and delta are rounded up. The factor e^epsilon is left out where it is too large to be
-    imagined.
+    Epsilon and delta are rounded up.
 
     >>> print(describe_bound(0.4273, 1e-6))
     at most e^0.428 (1.54) times as likely as with any other history, plus at most one in \
 1,000,000
     """
+    # A factor of many thousands cannot be imagined, so it is left out.
     factor = f" ({format_number(exp(epsilon), digits)})" if epsilon < WEAK_ABOVE else ""
     power = f"e^{format_number(epsilon, digits)}"
     text = f"at most {power}{factor} times as likely as with any other history"
@@ -202,6 +204,7 @@ def format_number(value: float, digits: int, rounding: str = ROUND_CEILING) -> s
 
 def format_chance(delta: float) -> str:
     """Format a delta as "one in 1,000,000", never smaller than it is."""
+    # The number is rounded down, so the chance that is stated is never smaller than delta.
     return f"one in {format_number(1 / delta, 6, ROUND_FLOOR)}"
 
 

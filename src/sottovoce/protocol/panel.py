@@ -42,6 +42,7 @@ class Panel:
     def decode(cls, raw: bytes) -> Self:
         """Parse a panel; raise a `ProtocolError` if it is malformed."""
         content = strict.parse_object(raw, max_bytes=MAX_PANEL_BYTES, what="panel")
+        # The only optional field, so it is taken out before the others are compared.
         touched = content.pop("touched", [])
         strict.check_keys(content, {"version", "catalogue", "people"}, "panel")
         strict.parse_int(
@@ -85,6 +86,7 @@ def _parse_panellist(content: Any) -> Panellist:
     rows = [*content["seen"], content["left"], *content["others"]]
     for row in rows:
         strict.parse_int(row, min_value=0, max_value=MAX_ROW, what="row of the panel")
+    # A left-out item that is also among the others would always be a tie with itself.
     if len(set(rows)) != len(rows) or not content["others"]:
         raise ProtocolError("panel: rows of one person must differ, and one at least must compete")
     return Panellist(tuple(content["seen"]), content["left"], tuple(content["others"]))

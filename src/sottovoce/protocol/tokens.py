@@ -73,6 +73,7 @@ class Attestation:
             key, self.signature, _signed_text(service, self.pseudonym, self.expiry)
         ):
             raise UntrustedError("attestation: not signed by this product's backend")
+        # One that is valid for ever would let a closed account report for ever.
         if not now < self.expiry <= now + MAX_ATTESTATION_SECONDS:
             raise UntrustedError("attestation: expired, or for too long a time")
 
@@ -138,6 +139,7 @@ class Issuer:
     def check(self, token: Token) -> None:
         """Raise a `RefusedError` unless the token was made with this key."""
         expected = self._evaluator.evaluate_known_input(TOKEN_INPUT_PREFIX + token.id)
+        # In constant time: else the time would tell how many bytes of a guess are right.
         if not compare_digest(expected, token.output):
             raise RefusedError("this token is not one of this epoch")
 

@@ -39,7 +39,6 @@ from sottovoce.service.http import (
     read_body,
 )
 from sottovoce.service.page import build_page_routes
-from sottovoce.service.tls import get_seconds_to_expiry
 from sottovoce.service.widget import build_script_routes
 
 
@@ -52,10 +51,7 @@ def build_app(
     writer: GroupCommit[Batch, None] = GroupCommit(proxy.intake.store_batches)
     api = Api(proxy, settings, limit, clock)
     heartbeat = Heartbeat(proxy.tick, settings.poll_seconds, proxy.troubles)
-    proxy.metrics.set_gauges(
-        beat_failures=lambda: heartbeat.failures,
-        certificate_seconds=lambda: get_seconds_to_expiry(settings.certificates),
-    )
+    proxy.metrics.set_gauges(beat_failures=lambda: heartbeat.failures)
 
     @asynccontextmanager
     async def run_heartbeat(_: Starlette) -> AsyncIterator[None]:
@@ -63,6 +59,7 @@ def build_app(
         try:
             yield
         finally:
+            # The heartbeat first: no tick may end an epoch while the last batches are written.
             await run_in_threadpool(heartbeat.stop)
             await writer.finish()
             await api.issuer.finish()
@@ -87,6 +84,7 @@ def build_app(
         exception_handlers=build_error_handlers(),
         lifespan=run_heartbeat,
     )
+    # A redirect would answer addresses that the protocol does not have.
     app.router.redirect_slashes = False
     return app
 
@@ -113,6 +111,7 @@ class BatchEndpoint:
         self._origins = origins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # The lifespan's messages pass here, too.
         if scope["type"] != "http" or scope["path"] != routes.BATCHES:
             await self._app(scope, receive, send)
             return
@@ -133,12 +132,14 @@ class BatchEndpoint:
             raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED, headers={"Allow": "POST"})
         check_sender(scope, self._origins)
         intake, address, epoch = self._proxy.intake, _get_address(scope), None
+        # Before the body is read: what is above the limit costs no memory.
         _raise_if_limited(self._limit.begin(address, intake.epoch))
         try:
             batch = intake.check(await read_body(scope, receive, intake.batch_size))
             await self._writer.write(batch)
             epoch = batch.epoch
         finally:
+            # Only a batch on disk counts against the address's share of the epoch.
             self._limit.end(address, epoch)
 
 
@@ -156,6 +157,8 @@ class Api:
         self._limit = limit
         self._origins = settings.origins
         self.issuer = GroupCommit(proxy.accounts.issue_tokens)
+        # A limit of its own: tokens of a whole crowd behind one address must not use up its
+        # batches.
         self._token_limit = RateLimit(replace(settings.rate, per_epoch=0), clock)
 
     async def get_manifest(self, request: Request) -> Response:
@@ -201,6 +204,7 @@ class Api:
 
     async def issue_token(self, request: Request) -> Response:
         check_sender(request.scope, self._origins)
+        # A proxy that takes no batches must not use up turns of accounts either.
         self._proxy.intake.check_not_paused()
         _raise_if_limited(self._token_limit.begin(_get_address(request.scope), 0))
         body = await read_body(request.scope, request.receive, REQUEST_BYTES)

@@ -154,12 +154,14 @@ class Intake:
                 with self._store.write_batches(n_reports) as tables:
                     # Inside the transaction: a flush closes the gate and then waits for it.
                     gate = self._get_gate()
+                    # Counted down below: `n_waiting` changes only after the transaction is on disk.
                     room = self._count_max_batches(gate) - self.n_waiting
                     for batch in batches:
                         outcome = _add_batch(batch, gate, tables, room)
                         room -= outcome is True
                         outcomes.append(outcome)
             except (ClosedError, StoreError) as error:
+                # One transaction for all: after an error nobody's batch is on disk.
                 return [error] * len(batches)
             self.n_waiting += outcomes.count(True)
         return [None if isinstance(outcome, bool) else outcome for outcome in outcomes]
@@ -192,12 +194,14 @@ class Intake:
         gate = self._get_gate()
         terms = gate.signed.manifest.terms
         min_batches = self._settings.compute_min_crowd(terms)
+        # A quarter more than now: until the next tick further batches come in.
         expected = max(min_batches, self.n_waiting + self.n_waiting // 4)
         try:
             self._store.reserve(self._count_reports(min(expected, self._count_max_batches(gate))))
         except StoreError as error:
             return f"{error}; epoch {self.epoch} could not be mixed, so nothing is taken until then"
         with self._store.read_batches() as tables:
+            # Dummies are drawn bit by bit; those on disk already need no more room.
             n_dummies = max(terms.dummies - tables.count_dummies(), 0)
         n_batches = max(min_batches - self.n_waiting, 0)
         required = SPARE_BYTES + estimate_stored_bytes(n_batches, terms.reports, n_dummies)

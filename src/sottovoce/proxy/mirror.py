@@ -161,6 +161,7 @@ class Mirror:
     def get_compressed_catalogue(self, sha256: bytes) -> bytes | None:
         """Return a catalogue in gzip, if it is that of the current epoch or of the shelf."""
         current, shelf = self.current, self.shelf
+        # Compressing a large catalogue takes seconds, so it is done once, when it is published.
         if shelf is not None and sha256 == shelf.signed.shelf.catalogue:
             return shelf.compressed_catalogue
         if current is not None and sha256 == current.signed.manifest.catalogue:
@@ -169,12 +170,14 @@ class Mirror:
 
     def _read_file(self, kind: FileKind, sha256: bytes) -> bytes | None:
         current = self.current
+        # Nearly all requests are for the current files, which are in memory.
         if current is not None and sha256 == getattr(current.signed.manifest, kind):
             return current.files[sha256]
         with self._store.read() as tables:
             return tables.get_file(kind, sha256)
 
     def _find_file(self, sha256: bytes) -> bytes | None:
+        # A catalogue rarely changes, so most epochs fetch only a model.
         return self.read_model(sha256) or self.read_catalogue(sha256)
 
     def _load_epoch(self) -> MirroredEpoch | None:

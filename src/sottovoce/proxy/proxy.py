@@ -41,11 +41,10 @@ from sottovoce.proxy.shuffle import Entropy
 from sottovoce.proxy.store import ProxyStore
 from sottovoce.proxy.upstream import Upstream, describe_clock_problem, describe_mismatch
 from sottovoce.service.logs import Troubles
+from sottovoce.service.tls import describe_expiring
+from sottovoce.storage.files import describe_full_disk
 
 log = logging.getLogger("sottovoce")
-
-# With less free on the disk than this, every tick checks whether it can still be written.
-MIN_FREE_BYTES = 2**24
 
 # Troubles during which nothing is taken.
 PAUSING_TROUBLES = ("server", "folder", "room")
@@ -97,7 +96,7 @@ class Proxy:
         self.mirror = Mirror(store, upstream, settings, clock)
         self.accounts = Accounts(store, settings, clock)
         self.intake = Intake(store, settings, clock, lambda: self.is_paused, self.accounts)
-        self.metrics = Metrics()
+        self.metrics = Metrics(self.troubles)
         self._resume()
         self.metrics.set_gauges(
             batches_waiting=lambda: self.intake.n_waiting,
@@ -105,7 +104,6 @@ class Proxy:
             crowd=self._count_needed,
             overdue_seconds=self._compute_overdue,
             disk_free_bytes=store.count_free_bytes,
-            clock_ahead_seconds=lambda: self._clock_ahead or 0.0,
             barred=lambda: self.is_paused,
         )
         if settings.least_clients > 1 and not settings.rate.per_epoch:
@@ -150,7 +148,7 @@ class Proxy:
         # In this order: an epoch that the server has left is given up before it could be mixed, and
         # what devices have paid for is handed over before housekeeping.
         steps = (
-            self._check_store,
+            self._check_resources,
             self._agree,
             self._end_by_clock,
             self._delete_files,  # who sent which reports, before anything is handed over
@@ -171,11 +169,15 @@ class Proxy:
         if failures:
             raise failures[0]
 
-    def _check_store(self) -> None:
-        """Check whether the disk takes more, before a device that has paid finds out."""
+    def _check_resources(self) -> None:
+        """Check tokens, certificates and the disk, before a device that has paid finds out."""
         self.troubles.update("folder", self._store.find_lost_file(), level=logging.ERROR)
         self.troubles.update("tokens", self.accounts.problem, level=logging.ERROR)
-        if self._store.is_failing or self._store.count_free_bytes() < MIN_FREE_BYTES:
+        expiring = describe_expiring(self._settings.certificates, self._clock())
+        self.troubles.update("certificates", expiring)
+        full_disk = describe_full_disk(self._store.count_free_bytes())
+        self.troubles.update("disk", full_disk)
+        if self._store.is_failing or full_disk is not None:
             self._store.check_writable()
 
     def _delete_files(self) -> None:
@@ -367,6 +369,7 @@ class Proxy:
             return None
         with self._store.read() as tables:
             mixed = [f.reports for f in tables.get_unsettled() if f.epoch == signed.manifest.epoch]
+        # An epoch that was discarded was flushed without reports.
         return CROWD_ENOUGH if any(mixed) else CROWD_NEVER
 
     def _compute_min_crowd(self, signed: SignedManifest) -> int:
@@ -413,6 +416,7 @@ class Proxy:
     def _give_up(self, signed: SignedManifest) -> None:
         """End an epoch without which the server has gone on: its batches can never count."""
         self.intake.close(signed)
+        # The gate is closed, so no further batch is acknowledged and then lost.
         n_lost = discard(self._store, signed)
         self._end_intake(signed)
         self.metrics.flushes.labels(FLUSH_GIVEN_UP).inc()

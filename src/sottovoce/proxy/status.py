@@ -16,11 +16,10 @@ from sottovoce.proxy.upstream import Upstream, describe_clock_problem, describe_
 from sottovoce.service.page import Page, read_panel
 from sottovoce.service.tls import describe_expiring
 from sottovoce.service.watch import ProcessState
+from sottovoce.storage.files import describe_full_disk
 
 # Time that a proxy has for what it does by itself before the operator is told.
 GRACE_SECONDS = 60.0
-# Bytes that should always be free: for models, and for the database's own log.
-MIN_FREE_BYTES = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -56,8 +55,8 @@ class ProxyStatus:
     """People that the epoch waits for."""
     unsettled: tuple[FlushedEpoch, ...] = ()
     """Epochs that are mixed, and that the server has not confirmed."""
-    expiring: tuple[str, ...] = ()
-    """Certificates that must be renewed."""
+    expiring: str | None = None
+    """Which certificates must be renewed; None if all are well."""
     max_per_address: int = 0
     """Batches that one address may send in an epoch; 0 for no limit."""
     panel_fits: bool = True
@@ -77,6 +76,7 @@ class ProxyStatus:
         if signed is not None:
             epoch = signed.manifest.epoch
             min_crowd = settings.compute_min_crowd(signed.manifest.terms)
+            # A later manifest may have a catalogue that the operator's panel was not made for.
             panel_fits = _fits_catalogue(settings.page, signed)
         return cls(
             now,
@@ -91,7 +91,7 @@ class ProxyStatus:
             n_batches=0 if epoch is None else count_waiting_batches(settings.folder, epoch),
             min_crowd=min_crowd,
             unsettled=unsettled,
-            expiring=tuple(describe_expiring(settings.certificates, now)),
+            expiring=describe_expiring(settings.certificates, now),
             max_per_address=settings.rate.per_epoch,
             panel_fits=panel_fits,
         )
@@ -111,10 +111,9 @@ class ProxyStatus:
         """What needs the operator's attention; empty if all is well."""
         running = self.running
         problems = [running] if isinstance(running, str) else [*running.troubles]
-        problems += [text for text in self.server.problems if text not in problems]
-        problems += self.expiring
-        if self.free_bytes < MIN_FREE_BYTES + self.needed_bytes:
-            problems.append(f"only {self.free_bytes / 1e6:,.0f} MB are free on the disk")
+        # A running proxy has the same troubles, in the same words.
+        others = [*self.server.problems, self.expiring, describe_full_disk(self.free_bytes)]
+        problems += [text for text in others if text is not None and text not in problems]
         if self.signed is not None:
             delay = self._describe_delay(self.signed, is_explained=bool(problems))
             problems += [] if delay is None else [delay]
@@ -133,9 +132,11 @@ class ProxyStatus:
             )
         if manifest.public_key is None or self.is_over:
             return None
+        # By its terms the epoch ends here even without the server.
         if now > manifest.ends + GRACE_SECONDS:
             return f"epoch {epoch} is over and was not ended here: does the proxy run?"
         length = manifest.closes - manifest.opens
+        # As long again as the epoch was open: people may be slow for a while without any fault.
         if is_explained or self.n_batches >= self.min_crowd or now <= manifest.closes + length:
             return None
         address_hint = ""
@@ -204,6 +205,7 @@ def probe_server(
         probe = ServerProbe(manifest.epoch, manifest.opens)
         if not contact:
             return probe
+        # Without a process: the server would take it for a second proxy with the same secret.
         reply = upstream.contact(Contact(epoch, manifest_hash, None, now, process=None))
     except (ProtocolError, RefusedError) as error:
         return replace(probe, problems=(describe_mismatch(error, epoch),))

@@ -200,6 +200,7 @@ class Tables:
         self._db.execute("UPDATE token_keys SET issued = issued + 1 WHERE epoch = ?", (epoch,))
 
     def count_issued(self, epoch: int) -> int:
+        # An epoch without a key of this proxy has issued none.
         row = self._db.execute("SELECT issued FROM token_keys WHERE epoch = ?", (epoch,)).fetchone()
         return 0 if row is None else int(row[0])
 
@@ -254,6 +255,7 @@ class Tables:
 
     def check_writable(self) -> None:
         """Write some pages and delete them, to see whether the disk takes them."""
+        # A row without a name: no request can ask for it, and the transaction deletes it again.
         self._db.execute("INSERT INTO files VALUES (x'', zeroblob(?))", (PROBE_BYTES,))
         self._db.execute("DELETE FROM files WHERE sha256 = x''")
 
@@ -317,11 +319,13 @@ class ProxyStore:
                 )
                 for _ in range(2)
             )
+            # A write by mistake on this connection must fail at once, not wait for the other one.
             reader.rows("PRAGMA query_only = ON")
             if not reader.row("SELECT 1 FROM sqlite_master WHERE name = 'about'"):
                 raise _make_wrong_database_error(path)
             files = opened.enter_context(closing(EpochFiles(folder)))
             store = cls(writer, reader, files)
+            # From here on `close` releases lock and files; after an error above the stack does it.
             store._resources = opened.pop_all()
         return store
 
@@ -406,6 +410,7 @@ class ProxyStore:
                     f"{self._folder}: {get_reason(error)}; let the proxy delete files there"
                 ) from error
             if self._files.batches is None:
+                # The failing files are deleted; only the database may still fail.
                 self._failing &= {self._path}
 
     def check_writable(self) -> None:
@@ -513,6 +518,7 @@ def _open_read_only(path: Path) -> Iterator[sqlite3.Connection]:
         convert_sqlite_errors(path),
         closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db,
     ):
+        # Without it Python begins transactions by itself, and only before statements that write.
         db.isolation_level = None
         db.execute("BEGIN")
         yield db

@@ -118,6 +118,7 @@ def connect(settings: ProxySettings) -> tuple[httpx.Client, HttpUpstream]:
         raise SettingsError(
             f"{settings.secret_file}: no secret can be read: {get_reason(error)}"
         ) from error
+    # A line break within a header would be another header.
     if not secret or not secret.isprintable():
         raise SettingsError(f"{settings.secret_file}: must hold one line of text, the secret")
     try:
@@ -128,6 +129,7 @@ def connect(settings: ProxySettings) -> tuple[httpx.Client, HttpUpstream]:
         ) from error
     if tls.certificate is not None:
         load_certificate(context, tls.certificate, tls.private_key)
+    # Proxies and certificates of the environment must not change where the secret goes.
     http = httpx.Client(verify=context, timeout=30.0, trust_env=False)
     return http, HttpUpstream(http, settings.server, secret)
 
@@ -148,5 +150,6 @@ def describe_mismatch(error: ProtocolError | RefusedError, epoch: int) -> str:
 def describe_clock_problem(ahead: float, signed: SignedManifest | None) -> str | None:
     """Describe a clock that is `ahead` of the server's, or return None if it is close enough."""
     text = describe_clock_skew(ahead, "this proxy's clock", "the server's")
+    # A small difference is worth a note; only a large one lets an epoch end at the wrong time.
     is_allowed = abs(ahead) <= allowed_clock_skew(None if signed is None else signed.manifest)
     return text if text is None or is_allowed else f"{text}. Nothing is taken until then"

@@ -73,7 +73,7 @@ class SwarmPlan:
 
 
 @dataclass(frozen=True)
-class Round:
+class SwarmEpoch:
     """One epoch of the swarm."""
 
     epoch: int
@@ -98,7 +98,7 @@ class SwarmResult:
     plan: SwarmPlan
     people: Interactions
     terms: Terms
-    rounds: list[Round]
+    epochs: list[SwarmEpoch]
     max_spent: float
     """The largest epsilon in any client's ledger."""
     problems: list[str]
@@ -116,9 +116,7 @@ class SwarmResult:
             "processes": SWARM_PROCESSES,
             "seed": self.plan.seed,
             "terms": self.terms.as_dict(),
-            "epochs": [
-                {**asdict(epoch_round), "sent": epoch_round.sent} for epoch_round in self.rounds
-            ],
+            "epochs": [{**asdict(epoch), "sent": epoch.sent} for epoch in self.epochs],
             "ledgers_spent_at_most": self.max_spent,
             "problems": self.problems,
             "privacy": {
@@ -137,6 +135,7 @@ def run_swarm(data: Interactions, plan: SwarmPlan, progress: SwarmProgress) -> S
         if first.manifest.public_key is None and first.manifest.next_token_key is None:
             raise RefusedError(FINISHED_MESSAGE)
         catalogue = reader.read_release(first).catalogue
+        # Only items that the server has: others would be in no report.
         people = data.match_items(catalogue.numbers).subset(users=plan.clients, seed=plan.seed)
         began = time.perf_counter()
         with temporary_folder("swarm") as folder, ClientPool(plan.proxy) as pool:
@@ -150,12 +149,12 @@ def run_swarm(data: Interactions, plan: SwarmPlan, progress: SwarmProgress) -> S
         plan,
         people,
         swarm.terms,
-        swarm.rounds,
+        swarm.epochs,
         swarm.max_spent,
         sorted(swarm.problems),
         make_privacy_report(
-            replace(event, epochs=min(len(swarm.rounds), event.epochs)),
-            min(epoch_round.sent for epoch_round in swarm.rounds),
+            replace(event, epochs=min(len(swarm.epochs), event.epochs)),
+            min(epoch.sent for epoch in swarm.epochs),
         ),
         {"make": created - began, "drive": ended - created},
     )
@@ -171,7 +170,7 @@ class _Swarm:
         terms: Terms,
     ):
         self.terms = terms
-        self.rounds: list[Round] = []
+        self.epochs: list[SwarmEpoch] = []
         self.max_spent = 0.0
         self.problems: set[str] = set()
         self._plan = plan
@@ -185,6 +184,7 @@ class _Swarm:
         plan, users = self._plan, range(people.n_users)
         self._folders = [folder / f"{user:06}" for user in users]
         items = [[str(people.item_ids[row]) for row in people.histories[user]] for user in users]
+        # A client that was charged for more than its epochs would reach its limit.
         limit = self.terms.epsilon * self.terms.reports * plan.epochs
         self._progress.begin_task("making clients", people.n_users)
         for _ in self._pool.create(self._folders, items, plan.proxy, plan.key, limit):
@@ -194,11 +194,12 @@ class _Swarm:
         """Take part until there are enough epochs or the training is finished."""
         signed = self._find_epoch_with_time_left()
         self.terms = signed.manifest.terms
+        # With accounts the first epoch only fetches tokens, which are for the epoch after it.
         if self._plan.attest:
             signed = self._wait_for_tokens(signed)
-        while len(self.rounds) < self._plan.epochs and signed.manifest.public_key is not None:
+        while len(self.epochs) < self._plan.epochs and signed.manifest.public_key is not None:
             signed = self._run_epoch(signed)
-        if not self.rounds:
+        if not self.epochs:
             raise RefusedError(FINISHED_MESSAGE)
 
     def _wait_for_tokens(self, signed: SignedManifest) -> SignedManifest:
@@ -212,6 +213,7 @@ class _Swarm:
         manifest = signed.manifest
         seconds_left = manifest.closes - time.time()
         required = min(MIN_SECONDS_LEFT, (manifest.closes - manifest.opens) / 2)
+        # Far beyond its closing time an epoch waits for its crowd, which is this swarm: join it.
         if -CLOSE_GRACE_SECONDS < seconds_left < required:
             task = f"epoch {manifest.epoch} is nearly over"
             with suppress(UnavailableError):
@@ -235,7 +237,7 @@ class _Swarm:
         # An epoch whose crowd did not come leaves the model as it was.
         applied = following.manifest.model != signed.manifest.model
         counted = following.manifest.reports_behind if applied else 0
-        self.rounds.append(Round(epoch, outcomes, retries, counted, seconds))
+        self.epochs.append(SwarmEpoch(epoch, outcomes, retries, counted, seconds))
         return following
 
     def _sync(self, epoch: int) -> tuple[dict[str, int], int]:
@@ -270,7 +272,11 @@ class ClientPool:
 
     def __init__(self, url: str):
         self._pool = ProcessPoolExecutor(
-            SWARM_PROCESSES, get_context("spawn"), initializer=_start_worker, initargs=(url,)
+            # A forked process would share the parent's TLS state and locks.
+            SWARM_PROCESSES,
+            get_context("spawn"),
+            initializer=_start_worker,
+            initargs=(url,),
         )
 
     def create(
@@ -367,6 +373,8 @@ def sync_client(
         while True:
             try:
                 synced = client.sync(api, jitter=0, fetch_attestation=attestation)
+                # A sync that has sent asks for no token, so a second one fetches that of the next
+                # epoch.
                 if attestation is not None and synced.outcome == "sent":
                     client.sync(api, jitter=0, fetch_attestation=attestation)
                 return SwarmSync(synced.outcome, tries, synced.spent)

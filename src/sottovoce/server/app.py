@@ -28,7 +28,6 @@ from sottovoce.service.http import (
     parse_hash,
     read_body,
 )
-from sottovoce.service.tls import get_seconds_to_expiry
 
 T = TypeVar("T")
 
@@ -82,10 +81,7 @@ class Api:
         self._threads = anyio.CapacityLimiter(MAX_THREADS)
         self._chunk_threads = anyio.CapacityLimiter(MAX_CHUNK_THREADS)
         self.heartbeat = Heartbeat(server.tick, settings.heartbeat, server.troubles)
-        server.metrics.set_gauges(
-            beat_failures=lambda: self.heartbeat.failures,
-            certificate_seconds=lambda: get_seconds_to_expiry(settings.certificates),
-        )
+        server.metrics.set_gauges(beat_failures=lambda: self.heartbeat.failures)
 
     async def get_manifest(self, request: Request) -> Response:
         signed = await self._run(self._server.get_signed_manifest)

@@ -31,6 +31,7 @@ class KeySet:
     def add(self, keys: NDArray[np.uint64]) -> None:
         """Add keys."""
         self._runs.append(np.sort(keys))
+        # Like the digits of a number: each key is merged a logarithmic number of times.
         while len(self._runs) > 1 and len(self._runs[-2]) < 2 * len(self._runs[-1]):
             merged = np.concatenate([self._runs.pop(), self._runs.pop()])
             merged.sort(kind="stable")
@@ -41,6 +42,7 @@ class KeySet:
         is_member = np.zeros(len(keys), bool)
         for run in self._runs:
             if len(run):
+                # A key beyond the last one would be searched outside of the run.
                 places = np.minimum(np.searchsorted(run, keys), len(run) - 1)
                 is_member |= run[places] == keys
         return is_member
@@ -71,6 +73,7 @@ class Counter:
         if len(places) == len(keys):
             return chunk.sealed
         rows = np.frombuffer(chunk.sealed, np.uint8).reshape(-1, SEALED_BYTES)
+        # In the order of the chunk: `np.unique` returned them in that of the keys.
         return rows[np.sort(places)].tobytes()
 
     def count(
@@ -95,6 +98,7 @@ class Counter:
                 if transaction.has_chunk(chunk.epoch, chunk.name):
                     _record_repeat(transaction, proxy, chunk)
                     return False
+                # A commit says how much a proxy sent: more would contradict it.
                 check_not_committed(transaction, chunk.epoch, proxy)
                 self._catch_up(transaction, chunk.epoch)
                 valid = opened.reports[self._find_new(opened.keys)]
@@ -105,6 +109,7 @@ class Counter:
                     chunk.epoch,
                     reports=len(valid),
                     duplicates=len(keys) - len(new_keys),
+                    # What is new and was not counted did not open.
                     undecodable=len(new_keys) - len(valid),
                 )
             # Only what is committed is remembered: after a failure the same reports must count.

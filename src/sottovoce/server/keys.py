@@ -26,7 +26,7 @@ from sottovoce.storage.files import read_secret, write_atomically, write_new
 
 FILE_VERSION = 2
 KEY_BYTES = 32
-# Of AES-GCM.
+# Length of an AES-GCM nonce.
 NONCE_BYTES = 12
 MAX_FILE_BYTES = 16_384
 
@@ -47,6 +47,7 @@ class Keys:
     """Unix second when the signing key was made."""
 
     def __post_init__(self) -> None:
+        # A service that has changed no key yet began with this one.
         if not self.first_key:
             object.__setattr__(self, "first_key", _get_public_key(self.signing))
 
@@ -115,6 +116,7 @@ class Keys:
     def replace(self, path: Path) -> None:
         """Replace a keys file in one step, and keep its owner."""
         try:
+            # The owner is read before the file is replaced by one of this process's user.
             before = path.stat()
             write_atomically(path, self._encode(), private=True)
             # Another user may change the keys, and the server must still be able to read them.
@@ -163,6 +165,7 @@ class Keys:
             if not statement.follows(key):
                 raise ProtocolError("keys: a statement is not signed by the key before it")
             key = statement.key
+        # Without this, devices that pinned the first key could not follow to the present one.
         if key != self.verification_key:
             raise ProtocolError("keys: the statements do not lead to the signing key")
 
@@ -178,6 +181,7 @@ class Keys:
 
     def wrap(self, epoch: int, private_key: bytes) -> bytes:
         """Encrypt an epoch's private key for the database, bound to the number of the epoch."""
+        # Random, because a counter would begin again after a backup was restored.
         nonce = os.urandom(NONCE_BYTES)
         return nonce + AESGCM(self.wrapping).encrypt(nonce, private_key, _bind_epoch(epoch))
 
@@ -189,6 +193,7 @@ class Keys:
         """
         nonce, content = wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:]
         try:
+            # A key that was copied to another epoch's row does not open.
             return AESGCM(self.wrapping).decrypt(nonce, content, _bind_epoch(epoch))
         except (InvalidTag, ValueError) as error:
             raise StoreError(

@@ -46,11 +46,13 @@ class PendingConfig:
 
     def check(self) -> None:
         """Raise a `SettingsError` if no valid manifest could say this."""
+        # Any key will do: only the sizes and bounds of the manifest are checked.
         tokens = (bytes(32), None) if self.training.terms.accounts else (None, None)
         try:
             manifest = self.make_manifest(
                 NO_PROGRESS, 1, bytes(32), 1.0, bytes(32), tokens, opens=0, closes=1
             )
+            # Decoding is what devices do, and it knows all bounds.
             Manifest.decode(manifest.encode())
         except ProtocolError as error:
             raise SettingsError(

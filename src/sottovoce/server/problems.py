@@ -42,7 +42,7 @@ def find_problems(
         watched_since: When the caller began to watch: earlier silence does not count.
 
     Returns:
-        A text for each name; None where nothing is wrong.
+        A text for each name, `proxy/NAME` for a proxy; None where nothing is wrong.
     """
     problems: dict[str, str | None] = {"future epoch": None}
     if epoch is not None and is_in_future(epoch, now):
@@ -52,7 +52,7 @@ def find_problems(
         )
     for name, contact in contacts.items():
         since = silent_since if contact is None else max(watched_since, contact.last_contact)
-        problems[f"proxy {name}"] = describe_proxy(name, contact, now - since)
+        problems[f"proxy/{name}"] = describe_proxy(name, contact, now - since)
     problems |= dict.fromkeys(("silent proxies", "crowd"))
     if epoch is None or wait is None or wait.is_over or now < wait.since + PROXY_GRACE_SECONDS:
         return problems

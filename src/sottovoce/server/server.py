@@ -38,6 +38,8 @@ from sottovoce.server.store import ServerStore
 from sottovoce.server.transaction import APPLIED, OPEN, Epoch, ProxyContact, Transaction
 from sottovoce.server.waiting import get_epoch_wait
 from sottovoce.service.logs import Troubles
+from sottovoce.service.tls import describe_expiring
+from sottovoce.storage.files import describe_full_disk
 
 TWO_PROCESSES_TEXT = (
     "another process speaks with this proxy's secret, and has done so for longer: the server hears "
@@ -58,10 +60,10 @@ class Server:
         clock: Callable[[], float] = time.time,
         opener: Opener,
     ):
-        self.metrics = Metrics()
+        self.troubles = Troubles()
+        self.metrics = Metrics(self.troubles)
         self.metrics.set_gauges(
-            disk_free_bytes=lambda: nan if (free := store.get_free_bytes()) is None else free,
-            keys_wrong=lambda: self.troubles["keys"] is not None,
+            disk_free_bytes=lambda: nan if (free := store.get_free_bytes()) is None else free
         )
         self._store = store
         self._keys = keys
@@ -75,7 +77,6 @@ class Server:
         self._is_scrubbed = False
         self._has_signed_shelf = False
         self._began: float | None = None
-        self.troubles = Troubles()
 
     # What the server does by itself.
 
@@ -169,10 +170,14 @@ class Server:
                 None if latest is None else get_epoch_wait(transaction, latest, self._settings, now)
             )
         refused = {
-            f"proxy {name}" for name, contact in contacts.items() if contact and contact.refusal
+            f"proxy/{name}" for name, contact in contacts.items() if contact and contact.refusal
+        }
+        problems = {
+            "certificates": describe_expiring(self._settings.certificates, now),
+            "disk": describe_full_disk(self._store.get_free_bytes()),
         }
         # The silence of a proxy counts since this worker began.
-        problems = find_problems(
+        problems |= find_problems(
             latest, wait, contacts, now, silent_since=began, watched_since=began
         )
         for name, text in problems.items():
@@ -225,14 +230,9 @@ class Server:
     def render_metrics(self) -> bytes:
         with self._store.read() as transaction:
             latest, applied = transaction.find_latest_epoch(), transaction.find_last_applied()
-            contacts = self._get_contacts(transaction).values()
-        return self.metrics.render(
-            latest,
-            None if latest is None else self._publisher.open_manifest(latest),
-            applied,
-            [contact for contact in contacts if contact is not None],
-            self._clock(),
-        )
+        manifest = None if latest is None else self._publisher.open_manifest(latest)
+        self.metrics.describe_epochs(latest, manifest, applied, self._clock())
+        return self.metrics.render()
 
     # What proxies may do.
 

@@ -83,6 +83,7 @@ class ServerSettings:
             raise SettingsError("name at least one proxy: [proxies.NAME] with its secret_sha256")
         for name in self.proxies:
             check_proxy_name(name)
+        # A secret says which proxy speaks: with one for two, their crowds would be counted as one.
         if len({access.secret_sha256 for access in self.proxies.values()}) != len(self.proxies):
             raise SettingsError("two proxies have the same secret_sha256: give each its own")
         if self.terms.accounts and len(self.proxies) > 1:
@@ -92,6 +93,7 @@ class ServerSettings:
                 setting="terms.accounts",
             )
         self.watch.check_ports_differ(self.listen)
+        # Otherwise no epoch could ever be handed in, and every device would pay for nothing.
         min_reports = self.training.dummies + self.terms.least_clients * self.training.reports
         min_bytes = SEALED_BYTES * min_reports + CHUNK_HEADER_BYTES
         if self.most_bytes < min_bytes:
@@ -120,6 +122,7 @@ class ServerSettings:
 
     def find_proxy(self, secret: str) -> str | None:
         """Return the name of the proxy that has this secret."""
+        # A header may hold any bytes: a wrong secret must be refused, not raise an error.
         digest = sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
         # All of them are compared, so that the time says nothing.
         names = [

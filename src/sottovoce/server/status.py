@@ -26,13 +26,12 @@ from sottovoce.server.transaction import APPLIED, Epoch, ProxyContact, Service, 
 from sottovoce.server.waiting import EpochWait, get_epoch_wait
 from sottovoce.service.tls import describe_expiring
 from sottovoce.service.watch import ProcessState
+from sottovoce.storage.files import describe_full_disk
 
 # Ticks that workers have for what they do by themselves.
 WORKER_GRACE_TICKS = 5
 # Time that they have in any case: a busy machine is no fault of theirs.
 MIN_WORKER_GRACE_SECONDS = 10.0
-# Bytes that should always be free.
-MIN_FREE_BYTES = 100_000_000
 MAX_EPOCHS_SHOWN = 5
 
 
@@ -60,6 +59,7 @@ class KeysFile:
             if not keys.is_successor_of(service.verification_key):
                 raise SettingsError(f"{path}: must be the keys file of this database")
             check_newest(keys, service)
+            # Opening the epoch's key shows whether the keys file belongs to this database.
             if latest is not None and wrapped is not None:
                 keys.unwrap(latest.epoch, wrapped)
         except SottovoceError as error:
@@ -91,9 +91,7 @@ class Disk:
         except StoreError as error:
             problem = str(error)
         free = store.get_free_bytes()
-        if free is not None and free < MIN_FREE_BYTES:
-            problem = problem or f"only {free / 1e6:,.0f} MB are free on the disk"
-        return cls(free, problem)
+        return cls(free, problem or describe_full_disk(free))
 
 
 @dataclass(frozen=True)
@@ -124,8 +122,8 @@ class ServerStatus:
     """Whether a worker has signed the newest catalogue for lists."""
     settings_problem: str | None = None
     """Why no worker could start with the settings file as it is now."""
-    expiring_certificates: tuple[str, ...] = ()
-    """Certificates that must be renewed."""
+    expiring_certificates: str | None = None
+    """Which certificates must be renewed; None if all are well."""
     contacts: Mapping[str, ProxyContact | None] = field(default_factory=dict)
     """The last contact with each proxy; None if there was none."""
 
@@ -157,9 +155,10 @@ class ServerStatus:
                 last_epochs=tuple(last_epochs[:MAX_EPOCHS_SHOWN]),
                 is_listed=shelf is not None and shelf.catalogue == pending.catalogue.hash,
                 settings_problem=(
+                    # It would repeat what is wrong with the keys file.
                     None if keys.problem else _find_settings_problem(transaction, settings)
                 ),
-                expiring_certificates=tuple(describe_expiring(settings.certificates, now)),
+                expiring_certificates=describe_expiring(settings.certificates, now),
                 contacts={name: contacts.get(name) for name in settings.proxies},
             )
 
@@ -173,8 +172,12 @@ class ServerStatus:
             problems += self.running.troubles
         elif epoch is not None and not self._has_other_worker:
             problems.append(self.running)
-        others = [self.disk.problem, self.keys.problem, self.settings_problem]
-        others += self.expiring_certificates
+        others = [
+            self.disk.problem,
+            self.keys.problem,
+            self.settings_problem,
+            self.expiring_certificates,
+        ]
         if epoch is not None:
             others += find_problems(
                 epoch, wait, self.contacts, self.now, silent_since=epoch.opens

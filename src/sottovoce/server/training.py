@@ -36,17 +36,16 @@ class Training:
         random_start: bool,
     ) -> Self:
         """Return a training with a new id."""
+        # Random, so that no device takes another service's training for this one.
         training_id = os.urandom(TRAINING_ID_BYTES)
         terms = Terms.from_settings(training_id, settings, participation, items)
         return cls(number, settings, terms, items, random_start)
 
     def update(self, settings: Settings, participation: Participation) -> Self:
-        """Return the same training with what its operator asks for now.
-
-        Only what the settings themselves say changes. What was derived from them when the training
-        began stays, since a later version of this program may derive it differently.
-        """
+        """Return the same training with what its operator asks for now."""
         terms = Terms.from_settings(self.terms.training, settings, participation, self.items)
+        # What was derived from unchanged options stays, since a later version of this program may
+        # derive it differently: devices would see other terms.
         if settings.options == self.settings.options:
             parameters, loud_fraction = self.terms.parameters, self.terms.loud_fraction
             terms = replace(terms, parameters=parameters, loud_fraction=loud_fraction)
@@ -65,6 +64,7 @@ class Training:
 
     def count_epochs_left(self, epochs_done: int) -> int:
         """Return the number of epochs that are left; 0 if the training has no end."""
+        # 0 means without an end: devices then draw by the share of the terms.
         return 0 if self.settings.half_life else max(self.settings.epochs - epochs_done, 0)
 
     def has_epochs_left(self, epochs_done: int) -> bool:

@@ -125,6 +125,8 @@ class ProxyContact:
     def has_duplicate(self) -> bool:
         """Whether two processes speak as this proxy."""
         processes: dict[str, list[float]] = loads(self.processes)
+        # By the proxies' last contact and not by the clock: a server that was down has heard
+        # nobody.
         newest = max((last for _, last in processes.values()), default=0.0)
         return any(self.list_other_processes(name, newest) for name in processes)
 
@@ -134,6 +136,7 @@ class ProxyContact:
         if process is None:
             last_contact = last.last_contact if processes else now
             return replace(self, processes=last.processes, last_contact=last_contact)
+        # The first contact stays: it tells which of two processes is older.
         first, _ = processes.pop(process, (now, now))
         recent = {
             name: times
@@ -252,6 +255,7 @@ class Transaction:
 
     def find_last_applied(self) -> Epoch | None:
         """Return the newest epoch whose reports are in a model."""
+        # An epoch that asked for no reports is applied too, but was never closed.
         over = (epochs.c.state == APPLIED) & epochs.c.closed_at.is_not(None)
         return self._fetch_epoch(
             select(epochs).where(over).order_by(epochs.c.epoch.desc()).limit(1)
@@ -322,6 +326,7 @@ class Transaction:
         same = (counts.c.epoch == epoch) & (counts.c.proxy == proxy)
         before = self._connection.scalar(select(counts.c.counts).where(same))
         total = more if before is None else _decode_counts(before) + more
+        # A flood of one report stops at the largest number instead of starting again at zero.
         content = np.minimum(total, MAX_COUNT).astype("<u4").tobytes()
         row = {"counts": content, "counted_at": now}
         if before is None:

@@ -114,13 +114,15 @@ class Troubles:
     """
 
     def __init__(self) -> None:
-        self._troubles: dict[str, Trouble] = {}
+        # With None for each that is over, or that never was.
+        self._troubles: dict[str, Trouble | None] = {}
 
     def update(self, name: str, text: str | None, *, level: int = logging.WARNING) -> None:
         """Set the text of a trouble, or end it with None."""
         now, trouble = time.monotonic(), self._troubles.get(name)
         if text is None:
-            if self._troubles.pop(name, None) is not None and trouble is not None:
+            self._troubles[name] = None
+            if trouble is not None:
                 duration = now - trouble.since
                 log.warning("%s after %.0f s: %s", RESOLVED_PREFIX, duration, trouble.text)
             return
@@ -140,4 +142,8 @@ class Troubles:
     def texts(self) -> list[str]:
         """Every trouble now."""
         # A copy, because another thread may change the dict.
-        return [trouble.text for trouble in list(self._troubles.values())]
+        return [trouble.text for trouble in list(self._troubles.values()) if trouble is not None]
+
+    def list_states(self) -> list[tuple[str, bool]]:
+        """Return the names of all possible troubles, each with whether the service has it."""
+        return [(name, trouble is not None) for name, trouble in list(self._troubles.items())]

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import time
 from asyncio.sslproto import SSLProtocol
-from collections.abc import Callable, Iterable, Iterator
-from datetime import datetime
-from math import inf, nan
+from collections.abc import Callable, Iterable
+from math import inf
 from pathlib import Path
 
 from cryptography.x509 import load_pem_x509_certificate
@@ -33,32 +31,21 @@ def load_certificate(context: ssl.SSLContext, certificate: Path, private_key: Pa
         ) from error
 
 
-def get_seconds_to_expiry(certificates: Iterable[Path | None]) -> float:
-    """Return the time until the first expires: 0 if one cannot be read, NaN if there are none."""
-    try:
-        ends = [_read_end(path).timestamp() for path in certificates if path is not None]
-    except (OSError, ValueError):
-        return 0.0
-    return min(ends, default=nan) - time.time()
-
-
-def describe_expiring(certificates: Iterable[Path | None], now: float) -> Iterator[str]:
-    """Yield a problem for each certificate that has expired, will soon, or cannot be read."""
+def describe_expiring(certificates: Iterable[Path | None], now: float) -> str | None:
+    """Return which certificates have expired, will soon or cannot be read; None if all is well."""
+    problems = []
     for path in certificates:
         if path is None:
             continue
         try:
-            end = _read_end(path)
+            end = load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
         except (OSError, ValueError) as error:
-            yield f"{path}: no certificate can be read: {get_reason(error)}"
+            problems.append(f"{path}: no certificate can be read: {get_reason(error)}")
             continue
         if end.timestamp() < now + EXPIRY_WARNING_SECONDS:
             verb = "has expired" if end.timestamp() < now else "expires"
-            yield f"{path}: this certificate {verb}, on {end:%Y-%m-%d}; renew it"
-
-
-def _read_end(certificate: Path) -> datetime:
-    return load_pem_x509_certificate(certificate.read_bytes()).not_valid_after_utc
+            problems.append(f"{path}: this certificate {verb}, on {end:%Y-%m-%d}; renew it")
+    return "; ".join(problems) or None
 
 
 class TlsConnection(SSLProtocol):

@@ -13,9 +13,6 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from sottovoce.core import Histories
 from sottovoce.core.mechanism import SignMechanism
 from sottovoce.errors import SettingsError
@@ -93,9 +90,7 @@ def build_engine(
     people: Histories | Parts,
     settings: Settings,
     *,
-    first_user: int = 0,
     resample: int | None = None,
-    numbers: NDArray[np.int64] | None = None,
     **options: Any,
 ) -> Engine:
     """Build an engine over these people, or over a number of people made out of them.
@@ -104,16 +99,13 @@ def build_engine(
         name: An engine's name, or `auto`.
         people: Histories, or people in parts.
         settings: The settings of the training.
-        first_user: The number of the first history.
         resample: How many people are made out of these, who report in their place; None: none.
-        numbers: The numbers of histories; None: consecutive from `first_user` on.
         options: Options of the engine; one that is None keeps its default.
     """
     package, engine_options = load_engine_package(name), make_engine_options(name, options)
-    if isinstance(people, Parts):
-        parts = people if resample is None else people.resample(resample)
-    else:
-        parts = WholeParts(Part(People(people, first_user, resample, numbers)))
+    parts = people if isinstance(people, Parts) else WholeParts(Part(People(people)))
+    if resample is not None:
+        parts = parts.resample(resample)
     n_people = resample or parts.n_users
     if name == AUTO_ENGINE and should_use_reference(n_people, parts.n_items, settings):
         package = load_engine_package("reference")

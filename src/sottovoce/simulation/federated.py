@@ -286,7 +286,8 @@ class FederatedMF:
             item_features: Tags of the items, for recommending; training does not look at them. A
                 `Catalogue`, a list with a mapping for each item, or a sparse matrix, items x tags.
             test: What was left out of the same people, in a form that `user_items` can have. Then
-                there are metrics after every epoch, as of `evaluate`.
+                there are metrics after every epoch, as of `evaluate`: in the end of all people,
+                and before of at most 10,000.
             show_progress: Whether a bar shows the epochs.
             callback: Called after every epoch as `callback(epoch, seconds, metrics)`.
             checkpoint: A file to which the state is written after every epoch. A training that
@@ -303,6 +304,8 @@ class FederatedMF:
         tags = None if item_features is None else parse_tags(item_features, histories.n_items)
         hidden = None if test is None else parse_test(test, labels, histories, users)
         settings = plan_settings(self.get_params(), histories)
+        # Everything of the last fit goes before the new one begins: a failure must not leave a
+        # mixture.
         self._tags, self._settings, self._state, self._labels = tags, settings, None, labels
         self._crowd = crowd = histories.n_users
         fit_test = None
@@ -310,6 +313,8 @@ class FederatedMF:
             known_tags = make_empty_tags(histories.n_items) if tags is None else tags
             fit_test = FitTest(histories, hidden, known_tags, settings)
         file = None if checkpoint is None else Path(checkpoint)
+        # A checkpoint of other data must not be continued; without a file nothing needs the
+        # fingerprint.
         identity = {"data": compute_fingerprint(histories), "resample": None} if file else {}
         log = TrainingLog.open(settings, histories.n_items, file, identity)
         refresh_metrics(log, fit_test)
@@ -318,6 +323,7 @@ class FederatedMF:
 
             def on_epoch(record: Record) -> None:
                 nonlocal crowd
+                # The privacy report counts the smallest crowd of all epochs.
                 crowd = min(crowd, int(record["people"]))
                 self._state, self._crowd = log.state, crowd
                 show(record)

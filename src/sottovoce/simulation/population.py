@@ -81,6 +81,7 @@ class People:
 
 def _drop_a_tenth(histories: Histories, numbers: Int64, seed: int) -> Histories:
     """Return the histories, drawn for people with these numbers, without a tenth of the items."""
+    # As many draws for each history as it has groups of `ITEMS_PER_DRAW` items.
     n_draws = -(-np.diff(histories.indptr) // ITEMS_PER_DRAW)
     first_draws = np.cumsum(n_draws) - n_draws
     owners, users = np.repeat(numbers, n_draws), histories.users_of_entries()
@@ -89,6 +90,7 @@ def _drop_a_tenth(histories: Histories, numbers: Int64, seed: int) -> Histories:
     # Little-endian words on any machine, so that each has its 16-bit pieces in the same order.
     pieces = random_words.astype("<u8").view("<u2").ravel()
     places = np.arange(histories.n_interactions) - histories.indptr[users]
+    # The 16 bits of an item are found by its place in its own history.
     remains = pieces[first_draws[users] * ITEMS_PER_DRAW + places] >= DROPPED_OF_65536
     lengths = np.bincount(users[remains], minlength=len(numbers))
     return Histories(
@@ -191,6 +193,7 @@ class WholeParts(Parts):
     def cut(self, pieces: int) -> Parts:
         """Return the people who report in this number of parts, as views."""
         n_people = len(self._part.people)
+        # Never more pieces than people: an empty piece would have nothing to compute.
         bounds = np.linspace(0, n_people, min(pieces, max(n_people, 1)) + 1).astype(np.int64)
         return CutParts(self, bounds.tolist())
 
@@ -208,8 +211,10 @@ class CutParts(Parts):
 
     def __getitem__(self, index: int) -> Part:
         part, begin, end = self._whole[0], *self._bounds[index : index + 2]
+        # Made people have no test item; the people of the data are tested elsewhere.
         if part.people.resampled is not None:
             return Part(part.people.some(begin, end))
+        # The people of the data are tested in the piece in which they report.
         holdout = None if part.holdout is None else part.holdout.some(begin, end)
         return Part(part.people.some(begin, end), holdout)
 
@@ -239,7 +244,9 @@ class StoredParts(Parts):
         places = self._places[first : first + data.n_users].astype(np.int64)
         split = take_out(data, places, rule.split, rule.seed)
         side_information = replace(
-            SideInformation.from_split(data, split, tags=False, time=rule.time), tags=self._tags
+            # Tags are those of the catalogue and not of one shard, so they are built once for all.
+            SideInformation.from_split(data, split, tags=False, time=rule.time),
+            tags=self._tags,
         )
         candidates = sample_candidates(split, rule.negatives, rule.seed, first)
         return Part(People(split.train, first), Holdout(candidates, side_information))

@@ -1,7 +1,7 @@
 """Random words of simulated people: Philox 4x64-10, a function of (seed, epoch, user, draw).
 
-Any number of threads, any batching, a card or a cluster give the same reports. Live clients never
-use these words: they ask the operating system.
+Any number of threads, any order of people, a card or a cluster give the same reports. Live clients
+never use these words: they ask the operating system.
 """
 
 import numpy as np

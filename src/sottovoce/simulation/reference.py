@@ -1,4 +1,4 @@
-"""The reference engine: `sottovoce.core` itself, a batch of people at a time.
+"""The reference engine: `sottovoce.core` itself, some people at a time.
 
 It needs no compiler and is slow. All other engines must equal it.
 """
@@ -22,12 +22,12 @@ Float32 = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Options:
-    batch: int = setting(64, "people computed together", min_value=1)
+    people_at_once: int = setting(64, "people computed together", min_value=1)
 
 
 def build(parts: Parts, settings: Settings, options: Options) -> Engine:
     return build_local_engine(
-        parts, settings, lambda part: ReferenceEngine(part, settings, options.batch)
+        parts, settings, lambda part: ReferenceEngine(part, settings, options.people_at_once)
     )
 
 
@@ -36,21 +36,21 @@ class ReferenceEngine(LocalEngine):
 
     name: ClassVar[str] = "reference"
 
-    def __init__(self, part: Part, settings: Settings, batch: int):
+    def __init__(self, part: Part, settings: Settings, people_at_once: int):
         super().__init__(part, settings)
-        self._batch_size = batch
+        self._people_at_once = people_at_once
 
     def collect(self, V: Float32, epoch: int) -> ReportSums:
         n_directions = self.mechanism.n_directions
         sums, n_reports = np.zeros(n_directions, np.int64), 0
-        for reports in self._make_batches(V, epoch):
+        for reports in self._make_reports(V, epoch):
             sums += sum_signs(reports, n_directions)
             n_reports += reports.size
         return ReportSums(sums, n_reports)
 
     def list_reports(self, V: Float32, epoch: int) -> NDArray[np.uint32]:
         no_reports = np.empty((0, self.settings.reports), np.uint32)
-        return np.concatenate([no_reports, *self._make_batches(V, epoch)])
+        return np.concatenate([no_reports, *self._make_reports(V, epoch)])
 
     def solve_user_vectors(self, V: Float32) -> Float32:
         return self._solve(self.check_items(V), self.histories)
@@ -59,11 +59,11 @@ class ReferenceEngine(LocalEngine):
         alpha, ridge = self.settings.alpha, self.settings.compute_user_ridge(V)
         return solve_user_vectors(V, people, alpha=alpha, regularization=ridge)
 
-    def _make_batches(self, V: Float32, epoch: int) -> Iterator[NDArray[np.uint32]]:
+    def _make_reports(self, V: Float32, epoch: int) -> Iterator[NDArray[np.uint32]]:
         V = self.check_items(V)
         n, settings = len(self.people), self.settings
-        for start in range(0, n, self._batch_size):
-            places = np.arange(start, min(start + self._batch_size, n))
+        for start in range(0, n, self._people_at_once):
+            places = np.arange(start, min(start + self._people_at_once, n))
             numbers = self.people.get_numbers(places)
             # Nobody else needs a vector, so whose turn it is is decided first.
             takes = draw_participants(

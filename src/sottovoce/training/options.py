@@ -6,8 +6,7 @@ from math import log
 from typing import Any
 
 from sottovoce.core import Shape
-from sottovoce.core.blocks import MAX_BLOCK_SIZE
-from sottovoce.core.loudest import LOW_EPSILON, Loudest, choose_block_size, choose_loud_fraction
+from sottovoce.core.loudest import Loudest, choose_block_size, choose_loud_fraction
 from sottovoce.privacy import COIN_RHO
 
 # Epsilon of one report where only a central budget counts, for a mechanism without rules.
@@ -16,18 +15,24 @@ DEFAULT_CROWD_EPSILON = 2.5
 
 @dataclass(frozen=True)
 class OptionRules:
-    """The rules for one mechanism."""
+    """The rules for one mechanism.
+
+    In a plan for a crowd, only other people's reports hide those of a person.
+    """
 
     choose_crowd_epsilon: Callable[[int], float]
-    """The best epsilon of a report for this number of items, if only a central budget counts."""
+    """The best epsilon of a report in a plan for a crowd, by the number of items."""
     choose_crowd_fraction: Callable[[float, int, float], float]
     """The largest loud fraction of a plan for a crowd, by epsilon, items and history length."""
     choose_options: Callable[[Shape, float, float, Mapping[str, Any], float], dict[str, Any]]
-    """The best options: see `choose_loudest_options`."""
+    """The best options, by shape, epsilon, history length, what is fixed, and how many directions
+    may be loud, in multiples of the usual number."""
+    choose_crowd_options: Callable[[Shape, float, float, Mapping[str, Any]], dict[str, Any]]
+    """The best options in a plan for a crowd."""
 
 
 def choose_crowd_epsilon(n_items: int) -> float:
-    """Return the best epsilon of `loudest` if only a central budget counts."""
+    """Return the best epsilon of `loudest` in a plan for a crowd."""
     # It grows with the catalogue, because a smaller fraction of directions is loud.
     return min(max(1.45 * log(n_items) - 9.3, 2.0), 4.0)
 
@@ -41,38 +46,36 @@ def choose_crowd_fraction(epsilon: float, n_items: int, history: float) -> float
 def choose_loudest_options(
     shape: Shape, epsilon: float, history: float, fixed: Mapping[str, Any], loud_scale: float
 ) -> dict[str, Any]:
-    """Return the best block size and number of loud directions.
+    """Return the best block size and number of loud directions."""
+    block = fixed.get("block") or choose_block_size(epsilon, shape.n_items, history)
+    rho = choose_loud_fraction(epsilon, shape.n_items, history, block) * loud_scale
+    return _to_options(shape, epsilon, block, rho, fixed)
 
-    Args:
-        shape: The model's shape.
-        epsilon: The budget of one report.
-        history: How many items a typical person has touched.
-        fixed: Options and settings by name that stay as they are.
-        loud_scale: How many directions may be loud, in multiples of the usual number; below 1 if a
-            crowd must hide each report.
-    """
-    # One factor is popularity.
-    is_one, is_quiet = shape.factors == 1, epsilon <= LOW_EPSILON
-    usual = choose_block_size(epsilon, shape.n_items, history)
-    usual = MAX_BLOCK_SIZE if is_one and is_quiet else usual
-    block = fixed.get("block") or (max(usual // 4, 1) if loud_scale < 1 else usual)
-    if loud_scale < 1:
-        # A crowd hides the report: fewer loud directions in smaller blocks, each agreeing more.
-        rho = choose_crowd_fraction(epsilon, shape.n_items, history)
-    else:
-        rho = choose_loud_fraction(epsilon, shape.n_items, history, block) * loud_scale
-        if is_one:
-            # At a low epsilon every touched item says something about popularity, so more
-            # directions are loud. At a larger one, people with short histories would name items
-            # that they have not touched, so fewer are.
-            few = loud_scale * history / 10 * block**0.8 / shape.n_items
-            rho = min(max(1.5 * rho, 0.2), 0.4) if is_quiet else min(1.5 * rho, few)
-    rho = min(rho, COIN_RHO)
+
+def choose_loudest_crowd_options(
+    shape: Shape, epsilon: float, history: float, fixed: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return those of a plan for a crowd: fewer loud directions in smaller blocks."""
+    # Each direction of a smaller block agrees more.
+    block = fixed.get("block") or max(choose_block_size(epsilon, shape.n_items, history) // 4, 1)
+    rho = choose_crowd_fraction(epsilon, shape.n_items, history)
+    return _to_options(shape, epsilon, block, rho, fixed)
+
+
+def _to_options(
+    shape: Shape, epsilon: float, block: int, rho: float, fixed: Mapping[str, Any]
+) -> dict[str, Any]:
     n_signed = Loudest(shape, epsilon, block=block, loud=1).n_signed
     # Rounded down, because the planner's budget allows for rho.
-    return {"block": block, "loud": fixed.get("loud") or max(int(n_signed * rho), 1)}
+    loud = fixed.get("loud") or max(int(n_signed * min(rho, COIN_RHO)), 1)
+    return {"block": block, "loud": loud}
 
 
 OPTION_RULES = {
-    Loudest.name: OptionRules(choose_crowd_epsilon, choose_crowd_fraction, choose_loudest_options)
+    Loudest.name: OptionRules(
+        choose_crowd_epsilon,
+        choose_crowd_fraction,
+        choose_loudest_options,
+        choose_loudest_crowd_options,
+    )
 }

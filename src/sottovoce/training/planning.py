@@ -21,7 +21,7 @@ from sottovoce.core.bounds import (
     MAX_REPORTS,
 )
 from sottovoce.core.coin import MAX_EPSILON, MIN_EPSILON
-from sottovoce.core.loudest import LOW_EPSILON, estimate_history_length
+from sottovoce.core.loudest import estimate_history_length
 from sottovoce.errors import SettingsError
 from sottovoce.privacy import COIN_RHO
 from sottovoce.privacy.events import MAX_COUNT
@@ -47,31 +47,26 @@ MIN_SIGNAL_FOR_TURNS = 300.0
 MIN_REPORTS_FOR_FACTORS = 4
 
 # Number of factors, beyond the bounds of a device:
-#   FACTORS_SCALE * signal ** 0.25, at most 4 * epochs - 3, MAX_PLANNED_FACTORS and history, which
-#   counts MAX_FACTORS_PER_HISTORY_ITEM times where epsilon > LOW_EPSILON.
+#   FACTORS_SCALE * signal ** 0.25, at most 4 * epochs - 3, MAX_PLANNED_FACTORS and
+#   MAX_FACTORS_PER_HISTORY_ITEM * history.
 FACTORS_SCALE = 1.6
 MAX_PLANNED_FACTORS = 64
 MAX_FACTORS_PER_HISTORY_ITEM = 1.5
 
-# Alpha is ALPHA_SCALE * sqrt(factors) * rarity ** (4 / 3), from MIN_PLANNED_ALPHA to
-# MAX_PLANNED_ALPHA, with rarity = items / (ALPHA_ITEMS_PER_HISTORY_ITEM * history). The rarer
-# touched items are among all items, the more they have to weigh.
-ALPHA_SCALE = 1.6
-ALPHA_ITEMS_PER_HISTORY_ITEM = 50
-MIN_PLANNED_ALPHA = 0.5
-MAX_PLANNED_ALPHA = 10.0
+# Alpha is factors / FACTORS_PER_ALPHA, at least MIN_PLANNED_ALPHA. A larger one raises the quality
+# of lists against a few negatives and lowers that of lists of the whole catalogue.
+FACTORS_PER_ALPHA = 8
+MIN_PLANNED_ALPHA = 1.0
 
-# Ridge of the user equations, at most MAX_PLANNED_RIDGE. Longer histories need less of it.
-# Where epsilon <= LOW_EPSILON, it is min(QUIET_RIDGE_HISTORY / history, 1) ** 1.2; else it is
-# RIDGE_SCALE * (factors / history) ** 1.3 * min(LOUD_RIDGE_HISTORY / history, 1).
-QUIET_RIDGE_HISTORY = 20.0
-LOUD_RIDGE_HISTORY = 40.0
-RIDGE_SCALE = 2.8
+# Ridge of the user equations, since a few items would fit many factors by chance: it is
+#   RIDGE_SCALE * (factors / history) ** 1.3 * min(LONG_HISTORY / history, 1), at most
+#   MAX_PLANNED_RIDGE.
+RIDGE_SCALE = 1.4
+LONG_HISTORY = 40.0
 MAX_PLANNED_RIDGE = 2.5
 
-# Epochs among which reports are divided. Where epsilon <= LOW_EPSILON, noise wants fewer epochs.
-LOUD_EPOCHS = 20
-QUIET_EPOCHS = 10
+# Epochs among which reports are divided.
+PLANNED_EPOCHS = 20
 
 # Reports with a smaller epsilon are not considered.
 MIN_USEFUL_EPSILON = 0.25
@@ -84,12 +79,8 @@ POPULARITY_EPSILON = 10.0
 # dummies for each report of people, but not fewer than MIN_EPOCHS_WITH_DUMMIES.
 MAX_DUMMIES_PER_REPORT = 0.5
 MIN_EPOCHS_WITH_DUMMIES = 4
-
-# Number of loud directions, in multiples of the usual number: where a crowd must hide a report, at
-# most where dummies do, and at most where one person reports popularity several times.
-CROWD_LOUD_SCALE = 1 / 3
+# Where dummies outnumber people's reports, at most this many times the usual directions are loud.
 MAX_DUMMY_LOUD_SCALE = 2.0
-MAX_POPULARITY_LOUD_SCALE = 2.5
 
 # With one of these settings, an operator asks for more than popularity.
 PERSONAL_MODEL_SETTINGS = ("factors", "epsilon", "reports", "epochs", "lifetime", "half_life")
@@ -217,43 +208,50 @@ def list_presets() -> list[str]:
 
 
 def _fit_model(
-    settings: Settings, public: PublicNumbers, fixed: Mapping[str, Any], *, loud_scale: float = 1.0
+    settings: Settings,
+    public: PublicNumbers,
+    fixed: Mapping[str, Any],
+    *,
+    needs_crowd: bool = False,
+    loud_scale: float = 1.0,
 ) -> Settings:
-    """Choose factors, alpha, ridge and the mechanism's options for the reports of `settings`."""
+    """Choose factors, alpha, ridge and the mechanism's options for the reports of `settings`.
+
+    Args:
+        settings: What is planned so far.
+        public: The public numbers.
+        fixed: Settings that stay as they are.
+        needs_crowd: Whether only other people's reports hide those of a person.
+        loud_scale: How many directions may be loud, in multiples of the usual number.
+    """
     gain = _compute_gain(settings.mechanism, settings.epsilon, public.items)
     turns_remembered = settings.turns * settings.memory / settings.epochs  # of one person
     signal = _compute_signal(public, settings.reports * turns_remembered, gain)
+    # Dummies add variance to the sums and no signal, so there are fewer factors among them.
     signal /= _compute_noise(settings, settings.dummies, public)
-    is_quiet = settings.epsilon <= LOW_EPSILON
-    factors = fixed.get("factors") or _choose_factors(
-        signal, settings.epochs, public, is_quiet=is_quiet
-    )
-    rarity = public.items / (ALPHA_ITEMS_PER_HISTORY_ITEM * public.history)
-    alpha = ALPHA_SCALE * sqrt(factors) * rarity ** (4 / 3)
-    # A few items would fit many factors by chance: the fewer items for a factor, the more ridge.
-    if is_quiet:
-        ridge = min(QUIET_RIDGE_HISTORY / public.history, 1.0) ** 1.2
-    else:
-        per_item = factors / public.history
-        ridge = RIDGE_SCALE * per_item**1.3 * min(LOUD_RIDGE_HISTORY / public.history, 1.0)
-    ridge = min(ridge, MAX_PLANNED_RIDGE)
+    factors = fixed.get("factors") or _choose_factors(signal, settings.epochs, public)
+    alpha = max(factors / FACTORS_PER_ALPHA, MIN_PLANNED_ALPHA)
+    ridge = RIDGE_SCALE * (factors / public.history) ** 1.3
+    ridge = min(ridge * min(LONG_HISTORY / public.history, 1.0), MAX_PLANNED_RIDGE)
     settings = settings.copy_with(
         factors=factors,
-        alpha=fixed.get("alpha", round(min(max(alpha, MIN_PLANNED_ALPHA), MAX_PLANNED_ALPHA), 2)),
+        alpha=fixed.get("alpha", round(alpha, 2)),
         ridge=fixed.get("ridge", round(ridge, 3)),
     )
     rules = OPTION_RULES.get(settings.mechanism)
     if rules is None:
         return settings
     shape = Shape(public.items, settings.factors, settings.alpha)
-    options = rules.choose_options(shape, settings.epsilon, public.history, fixed, loud_scale)
-    return settings.copy_with(**options)
+    arguments = shape, settings.epsilon, public.history, fixed
+    if needs_crowd:
+        return settings.copy_with(**rules.choose_crowd_options(*arguments))
+    return settings.copy_with(**rules.choose_options(*arguments, loud_scale))
 
 
-def _choose_factors(signal: float, epochs: int, public: PublicNumbers, *, is_quiet: bool) -> int:
+def _choose_factors(signal: float, epochs: int, public: PublicNumbers) -> int:
     if signal < MIN_SIGNAL_FOR_FACTORS:
         return 1
-    max_by_history = public.history * (1.0 if is_quiet else MAX_FACTORS_PER_HISTORY_ITEM)
+    max_by_history = public.history * MAX_FACTORS_PER_HISTORY_ITEM
     # One factor in one epoch: all first vectors point along the first matrix.
     max_by_epochs = 4 * epochs - 3
     max_on_device = min(
@@ -278,6 +276,8 @@ def _plan_local(
     settings: Settings, budget: Budget, public: PublicNumbers, fixed: Mapping[str, Any]
 ) -> Settings:
     """Plan for a local budget: use the number of reports with the most signal."""
+    # The signal of m reports is proportional to m gain(B / m)^2: few precise reports or many vague
+    # ones.
     reports = _rank_report_counts(settings, budget, public.items, fixed)[0]
     if reports > MAX_USEFUL_REPORTS and fixed.keys().isdisjoint(PERSONAL_MODEL_SETTINGS):
         smaller = replace(budget, local=(budget.local or 0) * MAX_USEFUL_REPORTS / reports)
@@ -314,10 +314,11 @@ def _plan_popularity_only(
 ) -> Settings:
     """Plan one epoch with all reports: in a first epoch, all items of a person are equally loud."""
     assert budget.local is not None
+    # One factor needs only the counts of items, which many small reports estimate best.
     reports = ceil(budget.local / POPULARITY_EPSILON)
     epsilon = max(_divide_budget(budget.local, reports), MIN_EPSILON)
     settings = settings.copy_with(reports=reports, epochs=1, epsilon=epsilon)
-    return _fit_model(settings, public, fixed, loud_scale=min(reports, MAX_POPULARITY_LOUD_SCALE))
+    return _fit_model(settings, public, fixed)
 
 
 def _plan_both(
@@ -326,6 +327,8 @@ def _plan_both(
     """Plan for both budgets: the most signal among dummies that need no other people to hide."""
     best, best_signal, min_dummies = None, 0.0, inf
     for reports in _rank_report_counts(settings, budget, public.items, fixed):
+        # Plan without dummies first: how many are needed depends on epsilon, rho and the number of
+        # reports.
         plan = _plan_reports(reports, settings.copy_with(dummies=0), budget, public, fixed)
         dummies = estimate_min_dummies(
             plan.event(public.items), budget.central or inf, budget.delta
@@ -334,6 +337,8 @@ def _plan_both(
         gain = _compute_gain(plan.mechanism, plan.epsilon, public.items)
         signal = _compute_signal(public, plan.reports * plan.turns, gain)
         signal /= _compute_noise(plan, dummies, public)
+        # The first of equal signals wins: candidates come in the order of their signal without
+        # dummies.
         if signal > best_signal and dummies <= MAX_DUMMIES:
             best, best_signal = plan, signal
         min_dummies = min(dummies, min_dummies)
@@ -342,6 +347,7 @@ def _plan_both(
             f"a central budget of {budget.central:g} needs {min_dummies:,} dummies in every epoch, "
             f"but at most {MAX_DUMMIES:,} are possible: name a larger budget"
         )
+    # Only the best candidate gets the exact count, which takes longer than the estimates above.
     return _add_dummies(best, budget, public, fixed)
 
 
@@ -351,6 +357,7 @@ def _reduce_epochs(
     """Let people take their turns in fewer epochs if an epoch would have too many dummies."""
     if settings.turns == settings.epochs or "epochs" in fixed:
         return settings
+    # Fewer epochs have as many reports in all, but each epoch has all dummies again.
     reports = public.people * settings.turns * settings.reports
     epochs = min(int(MAX_DUMMIES_PER_REPORT * reports / max(dummies, 1)), settings.epochs)
     return settings.copy_with(epochs=max(epochs, MIN_EPOCHS_WITH_DUMMIES, settings.max_turns))
@@ -359,14 +366,11 @@ def _reduce_epochs(
 def _add_dummies(
     settings: Settings, budget: Budget, public: PublicNumbers, fixed: Mapping[str, Any]
 ) -> Settings:
-    """Add the dummies that the central budget needs.
-
-    Where they outnumber people's reports, more directions are loud: then fewer dummies are enough,
-    and all reports together have a stronger signal.
-    """
+    """Add the dummies that the central budget needs."""
     assert budget.central is not None
     needed = find_min_dummies(settings.event(public.items), budget.central, budget.delta)
     dummies_per_report = _compute_noise(settings, needed, public) - 1
+    # Where dummies outnumber people's reports, more directions are loud: then fewer are enough.
     loud_scale = min(max(dummies_per_report, 1.0), MAX_DUMMY_LOUD_SCALE)
     plan = settings.copy_with(dummies=min(int(needed / loud_scale), MAX_DUMMIES))
     plan = _fit_model(plan, public, fixed, loud_scale=loud_scale)
@@ -387,7 +391,7 @@ def _plan_reports(
     epsilon = budget.local / reports
     gain = _compute_gain(settings.mechanism, epsilon, public.items)
     by_turns = _compute_signal(public, reports, gain) >= MIN_SIGNAL_FOR_TURNS
-    plan = settings.copy_with(**_distribute_reports(reports, epsilon, fixed, by_turns=by_turns))
+    plan = settings.copy_with(**_distribute_reports(reports, fixed, by_turns=by_turns))
     per_report = _divide_budget(budget.local, plan.reports * plan.max_turns)
     epsilon = fixed.get("epsilon") or min(max(per_report, MIN_EPSILON), MAX_EPSILON)
     return _fit_model(plan.copy_with(epsilon=epsilon), public, fixed)
@@ -396,6 +400,7 @@ def _plan_reports(
 def _divide_budget(budget: float, reports: int) -> float:
     """Return the largest epsilon whose exact sum is within the budget, as a ledger adds it up."""
     epsilon = budget / reports
+    # A ledger adds exact fractions, and the float quotient may be above the exact one.
     while Fraction(epsilon) * reports > Fraction(budget):
         epsilon = nextafter(epsilon, 0.0)
     return epsilon
@@ -408,6 +413,8 @@ def _plan_central(
     if public.people < 2:
         raise SettingsError(f"a central budget needs at least two people, got {public.people}")
     rules = OPTION_RULES.get(settings.mechanism)
+    # Among a crowd the best epsilon depends on the catalogue only: the crowd then limits how many
+    # reports fit.
     best = rules.choose_crowd_epsilon(public.items) if rules else DEFAULT_CROWD_EPSILON
     epsilon = first = fixed.get("epsilon") or best
     while epsilon == first or ("epsilon" not in fixed and epsilon > MIN_USEFUL_EPSILON / 8):
@@ -435,8 +442,8 @@ def _plan_at_epsilon(
         epsilon, rho, budget.central, public.people, budget.delta
     )
     while reports:
-        plan = settings.copy_with(**_distribute_reports(reports, epsilon, fixed, by_turns=False))
-        plan = _fit_model(plan, public, fixed, loud_scale=CROWD_LOUD_SCALE)
+        plan = settings.copy_with(**_distribute_reports(reports, fixed, by_turns=False))
+        plan = _fit_model(plan, public, fixed, needs_crowd=True)
         excess = budget.estimate_excess_ratio(plan, public.people, public.items)
         if excess == 1.0:
             return plan
@@ -445,6 +452,8 @@ def _plan_at_epsilon(
         planned_reports = plan.reports * plan.max_turns
         if _count_fixed_reports(fixed) or planned_reports > reports:
             return None
+        # By at least one, so that the loop ends also where the estimate of the excess is close to
+        # 1.
         reports = min(int(planned_reports / excess), planned_reports - 1)
     return None
 
@@ -464,6 +473,7 @@ def _rank_report_counts(
     if fixed.get("lifetime") and "reports" in fixed:
         return [_count_fixed_reports(fixed)]
     min_reports = floor(budget.local / MAX_EPSILON) + 1
+    # Up to a hundred every number is tried, since the gain changes by much from one to the next.
     candidates = list(range(min_reports, max(min_reports, 100) + 1))
     # Beyond a hundred, in steps of 2%.
     while budget.local / candidates[-1] > MIN_USEFUL_EPSILON:
@@ -479,26 +489,27 @@ def _compute_gain(mechanism: str, epsilon: float, items: int) -> float:
 
 
 def _distribute_reports(
-    reports: int, epsilon: float, fixed: Mapping[str, Any], *, by_turns: bool
+    reports: int, fixed: Mapping[str, Any], *, by_turns: bool
 ) -> dict[str, int]:
     """Divide the reports of one person among epochs: return k, T and perhaps a lifetime.
 
     Args:
         reports: How many one person makes in the whole training.
-        epsilon: Of one report; it decides how many epochs a model needs.
         fixed: Settings that stay as they are.
         by_turns: Whether people take turns where there are fewer reports than epochs. Otherwise,
             there are fewer epochs and everybody takes part in each.
     """
-    epochs = fixed.get("epochs") or (LOUD_EPOCHS if epsilon > LOW_EPSILON else QUIET_EPOCHS)
+    epochs = fixed.get("epochs") or PLANNED_EPOCHS
     turns = fixed.get("lifetime")
     if turns:
+        # A lifetime that is given decides how many reports there are in each turn.
         k = fixed.get("reports") or min(max(reports // turns, 1), MAX_REPORTS)
         return {"reports": k, "epochs": fixed.get("epochs") or max(epochs, turns)}
+    # Round to the nearest number: a report more or less in an epoch is made up for by the turns.
     k = fixed.get("reports") or min(max(ceil(reports / epochs - 0.5), 1), MAX_REPORTS)
     turns = max(reports // k, 1)
     if turns < epochs and by_turns and "lifetime" not in fixed:
-        return {"reports": k, "epochs": fixed.get("epochs") or LOUD_EPOCHS, "lifetime": turns}
+        return {"reports": k, "epochs": epochs, "lifetime": turns}
     if "epochs" in fixed:
         k = fixed.get("reports") or min(max(reports // epochs, 1), MAX_REPORTS)
         return {"reports": k, "epochs": epochs}

@@ -128,6 +128,7 @@ class Settings:
             name: option.check_value(self.options.get(name, option.default))
             for name, option in declared.items()
         }
+        # Defaults are filled in, so that equal trainings have equal settings.
         object.__setattr__(self, "options", complete)
 
     @classmethod
@@ -176,6 +177,7 @@ class Settings:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
         """Read what `as_dict` returned."""
+        # A file must say everything: a default of a later version would change its meaning.
         missing = set(get_settings(cls)) - set(content)
         if missing:
             raise SettingsError(f"settings must have {', '.join(sorted(missing))}")
@@ -188,6 +190,8 @@ class Settings:
         """
         # cumsum adds in a fixed order, so that every machine computes the same number.
         squares = float(np.cumsum(np.square(V, dtype=np.float64).ravel())[-1])
+        # squares / F is the mean squared length of V's columns, which is what V adds to the
+        # diagonal.
         ridge = self.regularization + self.ridge * squares / len(V.T)
         return min(ridge, MAX_RIDGE)
 
@@ -224,6 +228,7 @@ class Settings:
         >>> round(Settings(half_life=14).memory, 1)
         20.7
         """
+        # The sum of 1 + fade + fade^2 + ..., where the newest epoch weighs 1.
         return 1 / (1 - self.fade) if self.half_life else float(self.epochs)
 
     def to_endless(self) -> Self:

@@ -24,26 +24,28 @@ export class Life {
 
 /** Make everything that a client does a step of its life; its last transaction may be cut in two. */
 export function makeMortal(life: Life, factory: IDBFactory): DeviceOptions {
+  // A life that ends within a transaction counts transactions only.
+  const step = () => (life.turns === 0 ? life.step() : undefined);
   return {
     indexedDB: onTransaction(factory, (begin) => {
       life.step();
       return life.left === 0 ? abortAfter(begin(), life.turns, "AbortError") : begin();
     }),
     fetch: async (input, init) => {
-      life.step();
+      step();
       const response = await fetch(input, init);
-      life.step();
+      step();
       return response;
     },
     words: (reports) => {
-      life.step();
+      step();
       return drawSystemWords(reports);
     },
     entropy: (size) => {
-      life.step();
+      step();
       return drawSystemEntropy(size);
     },
-    sleep: async () => life.step(),
+    sleep: async () => step(),
   };
 }
 

@@ -41,7 +41,7 @@ for (const locked of [false, true]) {
   test(`tabs that sync at once, ${locked ? "with" : "without"} locks`, async (t) => {
     const world = await World.begin(t);
     const random = seeded(locked ? 3 : 4);
-    const [all, least] = [rounds(16), rounds(4)];
+    const [all, least] = [rounds(8), rounds(2)];
     let racing = 0;
     for (let round = 0; round < all; round += 1) {
       const name = `round-${round}`;

@@ -14,6 +14,7 @@ import {
   dump,
   encodeCatalogue,
   encodeModel,
+  IS_NIGHTLY,
   item,
   onGrid,
   reply,
@@ -26,7 +27,7 @@ const SHAPES = [
   { items: 10_000, reports: 20 },
 ];
 const LENGTHS = [5, 15, 30, 60, 120];
-const VISITS = 8;
+const VISITS = IS_NIGHTLY ? 8 : 3;
 const factors = 16;
 
 /** Start a proxy that has a model of this shape; return it with its terms. */

@@ -30,9 +30,12 @@ export function item(number: number): string {
   return `secret-item-${String(number).padStart(4, "0")}`;
 }
 
+const ROUNDS_FACTOR = Number(process.env.SOTTOVOCE_ROUNDS ?? 1);
+export const IS_NIGHTLY = ROUNDS_FACTOR > 1;
+
 /** Return a number of rounds: `make nightly` plays several times as many of the same sequence. */
 export function rounds(byDay: number): number {
-  return byDay * Number(process.env.SOTTOVOCE_ROUNDS ?? 1);
+  return byDay * ROUNDS_FACTOR;
 }
 
 export function itemMatrix(epoch: number): Float32Array {
@@ -182,7 +185,7 @@ export class Device {
   }
 
   async status() {
-    const standing = await this.history.getStatus(null);
+    const standing = await this.history.getStatus();
     const touched = await this.history.listTouched();
     const unknown = touched.filter(({ isKnown }) => !isKnown).map(({ id }) => id);
     return {
@@ -199,8 +202,11 @@ export class Device {
   recommend = (n = 10) => this.history.recommend(n);
   popular = (n = 10) => this.history.listPopular(n);
   catalogue = () => this.history.listItems();
-  accept = async (...[terms]: Parameters<Network["accept"]>) =>
-    (await this.#network(0)).accept(terms);
+  accept = async (terms: Terms, limit?: number) => {
+    const network = await this.#network(0);
+    await network.accept(terms, limit ?? (await network.store.readSettings()).limit);
+  };
+  withdraw = async () => (await this.#network(0)).withdraw();
   pause = async (on: boolean) => (await this.#network(0)).pause(on);
   setLimit = async (limit: number) => (await this.#network(0)).setLimit(limit);
   forget = async () => (await this.#network(0)).forget();
@@ -262,7 +268,7 @@ export const TERMS: Terms = {
   reports: REPORTS,
   epochs: 1000,
   share: 1,
-  leastClients: 100,
+  leastClients: 10, // the bound of a larger crowd takes longer
   hold: 0,
   dummies: 0,
   factors: FACTORS,

@@ -186,15 +186,15 @@ test("what is accepted is what was shown, not what was asked before or since", a
   await look();
   const terms = shown(state());
   assert.equal(terms.epsilon, 2.5);
-  await world.publish(4, dear); // while the question stands open
+  await world.publish(4, dear); // while the question is open
   await look();
-  assert.equal(state().trouble, null); // whoever has accepted nothing cannot be cheated
-  await session.acceptAndStart(terms, COST * 10);
+  assert.equal(state().trouble, null); // an owner who has accepted nothing cannot be cheated
+  await assert.rejects(session.acceptAndStart(terms, COST * 10), /changed its terms/u);
   await look();
-  await look(); // the first one may have been under way
-  assert.equal(state().trouble?.kind, "terms");
-  assert.equal(world.received.length, 0);
+  assert.deepEqual([state().agreed, state().takingPart, world.received], [false, false, []]);
   await world.publish(5, window);
+  await look();
+  await session.acceptAndStart(terms, COST * 10);
   await pass(90);
   assert.equal(world.received.length, 1);
 });
@@ -205,7 +205,11 @@ test("forgetting stops what was planned", async (context) => {
   await look();
   await session.forget();
   await pass(700);
-  assert.deepEqual([state().takingPart, world.received.length], [false, 0]);
+  const { agreed, takingPart, limit } = state();
+  assert.deepEqual([agreed, takingPart, limit, world.received.length], [false, false, 0, 0]);
+  await session.setTakingPart(true); // one click of an old tab
+  await pass(700);
+  assert.equal(world.received.length, 0);
 });
 
 test("a bad signature is told, nothing is sent, and advice goes on", async (context) => {

@@ -117,6 +117,8 @@ def run_attack(
     rng = np.random.default_rng(plan.seed)
     targets = choose_targets(histories, plan.victims, plan.question, rng)
     trials = list_trials(plan.victims, plan.crowds)
+    # Reports of the others and of the victims are made for all epochs; turns are applied to the
+    # scores.
     always = replace(settings, lifetime=0)
     training, everybody, own = (
         build_engine("cpu", people, engine_settings, threads=plan.threads)
@@ -133,6 +135,7 @@ def run_attack(
     for epoch, V in enumerate(list_models(settings, training, histories.n_items, n_epochs)):
         watch(f"attack on {settings.mechanism}: epoch {epoch + 1} of {n_epochs}")
         knowledge = Knowledge(settings, everybody, own, histories, targets, trials, V, epoch)
+        # A point of T epochs adds up the scores of the first T.
         for reports in sorted({k for k, epochs in points if epochs > epoch}):
             totals[reports][0] += knowledge.score_linked(reports)
             totals[reports][1] += knowledge.score_unlinked(reports)
@@ -165,6 +168,7 @@ def list_models(
 ) -> list[NDArray[np.float32]]:
     """Return V at the start of each of the first epochs."""
     start = start_training(settings, n_items)
+    # The model of the last epoch is what devices see in it, so one epoch less is trained.
     later = train(replace(settings, epochs=epochs - 1), engine, start) if epochs > 1 else []
     return [start.V, *(state.V for state in later)]
 
@@ -180,6 +184,7 @@ def compute_gaussian_bound(
 def _compute_bound(settings: Settings, histories: Histories, reports: int, epochs: int) -> float:
     mechanism = settings.build(histories.n_items)
     turns, crowd = min(epochs, settings.turns), max(settings.estimate_crowd(histories.n_users), 1)
+    # With fewer reports each of its rounds still has as many dummies.
     dummies = settings.dummies * reports // settings.reports
     return compute_gaussian_bound(mechanism, reports, turns, crowd, dummies)
 

@@ -106,6 +106,7 @@ def run_audit(
     for settings in plan.list_settings():
         watch(f"{settings.mechanism}: {plan.samples:,} reports of each person")
         evidence += examine(make_live_client, settings, plan.samples)
+    # All evidence at once: the rate of false alarms is divided among all checks.
     checks = judge(evidence)
     attacks: list[Attack] = []
     if plan.attack is not None and data is not None:
@@ -121,9 +122,11 @@ def check_attack(attack: Attack) -> Check:
     """Check at every point that unlinked reports reveal no more than the shuffle's proof allows."""
 
     def compute_excess(point: AttackPoint) -> float:
+        # The bound holds for many people; the measured AUC has an error of its own.
         return point.unlinked.value - point.bound - MAX_STANDARD_ERRORS * point.unlinked.error
 
     too_high = [point for point in attack.points if compute_excess(point) > 0]
+    # The worst point, or the one with the most reports, which is where a leak would show first.
     example = max(too_high, key=compute_excess) if too_high else attack.points[-1]
     measured = (
         f"AUC {example.unlinked.value:.3f} +- {example.unlinked.error:.3f} unlinked, "

@@ -35,8 +35,10 @@ class Knowledge:
             compute_report_densities(mechanism, settings, V, world).astype(np.float64)
             for world in (targets.true, targets.other)
         )
+        # By Neyman and Pearson no test of linked reports is better than their likelihood ratio.
         self._ratio = np.log(true) - np.log(other)
         people = histories.n_users * settings.share * settings.reports
+        # The share of dummies, whose density relative to a uniform report is 1.
         uniform = settings.dummies / (people + settings.dummies)
         mean = compute_mean_density(mechanism, settings, V, histories)
         self._weight = (true - other) / (uniform + (1 - uniform) * mean)
@@ -52,11 +54,14 @@ class Knowledge:
             for crowd in range(n_crowds)
         ]
         first = settings.epochs + epoch * n_crowds
+        # A stream for each crowd and epoch, so that more crowds leave the dummies of the others
+        # alone.
         draws = [stream(settings.seed, "dummy", first + crowd) for crowd in range(n_crowds)]
         n_signed = self._weight.shape[1]
         self._dummies = [draw.integers(n_signed, size=settings.dummies) for draw in draws]
         self._dummies_per_report = settings.dummies / settings.reports
         self._takes = draw_crowd_participants(settings, epoch, n_crowds, histories.n_users)
+        # Whether it is the victim's turn, in each trial's crowd.
         self._present = self._takes[trials.crowd, targets.victims[trials.victim]]
 
     def score_linked(self, reports: int) -> Float64:

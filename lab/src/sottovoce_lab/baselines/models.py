@@ -66,6 +66,7 @@ def rank(model: Scorer, candidates: Candidates) -> Ranks:
 
 def _rank_sampled(model: ItemScorer, candidates: Candidates) -> Ranks:
     test = candidates.split.test
+    # People without a test item or without any other item to rank it against are not tested.
     users = np.flatnonzero((test >= 0) & (candidates.items[:, 0] >= 0))
     others = candidates.items[users]
     scores = model.score_items(users, np.column_stack([test[users], others]))
@@ -83,6 +84,7 @@ def rank_for_tests(model: Scorer, tests: Sequence[Candidates]) -> list[Ranks]:
     """Rank for several tests of one split; everything is scored once."""
     split = tests[0].split
     better, ties = np.zeros((2, len(tests), split.train.n_users), np.int64)
+    # Scores of all items for a block of people: they are computed once for all tests.
     everybody = np.flatnonzero(split.test >= 0)
     for first in range(0, len(everybody), USERS_PER_SCORING):
         users = everybody[first : first + USERS_PER_SCORING]
@@ -102,6 +104,7 @@ def _mark_competitors(candidates: Candidates, users: NDArray[np.int64]) -> NDArr
     if candidates.full:
         excluded = own.take(users)
         mask[excluded.users_of_entries(), excluded.indices] = False
+        # The test item itself does not compete with itself.
         mask[np.arange(len(users)), test[users]] = False
         return mask
     items = candidates.items[users]
@@ -171,6 +174,7 @@ def build_normal_equations(
     rows, columns = np.tril_indices(factors)
     triangle = alpha * sums[:, : len(rows)]
     system = np.empty((len(sums), factors, factors))
+    # Both triangles: a solver may read either one.
     system[:, rows, columns] = triangle
     system[:, columns, rows] = triangle
     return system + G, (1 + alpha) * sums[:, len(rows) :]

@@ -23,7 +23,7 @@ from sottovoce.simulation.engines import build_engine
 from sottovoce.simulation.evaluation.kernels import check_threads
 from sottovoce.simulation.holdout import HoldoutRule
 from sottovoce.simulation.interface import Engine, ReportSums
-from sottovoce.simulation.population import Parts, StoredParts, WholeParts
+from sottovoce.simulation.population import Part, Parts, People, StoredParts, WholeParts
 from sottovoce.simulation.training import start_training
 from sottovoce.training import Settings, compute_next_items
 from sottovoce_lab.bench.timing import Contender, Spread, Watch, compute_ratio, take_turns
@@ -100,7 +100,7 @@ class EngineComparison:
     """The timings of all engines with one mechanism."""
 
     mechanism: str
-    ways: list[EngineTiming]
+    timings: list[EngineTiming]
     left_out: dict[str, str]
     """Engines that did not take part, with the reason."""
 
@@ -213,6 +213,7 @@ def _make_engine_contender(name: str, engine: Engine, V: NDArray[np.float32]) ->
 
 def check_equal(name: str, result: ReportSums, expected: ReportSums) -> None:
     """Check that an engine has the expected sums: else a comparison of speed means nothing."""
+    # Sums are exact integers, so engines must agree to the last one.
     if result.n_reports != expected.n_reports or not np.array_equal(result.sums, expected.sums):
         raise SottovoceError(
             f"{name}: the sums of this epoch must be those of the cpu engine, and differ; this is "
@@ -232,6 +233,7 @@ class TimedEpoch:
     @classmethod
     def begin(cls, histories: Histories, engine: Engine) -> Self:
         """Train for one epoch, to return the second one."""
+        # In the first epoch all people report on the same noise, which no later epoch does.
         V, _ = engine.learn(start_training(engine.settings, engine.n_items).V, 0)
         return cls(histories, engine, V)
 
@@ -258,6 +260,7 @@ class ReferenceEpoch:
     @classmethod
     def draw(cls, epoch: TimedEpoch, max_users: int, seed: int) -> Self:
         """Return the epoch of at most `max_users` users, drawn at random."""
+        # Drawn at random: histories at the beginning of a data set may be longer than others.
         order = np.random.default_rng(seed).permutation(epoch.histories.n_users)
         return cls(epoch, np.sort(order[:max_users]))
 
@@ -272,7 +275,8 @@ class ReferenceEpoch:
     def build_engine(self, name: str) -> Engine:
         """Return an engine for the few users, each with their own number."""
         histories, settings = self.epoch.histories.take(self.users), self.epoch.engine.settings
-        return build_engine(name, histories, settings, numbers=self.users)
+        people = WholeParts(Part(People(histories, chosen=self.users)))
+        return build_engine(name, people, settings)
 
 
 def _make_reference_contender(epoch: TimedEpoch, plan: BenchPlan, watch: Watch) -> Contender:
@@ -287,7 +291,7 @@ def make_als_contender(histories: Histories, settings: Settings, threads: int) -
     """Return one ALS iteration of implicit, users and then items, with its default solver."""
     try:
         from implicit.cpu.als import AlternatingLeastSquares
-        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+        from threadpoolctl import threadpool_limits
     except ImportError as error:
         raise MissingExtraError(
             "it needs implicit and threadpoolctl: pip install implicit threadpoolctl"
@@ -308,14 +312,14 @@ def make_als_contender(histories: Histories, settings: Settings, threads: int) -
     def run() -> float:
         # `fit` continues from the factors that the model has. Its callback receives the seconds of
         # the iteration, without setup and without the transposition before it.
-        took: list[float] = []
+        durations: list[float] = []
         with threadpool_limits(1, user_api="blas"):
             model.fit(
                 matrix,
                 show_progress=False,
-                callback=lambda _iteration, seconds, _loss: took.append(seconds),
+                callback=lambda _iteration, seconds, _loss: durations.append(seconds),
             )
-        return took[0]
+        return durations[0]
 
     run()
     return Contender(ALS_NAME, run)

@@ -88,6 +88,7 @@ def summarize_contests(contests: Iterable[Contest]) -> list[str]:
         ]
         wins_text = f"in {len(gains) - len(losses)} of {len(gains)} cells"
         exceptions = f"; not in: {'; '.join(losses)}" if losses else ""
+        # A single split has no interval, so its cells cannot be called certain.
         if any(gain.half_width is None for _, gain in gains):
             certainty = "(cells with a single split count whatever the distance)"
         else:

@@ -84,6 +84,7 @@ def measure_fifths(model: PublishedModel, candidates: Candidates) -> dict[str, A
     is_hit, counts = compute_hits(ranks, LIST_LENGTH), train.popularity()
     lengths = np.diff(train.indptr)[tested]
     by_history = assign_fifths(lengths, np.ones(len(lengths)))
+    # Items are weighted by their interactions: fifths of the interactions, not of the items.
     by_item = assign_fifths(counts, counts)
     exposures = count_exposure(X, V, train, LIST_LENGTH)
     return {
@@ -104,14 +105,13 @@ def measure_fifths(model: PublishedModel, candidates: Candidates) -> dict[str, A
 def assign_fifths(values: NDArray[Any], weights: NDArray[Any]) -> NDArray[np.int64]:
     """Return which fifth of the weight each value belongs to, the smallest values first.
 
-    A value belongs to the fifth in which its middle lies. Equal values keep their order, so equal
-    weights give fifths of equal size.
-
     >>> assign_fifths(np.array([9, 1, 1, 1, 1, 1]), np.array([5, 1, 1, 1, 1, 1])).tolist()
     [3, 0, 0, 1, 1, 2]
     """
+    # Equal values keep their order, so that equal weights give fifths of equal size.
     order = np.argsort(values, kind="stable")
     sorted_weights = weights[order].astype(np.float64)
+    # A value that spans several fifths belongs to the one in which its middle lies.
     middle = np.cumsum(sorted_weights) - sorted_weights / 2
     fifths = np.empty(len(values), np.int64)
     total = max(sorted_weights.sum(), 1.0)
@@ -126,6 +126,7 @@ def compute_gini(counts: NDArray[np.int64]) -> float:
     (0.0, 0.75)
     """
     n, total = len(counts), float(counts.sum())
+    # The Gini index of sorted x_1 <= ... <= x_n is sum_i (2i - n - 1) x_i / (n sum x).
     places = 2 * np.arange(1, n + 1) - n - 1
     return float(places @ np.sort(counts)) / (n * total) if total else 0.0
 
@@ -282,6 +283,7 @@ class FifthsExperiment(Experiment):
         low, high = (
             Interval.from_values([100 * share[seed] for seed in seeds]) for share in (first, last)
         )
+        # Differences within each seed: the interval of paired values is much narrower.
         gap = Interval.from_values([100 * (last[seed] - first[seed]) for seed in seeds])
         half_width = "" if gap.half_width is None else f" ± {gap.half_width:.1f}"
         return (

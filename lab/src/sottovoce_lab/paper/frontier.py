@@ -92,6 +92,7 @@ class BudgetPoint:
 def find_frontier(points: Iterable[BudgetPoint], view: View) -> list[BudgetPoint]:
     """Return the points that are better than every point that costs no more, cheapest first."""
     frontier: list[BudgetPoint] = []
+    # Of equal costs the best comes first, so that the others never get in.
     for point in sorted(points, key=lambda point: (point.get_cost(view), -point.quality)):
         if not frontier or point.quality > frontier[-1].quality:
             frontier.append(point)
@@ -138,6 +139,7 @@ def choose_options(scale: Scale, store: CellStore) -> list[Option]:
             if option.method == method and (point := read_tuning_point(option, store))
         ]
         frontiers = [point for view in VIEWS for point in find_frontier(points, view)]
+        # An option on both frontiers is reported once; the order stays that of the frontiers.
         chosen += dict.fromkeys(point.option for point in frontiers)
     return chosen
 
@@ -236,6 +238,8 @@ class Frontier(Experiment):
     ) -> list[tuple[float, Interval | None]]:
         """Return the points that were chosen for a view, even if others are better now."""
         options = [option for option in list_options(self.scale) if option.method == method]
+        # The choice is made again on the tuning split: what is reported must not decide what is
+        # drawn.
         tried = [point for option in options if (point := read_tuning_point(option, self.store))]
         chosen = {point.option for point in find_frontier(tried, view)}
         return [

@@ -77,6 +77,7 @@ class SharedResults:
 
     def prepare_test(self, cell: Cell, data: Interactions) -> PreparedTest:
         """Return the cell's test; the last one is reused, since cells of a split follow."""
+        # Interactions compare by identity, so a key costs nothing and holds for one subset only.
         key = (data, cell.split, cell.negatives, cell.seed)
         if self._last_test is None or self._last_test[0] != key:
             split = leave_one_out(data, cell.split, cell.seed)
@@ -202,11 +203,13 @@ def _compute_training(cell: Cell, context: CellContext) -> dict[str, Any]:
         engine=context.engine,
         engine_options=context.engine_options,
         evaluate_every=1 if cell.curve else 0,
+        sample=0,
         tags=False,
         time=False,
         resample=cell.resample,
     )
     run = simulate(context.data, plan)
+    # People hide among all who report, also where they are made out of fewer.
     people = cell.resample or context.data.n_users
     spent = _account_training(settings, context.data.n_items, people)
     result: dict[str, Any] = {"final": run.final, "budget": spent}
@@ -353,6 +356,7 @@ def _publish_model(cell: Cell, train: Histories, context: CellContext) -> Publis
     solving = _get_solving_options(cell, V)
     if cell.method not in (*TRAINED_METHODS, "mf", "named-als"):
         return PublishedFactors(V, **solving)
+    # The engine only solves and ranks here: of its settings it uses the solving options and F.
     settings = Settings.preset("paper", factors=V.shape[1], **solving)
     return PublishedTraining(
         V,

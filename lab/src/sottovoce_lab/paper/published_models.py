@@ -37,6 +37,7 @@ class PublishedModel(ABC):
 
     def rank(self, tests: Sequence[Candidates]) -> list[Ranks]:
         """Return the ranks in several tests of one split."""
+        # All tests are of one split, so their people have the same histories and vectors.
         X = self.solve_vectors(tests[0].split.train)
         return [rank_factors(X, self.V, candidates) for candidates in tests]
 

@@ -61,6 +61,7 @@ class SlicedShop:
     def _split(self, seed: int) -> Split:
         """Make a shop as `sottovoce plan` does, and leave out one item of each person."""
         tastes, focus = SHOP_KINDS[seed % len(SHOP_KINDS)]
+        # One item more, which is left out.
         length = (self.history + 1) * float(np.exp(LENGTH_SIGMA**2 / 2))
         everybody = shop(self.people, self.items, length, tastes, seed, focus=focus)
         ids = np.arange(self.people), np.arange(self.items)
@@ -83,6 +84,7 @@ class SlicedShop:
             attackers, V = Attackers(item, audience.sample(seed)), system.make_first_items()
             for number in range(settings.epochs):
                 epoch = system.open_epoch(V, number, attackers.known_people)
+                # Attackers see the model of each epoch before they choose what to report in it.
                 V = epoch.close(attackers.plan_adaptive(epoch) if n_attackers else None)
         n = min(self.people, MAX_TESTED_PEOPLE)
         visible, hidden = split.train.some(0, n), split.left_out.some(0, n)
@@ -107,6 +109,7 @@ def format_rows(
     first: list[float] = []
     for sliced_shop in shops:
         qualities = [sliced_shop.compute_hit_ratio(seed) for seed in seeds]
+        # The first shop of the table is the one that all are compared with.
         first = first or qualities
         loss = Interval.from_values(
             [ours - other for ours, other in zip(qualities, first, strict=True)]

@@ -73,6 +73,7 @@ class Table5(Experiment):
 
     def list_cells(self) -> list[Cell]:
         """Return the cells of the paper's table, and those of the table by time."""
+        # The paper's table has one split only; the others make the table by time.
         first, *further = self._list_splits()
         paper_families = [row.build(first) for row in self._list_rows(self.scale.full_reports)]
         time_rows = self._list_rows(self._get_usual_reports())
@@ -169,6 +170,8 @@ class Table5(Experiment):
 
     def _list_rows_with_reports(self, k: int) -> list[Row]:
         """Return the rows of methods with the local budget of `k` reports in an epoch."""
+        # DPLCF randomises every item of the catalogue, so its budget is that many times its
+        # epsilon.
         item_epsilon = k * PAPER_EPSILON * self.scale.epochs / self.scale.about.items
         rows = [
             Row(f"DPLCF, budget of k {k}", partial(self._build_dplcf, item_epsilon), private=True),
@@ -178,6 +181,7 @@ class Table5(Experiment):
                 private=True,
             ),
         ]
+        # Other numbers of reports are shown for the compared methods only.
         is_usual = k in self._get_usual_reports()
         for method in TRAINED_METHODS if is_usual else COMPARED_METHODS:
             label = METHOD_LABELS[method]

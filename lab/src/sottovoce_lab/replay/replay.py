@@ -20,16 +20,23 @@ from sottovoce.errors import SettingsError
 from sottovoce.privacy import PrivacyReport, make_privacy_report
 from sottovoce.settings import check, setting
 from sottovoce.simulation.engines import AUTO_ENGINE, build_engine, load_engine_package
+from sottovoce.simulation.population import Part, People, WholeParts
 from sottovoce.simulation.random_words import philox
 from sottovoce.simulation.training import TrainingState, start_training
 from sottovoce.training import Settings, compute_next_items
+from sottovoce_lab.replay.baselines import (
+    RECENT_POPULARITY_NAME,
+    BaselineContest,
+    Choice,
+    make_baselines,
+)
 from sottovoce_lab.replay.cases import select_cases
 from sottovoce_lab.replay.rivals import (
     FROZEN_NAME,
     MODEL_NAME,
     CaseResults,
     collect_side_information,
-    evaluate_models,
+    rank_models,
 )
 from sottovoce_lab.replay.timeline import Timeline
 
@@ -47,6 +54,8 @@ class ReplayPlan:
     people: int = setting(2_000, "people who are tested in each period, at most", min_value=1)
     tags: bool = True
     time: bool = True
+    baseline_models: bool = True
+    """Whether to compare with EASE and ALS, besides recent popularity."""
     engine: str = AUTO_ENGINE
     engine_options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -89,6 +98,8 @@ class Replay:
     periods: list[Period]
     frozen_at: int
     """Number of epochs of the frozen model."""
+    choices: Mapping[str, Choice]
+    """Chosen settings of the baselines."""
 
     @property
     def crowd(self) -> int:
@@ -102,7 +113,7 @@ class Replay:
         return make_privacy_report(event, self.crowd)
 
     def compute_curve(self, name: str) -> dict[int, float]:
-        """Return HR@10 of a model by period."""
+        """Return HR@10 of a model in the whole catalogue, by period."""
         return {
             period.number: float(period.tested.hits[name].mean())
             for period in self.periods
@@ -116,6 +127,7 @@ def run_replay(
     *,
     frozen_at: int | None = None,
     after: Replay | None = None,
+    choices: Mapping[str, Choice] | None = None,
     on_period: Callable[[Period], None] = lambda _: None,
 ) -> Replay:
     """Run all periods. The seed of the settings decides participation, reports and tests.
@@ -124,16 +136,28 @@ def run_replay(
         timeline: The data.
         plan: The settings.
         frozen_at: A second model stops learning after this many epochs; None: after half of them.
-        after: A replay of a timeline that is the same until then; its periods are reused.
+        after: A replay of a timeline that is the same until then; its periods and its choices are
+            reused.
+        choices: Settings of the baselines; None: they are chosen here.
         on_period: Receives each new period.
     """
     frozen_at = timeline.n_periods // 2 if frozen_at is None else frozen_at
+    # Until tastes change both timelines are the same, so nothing is trained twice.
     periods = [] if after is None else after.periods[:frozen_at]
     start = None if after is None else TrainingState(frozen_at, after.periods[frozen_at].V)
-    for period in _run_periods(timeline, plan, frozen_at, start):
+    baselines = make_baselines(
+        timeline,
+        plan.settings.seed,
+        engine=plan.engine,
+        threads=plan.engine_options.get("threads"),
+        # A replay that continues another one only shows how the model recovers.
+        with_models=plan.baseline_models and after is None,
+    )
+    contest = BaselineContest(timeline, baselines, after.choices if after else choices)
+    for period in _run_periods(timeline, plan, frozen_at, start, contest):
         periods.append(period)
         on_period(period)
-    return Replay(plan, timeline, periods, frozen_at)
+    return Replay(plan, timeline, periods, frozen_at, contest.choices)
 
 
 def draw_participants(timeline: Timeline, settings: Settings) -> NDArray[np.bool_]:
@@ -143,6 +167,7 @@ def draw_participants(timeline: Timeline, settings: Settings) -> NDArray[np.bool
     turns_left = np.full(len(everybody), settings.max_turns)
     takes = np.zeros((timeline.n_periods, len(everybody)), bool)
     for period in range(timeline.n_periods):
+        # A draw has four words, one for each of four periods.
         draw, word = divmod(period, WORDS_PER_DRAW)
         words = philox((settings.seed, PARTICIPATION_PURPOSE), np.array(draw), everybody, 0, 0)
         draws_turn = coin.to_unit_floats(words[..., word]) < settings.share
@@ -156,7 +181,11 @@ def _add_items(V: Float32, n_items: int) -> Float32:
 
 
 def _run_periods(
-    timeline: Timeline, plan: ReplayPlan, frozen_at: int, start: TrainingState | None
+    timeline: Timeline,
+    plan: ReplayPlan,
+    frozen_at: int,
+    start: TrainingState | None,
+    contest: BaselineContest,
 ) -> Iterator[Period]:
     settings, sizes = plan.settings, timeline.catalogue_sizes
     state = start or start_training(settings, int(sizes[0]))
@@ -164,14 +193,16 @@ def _run_periods(
     for number in range(state.epochs_done, timeline.n_periods):
         began = time.perf_counter()
         V = _add_items(state.V, int(sizes[number]))
+        # The frozen model learns nothing more, but new items need rows in it, too.
         frozen = V if number <= frozen_at else _add_items(frozen, len(V))
         models = {MODEL_NAME: V}
         if number > frozen_at:
             models[FROZEN_NAME] = frozen
-        tested = _test(timeline, plan, number, models)
+        # Before the epoch: the model has not seen this period yet.
+        tested = _test(timeline, plan, number, models, contest)
         tested_on_new = None
         if number in timeline.later:
-            tested_on_new = _test(timeline, plan, number, {MODEL_NAME: V}, only_new=True)
+            tested_on_new = _test(timeline, plan, number, {MODEL_NAME: V}, contest, only_new=True)
         state = _run_epoch(timeline, plan, TrainingState(number, V), takes[number])
         people = state.n_reports // settings.reports
         joined = int((timeline.joined <= number).sum())
@@ -184,6 +215,7 @@ def _test(
     plan: ReplayPlan,
     number: int,
     models: dict[str, Float32],
+    contest: BaselineContest,
     *,
     only_new: bool = False,
 ) -> CaseResults | None:
@@ -192,7 +224,10 @@ def _test(
     if not len(cases):
         return None
     side_information = collect_side_information(timeline, cases, tags=plan.tags, time=plan.time)
-    return evaluate_models(timeline, cases, models, plan.settings, side_information)
+    ranks = rank_models(timeline, cases, models, plan.settings, side_information)
+    # Recent popularity shows how hard it is to know new items; EASE and ALS take long.
+    names = (RECENT_POPULARITY_NAME,) if only_new else ()
+    return CaseResults(cases, ranks | contest.rank(cases, side_information, names))
 
 
 def _run_epoch(
@@ -204,9 +239,8 @@ def _run_epoch(
     histories, _ = timeline.collect_histories(users, number, n_items)
     # Who takes part has been drawn already: in the engine, all of these people take part.
     everybody = replace(settings, lifetime=0)
-    with build_engine(
-        plan.engine, histories, everybody, numbers=users, **plan.engine_options
-    ) as engine:
+    people = WholeParts(Part(People(histories, chosen=users)))
+    with build_engine(plan.engine, people, everybody, **plan.engine_options) as engine:
         collected = engine.collect(state.V, number)
     # If few people take turns, an epoch may have no reports: then it estimates nothing.
     n_reports = max(collected.n_reports, 1)

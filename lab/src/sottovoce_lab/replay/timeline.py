@@ -59,8 +59,10 @@ class Timeline:
         if n_periods < MIN_PERIODS:
             raise SettingsError(f"a replay needs at least {MIN_PERIODS} periods, got {n_periods}")
         periods = _cut_into_periods(data.timestamps, n_periods, data.name)
+        # Items that nobody touches arrive after the last period, which is never.
         arrival = np.full(data.histories.n_items, n_periods, np.int64)
         np.minimum.at(arrival, data.histories.indices, periods)
+        # By arrival, so that the catalogue of each period is a prefix of all items.
         rows = np.argsort(arrival, kind="stable")
         number = np.empty(len(rows), np.int64)
         number[rows] = np.arange(len(rows))
@@ -71,6 +73,11 @@ class Timeline:
     def later(self) -> range:
         """Periods that results are averaged over: the second half, with a trained model."""
         return range(self.n_periods // 2 + 1, self.n_periods)
+
+    @property
+    def choosing(self) -> range:
+        """Periods that settings are chosen on: the quarter before the later ones."""
+        return range(max(self.n_periods // 4, 1), self.n_periods // 2 + 1)
 
     @cached_property
     def catalogue_sizes(self) -> Int64:
@@ -110,6 +117,10 @@ class Timeline:
         np.maximum.at(last, self.periods, self.times)
         return list(zip(first.tolist(), last.tolist(), strict=True))
 
+    def find_periods(self, times: Int64) -> Int64:
+        """Return the periods of moments; all interactions of one moment are in one period."""
+        return np.searchsorted([first for first, _ in self.span], times, side="right") - 1
+
     def build_tags(self, period: int) -> Tags:
         """Build the tags of a period's catalogue, as devices do for every version of it."""
         size = int(self.catalogue_sizes[period])
@@ -127,6 +138,7 @@ class Timeline:
         """
         all_histories = self.histories.take(users)
         own = self.list_entries(users)
+        # A history that is cut in time may still have items that are new to the catalogue.
         selected = (self.periods[own] <= until) & (all_histories.indices < n_items)
         lengths = count_marked(all_histories, selected)
         indptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
@@ -156,6 +168,8 @@ class Timeline:
         rng = stream(seed, "swap")
         for start in range(0, n_arrived, ITEMS_PER_SWITCH_GROUP):
             group = by_popularity[start : start + ITEMS_PER_SWITCH_GROUP]
+            # Within a group of similar popularity, so that popularity alone recovers nothing of the
+            # switch.
             other[group] = rng.permutation(group)
         indices = self.histories.indices
         return _replace_items(self, np.where(self.periods >= period, other[indices], indices))
@@ -164,6 +178,7 @@ class Timeline:
 def _cut_into_periods(times: Int64, n_periods: int, name: str) -> Int64:
     moments, which, counts = np.unique(times, return_inverse=True, return_counts=True)
     before = np.cumsum(counts) - counts
+    # By the interactions before a moment: one moment is never divided between two periods.
     of_moments = before * n_periods // max(len(times), 1)
     if len(np.unique(of_moments)) < n_periods:
         raise DataError(
@@ -180,6 +195,7 @@ def _replace_items(timeline: Timeline, items: Int64) -> Timeline:
     """
     histories = timeline.histories
     cells = histories.users_of_entries() * histories.n_items + items
+    # Sorted by user, item and period in one key: the first entry of a cell is the earliest.
     order = np.argsort(cells * timeline.n_periods + timeline.periods)
     is_first = np.ones(len(order), bool)
     is_first[1:] = np.diff(cells[order]) != 0

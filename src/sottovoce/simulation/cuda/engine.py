@@ -18,7 +18,6 @@ from sottovoce.simulation.cuda.memory import (
     render_source,
 )
 from sottovoce.simulation.engines import import_kernel_module
-from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, select_tested
 from sottovoce.simulation.interface import LocalEngine, ReportSums
 from sottovoce.simulation.population import Part
 from sottovoce.simulation.random_words import draw_participants
@@ -41,7 +40,6 @@ class CudaEngine(LocalEngine):
         super().__init__(part, settings)
         people, histories, factors = part.people, self.histories, settings.factors
         self._kernel = import_kernel_module(f"{__package__}.kernels", self.mechanism.name)
-        self._candidates: Candidates | None = None
         self._model: Float32 | None = None
         # Whether the card has the vectors of all people in the data, for the present model.
         self._has_vectors = False
@@ -49,6 +47,7 @@ class CudaEngine(LocalEngine):
         if self._solve_bytes > card.shared_bytes:
             raise SettingsError(f"{factors} factors do not fit the memory of this card: use fewer")
         card.load(render_source(factors, self._kernel.SOURCE))
+        # One buffer for people who report and for people of the data, who may be fewer or more.
         self._people_per_piece = min(MAX_PEOPLE_ON_CARD, max(len(people), histories.n_users, 1))
         self._memory = memory = Memory(
             card,
@@ -90,6 +89,7 @@ class CudaEngine(LocalEngine):
         reports = memory.get("reports_out")[: n * settings.reports].reshape(n, settings.reports)
         memory.drop("reports_out")
         numbers = self.people.get_numbers(np.arange(n))
+        # The card writes a row for everybody; rows of people who sit out are left out here.
         takes = draw_participants(settings.seed, epoch, numbers, settings.turns, settings.epochs)
         return reports[takes]
 
@@ -98,22 +98,10 @@ class CudaEngine(LocalEngine):
         vectors = [self._memory.get("X")[: n * V.shape[1]] for n in self._solve_all()]
         return np.concatenate([np.empty(0, np.float32), *vectors]).reshape(-1, V.shape[1])
 
-    def _rank_by_factors(self, V: Float32, candidates: Candidates) -> Ranks:
-        memory, n = self._memory, self.histories.n_users
-        if self._candidates is not candidates:
-            memory.put("tests", candidates.split.test.astype(np.int32))
-            memory.put("candidates", candidates.items)
-            memory.make("ranks", 2 * n, np.int32)
-            memory.numbers["n_candidates"] = candidates.items.shape[1]
-            self._candidates = candidates
-        self._set_model(V)
-        for _ in self._solve_all():
-            memory.run("rank_rows", threads=128)
-        ranks = memory.get("ranks")[: 2 * n].reshape(n, 2).astype(np.int64)
-        return select_tested(candidates, ranks[:, 0], ranks[:, 1])
-
     def learn(self, V: Float32, epoch: int, *, row_limit: float = 0.0) -> tuple[Float32, int]:
         """Run one epoch, with `training.compute_next_items` on the card where it can."""
+        # The kernel knows neither dummies nor a limit of rows: the host computes both from the
+        # sums.
         if self.settings.dummies or row_limit:
             return super().learn(V, epoch, row_limit=row_limit)
         n_reports, settings, memory = self._report(V, epoch), self.settings, self._memory
@@ -144,6 +132,7 @@ class CudaEngine(LocalEngine):
         memory.make("sums", self.mechanism.n_directions, np.int32)
         for _ in self._split_people(people):
             memory.run("gather")
+            # Vectors of an evaluation of the same model are used again, unless other people report.
             if not (self._has_vectors and self.people.resampled is None):
                 self._has_vectors = False
                 memory.run("solve_with_history", **self._get_solve_launch())
@@ -170,6 +159,7 @@ class CudaEngine(LocalEngine):
         for n in self._split_people(n_users):
             if not self._has_vectors:
                 self._memory.run("solve_rows", **self._get_solve_launch())
+            # In several pieces only the last one's vectors are on the card.
             self._has_vectors = n == n_users
             yield n
 

@@ -1,4 +1,4 @@
-"""Compiled loops of ranking, and the threads of all compiled loops.
+"""The compiled loop of evaluation, and the threads of all compiled loops.
 
 A loop computes the people from `begin` to `end` without Python's lock; `run_in_threads` gives every
 thread some at a time. (numba's own parallel loops take longer to compile.)
@@ -26,6 +26,9 @@ Int64 = NDArray[np.int64]
 # Compiles a function that only compiled loops call: a wrapper for Python takes a quarter longer.
 # With numpy's error model a division by 0 gives inf, and no exception.
 compile_inner = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
+# Lets sums be vectorised. Their last digits depend on the machine, which evaluation allows; the
+# loops of reports add in a fixed order.
+REORDERED_SUMS = {"reassoc", "contract", "nsz"}
 # Users that a thread takes: few enough for an even load, enough to call Python rarely.
 USERS_PER_TASK = 256
 
@@ -100,7 +103,7 @@ def run_in_threads(
         raise errors[0]
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(nogil=True, cache=True, error_model="numpy", fastmath=REORDERED_SUMS)
 def solve_wide_vectors(
     begin: int,
     end: int,
@@ -121,28 +124,32 @@ def solve_wide_vectors(
     The rows of D are `starts`, `columns` and `values`. A row of `ridges` is for one length of a
     history: the ridge of the factors, and that of the tags.
     """
-    factors, size = V.shape[1], gram.shape[0]
+    factors, size, longest = V.shape[1], gram.shape[0], ridges.shape[0]
     system, x = np.empty((size, size)), np.empty(size)
+    # Rows of own items side by side, so that sums over them run through memory in order.
+    own, weighted = np.empty((factors, longest)), np.empty((factors, longest))
     for u in range(begin, end):
         # Only the lower triangle is written: the solver reads nothing else.
-        for i in range(size):
+        for i in range(factors, size):
             x[i] = 0.0
             for j in range(i + 1):
                 system[i, j] = 0.0
-        for t in range(indptr[u], indptr[u + 1]):
-            item, weight = indices[t], weights[t]
-            for i in range(factors):
-                x[i] += weight * V[item, i]
-                for j in range(i + 1):
-                    system[i, j] += weight * (V[item, i] * V[item, j])
-            for a in range(starts[item], starts[item + 1]):
-                k, value = factors + columns[a], values[a]
-                x[k] += weight * value
-                for f in range(factors):
-                    system[k, f] += weight * (value * V[item, f])
-                for b in range(starts[item], a + 1):
-                    system[k, factors + columns[b]] += weight * (value * values[b])
         n = indptr[u + 1] - indptr[u]
+        for t in range(n):
+            item, weight = indices[indptr[u] + t], weights[indptr[u] + t]
+            for f in range(factors):
+                own[f, t], weighted[f, t] = V[item, f], weight * V[item, f]
+            for a in range(starts[item], starts[item + 1]):
+                k, value = factors + columns[a], weight * values[a]
+                x[k] += value
+                for f in range(factors):
+                    system[k, f] += value * V[item, f]
+                for b in range(starts[item], a + 1):
+                    system[k, factors + columns[b]] += value * values[b]
+        for i in range(factors):
+            x[i] = weighted[i, :n].sum()
+            for j in range(i + 1):
+                system[i, j] = multiply(weighted[i], own[j], n)
         for i in range(size):
             x[i] *= 1 + alpha
             for j in range(i + 1):
@@ -154,25 +161,29 @@ def solve_wide_vectors(
                 out[u, i] = x[i]
 
 
-@compile_inner
+@njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, fastmath=REORDERED_SUMS)
+def multiply(a: Float64, b: Float64, n: int) -> float:
+    """Return the inner product of the first n entries."""
+    total = 0.0
+    for t in range(n):
+        total += a[t] * b[t]
+    return total
+
+
+@njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, fastmath=REORDERED_SUMS)
 def solve_in_place(lower: Float64, x: Float64) -> bool:
     """Solve a system by the Cholesky factor of its lower triangle; return whether x is finite."""
     size = x.shape[0]
     for i in range(size):
-        for j in range(i + 1):
-            total = lower[i, j]
-            for m in range(j):
-                total -= lower[i, m] * lower[j, m]
-            lower[i, j] = np.sqrt(total) if i == j else total / lower[j, j]
-        total = x[i]
-        for m in range(i):
-            total -= lower[i, m] * x[m]
-        x[i] = total / lower[i, i]
+        for j in range(i):
+            lower[i, j] = (lower[i, j] - multiply(lower[i], lower[j], j)) / lower[j, j]
+        lower[i, i] = np.sqrt(lower[i, i] - multiply(lower[i], lower[i], i))
+        x[i] = (x[i] - multiply(lower[i], x, i)) / lower[i, i]
     finite = True
     for i in range(size - 1, -1, -1):
-        for m in range(i + 1, size):
-            x[i] -= lower[m, i] * x[m]
         x[i] /= lower[i, i]
+        for m in range(i):
+            x[m] -= lower[i, m] * x[i]
         finite &= np.isfinite(x[i])
     return finite
 
@@ -184,86 +195,3 @@ def score(x: Float32, row: Float32) -> np.float32:
     for f in range(1, x.shape[0]):
         total += x[f] * row[f]
     return total
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def rank_sampled(
-    begin: int,
-    end: int,
-    candidates: Int32,
-    test: Int32,
-    X: Float32,
-    V: Float32,
-    better: Int64,
-    ties: Int64,
-) -> None:
-    """Count the candidates that score above each user's test item, and those that score alike."""
-    for u in range(begin, end):
-        if test[u] < 0:
-            continue
-        own = score(X[u], V[test[u]])
-        for i in candidates[u]:
-            if i >= 0:
-                other = score(X[u], V[i])
-                better[u] += other > own
-                ties[u] += other == own
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def rank_several(
-    begin: int,
-    end: int,
-    own_indptr: Int64,
-    own_items: Int32,
-    indptr: Int64,
-    hidden: Int32,
-    X: Float32,
-    V: Float32,
-    better: Int64,
-    ties: Int64,
-) -> None:
-    """Rank every hidden item among all that its user does not have."""
-    scores = np.empty(V.shape[0], np.float32)
-    for u in range(begin, end):
-        if indptr[u] == indptr[u + 1]:
-            continue
-        for i in range(V.shape[0]):
-            scores[i] = score(X[u], V[i])
-        for t in range(own_indptr[u], own_indptr[u + 1]):
-            scores[own_items[t]] = -np.inf
-        for t in range(indptr[u], indptr[u + 1]):
-            # An item ties with itself, which does not count.
-            own, above, same = scores[hidden[t]], 0, -1
-            for i in range(V.shape[0]):
-                above += scores[i] > own
-                same += scores[i] == own
-            better[t], ties[t] = above, same
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def find_best_untouched(
-    begin: int, end: int, indptr: Int64, indices: Int32, X: Float32, V: Float32, out: Int32
-) -> None:
-    """List the best items that each user did not touch; among equals the lowest number first."""
-    # Insertion into a sorted list: an equal score stays behind, so the lower number comes first.
-    length = out.shape[1]
-    taken, best = np.zeros(V.shape[0], np.uint8), np.empty(length, np.float32)
-    for u in range(begin, end):
-        for t in range(indptr[u], indptr[u + 1]):
-            taken[indices[t]] = 1
-        n = 0
-        for i in range(V.shape[0]):
-            if taken[i]:
-                continue
-            own = score(X[u], V[i])
-            if n < length:
-                n += 1
-            elif own <= best[length - 1]:
-                continue
-            place = n - 1
-            while place > 0 and best[place - 1] < own:
-                best[place], out[u, place] = best[place - 1], out[u, place - 1]
-                place -= 1
-            best[place], out[u, place] = own, i
-        for t in range(indptr[u], indptr[u + 1]):
-            taken[indices[t]] = 0

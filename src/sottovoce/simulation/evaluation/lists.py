@@ -8,7 +8,7 @@ from sottovoce.core.recommending import WideModel, build_popularity_model
 from sottovoce.core.tags import Tags
 from sottovoce.simulation.evaluation.metrics import (
     METRIC_CUTOFFS,
-    count_exposure,
+    count_listed,
     coverage,
     hit_ratio_of_several,
     mrr_of_several,
@@ -17,9 +17,10 @@ from sottovoce.simulation.evaluation.metrics import (
 )
 from sottovoce.simulation.evaluation.ranking import (
     Candidates,
+    Factors,
     Ranks,
+    rank_and_list,
     rank_factors,
-    rank_hidden,
     rank_with_negatives,
 )
 from sottovoce.simulation.evaluation.side_information import (
@@ -51,6 +52,8 @@ def to_factors(
     The last factor is popularity, which counts only for people without a history.
     """
     X = solve_wide_vectors(model, histories, weights)
+    # A last factor of 1 for people without a history and 0 for all others: it adds popularity, by
+    # which their lists are ordered, to nobody else's scores.
     has_no_history = (np.diff(histories.indptr) == 0).astype(np.float32)
     rows = model.rows(np.arange(len(model.V)))
     W = np.concatenate([rows, model.popularity[:, None]], axis=1).astype(np.float32)
@@ -80,8 +83,9 @@ def measure_quality(
     """
     X, W = to_factors(model, histories, weights)
     n_hidden = np.diff(hidden.indptr)
+    ranks, lists = rank_and_list(Factors(X, W), histories, hidden, MAX_CUTOFF)
     if negatives is None:
-        ranks = rank_hidden(X, W, histories, hidden)
+        # Hidden items are no negatives of each other.
         n_negatives = histories.n_items - np.diff(histories.indptr) - n_hidden
     else:
         ranks = rank_with_negatives(X, W, hidden, negatives)
@@ -91,7 +95,7 @@ def measure_quality(
         f"ndcg@{MAX_CUTOFF}": ndcg_of_several(ranks, hidden, MAX_CUTOFF),
         f"mrr@{MAX_CUTOFF}": mrr_of_several(ranks, hidden, MAX_CUTOFF),
         f"recall@{MAX_CUTOFF}": recall(ranks, hidden, MAX_CUTOFF),
-        f"coverage@{MAX_CUTOFF}": coverage(count_exposure(X, W, histories, MAX_CUTOFF)),
+        f"coverage@{MAX_CUTOFF}": coverage(count_listed(lists, histories.n_items)),
         NEGATIVES_METRIC: float(n_negatives[n_hidden > 0].mean()),
     }
 
@@ -110,6 +114,7 @@ def rank_by_popularity(
             the people who are tested.
     """
     train = candidates.split.train
+    # In parts, popularity is that of all people and not of one part.
     counts, people = totals or (train.popularity(), train.n_users)
     if side_information:
         return rank_devices(

@@ -18,7 +18,7 @@ from scipy import special
 
 from sottovoce.core import Histories
 from sottovoce.errors import DataError
-from sottovoce.simulation.evaluation.ranking import Ranks, find_best_untouched
+from sottovoce.simulation.evaluation.ranking import Factors, Ranks, rank_and_list
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
@@ -137,8 +137,13 @@ def _average_best(gains: Float64, hidden: Histories) -> float:
 
 def count_exposure(X: Float32, V: Float32, histories: Histories, length: int) -> NDArray[np.int64]:
     """Count for each item the lists of `length` that have it; a list has only untouched items."""
-    lists = find_best_untouched(X, V, histories, length)
-    return np.bincount(lists[lists >= 0], minlength=histories.n_items)
+    _, lists = rank_and_list(Factors(X, V), histories, length=length)
+    return count_listed(lists, histories.n_items)
+
+
+def count_listed(lists: NDArray[np.int32], n_items: int) -> NDArray[np.int64]:
+    """Count for each item the lists that have it; -1 is no item."""
+    return np.bincount(lists[lists >= 0], minlength=n_items)
 
 
 def coverage(exposed: NDArray[np.int64]) -> float:

@@ -1,17 +1,21 @@
 """Ranks of test items, among sampled negatives or among the whole catalogue.
 
 A test item is scored against items that the user never touched, neither in training nor as the
-test item. Numpy ranks small work, and compiled loops rank large work; both give the same ranks.
+test item.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib.util import find_spec
+from os import cpu_count
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from sottovoce.core import Histories, predict
 from sottovoce.data.split import Split
@@ -22,33 +26,12 @@ Int64 = NDArray[np.int64]
 
 # Items that a test item is ranked with, in the paper and in all tables of this project.
 DEFAULT_NEGATIVES = 99
-# Users whose scores are in memory at a time.
-USERS_PER_BLOCK = 256
-# Numpy ranks for about this time before a loop is compiled, which takes as long. So nobody waits
-# more than twice as long as with the better choice, and small work waits for no compiler.
-MAX_NUMPY_SECONDS = 3.0
-# Products that numpy adds up in a second, about.
-STEPS_PER_SECOND = 1e8
+# People who are tested after an epoch that is not the last, at most.
+PEOPLE_PER_EPOCH_TEST = 10_000
+# Users whose scores a thread has in memory at a time: few, so that a cache holds them.
+USERS_PER_BLOCK = 64
 # The increment of SplitMix64.
 SPLITMIX_STEP = np.uint64(0x9E3779B97F4A7C15)
-
-
-@dataclass
-class NumpyWork:
-    """The time for which numpy has ranked in this process."""
-
-    seconds: float = 0.0
-
-    def is_worth_compiling(self, steps: float) -> bool:
-        """Return whether to compile a loop that adds up this many products; else count them."""
-        total = self.seconds + steps / STEPS_PER_SECOND
-        if total > MAX_NUMPY_SECONDS and find_spec("numba") is not None:
-            return True
-        self.seconds = total
-        return False
-
-
-NUMPY_WORK = NumpyWork()
 
 
 @dataclass(frozen=True)
@@ -59,6 +42,10 @@ class Ranks:
     """How many candidates score higher."""
     ties: NDArray[np.int64]
     """How many score the same."""
+
+    def select(self, entries: NDArray[np.bool_]) -> Ranks:
+        """Return the ranks of these test items."""
+        return Ranks(self.better[entries], self.ties[entries])
 
     @classmethod
     def concatenate(cls, parts: Iterable[Ranks]) -> Ranks:
@@ -115,6 +102,7 @@ def _draw_untouched(
     taken = np.zeros((len(users), n_items), np.bool_)
     taken[some.users_of_entries(), some.indices] = True
     tested = np.flatnonzero(test >= 0)
+    # A test item must not compete with itself.
     taken[tested, test[tested]] = True
     n_free = n_items - taken.sum(axis=1)
     wanted, out = np.minimum(negatives, n_free), np.full((len(users), negatives), -1, np.int32)
@@ -166,6 +154,27 @@ def _mix(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return words ^ (words >> np.uint64(31))
 
 
+class Scorer(Protocol):
+    """Any model that scores all items for some of the people whom it is tested on."""
+
+    def score(self, users: Int64) -> Float32:
+        """Return the scores of all items, len(users) x M, in an array that may be overwritten."""
+
+
+@dataclass(frozen=True, eq=False)
+class Factors:
+    """A model whose scores are products of two vectors."""
+
+    X: Float32
+    """Vectors of people, N x F."""
+    V: Float32
+    """Vectors of items, M x F."""
+
+    def score(self, users: Int64) -> Float32:
+        """Return the scores of all items, len(users) x M."""
+        return np.asarray(self.X[users] @ self.V.T)
+
+
 def rank_factors(X: Float32, V: Float32, candidates: Candidates) -> Ranks:
     """Rank each person's test item by scores `x . v`.
 
@@ -175,32 +184,27 @@ def rank_factors(X: Float32, V: Float32, candidates: Candidates) -> Ranks:
         candidates: What each test item is ranked against.
     """
     split, items = candidates.split, candidates.items
+    is_testable = find_testable_users(candidates)
     if candidates.full:
         ranks = rank_hidden(X, V, split.excluded_from_ranking, split.left_out)
-        is_testable = find_testable_users(candidates)[split.test >= 0]
-        return Ranks(ranks.better[is_testable], ranks.ties[is_testable])
-    ranks = _rank_sampled(X, V, split.test, items)
-    return select_tested(candidates, ranks.better, ranks.ties)
+        return ranks.select(is_testable[split.test >= 0])
+    users = np.flatnonzero(is_testable)
+    return _rank_sampled(X, V, users, split.test[users], items[users])
 
 
 def _rank_sampled(
-    X: Float32, V: Float32, test: NDArray[np.int32], items: NDArray[np.int32]
+    X: Float32, V: Float32, users: Int64, tests: NDArray[np.int32], items: NDArray[np.int32]
 ) -> Ranks:
-    better, ties = np.zeros((2, len(X)), np.int64)
-    if NUMPY_WORK.is_worth_compiling(items.size * V.shape[1]):
-        from sottovoce.simulation.evaluation import kernels
-
-        arrays = items, test, X, V, better, ties
-        kernels.run_in_threads(
-            len(X), lambda begin, end, _: kernels.rank_sampled(begin, end, *arrays)
-        )
-        return Ranks(better, ties)
-    for users in _split_users(len(X)):
-        x, is_item = X[users], items[users] >= 0
-        own = predict(x, V[test[users]])[:, None]
-        others = predict(x[:, None], V[items[users]])
-        better[users] = ((others > own) & is_item).sum(axis=1)
-        ties[users] = ((others == own) & is_item).sum(axis=1)
+    """Rank a test item of each of these users among the items of its row; -1 is no item."""
+    better, ties = np.zeros((2, len(users)), np.int64)
+    for begin in range(0, len(users), USERS_PER_BLOCK):
+        some = slice(begin, begin + USERS_PER_BLOCK)
+        ranked = np.column_stack([tests[some], items[some]])
+        # Every product is summed in the same order, so items with equal vectors tie.
+        scores = np.einsum("unf,uf->un", V[ranked], X[users[some]])
+        scores[ranked < 0] = -np.inf
+        better[some] = (scores[:, 1:] > scores[:, :1]).sum(axis=1)
+        ties[some] = (scores[:, 1:] == scores[:, :1]).sum(axis=1)
     return Ranks(better, ties)
 
 
@@ -218,9 +222,10 @@ def rank_with_negatives(
 ) -> Ranks:
     """Rank each entry of `hidden` by `x . v` among its person's other entries and `others`."""
     users = hidden.users_of_entries()
-    ranks = _rank_sampled(X[users], V, hidden.indices, others[users])
+    ranks = _rank_sampled(X, V, users, hidden.indices, others[users])
     for user in np.flatnonzero(np.diff(hidden.indptr) > 1):
         entries = slice(*hidden.indptr[user : user + 2])
+        # A person's hidden items compete with each other, too.
         own = predict(X[user], V[hidden.indices[entries]])
         ranks.better[entries] += (own > own[:, None]).sum(axis=1)
         ranks.ties[entries] += (own == own[:, None]).sum(axis=1) - 1
@@ -229,66 +234,70 @@ def rank_with_negatives(
 
 def rank_hidden(X: Float32, V: Float32, histories: Histories, hidden: Histories) -> Ranks:
     """Rank each entry of `hidden` by `x . v` among all items that its person does not have."""
-    n = hidden.n_interactions
-    better, ties = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    if NUMPY_WORK.is_worth_compiling(len(X) * V.size + n * len(V)):
-        from sottovoce.simulation.evaluation import kernels
-
-        arrays = (
-            histories.indptr,
-            histories.indices,
-            hidden.indptr,
-            hidden.indices,
-            X,
-            V,
-            better,
-            ties,
-        )
-        kernels.run_in_threads(
-            len(X), lambda begin, end, _: kernels.rank_several(begin, end, *arrays)
-        )
-        return Ranks(better, ties)
-    for users in _split_users(len(X)):
-        scores = _score_untouched(X, V, histories, users)
-        for row, user in enumerate(users):
-            entries = slice(*hidden.indptr[user : user + 2])
-            own = scores[row, hidden.indices[entries], None]
-            better[entries] = (scores[row] > own).sum(axis=1)
-            # An item ties with itself, which does not count.
-            ties[entries] = (scores[row] == own).sum(axis=1) - 1
-    return Ranks(better, ties)
+    return rank_and_list(Factors(X, V), histories, hidden)[0]
 
 
-def find_best_untouched(
-    X: Float32, V: Float32, histories: Histories, length: int
-) -> NDArray[np.int32]:
-    """Return the best items that each does not have, N x length, -1 where there are no more.
+def rank_and_list(
+    scorer: Scorer, histories: Histories, hidden: Histories | None = None, length: int = 0
+) -> tuple[Ranks, NDArray[np.int32]]:
+    """Rank hidden items in the whole catalogue, and list the best items of each person.
 
-    Items with equal scores come in the order of their numbers.
+    Every item is scored once for both. The last digits of scores depend on the machine, which
+    multiplies matrices in an order of its own.
+
+    Args:
+        scorer: The model.
+        histories: What each person has, which is neither ranked nor listed.
+        hidden: What is ranked, a row for each person; None: nothing.
+        length: The length of the lists.
+
+    Returns:
+        The rank of each entry of `hidden`, and N x length items, best first and -1 where there are
+        no more. Items with equal scores come in the order of their numbers.
     """
-    lists = np.full((len(X), length), -1, np.int32)
-    if NUMPY_WORK.is_worth_compiling(len(X) * V.size):
-        from sottovoce.simulation.evaluation import kernels
+    n = histories.n_users
+    better, ties = np.zeros((2, 0 if hidden is None else hidden.n_interactions), np.int64)
+    lists = np.full((n, length), -1, np.int32)
 
-        arrays = histories.indptr, histories.indices, X, V, lists
-        kernels.run_in_threads(
-            len(X), lambda begin, end, _: kernels.find_best_untouched(begin, end, *arrays)
-        )
-        return lists
-    for users in _split_users(len(X)):
-        scores = _score_untouched(X, V, histories, users)
-        order = np.argsort(-scores, axis=1, kind="stable")[:, :length]
-        best = np.where(np.isneginf(np.take_along_axis(scores, order, axis=1)), -1, order)
-        lists[users, : best.shape[1]] = best
+    def rank_block(users: Int64) -> None:
+        scores = np.require(scorer.score(users), np.float32, ["C", "W"])
+        own = histories.some(int(users[0]), int(users[-1]) + 1)
+        # Below every score: what a person has is neither listed nor better than a hidden item.
+        scores[own.users_of_entries(), own.indices] = -np.inf
+        if hidden is not None:
+            for row, user in zip(scores, users, strict=True):
+                for entry in range(*hidden.indptr[user : user + 2]):
+                    own_score = row[hidden.indices[entry]]
+                    better[entry] = np.count_nonzero(row > own_score)
+                    # An item ties with itself, which does not count.
+                    ties[entry] = np.count_nonzero(row == own_score) - 1
+        if length:
+            lists[users] = _list_best(scores, length)
+
+    # Threads that multiply small matrices with threads of their own would wait for each other.
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(cpu_count()) as threads:
+        # An error of a thread is raised here.
+        deque(threads.map(rank_block, _split_users(n)), maxlen=0)
+    return Ranks(better, ties), lists
+
+
+def _list_best(scores: Float32, length: int) -> NDArray[np.int32]:
+    """Return the items with the best scores of each row, best first; -1 for a score of -inf."""
+    n = min(length, scores.shape[1])
+    lists = np.full((len(scores), length), -1, np.int32)
+    # Selecting first is faster than sorting whole rows.
+    last = np.partition(scores, scores.shape[1] - n, axis=1)[:, [scores.shape[1] - n]]
+    selected = scores >= last
+    for row in np.flatnonzero(np.count_nonzero(selected, axis=1) > n):
+        # Of the items that tie for the last places the first ones are taken.
+        ties = np.flatnonzero(scores[row] == last[row])
+        selected[row, ties[n - np.count_nonzero(scores[row] > last[row]) :]] = False
+    items = np.nonzero(selected)[1].reshape(len(scores), n)
+    best = np.take_along_axis(scores, items, axis=1)
+    # Fewer items are left than the list is long.
+    items[np.isneginf(best)] = -1
+    lists[:, :n] = np.take_along_axis(items, np.argsort(-best, axis=1, kind="stable"), axis=1)
     return lists
-
-
-def _score_untouched(X: Float32, V: Float32, histories: Histories, users: Int64) -> Float32:
-    """Return the scores of all items, -inf for those that a user has."""
-    scores = predict(X[users][:, None], V[None])
-    some = histories.take(users)
-    scores[some.users_of_entries(), some.indices] = -np.inf
-    return scores
 
 
 def _split_users(n: int) -> Iterator[Int64]:

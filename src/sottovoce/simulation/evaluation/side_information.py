@@ -1,6 +1,7 @@
 """What devices know besides the model, and the ranks of what they recommend with it."""
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Self
 
 import numpy as np
@@ -13,13 +14,36 @@ from sottovoce.core.recommending import WideModel, weigh_histories
 from sottovoce.core.tags import Tags, build_tags, make_empty_tags
 from sottovoce.data import Interactions, Split
 from sottovoce.errors import DataError
-from sottovoce.simulation.evaluation.ranking import NUMPY_WORK, Candidates, Ranks, rank_factors
+from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, rank_factors
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 
 # Entries of the systems that are solved together: what a cache holds.
 NUMBERS_PER_BLOCK = 1 << 18
+# Numpy solves for about this time before a loop is compiled, which takes as long. So nobody waits
+# more than twice as long as with the better choice, and small work waits for no compiler.
+MAX_NUMPY_SECONDS = 3.0
+# Products that numpy adds up in a second, about.
+STEPS_PER_SECOND = 1e8
+
+
+@dataclass
+class NumpyWork:
+    """The time for which numpy has solved vectors in this process."""
+
+    seconds: float = 0.0
+
+    def is_worth_compiling(self, steps: float) -> bool:
+        """Return whether to compile a loop that adds up this many products; else count them."""
+        total = self.seconds + steps / STEPS_PER_SECOND
+        if total > MAX_NUMPY_SECONDS and find_spec("numba") is not None:
+            return True
+        self.seconds = total
+        return False
+
+
+NUMPY_WORK = NumpyWork()
 
 
 @dataclass(frozen=True, eq=False)

@@ -85,7 +85,7 @@ function describeForgetting(): Question {
         "p",
         {},
         h("strong", {}, "Goes: "),
-        "your films, a batch that waits, the list of reports above, and the model. Taking part is switched off.",
+        "your films, a batch that waits, the list of reports above, the model, and your consent with its limit. To take part again, you are asked again.",
       ),
       h(
         "p",

@@ -62,6 +62,7 @@ class LiveBenchResult:
 def run_live_bench(plan: LiveBenchPlan, watch: Watch = lambda _what: None) -> LiveBenchResult:
     """Measure everything, with databases in a temporary folder on a real disk (see TMPDIR)."""
     cores = os.cpu_count() or 1
+    # One process is the unit of all costs; several show whether they scale.
     processes = sorted({1, plan.processes or cores})
     with tempfile.TemporaryDirectory(prefix="sottovoce-bench-") as name:
         folder = Path(name)
@@ -123,6 +124,7 @@ class UnitCosts:
         return cls(
             reports=reports,
             items=len(bench.catalogue.items),
+            # Medians: a burst of other work on the machine must not decide the cost.
             opening=1 / core.per_second.median,
             intake=1 / intake.per_cpu_second.median,
             mixing=1 / intake.mixed_per_cpu_second.median,

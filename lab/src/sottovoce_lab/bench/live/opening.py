@@ -231,6 +231,7 @@ def prepare_exchange(number: int) -> Callable[[], None]:
 
     def run() -> None:
         for at in range(number):
+            # Each report has a key of its own; one key for all would stay in the processor's cache.
             private.exchange(peers[at % N_PUBLIC_KEYS])
 
     return run

@@ -260,15 +260,19 @@ class ReportEpoch:
         system, epochs_done = self.system, self.number + 1
         mechanism, settings, defence = system.engine.mechanism, system.settings, system.defence
         reports = system.draw_honest_reports(self.V, self.number)
+        # Attackers plan before they see the honest reports of this epoch.
         if plan is not None and system.attackers:
             reports = np.concatenate([reports, self.draw_false_reports(plan)])
         if defence == "medians":
             crowds = assign_sub_crowds(len(reports), settings.seed, self.number)
             estimates = [self._estimate(reports[crowds == n]) for n in range(SUB_CROWD_COUNT)]
+            # Attackers in fewer than half of the crowds cannot move a median beyond the honest
+            # ones.
             median = np.asarray(np.median(estimates, axis=0))
             return apply_update(self.V, median, epochs_done, settings)
         counts = count_reports(reports, mechanism.n_directions)
         if defence in DEFENCES_WITH_CAPS:
+            # As a live server does it: what no crowd of honest people sends is cut off.
             counts = cap_counts(counts, mechanism.event(1, 1))
         row_limit = DEFAULT_ROW_LIMIT if defence == "rows" else 0.0
         n_reports = int(counts.sum())
@@ -287,6 +291,7 @@ class ReportEpoch:
         parts = []
         for slice_number, budget in enumerate(self.slice_budgets.tolist()):
             inside = np.flatnonzero(system.slice_of_direction == slice_number)
+            # A device may report in its own slice only, so the plan is cut to each slice's budget.
             planned = np.repeat(pack_reports(inside, plan[inside] > 0), counts[inside])[:budget]
             blind = chance.integers(0, 2 * len(inside), budget - len(planned))
             parts += [planned, pack_reports(inside[blind >> 1], blind % 2 == 1)]

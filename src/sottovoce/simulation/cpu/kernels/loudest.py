@@ -64,11 +64,14 @@ def fill_reports(
     A, part, users, selection = scratch
     n = 0
     for u in range(X.shape[0]):
+        # Most people of a small epsilon have only uniform reports: no gradient is computed for
+        # them.
         if has_loud_report(numbers[u], c, m, out.shape[1]):
             items = indices[indptr[u] : indptr[u + 1]]
             fill_history_rows(items, X[u], c.V, np.float32(c.alpha), m, A[u])
             users[n] = u
             n += 1
+    # All users of a fill at once, so that the table of all items is read once for them.
     subtract_predictions(users[:n], X, m.item_rows_by_factor, part, A)
     for u in range(X.shape[0]):
         fill_user_reports(numbers[u], X[u], c, m, A[u], selection, out[u])
@@ -86,6 +89,7 @@ def fill_user_reports(
 ) -> None:
     """Write one user's reports, from the rows of their gradient."""
     above = np.int64(-1)
+    # The draw after the last report decides where ties begin, once for all reports of an epoch.
     word, _, _, _ = draw_report_words(c.seed, c.epoch, user, out.shape[0])
     offset = np.int64(multiply_high(word, m.n_signed))
     tied, is_silent, threshold = np.empty(0, np.int64), False, 0.0
@@ -94,6 +98,8 @@ def fill_user_reports(
         if coin < m.threshold:
             out[j] = np.uint32(multiply_high(choice, m.n_signed))
             continue
+        # The same word chooses among all directions or among the loud ones: only one of them is
+        # used.
         rank = np.int64(multiply_high(choice, np.uint64(m.loud)))
         if above < 0:  # the first report that needs the selection
             above, is_silent = np.int64(0), not (a.any() and x.any())
@@ -102,6 +108,7 @@ def fill_user_reports(
                 tied = list_tied(a, x, threshold, offset, selection)
                 above = np.int64(selection.group_ends[-1])
         if is_silent:
+            # All agreements are zero, so all directions are tied and only the offset orders them.
             out[j] = np.uint32((rank - offset) % np.int64(m.n_signed))
         elif rank >= above:
             out[j] = np.uint32(tied[rank - above])
@@ -131,6 +138,7 @@ def fill_history_rows(
         else:
             add_item(items[t], score(x, V[items[t]]), alpha, m, a)
             t += 1
+    # Within `inner` places items were added directly; butterflies join these parts of a block.
     if inner < m.size:
         for start in range(0, n_rows, m.size):
             transform_levels(inner, a[start : start + m.size])
@@ -144,6 +152,7 @@ def add_item(
     inner = m.inner_signs.shape[0]
     weight = m.signs[item] * ((_ONE_FLOAT + alpha) - alpha * predicted)
     place = m.places[item]
+    # `inner` is a power of two: the place within the part, without a division.
     column = place & (inner - 1)
     signs = m.inner_signs[column]
     part = a[place - column : place - column + inner]
@@ -232,6 +241,7 @@ def add_four_rows(
 def apply_two_levels(first: Float32, second: Float32, third: Float32, fourth: Float32) -> None:
     """Apply two levels: to neighbours, then to pairs."""
     for r in range(first.shape[0]):
+        # All four results in registers: memory is read and written once for two levels.
         s, d = first[r] + second[r], first[r] - second[r]
         t, e = third[r] + fourth[r], third[r] - fourth[r]
         first[r], second[r], third[r], fourth[r] = s + t, d + e, s - t, d - e
