@@ -291,7 +291,7 @@ def make_als_contender(histories: Histories, settings: Settings, threads: int) -
     """Return one ALS iteration of implicit, users and then items, with its default solver."""
     try:
         from implicit.cpu.als import AlternatingLeastSquares
-        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+        from threadpoolctl import threadpool_limits
     except ImportError as error:
         raise MissingExtraError(
             "it needs implicit and threadpoolctl: pip install implicit threadpoolctl"
