@@ -161,7 +161,7 @@ def select_first(table: pl.DataFrame, user: pl.Expr, item: pl.Expr, time: pl.Exp
     """Return the first time of each pair of user and item, in their order."""
     pairs = table.select(user.alias("user"), item.alias("item"), time.alias("timestamp"))
     if empty := [column.name for column in pairs if column.null_count()]:
-        raise DataError(f"some rows have no readable {' or '.join(empty)}")
+        raise DataError(f"every row must have a readable {' and '.join(empty)}; some have none")
     return pairs.group_by("user", "item").agg(pl.col("timestamp").min()).sort("user", "item")
 
 

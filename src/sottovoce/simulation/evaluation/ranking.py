@@ -102,6 +102,7 @@ def _draw_untouched(
     taken = np.zeros((len(users), n_items), np.bool_)
     taken[some.users_of_entries(), some.indices] = True
     tested = np.flatnonzero(test >= 0)
+    # A test item must not compete with itself.
     taken[tested, test[tested]] = True
     n_free = n_items - taken.sum(axis=1)
     wanted, out = np.minimum(negatives, n_free), np.full((len(users), negatives), -1, np.int32)
@@ -252,6 +253,7 @@ def rank_and_list(
     def rank_block(users: Int64) -> None:
         scores = np.require(scorer.score(users), np.float32, ["C", "W"])
         own = histories.some(int(users[0]), int(users[-1]) + 1)
+        # Below every score: what a person has is neither listed nor better than a hidden item.
         scores[own.users_of_entries(), own.indices] = -np.inf
         if hidden is not None:
             for row, user in zip(scores, users, strict=True):
@@ -286,6 +288,7 @@ def _list_best(scores: Float32, length: int) -> NDArray[np.int32]:
         selected[row, ties[n - np.count_nonzero(scores[row] > last[row]) :]] = False
     items = np.nonzero(selected)[1].reshape(len(scores), n)
     best = np.take_along_axis(scores, items, axis=1)
+    # Fewer items are left than the list is long.
     items[np.isneginf(best)] = -1
     lists[:, :n] = np.take_along_axis(items, np.argsort(-best, axis=1, kind="stable"), axis=1)
     return lists
