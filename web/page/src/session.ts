@@ -126,7 +126,7 @@ export class Session {
     await this.#fill();
   }
 
-  /** Return the sentences that the owner is asked with, up to a limit. */
+  /** Return the sentences that ask the owner to accept the terms with this limit. */
   summarize(terms: Terms, limit: number): Promise<string[]> {
     return this.desk("summarize", terms, this.#news?.charges ?? [], limit);
   }
