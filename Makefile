@@ -72,8 +72,11 @@ test-lab: $(READY)
 coverage: $(READY) $(WEB)
 	$(PYTEST) --cov --cov-report=term
 
+# By day temporary folders are in memory (tests/conftest.py); the environments of a release are too large for that.
+ON_DISK := PYTEST_DEBUG_TEMPROOT=$${TMPDIR:-/tmp}
+
 nightly: $(READY) $(WEB)
-	SOTTOVOCE_ATTACK=full SOTTOVOCE_LISTS=50000 SOTTOVOCE_REQUESTS=100000 SOTTOVOCE_KILLS=500 $(BIN)/python -m pytest -q tests/nightly tests/live tests/service/test_fuzz.py
+	$(ON_DISK) SOTTOVOCE_ATTACK=full SOTTOVOCE_LISTS=50000 SOTTOVOCE_REQUESTS=100000 SOTTOVOCE_KILLS=500 $(BIN)/python -m pytest -q tests/nightly tests/live tests/service/test_fuzz.py
 	$(if $(WEB),SOTTOVOCE_ROUNDS=20 npm --prefix web test)
 	$(PYTEST) lab
 	$(BIN)/python -m tests.planted
@@ -81,7 +84,7 @@ nightly: $(READY) $(WEB)
 # One of five parts of what runs at night, by files, as large as it is by day: PART is a number from 0 to 4.
 PART ?= $(shell echo $$(( $$(date +%s) / 86400 % 5 )))
 part: $(READY) $(WEB)
-	$(PYTEST) $$(find tests/nightly lab/tests -name 'test_*.py' | sort | awk 'NR % 5 == $(PART)')
+	$(ON_DISK) $(PYTEST) $$(find tests/nightly lab/tests -name 'test_*.py' | sort | awk 'NR % 5 == $(PART)')
 
 lint: lint-types lint-style lint-web
 

@@ -1,6 +1,7 @@
 """Settings of hypothesis, environment and order of all tests; the report of skipped ones."""
 
 import os
+import shutil
 from collections.abc import Generator
 from functools import cache
 from pathlib import Path
@@ -13,6 +14,16 @@ os.environ.pop("COLUMNS", None)
 # There are as many processes as cores already: no spinning threads, one thread per product.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Many tests sync thousands of small files: `tmp_path` is in memory where there is room. No test
+# cuts the real power, and a killed process leaves the same files in memory.
+MEMORY_FOLDER = Path("/dev/shm")
+# A run needs less than 100 MB at once; a container often has 64 MB there in all.
+MIN_MEMORY_FOLDER_BYTES = 2 * 2**30
+if (
+    os.access(MEMORY_FOLDER, os.W_OK)
+    and shutil.disk_usage(MEMORY_FOLDER).free >= MIN_MEMORY_FOLDER_BYTES
+):
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY_FOLDER))
 # No deadlines on shared machines; repeatable in CI.
 settings.register_profile("sottovoce", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("sottovoce")

@@ -1,9 +1,12 @@
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from sottovoce.cli import output
 from sottovoce.cli.app import app
 from sottovoce.data import synthetic_people
 from sottovoce.errors import SettingsError, SottovoceError
@@ -32,6 +35,12 @@ def test_json_and_plot(tmp_path: Path) -> None:
     assert content["settings"]["mechanism"] == "loudest"
     assert content["data"]["users"] == 300
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_progress_is_written_where_output_is_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output, "SECONDS_PER_LINE", 0.001)
+    shown = CliRunner().invoke(app, SMALL).stderr
+    assert re.search(r"seed 0: \d of 2, .* \(\d+ s\)", shown)
 
 
 def test_a_budget_is_all_that_must_be_named(tmp_path: Path) -> None:

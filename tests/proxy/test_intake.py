@@ -156,8 +156,7 @@ def test_an_epoch_whose_crowd_does_not_fit_on_the_disk_takes_nothing(
     world.proxy.tick()
     with pytest.raises(UnavailableError):
         world.send(1)
-    (problem,) = world.proxy.troubles.texts
-    assert "10.6 MB more" in problem
+    assert "10.6 MB more" in "".join(world.proxy.troubles.texts)
     monkeypatch.setattr(world.store, "count_free_bytes", lambda: needed)
     world.proxy.tick()
     world.send(1)

@@ -134,8 +134,10 @@ def test_an_epoch_without_reports(tmp_path: Path) -> None:
 
 
 def test_a_full_disk(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sottovoce.proxy.status.MIN_FREE_BYTES", 1 << 62)
+    monkeypatch.setattr("sottovoce.storage.files.MIN_FREE_BYTES", 1 << 62)
     assert "MB are free on the disk" in look(world)[1][0]
+    world.proxy.tick()
+    assert "MB are free on the disk" in world.proxy.troubles.texts[0]
 
 
 def test_batches_refused_for_their_address(world: World) -> None:

@@ -12,7 +12,12 @@ from sottovoce.data.interactions import to_object_array
 from sottovoce.errors import CheckpointError, SettingsError
 from sottovoce.simulation import FederatedMF, Run, Simulation, build_engine, simulate
 from sottovoce.simulation.evaluation.metrics import hit_ratio
-from sottovoce.simulation.evaluation.ranking import rank_factors, sample_candidates
+from sottovoce.simulation.evaluation.ranking import (
+    find_testable_users,
+    rank_factors,
+    sample_candidates,
+)
+from sottovoce.simulation.population import make_parts
 from sottovoce.simulation.training import start_training, train
 from sottovoce.training import Settings
 from sottovoce_lab.baselines.models import rank_scores
@@ -71,6 +76,23 @@ def test_only_the_last_epoch_may_be_evaluated(few: Interactions) -> None:
     assert run.privacy_report.training.pure == 4 * 40 * 2.5
     with pytest.raises(SettingsError):
         Simulation(Settings(), evaluate_every=-1)
+
+
+@pytest.mark.parametrize("split", ["random", "date"])
+def test_a_sample_is_tested_before_the_last_epoch(few: Interactions, split: Any) -> None:
+    everybody = simulate(few, replace(short_plan(), split=split, sample=0))
+    sample = -(-everybody.n_tested // 3)
+    sampled = simulate(few, replace(short_plan(), split=split, sample=sample))
+    assert sampled.final == everybody.final
+    assert sampled.epochs[0]["hr@10"] != everybody.epochs[0]["hr@10"]
+    people = make_parts(few, replace(short_plan(), split=split).holdout_rule)
+    with build_engine("reference", people, everybody.plan.settings) as engine:
+        all_ranks = engine.compute_ranks(everybody.V, informed=True)
+        some = engine.compute_ranks(everybody.V, informed=True, every=3)
+    holdout = people[0].holdout
+    assert holdout is not None
+    tested = np.flatnonzero(find_testable_users(holdout.candidates))
+    assert np.array_equal(some.better, all_ranks.better[tested % 3 == 0])
 
 
 def test_training_beats_popularity(people: Interactions) -> None:

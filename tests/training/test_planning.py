@@ -34,15 +34,15 @@ def test_find_max_reports_uses_up_the_central_target(epsilon: float, fits: bool)
 @pytest.mark.parametrize(
     ("people", "items", "fixed", "planned_as"),
     [
-        (75_040, 9_781, {"history": 200}, (17, 2.12, 0.03)),
-        (50_000, 1_000, {"history": 140}, (28, 3.5, 0.043)),
-        (50_000, 1_000, {"history": 20}, (28, 3.5, 0.3)),
-        (50_000, 1_000, {"history": 20, "epsilon": 6.0}, (30, 3.75, 0.3)),
-        (1_000, 1_000, {"history": 20, "epsilon": 6.0, "reports": 1}, (7, 1.0, 0.3)),
-        (3_894, 2_338, {"history": 160}, (12, 1.5, 0.037)),
-        (75_040, 9_781, {"epsilon": 5.0, "reports": 2, "epochs": 1}, (1, 1.0, 0.031)),
-        (100, 500, {"reports": 1, "epochs": 1}, (1, 1.0, 0.5)),
-        (75_040, 9_781, {"factors": 32, "history": 200}, (32, 4.0, 0.03)),
+        (75_040, 9_781, {"history": 200}, (17, 2.12, 0.011)),
+        (50_000, 1_000, {"history": 140}, (28, 3.5, 0.049)),
+        (50_000, 1_000, {"history": 20}, (28, 3.5, 2.168)),
+        (50_000, 1_000, {"history": 20, "epsilon": 6.0}, (30, 3.75, 2.372)),
+        (1_000, 1_000, {"history": 20, "epsilon": 6.0, "reports": 1}, (7, 1.0, 0.358)),
+        (3_894, 2_338, {"history": 160}, (12, 1.5, 0.012)),
+        (75_040, 9_781, {"epsilon": 5.0, "reports": 2, "epochs": 1}, (1, 1.0, 0.0)),
+        (100, 500, {"reports": 1, "epochs": 1}, (1, 1.0, 0.07)),
+        (75_040, 9_781, {"factors": 32, "history": 200}, (32, 4.0, 0.026)),
         (75_040, 9_781, {"factors": 3, "alpha": 0.25, "ridge": 0.5}, (3, 0.25, 0.5)),
         (75_040, 9_781, {"ridge": 0.0, "history": 200}, (17, 2.12, 0.0)),
     ],
@@ -82,6 +82,14 @@ def test_excessive_local_budget_is_not_spent_and_warns() -> None:
         plan = plan_training(800, 300, history=26, budget=Budget(local=100_000))
     assert plan.reports * plan.turns == MAX_USEFUL_REPORTS
     assert plan.event(300).pure < 20_000
+
+
+def test_larger_budget_never_reduces_ridge() -> None:
+    """Regression: ridge fell to 0, which halved the quality of a model of 800 people."""
+    budgets = (50, 200, 500, 1_000, 5_000)
+    plans = [plan_training(800, 300, history=26, budget=Budget(local=local)) for local in budgets]
+    assert [plan.ridge for plan in plans] == sorted(plan.ridge for plan in plans)
+    assert plans[-1].ridge > 0.2
 
 
 def test_few_people_do_not_take_turns() -> None:

@@ -134,6 +134,11 @@ class Customer(Visitor):
         self.expect("sottovoce-consent [part=consent]").to_be_visible()
         return self.at("sottovoce-consent [part=sentence]").all_inner_texts()
 
+    def can_agree(self) -> None:
+        """Wait until the question was displayed long enough for a yes."""
+        yes = "sottovoce-consent button[part~=yes]"
+        self.expect(yes).not_to_have_attribute("aria-disabled", "true")
+
     def press(self, part: str) -> None:
         self.at(f"sottovoce-consent button[part~={part}]").click()
 

@@ -142,6 +142,7 @@ def test_pause_and_forget_by_keys_alone(enter: Enter, system: System) -> None:
 
     press("Details")
     customer.expect("sottovoce-consent dd").to_have_count(22)
+    customer.can_agree()
     press("Take part")
     customer.state("You take part.")
     customer.sent(1)
@@ -156,12 +157,17 @@ def test_pause_and_forget_by_keys_alone(enter: Enter, system: System) -> None:
     press("Forget")
     customer.state("Delete your history")
     press("Forget")
-    customer.state("Paused")
+    customer.state("You do not take part")
     (stored,) = customer.page.evaluate(DUMP, None).values()
     assert (stored["history"], len(stored["charges"])) == ([], 1)
+    (settings,) = stored["settings"]
+    assert (settings["terms"], settings["limit"]) == (None, 0)
     customer.lists(listed(system))
     customer.sent(1)
-    press("Go on")
+    press("Take part …")
+    customer.question()
+    customer.can_agree()
+    press("Take part")
     customer.state("You take part.")
     customer.sent(2)
 
@@ -181,6 +187,52 @@ def test_two_tabs_are_one_device(enter: Enter, system: System) -> None:
     customer.state("You take part.")
     customer.looks_again(4)
     customer.sent(1)
+
+
+def test_a_choice_in_one_tab_is_displayed_in_the_other_without_a_request(enter: Enter) -> None:
+    customer = enter()
+    customer.question()
+    customer.press("yes")
+    customer.state("You take part.")
+    first = customer.page
+    customer.page = customer.context.new_page()
+    customer.enter().state("You take part.")
+    customer.context.set_offline(True)
+    customer.press("pause")
+    customer.state("Paused")
+    customer.page = first
+    customer.state("Paused")
+    customer.press("pause")
+    customer.page = customer.context.pages[-1]
+    customer.state("You take part.")
+
+
+# Presses yes as soon as another question is there, as a finger would that was on its way.
+PRESS_AT_ONCE = """() => {
+  const { shadowRoot } = document.querySelector("sottovoce-consent");
+  const press = () => shadowRoot.querySelector("[part~=yes]")?.click();
+  new MutationObserver(press).observe(shadowRoot, { childList: true });
+}"""
+
+
+def test_a_question_that_changes_says_so_and_takes_no_yes_at_once(
+    enter: Enter, system: System
+) -> None:
+    customer = enter()
+    customer.question()
+    customer.can_agree()
+    customer.page.evaluate(PRESS_AT_ONCE)
+    epoch = system.signed().manifest.epoch
+    other = system.signed_with(epoch=epoch + 1, least_clients=2)
+    system.front.lies = {"/v2/manifest": instead(other)}
+    customer.state("The question has just changed")
+    (stored,) = customer.page.evaluate(DUMP, None).values()
+    assert stored["settings"][0]["terms"] is None
+    customer.press("yes")
+    customer.state("You take part.")
+    (stored,) = customer.page.evaluate(DUMP, None).values()
+    (settings,) = stored["settings"]
+    assert settings["terms"]["leastClients"] == 2
 
 
 def test_changed_terms_are_asked_about_and_named(enter: Enter, system: System) -> None:

@@ -110,16 +110,16 @@ def test_every_engine_is_timed_or_listed_as_left_out(result: BenchResult) -> Non
     names.add("cpu, 1 thread" if threads == 1 else f"cpu, {threads} threads")
     assert [comparison.mechanism for comparison in result.mechanisms] == list(MECHANISMS)
     for comparison in result.mechanisms:
-        assert {timing.name for timing in comparison.ways} == names
+        assert {timing.name for timing in comparison.timings} == names
         assert set(comparison.left_out) == {"ray", "cuda"}
 
 
 def test_ratios_rates_and_times_for_a_million_people_agree(result: BenchResult) -> None:
     cpu = f"cpu, {result.threads} thread{'' if result.threads == 1 else 's'}"
     for comparison in result.mechanisms:
-        timings = {timing.name: timing for timing in comparison.ways}
+        timings = {timing.name: timing for timing in comparison.timings}
         assert (timings[cpu].over_cpu.low, timings[cpu].over_cpu.high) == (1.0, 1.0)
-        for timing in comparison.ways:
+        for timing in comparison.timings:
             assert len(timing.seconds) == 2
             ratios = np.divide(timing.seconds, timings[cpu].seconds)
             assert timing.over_cpu.low == pytest.approx(ratios.min())
@@ -167,5 +167,5 @@ def test_ray_takes_part_where_it_is_installed(people: Interactions) -> None:
         ("coordinate",), reports=5, repeats=1, reference_users=6, parts=2, ray_workers=1
     )
     (comparison,) = run_bench(people, plan).mechanisms
-    assert "ray, 1 worker" in [timing.name for timing in comparison.ways]
+    assert "ray, 1 worker" in [timing.name for timing in comparison.timings]
     assert "ray" not in comparison.left_out

@@ -5,6 +5,8 @@ import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event, Thread
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -23,12 +25,18 @@ from sottovoce.service.logs import OwnCommands
 from sottovoce.storage.files import write_atomically
 from sottovoce.training import Settings
 
+# Seconds between two lines about progress where the output is a file.
+SECONDS_PER_LINE = 60.0
+
 messages = Console(stderr=True, highlight=False)
 results = Console(highlight=False)
 
 
 class CountBar(Progress):
-    """Live bars over things that are counted; the field `state` of a task is shown next to it."""
+    """Live bars over things that are counted; the field `state` of a task is shown next to it.
+
+    Where the output is a file there are lines instead, one a minute.
+    """
 
     def __init__(self) -> None:
         super().__init__(
@@ -39,6 +47,29 @@ class CountBar(Progress):
             TextColumn("{task.fields[state]}"),
             console=messages,
         )
+        self._stops = Event()
+
+    def start(self) -> None:
+        """Show the bars, or begin to write lines."""
+        if self.console.is_terminal:
+            super().start()
+        else:
+            self._stops.clear()
+            Thread(target=self._write_lines, daemon=True).start()
+
+    def stop(self) -> None:
+        """Leave the bars as they are; write no more lines."""
+        self._stops.set()
+        if self.console.is_terminal:
+            super().stop()
+
+    def _write_lines(self) -> None:
+        started = monotonic()
+        while not self._stops.wait(SECONDS_PER_LINE):
+            duration = format_duration(monotonic() - started)
+            for task in self.tasks[-1:]:
+                done = f"{task.completed:,.0f} of {task.total or 0:,.0f}"
+                print_note(f"{task.description}: {done}, {task.fields['state']} ({duration})")
 
 
 def escape_markup(text: str) -> str:

@@ -68,6 +68,7 @@ class Accounts:
 
     def has_too_few_tokens(self, min_crowd: int) -> bool:
         """Return whether the epoch can have no crowd, so that nobody should pay for it."""
+        # Each batch needs a token, so the number of tokens limits the crowd.
         return self._n_issued is not None and self._n_issued < min_crowd
 
     @property
@@ -82,6 +83,7 @@ class Accounts:
         if self._manifest is None or self._attester is None:
             raise RefusedError("this service knows no accounts")
         request.attestation.check(self._attester, self._service, self._clock())
+        # Only for the next epoch, for which the current manifest names the key.
         if request.epoch != self._manifest.epoch + 1 or self._get_issuer(request.epoch) is None:
             raise RefusedError(f"no tokens for epoch {request.epoch} are given now")
         return request

@@ -57,6 +57,7 @@ def flush(
     n_shuffled = n_reports + n_dummies
     result = FlushedEpoch(manifest.epoch, signed.hash, chunk_reports, n_shuffled, n_dummies)
     with store.write() as tables:
+        # The shuffled file is on disk by now: after this the batches may be deleted.
         tables.add_flush(result)
     if n_reports:
         log.info(
@@ -91,6 +92,7 @@ def hand_over(
     """
     delivered = flushed.delivered
     try:
+        # In order, so that one number says which chunks have arrived.
         for position in range(flushed.delivered, flushed.chunks):
             sealed = store.read_chunk(flushed, position)
             upstream.put_chunk(Chunk(flushed.epoch, flushed.manifest_hash, sealed))

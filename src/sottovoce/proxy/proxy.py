@@ -42,11 +42,9 @@ from sottovoce.proxy.store import ProxyStore
 from sottovoce.proxy.upstream import Upstream, describe_clock_problem, describe_mismatch
 from sottovoce.service.logs import Troubles
 from sottovoce.service.tls import describe_expiring
+from sottovoce.storage.files import describe_full_disk
 
 log = logging.getLogger("sottovoce")
-
-# With less free on the disk than this, every tick checks whether it can still be written.
-MIN_FREE_BYTES = 2**24
 
 # Troubles during which nothing is taken.
 PAUSING_TROUBLES = ("server", "folder", "room")
@@ -177,7 +175,9 @@ class Proxy:
         self.troubles.update("tokens", self.accounts.problem, level=logging.ERROR)
         expiring = describe_expiring(self._settings.certificates, self._clock())
         self.troubles.update("certificates", expiring)
-        if self._store.is_failing or self._store.count_free_bytes() < MIN_FREE_BYTES:
+        full_disk = describe_full_disk(self._store.count_free_bytes())
+        self.troubles.update("disk", full_disk)
+        if self._store.is_failing or full_disk is not None:
             self._store.check_writable()
 
     def _delete_files(self) -> None:
@@ -369,6 +369,7 @@ class Proxy:
             return None
         with self._store.read() as tables:
             mixed = [f.reports for f in tables.get_unsettled() if f.epoch == signed.manifest.epoch]
+        # An epoch that was discarded was flushed without reports.
         return CROWD_ENOUGH if any(mixed) else CROWD_NEVER
 
     def _compute_min_crowd(self, signed: SignedManifest) -> int:
@@ -415,6 +416,7 @@ class Proxy:
     def _give_up(self, signed: SignedManifest) -> None:
         """End an epoch without which the server has gone on: its batches can never count."""
         self.intake.close(signed)
+        # The gate is closed, so no further batch is acknowledged and then lost.
         n_lost = discard(self._store, signed)
         self._end_intake(signed)
         self.metrics.flushes.labels(FLUSH_GIVEN_UP).inc()

@@ -16,9 +16,10 @@ MAX_ADDRESSES = 100_000
 class AddressState:
     """What one address has sent."""
 
-    tokens: float
+    allowance: float
+    """Batches that it may send at once; time brings more."""
     counted_at: float
-    """Time when the tokens were counted."""
+    """Time when the allowance was counted."""
     epoch: int = 0
     n_stored: int = 0
     """Batches of that epoch that are on disk."""
@@ -34,7 +35,7 @@ class AddressState:
 class RateLimit:
     """Limits the batches of each address in time, and in one epoch.
 
-    In time by a bucket of tokens: a batch takes one, and time brings them back. In one epoch by a
+    In time by an allowance: a batch takes one from it, and time brings it back. In one epoch by a
     number of places: a request takes one before its body is read, and gives it back if it is
     refused. While it is in progress it counts for every epoch, so nobody gets more by beginning
     many requests and ending them at once, or in the next epoch.
@@ -51,11 +52,11 @@ class RateLimit:
         self._addresses: OrderedDict[str | int, AddressState] = OrderedDict()
 
     def begin(self, address: str, epoch: int) -> float:
-        """Take a token and a place for a batch and return 0, or return the seconds to wait."""
+        """Take a place and a part of the allowance for a batch; return 0, or seconds to wait."""
         wait = self.get_wait(address, epoch)
         if not wait and not self._is_off:
             state = self._get_state(address)
-            state.tokens -= 1
+            state.allowance -= 1
             state.n_in_progress += 1
         return wait
 
@@ -68,7 +69,7 @@ class RateLimit:
         # Requests that are under way count in full, or many begun at once would pass together.
         if self._per_epoch and state.n_stored + state.n_in_progress >= self._per_epoch:
             return RETRY_WHEN_FULL_SECONDS
-        return self._count_seconds_to_token(state) if self._per_second else 0.0
+        return self._count_seconds_to_next(state) if self._per_second else 0.0
 
     def end(self, address: str, epoch: int | None) -> None:
         """End a request that began; `epoch` is that of the batch that it stored, if any."""
@@ -80,12 +81,12 @@ class RateLimit:
             state.enter_epoch(epoch)
             state.n_stored += state.epoch == epoch
 
-    def _count_seconds_to_token(self, state: AddressState) -> float:
+    def _count_seconds_to_next(self, state: AddressState) -> float:
         now = self._clock()
         # A clock that went back brings none, and takes none away.
-        state.tokens += max(now - state.counted_at, 0.0) * self._per_second
-        state.tokens, state.counted_at = min(self._burst, state.tokens), now
-        return max(1 - state.tokens, 0.0) / self._per_second
+        state.allowance += max(now - state.counted_at, 0.0) * self._per_second
+        state.allowance, state.counted_at = min(self._burst, state.allowance), now
+        return max(1 - state.allowance, 0.0) / self._per_second
 
     @property
     def _is_off(self) -> bool:

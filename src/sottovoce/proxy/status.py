@@ -16,11 +16,10 @@ from sottovoce.proxy.upstream import Upstream, describe_clock_problem, describe_
 from sottovoce.service.page import Page, read_panel
 from sottovoce.service.tls import describe_expiring
 from sottovoce.service.watch import ProcessState
+from sottovoce.storage.files import describe_full_disk
 
 # Time that a proxy has for what it does by itself before the operator is told.
 GRACE_SECONDS = 60.0
-# Bytes that should always be free: for models, and for the database's own log.
-MIN_FREE_BYTES = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -113,10 +112,8 @@ class ProxyStatus:
         running = self.running
         problems = [running] if isinstance(running, str) else [*running.troubles]
         # A running proxy has the same troubles, in the same words.
-        others = [*self.server.problems, self.expiring]
+        others = [*self.server.problems, self.expiring, describe_full_disk(self.free_bytes)]
         problems += [text for text in others if text is not None and text not in problems]
-        if self.free_bytes < MIN_FREE_BYTES + self.needed_bytes:
-            problems.append(f"only {self.free_bytes / 1e6:,.0f} MB are free on the disk")
         if self.signed is not None:
             delay = self._describe_delay(self.signed, is_explained=bool(problems))
             problems += [] if delay is None else [delay]

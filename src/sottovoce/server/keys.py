@@ -26,7 +26,7 @@ from sottovoce.storage.files import read_secret, write_atomically, write_new
 
 FILE_VERSION = 2
 KEY_BYTES = 32
-# Of AES-GCM.
+# Length of an AES-GCM nonce.
 NONCE_BYTES = 12
 MAX_FILE_BYTES = 16_384
 

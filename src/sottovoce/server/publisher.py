@@ -65,9 +65,11 @@ class Publisher:
             counts_by_proxy, manifest, transaction.list_committed(epoch.epoch)
         )
         capped_counts = cap_counts(counts, mechanism.event(1, 1), dummies)
+        # Dummies add nothing but noise to the sums: a model rests on people's reports.
         reports = int(capped_counts.sum()) - dummies
         excess = int(counts.sum() - capped_counts.sum())
         if reports > 0:
+            # An epoch without reports is repeated: it does not count as done.
             progress = TrainingProgress(epoch.epochs_done + 1, reports)
             sums = sum_counts(capped_counts)
             training = transaction.find_training(epoch.training)
@@ -164,11 +166,13 @@ class Publisher:
         settings = pending.training.settings
         if pending.catalogue.hash != last.catalogue:
             last_items = load_catalogue(transaction, last.catalogue).items
+            # Rows follow the items, which have other numbers in another catalogue.
             V = move_rows(V, last_items, pending.catalogue.items)
         if pending.training.number != last.training:
             if pending.training.random_start:
                 V, progress = make_first_items(settings, pending.items), NO_PROGRESS
             else:
+                # The reports behind the model stay: devices tell from them whether it is young.
                 V, progress = inherit_items(V, settings), TrainingProgress(0, progress.reports)
         # None of the earlier items is left. From zeros no history has a loud direction.
         if not V.any():
@@ -210,6 +214,7 @@ class Publisher:
             None if private_key is None else derive_public_key(private_key),
             (token_key, next_token_key),
             opens=int(now),
+            # From now on: after a time when the server was down, devices get a whole epoch too.
             closes=int(now) + self.settings.epoch_seconds,
         )
         signed = SignedManifest.make(manifest, self.keys.signer, self.keys.statements)

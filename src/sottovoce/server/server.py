@@ -39,6 +39,7 @@ from sottovoce.server.transaction import APPLIED, OPEN, Epoch, ProxyContact, Tra
 from sottovoce.server.waiting import get_epoch_wait
 from sottovoce.service.logs import Troubles
 from sottovoce.service.tls import describe_expiring
+from sottovoce.storage.files import describe_full_disk
 
 TWO_PROCESSES_TEXT = (
     "another process speaks with this proxy's secret, and has done so for longer: the server hears "
@@ -171,7 +172,10 @@ class Server:
         refused = {
             f"proxy/{name}" for name, contact in contacts.items() if contact and contact.refusal
         }
-        problems = {"certificates": describe_expiring(self._settings.certificates, now)}
+        problems = {
+            "certificates": describe_expiring(self._settings.certificates, now),
+            "disk": describe_full_disk(self._store.get_free_bytes()),
+        }
         # The silence of a proxy counts since this worker began.
         problems |= find_problems(
             latest, wait, contacts, now, silent_since=began, watched_since=began

@@ -26,13 +26,12 @@ from sottovoce.server.transaction import APPLIED, Epoch, ProxyContact, Service, 
 from sottovoce.server.waiting import EpochWait, get_epoch_wait
 from sottovoce.service.tls import describe_expiring
 from sottovoce.service.watch import ProcessState
+from sottovoce.storage.files import describe_full_disk
 
 # Ticks that workers have for what they do by themselves.
 WORKER_GRACE_TICKS = 5
 # Time that they have in any case: a busy machine is no fault of theirs.
 MIN_WORKER_GRACE_SECONDS = 10.0
-# Bytes that should always be free.
-MIN_FREE_BYTES = 100_000_000
 MAX_EPOCHS_SHOWN = 5
 
 
@@ -60,6 +59,7 @@ class KeysFile:
             if not keys.is_successor_of(service.verification_key):
                 raise SettingsError(f"{path}: must be the keys file of this database")
             check_newest(keys, service)
+            # Opening the epoch's key shows whether the keys file belongs to this database.
             if latest is not None and wrapped is not None:
                 keys.unwrap(latest.epoch, wrapped)
         except SottovoceError as error:
@@ -91,9 +91,7 @@ class Disk:
         except StoreError as error:
             problem = str(error)
         free = store.get_free_bytes()
-        if free is not None and free < MIN_FREE_BYTES:
-            problem = problem or f"only {free / 1e6:,.0f} MB are free on the disk"
-        return cls(free, problem)
+        return cls(free, problem or describe_full_disk(free))
 
 
 @dataclass(frozen=True)
@@ -157,6 +155,7 @@ class ServerStatus:
                 last_epochs=tuple(last_epochs[:MAX_EPOCHS_SHOWN]),
                 is_listed=shelf is not None and shelf.catalogue == pending.catalogue.hash,
                 settings_problem=(
+                    # It would repeat what is wrong with the keys file.
                     None if keys.problem else _find_settings_problem(transaction, settings)
                 ),
                 expiring_certificates=describe_expiring(settings.certificates, now),

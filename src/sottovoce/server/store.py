@@ -199,7 +199,7 @@ class ServerStore:
             connection.execute(schema_version.update().values(same))
 
     def get_free_bytes(self) -> int | None:
-        """Return the free bytes on the disk of the file; None if the database is no file."""
+        """Return the free bytes on the disk of the file; None if the database is not a file."""
         return None if self._path is None else shutil.disk_usage(self._path.parent).free
 
     def close(self) -> None:

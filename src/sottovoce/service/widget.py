@@ -1,7 +1,7 @@
 """The widget: one script for pages of other sites, and the tag that loads exactly this script.
 
-A second script makes tokens where reports need accounts. It is separate because it is as long
-again and few services need it.
+A second script makes tokens where reports need accounts. It is separate because it would
+double the size, and few services need it.
 """
 
 import base64

@@ -286,7 +286,8 @@ class FederatedMF:
             item_features: Tags of the items, for recommending; training does not look at them. A
                 `Catalogue`, a list with a mapping for each item, or a sparse matrix, items x tags.
             test: What was left out of the same people, in a form that `user_items` can have. Then
-                there are metrics after every epoch, as of `evaluate`.
+                there are metrics after every epoch, as of `evaluate`: in the end of all people,
+                and before of at most 10,000.
             show_progress: Whether a bar shows the epochs.
             callback: Called after every epoch as `callback(epoch, seconds, metrics)`.
             checkpoint: A file to which the state is written after every epoch. A training that

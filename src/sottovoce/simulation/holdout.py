@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
+
+from sottovoce.core import Histories
 from sottovoce.core.tags import make_empty_tags
 from sottovoce.data.split import SplitRule
 from sottovoce.simulation.evaluation.ranking import DEFAULT_NEGATIVES, Candidates
@@ -53,5 +57,24 @@ class Holdout:
         weights = None if informed.weights is None else informed.weights[entries]
         return Holdout(
             Candidates(self.candidates.items[begin:end], some),
+            SideInformation(informed.tags, weights),
+        )
+
+    def take(self, places: NDArray[np.int64]) -> Holdout:
+        """Return the test of the people at these places, as copies."""
+        split, informed = self.candidates.split, self.side_information
+        numbers = np.arange(split.train.n_interactions, dtype=np.int32)
+        entries = Histories(split.train.indptr, numbers, len(numbers)).take(places).indices
+        all_but_test = split.all_but_test
+        some = replace(
+            split,
+            train=split.train.take(places),
+            test=split.test[places],
+            times=None if split.times is None else split.times[entries],
+            all_but_test=None if all_but_test is None else all_but_test.take(places),
+        )
+        weights = None if informed.weights is None else informed.weights[entries]
+        return Holdout(
+            Candidates(self.candidates.items[places], some),
             SideInformation(informed.tags, weights),
         )

@@ -14,7 +14,7 @@ from sottovoce.core import Mechanism, compute_gram, sum_signs
 from sottovoce.core.bounds import is_within_bounds
 from sottovoce.data.streams import stream
 from sottovoce.errors import DivergedError, SettingsError
-from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, rank_factors
+from sottovoce.simulation.evaluation.ranking import Ranks, rank_factors
 from sottovoce.simulation.holdout import Holdout
 from sottovoce.simulation.population import Part, Parts
 from sottovoce.training import Settings, compute_next_items
@@ -60,12 +60,13 @@ class Engine(ABC):
         """Return the vector of everybody in the data set, N x F."""
 
     @abstractmethod
-    def compute_ranks(self, V: Float32, *, informed: bool = False) -> Ranks:
+    def compute_ranks(self, V: Float32, *, informed: bool = False, every: int = 1) -> Ranks:
         """Rank the test item of everybody who has one.
 
         Args:
             V: The item matrix.
             informed: Rank by what devices compute with their side information, not by `x . v`.
+            every: Test only every nth person of each part.
         """
 
     @abstractmethod
@@ -159,20 +160,19 @@ class LocalEngine(Engine):
     def map_parts(self, function: Callable[[LocalEngine], T]) -> Iterable[T]:
         yield function(self)
 
-    def compute_ranks(self, V: Float32, *, informed: bool = False) -> Ranks:
+    def compute_ranks(self, V: Float32, *, informed: bool = False, every: int = 1) -> Ranks:
         V = self.check_items(V)
         holdout = self.holdout
+        if every > 1:
+            holdout = holdout.take(np.arange(0, self.histories.n_users, every))
         if not (informed and holdout.side_information):
-            return self._rank_by_factors(V, holdout.candidates)
+            return rank_factors(self.solve_user_vectors(V)[::every], V, holdout.candidates)
         return holdout.side_information.compute_ranks(
             V,
             holdout.candidates,
             alpha=self.settings.alpha,
             regularization=self.settings.compute_user_ridge(V),
         )
-
-    def _rank_by_factors(self, V: Float32, candidates: Candidates) -> Ranks:
-        return rank_factors(self.solve_user_vectors(V), V, candidates)
 
 
 class EpochConstants(NamedTuple):
@@ -223,9 +223,9 @@ class PartedEngine(Engine):
     def solve_user_vectors(self, V: Float32) -> Float32:
         return np.concatenate(list(self.map_parts(lambda engine: engine.solve_user_vectors(V))))
 
-    def compute_ranks(self, V: Float32, *, informed: bool = False) -> Ranks:
+    def compute_ranks(self, V: Float32, *, informed: bool = False, every: int = 1) -> Ranks:
         return Ranks.concatenate(
-            self.map_parts(lambda engine: engine.compute_ranks(V, informed=informed))
+            self.map_parts(lambda engine: engine.compute_ranks(V, informed=informed, every=every))
         )
 
     def _map_reporting_parts(self, function: Callable[[LocalEngine], T]) -> Iterable[T]:

@@ -11,7 +11,11 @@ from numpy.typing import NDArray
 from sottovoce.core import Histories
 from sottovoce.core.tags import Tags
 from sottovoce.simulation.evaluation.lists import make_device_model, measure_quality
-from sottovoce.simulation.evaluation.ranking import DEFAULT_NEGATIVES, sample_negatives
+from sottovoce.simulation.evaluation.ranking import (
+    DEFAULT_NEGATIVES,
+    PEOPLE_PER_EPOCH_TEST,
+    sample_negatives,
+)
 from sottovoce.simulation.files import compute_fingerprint
 from sottovoce.simulation.training import Record, TrainingLog, TrainingState, select_metrics
 from sottovoce.training import Settings
@@ -41,9 +45,18 @@ class FitTest:
         return compute_fingerprint(self.hidden, table.indptr, table.indices)
 
     def measure(self, state: TrainingState) -> Record:
-        """Return the metrics of an item matrix, and the fingerprint of this test."""
+        """Return the metrics of an item matrix, and the fingerprint of this test.
+
+        In the end all people are tested, and after earlier epochs `PEOPLE_PER_EPOCH_TEST`.
+        """
         model = make_device_model(state.V, self.settings, self.tags)
-        metrics = measure_quality(model, self.histories, self.hidden, self.negatives)
+        places = np.arange(self.histories.n_users)
+        if state.epochs_done < self.settings.epochs and len(places) > PEOPLE_PER_EPOCH_TEST:
+            tested = np.flatnonzero(np.diff(self.hidden.indptr))
+            places = tested[:: -(-len(tested) // PEOPLE_PER_EPOCH_TEST)]
+        metrics = measure_quality(
+            model, self.histories.take(places), self.hidden.take(places), self.negatives[places]
+        )
         return {**metrics, TEST_FIELD: self.fingerprint}
 
 

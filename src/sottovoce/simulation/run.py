@@ -28,7 +28,11 @@ from sottovoce.simulation.evaluation.metrics import (
     coverage,
     summarize_ranks,
 )
-from sottovoce.simulation.evaluation.ranking import DEFAULT_NEGATIVES, Ranks
+from sottovoce.simulation.evaluation.ranking import (
+    DEFAULT_NEGATIVES,
+    PEOPLE_PER_EPOCH_TEST,
+    Ranks,
+)
 from sottovoce.simulation.holdout import HoldoutRule
 from sottovoce.simulation.interface import Engine, LocalEngine
 from sottovoce.simulation.population import make_parts
@@ -57,6 +61,11 @@ class Simulation:
         "epochs between two evaluations; the last is always evaluated. 0: only the last",
         min_value=0,
     )
+    sample: int = setting(
+        PEOPLE_PER_EPOCH_TEST,
+        "people who are tested after an epoch that is not the last, at most about; 0: all",
+        min_value=0,
+    )
     tags: bool = True
     """Recommend with the tags of the data, where it has any."""
     time: bool | None = None
@@ -75,6 +84,12 @@ class Simulation:
     @property
     def holdout_rule(self) -> HoldoutRule:
         return HoldoutRule(self.split, self.negatives, self.settings.seed, self.tags, self.time)
+
+    def choose_step(self, epoch: int, n_tested: int) -> int:
+        """Return n where every nth person is tested after this epoch, counted from 1."""
+        if epoch == self.settings.epochs or not self.sample:
+            return 1
+        return -(-n_tested // self.sample)
 
     def is_evaluated_after(self, epoch: int) -> bool:
         """Return whether to evaluate after this epoch, counted from 1."""
@@ -172,22 +187,23 @@ def simulate(
         if not plan.is_evaluated_after(state.epochs_done):
             return {}
         evaluation_started = time.perf_counter()
-        metrics = evaluate(engine, state.V, informed=True)
+        every = plan.choose_step(state.epochs_done, n_tested)
+        metrics = summarize_ranks(engine.compute_ranks(state.V, informed=True, every=every))
         evaluation_seconds += time.perf_counter() - evaluation_started
         return metrics
 
     with build_engine(
         plan.engine, parts, plan.settings, resample=plan.resample, **plan.engine_options
     ) as engine:
+        n_tested = sum(
+            engine.map_parts(lambda part: int((part.holdout.candidates.split.test >= 0).sum()))
+        )
         ready = time.perf_counter()
         log.run(engine, measure, on_epoch)
         V = log.state.V
         final = select_metrics(log.records[-1]) or evaluate(engine, V, informed=True)
         # What devices know is the same in every part.
         informed = next(iter(engine.map_parts(lambda part: str(part.holdout.side_information))))
-        n_tested = sum(
-            engine.map_parts(lambda part: int((part.holdout.candidates.split.test >= 0).sum()))
-        )
         # Counts of training data only: the held-out items are not in them.
         totals = count_popularity(engine)
         popularity = evaluate_popularity(engine, totals)

@@ -7,6 +7,16 @@ from pathlib import Path
 
 from sottovoce.errors import SettingsError
 
+# Bytes that should always be free on a disk: for the logs of databases, and for models.
+MIN_FREE_BYTES = 100_000_000
+
+
+def describe_full_disk(free_bytes: int | None) -> str | None:
+    """Return that a disk is nearly full; None if it is not, or if nothing is known of it."""
+    if free_bytes is None or free_bytes >= MIN_FREE_BYTES:
+        return None
+    return f"less than {MIN_FREE_BYTES / 1e6:.0f} MB are free on the disk; make room"
+
 
 def read_secret(path: Path, max_bytes: int) -> bytes:
     """Read at most `max_bytes` of a file that only its owner may read.

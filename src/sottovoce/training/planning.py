@@ -58,9 +58,12 @@ MAX_FACTORS_PER_HISTORY_ITEM = 1.5
 FACTORS_PER_ALPHA = 8
 MIN_PLANNED_ALPHA = 1.0
 
-# Ridge of the user equations: RIDGE_OF_ONE_ITEM / history, at most MAX_PLANNED_RIDGE.
-RIDGE_OF_ONE_ITEM = 6.0
-MAX_PLANNED_RIDGE = 0.5
+# Ridge of the user equations, since a few items would fit many factors by chance: it is
+#   RIDGE_SCALE * (factors / history) ** 1.3 * min(LONG_HISTORY / history, 1), at most
+#   MAX_PLANNED_RIDGE.
+RIDGE_SCALE = 1.4
+LONG_HISTORY = 40.0
+MAX_PLANNED_RIDGE = 2.5
 
 # Epochs among which reports are divided.
 PLANNED_EPOCHS = 20
@@ -228,7 +231,8 @@ def _fit_model(
     signal /= _compute_noise(settings, settings.dummies, public)
     factors = fixed.get("factors") or _choose_factors(signal, settings.epochs, public)
     alpha = max(factors / FACTORS_PER_ALPHA, MIN_PLANNED_ALPHA)
-    ridge = min(RIDGE_OF_ONE_ITEM / public.history, MAX_PLANNED_RIDGE)
+    ridge = RIDGE_SCALE * (factors / public.history) ** 1.3
+    ridge = min(ridge * min(LONG_HISTORY / public.history, 1.0), MAX_PLANNED_RIDGE)
     settings = settings.copy_with(
         factors=factors,
         alpha=fixed.get("alpha", round(alpha, 2)),

@@ -40,7 +40,7 @@ SHOP_PAGE = """<!doctype html><title>A shop</title><script type="module">
   const client = await Client.open({ proxy: "PROXY", key: "KEY", limit: 5000, paused: true, news });
   if (first) {
     await client.record(["1"]);
-    await client.accept(await offered);
+    await client.accept(await offered, 5000);
     await client.pause(false);
     client.close();
     document.title = "agreed";

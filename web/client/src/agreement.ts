@@ -4,6 +4,7 @@
  */
 
 import { isEqual } from "./bytes.js";
+import type { Settings } from "./database.js";
 import type { Manifest, Terms } from "./epoch.js";
 import { SettingsError, TermsError } from "./errors.js";
 import { type Charge, isWithin } from "./ledger.js";
@@ -18,6 +19,26 @@ export function checkTerms(accepted: Terms | null, newTerms: Terms): void {
   const worse = accepted === null ? [] : listWorse(accepted, newTerms);
   if (worse.length > 0) throw new TermsError(worse, newTerms);
 }
+
+/**
+ * Throw unless the server still asks for these terms, or they grant no more than the accepted ones.
+ *
+ * A question may stay open while the server publishes other terms. A yes counts for the terms that
+ * were displayed, and only while they are the ones that are asked for.
+ */
+export function checkStillAsked(
+  { terms: accepted, asked }: Pick<Settings, "terms" | "asked">,
+  terms: Terms,
+): void {
+  const grantsNoMore = accepted !== null && listWorse(accepted, terms).length === 0;
+  if (asked === null || grantsNoMore) return;
+  if (listWorse(asked, terms).length > 0 || listWorse(terms, asked).length > 0)
+    throw new SettingsError(TERMS_CHANGED);
+}
+
+const TERMS_CHANGED =
+  "the server has changed its terms since this question was displayed, so nothing was accepted; " +
+  "show the new terms and ask again";
 
 /** Check terms that an application passes: all fields, in range, and nothing else. */
 export function parseTerms(terms: Terms): Terms {

@@ -17,7 +17,6 @@
 import { type Bytes, concatenate, encodeUtf8, hashSha256, toHex } from "./bytes.js";
 import { findRows } from "./catalogue.js";
 import type { Entropy, Words } from "./coin.js";
-import { READABLE_REPORTS } from "./database.js";
 import { endOfEpoch } from "./epoch.js";
 import { SettingsError } from "./errors.js";
 import { makeReports } from "./mechanism/registry.js";
@@ -83,7 +82,7 @@ export async function makeBatch(
       only: 1,
       epoch,
       bytes,
-      [READABLE_REPORTS]: encoded.readable,
+      reports: encoded.readable,
       mechanism,
       epsilon,
       purpose,

@@ -10,7 +10,7 @@
 import type { Account } from "./accounts.js";
 import type { Item } from "./catalogue.js";
 import type { Terms } from "./epoch.js";
-import { type SottovoceError, TermsError } from "./errors.js";
+import type { SottovoceError } from "./errors.js";
 import type { PastRelease } from "./fetching.js";
 import type { ClientStatus, TouchedItem } from "./history.js";
 import { type Ask, connect, serve, toError } from "./messages.js";
@@ -29,16 +29,13 @@ import type {
 } from "./workers.js";
 
 /** The state of a client, and how it last looked for news. */
-export interface News extends ClientStatus, LookStatus {
-  /** Everything that would be worse about the terms in `newOffer`, in plain words. */
-  readonly worse: readonly string[];
-}
+export interface News extends ClientStatus, LookStatus {}
 
 /** The options of a client in a page. */
 export interface ClientOptions extends OpenOptions {
   /**
    * Receives the state of the client: after `open`, and after every look and every choice of the
-   * owner.
+   * owner, in whatever tab.
    */
   news?: (news: News) => unknown;
   /** Receives the models that `past` asks for; null for one that is missing or not valid. */
@@ -64,8 +61,12 @@ export class Client {
     private readonly network: Ask<NetworkCalls>,
     private readonly history: Ask<HistoryCalls>,
     private readonly end: AbortController,
+    /** Connects the tabs of this database: each tells the others that its owner has chosen. */
+    private readonly choices: BroadcastChannel,
     private readonly options: ClientOptions,
-  ) {}
+  ) {
+    choices.onmessage = () => this.#sendNews();
+  }
 
   /**
    * Open a client in this browser, or continue the one that is there. From now on it looks for
@@ -88,7 +89,8 @@ export class Client {
       batches: connect<BatchesCalls>(batches, listeners.batches, end.signal),
     };
     const workers = [network, history, batches];
-    const client = new Client(workers, asks.network, asks.history, end, options);
+    const choices = new BroadcastChannel(`sottovoce ${workerOptions.name}`);
+    const client = new Client(workers, asks.network, asks.history, end, choices, options);
     try {
       await asks.network("open", workerOptions, port1, account ? client.#serve(account) : null);
       client.#watchConditions();
@@ -148,29 +150,37 @@ export class Client {
   }
 
   /**
-   * Return the figures of `computeSummary` for this device and its limit; a worker computes them.
+   * Return the figures of `computeSummary` for this device up to a limit; a worker computes them.
    */
-  summarize(terms: Terms): Promise<PromiseSummary> {
-    return this.history("summarize", terms);
+  summarize(terms: Terms, limit: number): Promise<PromiseSummary> {
+    return this.history("summarize", terms, limit);
   }
 
   /**
-   * Accept terms: the owner saw exactly these and said yes.
+   * Accept terms up to a limit: the owner saw the sentences of exactly these and said yes.
    *
-   * Nothing is reported under worse terms, and nothing before the first yes.
+   * Nothing is reported under worse terms, and nothing before the first yes. `SettingsError` if the
+   * server asks for other terms by now: nothing was accepted then.
    */
-  accept(terms: Terms): Promise<void> {
-    return this.network("accept", terms);
+  accept(terms: Terms, limit: number): Promise<void> {
+    return this.#choose(this.network("accept", terms, limit));
+  }
+
+  /**
+   * Take the yes back, and set the limit to 0: nothing more leaves until the owner accepts again.
+   */
+  withdraw(): Promise<void> {
+    return this.#choose(this.network("withdraw"));
   }
 
   /** Stop everything from leaving, even a batch that waits; `pause(false)` resumes. */
   pause(on = true): Promise<void> {
-    return this.network("pause", on);
+    return this.#choose(this.network("pause", on));
   }
 
   /** Set another limit; what was spent stays spent. */
   setLimit(limit: number): Promise<void> {
-    return this.network("setLimit", limit);
+    return this.#choose(this.network("setLimit", limit));
   }
 
   /**
@@ -180,12 +190,13 @@ export class Client {
    * site's data in the browser deletes it too.
    */
   forget(): Promise<void> {
-    return this.network("forget");
+    return this.#choose(this.network("forget"));
   }
 
   /** End the workers. The next `open` continues their work; every call fails from now on. */
   close(): void {
     this.end.abort();
+    this.choices.close();
     for (const worker of this.workers) worker.terminate();
     for (const [target, event] of listConditionEvents())
       target.removeEventListener(event, this.#onCondition);
@@ -203,6 +214,17 @@ export class Client {
     });
     port1.start();
     return port2;
+  }
+
+  /** Tell the other tabs of a choice once it is stored; they read the database, and ask nobody. */
+  async #choose(choice: Promise<void>): Promise<void> {
+    try {
+      await choice;
+    } catch (error) {
+      this.#sendNews(); // why a yes was refused: other terms
+      throw error;
+    }
+    if (!this.end.signal.aborted) this.choices.postMessage(null);
   }
 
   #handleNetwork(message: NetworkMessage): void {
@@ -239,9 +261,7 @@ export class Client {
       ...this.#lookStatus,
       error: this.#lookStatus.error ?? this.#batchError ?? this.#tokenError,
     };
-    const termsError = lookStatus.error instanceof TermsError ? lookStatus.error : null;
-    const status = await this.history("getStatus", termsError?.terms ?? null);
-    return { ...status, ...lookStatus, worse: termsError?.worse ?? [] };
+    return { ...(await this.history("getStatus")), ...lookStatus };
   }
 
   #watchConditions(): void {

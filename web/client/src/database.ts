@@ -8,7 +8,7 @@ import type { Shelf } from "./shelf.js";
 import type { Plan, Token } from "./timing.js";
 
 /** Version of the layout; the browser refuses an older program a newer database. */
-const SCHEMA_VERSION = 7;
+const SCHEMA_VERSION = 8;
 /**
  * The trusted server, the owner's choices, and the newest files seen: the one row of `settings`.
  */
@@ -27,6 +27,8 @@ export interface Settings {
   paused: boolean;
   /** Terms that the owner accepted, or null. */
   terms: Terms | null;
+  /** Terms of the last manifest seen, accepted or not; null before the first. */
+  asked: Terms | null;
   /** The last manifest accepted; it is public and survives `forget`. */
   newest: { epoch: number; hash: string } | null;
   /** The last shelf accepted; it survives `forget` too. */
@@ -82,15 +84,12 @@ export interface BatchRow {
   bytes: Uint8Array | null;
 }
 
-/** Key of the reports in a row of `shown`; databases of this version are stored with this name. */
-export const READABLE_REPORTS = "told";
-
 /** The last batch in readable form, for its owner: the one row of `shown`. */
 export interface ShownRow {
   only: 1;
   epoch: number;
   bytes: Uint8Array;
-  [READABLE_REPORTS]: readonly ReadableReport[];
+  reports: readonly ReadableReport[];
   mechanism: string;
   epsilon: number;
   purpose: string;
@@ -275,7 +274,8 @@ function toStoreError(error: unknown): SottovoceError {
     );
   }
   return new StoreError(
-    `The browser's storage could not be used (${name || "error"}: ${message}). Nothing was written ` +
-      "and nothing was sent because of it. Free some space or reload the page, and try again.",
+    `The browser's storage could not be used (${name || "error"}: ${message}). This step was not ` +
+      "stored; a batch that was charged before may have left. Free some space or reload the page, " +
+      "and try again.",
   );
 }

@@ -4,7 +4,7 @@ import { checkTerms } from "./agreement.js";
 import { fromHex, hashSha256, isEqual, toHex } from "./bytes.js";
 import { decodeCatalogue } from "./catalogue.js";
 import type { BatchRow, Settings } from "./database.js";
-import type { Manifest, SignedManifest } from "./epoch.js";
+import type { Manifest, SignedManifest, Terms } from "./epoch.js";
 import {
   RefusedError,
   type SottovoceError,
@@ -79,9 +79,24 @@ export class Fetcher {
     private readonly instant: () => Instant,
   ) {}
 
-  /** Fetch the current release. After an error nothing was stored. */
-  async refresh({ settings, files }: StoredState): Promise<FetchedRelease> {
-    const signed = await openManifest(await this.proxy.fetchManifest(), fromHex(settings.trusted));
+  /** Fetch the current release. After an error nothing of it was stored. */
+  async refresh(stored: StoredState): Promise<FetchedRelease> {
+    const trusted = fromHex(stored.settings.trusted);
+    const signed = await openManifest(await this.proxy.fetchManifest(), trusted);
+    try {
+      return await this.#fetchRelease(signed, stored);
+    } catch (error) {
+      // Not earlier: no disk access comes between two requests.
+      const isNew = !isSameTerms(stored.settings.asked, signed.manifest.terms);
+      if (error instanceof TermsError && isNew) await this.store.noteAsked(signed.manifest);
+      throw error;
+    }
+  }
+
+  async #fetchRelease(
+    signed: SignedManifest,
+    { settings, files }: StoredState,
+  ): Promise<FetchedRelease> {
     const { manifest } = signed;
     const check = (stored: Settings) => checkAgainst(stored, signed, settings.trusted);
     const fresh = new Map<string, Uint8Array>();
@@ -99,7 +114,9 @@ export class Fetcher {
     const at = this.instant(); // before any work that a disk or another thread could delay
     await this.#checkContents(manifest, shelf, fresh, at);
     const isStored =
-      settings.newest?.hash === toHex(signed.hash) && settings.shelf?.hash === shelf.hash;
+      settings.newest?.hash === toHex(signed.hash) &&
+      settings.shelf?.hash === shelf.hash &&
+      isSameTerms(settings.asked, manifest.terms); // others may have been asked for meanwhile
     if (fresh.size > 0 || !isStored || settings.trusted !== toHex(signed.key)) {
       await this.store.storeRelease(signed, shelf, fresh, (stored) => {
         check(stored);
@@ -230,6 +247,10 @@ export class Fetcher {
     checkShelfSize(decodeCatalogue(await loadContent(listed)), terms);
     this.#checkedFiles = name;
   }
+}
+
+function isSameTerms(one: Terms | null, other: Terms): boolean {
+  return JSON.stringify(one) === JSON.stringify(other);
 }
 
 /** Refuse an older manifest, a second one of its epoch, and worse terms than were accepted. */

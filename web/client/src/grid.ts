@@ -8,8 +8,6 @@ export const STEP_SECONDS = 0.5;
 export const MIN_GAP_SECONDS = STEP_SECONDS / 2;
 /** A request that is later than this after its step leaves at the next step. */
 const MAX_LATENESS_SECONDS = 0.02;
-/** Steps that are tried: a browser that delays every timer must not block a request for ever. */
-const MAX_STEP_TRIES = 4;
 
 /**
  * The moments at which requests leave: whole steps from the beginning of a visit's first look.
@@ -40,11 +38,14 @@ export class Grid {
   /**
    * Wait for the step of the next request: the first one at least `MIN_GAP_SECONDS` after the last
    * event.
+   *
+   * After a late timer it waits for the next step, however often: no request leaves between steps.
+   * An aborted request waits no longer; its sender must not make it.
    */
-  async waitForStep(): Promise<void> {
+  async waitForStep(signal?: AbortSignal | null): Promise<void> {
     const { now, sleep } = this.timer;
     const earliest = this.#lastEvent + MIN_GAP_SECONDS;
-    for (let tries = 0; tries < MAX_STEP_TRIES; tries += 1) {
+    while (!signal?.aborted) {
       const step = this.roundUp(Math.max(earliest, now()));
       await sleep(Math.max(step - now(), 0));
       if (now() - step < MAX_LATENESS_SECONDS) return;

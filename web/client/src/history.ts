@@ -23,6 +23,7 @@ import { type Release, ReleaseReader } from "./release.js";
 import { findListedCatalogue } from "./shelf.js";
 import { Store } from "./store.js";
 import type { Job } from "./syncing.js";
+import { listWorse } from "./terms.js";
 import { systemTimer, type Timer } from "./timer.js";
 import type { Plan } from "./timing.js";
 
@@ -96,22 +97,25 @@ export class History {
     return listPopular(await this.#requireRelease(), checkCount(n));
   }
 
-  /** Return the state of the client, and what worse terms that a server asks for would mean. */
-  async getStatus(asked: Terms | null): Promise<ClientStatus> {
+  /** Return the state of the client, and what worse terms that the server asks for would mean. */
+  async getStatus(): Promise<ClientStatus> {
     const [store, outbox] = [this.#store, this.#outbox];
     const settings = await store.readSettings();
     const charges = await outbox.listCharges();
     const manifest = (await store.readManifest())?.manifest ?? null;
+    const { terms, asked } = settings;
+    const worse = terms && asked ? listWorse(terms, asked) : [];
     return {
       ...computeBudget(settings.limit, charges),
       proxy: settings.proxy,
       manifest,
       catalogue: manifest && settings.shelf && toHex(findListedCatalogue(manifest, settings.shelf)),
-      offer: manifest && this.#computeOffer(settings.terms ?? manifest.terms, charges),
-      newOffer: asked && this.#computeOffer(asked, charges),
+      offer: manifest && this.#computeOffer(terms ?? manifest.terms, charges),
+      newOffer: asked && worse.length > 0 ? this.#computeOffer(asked, charges) : null,
+      worse,
       epoch: settings.newest?.epoch ?? null,
-      terms: settings.terms,
-      epochs: settings.terms === null ? 0 : countEpochs(settings.terms, charges),
+      terms,
+      epochs: terms === null ? 0 : countEpochs(terms, charges),
       charges,
       plan: await outbox.readLastPlan(),
       paused: settings.paused,
@@ -120,9 +124,8 @@ export class History {
     };
   }
 
-  /** Return the figures of the consent for these terms, as far as the limit goes. */
-  async summarize(terms: Terms): Promise<PromiseSummary> {
-    const { limit } = await this.#store.readSettings();
+  /** Return the figures of the consent for these terms, as far as a limit goes. */
+  async summarize(terms: Terms, limit: number): Promise<PromiseSummary> {
     return computeSummary(terms, await this.#outbox.listCharges(), limit);
   }
 
@@ -212,6 +215,8 @@ export interface ClientStatus extends Budget {
   readonly offer: Offer | null;
   /** An offer with worse terms that waits for a yes, or null. */
   readonly newOffer: Offer | null;
+  /** Everything that would be worse about the terms in `newOffer`, in plain words. */
+  readonly worse: readonly string[];
   /** Epoch of the last manifest accepted; null before the first. */
   readonly epoch: number | null;
   /** Terms that the owner accepted; null before. */

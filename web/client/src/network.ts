@@ -6,7 +6,7 @@
  * a clock.
  */
 
-import { parseTerms } from "./agreement.js";
+import { checkStillAsked, parseTerms } from "./agreement.js";
 import { drawSystemEntropy } from "./coin.js";
 import { Database } from "./database.js";
 import type { Terms } from "./epoch.js";
@@ -70,22 +70,38 @@ export class Network {
     return new Network(database, store, fetching, syncing, grid, clock);
   }
 
-  /** Accept terms: the owner saw exactly these and said yes, so nothing worse is reported under. */
-  async accept(terms: Terms): Promise<void> {
-    await this.store.updateSettings({ terms: parseTerms(terms) });
+  /**
+   * Accept terms up to a limit, in one step: the owner saw exactly these sentences and said yes.
+   *
+   * `SettingsError` if the server asks for other terms by now: nothing was accepted then.
+   */
+  async accept(terms: Terms, limit: number): Promise<void> {
+    const accepted = { terms: parseTerms(terms), limit: checkLimit(limit) };
+    await this.store.updateSettings((settings) => {
+      checkStillAsked(settings, accepted.terms);
+      return accepted;
+    });
+  }
+
+  /** Take the yes back: nothing more leaves until the owner accepts terms and a limit again. */
+  async withdraw(): Promise<void> {
+    this.syncing.stop();
+    await this.store.updateSettings(() => ({ terms: null, limit: 0, paused: true }));
+    await this.syncing.waitForSender();
   }
 
   /** Stop everything from leaving, even a batch that waits; `pause(false)` resumes. */
   async pause(on: boolean): Promise<void> {
     if (typeof on !== "boolean") throw new SettingsError(`pause takes true or false, not ${on}`);
     if (on) this.syncing.stop();
-    await this.store.updateSettings({ paused: on });
+    await this.store.updateSettings(() => ({ paused: on }));
     if (on) await this.syncing.waitForSender();
   }
 
   /** Set another limit; what was spent stays spent. */
   async setLimit(limit: number): Promise<void> {
-    await this.store.updateSettings({ limit: checkLimit(limit) });
+    const checked = checkLimit(limit);
+    await this.store.updateSettings(() => ({ limit: checked }));
   }
 
   /** Delete the history, the waiting batch, its readable copy, and the model. */

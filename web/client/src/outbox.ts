@@ -10,7 +10,6 @@ import {
   type BatchRow,
   type BatchState,
   type Database,
-  READABLE_REPORTS,
   type Rows,
   type Settings,
   type ShownRow,
@@ -49,9 +48,7 @@ export type FinalState = Exclude<BatchState, "charged">;
 export type SendableBatch = BatchRow & { bytes: Uint8Array };
 
 /** The last batch, for its owner to read. */
-export interface LeftDevice extends Omit<ShownRow, "only" | "purpose" | typeof READABLE_REPORTS> {
-  /** The reports in readable form. */
-  reports: ShownRow[typeof READABLE_REPORTS];
+export interface LeftDevice extends Omit<ShownRow, "only" | "purpose"> {
   state: BatchState;
   /** SHA-256 of the bytes in hexadecimal: its name in the ledger. */
   hash: string;
@@ -209,8 +206,8 @@ export class Outbox {
       if (shown === undefined || batch === undefined) {
         return null;
       }
-      const { only: _, purpose: hash, [READABLE_REPORTS]: reports, ...rest } = shown;
-      return { ...rest, reports, hash, state: batch.state };
+      const { only: _, purpose: hash, ...rest } = shown;
+      return { ...rest, hash, state: batch.state };
     });
   }
 }

@@ -163,7 +163,7 @@ export class HttpProxy {
     work: (answer: Answer) => Promise<Result>,
   ): Promise<Result> {
     const { grid, patience = PATIENCE_SECONDS } = this.options;
-    await grid.waitForStep();
+    await grid.waitForStep(init.signal);
     const watch = new Watch(patience, init.signal);
     const url = this.address + path;
     try {

@@ -13,7 +13,7 @@ import {
   type Touched,
   type Transaction,
 } from "./database.js";
-import type { SignedManifest } from "./epoch.js";
+import type { Manifest, SignedManifest } from "./epoch.js";
 import { StoreError, UntrustedError } from "./errors.js";
 import { openManifest } from "./manifest.js";
 import { checkShelf, type Shelf } from "./shelf.js";
@@ -36,7 +36,13 @@ export class Store {
       const stored = await awaitRequest(transaction.objectStore("settings").get(1));
       if (stored === undefined) {
         const generation = toHex(drawSystemEntropy(GENERATION_BYTES));
-        const undecided = { trusted: initial.key, terms: null, newest: null, shelf: null };
+        const undecided = {
+          trusted: initial.key,
+          terms: null,
+          asked: null,
+          newest: null,
+          shelf: null,
+        };
         const fresh: Settings = { only: 1, ...initial, ...undecided, generation, lastOver: 0 };
         transaction.objectStore("settings").add(fresh);
       } else {
@@ -49,11 +55,11 @@ export class Store {
     return this.database.read(["settings"], readSettingsIn);
   }
 
-  updateSettings(choice: Partial<Pick<Settings, "limit" | "paused" | "terms">>): Promise<void> {
+  /** Change settings in one step; the change may depend on them, or refuse by an error. */
+  updateSettings(change: (settings: Settings) => Partial<Settings>): Promise<void> {
     return this.database.write(["settings"], async (transaction) => {
-      await transaction
-        .objectStore("settings")
-        .put({ ...(await readSettingsIn(transaction)), ...choice });
+      const settings = await readSettingsIn(transaction);
+      transaction.objectStore("settings").put({ ...settings, ...change(settings) });
     });
   }
 
@@ -137,9 +143,10 @@ export class Store {
       const settings = await readSettingsIn(transaction);
       check(settings);
       const newest = { epoch: signed.manifest.epoch, hash: toHex(signed.hash) };
+      const asked = signed.manifest.terms;
       await transaction
         .objectStore("settings")
-        .put({ ...settings, newest, shelf, trusted: toHex(signed.key) });
+        .put({ ...settings, newest, shelf, trusted: toHex(signed.key), asked });
       await storeFiles(
         transaction,
         signed,
@@ -147,6 +154,13 @@ export class Store {
         new Map([...fresh, [MANIFEST_NAME, signed.raw]]),
       );
     });
+  }
+
+  /** Note terms that wait for a yes, unless another tab has stored a later manifest meanwhile. */
+  noteAsked({ epoch, terms: asked }: Manifest): Promise<void> {
+    return this.updateSettings(({ newest }) =>
+      newest !== null && newest.epoch > epoch ? {} : { asked },
+    );
   }
 
   /**
@@ -242,8 +256,8 @@ function checkPinned(stored: Settings, initial: InitialSettings): void {
   if (stored.key !== initial.key) {
     throw new UntrustedError(
       "This address now names another key than the one this browser has trusted since " +
-        `${stored.since}. Somebody may be pretending to be the server you know, so nothing was ` +
-        "fetched and nothing was sent. If you know that the key was changed for a good reason, " +
+        `${stored.since}. Somebody may be pretending to be the server you know, so the client was ` +
+        "not opened and makes no request. If you know that the key was changed for a good reason, " +
         "delete this site's data in your browser and start again; this deletes the record of what " +
         "was spent.",
     );
@@ -251,8 +265,8 @@ function checkPinned(stored: Settings, initial: InitialSettings): void {
   if (stored.proxy !== initial.proxy) {
     throw new UntrustedError(
       `This browser's data belongs to the proxy ${stored.proxy}, but now ${initial.proxy} is named. ` +
-        "Nothing was fetched and nothing was sent. Go back to the first address, or delete this " +
-        "site's data in your browser and start again.",
+        "The client was not opened and makes no request. Go back to the first address, or delete " +
+        "this site's data in your browser and start again.",
     );
   }
 }

@@ -81,7 +81,8 @@ function createNetworkCalls(post: (message: NetworkMessage) => void) {
       [network, poller] = [() => newNetwork, () => newPoller];
     },
     updateConditions: (conditions: Conditions) => poller().updateConditions(conditions),
-    accept: (terms: Terms) => applyChoice((network) => network.accept(terms)),
+    accept: (terms: Terms, limit: number) => applyChoice((network) => network.accept(terms, limit)),
+    withdraw: () => applyChoice((network) => network.withdraw()),
     pause: (on: boolean) => applyChoice((network) => network.pause(on)),
     setLimit: (limit: number) => applyChoice((network) => network.setLimit(limit)),
     forget: () => applyChoice((network) => network.forget()),
@@ -120,8 +121,8 @@ function createHistoryCalls() {
     recommend: (n: number, byTagsAlone: boolean) => history().recommend(n, byTagsAlone),
     listPopular: (n: number) => history().listPopular(n),
     listItems: () => history().listItems(),
-    getStatus: (newTerms: Terms | null) => history().getStatus(newTerms),
-    summarize: (terms: Terms) => history().summarize(terms),
+    getStatus: () => history().getStatus(),
+    summarize: (terms: Terms, limit: number) => history().summarize(terms, limit),
   };
 }
 

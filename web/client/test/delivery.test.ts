@@ -171,10 +171,7 @@ test("the first and the last moment count", async (t) => {
 const MEANWHILE: Record<string, [string, (client: Device, world: World) => unknown]> = {
   "its owner pauses": ["paused", (client) => client.pause(true)],
   "the limit is lowered": ["limit reached", (client) => client.setLimit(COST - 1)],
-  "better terms are accepted": [
-    "not accepted",
-    (client) => client.accept({ ...TERMS, reports: 1 }),
-  ],
+  "its owner takes the yes back": ["not accepted", (client) => client.withdraw()],
   "the epoch ends": ["not open", (_, world) => Object.assign(world, { now: 2 * DAY })],
   "another tab learns of a later epoch": [
     "StoreError",
@@ -464,7 +461,7 @@ test("forgetting leaves settings and charges, and no trace of an item", async (t
     Object.keys(settings?.[0] as object)
       .sort()
       .join(" "),
-    "generation key lastOver limit newest only paused proxy shelf since terms trusted",
+    "asked generation key lastOver limit newest only paused proxy shelf since terms trusted",
   );
   await client.record([item(9)]);
   // Nor of how much there was.

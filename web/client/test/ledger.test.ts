@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { countTurnsLeft } from "../src/agreement.js";
-import { LedgerError, SettingsError } from "../src/errors.js";
+import { LedgerError, SettingsError, TermsError } from "../src/errors.js";
 import {
   type Charge,
   computeLimit,
@@ -180,8 +180,8 @@ test("after a second and a third training the promise still holds", async (t) =>
     const turns = countTurnsLeft(terms, before.charges);
     const within = countAffordableEpochs(before.limit, sumCharges(before.charges), terms, turns);
     assert.deepEqual([turns, within], [2, [2, 1, 0][training - 1]]);
-    await client.setLimit(100 * COST);
-    await client.accept(terms);
+    await client.refresh().catch((error) => assert.ok(error instanceof TermsError));
+    await client.accept(terms, 100 * COST);
     for (const outcome of ["sent", "sent", "lifetime over"]) {
       assert.equal((await client.sync(AT_ONCE)).outcome, outcome);
       const { charges, spentEpsilon: gone } = await client.status();

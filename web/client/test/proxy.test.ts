@@ -6,6 +6,7 @@ import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { encodeUtf8, toHex } from "../src/bytes.js";
 import { ProtocolError, SettingsError } from "../src/errors.js";
+import { Grid } from "../src/grid.js";
 import { checkAddress } from "../src/options.js";
 import { HttpProxy, type ProxyOptions } from "../src/proxy.js";
 import { type Answer, reply, World } from "./world.js";
@@ -268,4 +269,20 @@ test("a slow body is read for as long as it comes", async (t) => {
     { patience: 0.2 },
   );
   assert.deepEqual(await proxy.fetchManifest(), HELLO);
+});
+
+test("an aborted request waits for no step, however late timers are, and is not made", async () => {
+  const sender = new AbortController();
+  let time = 0;
+  const timer = {
+    now: () => time,
+    sleep: async (seconds: number) => {
+      time += seconds + 0.1; // always late
+      if (time > 60) sender.abort();
+    },
+  };
+  const fetch = async () => assert.fail("a request was made");
+  const grid = new Grid(timer);
+  const proxy = new HttpProxy("https://proxy.example", { clock: timer.now, grid, fetch });
+  await assert.rejects(proxy.sendBatch(HELLO, sender.signal));
 });

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { MAX_HISTORY_ITEMS } from "../src/bounds.js";
-import { Database, READABLE_REPORTS } from "../src/database.js";
+import { Database } from "../src/database.js";
 import { SettingsError, StoreError } from "../src/errors.js";
 import { Outbox } from "../src/outbox.js";
 import { Store } from "../src/store.js";
@@ -196,7 +196,7 @@ async function keep(database: Database, { batch = 1, charge = 1, reports = 1 }):
       only: 1,
       epoch: batch,
       bytes,
-      [READABLE_REPORTS]: [],
+      reports: [],
       mechanism: "",
       epsilon: 1,
       purpose,

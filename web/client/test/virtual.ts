@@ -11,7 +11,6 @@ import type { Account } from "../src/accounts.js";
 import type { Client, News } from "../src/client.js";
 import type { Entropy } from "../src/coin.js";
 import type { Terms } from "../src/epoch.js";
-import { TermsError } from "../src/errors.js";
 import type { PastRelease } from "../src/fetching.js";
 import { History } from "../src/history.js";
 import { Network } from "../src/network.js";
@@ -210,9 +209,7 @@ export class Tab {
   tell(seen = this.#seen): Promise<void> {
     this.#seen = seen;
     this.#telling = this.#telling.then(async () => {
-      const worse = this.#seen.error instanceof TermsError ? this.#seen.error : null;
-      const standing = await this.history.getStatus(worse?.terms ?? null);
-      this.hear({ ...standing, ...this.#seen, worse: worse?.worse ?? [] });
+      this.hear({ ...(await this.history.getStatus()), ...this.#seen });
     });
     return this.#telling;
   }
@@ -234,10 +231,15 @@ export class Tab {
     this.#compute(() => this.history.recommend(n, byTagsAlone));
   listPopular = (n = 10) => this.#compute(() => this.history.listPopular(n));
   listItems = () => this.#compute(() => this.history.listItems());
-  summarize = (terms: Terms) => this.#compute(() => this.history.summarize(terms));
+  summarize = (terms: Terms, limit: number) =>
+    this.#compute(() => this.history.summarize(terms, limit));
 
   // And on the network's.
-  accept = (terms: Terms) => this.#choose((network) => network.accept(terms));
+  accept = (terms: Terms, limit?: number) =>
+    this.#choose(async (network) =>
+      network.accept(terms, limit ?? (await network.store.readSettings()).limit),
+    );
+  withdraw = () => this.#choose((network) => network.withdraw());
   pause = (on: boolean) => this.#choose((network) => network.pause(on));
   setLimit = (limit: number) => this.#choose((network) => network.setLimit(limit));
   forget = () => this.#choose((network) => network.forget());

@@ -185,7 +185,7 @@ export class Device {
   }
 
   async status() {
-    const standing = await this.history.getStatus(null);
+    const standing = await this.history.getStatus();
     const touched = await this.history.listTouched();
     const unknown = touched.filter(({ isKnown }) => !isKnown).map(({ id }) => id);
     return {
@@ -202,8 +202,11 @@ export class Device {
   recommend = (n = 10) => this.history.recommend(n);
   popular = (n = 10) => this.history.listPopular(n);
   catalogue = () => this.history.listItems();
-  accept = async (...[terms]: Parameters<Network["accept"]>) =>
-    (await this.#network(0)).accept(terms);
+  accept = async (terms: Terms, limit?: number) => {
+    const network = await this.#network(0);
+    await network.accept(terms, limit ?? (await network.store.readSettings()).limit);
+  };
+  withdraw = async () => (await this.#network(0)).withdraw();
   pause = async (on: boolean) => (await this.#network(0)).pause(on);
   setLimit = async (limit: number) => (await this.#network(0)).setLimit(limit);
   forget = async () => (await this.#network(0)).forget();

@@ -8,7 +8,7 @@ export interface ReportStatus {
   manifest: Pick<Manifest, "epoch" | "publicKey"> | null;
   agreed: boolean;
   takingPart: boolean;
-  /** Epochs in which this device may still take part; null if nobody knows. */
+  /** Epochs in which this device may still take part; null if unknown. */
   turnsLeft: number | null;
   batch: Pick<LeftDevice, "epoch" | "state" | "reports"> | null;
   /** Result of the last sync of this session. */
@@ -22,16 +22,16 @@ export interface ReportStatus {
 }
 
 /** Format what happens to this epoch's reports. */
-export function formatReportState(standing: ReportStatus): string {
-  const { manifest, agreed, takingPart, batch } = standing;
+export function formatReportState(status: ReportStatus): string {
+  const { manifest, agreed, takingPart, batch } = status;
   if (!agreed) return "You do not take part. Nothing leaves this device.";
   const current = batch !== null && batch.epoch === manifest?.epoch ? batch : null;
-  if (current?.state === "sent") return formatSent(current, standing);
-  if (standing.turnsLeft === 0 && current === null) return DONE_SENTENCE;
+  if (current?.state === "sent") return formatSent(current, status);
+  if (status.turnsLeft === 0 && current === null) return DONE_SENTENCE;
   if (!takingPart) return "Paused. Nothing leaves this device; recommendations go on.";
-  if (manifest === null) return "Waiting for the server's first word.";
+  if (manifest === null) return "Waiting for the server.";
   if (current?.state === "charged") return formatWaiting(current);
-  return formatFromSync(manifest, standing);
+  return formatFromSync(manifest, status);
 }
 
 const DONE_SENTENCE =
@@ -52,9 +52,9 @@ function formatWaiting(batch: Batch): string {
 
 function formatFromSync(
   manifest: NonNullable<ReportStatus["manifest"]>,
-  standing: ReportStatus,
+  status: ReportStatus,
 ): string {
-  const { lastSync, plan, now } = standing;
+  const { lastSync, plan, now } = status;
   if (lastSync?.epoch === manifest.epoch) return lastSync.sentence;
   if (manifest.publicKey === null) return "No reports are asked for at present.";
   if (plan?.epoch === manifest.epoch && plan.sendAt > now) return formatPlanned(plan.epoch);

@@ -69,6 +69,11 @@ export class Session {
     private readonly clock: () => number,
   ) {}
 
+  /** What this device has spent with this server. */
+  get spentEpsilon(): number {
+    return this.#news?.spentEpsilon ?? 0;
+  }
+
   /** Take in the client's news. */
   async handleNews(news: News): Promise<void> {
     this.#news = news;
@@ -110,18 +115,14 @@ export class Session {
     return this.client.setLimit(limit);
   }
 
-  /**
-   * Set the limit whose sentences were displayed, then accept: another tab may have set a larger
-   * limit meanwhile.
-   */
-  async acceptTerms(terms: Terms, limit: number): Promise<void> {
-    await this.client.setLimit(limit);
-    await this.client.accept(terms);
+  /** Accept exactly the terms and the limit whose sentences were displayed. */
+  acceptTerms(terms: Terms, limit: number): Promise<void> {
+    return this.client.accept(terms, limit);
   }
 
-  /** Stop taking part, and delete everything about the owner. */
+  /** Take the yes back, and delete everything about the owner. */
   async forget(): Promise<void> {
-    await this.client.pause(true);
+    await this.client.withdraw();
     await this.client.forget();
     await this.#fill();
   }

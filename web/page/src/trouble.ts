@@ -2,6 +2,7 @@
 
 import {
   RefusedError,
+  SettingsError,
   StoreError,
   TermsError,
   UnavailableError,
@@ -27,6 +28,8 @@ export function toTrouble(error: unknown): Trouble {
       `${toSentence(message)} Nothing of yours was lost; what waits is kept.`,
     );
   }
+  // Such as a yes to terms that have changed meanwhile.
+  if (error instanceof SettingsError) return createTrouble("refused", toSentence(message));
   if (error instanceof StoreError) return createTrouble("storage", toSentence(message));
   return createTrouble("storage", `Something went wrong on this device: ${toSentence(message)}`);
 }
@@ -49,7 +52,7 @@ function toUntrustedTrouble(message: string): Trouble {
 /** Format an error that needs patience: the browser's own words in it help nobody. */
 function formatUnavailable(message: string): string {
   const summary = message.replace(/ \([^()]*\)|; try again later/gu, "");
-  return `${toSentence(summary)} Recommendations go on, nothing is sent meanwhile.`;
+  return `${toSentence(summary)} Recommendations go on, and the page tries again by itself.`;
 }
 
 function createTrouble(kind: Trouble["kind"], text: string): Trouble {

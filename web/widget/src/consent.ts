@@ -3,11 +3,14 @@
  * buttons to pause, to resume and to forget.
  */
 
-import type { News, Offer, PromiseSummary } from "sottovoce-client";
+import type { PromiseSummary, Terms } from "sottovoce-client";
 import { createButton, h } from "./dom.js";
-import type { Dialog, DisplayState } from "./page.js";
+import type { Dialog, DisplayState, Question } from "./page.js";
 import { page, SharedElement } from "./piece.js";
 import { type LocalizedTexts, listChanges, listRows } from "./texts.js";
+
+/** A yes counts only after its question was displayed this long: nobody reads faster. */
+const READING_MILLISECONDS = 1000;
 
 /** The element that asks for consent. */
 export class Consent extends SharedElement {
@@ -15,32 +18,47 @@ export class Consent extends SharedElement {
   #dialog: Dialog = null;
   /** Describes what is displayed; while it does not change, elements and focus stay. */
   #content = "";
+  /** Describes the question on display; null if there is none. */
+  #question: string | null = null;
+  /** The button of the question on display. */
+  #yes: HTMLElement | null = null;
+  #readingTimer = 0;
 
   protected override async update(words: LocalizedTexts): Promise<void> {
-    const { news } = page;
     const state = page.findState(this.#dialog);
-    const offer = news && (news.newOffer ?? news.offer);
-    const question = state === "asking" ? [offer?.terms, news?.terms, news?.limit] : [];
-    const content = JSON.stringify([state, question, Object.values(words.texts)]);
+    const question = state === "asking" ? page.question : null;
+    const { terms = null, spentEpsilon } = page.news ?? {};
+    // Everything that the sentences depend on.
+    const asked =
+      question && JSON.stringify([question.offer.terms, question.limit, terms, spentEpsilon]);
+    const content = JSON.stringify([state, asked, Object.values(words.texts)]);
     if (content === this.#content) return;
     this.#content = content;
-    const elements =
-      news !== null && offer !== null && state === "asking"
-        ? this.#createQuestion(news, offer, await page.summarize(offer), words)
-        : this.#createChoices(state, words);
+    const isReplaced = this.#question !== null && asked !== null && asked !== this.#question;
+    this.#question = asked;
+    // The question that is still on display takes no yes any more.
+    clearTimeout(this.#readingTimer);
+    this.#yes?.setAttribute("aria-disabled", "true");
+    const elements = question
+      ? this.#createQuestion(question, terms, await page.summarize(question), isReplaced, words)
+      : this.#createChoices(state, words);
     const hadFocus = this.root.activeElement !== null;
     this.root.replaceChildren(...elements);
+    this.#yes = this.root.querySelector<HTMLElement>("[part~=yes]");
+    const enable = () => this.#yes?.removeAttribute("aria-disabled");
+    this.#readingTimer = window.setTimeout(enable, READING_MILLISECONDS);
     // Keep the focus near the button that was pressed, not at the beginning of the page.
     if (hadFocus) this.root.querySelector<HTMLElement>("[tabindex]")?.focus();
   }
 
   #createQuestion(
-    news: News,
-    offer: Offer,
+    question: Question,
+    accepted: Terms | null,
     summary: PromiseSummary,
+    isReplaced: boolean,
     { texts, lang }: LocalizedTexts,
   ): HTMLElement[] {
-    const { terms: accepted, limit } = news;
+    const { offer, limit } = question;
     const changes = accepted === null ? [] : listChanges(accepted, offer.terms, texts, lang);
     const rows = listRows(offer, limit, texts, lang);
     const isNew = accepted === null;
@@ -48,6 +66,7 @@ export class Consent extends SharedElement {
       h(
         "section",
         { part: "consent", "aria-labelledby": "title" },
+        isReplaced ? h("p", { part: "state", role: "status" }, texts.questionChanged) : null,
         h("p", { part: "title", id: "title", tabindex: "-1" }, isNew ? texts.ask : texts.askAgain),
         isNew ? null : h("p", { part: "sentence" }, texts.changed),
         isNew
@@ -65,8 +84,11 @@ export class Consent extends SharedElement {
           "div",
           { part: "buttons" },
           createButton("no", texts.no, () => this.#switchTo(null, () => page.refuse(offer))),
-          createButton("yes", isNew ? texts.yes : texts.agree, () =>
-            this.#switchTo(null, () => page.accept(offer)),
+          createButton(
+            "yes",
+            isNew ? texts.yes : texts.agree,
+            () => this.#switchTo(null, () => page.accept(question)),
+            { "aria-disabled": "true" },
           ),
         ),
       ),

@@ -30,14 +30,19 @@ export function h<K extends keyof HTMLElementTagNameMap>(
 }
 
 /**
- * Create a button. Clicks during its action are ignored; it is not disabled, which would lose the
- * focus.
+ * Create a button. Clicks during its action, or while it is `aria-disabled`, are ignored; it is not
+ * disabled, which would lose the focus.
  */
-export function createButton(part: string, words: string, act: () => unknown): HTMLButtonElement {
-  const element = h("button", { part: `button ${part}`, type: "button" }, words);
+export function createButton(
+  part: string,
+  words: string,
+  act: () => unknown,
+  attributes: Attributes = {},
+): HTMLButtonElement {
+  const element = h("button", { part: `button ${part}`, type: "button", ...attributes }, words);
   let isBusy = false;
   element.addEventListener("click", async () => {
-    if (isBusy) return;
+    if (isBusy || element.getAttribute("aria-disabled") === "true") return;
     isBusy = true;
     try {
       await act();

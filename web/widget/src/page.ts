@@ -11,6 +11,7 @@ import {
   type Offer,
   type PromiseSummary,
   type Recommendation,
+  SettingsError,
   StoreError,
 } from "sottovoce-client";
 import { chooseTexts, type LocalizedTexts, type Texts } from "./texts.js";
@@ -40,7 +41,7 @@ export interface Options {
 /** The part of a client that the widget uses. */
 export type PageClient = Pick<
   Client,
-  "record" | "listTouched" | "recommend" | "accept" | "pause" | "forget" | "summarize"
+  "record" | "listTouched" | "recommend" | "accept" | "withdraw" | "pause" | "forget" | "summarize"
 >;
 /** A dialog that a visitor opened by a button. */
 export type Dialog = "asking" | "forgetting" | null;
@@ -48,6 +49,11 @@ export type Dialog = "asking" | "forgetting" | null;
 export type DisplayState =
   | ("nothing" | "asking" | "forgetting")
   | ("notParticipating" | "takesPart" | "noToken" | "paused" | "waits" | "over");
+/** A question: the terms of an offer, up to a limit. */
+export interface Question {
+  readonly offer: Offer;
+  readonly limit: number;
+}
 type OpenClient = (options: ClientOptions) => Promise<PageClient>;
 
 /** Most items that a client lists. */
@@ -139,33 +145,51 @@ export class Page extends EventTarget {
    */
   findState(dialog: Dialog): DisplayState {
     if (this.news === null) return "nothing";
-    const { offer, newOffer, terms, paused, epochs, remainingEpsilon, lastSync } = this.news;
+    const { terms, paused, epochs, remainingEpsilon, lastSync } = this.news;
     if (dialog === "forgetting") return dialog;
     if (terms !== null && paused) return "paused";
-    const openOffer = terms === null ? offer : newOffer;
-    if (openOffer !== null) {
-      if (dialog === "asking" || !this.#isRefused(openOffer)) return "asking";
+    const { question } = this;
+    if (question !== null) {
+      if (dialog === "asking" || !this.#isRefused(question.offer)) return "asking";
       return terms === null ? "notParticipating" : "waits";
     }
-    if (terms === null) return "nothing";
+    // After `forget` there is no model for some seconds.
+    if (terms === null) return this.news.epoch === null ? "nothing" : "notParticipating";
     const isSpent = epochs >= terms.epochs || remainingEpsilon < terms.epsilon * terms.reports;
     if (isSpent) return "over";
     return lastSync?.outcome === "no token" ? "noToken" : "takesPart";
   }
 
-  /** Compute the figures of the question. It takes a moment, so only when somebody is asked. */
-  async summarize({ terms }: Offer): Promise<PromiseSummary> {
-    return (await this.#client).summarize(terms);
+  /** The question to display: an offer and a limit; null if there is nothing to ask. */
+  get question(): Question | null {
+    if (this.news === null) return null;
+    const { offer, newOffer, terms, limit } = this.news;
+    // A first yes is up to the limit that the page names now, a later one up to the accepted limit.
+    if (terms === null) return offer && { offer, limit: this.#options.limit ?? limit };
+    return newOffer && { offer: newOffer, limit };
   }
 
-  async accept({ terms }: Offer): Promise<void> {
+  /** Compute the figures of the question. It takes a moment, so only when somebody is asked. */
+  async summarize({ offer, limit }: Question): Promise<PromiseSummary> {
+    return (await this.#client).summarize(offer.terms, limit);
+  }
+
+  /** Accept exactly what was displayed. */
+  async accept({ offer, limit }: Question): Promise<void> {
     const client = await this.#client;
-    await client.accept(terms);
+    try {
+      await client.accept(offer.terms, limit);
+    } catch (error) {
+      // The terms have changed meanwhile: the news that follow bring the new question.
+      if (!(error instanceof SettingsError)) throw error;
+      console.warn(`sottovoce: ${error.message}`);
+      return;
+    }
     if (this.news?.paused) await client.pause(false);
   }
 
   /** Refuse for now: the same terms are not asked about again. */
-  refuse({ terms }: Offer): void {
+  refuse({ terms }: Pick<Offer, "terms">): void {
     try {
       this.storage().setItem(REFUSED_TERMS_KEY, JSON.stringify(terms));
     } catch {
@@ -186,10 +210,15 @@ export class Page extends EventTarget {
     await (await this.#client).pause(on);
   }
 
-  /** Pause first, then delete: a visitor who wants to be forgotten wants nothing more to leave. */
+  /**
+   * Take the yes back first, then delete: a visitor who wants to be forgotten wants nothing more to
+   * leave. The question does not come back by itself.
+   */
   async forget(): Promise<void> {
     const client = await this.#client;
-    await client.pause(true);
+    await client.withdraw();
+    const { manifest = null } = this.news ?? {};
+    if (manifest !== null) this.refuse(manifest);
     await client.forget();
   }
 

@@ -17,6 +17,8 @@ export interface Texts {
   /** The question, and the same about changed terms. */
   ask: string;
   askAgain: string;
+  /** Notice above a question that replaces another one. */
+  questionChanged: string;
   /** What leaves, how much it can reveal, how to stop; before that, whether it is a trial. */
   formatSummary: (short: PromiseSummary) => readonly string[];
   details: string;
@@ -69,6 +71,7 @@ type RowName =
 const ENGLISH: Texts = {
   ask: "Help to improve recommendations?",
   askAgain: "Agree to changed terms?",
+  questionChanged: "The question has just changed. Please read it again.",
   formatSummary,
   details: "Details",
   meaning:
@@ -93,7 +96,7 @@ const ENGLISH: Texts = {
   forget: "Forget",
   cancel: "Cancel",
   forgetting:
-    "Delete your history and the recommendations on this device, and pause? The record of what was spent, the terms you accepted and tokens stay. What has left cannot be undone.",
+    "Delete your history, the recommendations and your consent on this device? No report is made until you agree again. The record of what was spent and tokens stay. What has left cannot be undone.",
   choices: "Your choices about recommendations",
   list: "Recommended for you",
   waiting: "Recommendations are on their way.",
@@ -128,6 +131,7 @@ const ENGLISH: Texts = {
 const GERMAN: Texts = {
   ask: "Bei besseren Empfehlungen mithelfen?",
   askAgain: "Geänderten Bedingungen zustimmen?",
+  questionChanged: "Die Frage hat sich gerade geändert. Bitte noch einmal lesen.",
   formatSummary: ({ trial, reports, guess }) => [
     ...(trial
       ? [
@@ -164,7 +168,7 @@ const GERMAN: Texts = {
   forget: "Vergessen",
   cancel: "Abbrechen",
   forgetting:
-    "Verlauf und Empfehlungen auf diesem Gerät löschen und pausieren? Die Aufzeichnung des Verbrauchs, die akzeptierten Bedingungen und Tokens bleiben. Was hinausgegangen ist, lässt sich nicht zurückholen.",
+    "Verlauf, Empfehlungen und Zustimmung auf diesem Gerät löschen? Ohne neue Zustimmung entsteht kein Bericht. Die Aufzeichnung des Verbrauchs und Tokens bleiben. Was hinausgegangen ist, lässt sich nicht zurückholen.",
   choices: "Einstellungen zu Empfehlungen",
   list: "Empfehlungen",
   waiting: "Empfehlungen sind unterwegs.",

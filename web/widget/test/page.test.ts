@@ -5,58 +5,69 @@
 
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
-import { type ClientOptions, type News, type Offer, StoreError } from "sottovoce-client";
+import {
+  type ClientOptions,
+  type News,
+  type Offer,
+  SettingsError,
+  StoreError,
+} from "sottovoce-client";
 import { Page, type PageClient } from "../src/page.js";
 
 const OFFER = { terms: { training: "one" } } as unknown as Offer;
 const OTHER = { terms: { training: "other" } } as unknown as Offer;
 const NEWS = {
   ...{ offer: OFFER, newOffer: null, terms: null, paused: false, lastSync: null, error: null },
-  ...{ manifest: {}, charges: [], limit: 1, worse: [] },
+  ...{ manifest: OFFER, charges: [], limit: 1, worse: [], epoch: null },
 } as unknown as News;
 const SHORT = { trial: false, reports: 1, guess: null };
 const START = { proxy: "https://proxy.example", key: "ab", limit: 5 };
 
-/** A page whose client does nothing, and what is asked of it. */
-function pageOf(t: TestContext, known: readonly string[] = [], kept = new Map<string, string>()) {
+/** Create a page whose client does nothing, with what is asked of it. */
+function createPage(
+  t: TestContext,
+  catalogue: readonly string[] = [],
+  stored = new Map<string, string>(),
+) {
   const calls: [string, ...unknown[]][] = [];
   const touched: string[] = [];
-  const said: string[] = [];
-  let tell: (news: News) => unknown = () => {};
-  const note = async (name: string, ...given: unknown[]) => void calls.push([name, ...given]);
+  const warnings: string[] = [];
+  let listen: (news: News) => unknown = () => {};
+  const note = async (name: string, ...args: unknown[]) => void calls.push([name, ...args]);
   const items = (ids: readonly string[]) => ids.map((id) => ({ id, title: id, tags: {} }));
   const client: PageClient = {
     record: async (ids) => touched.push(...ids),
     listTouched: async () =>
-      items(touched).map((each) => ({ ...each, isKnown: known.includes(each.id) })),
+      items(touched).map((row) => ({ ...row, isKnown: catalogue.includes(row.id) })),
     recommend: async (n) =>
-      items(known.filter((id) => !touched.includes(id)).slice(0, n)).map((each) => ({
-        ...{ ...each, score: 0, because: [] },
+      items(catalogue.filter((id) => !touched.includes(id)).slice(0, n)).map((row) => ({
+        ...{ ...row, score: 0, because: [] },
       })),
-    accept: (terms) => note("accept", terms),
+    accept: (terms, limit) => note("accept", terms, limit),
+    withdraw: () => note("withdraw"),
     pause: (on) => note("pause", on),
     forget: () => note("forget"),
     summarize: async () => SHORT,
   };
-  t.mock.method(console, "warn", (text: string) => said.push(text));
-  t.mock.method(console, "error", (text: string) => said.push(text));
+  t.mock.method(console, "warn", (text: string) => warnings.push(text));
+  t.mock.method(console, "error", (text: string) => warnings.push(text));
   const storage = {
-    getItem: (name: string) => kept.get(name) ?? null,
-    setItem: (name: string, value: string) => void kept.set(name, value),
+    getItem: (name: string) => stored.get(name) ?? null,
+    setItem: (name: string, value: string) => void stored.set(name, value),
   };
   const opened: unknown[] = [];
   const open = async ({ news = () => {}, ...options }: ClientOptions) => {
     opened.push(options);
-    tell = news;
+    listen = news;
     return client;
   };
   const page = new Page(open, () => storage);
-  const hear = (news: Partial<News> = {}) => tell({ ...NEWS, ...news });
-  return { page, calls, said, opened, hear, client };
+  const send = (news: Partial<News> = {}) => listen({ ...NEWS, ...news });
+  return { page, calls, warnings, opened, send, client };
 }
 
-test("one client for a page, once it is said where", async (t) => {
-  const { page, opened } = pageOf(t);
+test("one client for a page, once it knows where to connect", async (t) => {
+  const { page, opened } = createPage(t);
   page.start({ texts: { yes: "Yes" } });
   assert.equal(opened.length, 0);
   page.start(START);
@@ -64,21 +75,21 @@ test("one client for a page, once it is said where", async (t) => {
   assert.equal(opened.length, 1);
 });
 
-test("an account is handed on to the client", async (t) => {
-  const { page, opened } = pageOf(t);
+test("an account is passed on to the client", async (t) => {
+  const { page, opened } = createPage(t);
   const account = {} as NonNullable<ClientOptions["account"]>;
   page.start({ ...START, account });
   assert.equal((opened[0] as ClientOptions).account, account);
 });
 
-test("who is asked, and what is shown else", async (t) => {
-  const kept = new Map<string, string>();
-  const { page, hear } = pageOf(t, [], kept);
+test("who is asked, and what is displayed otherwise", async (t) => {
+  const stored = new Map<string, string>();
+  const { page, send } = createPage(t, [], stored);
   page.start(START);
   assert.equal(page.findState(null), "nothing");
   const { terms } = OFFER;
   const shown = (news: Partial<News>, opened: Parameters<Page["findState"]>[0] = null) => {
-    hear(news);
+    send(news);
     return page.findState(opened);
   };
   assert.equal(shown({ offer: null }), "nothing");
@@ -103,23 +114,23 @@ test("who is asked, and what is shown else", async (t) => {
   assert.equal(shown({ terms, newOffer: OTHER, paused: true }), "paused");
   page.refuse(OTHER);
   assert.equal(shown({ terms, newOffer: OTHER }), "waits");
-  assert.equal(pageOf(t, [], kept).page.findState(null), "nothing");
+  assert.equal(createPage(t, [], stored).page.findState(null), "nothing");
 });
 
 test("a browser without storage asks again, and works", async (t) => {
-  const { hear, page } = pageOf(t);
+  const { send, page } = createPage(t);
   Object.assign(page, { storage: () => assert.fail("blocked") });
   page.start(START);
-  hear();
+  send();
   page.refuse(OFFER);
   assert.equal(page.findState(null), "asking");
 });
 
 test("what is hidden is never listed, and others take its place", async (t) => {
-  const { page, hear, client } = pageOf(t, ["a", "b", "c", "d", "e"]);
+  const { page, send, client } = createPage(t, ["a", "b", "c", "d", "e"]);
   page.start(START);
   assert.equal(await page.recommend(2), null); // there is no model yet
-  hear();
+  send();
   const listed = async (n: number) => (await page.recommend(n))?.map(({ id }) => id);
   page.hide(["a", "c", "x"]);
   await page.markSeen("b");
@@ -132,31 +143,65 @@ test("what is hidden is never listed, and others take its place", async (t) => {
   assert.equal(await page.recommend(2), null);
 });
 
-test("whoever builds the page is warned of ids that no catalogue has, once", async (t) => {
-  const { page, hear, said } = pageOf(t, ["a"]);
+test("the developer of a page is warned once about ids that the catalogue does not have", async (t) => {
+  const { page, send, warnings } = createPage(t, ["a"]);
   page.start(START);
   await page.markSeen("a", "b");
-  assert.deepEqual(said, []);
-  await hear();
-  await hear();
-  assert.deepEqual(said, ['sottovoce: "b" is not in the catalogue']);
+  assert.deepEqual(warnings, []);
+  await send();
+  await send();
+  assert.deepEqual(warnings, ['sottovoce: "b" is not in the catalogue']);
 });
 
-test("taking part again ends a pause, and forgetting begins one", async (t) => {
-  const { page, hear, calls } = pageOf(t);
+test("a yes counts for the displayed terms and limit, and ends a pause", async (t) => {
+  const { page, send, calls } = createPage(t);
   page.start(START);
-  hear({ paused: true });
-  await page.accept(OFFER);
+  send({ paused: true });
+  const first = page.question;
+  assert.deepEqual(first, { offer: OFFER, limit: START.limit }, "the limit that the page names");
+  assert.ok(first);
+  send({ paused: true, terms: OFFER.terms, newOffer: OTHER, limit: 3 });
+  const { question } = page;
+  assert.deepEqual(question, { offer: OTHER, limit: 3 }, "the limit that was accepted");
+  await page.accept(first);
+  assert.deepEqual(calls, [
+    ["accept", OFFER.terms, START.limit],
+    ["pause", false],
+  ]);
+});
+
+test("a yes that comes too late changes nothing", async (t) => {
+  const { page, send, calls, warnings, client } = createPage(t);
+  page.start(START);
+  send({ paused: true });
+  t.mock.method(client, "accept", async () => {
+    throw new SettingsError("the server has changed its terms");
+  });
+  assert.ok(page.question);
+  await page.accept(page.question);
+  assert.deepEqual([calls, warnings], [[], ["sottovoce: the server has changed its terms"]]);
+});
+
+test("forgetting takes the yes back, and the question does not come by itself", async (t) => {
+  const { page, send, calls } = createPage(t);
+  page.start(START);
+  send({ terms: OFFER.terms });
   await page.forget();
-  assert.deepEqual(calls, [["accept", OFFER.terms], ["pause", false], ["pause", true], ["forget"]]);
+  assert.deepEqual(calls, [["withdraw"], ["forget"]]);
+  send({ manifest: null, offer: null, epoch: 1 });
+  assert.equal(page.findState(null), "notParticipating");
+  send({ limit: 0 });
+  assert.equal(page.findState(null), "notParticipating");
+  assert.equal(page.findState("asking"), "asking");
+  assert.equal(page.question?.limit, START.limit);
 });
 
 test("no history makes the page ask anything of the side that speaks to the proxy", async (t) => {
   const asked = [["a"], ["a", "b", "c", "unknown"], []].map(async (history) => {
-    const { page, hear, calls } = pageOf(t, ["a", "b", "c", "d"]);
+    const { page, send, calls } = createPage(t, ["a", "b", "c", "d"]);
     page.start(START);
     for (const id of history) await page.markSeen(id);
-    await hear();
+    await send();
     await page.recommend(3);
     page.hide(history);
     await page.recommend(3);
@@ -165,12 +210,12 @@ test("no history makes the page ask anything of the side that speaks to the prox
   assert.deepEqual(await Promise.all(asked), [[], [], []]);
 });
 
-test("a client that cannot be opened is told of, and the list is empty", async (t) => {
-  const { said } = pageOf(t);
+test("a client that cannot be opened is reported, and the list is empty", async (t) => {
+  const { warnings } = createPage(t);
   const page = new Page(async () => {
     throw new StoreError("no storage");
   });
   page.start(START);
   await assert.rejects(page.markSeen("a"));
-  assert.deepEqual([page.hasFailed, said], [true, ["sottovoce: StoreError: no storage"]]);
+  assert.deepEqual([page.hasFailed, warnings], [true, ["sottovoce: StoreError: no storage"]]);
 });

@@ -112,6 +112,7 @@ def compare_single_reports(sample: Sample) -> Iterator[Ratio]:
     """Count each value, each bit, and the events that tell the two people apart best."""
     values = np.arange(sample.size)
     events = {f"report {value}": values == value for value in values}
+    # Bits catch a fault that many reports share, each of which is too rare to show.
     bits = (sample.size - 1).bit_length()
     events |= {f"bit {bit}": values >> bit & 1 == 1 for bit in range(bits)}
     best, worst = _find_telling_reports(sample.densities)
@@ -132,6 +133,7 @@ def compare_pairs(sample: Sample) -> Iterator[Ratio]:
     for name, wanted in (("both first's loud", True), ("neither first's loud", False)):
         first, second = ((best[reports] == wanted).all(axis=1) for reports in pairs)
         yield sample.make_ratio(TWO_REPORTS_CHECK, name, first, second, epsilon)
+    # With more pairs of values each would be too rare to prove anything.
     if sample.size**2 > MAX_PAIR_EVENTS:
         return
     codes = [reports[:, 0] * sample.size + reports[:, 1] for reports in pairs]
@@ -147,6 +149,7 @@ def check_distributions(sample: Sample) -> Iterator[Surprise]:
     If all directions tie, reports must be uniform.
     """
     for name, reports, density in sample.people:
+        # Densities are relative to a uniform report.
         is_loud = density > 1
         if not is_loud.any():
             # The reports of one call share one order of ties: only one of each call counts.

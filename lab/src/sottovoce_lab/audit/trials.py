@@ -45,6 +45,7 @@ def choose_targets(
     eligible = np.flatnonzero(np.diff(histories.indptr) >= 2)
     if not len(eligible):
         raise DataError("a victim must have two interactions, and nobody has")
+    # A victim twice only where there are too few people: each adds a history of its own.
     victims = rng.choice(eligible, count, replace=count > len(eligible))
     if question == "history":
         others = rng.choice(eligible, count)
@@ -96,6 +97,7 @@ def compute_auc(scores: Float64, trials: Trials) -> Auc:
 def _compute_area(scores: Float64, is_true: NDArray[np.bool_]) -> float:
     """Return the share of (true, false) pairs in the right order; ties count half."""
     positives, negatives = int(is_true.sum()), int((~is_true).sum())
+    # By Mann and Whitney: the area follows from the sum of the ranks of the true worlds.
     ranks = stats.rankdata(scores)[is_true].sum()
     return float((ranks - positives * (positives + 1) / 2) / (positives * negatives))
 

@@ -317,12 +317,15 @@ def compute_published_items(aggregator: Aggregator, rng: np.random.Generator) ->
     """Return V after all steps, computed only from sums with noise."""
     settings, noise = aggregator.settings, aggregator.settings.noise
     count = aggregator.count_items()
+    # Not below the deviation of the noise: a tiny count would get an enormous weight.
     count = np.maximum(count + noise.count * rng.standard_normal(len(count)), noise.count)
     weights = (count / count.mean()) ** -settings.rare_power
     popularity = count * weights
     V = _draw_first_items(popularity, settings.factors, rng)
     total: Sums | None = None
     for _ in range(settings.steps):
+        # From releases only: the axis of the cone must not depend on a history that is not
+        # released.
         axis = aggregator.build_solver(V).solve_typical(popularity)
         new = aggregator.sum_parts(V, weights, axis).add_noise(noise, rng)
         total = new if total is None else total.fade_and_add(settings.memory, new)
@@ -334,6 +337,7 @@ def solve_items(sums: Sums, settings: TrustedSettings) -> Float32:
     """Solve the least squares of a step from the sums: `(K + a A_i + ridge) v_i = B_i`."""
     factors = len(sums.gram)
     values, basis = np.linalg.eigh(sums.gram)
+    # Relative to the mean eigenvalue of K.
     ridge = settings.item_ridge * max(float(np.trace(sums.gram)), 1.0) / factors
     values = np.maximum(values, 0) + ridge  # with noise, a sum of squares can be negative
     if sums.outer is None:

@@ -100,7 +100,7 @@ class EngineComparison:
     """The timings of all engines with one mechanism."""
 
     mechanism: str
-    ways: list[EngineTiming]
+    timings: list[EngineTiming]
     left_out: dict[str, str]
     """Engines that did not take part, with the reason."""
 
@@ -291,7 +291,7 @@ def make_als_contender(histories: Histories, settings: Settings, threads: int) -
     """Return one ALS iteration of implicit, users and then items, with its default solver."""
     try:
         from implicit.cpu.als import AlternatingLeastSquares
-        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+        from threadpoolctl import threadpool_limits
     except ImportError as error:
         raise MissingExtraError(
             "it needs implicit and threadpoolctl: pip install implicit threadpoolctl"
@@ -312,14 +312,14 @@ def make_als_contender(histories: Histories, settings: Settings, threads: int) -
     def run() -> float:
         # `fit` continues from the factors that the model has. Its callback receives the seconds of
         # the iteration, without setup and without the transposition before it.
-        took: list[float] = []
+        durations: list[float] = []
         with threadpool_limits(1, user_api="blas"):
             model.fit(
                 matrix,
                 show_progress=False,
-                callback=lambda _iteration, seconds, _loss: took.append(seconds),
+                callback=lambda _iteration, seconds, _loss: durations.append(seconds),
             )
-        return took[0]
+        return durations[0]
 
     run()
     return Contender(ALS_NAME, run)

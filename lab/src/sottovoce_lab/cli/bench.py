@@ -215,7 +215,7 @@ def _tabulate_engines(comparison: EngineComparison) -> Table:
         f"One epoch, {comparison.mechanism}", "engine", "client-epochs / s",
         "time / cpu, all threads", "s for a million people",
     )  # fmt: skip
-    for timing in comparison.ways:
+    for timing in comparison.timings:
         table.add_row(
             timing.name,
             f"{timing.client_epochs_per_second.median:,.0f}",

@@ -203,6 +203,7 @@ def _compute_training(cell: Cell, context: CellContext) -> dict[str, Any]:
         engine=context.engine,
         engine_options=context.engine_options,
         evaluate_every=1 if cell.curve else 0,
+        sample=0,
         tags=False,
         time=False,
         resample=cell.resample,

@@ -18,7 +18,6 @@ from sottovoce.simulation.cuda.memory import (
     render_source,
 )
 from sottovoce.simulation.engines import import_kernel_module
-from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, select_tested
 from sottovoce.simulation.interface import LocalEngine, ReportSums
 from sottovoce.simulation.population import Part
 from sottovoce.simulation.random_words import draw_participants
@@ -41,7 +40,6 @@ class CudaEngine(LocalEngine):
         super().__init__(part, settings)
         people, histories, factors = part.people, self.histories, settings.factors
         self._kernel = import_kernel_module(f"{__package__}.kernels", self.mechanism.name)
-        self._candidates: Candidates | None = None
         self._model: Float32 | None = None
         # Whether the card has the vectors of all people in the data, for the present model.
         self._has_vectors = False
@@ -99,20 +97,6 @@ class CudaEngine(LocalEngine):
         self._set_model(self.check_items(V))
         vectors = [self._memory.get("X")[: n * V.shape[1]] for n in self._solve_all()]
         return np.concatenate([np.empty(0, np.float32), *vectors]).reshape(-1, V.shape[1])
-
-    def _rank_by_factors(self, V: Float32, candidates: Candidates) -> Ranks:
-        memory, n = self._memory, self.histories.n_users
-        if self._candidates is not candidates:
-            memory.put("tests", candidates.split.test.astype(np.int32))
-            memory.put("candidates", candidates.items)
-            memory.make("ranks", 2 * n, np.int32)
-            memory.numbers["n_candidates"] = candidates.items.shape[1]
-            self._candidates = candidates
-        self._set_model(V)
-        for _ in self._solve_all():
-            memory.run("rank_rows", threads=128)
-        ranks = memory.get("ranks")[: 2 * n].reshape(n, 2).astype(np.int64)
-        return select_tested(candidates, ranks[:, 0], ranks[:, 1])
 
     def learn(self, V: Float32, epoch: int, *, row_limit: float = 0.0) -> tuple[Float32, int]:
         """Run one epoch, with `training.compute_next_items` on the card where it can."""

@@ -19,7 +19,7 @@ from sottovoce.simulation.random_words import (
 )
 
 # Sources for every mechanism; its own source follows them.
-COMMON_SOURCES = ("common.cuh", "people.cu", "solve.cu", "items.cu", "ranking.cu")
+COMMON_SOURCES = ("common.cuh", "people.cu", "solve.cu", "items.cu")
 # Counters of an epoch: people whose reports depend on their history, the others, all who take part;
 # the next person to solve and to report for; entries of V out of bounds.
 COUNTER_NAMES = (
@@ -74,9 +74,6 @@ _FIELD_GROUPS = (
     # The results
     ("int *", "counts with_history without_history sums"),
     ("UInt *", "reports_out"),
-    # Ranking
-    ("int *", "tests candidates ranks"),
-    ("Int", "n_candidates"),
 )
 SETUP_FIELDS = {name: kind for kind, names in _FIELD_GROUPS for name in names.split()}
 # Blocks of threads for each processor of a card: enough to hide that memory is slow.

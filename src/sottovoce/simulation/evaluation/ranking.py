@@ -26,6 +26,8 @@ Int64 = NDArray[np.int64]
 
 # Items that a test item is ranked with, in the paper and in all tables of this project.
 DEFAULT_NEGATIVES = 99
+# People who are tested after an epoch that is not the last, at most.
+PEOPLE_PER_EPOCH_TEST = 10_000
 # Users whose scores a thread has in memory at a time: few, so that a cache holds them.
 USERS_PER_BLOCK = 64
 # The increment of SplitMix64.
@@ -100,6 +102,7 @@ def _draw_untouched(
     taken = np.zeros((len(users), n_items), np.bool_)
     taken[some.users_of_entries(), some.indices] = True
     tested = np.flatnonzero(test >= 0)
+    # A test item must not compete with itself.
     taken[tested, test[tested]] = True
     n_free = n_items - taken.sum(axis=1)
     wanted, out = np.minimum(negatives, n_free), np.full((len(users), negatives), -1, np.int32)
@@ -222,6 +225,7 @@ def rank_with_negatives(
     ranks = _rank_sampled(X, V, users, hidden.indices, others[users])
     for user in np.flatnonzero(np.diff(hidden.indptr) > 1):
         entries = slice(*hidden.indptr[user : user + 2])
+        # A person's hidden items compete with each other, too.
         own = predict(X[user], V[hidden.indices[entries]])
         ranks.better[entries] += (own > own[:, None]).sum(axis=1)
         ranks.ties[entries] += (own == own[:, None]).sum(axis=1) - 1
@@ -258,6 +262,7 @@ def rank_and_list(
     def rank_block(users: Int64) -> None:
         scores = np.require(scorer.score(users), np.float32, ["C", "W"])
         own = histories.some(int(users[0]), int(users[-1]) + 1)
+        # Below every score: what a person has is neither listed nor better than a hidden item.
         scores[own.users_of_entries(), own.indices] = -np.inf
         if hidden is not None:
             for row, user in zip(scores, users, strict=True):
@@ -289,6 +294,7 @@ def _list_best(scores: Float32, length: int) -> NDArray[np.int32]:
         selected[row, ties[n - np.count_nonzero(scores[row] > last[row]) :]] = False
     items = np.nonzero(selected)[1].reshape(len(scores), n)
     best = np.take_along_axis(scores, items, axis=1)
+    # Fewer items are left than the list is long.
     items[np.isneginf(best)] = -1
     lists[:, :n] = np.take_along_axis(items, np.argsort(-best, axis=1, kind="stable"), axis=1)
     return lists

@@ -1,0 +1,110 @@
+/** A yes: it counts for exactly the terms and the limit whose sentences were displayed. */
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { SettingsError, TermsError } from "../src/errors.js";
+import { Store } from "../src/store.js";
+import { Browser } from "./virtual.js";
+import { AT_ONCE, COST, TERMS, World } from "./world.js";
+
+const OPEN_LONG = { opens: 0, closes: 4_000_000 };
+const LIMIT = 3 * COST;
+
+test("terms and limit are stored in one step, or not at all", async (t) => {
+  const client = await (await World.begin(t)).open();
+  const { updateSettings } = Store.prototype;
+  let updates = 0;
+  t.mock.method(Store.prototype, "updateSettings", function (this: Store, ...args: never[]) {
+    updates += 1;
+    return (updateSettings as (...args: never[]) => unknown).apply(this, args);
+  });
+  await client.accept(TERMS, LIMIT);
+  const { terms, limit } = await client.status();
+  assert.deepEqual([terms, limit, updates], [TERMS, LIMIT, 1]);
+  for (const wrong of [-1, Number.NaN, undefined as unknown as number]) {
+    const { network } = await new Browser(await World.begin(t)).tab();
+    await assert.rejects(network.accept(TERMS, wrong), SettingsError);
+    assert.equal((await network.store.readSettings()).terms, null);
+  }
+});
+
+test("a yes to a question is refused once the server asks for other terms", async (t) => {
+  for (const changes of [{ epsilon: 5 }, { epsilon: 1 }, { training: "aa".repeat(16) }]) {
+    const world = await World.begin(t);
+    const [client, other] = [await world.open(), await world.open()];
+    await client.refresh(); // the question about the usual terms is displayed
+    await world.publish(2, { ...OPEN_LONG, terms: changes });
+    await other.refresh();
+    await assert.rejects(client.accept(TERMS, LIMIT), SettingsError);
+    const { terms, limit } = await client.status();
+    assert.deepEqual([terms, limit], [null, 100], "nothing was accepted");
+    await client.accept({ ...TERMS, ...changes }, LIMIT);
+    assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
+  }
+});
+
+test("a yes to worse terms is refused once the server asks for still others, or for none", async (t) => {
+  for (const changes of [{ epsilon: 7 }, {}]) {
+    const world = await World.begin(t);
+    const client = await world.accepted();
+    await client.refresh();
+    await world.publish(2, { ...OPEN_LONG, terms: { epsilon: 5 } });
+    await assert.rejects(client.refresh(), TermsError);
+    await world.publish(3, { ...OPEN_LONG, terms: changes });
+    await client.refresh().catch(() => {});
+    await assert.rejects(client.accept({ ...TERMS, epsilon: 5 }, LIMIT), SettingsError);
+    assert.deepEqual((await client.status()).terms, TERMS);
+  }
+});
+
+test("worse terms wait for a yes in every tab, also after a restart", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.accepted();
+  await client.refresh();
+  await world.publish(2, { ...OPEN_LONG, terms: { epsilon: 5 } });
+  await assert.rejects(client.refresh(), TermsError);
+  const { newOffer, worse } = await (await world.open()).status();
+  assert.deepEqual([newOffer?.terms.epsilon, worse.length], [5, 1]);
+  await world.publish(2, OPEN_LONG);
+  await client.refresh();
+  assert.equal((await client.status()).newOffer, null, "the server has taken them back");
+});
+
+test("worse terms wait for a yes also if others were accepted while they were fetched", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.open();
+  await client.refresh();
+  await world.publish(2, { ...OPEN_LONG, terms: { epsilon: 5 } });
+  world.answer = async (_, call) => {
+    if (call === "models") await client.accept(TERMS, LIMIT);
+    return false;
+  };
+  await assert.rejects(client.refresh(), TermsError);
+  assert.equal((await client.status()).newOffer?.terms.epsilon, 5);
+});
+
+test("the seeds of another epoch do not change a question", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.open();
+  const parameters = { ...TERMS.parameters, directions_seed: 99 };
+  await world.publish(2, { ...OPEN_LONG, terms: { parameters } });
+  await client.refresh();
+  await client.accept(TERMS, LIMIT);
+  assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
+});
+
+test("after a yes was taken back nothing leaves, however the device goes on", async (t) => {
+  const world = await World.begin(t);
+  const client = await world.client();
+  await client.sync(AT_ONCE);
+  await client.withdraw();
+  const { terms, limit, paused, spentEpsilon } = await client.status();
+  assert.deepEqual([terms, limit, paused, spentEpsilon], [null, 0, true, COST]);
+  await client.pause(false);
+  world.now += 86_400;
+  await world.publish(2);
+  assert.equal((await client.sync(AT_ONCE)).outcome, "not accepted");
+  assert.equal(world.received.length, 1);
+  await client.accept(TERMS, 2 * COST);
+  assert.equal((await client.sync(AT_ONCE)).outcome, "sent");
+});
