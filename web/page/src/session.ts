@@ -160,9 +160,9 @@ export class Session {
     const suggestions = popular.filter(
       ({ id }) => films.length < MAX_FILMS_WITH_SUGGESTIONS && !seen.has(id),
     );
-    const [whispers, byTagsAlone] = [this.#whispers, !this.#whispers];
+    const [whispers, tagsOnly] = [this.#whispers, !this.#whispers];
     const advice =
-      films.length === 0 ? [] : await this.client.recommend(ADVICE_FILMS, { byTagsAlone });
+      films.length === 0 ? [] : await this.client.recommend(ADVICE_FILMS, { tagsOnly });
     return { films, advice: advice.map(toAdvice), whispers, suggestions, searchable: true };
   }
 
