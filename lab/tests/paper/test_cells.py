@@ -73,6 +73,7 @@ def test_settings_are_never_chosen_on_reported_splits() -> None:
         "frontier": {TUNING_SEED},
         "tuned": {TUNING_SEED},
         "law": {TUNING_SEED, TUNING_SEED + 1},
+        "initial-scale": set(Scale.search_seeds),
     }
     for name, experiment in EXPERIMENTS.items():
         splits = {(cell.seed, cell.draw) for cell in list_cells_of(experiment, scale)}

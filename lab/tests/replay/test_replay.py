@@ -13,6 +13,12 @@ from sottovoce.core import Histories, solve_user_vectors, sum_signs
 from sottovoce.errors import SettingsError
 from sottovoce.simulation.random_words import draw_report_words
 from sottovoce.training import Settings, compute_next_items, make_first_items
+from sottovoce_lab.replay.baselines import (
+    ALS_NAME,
+    EASE_NAME,
+    RECENT_PEOPLE_NAME,
+    RECENT_POPULARITY_NAME,
+)
 from sottovoce_lab.replay.cases import MAX_NEW_ITEM_AGE, select_cases
 from sottovoce_lab.replay.replay import Replay, ReplayPlan, draw_participants, run_replay
 from sottovoce_lab.replay.rivals import (
@@ -20,7 +26,6 @@ from sottovoce_lab.replay.rivals import (
     MODEL_NAME,
     PLAIN_SUFFIX,
     POPULARITY_NAME,
-    RECENT_POPULARITY_NAME,
 )
 from sottovoce_lab.replay.summary import (
     Recovery,
@@ -37,7 +42,8 @@ SETTINGS = Settings(epsilon=8.0, reports=5, epochs=10, factors=3, half_life=7.0,
 
 
 def make_plan(**changes: Any) -> ReplayPlan:
-    return ReplayPlan(**{"settings": SETTINGS, "people": 200, "negatives": 20, **changes})
+    small = {"settings": SETTINGS, "people": 200, "negatives": 20, "baseline_models": False}
+    return ReplayPlan(**{**small, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +53,7 @@ def timeline() -> Timeline:
 
 @pytest.fixture(scope="module")
 def replay(timeline: Timeline) -> Replay:
-    return run_replay(timeline, make_plan())
+    return run_replay(timeline, make_plan(baseline_models=True))
 
 
 def test_people_take_part_after_they_joined_and_within_a_lifetime(timeline: Timeline) -> None:
@@ -146,8 +152,10 @@ def test_the_model_goes_on_learning(replay: Replay) -> None:
     model = hit_rates[MODEL_NAME + PLAIN_SUFFIX]
     assert model > hit_rates[POPULARITY_NAME + PLAIN_SUFFIX] + 0.1
     assert model > hit_rates[FROZEN_NAME + PLAIN_SUFFIX]
-    names = (MODEL_NAME, FROZEN_NAME, POPULARITY_NAME, RECENT_POPULARITY_NAME)
-    assert set(means) == {name + suffix for name in names for suffix in ("", PLAIN_SUFFIX)}
+    recent = (RECENT_POPULARITY_NAME, RECENT_PEOPLE_NAME)
+    names = (MODEL_NAME, FROZEN_NAME, POPULARITY_NAME, *recent)
+    expected = {name + suffix for name in names for suffix in ("", PLAIN_SUFFIX)}
+    assert set(means) == expected | {EASE_NAME, ALS_NAME}
 
 
 def test_tables_of_new_items_count_every_case_once(replay: Replay) -> None:

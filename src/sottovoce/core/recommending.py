@@ -121,7 +121,9 @@ class WideModel:
         return self.scores(x) if n_own else self.popularity
 
 
-def build_popularity_model(counts: NDArray[np.int64], people: int, tags: Tags) -> WideModel:
+def build_popularity_model(
+    counts: NDArray[np.int64] | Float64, people: int, tags: Tags
+) -> WideModel:
     """Build a model whose only factor is the fraction of people who touched each item.
 
     It shows what tags and the order of a history achieve without a learnt model.

@@ -323,7 +323,7 @@ def _create_client(url: str, key: bytes, limit: float, folder: Path, items: list
     assert _worker_api is not None, "the pool starts its processes with an address"
     with Client.create(folder, proxy_url=url, verification_key=key, limit=limit) as client:
         client.record(items)
-        client.accept(client.fetch_terms(_worker_api))
+        client.accept(client.fetch_terms(_worker_api), limit)
 
 
 def _sync_in_pool(patience: float, attest: str, folder: Path) -> SwarmSync:

@@ -69,6 +69,11 @@ export class Session {
     private readonly clock: () => number,
   ) {}
 
+  /** What this device has spent with this server. */
+  get spentEpsilon(): number {
+    return this.#news?.spentEpsilon ?? 0;
+  }
+
   /** Take in the client's news. */
   async handleNews(news: News): Promise<void> {
     this.#news = news;

@@ -52,16 +52,21 @@ class EASE:
         for people in split_into_blocks(train):  # whole numbers below 2^24: float32 is exact
             dense = xp.asarray(_to_dense(people))
             counts += dense.T @ dense
-        system = counts.astype(xp.float64)
-        system[xp.arange(train.n_items), xp.arange(train.n_items)] += ridge
-        inverse = xp.linalg.inv(system)
-        B = (-inverse / xp.diag(inverse)).astype(xp.float32)
-        xp.fill_diagonal(B, 0)
-        return cls(B, train, xp)
+        return cls(compute_item_weights(counts, ridge, xp), train, xp)
 
     def score(self, users: NDArray[np.int64]) -> NDArray[np.float32]:
         scores = self.arrays.asarray(_to_dense(self.train.take(users))) @ self.B
         return np.asarray(scores if self.arrays is np else self.arrays.asnumpy(scores))
+
+
+def compute_item_weights(counts: Any, ridge: float, arrays: Any = np) -> Any:
+    """Return B for the products `X^T X`, with the arrays of a library: NumPy or CuPy."""
+    system = arrays.asarray(counts).astype(arrays.float64)
+    system[arrays.arange(len(system)), arrays.arange(len(system))] += ridge
+    inverse = arrays.linalg.inv(system)
+    B = (-inverse / arrays.diag(inverse)).astype(arrays.float32)
+    arrays.fill_diagonal(B, 0)
+    return B
 
 
 def _to_dense(histories: Histories) -> NDArray[np.float32]:

@@ -1,6 +1,7 @@
 """`sottovoce replay`: a training without end, over a data set in the order of its days."""
 
 from dataclasses import dataclass, replace
+from math import isfinite
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,20 +38,30 @@ from sottovoce.settings import get_settings
 from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce.training import DEFAULT_PRESET, Budget, plan_open_ended, plan_training
 from sottovoce_lab.cli import make_number_table
+from sottovoce_lab.replay.baselines import (
+    ALS_NAME,
+    CHOOSING_METRIC,
+    EASE_NAME,
+    RECENT_PEOPLE_NAME,
+    RECENT_POPULARITY_NAME,
+    Setting,
+    list_trial_periods,
+)
 from sottovoce_lab.replay.cases import MAX_NEW_ITEM_AGE
 from sottovoce_lab.replay.replay import Period, Replay, ReplayPlan, run_replay
 from sottovoce_lab.replay.rivals import (
+    CATALOGUE_METRICS,
     FROZEN_NAME,
     MODEL_NAME,
     PLAIN_SUFFIX,
     POPULARITY_NAME,
-    RECENT_PERIODS,
-    RECENT_POPULARITY_NAME,
+    SAMPLED_METRIC,
 )
 from sottovoce_lab.replay.summary import (
     Recovery,
     Row,
     average_later_periods,
+    average_periods,
     group_by_age,
     group_by_touched,
     measure_recovery,
@@ -63,9 +74,19 @@ REGAINED_SHARES = (0.5, 0.9)
 PRINTED_PERIODS = 8
 MODEL_COLOURS = {
     MODEL_NAME: "#1b6ca8",
-    RECENT_POPULARITY_NAME: "#c44e52",
+    RECENT_PEOPLE_NAME: "#c44e52",
+    RECENT_POPULARITY_NAME: "#937860",
     POPULARITY_NAME: "#8c8c8c",
+    EASE_NAME: "#8172b3",
+    ALS_NAME: "#64b5cd",
     FROZEN_NAME: "#dd8452",
+}
+# Names of the columns of the table of periods.
+PERIOD_COLUMNS = {
+    MODEL_NAME: "model",
+    RECENT_PEOPLE_NAME: "lately",
+    POPULARITY_NAME: "popular",
+    FROZEN_NAME: "frozen",
 }
 
 
@@ -141,6 +162,14 @@ def replay(
         bool,
         typer.Option("--time/--no-time", help="Recommend by the order of a history.", hidden=True),
     ] = True,
+    baseline_models: Annotated[
+        bool,
+        typer.Option(
+            "--baseline-models/--no-baseline-models",
+            help="Compare with EASE and ALS, without privacy; with thousands of items they take "
+            "most of the time.",
+        ),
+    ] = True,
     sample_users: SampleUsers = None,
     sample_items: SampleItems = None,
     plan: dict[str, Any],
@@ -148,7 +177,9 @@ def replay(
 ) -> None:
     """Replay a data set in the order of its days, as a service that learns without end.
 
-    People and items arrive, an epoch ends each period, and each model is tested on the next one.
+    People and items arrive, an epoch ends each period, and each model is tested on the first item
+    that people touch in the next one. Settings of the baselines are chosen on the second quarter of
+    the periods; figures are of the second half.
 
     \b
     Examples:
@@ -173,7 +204,13 @@ def replay(
         settings = settings.to_endless()
     name = engine.pop("engine", "cpu")
     replay_plan = ReplayPlan(
-        settings, **plan, tags=tags, time=time, engine=name, engine_options=engine
+        settings,
+        **plan,
+        tags=tags,
+        time=time,
+        baseline_models=baseline_models,
+        engine=name,
+        engine_options=engine,
     )
     results = replay_seeds(people, periods, switch_at, replay_plan, seeds)
     print_results(results)
@@ -188,11 +225,16 @@ def replay_seeds(
     """Run replays with consecutive seeds, beginning with the plan's."""
     with output.messages.status("putting interactions in order"):
         timeline = Timeline.from_data(data, periods)
-    runs, switched = [], []
+    runs: list[Replay] = []
+    switched: list[Replay] = []
     for seed in range(plan.settings.seed, plan.settings.seed + seeds):
         seed_plan = replace(plan, settings=replace(plan.settings, seed=seed))
         other = None if switch_at is None else timeline.switch_tastes(switch_at, seed)
-        runs.append(_run_with_progress(f"seed {seed}", timeline, seed_plan, switch_at))
+        # Settings are chosen once, with the first seed.
+        choices = runs[0].choices if runs else None
+        runs.append(
+            _run_with_progress(f"seed {seed}", timeline, seed_plan, switch_at, choices=choices)
+        )
         if other is not None:
             label = f"seed {seed}, switched"
             switched.append(_run_with_progress(label, other, seed_plan, switch_at, after=runs[-1]))
@@ -200,7 +242,7 @@ def replay_seeds(
 
 
 def _run_with_progress(
-    label: str, timeline: Timeline, plan: ReplayPlan, at: int | None, after: Replay | None = None
+    label: str, timeline: Timeline, plan: ReplayPlan, at: int | None, **reused: Any
 ) -> Replay:
     with output.CountBar() as bar:
         task = bar.add_task(label, total=timeline.n_periods, state="starting")
@@ -211,7 +253,7 @@ def _run_with_progress(
             )
             bar.update(task, completed=period.number + 1, state=f"HR@10 {quality}")
 
-        return run_replay(timeline, plan, frozen_at=at, after=after, on_period=show_progress)
+        return run_replay(timeline, plan, frozen_at=at, on_period=show_progress, **reused)
 
 
 def print_results(results: ReplayResults) -> None:
@@ -223,7 +265,7 @@ def print_results(results: ReplayResults) -> None:
         f"{histories.n_items:,} items, {histories.n_interactions:,} interactions in "
         f"{timeline.n_periods} periods with similar numbers of interactions, "
         f"{_format_day(timeline.span[0][0])} to {_format_day(timeline.span[-1][1])}; the next "
-        f"item of {plan.people:,} people against {plan.negatives} negatives"
+        f"item of {plan.people:,} people, in the whole catalogue and among {plan.negatives + 1}"
     )
     output.print_line(output.describe_settings(settings))
     output.print_line(
@@ -233,6 +275,7 @@ def print_results(results: ReplayResults) -> None:
     )
     output.results.print(_tabulate_periods(results))
     output.results.print(_tabulate_means(results))
+    output.print_line(_describe_choices(results))
     for rows, by in (
         (group_by_age(results.runs), "epochs in the catalogue"),
         (group_by_touched(results.runs), "people who had touched them"),
@@ -250,11 +293,11 @@ def _format_side_information(results: ReplayResults) -> str:
 
 def _tabulate_periods(results: ReplayResults) -> Table:
     table = make_number_table(
-        f"HR@10 in the next period{_format_side_information(results)}; popularity lately, "
-        "popularity of all time",
-        *("epochs", "until", "items", "people", MODEL_NAME, "lately", "popular", FROZEN_NAME),
+        f"HR@10 of the whole catalogue in the next period{_format_side_information(results)}; "
+        f"lately: {RECENT_PEOPLE_NAME}",
+        *("epochs", "until", "items", "people", *PERIOD_COLUMNS.values()),
     )
-    curves = {name: _average_curves(results.runs, name) for name in MODEL_COLOURS}
+    curves = {name: _average_curves(results.runs, name) for name in PERIOD_COLUMNS}
     numbers = sorted(curves[MODEL_NAME])
     # The last period is always printed, whatever the step.
     step = max(len(numbers) // PRINTED_PERIODS, 1)
@@ -267,24 +310,53 @@ def _tabulate_periods(results: ReplayResults) -> Table:
 
 
 def _tabulate_means(results: ReplayResults) -> Table:
-    seeds = len(results.runs)
-    periods = results.runs[0].timeline.later
+    seeds, timeline = len(results.runs), results.runs[0].timeline
+    later, choosing = timeline.later, timeline.choosing
+    means, earlier = average_later_periods(results.runs), average_periods(results.runs, choosing)
+    labels = _label_metrics(results)
     table = Table(
-        f"periods {periods[0]} to {periods[-1]}",
-        *output.align_right("HR@10", "NDCG@10", f"HR@10{PLAIN_SUFFIX}", f"NDCG@10{PLAIN_SUFFIX}"),
+        f"periods {later[0]} to {later[-1]}",
+        *output.align_right(*labels.values(), f"{choosing[0]} to {choosing[-1]}"),
         title=f"Mean over the later periods{_format_side_information(results)}, and{PLAIN_SUFFIX}",
         title_justify="left",
-        caption=f"{f'{seeds} seeds, 95% interval' if seeds > 1 else 'one seed'}; "
-        f"lately: of {RECENT_PERIODS} periods; frozen: learnt nothing after epoch "
-        f"{results.runs[0].frozen_at}",
+        caption=f"{f'{seeds} seeds, 95% interval' if seeds > 1 else 'one seed'}; all: in the whole "
+        f"catalogue; last column: {labels[CHOOSING_METRIC]} in earlier periods, to choose settings "
+        f"by; once: each person's latest item only; frozen: learnt nothing after epoch "
+        f"{results.runs[0].frozen_at}; popularity, {EASE_NAME} and {ALS_NAME} have no privacy",
         caption_justify="left",
     )
-    means = average_later_periods(results.runs)
-    for name in MODEL_COLOURS:
+    for name in [name + suffix for name in MODEL_COLOURS for suffix in ("", PLAIN_SUFFIX)]:
         if name in means:
-            metrics = [*means[name].values(), *means[name + PLAIN_SUFFIX].values()]
-            table.add_row(name, *(str(interval) for interval in metrics))
+            cells = [str(means[name][metric]) for metric in labels]
+            choice, before = results.runs[0].choices.get(name), ""
+            if name in earlier:
+                before = str(earlier[name][CHOOSING_METRIC])
+            elif choice is not None and choice.gain is not None:
+                before = f"{choice.gain:.4f}"
+            table.add_row(name, *cells, before)
     return table
+
+
+def _label_metrics(results: ReplayResults) -> dict[str, str]:
+    """Return the headings of the metrics by their names."""
+    whole = {metric: f"{metric.upper()} all" for metric in CATALOGUE_METRICS}
+    return whole | {SAMPLED_METRIC: f"HR@10 of {results.plan.negatives + 1}"}
+
+
+def _describe_choices(results: ReplayResults) -> str:
+    """Say which settings the baselines have, and where they were chosen."""
+    timeline = results.runs[0].timeline
+    later = timeline.later
+    chosen = "; ".join(
+        f"{name}: {', '.join(f'{key} {value:g}' for key, value in choice.setting.items())}"
+        for name, choice in results.runs[0].choices.items()
+    ).replace("_", "-")
+    periods = ", ".join(map(str, list_trial_periods(timeline)))
+    return (
+        f"Settings of the baselines were chosen by {CHOOSING_METRIC.upper()} of the whole "
+        f"catalogue on periods {periods}, and are shown on periods {later[0]} to {later[-1]}: "
+        f"{chosen}. Choose settings of the model by the last column, too."
+    )
 
 
 def _tabulate_new_items(rows: list[Row], by: str) -> Table:
@@ -360,10 +432,18 @@ def to_json(results: ReplayResults) -> dict[str, Any]:
         },
         "runs": [_run_to_json(run) for run in runs],
         "switched": [_run_to_json(run) for run in results.switched],
-        "later": {
-            name: {metric: _interval_to_json(interval) for metric, interval in metrics.items()}
-            for name, metrics in average_later_periods(runs).items()
+        "chosen": {
+            name: {
+                "setting": _setting_to_json(choice.setting),
+                "tried": [
+                    {**_setting_to_json(setting), CHOOSING_METRIC: gain}
+                    for setting, gain in choice.tried
+                ],
+            }
+            for name, choice in runs[0].choices.items()
         },
+        "choosing": _means_to_json(average_periods(runs, runs[0].timeline.choosing)),
+        "later": _means_to_json(average_later_periods(runs)),
         "new_items": {
             "by_age": _rows_to_json(group_by_age(runs)),
             "by_touched": _rows_to_json(group_by_touched(runs)),
@@ -414,6 +494,18 @@ def _rows_to_json(rows: list[Row]) -> list[dict[str, Any]]:
         }
         for row in rows
     ]
+
+
+def _means_to_json(means: dict[str, dict[str, Interval]]) -> dict[str, Any]:
+    return {
+        name: {metric: _interval_to_json(interval) for metric, interval in metrics.items()}
+        for name, metrics in means.items()
+    }
+
+
+def _setting_to_json(setting: Setting) -> dict[str, float | None]:
+    """Return a setting with null for a half-life without end, which JSON cannot write."""
+    return {name: value if isfinite(value) else None for name, value in setting.items()}
 
 
 def _interval_to_json(interval: Interval) -> dict[str, float | None]:

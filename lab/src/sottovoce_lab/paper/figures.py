@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sottovoce.simulation.evaluation.metrics import Interval
 from sottovoce_lab.paper.cells import COMPARED_METHODS, Cell, Size, TrainedMethod
 from sottovoce_lab.paper.contests import compare_methods, summarize_contests
-from sottovoce_lab.paper.paper_numbers import FIGURE2_NOTE, FIGURE3, TABLE4
+from sottovoce_lab.paper.paper_numbers import FIGURE2, FIGURE2_NOTE, FIGURE3, TABLE4
 from sottovoce_lab.paper.plots import (
     METHOD_COLOURS,
     draw_bars,
@@ -73,10 +73,7 @@ class Figure2(Experiment):
             comparison = compare_methods(self.reader, families, where, **about)
             records += comparison.records
             contests += comparison.contests
-            # The paper has numbers for one setting only.
-            is_in_paper = (epsilon, k, self.scale.epochs) == (2.5, 100, 20)
-            users = self.scale.find_paper_users(size)
-            paper_number = TABLE4.get((users, size.items)) if is_in_paper else None
+            paper_number = FIGURE2.get((self.scale.find_paper_users(size), epsilon, k))
             popularity = self.reader.read_interval(self.scale.build_popularity(size))
             rows.append(
                 (

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from sottovoce.cli.figures import import_figure, save_figure
 from sottovoce.storage.files import write_atomically
+from sottovoce_lab.paper.cell_rows import format_csv, list_cell_rows
 from sottovoce_lab.paper.runner import EXPERIMENTS
 from sottovoce_lab.paper.scale import Scale
 from sottovoce_lab.paper.store import QUICK_SCALE, About, CellStore
@@ -63,6 +64,9 @@ def _write_numbers(store: CellStore, experiment: Experiment, tables: list[Table]
     write_atomically(store.folder / f"{experiment.name}.json", text.encode())
     for table in tables:
         write_atomically(store.folder / f"{table.name}.csv", table.to_csv().encode())
+    rows = list_cell_rows(experiment.list_cells(), store)
+    cells = store.folder / f"{experiment.name}-cells.csv"
+    write_atomically(cells, format_csv(rows).encode())
 
 
 def _write_pictures(store: CellStore, experiment: Experiment) -> bytes:

@@ -15,6 +15,7 @@ from sottovoce_lab.paper.estimate import Estimate
 from sottovoce_lab.paper.fifths import FifthsExperiment
 from sottovoce_lab.paper.figures import Figure2, Figure3, Table4
 from sottovoce_lab.paper.frontier import Frontier
+from sottovoce_lab.paper.initial_scale import InitialScaleSearch
 from sottovoce_lab.paper.late_people import LatePeopleExperiment
 from sottovoce_lab.paper.law_experiment import LawExperiment
 from sottovoce_lab.paper.main_table import MainTable
@@ -49,6 +50,7 @@ EXPERIMENTS: dict[str, type[Experiment]] = {
         Figure2,
         Figure3,
         Table4,
+        InitialScaleSearch,
         Table5,
         Communication,
         EqualBudgets,

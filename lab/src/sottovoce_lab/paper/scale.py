@@ -111,6 +111,10 @@ class Scale:
     """Populations that the law is fitted on, besides all people of the data."""
     checked_people: tuple[int, ...] = (10_000, 40_000, 200_000, 1_500_000, 10_000_000, 100_000_000)
     """Populations that the law is checked on."""
+    initial_scales: tuple[float, ...] = (0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0)
+    """Standard deviations of the first item matrix that are tried for the paper's system."""
+    search_seeds: range = range(TUNING_SEED, TUNING_SEED + 10)
+    """Seeds of the splits on which the first of these is chosen."""
     max_people: int = 200_000
     """The largest population that is resampled from the data."""
     iterations: int = MF_PARAMETERS["iterations"]
@@ -188,13 +192,13 @@ class Scale:
         epochs: int | None = None,
         curve: bool = False,
         split: SplitRule = "random",
-        factors: int | None = None,
+        **changes: Any,
     ) -> Family:
-        """Build trainings with these reports; `factors=None` leaves the factors to the rules."""
+        """Build trainings with these reports; `changes` replace settings of the method."""
         users, items = self.count_users_and_items(size)
         settings = make_settings(
             method, epsilon, reports, epochs or self.epochs, users=users, items=items
-        ).copy_with(factors=factors)
+        ).copy_with(**changes)
         return lambda seed: Cell.from_settings(
             method, size, settings, seed, draw=get_subset_seed(seed), split=split, curve=curve
         )
@@ -311,5 +315,7 @@ def _make_quick_scale(about: About, splits: range) -> Scale:
         local_budgets=(10.0, 100.0),
         fitted_people=(few, about.users),
         checked_people=(2 * about.users,),
+        initial_scales=(0.01, 0.3),
+        search_seeds=range(TUNING_SEED, TUNING_SEED + 1),
         iterations=2,
     )

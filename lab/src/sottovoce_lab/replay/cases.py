@@ -22,6 +22,8 @@ class Cases:
     """People with a history before a period, and the item that each touched first in it."""
 
     period: int
+    users: Int64
+    """Number of each tested person."""
     candidates: Candidates
     """Histories of the end of the period before; nobody ever touches their negatives."""
     age: Int64
@@ -31,6 +33,16 @@ class Cases:
 
     def __len__(self) -> int:
         return len(self.age)
+
+    @property
+    def split(self) -> Split:
+        """Histories of the end of the period before, and the touched items."""
+        return self.candidates.split
+
+    @property
+    def whole_catalogue(self) -> Candidates:
+        """The same cases, ranked among all items that a person had not touched before."""
+        return sample_candidates(self.split, 0, 0)
 
 
 def select_cases(
@@ -62,6 +74,7 @@ def select_cases(
     split = Split(before, items, "latest", seed, times)
     return Cases(
         period,
+        users,
         Candidates(drawn[testable], split),
         period - timeline.arrival[items],
         timeline.counts[:period, items].sum(axis=0),

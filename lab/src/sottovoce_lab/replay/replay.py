@@ -24,13 +24,19 @@ from sottovoce.simulation.population import Part, People, WholeParts
 from sottovoce.simulation.random_words import philox
 from sottovoce.simulation.training import TrainingState, start_training
 from sottovoce.training import Settings, compute_next_items
+from sottovoce_lab.replay.baselines import (
+    RECENT_POPULARITY_NAME,
+    BaselineContest,
+    Choice,
+    make_baselines,
+)
 from sottovoce_lab.replay.cases import select_cases
 from sottovoce_lab.replay.rivals import (
     FROZEN_NAME,
     MODEL_NAME,
     CaseResults,
     collect_side_information,
-    evaluate_models,
+    rank_models,
 )
 from sottovoce_lab.replay.timeline import Timeline
 
@@ -48,6 +54,8 @@ class ReplayPlan:
     people: int = setting(2_000, "people who are tested in each period, at most", min_value=1)
     tags: bool = True
     time: bool = True
+    baseline_models: bool = True
+    """Whether to compare with EASE and ALS, besides recent popularity."""
     engine: str = AUTO_ENGINE
     engine_options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -90,6 +98,8 @@ class Replay:
     periods: list[Period]
     frozen_at: int
     """Number of epochs of the frozen model."""
+    choices: Mapping[str, Choice]
+    """Chosen settings of the baselines."""
 
     @property
     def crowd(self) -> int:
@@ -103,7 +113,7 @@ class Replay:
         return make_privacy_report(event, self.crowd)
 
     def compute_curve(self, name: str) -> dict[int, float]:
-        """Return HR@10 of a model by period."""
+        """Return HR@10 of a model in the whole catalogue, by period."""
         return {
             period.number: float(period.tested.hits[name].mean())
             for period in self.periods
@@ -117,6 +127,7 @@ def run_replay(
     *,
     frozen_at: int | None = None,
     after: Replay | None = None,
+    choices: Mapping[str, Choice] | None = None,
     on_period: Callable[[Period], None] = lambda _: None,
 ) -> Replay:
     """Run all periods. The seed of the settings decides participation, reports and tests.
@@ -125,17 +136,28 @@ def run_replay(
         timeline: The data.
         plan: The settings.
         frozen_at: A second model stops learning after this many epochs; None: after half of them.
-        after: A replay of a timeline that is the same until then; its periods are reused.
+        after: A replay of a timeline that is the same until then; its periods and its choices are
+            reused.
+        choices: Settings of the baselines; None: they are chosen here.
         on_period: Receives each new period.
     """
     frozen_at = timeline.n_periods // 2 if frozen_at is None else frozen_at
     # Until tastes change both timelines are the same, so nothing is trained twice.
     periods = [] if after is None else after.periods[:frozen_at]
     start = None if after is None else TrainingState(frozen_at, after.periods[frozen_at].V)
-    for period in _run_periods(timeline, plan, frozen_at, start):
+    baselines = make_baselines(
+        timeline,
+        plan.settings.seed,
+        engine=plan.engine,
+        threads=plan.engine_options.get("threads"),
+        # A replay that continues another one only shows how the model recovers.
+        with_models=plan.baseline_models and after is None,
+    )
+    contest = BaselineContest(timeline, baselines, after.choices if after else choices)
+    for period in _run_periods(timeline, plan, frozen_at, start, contest):
         periods.append(period)
         on_period(period)
-    return Replay(plan, timeline, periods, frozen_at)
+    return Replay(plan, timeline, periods, frozen_at, contest.choices)
 
 
 def draw_participants(timeline: Timeline, settings: Settings) -> NDArray[np.bool_]:
@@ -159,7 +181,11 @@ def _add_items(V: Float32, n_items: int) -> Float32:
 
 
 def _run_periods(
-    timeline: Timeline, plan: ReplayPlan, frozen_at: int, start: TrainingState | None
+    timeline: Timeline,
+    plan: ReplayPlan,
+    frozen_at: int,
+    start: TrainingState | None,
+    contest: BaselineContest,
 ) -> Iterator[Period]:
     settings, sizes = plan.settings, timeline.catalogue_sizes
     state = start or start_training(settings, int(sizes[0]))
@@ -173,10 +199,10 @@ def _run_periods(
         if number > frozen_at:
             models[FROZEN_NAME] = frozen
         # Before the epoch: the model has not seen this period yet.
-        tested = _test(timeline, plan, number, models)
+        tested = _test(timeline, plan, number, models, contest)
         tested_on_new = None
         if number in timeline.later:
-            tested_on_new = _test(timeline, plan, number, {MODEL_NAME: V}, only_new=True)
+            tested_on_new = _test(timeline, plan, number, {MODEL_NAME: V}, contest, only_new=True)
         state = _run_epoch(timeline, plan, TrainingState(number, V), takes[number])
         people = state.n_reports // settings.reports
         joined = int((timeline.joined <= number).sum())
@@ -189,6 +215,7 @@ def _test(
     plan: ReplayPlan,
     number: int,
     models: dict[str, Float32],
+    contest: BaselineContest,
     *,
     only_new: bool = False,
 ) -> CaseResults | None:
@@ -197,7 +224,10 @@ def _test(
     if not len(cases):
         return None
     side_information = collect_side_information(timeline, cases, tags=plan.tags, time=plan.time)
-    return evaluate_models(timeline, cases, models, plan.settings, side_information)
+    ranks = rank_models(timeline, cases, models, plan.settings, side_information)
+    # Recent popularity shows how hard it is to know new items; EASE and ALS take long.
+    names = (RECENT_POPULARITY_NAME,) if only_new else ()
+    return CaseResults(cases, ranks | contest.rank(cases, side_information, names))
 
 
 def _run_epoch(

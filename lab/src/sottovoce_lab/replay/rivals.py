@@ -1,34 +1,57 @@
-"""Models that are tested on the same cases of a replay, each with and without side information."""
+"""Models that are tested on the same cases of a replay, with and without side information."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.core.recommending import WideModel, build_popularity_model, weigh_histories
 from sottovoce.core.tags import make_empty_tags
-from sottovoce.simulation.evaluation.metrics import compute_hits, ndcg
+from sottovoce.simulation.evaluation.metrics import compute_hits, hit_ratio, ndcg
 from sottovoce.simulation.evaluation.ranking import Ranks, rank_factors
-from sottovoce.simulation.evaluation.side_information import SideInformation, rank_devices
+from sottovoce.simulation.evaluation.side_information import SideInformation, solve_wide_vectors
 from sottovoce.training import Settings
 from sottovoce_lab.replay.cases import Cases
 from sottovoce_lab.replay.timeline import Timeline
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
-# Length of the ranked lists: HR@10 and NDCG@10.
-LIST_LENGTH = 10
-# Periods that make the recent popularity.
-RECENT_PERIODS = 2
 # Names of the models.
 MODEL_NAME = "model"
 FROZEN_NAME = "frozen"
 POPULARITY_NAME = "popularity"
-RECENT_POPULARITY_NAME = "popularity lately"
 # Ends the name of a model that has neither tags nor the order of a history.
 PLAIN_SUFFIX = " alone"
+# Metrics of ranks in the whole catalogue; the first one is drawn as a curve.
+CATALOGUE_METRICS: dict[str, Callable[[Ranks], float]] = {
+    "hr@10": lambda ranks: hit_ratio(ranks, 10),
+    "hr@50": lambda ranks: hit_ratio(ranks, 50),
+    "ndcg@100": lambda ranks: ndcg(ranks, 100),
+}
+# HR@10 among the touched item and its negatives.
+SAMPLED_METRIC = "hr@10 sampled"
+# Length of the lists of HR@10.
+LIST_LENGTH = 10
+
+
+@dataclass(frozen=True)
+class CaseRanks:
+    """Ranks of one model in the cases of one period."""
+
+    catalogue: Ranks
+    """Among all items that a person had not touched before."""
+    sampled: Ranks
+    """Among items that a person never touches."""
+
+    @classmethod
+    def from_factors(cls, X: Float32, V: Float32, cases: Cases) -> CaseRanks:
+        """Rank by products of vectors."""
+        tests = cases.whole_catalogue, cases.candidates
+        return cls(*(rank_factors(X, V, candidates) for candidates in tests))
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,57 +59,70 @@ class CaseResults:
     """The results of all models in the cases of one period."""
 
     cases: Cases
-    hits: dict[str, Float64]
-    """Probability of a hit in each case, by the name of the model."""
-    ndcg: dict[str, float]
+    ranks: dict[str, CaseRanks]
+    """Ranks by the name of the model."""
+
+    @cached_property
+    def hits(self) -> dict[str, Float64]:
+        """Probability that a list of ten has the item of each case, by the name of the model."""
+        return {name: compute_hits(own.catalogue, LIST_LENGTH) for name, own in self.ranks.items()}
 
     def summarize(self) -> dict[str, dict[str, float]]:
         """Return the metrics of each model."""
         return {
-            name: {
-                f"hr@{LIST_LENGTH}": float(hits.mean()),
-                f"ndcg@{LIST_LENGTH}": self.ndcg[name],
-            }
-            for name, hits in self.hits.items()
+            name: {metric: compute(own.catalogue) for metric, compute in CATALOGUE_METRICS.items()}
+            | {SAMPLED_METRIC: hit_ratio(own.sampled, LIST_LENGTH)}
+            for name, own in self.ranks.items()
         }
 
 
-def evaluate_models(
+def rank_models(
     timeline: Timeline,
     cases: Cases,
     models: dict[str, Float32],
     settings: Settings,
     side_information: SideInformation,
-) -> CaseResults:
-    """Evaluate models with a row for each item of the catalogue, and two kinds of popularity."""
-    ranks: dict[str, Ranks] = {}
+) -> dict[str, CaseRanks]:
+    """Rank by models with a row for each item of the catalogue, and by popularity of all time."""
+    ranks: dict[str, CaseRanks] = {}
     for name, V in models.items():
         ridge = settings.compute_user_ridge(V)
         nothing = SideInformation(make_empty_tags(len(V)), None)
         for suffix, side in (("", side_information), (PLAIN_SUFFIX, nothing)):
             wide = WideModel.from_model(V, side.tags, alpha=settings.alpha, regularization=ridge)
-            ranks[name + suffix] = rank_devices(wide, cases.candidates, side.weights)
-    size, people = cases.candidates.split.train.n_items, timeline.histories.n_users
-    recent = max(cases.period - RECENT_PERIODS, 0)
-    for name, first in ((POPULARITY_NAME, 0), (RECENT_POPULARITY_NAME, recent)):
-        counts = timeline.counts[first : cases.period, :size].sum(axis=0)
-        wide = build_popularity_model(counts, people, side_information.tags)
-        ranks[name] = rank_devices(wide, cases.candidates, side_information.weights)
-        ones = np.ones((len(cases), 1), np.float32)
-        shares = counts.astype(np.float32)[:, None]
-        ranks[name + PLAIN_SUFFIX] = rank_factors(ones, shares, cases.candidates)
-    return CaseResults(
-        cases,
-        {name: compute_hits(own, LIST_LENGTH) for name, own in ranks.items()},
-        {name: ndcg(own, LIST_LENGTH) for name, own in ranks.items()},
-    )
+            ranks[name + suffix] = rank_wide(wide, cases, side)
+    counts = timeline.counts[: cases.period, : cases.split.train.n_items].sum(axis=0)
+    popularity = rank_by_counts(counts, timeline.histories.n_users, cases, side_information)
+    return ranks | {POPULARITY_NAME + suffix: own for suffix, own in popularity.items()}
+
+
+def rank_wide(wide: WideModel, cases: Cases, side_information: SideInformation) -> CaseRanks:
+    """Rank as devices do that have this model and side information."""
+    X = solve_wide_vectors(wide, cases.split.train, side_information.weights)
+    W = wide.rows(np.arange(len(wide.V))).astype(np.float32)
+    return CaseRanks.from_factors(X, W, cases)
+
+
+def rank_by_counts(
+    counts: NDArray[np.int64] | Float64,
+    people: int,
+    cases: Cases,
+    side_information: SideInformation,
+) -> dict[str, CaseRanks]:
+    """Rank by counts of people with and without side information, by the suffix of the name."""
+    ones = np.ones((len(cases), 1), np.float32)
+    wide = build_popularity_model(counts, people, side_information.tags)
+    return {
+        "": rank_wide(wide, cases, side_information),
+        PLAIN_SUFFIX: CaseRanks.from_factors(ones, counts.astype(np.float32)[:, None], cases),
+    }
 
 
 def collect_side_information(
     timeline: Timeline, cases: Cases, *, tags: bool, time: bool
 ) -> SideInformation:
     """Return what devices know in the period of these cases, besides the model."""
-    split = cases.candidates.split
+    split = cases.split
     columns = timeline.build_tags(cases.period) if tags else make_empty_tags(split.train.n_items)
     times = split.times if time else None
     return SideInformation(columns, None if times is None else weigh_histories(split.train, times))

@@ -59,9 +59,21 @@ class Recovery:
 
 def average_later_periods(replays: Sequence[Replay]) -> dict[str, dict[str, Interval]]:
     """Return the mean of each metric over the later periods, by the name of the model."""
-    metrics = [[result.summarize() for result in _list_later(replay)] for replay in replays]
-    if not all(metrics):
+    means = average_periods(replays, replays[0].timeline.later)
+    if not means:
         raise DataError("nobody can be tested: somebody must come back in the later periods")
+    return means
+
+
+def average_periods(replays: Sequence[Replay], numbers: range) -> dict[str, dict[str, Interval]]:
+    """Return the mean of each metric over some periods, by the name of the model.
+
+    It has the models that were tested in all of these periods in which anybody was; it is empty if
+    a replay tested nobody.
+    """
+    metrics = [[result.summarize() for result in _list(replay, numbers)] for replay in replays]
+    if not all(metrics):
+        return {}
     periods = [quality for run in metrics for quality in run]
     return {
         name: {
@@ -105,8 +117,13 @@ def measure_recovery(steady: Sequence[Replay], switched: Sequence[Replay], name:
 
 
 def _list_later(replay: Replay) -> list[CaseResults]:
-    later = replay.timeline.later
-    return [period.tested for period in replay.periods if period.number in later and period.tested]
+    return _list(replay, replay.timeline.later)
+
+
+def _list(replay: Replay, numbers: range) -> list[CaseResults]:
+    return [
+        period.tested for period in replay.periods if period.number in numbers and period.tested
+    ]
 
 
 def _group_new_items(

@@ -74,6 +74,11 @@ class Timeline:
         """Periods that results are averaged over: the second half, with a trained model."""
         return range(self.n_periods // 2 + 1, self.n_periods)
 
+    @property
+    def choosing(self) -> range:
+        """Periods that settings are chosen on: the quarter before the later ones."""
+        return range(max(self.n_periods // 4, 1), self.n_periods // 2 + 1)
+
     @cached_property
     def catalogue_sizes(self) -> Int64:
         """Number of items that have arrived by the end of each period."""
@@ -111,6 +116,10 @@ class Timeline:
         np.minimum.at(first, self.periods, self.times)
         np.maximum.at(last, self.periods, self.times)
         return list(zip(first.tolist(), last.tolist(), strict=True))
+
+    def find_periods(self, times: Int64) -> Int64:
+        """Return the periods of moments; all interactions of one moment are in one period."""
+        return np.searchsorted([first for first, _ in self.span], times, side="right") - 1
 
     def build_tags(self, period: int) -> Tags:
         """Build the tags of a period's catalogue, as devices do for every version of it."""

@@ -1,0 +1,94 @@
+"""Raw results as rows of a table: one for each cell, with its seed, its setting and its metrics."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from sottovoce.simulation.evaluation.metrics import Interval
+from sottovoce_lab.paper.cells import Cell
+from sottovoce_lab.paper.store import CellStore
+from sottovoce_lab.paper.tables import MAIN_METRIC
+
+# A column's name and its value, both as they stand in the file.
+CellRow = dict[str, str]
+# Columns that every file has, before the settings.
+PLACE_COLUMNS = ("method", "users", "items", "split", "seed")
+
+
+def list_cell_rows(cells: Iterable[Cell], store: CellStore) -> list[CellRow]:
+    """Return a row for each cell with a result; only settings that differ are columns."""
+    results = {cell: store.get(cell) for cell in cells}
+    computed = {cell: result for cell, result in results.items() if result is not None}
+    values: dict[str, set[Any]] = {}
+    for cell in computed:
+        for name, value in cell.parameters:
+            values.setdefault(name, set()).add(value)
+    varied = sorted(name for name, others in values.items() if len(others) > 1)
+    return [
+        {
+            **{name: format_value(value) for name, value in _describe_place(cell).items()},
+            **{name: format_value(options.get(name, "")) for name in varied},
+            **{name: f"{value:.5f}" for name, value in _flatten_metrics(result).items()},
+        }
+        for cell, result in computed.items()
+        for options in [cell.options]
+    ]
+
+
+def format_value(value: Any) -> str:
+    """Format a setting for a file; None stands for all users or items.
+
+    >>> format_value(50_000), format_value(0.3), format_value(None)
+    ('50000', '0.3', 'all')
+    """
+    return "all" if value is None else f"{value:.9g}" if isinstance(value, int | float) else value
+
+
+def _describe_place(cell: Cell) -> dict[str, Any]:
+    size = cell.size
+    values = (cell.method, size.users, size.items, cell.split, cell.seed)
+    return dict(zip(PLACE_COLUMNS, values, strict=True))
+
+
+def _flatten_metrics(result: dict[str, Any]) -> dict[str, float]:
+    metrics = dict(result.get("final", {}))
+    for epoch in result.get("curve", ()):
+        metrics[f"{MAIN_METRIC} epoch {epoch['epoch']}"] = epoch[MAIN_METRIC]
+    for kind, values in result.get("known", {}).items():
+        metrics |= {f"{kind} {name}": value for name, value in values.items()}
+    return {name: float(value) for name, value in metrics.items()}
+
+
+def format_csv(rows: list[CellRow]) -> str:
+    """Return rows as CSV; a row has empty fields where it lacks a column."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def read_csv(path: Path) -> list[CellRow]:
+    """Read the rows of a file."""
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def select_rows(rows: Iterable[CellRow], **values: Any) -> list[CellRow]:
+    """Return the rows with these values; a tuple or a range allows several."""
+    allowed = {
+        name: {format_value(v) for v in (value if isinstance(value, tuple | range) else (value,))}
+        for name, value in values.items()
+    }
+    return [row for row in rows if all(row.get(name) in allowed[name] for name in allowed)]
+
+
+def read_metric(rows: Iterable[CellRow], metric: str = MAIN_METRIC) -> Interval | None:
+    """Return mean and 95% interval of a metric over rows, or None where no row has it."""
+    values = [float(row[metric]) for row in rows if row.get(metric)]
+    return Interval.from_values(values) if values else None
