@@ -43,7 +43,7 @@ class Device:
         self.init()
         name = self.proxy.signed.manifest.terms.name
         assert name in self("terms").stdout
-        assert "Accepted" in self("terms", "--accept", name).stdout
+        assert "Accepted" in self("terms", "--accept", name, "--limit", "25").stdout
 
     def sync(self, *arguments: str) -> Result:
         return self("sync", "--jitter", "0", *arguments)
@@ -59,7 +59,7 @@ def test_a_life_on_the_command_line(device: Device, tmp_path: Path) -> None:
     out = tmp_path / "out.json"
     assert str(device.folder) in device.init().stdout.replace("\n", "")
     assert "not been accepted yet" in device.sync().stdout
-    device("terms", "--accept", device.proxy.signed.manifest.terms.name)
+    device("terms", "--accept", device.proxy.signed.manifest.terms.name, "--limit", "25")
     device("set", "--pause", "--limit", "40")
     assert "paused" in device.sync().stdout
     assert "of 40 " in device("status").stdout
@@ -148,13 +148,27 @@ def test_new_terms_are_asked_about(device: Device) -> None:
     name = device.proxy.signed.manifest.terms.name
     assert "`sottovoce client terms`" in str(refused)
     assert "a question waits" in device("status").stdout
-    typo = device("terms", "--accept", name[:-1]).exception
+    typo = device("terms", "--accept", name[:-1], "--limit", "25").exception
     assert isinstance(typo, SettingsError)
     shown = device("terms").stdout
-    (pasted,) = re.findall(f"sottovoce client (terms --accept {name} --folder .*)", shown)
+    (pasted,) = re.findall(
+        f"sottovoce client (terms --accept {name} --limit 25.0 --folder .*)", shown
+    )
     assert "Accepted" in runner.invoke(app, shlex.split(pasted)).stdout
     assert "a question waits" not in device("status").stdout
     assert "was sent" in device.sync().stdout
+
+
+def test_a_yes_counts_for_the_limit_that_was_shown_with_the_terms(device: Device) -> None:
+    device.init()
+    shown = device("terms").stdout
+    (pasted,) = re.findall("sottovoce client (terms --accept .* --limit 25.0 .*)", shown)
+    device("set", "--limit", "500")  # after the sentences were shown
+    assert "Accepted" in runner.invoke(app, shlex.split(pasted)).stdout
+    assert "of 25 " in device("status").stdout
+    name = device.proxy.signed.manifest.terms.name
+    for options in (("--accept", name), ("--limit", "25")):
+        assert isinstance(device("terms", *options).exception, SettingsError)
 
 
 def test_forgetting_is_asked_for(device: Device) -> None:

@@ -13,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from sottovoce.client import Client, TermsError
-from sottovoce.errors import UntrustedError
+from sottovoce.errors import SettingsError, UntrustedError
 from sottovoce.protocol import KeyStatement, SignedManifest, encode_items
 from tests.client.world import COST, DAY, FakeProxy, World, charges, pause_once_made
 
@@ -122,7 +122,7 @@ def test_nothing_is_reported_before_terms_were_accepted(
         assert client.recommend(3)
         assert client.get_status().terms is None
         asked = client.fetch_terms(proxy)
-        client.accept(asked)
+        client.accept(asked, 100.0)
         assert client.sync(proxy).outcome == "sent"
         assert client.get_status().terms == asked == proxy.signed.manifest.terms
 
@@ -134,12 +134,29 @@ def test_what_is_accepted_is_what_was_shown_and_not_what_came_later(
     with pytest.raises(TermsError, match=r"2\.5.*5\.0") as caught:
         informed.sync(proxy)
     proxy.publish(world.signed(3, epsilon=6.0, reports=2))  # while the owner reads
-    informed.accept(caught.value.asked)
+    informed.accept(caught.value.asked, 100.0)
     with pytest.raises(TermsError, match=r"5\.0.*6\.0"):
         informed.sync(proxy)
     assert informed.get_status().spent == 0.0
     proxy.publish(world.signed(3, epsilon=5.0, reports=2))
     assert informed.sync(proxy).spent == 10.0
+
+
+def test_a_yes_is_refused_once_other_terms_wait_and_changes_no_limit(
+    informed: Client, proxy: FakeProxy, world: World
+) -> None:
+    asked = []
+    for epsilon in (5.0, 6.0):
+        proxy.publish(world.signed(3, epsilon=epsilon, reports=2))
+        with pytest.raises(TermsError) as caught:
+            informed.sync(proxy)
+        asked.append(caught.value.asked)
+    before = informed.get_status()
+    with pytest.raises(SettingsError, match="nothing was accepted"):
+        informed.accept(asked[0], 7.0)
+    assert informed.get_status() == before
+    informed.accept(asked[1], 7.0)
+    assert (informed.get_status().terms, informed.get_status().limit) == (asked[1], 7.0)
 
 
 @pytest.mark.parametrize("cheaper", [{"epsilon": 0.25}, {"reports": 1}])
@@ -154,7 +171,7 @@ def test_cheaper_reports_under_a_limit_are_no_more_than_were_promised(
             .short[0]
             .startswith("Your history stays here; at most 4 reports,")
         )
-        client.accept(terms)
+        client.accept(terms, 1.5 * COST)
         for epoch in range(2, 8):
             world.now = (epoch + 0.5) * DAY
             proxy.publish(world.signed(epoch, **cheaper))

@@ -122,7 +122,7 @@ class Lived:
         self._publish()
 
     def accept(self) -> None:
-        self.client.accept(self.client.fetch_terms(self.proxy))
+        self.client.accept(self.client.fetch_terms(self.proxy), 100 * COST)
 
     def report(self) -> str:
         self._publish()

@@ -178,7 +178,7 @@ def test_whoever_refuses_a_larger_catalogue_sees_no_withdrawn_item_either(
         client.look(proxy, sleep=lambda _: None)
     with pytest.raises(StoreError):
         client.recommend(1)
-    client.accept(world.terms(most_items=10 * most))
+    client.accept(world.terms(most_items=10 * most), 100.0)
     assert look(client, proxy) == {item.id for item in others.items}
 
 

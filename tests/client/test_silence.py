@@ -98,7 +98,7 @@ def seen_of(
         with world.create(Path(folder), 1e6, accept=False, entropy=coins.randbytes) as client:
             for items in moments:
                 client.record([item(number) for number in items])
-            client.accept(publish(1).terms)
+            client.accept(publish(1).terms, 1e6)
             proxy.before = lambda call: seen.append((call, round(world.now, 6)))
             for epoch in (1, 2, 3):
                 world.now = (epoch + 0.25) * DAY

@@ -114,7 +114,7 @@ def test_nothing_is_made_outside_the_epochs_time(
     world.now = now
     proxy = FakeProxy(world, **changes)
     with world.create(folder, accept=False) as client:
-        client.accept(proxy.signed.manifest.terms)
+        client.accept(proxy.signed.manifest.terms, 100.0)
         assert client.sync(proxy).outcome == outcome
         assert client.recommend(3)
     assert len(proxy.received) == len(charges(folder)) == int(outcome == "sent")
@@ -134,7 +134,7 @@ def test_a_pause_while_the_backend_is_asked_stops_the_request_for_a_token(
 ) -> None:
     proxy = FakeProxy(world, accounts=True)
     with world.create(folder, accept=False) as client:
-        client.accept(world.terms(accounts=True))
+        client.accept(world.terms(accounts=True), 100.0)
 
         def attest() -> bytes:
             client.pause()
@@ -160,7 +160,7 @@ def test_a_pause_after_the_decision_stops_the_request_for_an_attestation(
 
     proxy = FakeProxy(world, accounts=True)
     with world.create(folder, accept=False, entropy=pause_with_the_token_id) as client:
-        client.accept(world.terms(accounts=True))
+        client.accept(world.terms(accounts=True), 100.0)
         client.sync(proxy, fetch_attestation=attest)
         assert client.get_status().paused
         assert requests == []
@@ -330,7 +330,7 @@ def coins(*shares: float) -> Callable[[int], bytes]:
 def test_a_device_that_sits_out_asks_its_coin_once(world: World, folder: Path) -> None:
     proxy = FakeProxy(world, share=0.25)
     with world.create(folder, accept=False, entropy=coins(0.25)) as client:
-        client.accept(proxy.signed.manifest.terms)
+        client.accept(proxy.signed.manifest.terms, 100.0)
         for _ in range(3):  # the coin's further draws would all say yes
             assert client.sync(proxy).outcome == "sitting out"
     assert proxy.received == []

@@ -137,7 +137,7 @@ class World:
             **{"clock": self.clock, "monotonic": self.clock, **changes},
         )
         if accept:
-            client.accept(self.manifest(1).terms)
+            client.accept(self.manifest(1).terms, limit)
         return client
 
     def open(self, folder: Path, **changes: Any) -> Client:

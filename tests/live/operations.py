@@ -107,7 +107,7 @@ class Templates:
             limit=1e6,
         ) as client:
             client.record(["film-1", "film-7", "film-9"])
-            client.accept(signed.manifest.terms)
+            client.accept(signed.manifest.terms, 1e6)
         return folder
 
 

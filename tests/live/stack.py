@@ -168,7 +168,7 @@ class Stack:
             monotonic=lambda: self.world.now,
         )
         client.record(items)
-        client.accept(self.world.get_signed().manifest.terms)
+        client.accept(self.world.get_signed().manifest.terms, 1e6)
         return self._opened.enter_context(client)
 
     def end_epoch(self, *, crowd: bool = True) -> int:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tests.server.world import KEYS
 from tests.web.front import flipped, instead, other_key, refuse
 
 if TYPE_CHECKING:
@@ -133,11 +135,10 @@ def test_another_key_is_told_and_to_begin_anew_keeps_the_ledger(
     system.front.lies = {"/": other_key()}
     n_before = len(system.front.requests)
     visitor.page.goto(system.url)
-    visitor.says("#other-key", "another server", "nothing is sent")
+    visitor.says("#other-key", "another server", "asks for nothing more", "no report is sent")
     visitor.until(lambda: len(visitor.advice()) == 10, "recommendations go on")
-    assert [
-        request.path for request in system.front.requests[n_before:] if "/v2/" in request.path
-    ] == []
+    later = [request.path for request in system.front.requests[n_before:]]
+    assert [path for path in later if "/v2/" in path or path == "/page/panel.json"] == []
     for lies in (system.front.lies, {}):
         system.front.lies = lies
         visitor.page.reload()
@@ -145,6 +146,8 @@ def test_another_key_is_told_and_to_begin_anew_keeps_the_ledger(
         visitor.at("#begin-anew-dialog-yes").click()
         visitor.expect("#other-key").to_have_count(0)
         assert visitor.films() == []
+        noted = json.loads(visitor.page.evaluate("localStorage['sottovoce-spending']"))
+        assert noted[KEYS.verification_key.hex()] == system.cost(), "the other ledger's charges"
     visitor.ready()
     visitor.take_part()
     visitor.says("#report-state", "nothing is reported in this epoch again")

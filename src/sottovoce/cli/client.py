@@ -216,6 +216,10 @@ def terms(
             metavar="NAME", help="Accept the terms of this name. If they have changed, nothing is."
         ),
     ] = None,
+    limit: Annotated[
+        float | None,
+        typer.Option(metavar="EPSILON", help="With --accept: the limit that was shown with them."),
+    ] = None,
     details: Annotated[
         bool, typer.Option("--details", help="Also show every number that would be accepted.")
     ] = False,
@@ -229,17 +233,21 @@ def terms(
     \b
     Examples:
       sottovoce client terms --details
-      sottovoce client terms --accept NAME
+      sottovoce client terms --accept NAME --limit 50
     """
+    if (accept is None) != (limit is None):
+        raise SettingsError(
+            "give --accept and --limit together, as printed by: " + _format_command("terms", folder)
+        )
     with _connect(folder) as (client, api):
         asked = client.fetch_terms(api)
-        if accept is not None:
+        if accept is not None and limit is not None:
             if asked.name != accept:
                 raise SettingsError(
                     f"{accept} is not the name of the terms that the server asks for; nothing was "
                     f"accepted. Show them, with their name: {_format_command('terms', folder)}"
                 )
-            client.accept(asked)
+            client.accept(asked, limit)
             typer.echo(f"Accepted. Take part with: {_format_command('sync', folder)}")
             return
         status = client.get_status()
@@ -253,9 +261,10 @@ def terms(
     typer.echo(f"To stop: {_format_command('set --pause', folder)}")
     if status.terms is not None and not status.terms.list_worse_terms(asked):
         typer.echo("You have accepted these terms, or ones that allow more.")
-    else:
-        command = _format_command(f"terms --accept {asked.name}", folder)
-        typer.echo(f"To accept exactly these terms: {command}")
+    elif status.limit is not None:
+        choice = f"terms --accept {asked.name} --limit {status.limit!r}"
+        command = _format_command(choice, folder)
+        typer.echo(f"To accept exactly these terms, up to this limit: {command}")
     content = {"name": asked.name, **asked.as_dict(), **outlook_to_dict(outlook)}
     output.write_json(json, content, private=True)
 

@@ -89,7 +89,7 @@ class Outlook:
 
 
 class Client:
-    """A client in a folder, from `create` or `open`. Close it, or use it in a `with`.
+    """A client in a folder, from `create` or `open`. Close it, or use it as a context manager.
 
     Args:
         folder: The folder with its files.
@@ -235,14 +235,20 @@ class Client:
         """
         return fetch_terms(self._store, api)
 
-    def accept(self, terms: Terms) -> None:
-        """Store that the owner accepted these terms; worse ones are refused from now on.
+    def accept(self, terms: Terms, limit: float) -> None:
+        """Store that the owner accepted these terms up to this limit, both in one step.
+
+        Worse terms are refused from now on.
 
         Args:
             terms: Exactly the terms that the owner was shown.
+            limit: The limit that the owner was shown them with.
+
+        Raises:
+            SettingsError: The server asks for other terms by now; nothing was accepted.
         """
         with _lock(self._folder):
-            self._store.accept(terms)
+            self._store.accept(terms, limit)
 
     def sync(
         self,

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, Self
 from sottovoce.client.history import CLIENT_PRAGMAS, History
 from sottovoce.client.ledger_table import CHARGE_COLUMNS, append_entry, read_ledger
 from sottovoce.client.timing import EpochPlan
-from sottovoce.errors import BudgetExceededError, StoreError
+from sottovoce.errors import BudgetExceededError, SettingsError, StoreError
 from sottovoce.privacy import Charge, Ledger
 from sottovoce.protocol import Manifest, Newest, SignedManifest, SignedShelf, Terms
 from sottovoce.protocol.tokens import Token
@@ -199,9 +199,22 @@ class ClientStore:
         accepted = self._about("terms")
         return None if accepted is None else Terms.from_json(json.loads(accepted))
 
-    def accept(self, terms: Terms) -> None:
-        """Store that the owner has seen these terms and accepted them."""
-        self._db.write("UPDATE about SET terms = ?, asked = NULL", json.dumps(terms.as_dict()))
+    def accept(self, terms: Terms, limit: float) -> None:
+        """Store that the owner saw these terms and this limit and accepted both, or neither.
+
+        Raises:
+            SettingsError: The server asks for other terms by now.
+        """
+        with self._db.transaction():
+            pending = self.pending_terms
+            if pending not in (None, terms.name):
+                raise SettingsError(
+                    f"the server asks for the terms {pending} now, not for {terms.name}: nothing "
+                    "was accepted; show the new terms and ask again"
+                )
+            self._append_limit(limit)
+            accepted = json.dumps(terms.as_dict())
+            self._db.rows("UPDATE about SET terms = ?, asked = NULL", accepted)
 
     @property
     def pending_terms(self) -> str | None:
@@ -342,9 +355,12 @@ class ClientStore:
     def set_limit(self, limit: float) -> None:
         """Record another limit in the ledger."""
         with self._db.transaction():
-            entry = self.read_ledger().set_limit(limit)
-            if entry is not None:
-                append_entry(self._db, entry)
+            self._append_limit(limit)
+
+    def _append_limit(self, limit: float) -> None:
+        entry = self.read_ledger().set_limit(limit)
+        if entry is not None:
+            append_entry(self._db, entry)
 
     @property
     def generation(self) -> bytes:

@@ -268,7 +268,7 @@ class SwarmSync:
 
 
 class ClientPool:
-    """A pool of processes that run clients. Use it in a `with`."""
+    """A pool of processes that run clients. Use it as a context manager."""
 
     def __init__(self, url: str):
         self._pool = ProcessPoolExecutor(
@@ -323,7 +323,7 @@ def _create_client(url: str, key: bytes, limit: float, folder: Path, items: list
     assert _worker_api is not None, "the pool starts its processes with an address"
     with Client.create(folder, proxy_url=url, verification_key=key, limit=limit) as client:
         client.record(items)
-        client.accept(client.fetch_terms(_worker_api))
+        client.accept(client.fetch_terms(_worker_api), limit)
 
 
 def _sync_in_pool(patience: float, attest: str, folder: Path) -> SwarmSync:

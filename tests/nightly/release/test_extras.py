@@ -153,7 +153,7 @@ def accept_terms(client: Venv, proxy: str, key: str, item: str) -> None:
     run_client(client, "init", "--proxy", proxy, "--key", key, "--limit", "500")
     run_client(client, "record", item)
     (name,) = set(re.findall("accept ([0-9a-f]{64})", run_client(client, "terms")))
-    run_client(client, "terms", "--accept", name)
+    run_client(client, "terms", "--accept", name, "--limit", "500")
 
 
 def test_the_released_client_and_services_of_this_tree(

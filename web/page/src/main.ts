@@ -4,6 +4,7 @@ import { Client } from "sottovoce-client";
 import { connect } from "sottovoce-client/workers";
 import { findMissing, PINNED_KEY_NAME } from "./capabilities.js";
 import type { DeskCalls, DeskMessage } from "./desk.js";
+import { noteSpending, sumEarlierSpending } from "./earlier.js";
 import { trustScript } from "./scripts.js";
 import type { Ask } from "./session.js";
 import { Session } from "./session.js";
@@ -44,7 +45,7 @@ async function startPage(pageKey: string, key: string): Promise<void> {
   const worker = (name: string) =>
     new Worker(trustScript("/page/worker.js"), { type: "module", name });
   // If the address names another server than the one that this browser began with, the client
-  // stays offline: nothing is fetched and nothing is sent.
+  // stays offline, and nothing but the page itself was fetched from the other one.
   const offline = pageKey !== key;
   // Each server has a database of its own, so that nothing for one can be sent to another.
   const name = `sottovoce-${key.slice(0, 16)}`;
@@ -57,7 +58,7 @@ async function startPage(pageKey: string, key: string): Promise<void> {
   const desk = connect<DeskCalls>(worker("desk"), (message) =>
     page.handleEvent(message as DeskMessage),
   );
-  void fetchPanel().then((panel) => desk("setPanel", panel));
+  if (!offline) void fetchPanel().then((panel) => desk("setPanel", panel));
   const clock = () => Date.now() / 1000;
   const session = opening.then(
     (client) => new Session(client, desk, (event) => page.handleEvent(event), clock),
@@ -69,10 +70,12 @@ async function startPage(pageKey: string, key: string): Promise<void> {
     notice: readMeta("sottovoce-notice"),
     hasOtherKey: offline,
     onStart: () => void navigator.storage?.persist?.(),
-    startAgain: () => void startAgain(ask, pageKey),
+    earlierEpsilon: sumEarlierSpending(localStorage, key),
+    startAgain: () => void startAgain(ask, key, pageKey),
   });
   watchPage(page);
-  await session.then(registerServiceWorker, (error) => showSentence(toTrouble(error).text));
+  const register = () => offline || registerServiceWorker();
+  await session.then(register, (error) => showSentence(toTrouble(error).text));
 }
 
 /** Tell the page the time, and whether there is a network. */
@@ -92,8 +95,10 @@ async function fetchPanel(): Promise<unknown> {
   return answer?.ok ? answer.json().catch(() => null) : null;
 }
 
-async function startAgain(ask: Ask, pageKey: string): Promise<void> {
+/** Forget what belongs to one server but its ledger, and begin with another. */
+async function startAgain(ask: Ask, key: string, pageKey: string): Promise<void> {
   await ask((session) => session.forget());
+  noteSpending(localStorage, key, await ask(async (session) => session.spentEpsilon));
   localStorage.setItem(PINNED_KEY_NAME, pageKey);
   location.reload();
 }

@@ -69,6 +69,11 @@ export class Session {
     private readonly clock: () => number,
   ) {}
 
+  /** What this device has spent with this server. */
+  get spentEpsilon(): number {
+    return this.#news?.spentEpsilon ?? 0;
+  }
+
   /** Take in the client's news. */
   async handleNews(news: News): Promise<void> {
     this.#news = news;
@@ -122,7 +127,7 @@ export class Session {
     await this.#fill();
   }
 
-  /** Return the sentences that the owner is asked with, up to a limit. */
+  /** Return the sentences that ask the owner to accept the terms with this limit. */
   summarize(terms: Terms, limit: number): Promise<string[]> {
     return this.desk("summarize", terms, this.#news?.charges ?? [], limit);
   }
@@ -155,9 +160,9 @@ export class Session {
     const suggestions = popular.filter(
       ({ id }) => films.length < MAX_FILMS_WITH_SUGGESTIONS && !seen.has(id),
     );
-    const [whispers, byTagsAlone] = [this.#whispers, !this.#whispers];
+    const [whispers, tagsOnly] = [this.#whispers, !this.#whispers];
     const advice =
-      films.length === 0 ? [] : await this.client.recommend(ADVICE_FILMS, { byTagsAlone });
+      films.length === 0 ? [] : await this.client.recommend(ADVICE_FILMS, { tagsOnly });
     return { films, advice: advice.map(toAdvice), whispers, suggestions, searchable: true };
   }
 

@@ -105,3 +105,11 @@ export function formatCountdown(seconds: number): string {
 export function splitSentences(text: string): string[] {
   return text.split(/(?<=[.!?])\s+(?=\p{Lu})/u).filter((sentence) => sentence !== "");
 }
+
+/** Format what this browser has spent with other servers, which no other figure counts. */
+export function formatEarlier(earlierEpsilon: number): string {
+  return (
+    `With the servers that this address named earlier, this browser has spent ${formatBound(earlierEpsilon)} ` +
+    "more: no other figure here counts that, and it adds up."
+  );
+}

@@ -62,16 +62,16 @@ test("what the model knows best is found first, and before it knows anything, wh
     title: `${title} (1994)`,
     tags: {},
   }));
-  const found = () => desk.search("1994", 3).map(({ id }) => id);
+  const searchIds = () => desk.search("1994", 3).map(({ id }) => id);
   desk.setCatalogue("ab", items);
-  assert.deepEqual(found(), ["A", "AB", "ABC"]);
+  assert.deepEqual(searchIds(), ["A", "AB", "ABC"]);
   desk.setPanel({ ...PANEL, touched: [1, 5, 3] });
-  assert.deepEqual(found(), ["AB", "ABC", "A"]);
+  assert.deepEqual(searchIds(), ["AB", "ABC", "A"]);
   desk.setPopular(["ABC"]);
-  assert.deepEqual(found(), ["ABC", "A", "AB"]);
+  assert.deepEqual(searchIds(), ["ABC", "A", "AB"]);
   desk.setCatalogue("cd", items); // of another catalogue the panel says nothing
   desk.setPopular([]);
-  assert.deepEqual(found(), ["A", "AB", "ABC"]);
+  assert.deepEqual(searchIds(), ["A", "AB", "ABC"]);
 });
 
 const PAPER = { width: 400, height: 200, left: 40, right: 10, top: 20, bottom: 30 };

@@ -12,22 +12,22 @@ import { explainLimit } from "../src/view/limit.js";
 
 const PACE = 5;
 
-/** A session as the page opens it: real sides of a client, against a real socket. */
+/** Open a session as the page does: real sides of a client, against a real socket. */
 async function begin(context: TestContext, { panel = null as unknown, jitter = 0, past = 0 } = {}) {
   const world = await World.begin(context);
   const browser = new Browser(world);
   const { virtual } = browser;
   const client = await browser.tab({ limit: 0, paused: true, jitter, past, pace: PACE });
   const events: Event[] = [];
-  const tell = (event: Event) => void events.push(event);
-  const calls: DeskCalls = createDeskCalls(tell);
-  const desk = (async (name: keyof DeskCalls, ...given: never[]) =>
-    (calls[name] as (...given: never[]) => unknown)(...given)) as Ask<DeskCalls>;
+  const receive = (event: Event) => void events.push(event);
+  const calls: DeskCalls = createDeskCalls(receive);
+  const desk = (async (name: keyof DeskCalls, ...args: never[]) =>
+    (calls[name] as (...args: never[]) => unknown)(...args)) as Ask<DeskCalls>;
   calls.setPanel(panel);
-  const session = new Session(client, desk, tell, virtual.clock);
-  let heard: Promise<unknown> = Promise.resolve();
+  const session = new Session(client, desk, receive, virtual.clock);
+  let handled: Promise<unknown> = Promise.resolve();
   client.hear = (news) => {
-    heard = Promise.all([heard, session.handleNews(news)]);
+    handled = Promise.all([handled, session.handleNews(news)]);
   };
   client.hearPast = (epoch, release) => calls.addModel(epoch, release);
   const state = (): State => {
@@ -43,7 +43,7 @@ async function begin(context: TestContext, { panel = null as unknown, jitter = 0
   const pass = async (seconds: number) => {
     await virtual.pass(seconds);
     await client.tell();
-    await heard;
+    await handled;
   };
   /** Two ticks: after new files the next look waits for the end of a lead. */
   const look = () => pass(2 * PACE);
@@ -52,7 +52,7 @@ async function begin(context: TestContext, { panel = null as unknown, jitter = 0
   return { world, client, events, state, curve, pass, look, session };
 }
 
-/** The terms that the question shows. */
+/** Return the terms that the question shows. */
 function shown({ offer }: State): Terms {
   assert.ok(offer);
   return offer.terms;
@@ -232,7 +232,7 @@ test("the curve is measured epoch by epoch", async (context) => {
   assert.deepEqual(curve(), {
     panel: null,
     popularity: null,
-    tagsAlone: null,
+    tagsOnly: null,
     points: [
       { epoch: 1, quality: null, people: 300 },
       { epoch: 2, quality: null, people: null },
@@ -251,7 +251,7 @@ test("with a panel there is a number for every model", async (context) => {
   assert.deepEqual(curve(), {
     panel: 1,
     popularity: null,
-    tagsAlone: 1,
+    tagsOnly: 1,
     points: [{ epoch: 1, quality: 1, people: null }],
   });
 });

@@ -45,8 +45,8 @@ const films = [...readFileSync(BUNDLED, "utf8").matchAll(LINE)].map(([, id = "",
   toFilm({ id, title: quoted?.replaceAll('""', '"') ?? plain ?? "", tags: {} }),
 );
 const index = new TitleIndex(films);
-const found = (question: string, most = 10) => index.search(question, most).map(formatTitle);
-const first = (question: string) => found(question)[0];
+const searchTitles = (question: string, most = 10) => index.search(question, most).map(formatTitle);
+const first = (question: string) => searchTitles(question)[0];
 
 test("a catalogue may have as many films of one name as it likes", () => {
   const many = Array.from({ length: 200_000 }, (_, at) =>
@@ -60,7 +60,7 @@ test("case, accents, apostrophes, hyphens and signs do not matter", () => {
   assert.equal(normalize("Straße, Ørsted + Cœur³"), "strasse orsted and coeur 3");
   assert.equal(first("AMÉLIE"), "Amelie (2001)");
   assert.equal(first("schindlers list"), "Schindler's List (1993)");
-  assert.ok(found("fast and furious", 2).includes("Fast & Furious (2009)"));
+  assert.ok(searchTitles("fast and furious", 2).includes("Fast & Furious (2009)"));
   assert.equal(first("les miserables"), "Les Misérables (1995)");
   assert.equal(first("xmen"), "X-Men (2000)");
   assert.equal(first("walle"), "WALL·E (2008)");
@@ -71,23 +71,25 @@ test("case, accents, apostrophes, hyphens and signs do not matter", () => {
 test("words may be joined or apart, in any order, and cut short", () => {
   const spiderMan = ["Spider-Man (2002)", "Spider-Man 2 (2004)", "Spider-Man 3 (2007)"];
   for (const question of ["spiderman", "spider-man", "spider man", "SPIDERM"]) {
-    assert.deepEqual(found(question, 3), spiderMan, question);
+    assert.deepEqual(searchTitles(question, 3), spiderMan, question);
   }
   assert.equal(first("star gate"), "Stargate (1994)");
   assert.equal(first("fiction pulp"), "Pulp Fiction (1994)");
   assert.equal(first("shawsh redem"), "The Shawshank Redemption (1994)");
   assert.ok(
-    found("matrix toy").every((each) => each.includes("matrix") || each.includes("Matrix")),
+    searchTitles("matrix toy").every(
+      (title) => title.includes("matrix") || title.includes("Matrix"),
+    ),
   );
-  assert.deepEqual(found("  ... "), []);
+  assert.deepEqual(searchTitles("  ... "), []);
 });
 
 test("articles may be missing or too many, years and other names are found", () => {
   assert.equal(first("godfather"), "The Godfather (1972)");
   assert.equal(first("the godfather"), "The Godfather (1972)");
   assert.equal(first("the toy story"), "Toy Story (1995)");
-  assert.deepEqual(found("matrix 1999"), ["The Matrix (1999)"]);
-  assert.ok(found("enfants perdus")[0]?.startsWith("The City of Lost Children"));
+  assert.deepEqual(searchTitles("matrix 1999"), ["The Matrix (1999)"]);
+  assert.ok(searchTitles("enfants perdus")[0]?.startsWith("The City of Lost Children"));
   assert.equal(first("se7en"), "Seven (1995)");
   assert.equal(index.search("1995", 2).length, 2);
 });
@@ -96,7 +98,7 @@ test("a number may be a figure, a word or Roman, and 'part' may be left out", ()
   for (const question of ["godfather 2", "the godfather part ii", "godfather two", "2 godfather"]) {
     assert.equal(first(question), "The Godfather: Part II (1974)", question);
   }
-  assert.deepEqual(found("rocky 4"), ["Rocky IV (1985)"]);
+  assert.deepEqual(searchTitles("rocky 4"), ["Rocky IV (1985)"]);
   assert.equal(first("star wars 5"), "Star Wars: Episode V - The Empire Strikes Back (1980)");
   assert.equal(first("kill bill 2"), "Kill Bill: Vol. 2 (2004)");
   assert.equal(first("oceans 12"), "Ocean's Twelve (2004)");
@@ -106,37 +108,37 @@ test("a number may be a figure, a word or Roman, and 'part' may be left out", ()
 
 test("episodes of a series come in their order", () => {
   assert.deepEqual(
-    found("star wars", 7).map((each) => /Episode (\w+)/u.exec(each)?.[1]),
+    searchTitles("star wars", 7).map((title) => /Episode (\w+)/u.exec(title)?.[1]),
     ["I", "II", "III", "IV", "V", "VI", "VII"],
   );
   assert.deepEqual(
-    found("rocky", 5).map((each) => each.slice(0, -7)),
+    searchTitles("rocky", 5).map((title) => title.slice(0, -7)),
     ["Rocky", "Rocky II", "Rocky III", "Rocky IV", "Rocky V"],
   );
-  const potter = found("potter", 8).map((each) => Number(each.slice(-5, -1)));
+  const potter = searchTitles("potter", 8).map((title) => Number(title.slice(-5, -1)));
   assert.deepEqual(potter, [2001, 2002, 2004, 2005, 2007, 2009, 2010, 2011]);
-  assert.deepEqual(found("godf", 3), [
+  assert.deepEqual(searchTitles("godf", 3), [
     ...["The Godfather (1972)", "The Godfather: Part II (1974)", "The Godfather: Part III (1990)"],
   ]);
 });
 
 test("what is called just so comes first, then what begins so, then the rest", () => {
-  assert.deepEqual(found("star trek", 2), [
+  assert.deepEqual(searchTitles("star trek", 2), [
     ...["Star Trek (2009)", "Star Trek: The Motion Picture (1979)"],
   ]);
-  const alien = found("alien");
+  const alien = searchTitles("alien");
   assert.deepEqual(alien.slice(0, 2), ["Alien (1979)", "Alien³ (1992)"]);
   assert.ok(alien.indexOf("Alien Nation (1988)") < alien.indexOf("Aliens (1986)"));
   assert.equal(alien.at(-1), "Evil Aliens (2005)");
 });
 
-const known = new TitleIndex(films);
+const wholeIndex = new TitleIndex(films);
 const ID = /^\d+,(\d+),/gmu;
 const counts = new Map<string, number>();
 for (const [, id = ""] of gunzipSync(readFileSync(RATINGS)).toString().matchAll(ID))
   counts.set(id, (counts.get(id) ?? 0) + 1);
 const ranked = [...counts].sort(([, a], [, b]) => b - a).map(([id]) => id);
-known.setPopular(ranked.slice(0, 1000));
+wholeIndex.setPopular(ranked.slice(0, 1000));
 
 test("a slip of a finger is forgiven, nonsense is not", () => {
   for (const [typed, meant] of [
@@ -157,10 +159,10 @@ test("a slip of a finger is forgiven, nonsense is not", () => {
       ["spidermann", "Spider-Man (2002)"],
     ],
   ] as [string, string][]) {
-    assert.equal(known.search(typed, 1).map(formatTitle)[0], meant);
+    assert.equal(wholeIndex.search(typed, 1).map(formatTitle)[0], meant);
   }
   for (const nonsense of ["qqqqxyz", "zzzzqq", "asdfgh"])
-    assert.deepEqual(known.search(nonsense, 10), [], nonsense);
+    assert.deepEqual(wholeIndex.search(nonsense, 10), [], nonsense);
 });
 
 test("of 100 well-known films with a letter too few, 95 are found first", () => {
@@ -169,15 +171,15 @@ test("of 100 well-known films with a letter too few, 95 are found first", () => 
   const missed = asked.filter((film, at) => {
     const cut = 1 + (at % ((film?.name.length ?? 0) - 2));
     const typed = `${film?.name.slice(0, cut)}${film?.name.slice(cut + 1)}`;
-    return known.search(typed, 1)[0]?.id !== film?.id;
+    return wholeIndex.search(typed, 1)[0]?.id !== film?.id;
   });
   assert.ok(missed.length < asked.length / 20, missed.map((film) => film?.name).join(", "));
 });
 
 test("of films that fit alike those come first that are known best", () => {
-  assert.deepEqual(known.search("1994", 4).map(formatTitle), [
+  assert.deepEqual(wholeIndex.search("1994", 4).map(formatTitle), [
     ...["Forrest Gump (1994)", "The Shawshank Redemption (1994)", "Pulp Fiction (1994)"],
     "True Lies (1994)",
   ]);
-  assert.deepEqual(known.search("titanic", 1).map(formatTitle), ["Titanic (1997)"]);
+  assert.deepEqual(wholeIndex.search("titanic", 1).map(formatTitle), ["Titanic (1997)"]);
 });

@@ -11,6 +11,7 @@ import { createOffer } from "../../client/src/promise.js";
 import { manifestWith } from "../../client/test/vectors.js";
 import { TERMS } from "../../client/test/world.js";
 import { describeYoungModel, type LearningProgress } from "../src/age.js";
+import { noteSpending, sumEarlierSpending } from "../src/earlier.js";
 import { explainReasons } from "../src/reasons.js";
 import type { Because } from "../src/state.js";
 import { describeTerms, formatCrowd, listTermNumbers } from "../src/terms.js";
@@ -34,7 +35,7 @@ test("limits are counted in epochs, exactly", () => {
   assert.match(meaning(10, 0, offered(2.5, 20)), /^Not enough for one epoch/u);
   assert.match(meaning(1, 0, offered(0.1, 10)), /^Not enough/u); // 0.1 is more than a tenth
   assert.match(meaning(Number.NaN, 0, offered(0.1, 10)), /number above 0/u);
-  assert.match(meaning(500, 0, offered(2.504, 3)), /each takes 3 × 2\.504 = 7\.52\./u);
+  assert.match(meaning(500, 0, offered(2.504, 3)), /takes 3 × 2\.504 = 7\.52\./u);
   const budget = (spent: number, limit: number, offer: ReturnType<typeof offered>) =>
     formatBudget({ spentEpsilon: spent, spentAmount: gone(spent), limit }, offer);
   assert.match(budget(7.511, 500, offered(0.1, 10)), /^Spent 7\.52 of 500:/u);
@@ -52,7 +53,7 @@ test("no limit allows more epochs than the terms do", () => {
 
 test("the statement says what protects and what does not, from the terms and the ledger", () => {
   const terms = { ...TERMS, leastClients: 300, reports: 20, epochs: 10 };
-  const statement = formatStatement(createOffer(terms, []), 7.511).join(" ");
+  const statement = formatStatement(createOffer(terms, []), 7.511, 0).join(" ");
   assert.match(statement, /^Your history stays here\. (A 50:50 guess|This protects nobody)/u);
   assert.match(statement, /at least 300 devices/u);
   assert.match(statement, /Epsilon, linked: 500, .* whatever happens\./u);
@@ -68,7 +69,7 @@ test("the statement says what protects and what does not, from the terms and the
   assert.match(formatCrowd({ ...own, dummies: 1 }, open), /1 report drawn at random\.$/u);
   assert.match(formatCrowd({ ...own, dummies: 4321 }, hidden), /at random, which hide yours/u);
   const asked = { ...terms, reports: 1, epochs: 1, accounts: true };
-  const whole = formatStatement(createOffer(asked, []), 0).join(" ");
+  const whole = formatStatement(createOffer(asked, []), 0, 0).join(" ");
   assert.match(whole, /in 100 for one account, or .* for one device if/u);
   assert.match(whole, /at least 300 accounts took part/u);
   assert.match(whole, /That is for one account, whose devices share its reports/u);
@@ -87,14 +88,14 @@ test("after an earlier training the promise counts that one too", () => {
   assert.ok(after.figures.central > before.figures.central);
 });
 
-test("every term is told, in words or in the table", () => {
+test("every term is described, in words or in the table", () => {
   const terms = {
     ...{ ...TERMS, leastClients: 321, hold: 7 * 86_400, share: 0.75 },
     ...{ dummies: 9876, epochs: 20, loudFraction: 0.1875 },
   };
   const offer = createOffer(terms, []);
   const words = describeTerms(offer).flat().join("\n");
-  const numbers = listTermNumbers(offer).map((each) => each.join(": "));
+  const numbers = listTermNumbers(offer).map((row) => row.join(": "));
   for (const part of [
     ...["4 reports in an epoch", "it tells a direction", "at most 20 epochs, ever"],
     ...["about 75 of 100", "at least 321 devices", "9,876 reports drawn at random"],
@@ -124,21 +125,25 @@ test("every term is told, in words or in the table", () => {
 const SIGN = { mechanism: "coordinate", epsilon: 2.5, loudFraction: 0.5 };
 const LOUDEST = { mechanism: "loudest", epsilon: 2.5, loudFraction: 5394 / 32768 };
 
-test("odds are told in hundredths", () => {
-  const said = (terms: Partial<Terms>) => formatOdds(explain(manifestWith({ terms }).terms).odds);
-  assert.match(said(SIGN), /: 92 times in 100 it tells the sign .* the opposite\.$/u);
-  assert.match(said(LOUDEST), /: 71 times in 100 .* chance would in 16 of 100\.$/u);
-  assert.match(said({ ...SIGN, epsilon: 10 }), /: 99\.9955 times in 100/u);
-  assert.match(said({ ...SIGN, epsilon: 40 }), /: more than 99\.9999 times in 100/u);
+test("odds are given in hundredths", () => {
+  const describeOdds = (terms: Partial<Terms>) =>
+    formatOdds(explain(manifestWith({ terms }).terms).odds);
+  assert.match(describeOdds(SIGN), /: 92 times in 100 it tells the sign .* the opposite\.$/u);
+  assert.match(describeOdds(LOUDEST), /: 71 times in 100 .* chance would in 16 of 100\.$/u);
+  assert.match(describeOdds({ ...SIGN, epsilon: 10 }), /: 99\.9955 times in 100/u);
+  assert.match(describeOdds({ ...SIGN, epsilon: 40 }), /: more than 99\.9999 times in 100/u);
 });
 
 test("nothing that is not certain happens 100 or 0 times in 100", () => {
-  const told = (truth: number) => formatOdds({ truth, chance: 1 - truth, random: 0.5 });
-  assert.match(told(1 - 3e-7), /: more than 99\.9999 times .* in fewer than 0\.0001 of 100\.$/u);
-  assert.match(told(1 - 4.5e-6), /: 99\.99955 times .* in 0\.00045 of 100\.$/u);
-  assert.match(told(0.99), /: 99 times .* in 1 of 100\.$/u);
+  const describeTruth = (truth: number) => formatOdds({ truth, chance: 1 - truth, random: 0.5 });
+  assert.match(
+    describeTruth(1 - 3e-7),
+    /: more than 99\.9999 times .* in fewer than 0\.0001 of 100\.$/u,
+  );
+  assert.match(describeTruth(1 - 4.5e-6), /: 99\.99955 times .* in 0\.00045 of 100\.$/u);
+  assert.match(describeTruth(0.99), /: 99 times .* in 1 of 100\.$/u);
   for (let exponent = -16; exponent < -2; exponent += 0.01) {
-    assert.doesNotMatch(told(1 - 10 ** exponent), /\b(100 times|in 0 of)/u, `${exponent}`);
+    assert.doesNotMatch(describeTruth(1 - 10 ** exponent), /\b(100 times|in 0 of)/u, `${exponent}`);
   }
 });
 
@@ -148,8 +153,11 @@ test("neither a factor nor an epsilon is ever rounded down", () => {
     ...["0", "0.3", "0.0042", "0.000001", "0.43", "5,000", "12,345.68"],
   ]);
   for (let epsilon = 1e-6; epsilon < 1e6; epsilon *= 1.01) {
-    const said = Number(formatBound(epsilon).replaceAll(",", ""));
-    assert.ok(said >= epsilon * (1 - 1e-14) && said <= epsilon * 1.1 + 0.01, `${epsilon}: ${said}`);
+    const value = Number(formatBound(epsilon).replaceAll(",", ""));
+    assert.ok(
+      value >= epsilon * (1 - 1e-14) && value <= epsilon * 1.1 + 0.01,
+      `${epsilon}: ${value}`,
+    );
   }
 });
 
@@ -159,8 +167,8 @@ test("how sure somebody can be is never rounded down", () => {
   ]);
   for (let epsilon = 0; epsilon < 13; epsilon += 0.01) {
     const bound = (100 * Math.exp(epsilon)) / (1 + Math.exp(epsilon));
-    const said = Number.parseFloat(formatSureness(epsilon));
-    assert.ok(said >= bound - 1e-6 && said <= 100 && said < bound + 1, `${epsilon}: ${said}`);
+    const value = Number.parseFloat(formatSureness(epsilon));
+    assert.ok(value >= bound - 1e-6 && value <= 100 && value < bound + 1, `${epsilon}: ${value}`);
   }
 });
 
@@ -183,7 +191,7 @@ function likes(tag: string, name: string): Because {
   return { kind: "tag", tag, name };
 }
 
-const said = (...because: Because[]) =>
+const describeReasons = (...because: Because[]) =>
   explainReasons(because)
     .map(({ text }) => text)
     .join("");
@@ -195,8 +203,11 @@ const [ALIEN, THING, HORROR] = [
 ];
 
 test("films and tags come together, what speaks most first, and no reason is no sentence", () => {
-  assert.equal(said(HORROR, ALIEN), "because you like Horror, and saw Alien");
-  assert.equal(said(ALIEN, HORROR, THING), "because you saw Alien and The Thing, and like Horror");
+  assert.equal(describeReasons(HORROR, ALIEN), "because you like Horror, and saw Alien");
+  assert.equal(
+    describeReasons(ALIEN, HORROR, THING),
+    "because you saw Alien and The Thing, and like Horror",
+  );
   assert.deepEqual(explainReasons([]), []);
   assert.deepEqual(
     explainReasons([HORROR, ALIEN]).map(({ kind }) => kind),
@@ -206,10 +217,19 @@ test("films and tags come together, what speaks most first, and no reason is no 
 
 test("years and other kinds of tags say what they are, after what stands for itself", () => {
   const years = likes("year", "1979 to 1984");
-  assert.equal(said(years, HORROR), "because you like Horror and films from 1979 to 1984");
-  assert.equal(said(likes("year", "under 1960")), "because you like films before 1960");
-  assert.equal(said(likes("year", "2010 or more")), "because you like films from 2010 on");
-  assert.equal(said(likes("price_eur", "9.5 to 12")), "because you like price eur: 9.5 to 12");
+  assert.equal(
+    describeReasons(years, HORROR),
+    "because you like Horror and films from 1979 to 1984",
+  );
+  assert.equal(describeReasons(likes("year", "under 1960")), "because you like films before 1960");
+  assert.equal(
+    describeReasons(likes("year", "2010 or more")),
+    "because you like films from 2010 on",
+  );
+  assert.equal(
+    describeReasons(likes("price_eur", "9.5 to 12")),
+    "because you like price eur: 9.5 to 12",
+  );
 });
 
 const saidOfAge = (epoch: number, reportsBehind: number, learnt: LearningProgress | null = null) =>
@@ -217,10 +237,30 @@ const saidOfAge = (epoch: number, reportsBehind: number, learnt: LearningProgres
 
 test("a model says so where nobody, few people or few epochs taught it, or popularity is as good", () => {
   const points = [0.6, 0.4].map((quality, at) => ({ epoch: at + 1, quality, people: null }));
-  assert.match(saidOfAge(50, 0) ?? "", /nobody's reports .* tags alone/u);
+  assert.match(saidOfAge(50, 0) ?? "", /nobody's reports .* tags/u);
   assert.match(saidOfAge(50, 880) ?? "", /young: the reports of 44 people are few for 900 films/u);
   assert.match(saidOfAge(3, 90_000) ?? "", /in 2 epochs so far/u);
   assert.match(saidOfAge(9, 900, { points, popularity: 0.4 }) ?? "", /what is popular/u);
   assert.equal(saidOfAge(4, 900), null);
   assert.equal(saidOfAge(9, 900, { points, popularity: 0.39 }), null);
+});
+
+test("what was spent with other servers of this address is stated, and never counted twice", () => {
+  const stored = new Map<string, string>();
+  const storage = {
+    getItem: (name: string) => stored.get(name) ?? null,
+    setItem: (name: string, value: string) => void stored.set(name, value),
+  };
+  assert.equal(sumEarlierSpending(storage, "one"), 0);
+  noteSpending(storage, "one", 40);
+  noteSpending(storage, "one", 50); // left a second time
+  noteSpending(storage, "other", 2.5);
+  const earlier = sumEarlierSpending(storage, "third");
+  assert.deepEqual([earlier, sumEarlierSpending(storage, "one")], [52.5, 2.5]);
+  const offer = createOffer(manifestWith({ terms: SIGN }).terms, []);
+  assert.match(
+    formatStatement(offer, 1, earlier).join(" "),
+    /has spent 52\.5 more: no other figure/u,
+  );
+  assert.doesNotMatch(formatStatement(offer, 1, 0).join(" "), /earlier/u);
 });

@@ -1,5 +1,5 @@
 /**
- * What is said: the same numbers in every language, never less than what holds, and nothing left out.
+ * The texts: the same numbers in every language, never less than what holds, and nothing left out.
  */
 
 import assert from "node:assert/strict";
@@ -18,11 +18,11 @@ import { chooseTexts, formatNumber, formatReason, listChanges, listRows } from "
 
 const [ENGLISH, GERMAN] = [chooseTexts("en-GB").texts, chooseTexts("de_AT").texts];
 
-/** Of a text, as a computer writes them. */
-function numbers(text: string, lang: string): number[] {
-  const found = text.match(/\d[\d.,]*/g) ?? [];
-  return found.map((each) => {
-    const plain = each.replace(/[.,]$/, "");
+/** Return the numbers of a text, as a computer writes them. */
+function parseNumbers(text: string, lang: string): number[] {
+  const matches = text.match(/\d[\d.,]*/g) ?? [];
+  return matches.map((match) => {
+    const plain = match.replace(/[.,]$/, "");
     const one = lang === "de" ? plain.replaceAll(".", "").replace(",", ".") : plain;
     return Number(one.replaceAll(",", ""));
   });
@@ -62,15 +62,15 @@ test("both languages state the same numbers", () => {
     assert.equal(german.length, offer.terms.trial ? 4 : 3);
     english.forEach((one, at) => {
       const other = german[at] ?? "";
-      assert.deepEqual(numbers(one, "en"), numbers(other, "de"), `${one} / ${other}`);
+      assert.deepEqual(parseNumbers(one, "en"), parseNumbers(other, "de"), `${one} / ${other}`);
       assert.equal(one.includes("always"), other.includes("immer"));
       assert.equal(one.includes("for one account"), other.includes("für ein Konto"));
       assert.equal(one.includes("for one device"), other.includes("für ein Gerät"));
     });
     const rows = [listRows(offer, limit, ENGLISH, "en"), listRows(offer, limit, GERMAN, "de")];
     assert.deepEqual(
-      rows[0]?.map(([, value]) => numbers(value, "en")),
-      rows[1]?.map(([, value]) => numbers(value, "de")),
+      rows[0]?.map(([, value]) => parseNumbers(value, "en")),
+      rows[1]?.map(([, value]) => parseNumbers(value, "de")),
     );
   }
   assert.ok(guesses.size >= 3, [...guesses].join(" "));
@@ -95,10 +95,10 @@ test("everything that is worse is named among the changes", () => {
     { epochs: TERMS.epochs + 1, share: TERMS.share / 2, hold: TERMS.hold + 1 },
     { loudFraction: TERMS.loudFraction * (1 + 1e-9) },
   ];
-  for (const each of changes) {
-    const asked = { ...TERMS, ...each };
+  for (const change of changes) {
+    const asked = { ...TERMS, ...change };
     const named = listChanges(TERMS, asked, GERMAN, "de");
-    assert.equal(named.length, Object.keys(each).length, named.join());
+    assert.equal(named.length, Object.keys(change).length, named.join());
     assert.ok(named.length >= listWorse(TERMS, asked).length);
   }
   assert.deepEqual(listChanges(TERMS, { ...TERMS }, ENGLISH, "en"), []);

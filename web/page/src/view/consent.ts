@@ -6,6 +6,7 @@ import { h } from "../dom.js";
 import type { Ask } from "../session.js";
 import type { State } from "../state.js";
 import { describeTerms, listTermNumbers } from "../terms.js";
+import { formatEarlier } from "../words.js";
 import { createEpsilonFigure } from "./epsilon.js";
 import { createLimitField, explainLimit } from "./limit.js";
 import { askQuestion } from "./question.js";
@@ -17,6 +18,7 @@ const DEFAULT_EPOCHS = 10;
 export async function askForConsent(
   offer: Offer,
   spentAmount: Amount,
+  earlierEpsilon: number,
   ask: Ask,
 ): Promise<number | null> {
   const value = computeLimit(Math.min(DEFAULT_EPOCHS, offer.turns), spentAmount, offer.terms);
@@ -43,7 +45,11 @@ export async function askForConsent(
   const isAccepted = await askQuestion({
     id: "terms-dialog",
     title: "Take part?",
-    content: [summary, createDetails("terms", offer, field.element)],
+    content: [
+      summary,
+      ...createEarlierNote(earlierEpsilon),
+      createDetails("terms", offer, field.element),
+    ],
     yes: "Take part",
     no: "Not now",
     canAccept: () => {
@@ -52,6 +58,11 @@ export async function askForConsent(
     },
   });
   return isAccepted ? displayed : null;
+}
+
+/** Create the sentence about other ledgers of this browser, which the figures omit. */
+function createEarlierNote(earlierEpsilon: number): HTMLElement[] {
+  return earlierEpsilon > 0 ? [h("p", {}, formatEarlier(earlierEpsilon))] : [];
 }
 
 /** Return the sentences that everybody is asked with. */

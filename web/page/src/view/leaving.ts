@@ -16,6 +16,8 @@ import { createReportsView } from "./reports.js";
 export interface LeavingOptions extends Actions {
   /** Taking part begins: now the browser should keep the ledger. */
   onStart(): void;
+  /** What this browser has spent with other servers. */
+  earlierEpsilon: number;
 }
 
 export function createLeavingView(options: LeavingOptions) {
@@ -43,13 +45,13 @@ export function createLeavingView(options: LeavingOptions) {
   };
 }
 
-function createSwitch({ ask, onStart }: LeavingOptions): View {
+function createSwitch({ ask, onStart, earlierEpsilon }: LeavingOptions): View {
   let now: State | null = null;
   const change = async () => {
     const { agreed, takingPart, offer: displayedOffer, spentAmount } = now ?? { offer: null };
     if (!displayedOffer) return; // the offer may change while this one is read
     if (agreed) return ask((session) => session.setTakingPart(!takingPart));
-    const limit = await askForConsent(displayedOffer, spentAmount, ask);
+    const limit = await askForConsent(displayedOffer, spentAmount, earlierEpsilon, ask);
     if (limit === null) return;
     onStart();
     await ask((session) => session.acceptAndStart(displayedOffer.terms, limit));

@@ -19,6 +19,8 @@ export interface PageOptions {
   notice: string;
   /** Whether the page names another key than the one this browser began with. */
   hasOtherKey: boolean;
+  /** What this browser has spent with the servers that this address named earlier. */
+  earlierEpsilon: number;
   onStart(): void;
   /** Delete what belongs to the first server, and start with the present one. */
   startAgain(): void;
@@ -193,7 +195,7 @@ function createOtherKeyNotice({ startAgain }: PageOptions): HTMLElement {
     "div",
     { id: "other-key", class: "notice alert", role: "alert" },
     h("strong", {}, "This address now names another server."),
-    " Its key is not the one that this browser began with, so somebody may be pretending to be the server you know. Nothing is fetched from it and nothing is sent. Recommendations go on with the last model that could be trusted. ",
+    " Its key is not the one that this browser began with, so somebody may be pretending to be the server you know. This page itself came from there; it asks for nothing more, and no report is sent. Recommendations go on with the last model that could be trusted. ",
     createButton({ id: "begin-anew" }, "Begin anew …", confirm),
   );
 }
@@ -211,7 +213,12 @@ function describeStartAgain(): Question {
       h(
         "p",
         {},
-        "What you chose for the first server is forgotten, but for its ledger. With the new one you do not take part until you say so.",
+        "What you chose for the first server is forgotten, except for its ledger. With the new one you do not take part until you say so.",
+      ),
+      h(
+        "p",
+        {},
+        "The new server has a ledger of its own, which begins at 0. Its figures do not count what you spent with the first one; what can be learnt from both adds up. The page says how much that is.",
       ),
     ],
     yes: "Begin anew",

@@ -10,6 +10,7 @@ import {
   formatAmount,
   formatBound,
   formatCountdown,
+  formatEarlier,
   formatOdds,
   splitSentences,
 } from "../words.js";
@@ -20,7 +21,11 @@ import { createSection, type View } from "./parts.js";
 /** Hit ratio of a random list: ten of a hundred films. */
 const CHANCE_HIT_RATIO = 0.1;
 
-export function createTogetherView(options: { statement: string; notice: string }) {
+export function createTogetherView(options: {
+  statement: string;
+  notice: string;
+  earlierEpsilon: number;
+}) {
   const facts = createFactsView();
   const learning = h(
     "div",
@@ -81,7 +86,7 @@ function createEpsilonView(): View {
  * Create the statement, computed here from the signed terms, and the operator's own words behind a
  * fold.
  */
-function createStatementView(options: { statement: string }): View {
+function createStatementView(options: { statement: string; earlierEpsilon: number }): View {
   const plain = h("ul", { id: "statement", class: "terms" });
   let displayed = "";
   return {
@@ -92,7 +97,8 @@ function createStatementView(options: { statement: string }): View {
       ...(options.statement ? [createOperatorStatement(options.statement)] : []),
     ),
     update({ offer, spentEpsilon }) {
-      const text = offer === null ? [] : formatStatement(offer, spentEpsilon);
+      const text =
+        offer === null ? [] : formatStatement(offer, spentEpsilon, options.earlierEpsilon);
       if (text.join() === displayed) return;
       displayed = text.join();
       plain.replaceChildren(...text.map((sentence) => h("li", {}, sentence)));
@@ -192,11 +198,11 @@ function explainMeasure(people: number): string {
   );
 }
 
-function explainComparison({ popularity, tagsAlone }: Curve): string {
+function explainComparison({ popularity, tagsOnly }: Curve): string {
   const tags =
-    tagsAlone === null
+    tagsOnly === null
       ? ""
-      : ` The line "tags alone": ${formatPercent(tagsAlone)}, what a list by tags such as genres reaches ` +
+      : ` The line "tags alone": ${formatPercent(tagsOnly)}, what a list by tags such as genres reaches ` +
         "without anybody's reports. What lies above it, everybody's whispers have added.";
   return popularity === null
     ? tags
@@ -204,14 +210,14 @@ function explainComparison({ popularity, tagsAlone }: Curve): string {
         "reaches with the same tags, without any learnt taste.";
 }
 
-function drawQualityChart({ points, popularity, tagsAlone }: Curve): Node {
+function drawQualityChart({ points, popularity, tagsOnly }: Curve): Node {
   const values = points.flatMap(({ epoch, quality }) =>
     quality === null ? [] : [{ epoch, value: quality }],
   );
   // The name on the left stands above a curve that has just begun.
   const others: Level[] = [];
   if (popularity !== null) others.push({ value: popularity, name: "popularity", side: "left" });
-  if (tagsAlone !== null) others.push({ value: tagsAlone, name: "tags alone", side: "right" });
+  if (tagsOnly !== null) others.push({ value: tagsOnly, name: "tags alone", side: "right" });
   return drawChart({
     id: "curve",
     title: "How good the model is, by epoch",
@@ -284,7 +290,11 @@ function createTable(points: readonly Point[], open: boolean): HTMLElement {
 }
 
 /** Return what holds, from the signed terms and this device's ledger only. */
-export function formatStatement(offer: Offer, spentEpsilon: number): string[] {
+export function formatStatement(
+  offer: Offer,
+  spentEpsilon: number,
+  earlierEpsilon: number,
+): string[] {
   const { terms, odds, figures } = offer;
   return [
     `Your history stays here. ${describeGuess(figures)}`,
@@ -292,6 +302,7 @@ export function formatStatement(offer: Offer, spentEpsilon: number): string[] {
     formatCrowd(terms, figures),
     ...describeFigures(figures).map(([name, words]) => toSentence(`${name}: ${words}`)),
     `So far this device has spent ${formatBound(spentEpsilon)}.`,
+    ...(earlierEpsilon > 0 ? [formatEarlier(earlierEpsilon)] : []),
     `When reports leave: ${WHEN_SENTENCE}`,
     "Not hidden: that you take part.",
   ];
