@@ -193,7 +193,7 @@ class FifthsExperiment(Experiment):
             Row(f"loudest, k {k}", ours, private=True),
         ]
         for local in scale.local_budgets:
-            planned = scale.build_planned(full, Budget(local=local))
+            planned = scale.build_for_budget(full, Budget(local=local))
             rows.append(Row(f"loudest, budget {local:g}", planned, private=True))
         return [replace(row, family=_test_by_fifths(row.family)) for row in rows]
 

@@ -185,7 +185,7 @@ class LatePeopleExperiment(Experiment):
             f"loudest, k {k}": ours,
         }
         for local in reporting.local_budgets[:2]:
-            families[f"loudest, budget {local:g}"] = reporting.build_planned(
+            families[f"loudest, budget {local:g}"] = reporting.build_for_budget(
                 full, Budget(local=local)
             )
         return {label: _test_on_late_people(family) for label, family in families.items()}

@@ -134,7 +134,7 @@ class CellContext:
     """Threads of the cpu engine and of the baselines."""
     engine: str = "cpu"
     card: int | None = None
-    """Graphics card of the cuda engine."""
+    """Number of the graphics card of the `cuda` engine."""
     shared: SharedResults = field(default_factory=SharedResults)
 
     @property
