@@ -288,7 +288,7 @@ def test_a_whole_catalogue_is_compared_and_then_taken(begun: Path, tmp_path: Pat
     with pytest.raises(SystemExit):  # no worker runs
         call("status", "--config", begun, "--catalogue", saved)
     assert Catalogue.decode(saved.read_bytes()).items[0].tags == {"year": 1993}
-    wanted.write_text("item\nf3")  # an export that broke off
+    wanted.write_text("item\nf3")  # an export that was cut short
     with pytest.raises(SettingsError):
         update(begun, wanted)
     wanted.write_text("item\n" + "\n".join(f"f{n}" for n in range(25)))

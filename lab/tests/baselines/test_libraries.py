@@ -14,9 +14,10 @@ from threadpoolctl import threadpool_limits
 
 from sottovoce.core import draw_initial_items
 from sottovoce.data import Split, leave_one_out, load
+from sottovoce.simulation import Popularity
 from sottovoce.simulation.evaluation.metrics import hit_ratio, ndcg
 from sottovoce.simulation.evaluation.ranking import sample_candidates
-from sottovoce_lab.baselines import EASE, MatrixFactorization, Popularity
+from sottovoce_lab.baselines import EASE, MatrixFactorization
 from sottovoce_lab.baselines.factorization import INITIAL_SCALE
 from sottovoce_lab.baselines.models import Factorization, Scorer, rank
 
