@@ -19,7 +19,7 @@ from sottovoce.errors import SettingsError
 from sottovoce.protocol import Catalogue, Chunk, Item, SignedManifest
 from sottovoce.protocol.contact import Contact, Reply
 from sottovoce.server import InProcessOpener, Keys, Server, ServerSettings, ServerStore
-from sottovoce.training import Budget, plan_training
+from sottovoce.training import Budget, plan_open_ended
 from tests.processes import free_port, make_caller, read_until, wait_until
 from tests.server.changes import read_pending
 
@@ -74,7 +74,7 @@ def test_init_writes_what_the_planner_says(tmp_path: Path, catalogue: Path) -> N
     folder = tmp_path / "s"
     call("init", folder, "--catalogue", catalogue, "--budget", "50", "--people", "20000")
     training = ServerSettings.read(folder / "server.toml").training
-    assert training == plan_training(20_000, 12, budget=Budget(local=50), half_life=4.0)
+    assert training == plan_open_ended(20_000, 12, budget=Budget(local=50))
     text = (folder / "server.toml").read_text()
     assert f"\nreports = {training.reports}  # " in text
     assert "\n# learning_rate = " in text
@@ -288,7 +288,7 @@ def test_a_whole_catalogue_is_compared_and_then_taken(begun: Path, tmp_path: Pat
     with pytest.raises(SystemExit):  # no worker runs
         call("status", "--config", begun, "--catalogue", saved)
     assert Catalogue.decode(saved.read_bytes()).items[0].tags == {"year": 1993}
-    wanted.write_text("item\nf3")  # an export that broke off
+    wanted.write_text("item\nf3")  # an export that was cut short
     with pytest.raises(SettingsError):
         update(begun, wanted)
     wanted.write_text("item\n" + "\n".join(f"f{n}" for n in range(25)))

@@ -115,7 +115,7 @@ def test_curve_has_the_panels_numbers_for_each_epoch() -> None:
     release = Release(proxy.signed, world.items(3), world.catalogue)
     assert last.quality == measure_on_panel(build_wide_model(release), panel)
     untrained = replace(release, V=np.zeros_like(release.V))
-    assert last.tags_alone == measure_on_panel(build_wide_model(untrained), panel) != last.quality
+    assert last.tags_only == measure_on_panel(build_wide_model(untrained), panel) != last.quality
     assert last.popularity == measure_popularity_on_panel(panel, world.catalogue.tags)
     assert len(checks) > 20
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from sottovoce.simulation.cpu.philox import begin_draws, fill_words
+from sottovoce.simulation.cpu.philox import compute_draw_products, fill_words
 from sottovoce.simulation.random_words import draw_participants, draw_report_words, philox
 
 # The chance that a test fails though all is right.
@@ -55,7 +55,7 @@ def test_philox_is_that_of_numpy(k0: int, k1: int, c0: int, c1: int, c2: int, c3
 @given(any_word, st.integers(0, 2**20), st.integers(0, 2**40), st.integers(1, 8))
 def test_compiled_draws_give_the_same_words(seed: int, epoch: int, user: int, draws: int) -> None:
     words = np.zeros((draws, 3), np.uint64)
-    fill_words(np.uint64(seed), epoch, user, begin_draws(draws), words)
+    fill_words(np.uint64(seed), epoch, user, compute_draw_products(draws), words)
     assert np.array_equal(
         words, draw_report_words(seed, epoch, np.array([user]), draws)[0, :draws, :3]
     )

@@ -74,20 +74,19 @@ def build_netflix_subset(
     rng = np.random.default_rng(NETFLIX_ORDER_SEED)
     film_numbers = rng.permutation(data.n_items)
     chosen = np.flatnonzero(is_active)[rng.permutation(int(is_active.sum()))[:people]]
-    numbers = np.full(data.n_users, -1)
-    numbers[chosen] = np.arange(len(chosen))
+    if not len(chosen):
+        raise DataError(
+            f"nobody rated {MIN_FILMS_PER_PERSON} of the {films:,} most rated films", path=source
+        )
+    # Selected people are in their old order; the new number of each is its place in `chosen`.
+    data, numbers = data.select(chosen, None), np.argsort(chosen)
     table = pl.DataFrame(
         {
             "user": numbers[data.histories.users_of_entries()].astype(np.int32),
             "item": film_numbers[data.histories.indices].astype(np.int32),
             "timestamp": data.timestamps,
         }
-    )
-    table = table.filter(pl.col("user") >= 0).sort("user", "item")
-    if not table.height:
-        raise DataError(
-            f"nobody rated {MIN_FILMS_PER_PERSON} of the {films:,} most rated films", path=source
-        )
+    ).sort("user", "item")
     # The Prize has days only. Which rating of somebody's last day is the latest one is drawn, and
     # kept as one second more, so that every split agrees.
     ties = rng.random(table.height)
@@ -161,7 +160,7 @@ def select_first(table: pl.DataFrame, user: pl.Expr, item: pl.Expr, time: pl.Exp
     """Return the first time of each pair of user and item, in their order."""
     pairs = table.select(user.alias("user"), item.alias("item"), time.alias("timestamp"))
     if empty := [column.name for column in pairs if column.null_count()]:
-        raise DataError(f"some rows have no readable {' or '.join(empty)}")
+        raise DataError(f"every row must have a readable {' and '.join(empty)}; some have none")
     return pairs.group_by("user", "item").agg(pl.col("timestamp").min()).sort("user", "item")
 
 

@@ -10,7 +10,7 @@ from sottovoce.core import Histories, Mechanism, draw_os_words
 from sottovoce.core.coin import WORD_RANGE
 from sottovoce.training import Settings
 from sottovoce_lab.audit import Check, Client, examine, judge, make_live_client
-from sottovoce_lab.audit.clients import Maker, make_reports
+from sottovoce_lab.audit.clients import ClientFactory, make_reports
 
 Words = NDArray[np.uint64]
 # Honest clients draw from the operating system, and these tests judge them three times: all
@@ -20,19 +20,23 @@ HONEST_ALPHA = 2e-7
 BUG_SAMPLES = 30_000
 # Enough to prove nine tenths of epsilon every time, by five standard deviations and more.
 HONEST_SAMPLES = 60_000
-SIGHT_CHECK = "the audit can see"
+EVIDENCE_CHECK = "enough evidence"
 
 
 def list_failed(checks: Sequence[Check]) -> set[str]:
     return {check.check for check in checks if not check.passed}
 
 
-def list_failed_checks(make: Maker, settings: Settings, samples: int = BUG_SAMPLES) -> set[str]:
+def list_failed_checks(
+    make: ClientFactory, settings: Settings, samples: int = BUG_SAMPLES
+) -> set[str]:
     """Return the checks that these clients fail."""
-    return list_failed(judge(examine(make, settings, samples))) - {SIGHT_CHECK}
+    return list_failed(judge(examine(make, settings, samples))) - {EVIDENCE_CHECK}
 
 
-def make_with_source(draw: Callable[[Settings, Mechanism, Sequence[int], int], Words]) -> Maker:
+def make_with_source(
+    draw: Callable[[Settings, Mechanism, Sequence[int], int], Words],
+) -> ClientFactory:
     """Return the shipped client with words from `draw(settings, mechanism, history, k)`."""
 
     def make(settings: Settings, n_items: int) -> Client:
@@ -47,19 +51,19 @@ def make_with_source(draw: Callable[[Settings, Mechanism, Sequence[int], int], W
     return make
 
 
-def make_with_words(change: Callable[[Words, Settings], Words]) -> Maker:
+def make_with_words(change: Callable[[Words, Settings], Words]) -> ClientFactory:
     """Return the shipped client with a change of its random words."""
     return make_with_source(
         lambda settings, _mechanism, _history, k: change(draw_os_words(1, k).copy(), settings)
     )
 
 
-def make_wrapped(wrap: Callable[[Client], Client]) -> Maker:
+def make_wrapped(wrap: Callable[[Client], Client]) -> ClientFactory:
     """Return the shipped client with a wrapper around it."""
     return lambda settings, n_items: wrap(make_live_client(settings, n_items))
 
 
-def make_from_generator(generator: np.random.Generator) -> Maker:
+def make_from_generator(generator: np.random.Generator) -> ClientFactory:
     return make_with_source(
         lambda _settings, _mechanism, _history, k: generator.integers(
             0, WORD_RANGE, (1, k + 1, 4), dtype=np.uint64

@@ -11,9 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from lab.tests.audit.audited import (
+    EVIDENCE_CHECK,
     HONEST_ALPHA,
     HONEST_SAMPLES,
-    SIGHT_CHECK,
     Words,
     list_failed,
     list_failed_checks,
@@ -55,7 +55,7 @@ from sottovoce_lab.audit.sampling import (
 FACT_CHECKS = {FRESH_CLIENTS_CHECK, FORKED_CLIENTS_CHECK, NEVER_SILENT_CHECK}
 ALL_CHECKS = FACT_CHECKS | {
     *(ONE_REPORT_CHECK, TWO_REPORTS_CHECK, RANGE_CHECK, PROBABILITY_CHECK, LOUD_SHARE_CHECK),
-    *(INDEPENDENCE_CHECK, UNIFORM_CHECK, SIGHT_CHECK),
+    *(INDEPENDENCE_CHECK, UNIFORM_CHECK, EVIDENCE_CHECK),
 }
 
 
@@ -83,7 +83,7 @@ def test_shipped_clients_pass_at_other_epsilons(monkeypatch: pytest.MonkeyPatch)
             evidence += [replace(item, mechanism=f"{mechanism} {epsilon}") for item in items]
     checks = judge(evidence, HONEST_ALPHA)
     assert list_failed(checks) == set()
-    assert sum(check.check == SIGHT_CHECK for check in checks) == 2 * len(MECHANISMS)
+    assert sum(check.check == EVIDENCE_CHECK for check in checks) == 2 * len(MECHANISMS)
 
 
 def flip_less(words: Words, settings: Settings) -> Words:

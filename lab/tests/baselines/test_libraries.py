@@ -1,8 +1,10 @@
 """Baselines compared with the same models of other libraries on the same split.
 
 implicit comes with the laboratory. LensKit does not: `pip install lenskit` to compare with it, too.
+`python -m lab.tests.baselines.test_libraries DATA MIN_INTERACTIONS` prints the figures of all.
 """
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -12,9 +14,10 @@ from threadpoolctl import threadpool_limits
 
 from sottovoce.core import draw_initial_items
 from sottovoce.data import Split, leave_one_out, load
+from sottovoce.simulation import Popularity
 from sottovoce.simulation.evaluation.metrics import hit_ratio, ndcg
 from sottovoce.simulation.evaluation.ranking import sample_candidates
-from sottovoce_lab.baselines import EASE, MatrixFactorization, Popularity
+from sottovoce_lab.baselines import EASE, MatrixFactorization
 from sottovoce_lab.baselines.factorization import INITIAL_SCALE
 from sottovoce_lab.baselines.models import Factorization, Scorer, rank
 
@@ -28,15 +31,20 @@ REGULARIZATION = 10.0
 ITERATIONS = 15
 # Ridge of EASE.
 RIDGE = 500.0
+# HR@10 and NDCG@100 in the whole catalogue: ours, and those of the other library.
+Figures = tuple[tuple[float, float], tuple[float, float]]
+
+
+def split_data(source: str, min_interactions: int) -> Split:
+    return leave_one_out(load(source).filter(min_interactions), "random", SEED)
 
 
 @pytest.fixture(scope="module")
 def split() -> Split:
-    return leave_one_out(load("ml-latest-small").filter(20), "random", SEED)
+    return split_data("ml-latest-small", 20)
 
 
-@pytest.fixture(scope="module")
-def first_items(split: Split) -> np.ndarray:
+def draw_first_items(split: Split) -> np.ndarray:
     """Return the first item matrix of our ALS, for all libraries."""
     return draw_initial_items(split.train.n_items, FACTORS, INITIAL_SCALE, SEED)
 
@@ -55,19 +63,24 @@ def measure_als(split: Split) -> tuple[float, float]:
     return measure(model, split)
 
 
-def test_als_is_as_good_as_that_of_implicit(split: Split, first_items: np.ndarray) -> None:
+def compare_with_implicit(split: Split) -> Figures:
     everybody, matrix = np.arange(split.train.n_users), split.train.to_csr().astype(np.float32)
     with threadpool_limits(1, user_api="blas"):
         als = AlternatingLeastSquares(
             factors=FACTORS, regularization=REGULARIZATION, alpha=1 + ALPHA, iterations=ITERATIONS,
             use_cg=False,
         )  # fmt: skip
-        als.item_factors = first_items.copy()
+        als.item_factors = draw_first_items(split)
         als.user_factors = np.zeros((len(everybody), FACTORS), np.float32)
         als.fit(matrix, show_progress=False)
         X = als.recalculate_user(everybody, matrix)
     theirs = measure(Factorization(X, als.item_factors), split)
-    assert measure_als(split) == pytest.approx(theirs, abs=TOLERANCE)
+    return measure_als(split), theirs
+
+
+def test_als_is_as_good_as_that_of_implicit(split: Split) -> None:
+    ours, theirs = compare_with_implicit(split)
+    assert ours == pytest.approx(theirs, abs=TOLERANCE)
     assert theirs[0] > 0.2
 
 
@@ -94,8 +107,7 @@ def measure_with_lenskit(scorer: Any, split: Split) -> tuple[float, float]:
     return float(means["hits"]), float(means["gains"])
 
 
-def test_baselines_are_as_good_as_those_of_lenskit(split: Split, first_items: np.ndarray) -> None:
-    pytest.importorskip("lenskit", reason="LensKit is not installed")
+def compare_with_lenskit(split: Split) -> dict[str, Figures]:
     from lenskit.als import ImplicitMFScorer
     from lenskit.basic import PopScorer
     from lenskit.knn.ease import EASEScorer
@@ -103,7 +115,7 @@ def test_baselines_are_as_good_as_those_of_lenskit(split: Split, first_items: np
     als = ImplicitMFScorer(
         embedding_size=FACTORS, epochs=ITERATIONS, regularization=REGULARIZATION, weight=ALPHA
     )
-    create_trainer = als.create_trainer
+    create_trainer, first_items = als.create_trainer, draw_first_items(split)
 
     def begin_with_our_items(data: Any, options: Any) -> Any:
         trainer = create_trainer(data, options)
@@ -119,7 +131,19 @@ def test_baselines_are_as_good_as_those_of_lenskit(split: Split, first_items: np
         ),
         "ALS": (measure_als(split), als),
     }
-    for name, (ours, scorer) in pairs.items():
-        theirs = measure_with_lenskit(scorer, split)
-        print(name, "ours", ours, "LensKit", theirs)
+    return {
+        name: (ours, measure_with_lenskit(scorer, split)) for name, (ours, scorer) in pairs.items()
+    }
+
+
+def test_baselines_are_as_good_as_those_of_lenskit(split: Split) -> None:
+    pytest.importorskip("lenskit", reason="LensKit is not installed")
+    for name, (ours, theirs) in compare_with_lenskit(split).items():
         assert ours == pytest.approx(theirs, abs=TOLERANCE), name
+
+
+if __name__ == "__main__":
+    chosen = split_data(sys.argv[1], int(sys.argv[2]))
+    print("ALS: ours, implicit", *compare_with_implicit(chosen), flush=True)
+    for name, figures in compare_with_lenskit(chosen).items():
+        print(f"{name}: ours, LensKit", *figures)

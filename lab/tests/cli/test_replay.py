@@ -56,13 +56,26 @@ def test_a_replay_prints_tables_and_writes_files(diary: Path, tmp_path: Path) ->
     assert content["recovery"]["model"]["missing"][0] == 1.0
     assert sum(row["cases"] for row in content["new_items"]["by_touched"]) > 0
     assert picture.exists()
+    # Settings of the baselines are chosen on periods that no figure is from.
+    assert "chosen by NDCG@100 of the whole catalogue on periods 2, 3, 4" in output
+    assert "shown on periods 5 to 7" in output
+    for name in ("popularity lately", "popularity lately, once", "EASE", "ALS"):
+        choice, shown = content["chosen"][name], content["later"][name]
+        gains = [tried["ndcg@100"] for tried in choice["tried"]]
+        best = choice["tried"][gains.index(max(gains))]
+        assert choice["setting"] | {"ndcg@100": max(gains)} == best
+        assert set(shown) == {"hr@10", "hr@50", "ndcg@100", "hr@10 sampled"}
+        assert name not in content["choosing"]
+    assert set(content["choosing"]["model"]) == set(content["later"]["model"])
 
 
 def test_a_half_life_in_the_options_is_used(diary: Path, tmp_path: Path) -> None:
     out = tmp_path / "replay.json"
-    options = ["--periods", "4", "--half-life", "3", "--json", str(out)]
+    options = ["--periods", "4", "--half-life", "3", "--json", str(out), "--no-baseline-models"]
     assert "weighs half after 3 epochs" in call(*list_arguments(diary), *options)
-    assert json.loads(out.read_text())["recovery"] == {}
+    content = json.loads(out.read_text())
+    assert content["recovery"] == {}
+    assert set(content["chosen"]) == {"popularity lately", "popularity lately, once"}
 
 
 @pytest.mark.parametrize(

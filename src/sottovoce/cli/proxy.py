@@ -140,7 +140,7 @@ def run(config: ConfigOption) -> None:
     """
     settings = read_settings(config, ProxySettings)
     commands = OwnCommands("proxy", config)
-    get_last_problem = start_logging(commands, as_json=settings.log_json)
+    last_warning = start_logging(commands, as_json=settings.log_json)
     http, upstream = connect(settings)
     # The store is locked before anything is served: a second process of this folder ends here.
     with http, ProxyStore.open(settings.folder) as store:
@@ -152,7 +152,7 @@ def run(config: ConfigOption) -> None:
             metrics.render,
             commands,
             proxy.troubles,
-            get_last_problem,
+            last_warning,
             metrics.list_notes,
         )
         run_service(app, settings.listen, watch, settings.watch, on_rejection=metrics.turned_away)

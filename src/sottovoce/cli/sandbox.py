@@ -342,7 +342,7 @@ def _run_demo(folder: Path, plan: DemoPlan, stop: StopSignal, *, browser: bool) 
             webbrowser.open(system.proxy)
         http = stack.enter_context(httpx.Client(trust_env=False))
         reader = PublicReader(HttpProxy(http, system.proxy), system.key)
-        # A process that has died is noticed at every look, not only at the end.
+        # Checked at every poll, so that a process that has died is noticed at once.
         checks = [*(child.check for child in children), reporters.check]
         for point in follow_curve(reader, panel, checks, stop):
             _print_epoch(point)
@@ -376,6 +376,6 @@ def _print_epoch(point: CurvePoint) -> None:
     popularity = "" if point.popularity is None else f", {point.popularity:.3f} popularity"
     typer.echo(
         f"epoch {point.epoch:>2}  HR@10 {point.quality:.3f} with whispers, "
-        f"{point.tags_alone:.3f} genres alone{popularity};  "
+        f"{point.tags_only:.3f} genres alone{popularity};  "
         f"{point.people:,} people reported in the epoch before"
     )

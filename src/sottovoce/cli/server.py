@@ -105,6 +105,7 @@ def _make_port_option(help_text: str) -> Any:
     return make_option(help_text, "as in the settings", min=0, max=65_535)
 
 
+@app.command()
 @add_training_options(only=["epochs"], planned=["epochs"])
 @add_settings_options(
     "service", {name: SERVICE_SETTINGS[name] for name in ("epoch_seconds", "least_clients")}
@@ -202,9 +203,6 @@ def init(
     typer.echo(keys.verification_key.hex())
 
 
-app.command()(init)
-
-
 @app.command()
 def run(
     config: ConfigOption,
@@ -224,7 +222,7 @@ def run(
     # Ports are the only settings that differ among workers of one settings file.
     settings = ServerSettings.read(config).replace_ports(port, watch_port)
     commands = OwnCommands("server", config)
-    get_last_problem = start_logging(commands, as_json=settings.log_json)
+    last_warning = start_logging(commands, as_json=settings.log_json)
     keys = Keys.read(settings.keys)
     with (
         closing(ServerStore(settings.database)) as store,
@@ -239,7 +237,7 @@ def run(
             server.render_metrics,
             commands,
             server.troubles,
-            get_last_problem,
+            last_warning,
         )
         run_service(
             app, settings.listen, watch, settings.watch, on_rejection=server.metrics.turned_away

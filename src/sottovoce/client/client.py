@@ -89,7 +89,7 @@ class Outlook:
 
 
 class Client:
-    """A client in a folder, from `create` or `open`. Close it, or use it in a `with`.
+    """A client in a folder, from `create` or `open`. Close it, or use it as a context manager.
 
     Args:
         folder: The folder with its files.

@@ -22,7 +22,7 @@ from sottovoce.data.synthetic import SYNTHETIC, parse_synthetic, synthetic_peopl
 from sottovoce.data.text_tables import read_text
 from sottovoce.errors import DataError, SettingsError
 
-# Default number of interactions in a shard: some hundred megabytes while it is processed.
+# Default number of interactions in a shard: a few hundred megabytes while it is processed.
 ROWS_PER_SHARD = 4_000_000
 # Formats that can be read, for error messages.
 READABLE_FORMATS = """\
@@ -97,7 +97,7 @@ def _load_from_memory(source: Any, columns: Columns) -> Interactions:
     if is_table(source):
         return read_frame(source, columns)
     if columns:
-        raise DataError("columns must not be named for a matrix: its rows are users")
+        raise DataError("a matrix has no named columns: leave out columns")
     return from_matrix(source, Path(type(source).__name__))
 
 
@@ -115,7 +115,7 @@ def _load_by_name(name: str) -> Interactions:
 
 def _read(path: Path, columns: Columns) -> Interactions:
     """Read a file or folder in the format that its name or contents show."""
-    # By name first: opening a file to look for an archive comes last.
+    # Check the name first: the file is opened, to look for an archive, only if that is not enough.
     name = path.name.lower()
     if _is_parquet(path):
         return read_parquet(path, columns)
@@ -123,7 +123,8 @@ def _read(path: Path, columns: Columns) -> Interactions:
         return read_text(path, columns)
     if columns:
         raise DataError(
-            "columns must be those of a CSV, TSV or Parquet file, or of a folder of Parquet files",
+            "columns can be named only for CSV, TSV and Parquet files or folders of Parquet files; "
+            "leave out columns",
             path=path,
         )
     if name.endswith(MATRIX_SUFFIX) and not path.is_dir():
@@ -139,7 +140,7 @@ def _read(path: Path, columns: Columns) -> Interactions:
 
 
 def _is_parquet(path: Path) -> bool:
-    """Return whether this is a Parquet file, or a folder with some and no published data set."""
+    """Return whether this is a Parquet file, or a folder of them and not a published data set."""
     if not path.is_dir():
         return path.name.lower().endswith(PARQUET_SUFFIXES)
     return bool(find_parquet_files(path)) and not is_published(path)
@@ -176,11 +177,11 @@ def shard(
         )
     with ShardWriter(folder) as writer:
         if is_path and not Shards.is_at(path) and _is_parquet(path):
-            # Buckets need about as much space as the shards, so they are on the same disk.
+            # Buckets need about as much space as the shards, so they are written to the same disk.
             with tempfile.TemporaryDirectory(dir=writer.folder, prefix="sorting-") as scratch:
                 buckets = Buckets(path, columns, Path(scratch), rows, report_progress)
-                about = buckets.write_shards(writer, min_interactions, report_progress)
-            return writer.finish(about if items is None else with_items(about, items))
+                data = buckets.write_shards(writer, min_interactions, report_progress)
+            return writer.finish(data if items is None else with_items(data, items))
         report_progress(f"reading {source}")
         data = load(source, columns, items).filter(min_interactions)
         for begin, end in divide_users(np.diff(data.histories.indptr), rows):

@@ -23,7 +23,7 @@ from fractions import Fraction
 from sottovoce.errors import BudgetExceededError, LedgerError, SettingsError
 from sottovoce.privacy.events import COIN_RHO
 
-# The previous hash of the first record.
+# Stands for the previous hash in the first record.
 FORMAT_NAME = "sottovoce-ledger-1"
 # Whole numbers are below this, so that every reader of JSON reads the same number.
 _INTEGER_LIMIT = 2**53
@@ -32,18 +32,18 @@ _MECHANISM_PATTERN = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """The cost of one batch of `reports` of `epsilon` each, and the crowd that hides them.
+    """A charge for one batch: the epsilon of its reports, and the crowd that hides them.
 
     >>> Charge(bytes(16), 7, bytes(32), "loudest", 2.5, 4, 0.1, clients=100, dummies=0).cost
     Fraction(10, 1)
     """
 
     training: bytes
-    """Id of the training, 16 bytes: the device counts its epochs in each training."""
+    """Id of the training, 16 bytes. A device takes part in a limited number of its epochs."""
     epoch: int
     purpose: bytes
-    """Name of the batch, 32 bytes: best the SHA-256 of its sealed bytes. Sending the same bytes
-    again costs nothing. Data that was randomised again has another purpose and is charged again."""
+    """Name of the batch, 32 bytes; use the SHA-256 of its sealed bytes. Sending the same bytes
+    again costs nothing. A batch that is randomised again has another purpose and a new charge."""
     mechanism: str
     epsilon: float
     reports: int
@@ -81,7 +81,7 @@ class Charge:
     @property
     def cost(self) -> Fraction:
         """The exact product `epsilon * reports`."""
-        # Of the float, which differs from the decimal number that it was typed as.
+        # The float 0.1 is not exactly a tenth: the cost is that of the float.
         return Fraction(self.epsilon) * self.reports
 
 
@@ -140,7 +140,7 @@ class Ledger:
 
     @property
     def remaining(self) -> Fraction:
-        """What may still be charged: at least 0, also after the limit was lowered."""
+        """The amount that may still be charged; 0 if the limit is below what is spent."""
         return max(Fraction(self.limit) - self.spent, Fraction(0))
 
     @property
@@ -158,7 +158,7 @@ class Ledger:
         return [charge for charge in self.charges if charge.training == training]
 
     def allows(self, cost: Fraction) -> bool:
-        """Tell whether this cost fits into the limit."""
+        """Return whether this cost fits into the limit."""
         return self.spent + cost <= Fraction(self.limit)
 
     def charge(self, charge: Charge) -> Entry:
@@ -171,7 +171,7 @@ class Ledger:
             BudgetExceededError: The charge does not fit into the limit.
             LedgerError: The same purpose was charged for something else.
         """
-        # An earlier record is returned even if the limit was lowered since: it is spent already.
+        # Return an earlier record even if the limit is lower now: it costs nothing more.
         earlier = self._charges.get(charge.purpose)
         if earlier is None:
             return self.add(charge)
@@ -201,13 +201,12 @@ class Ledger:
 
     def _check(self, charge: Charge) -> None:
         if charge.purpose in self._charges:
-            raise LedgerError(f"purpose {charge.purpose.hex()} must be charged once")
-        excess = self.spent + charge.cost - Fraction(self.limit)
-        if excess > 0:
+            raise LedgerError(f"purpose {charge.purpose.hex()} was already charged")
+        if not self.allows(charge.cost):
             raise BudgetExceededError(
-                f"epsilon {round_up(charge.cost)} on top of {round_up(self.spent)} spent must "
-                f"not exceed the limit of {self.limit}, and does by {round_up(excess)}; "
-                "nothing may be reported, recommending goes on"
+                f"batch costs epsilon {round_up(charge.cost)} but only "
+                f"{round_down(self.remaining)} of the limit {self.limit} is left; reporting stops, "
+                "recommendations continue"
             )
 
 
@@ -254,8 +253,8 @@ def _set_frozen(frozen: object, name: str, value: object) -> None:
 
 
 def _check_int(name: str, value: int, *, minimum: int) -> int:
-    """Return an integer that every reader of JSON reads alike."""
-    # A bool or a number of numpy becomes an int: the hash is of its JSON.
+    """Convert to an int that every reader of JSON reads exactly, or raise a `SettingsError`."""
+    # A bool or a numpy integer must become an int, because its JSON is hashed.
     number = operator.index(value)
     if not minimum <= number < _INTEGER_LIMIT:
         raise SettingsError(f"{name} is {value}; it must be at least {minimum} and below 2^53")

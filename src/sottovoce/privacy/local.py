@@ -21,7 +21,7 @@ Float64 = NDArray[np.float64]
 # less than a gigabyte. Reports that are one sign have only two losses, so their limit is higher.
 MAX_SIGN_REPORTS = 10**7
 MAX_OTHER_REPORTS = 10**6
-# The tails of a binomial with a probability of at most 2 e^-TAIL_SPREAD count as the largest loss.
+# Both tails of a binomial, at most 2 e^-TAIL_SPREAD together, are counted as the largest loss.
 TAIL_SPREAD = 60.0
 # Numbers of loud reports that are less likely than this count as the largest loss too.
 NEGLIGIBLE_PROBABILITY = 1e-18

@@ -1,17 +1,18 @@
-"""The central view: an honest proxy shuffles everybody's reports, and nobody can link two.
+"""The central epsilon: an honest proxy shuffles everybody's reports, so none can be linked.
 
-`docs/privacy.md` has the proof. Consider the j-th reports of n people in an epoch. The blanket are
-those of the others that are uniform (a share gamma), and the proxy's D dummies, each with
-probability d (`Reporting.dummy_share`). The proof reveals all others. This leaves m = B + 1
-reports, B ~ Bin(n - 1, gamma) + Bin(D, d), one of them the victim's; a of them fall on the loud
-directions A of one history, b on those of another. With `E = e^eps` the probabilities of this
+`docs/privacy.md` has the proof. Consider the j-th reports of n people in an epoch. The victim's
+report hides in a blanket of B uniform reports: each of the other n - 1 people contributes one with
+probability gamma, and each of the proxy's D dummies with probability d (`Reporting.dummy_share`),
+so B ~ Bin(n - 1, gamma) + Bin(D, d). The proof lets the attacker know all reports outside of the
+blanket. Of the m = B + 1 reports that remain, one of them the victim's, a fall on the loud
+directions A of one history and b on those of another. With `E = e^eps`, the probabilities of this
 outcome under the two histories are proportional to
 
     Mult(a, b; m, rho, rho) * (m + (E - 1) a)     against     Mult(...) * (m + (E - 1) b)
 
 so the loss is `log((m + (E - 1) a) / (m + (E - 1) b))`. Disjoint loud sets are the worst case, and
-a smaller m is worse than a larger one. The pair is composed k T times by privacy loss
-distributions. If there are too many people or reports for that, the bound of `bound.py` is used.
+a smaller m is worse than a larger one. The loss is composed k T times as a privacy loss
+distribution. If there are too many people or reports for that, the bound of `bound.py` is used.
 """
 
 from collections.abc import Iterator
@@ -32,21 +33,23 @@ Float64 = NDArray[np.float64]
 
 # The tails of a distribution are cut where they are less likely than this.
 TAIL_PROBABILITY = 1e-16
-# With this spread, `bound.py` cuts two tails that have this probability together.
+# `blankets` cuts both tails of a binomial at a probability of at most 2 e^-spread together. With
+# this spread, that is TAIL_PROBABILITY.
 TAIL_SPREAD = log(2 / TAIL_PROBABILITY)
-# The tails of people, of dummies and of the two counts count as a total loss of privacy.
+# Outcomes in a tail are counted as a complete loss of privacy. One TAIL_PROBABILITY covers people,
+# one covers dummies, and each of the counts a and b has two tails.
 TAILS_DELTA = 6 * TAIL_PROBABILITY
-# The grid of one report's losses: its steps for each sigma, and its largest number of steps.
+# Grid of one report's losses: steps per standard deviation, and the largest number of steps.
 STEPS_PER_SIGMA = 24
 MAX_GRID_STEPS = 1 << 22
-# Pairs of counts that are enumerated for one size of the blanket: in all, and at a time in memory.
+# Pairs (a, b) that are enumerated for one size of the blanket: in total, and in memory at a time.
 MAX_COUNT_PAIRS = 1 << 26
 COUNT_PAIRS_AT_ONCE = 1 << 18
-# Reports that are composed, in all and for each step of one report's loss: the memory of
-# dp-accounting grows with the latter.
+# Reports that are composed: in total, and per step of one report's grid. The memory that
+# dp-accounting needs grows with the number per step.
 MAX_COMPOSED_REPORTS = 10**8
-MAX_REPORTS_BY_STEP = 10_000
-# The largest crowd that the bound takes. A larger crowd hides at least as well.
+MAX_REPORTS_PER_STEP = 10_000
+# `central_bound` is called with at most this crowd. A larger crowd hides at least as well.
 MAX_BOUND_PEOPLE = 10**10
 
 
@@ -65,8 +68,8 @@ def central_epsilon(event: Reporting, people: int, delta: float) -> float:
 
     Args:
         event: What each person does in a training.
-        people: Number of people who report in each epoch, the person included. People who work
-            with the server hide nobody and do not count: with 1 only the dummies hide.
+        people: Number of honest people who report in each epoch, including the person. Reports of
+            people who collude with the server hide nobody. With 1, only the dummies hide.
         delta: Amount by which probabilities may differ beyond the factor e^epsilon.
 
     Returns:
@@ -83,7 +86,7 @@ def central_epsilon(event: Reporting, people: int, delta: float) -> float:
 
 
 def is_composed(event: Reporting, people: int) -> bool:
-    """Tell whether the figure comes from loss distributions; otherwise it is an upper bound."""
+    """Return whether `central_epsilon` composes loss distributions and is not just a bound."""
     return _limit_crowd(event, people) == (event, people) and event.total <= _max_reports(
         event, people
     )
@@ -91,12 +94,13 @@ def is_composed(event: Reporting, people: int) -> bool:
 
 def _shuffled_epsilon(event: Reporting, people: int, delta: float) -> float:
     """Return the smallest epsilon of pure composition, loss distributions and the bound."""
-    # A larger crowd hides at least as well as a smaller one, so a part of it gives a valid figure.
+    # A larger crowd hides at least as well, so a part of the crowd gives an upper bound.
     epsilon, (limited, honest) = event.pure, _limit_crowd(event, people)
     if event.total <= _max_reports(limited, honest):
-        one = _one_report_distribution(limited.one_report(), honest)
-        composed = one if event.total == 1 else one.self_compose(event.total)
-        epsilon = min(epsilon, float(composed.get_epsilon_for_delta(delta)))
+        losses = _compute_report_losses(limited.one_report(), honest)
+        if event.total > 1:
+            losses = losses.self_compose(event.total)
+        epsilon = min(epsilon, float(losses.get_epsilon_for_delta(delta)))
     if not is_composed(event, people):
         event = replace(event, dummies=min(event.dummies, MAX_BOUND_PEOPLE))
         group = Group(event, min(people, MAX_BOUND_PEOPLE))
@@ -105,8 +109,8 @@ def _shuffled_epsilon(event: Reporting, people: int, delta: float) -> float:
 
 
 def _max_reports(event: Reporting, honest: int) -> int:
-    by_step = int(MAX_REPORTS_BY_STEP * event.epsilon / _grid_step(event, honest))
-    return min(MAX_COMPOSED_REPORTS, by_step)
+    limit_by_grid = int(MAX_REPORTS_PER_STEP * event.epsilon / _grid_step(event, honest))
+    return min(MAX_COMPOSED_REPORTS, limit_by_grid)
 
 
 def _grid_step(event: Reporting, honest: int) -> float:
@@ -117,11 +121,12 @@ def _grid_step(event: Reporting, honest: int) -> float:
 
 
 def _limit_crowd(event: Reporting, people: int) -> tuple[Reporting, int]:
-    """Reduce dummies and people until their counts can be enumerated.
+    """Reduce dummies and people until all likely counts can be enumerated.
 
-    Fewer never hide better. The counts are those within eight deviations of the mean.
+    The epsilon of the smaller crowd is an upper bound.
     """
     rho = event.loud_fraction
+    # Likely counts are within eight standard deviations of the mean: a range of at most 17.
     widest = COUNT_PAIRS_AT_ONCE if rho == COIN_RHO else sqrt(MAX_COUNT_PAIRS)
     uniform = int((widest / 17) ** 2 / (rho * (1 - rho)))
     dummies = min(event.dummies, uniform * event.reports)
@@ -130,7 +135,7 @@ def _limit_crowd(event: Reporting, people: int) -> tuple[Reporting, int]:
 
 
 @lru_cache(maxsize=64)
-def _one_report_distribution(event: Reporting, honest: int) -> Any:
+def _compute_report_losses(event: Reporting, honest: int) -> Any:
     """Return the privacy loss distribution of one report."""
     try:
         from dp_accounting.pld import pld_pmf, privacy_loss_distribution
@@ -172,27 +177,28 @@ def compute_hockey_stick(
 
 
 def iterate_outcomes(event: Reporting, m: int) -> Iterator[tuple[Float64, Float64]]:
-    """Yield the losses when m reports are left, with their weights under the true history.
+    """Yield the losses of all outcomes of m reports, and their weights under the true history.
 
-    They come in several pieces. The weights are probabilities up to a common factor.
+    The outcomes are split into several pieces, to save memory. The weights are probabilities up to
+    a common factor.
     """
     rho, odds = event.loud_fraction, expm1(event.epsilon)
     counts = _likely_counts(m, rho)
-    ways = _log_poisson(counts, m * rho)
+    log_weights = _log_poisson(counts, m * rho)
     if rho == COIN_RHO:
-        opposite = _log_poisson(m - counts[::-1], m * rho)[::-1]
-        chance = np.exp(ways + opposite) * (m + odds * counts)
+        log_weights_b = _log_poisson(m - counts[::-1], m * rho)[::-1]
+        chance = np.exp(log_weights + log_weights_b) * (m + odds * counts)
         yield np.log(m + odds * counts) - np.log(m + odds * (m - counts)), chance
         return
     rests = np.arange(max(m - 2 * counts[-1], 0), m - 2 * counts[0] + 1)
-    ways_of_rest = _log_poisson(rests, m * (1 - 2 * rho))
+    log_weights_of_rest = _log_poisson(rests, m * (1 - 2 * rho))
     rows = max(COUNT_PAIRS_AT_ONCE // len(counts), 1)
     for start in range(0, len(counts), rows):
         a, b = counts[start : start + rows, None], counts[None, :]
         rest = m - a - b
-        base = ways[start : start + rows, None] + ways[None, :]
-        base = base + ways_of_rest[np.maximum(rest, 0) - rests[0]]
-        chance = np.where(rest >= 0, np.exp(base) * (m + odds * a), 0.0)
+        log_weight = log_weights[start : start + rows, None] + log_weights[None, :]
+        log_weight = log_weight + log_weights_of_rest[np.maximum(rest, 0) - rests[0]]
+        chance = np.where(rest >= 0, np.exp(log_weight) * (m + odds * a), 0.0)
         yield (np.log(m + odds * a) - np.log(m + odds * b)).ravel(), chance.ravel()
 
 
@@ -205,8 +211,9 @@ def _log_poisson(counts: NDArray[np.int64], mean: float) -> Float64:
 
 
 def _likely_counts(m: int, rho: float) -> NDArray[np.int64]:
-    """Return the likely counts of m reports on a set of share rho; one more for the victim's."""
+    """Return the likely numbers of the m reports that fall on a share rho of the directions."""
     lowest, highest = _cut_tails(m, rho)
+    # The victim's report is not uniform and may add one.
     return np.arange(lowest, min(m, highest + 1) + 1)
 
 

@@ -1,9 +1,9 @@
 """Anonymous tokens: each account reports once in an epoch, and no report reveals its account.
 
-The product's backend attests that a pseudonym is an account. In each epoch the proxy evaluates one
-blinded number for each account, with a key that the signed manifest names, so that no device gets a
-different key. The unblinded result is a token for the next epoch. The proxy recognises its own
-tokens, but not which account a token was made for.
+The product's backend attests that a pseudonym belongs to an account. In each epoch the proxy
+evaluates one blinded number for each account. The signed manifest names the key, so no device can
+be given a different one. The unblinded result is a token for the next epoch. The proxy recognises
+its own tokens, but not which account a token was made for.
 
 This is the VOPRF of RFC 9497, used as in Privacy Pass (RFC 9576, 9578), but with
 ristretto255-SHA512 instead of P-384: redeeming a token is fifty times as fast.
@@ -41,9 +41,9 @@ REQUEST_BYTES = len(_REQUEST_MAGIC) + 4 + ATTESTATION_BYTES + BLINDED_BYTES
 
 @dataclass(frozen=True)
 class Attestation:
-    """A signed statement that a pseudonym is an account, for one service and a short time.
+    """A signed statement that a pseudonym belongs to an account of one service, for a short time.
 
-    0   32  pseudonym: the same for an account each time, and not its name
+    0   32  pseudonym: always the same for one account, and not the account's name
     32   8  expiry, Unix seconds, little endian
     40  64  Ed25519 signature by the product's backend
     """
@@ -63,19 +63,24 @@ class Attestation:
     @classmethod
     def decode(cls, data: bytes) -> Self:
         if len(data) != ATTESTATION_BYTES:
-            raise ProtocolError(f"attestation: {ATTESTATION_BYTES} bytes, not {len(data)}")
+            raise ProtocolError(
+                f"attestation has {len(data)} bytes; it must have {ATTESTATION_BYTES}"
+            )
         expiry = int.from_bytes(data[PSEUDONYM_BYTES : PSEUDONYM_BYTES + 8], "little")
         return cls(data[:PSEUDONYM_BYTES], expiry, data[-SIGNATURE_BYTES:])
 
     def check(self, key: bytes, service: bytes, now: float) -> None:
-        """Raise an `UntrustedError` unless the backend with this key attests this now."""
+        """Raise an `UntrustedError` unless this backend key signed it and it is valid now."""
         if not has_valid_signature(
             key, self.signature, _signed_text(service, self.pseudonym, self.expiry)
         ):
-            raise UntrustedError("attestation: not signed by this product's backend")
+            raise UntrustedError("attestation was not signed by this product's backend")
         # One that is valid for ever would let a closed account report for ever.
         if not now < self.expiry <= now + MAX_ATTESTATION_SECONDS:
-            raise UntrustedError("attestation: expired, or for too long a time")
+            raise UntrustedError(
+                "attestation has expired, or expires too late: it must be valid for at most "
+                f"{MAX_ATTESTATION_SECONDS} seconds"
+            )
 
 
 def _signed_text(service: bytes, pseudonym: bytes, expiry: int) -> bytes:
@@ -84,7 +89,7 @@ def _signed_text(service: bytes, pseudonym: bytes, expiry: int) -> bytes:
 
 @dataclass(frozen=True)
 class TokenRequest:
-    """The request of a device for a token of a later epoch.
+    """A device's request for a token for a later epoch.
 
     0    4  "SVT2"
     4    4  epoch, little endian
@@ -104,7 +109,8 @@ class TokenRequest:
     def decode(cls, data: bytes) -> Self:
         if len(data) != REQUEST_BYTES or data[:4] != _REQUEST_MAGIC:
             raise ProtocolError(
-                f"token request: {_REQUEST_MAGIC.decode()} and {REQUEST_BYTES} bytes in all"
+                f"token request must have {REQUEST_BYTES} bytes and begin with "
+                f"{_REQUEST_MAGIC.decode()}"
             )
         attestation = Attestation.decode(data[8 : 8 + ATTESTATION_BYTES])
         return cls(int.from_bytes(data[4:8], "little"), attestation, data[-BLINDED_BYTES:])
@@ -139,17 +145,18 @@ class Issuer:
     def check(self, token: Token) -> None:
         """Raise a `RefusedError` unless the token was made with this key."""
         expected = self._evaluator.evaluate_known_input(TOKEN_INPUT_PREFIX + token.id)
-        # In constant time: else the time would tell how many bytes of a guess are right.
+        # Compare in constant time: timing must not reveal how many bytes of a guess are right.
         if not compare_digest(expected, token.output):
-            raise RefusedError("this token is not one of this epoch")
+            raise RefusedError("this token was not issued for this epoch")
 
 
 def blind_token(batch_id: bytes) -> tuple[bytes, Callable[[bytes, bytes], Token]]:
-    """Start to make a token for this id.
+    """Blind the id of a batch, as the first step of making a token for it.
 
     Returns:
         The blinded element to send, and a function that makes the token from the proxy's answer and
-        the manifest's public key. It raises an `UntrustedError` if another key was used.
+        the manifest's public key. The function raises an `UntrustedError` if the proxy used another
+        key.
     """
     module = _ristretto()
     client, element = module.Client.blind(TOKEN_INPUT_PREFIX + batch_id)
@@ -160,9 +167,7 @@ def blind_token(batch_id: bytes) -> tuple[bytes, Callable[[bytes, bytes], Token]
             key = module.PublicKey.deserialize(public_key)
             return Token(batch_id, client.finalize(evaluated, key))
         except ValueError as error:
-            raise UntrustedError(
-                f"token: not made with the key of the manifest: {error}"
-            ) from error
+            raise UntrustedError(f"token was not made with the manifest's key: {error}") from error
 
     return element.serialize(), finalize
 
@@ -177,6 +182,6 @@ def _ristretto() -> Any:
     try:
         from voprf import ristretto
     except ImportError as error:
-        message = "accounts need a library: pip install 'sottovoce[accounts]'"
+        message = "accounts need voprf: pip install 'sottovoce[accounts]'"
         raise MissingExtraError(message) from error
     return ristretto

@@ -29,35 +29,36 @@ from sottovoce.training import Settings, plan_training
 # New people in each epoch: nobody reports twice.
 PEOPLE_PER_EPOCH = 5000
 DEFAULT_FILMS = 1000
-# Length of an epoch. A page looks every five seconds, and takes part in this epoch if ten are left.
+# The page polls every five seconds and takes part in an epoch if at least ten seconds are left.
 EPOCH_SECONDS = 20
-# Epsilon of the only report, and the dummies that hide it: by a device's own bound the server sees
-# 0.993 of it.
+# Each person sends one report with this epsilon. By the bound that a device computes, the dummies
+# reduce it to 0.993 for the server.
 REPORT_EPSILON = 10.0
 DUMMIES_PER_EPOCH = 5300
-# HR@10 with these settings, for seeds 1000 to 1005: 0.27 by genres alone, 0.37 after one epoch of
-# 5,000 people, 0.41 after five, 0.48 after twenty; popularity has 0.40. Ten factors are worse by
-# 0.01 to 0.02.
+# HR@10 with these settings, on seeds 1000 to 1005: 0.27 from genres only, 0.37 after one epoch of
+# 5,000 people, 0.41 after five, 0.48 after twenty. Popularity reaches 0.40. With ten factors HR@10
+# is lower by 0.01 to 0.02.
 MODEL_FACTORS = 5
 HALF_LIFE_EPOCHS = 14.0
-# More than the 0.08 that is planned, for a visitor who has chosen three films: of ten for three
-# horror films, 5 are horror after one epoch instead of 3, and at most 2 instead of 3 are also in a
-# list for three romances or children's films. It costs 0.03 of HR@10 after twenty epochs.
+# The planner would choose 0.08. The larger value suits visitors who have chosen only three films.
+# After one epoch, the list for three horror films has 5 horror films of ten instead of 3. It shares
+# at most 2 films instead of 3 with the lists for three romances or three children's films. The
+# larger value costs 0.03 of HR@10 after twenty epochs.
 USER_RIDGE = 0.3
 # People from whom popularity is estimated.
 SAMPLE_PEOPLE = 2000
-# The kind of tags that films have here. Which years people like is left to be learnt.
+# The only kind of tags that films keep: preferences for years must be learnt from reports.
 FILM_TAG = "genre"
 # Text at the top of the page.
 DEMO_NOTICE = (
-    "This is a demo. Everybody else who reports is invented, and so are the people that the model "
-    "is tested on; the films are real. Your report is protected as in a real service, except that "
-    "proxy and server are on one machine, so its owner could put together what both know, and that "
-    "the page sends after seconds, not at a random moment."
+    "This is a demo. All other people who report are invented, and so are the people that the "
+    "model is tested on; the films are real. Your report is protected as in a real service, with "
+    "two exceptions: proxy and server run on one machine, so its owner could combine what the two "
+    "know, and the page sends your report after a few seconds instead of at a random moment."
 )
-# Processes of the people who report.
+# The people are simulated in at most this many processes.
 MAX_PROCESSES = 2
-# They have a lower priority than the services and the browser.
+# Gives these processes a lower priority than the services and the browser.
 PROCESS_NICENESS = 2
 # A process that still runs this long after SIGTERM is killed.
 STOP_SECONDS = 5.0
@@ -65,22 +66,22 @@ STOP_SECONDS = 5.0
 
 @dataclass(frozen=True)
 class DemoPlan:
-    """Who reports in the demo, and what is learnt from it."""
+    """The size of the demo, and the people and training that follow from it."""
 
     people: int = PEOPLE_PER_EPOCH
-    """New people in each epoch."""
+    """Number of new people in each epoch."""
     films: int = DEFAULT_FILMS
     epoch_seconds: int = EPOCH_SECONDS
     seed: int = 0
 
     @cached_property
     def sample(self) -> Interactions:
-        """The first of the people."""
+        """The first `SAMPLE_PEOPLE` people, from whom popularity is estimated."""
         return synthetic_people(SAMPLE_PEOPLE, self.films, self.seed)
 
     @cached_property
     def training(self) -> Settings:
-        """Settings of a training without end, with one report in a lifetime."""
+        """Settings of an open-ended training in which each person reports once."""
         return plan_training(
             self.people,
             self.films,
@@ -96,7 +97,7 @@ class DemoPlan:
         )
 
     def set_up(self, folder: Path, port: int) -> None:
-        """Set up server and proxy."""
+        """Write the settings and files of a server and a proxy to a folder."""
         items = (
             replace(item, tags={kind: tag for kind, tag in item.tags.items() if kind == FILM_TAG})
             for item in list_catalogue_items(self.sample)
@@ -104,8 +105,8 @@ class DemoPlan:
         Sandbox(
             Catalogue.from_items(items),
             self.training,
-            # An epoch ends by the clock alone, so that no device is charged for one that waits. The
-            # dummies hide everybody who comes.
+            # Epochs end on time and never wait for a crowd: a device might be charged for an epoch
+            # that is then discarded. The dummies hide even a single person.
             least_clients=1,
             hold=0,
             epoch_seconds=self.epoch_seconds,
@@ -117,7 +118,7 @@ class DemoPlan:
 
 
 class Reporters:
-    """The people of the demo, in processes of their own. Use it in a `with`."""
+    """Processes that simulate the people of the demo. Use it as a context manager."""
 
     def __init__(self, url: str, key: bytes, plan: DemoPlan):
         processes = min(os.cpu_count() or 1, MAX_PROCESSES)
@@ -132,7 +133,7 @@ class Reporters:
         for process in self._processes:
             if process.exitcode:
                 raise UnavailableError(
-                    "the process of the people who report has ended by itself with code "
+                    "a process that simulates people exited unexpectedly with code "
                     f"{process.exitcode}; its last output is above. Everything else was stopped"
                 )
 
@@ -156,7 +157,7 @@ class Reporters:
 
 
 def _report(url: str, key: bytes, plan: DemoPlan, part: int, parts: int) -> None:
-    """Invent and report for one part of the people; runs in a process of its own."""
+    """Simulate one part of the people and send their reports. Runs in a child process."""
     set_up_worker()
     os.nice(PROCESS_NICENESS)
     people = generate_people(plan.films, plan.seed, part, parts)
@@ -167,33 +168,33 @@ def _report(url: str, key: bytes, plan: DemoPlan, part: int, parts: int) -> None
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """How good the published model is in an epoch, as anybody could measure it."""
+    """The quality of an epoch's model, measured from published files only."""
 
     epoch: int
     people: int
-    """People whose reports the model learnt from in the epoch before."""
+    """Number of people whose reports the previous epoch counted."""
     quality: float
     """HR@10 of the model."""
-    tags_alone: float
-    """HR@10 without anybody's reports."""
+    tags_only: float
+    """HR@10 of recommendations from tags only, without any reports."""
     popularity: float | None
-    """HR@10 of the items that most people touched, with the same tags; None if that is unknown."""
+    """HR@10 of the most popular items, with the same tags; None if the panel has no counts."""
 
 
 def follow_curve(
     reader: PublicReader,
     panel: Panel,
     checks: Sequence[Callable[[], None]],
-    stopping: Callable[[], bool],
+    should_stop: Callable[[], bool],
     *,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Iterator[CurvePoint]:
-    """Yield a point for each epoch as it begins, until it is time to stop or a check raises."""
+    """Yield a point for each epoch as it begins, until `should_stop` is true or a check raises."""
     epoch, model = 0, b""
-    while not stopping():
+    while not should_stop():
         for check in checks:
             check()
-        with suppress(UnavailableError):  # the next look tries again
+        with suppress(UnavailableError):  # the next poll tries again
             signed = reader.read_manifest()
             manifest = signed.manifest
             if manifest.epoch > epoch:

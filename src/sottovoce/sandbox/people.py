@@ -32,7 +32,7 @@ from sottovoce.protocol.batch import BATCH_ID_BYTES
 # Histories without end, by the rows of a catalogue.
 Inventor = Callable[[Catalogue], Iterator[list[int]]]
 
-# Pause between two looks for the next epoch.
+# Pause between two polls for the next epoch.
 POLL_SECONDS = 0.2
 # Pause before a batch is sent again to a busy proxy.
 RESEND_SECONDS = 0.2

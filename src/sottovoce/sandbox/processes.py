@@ -65,14 +65,14 @@ class Child:
         )
         self._reader.start()
 
-    def wait_until_ready(self, url: str, stopping: Callable[[], bool]) -> None:
+    def wait_until_ready(self, url: str, should_stop: Callable[[], bool]) -> None:
         """Wait until `/readyz` at this address answers 200.
 
         Raises:
             UnavailableError: The process ended or took too long.
         """
         deadline = time.monotonic() + READY_SECONDS
-        while not stopping() and not is_ready(url):
+        while not should_stop() and not is_ready(url):
             self.check()
             if time.monotonic() > deadline:
                 raise UnavailableError(
@@ -82,14 +82,14 @@ class Child:
             time.sleep(CHECK_SECONDS)
 
     def check(self) -> None:
-        """Raise an `UnavailableError` if the process has ended by itself."""
+        """Raise an `UnavailableError` if the process has exited unexpectedly."""
         if self.process.poll() is not None:
             self._reader.join(1.0)
             for line in self._last_lines:
                 _write_line(line)
             raise UnavailableError(
-                f"the {self.name} ended by itself with code {self.process.returncode}; its last "
-                "output is above. Everything else was stopped"
+                f"the {self.name} exited unexpectedly with code {self.process.returncode}; its "
+                "last output is above. Everything else was stopped"
             )
 
     def terminate(self) -> None:
@@ -142,7 +142,7 @@ class StopSignal:
 
 @contextmanager
 def run_system(
-    folder: Path, system: LiveSystem, stopping: Callable[[], bool], *, quiet: bool = False
+    folder: Path, system: LiveSystem, should_stop: Callable[[], bool], *, quiet: bool = False
 ) -> Iterator[list[Child]]:
     """Run server, proxy and toy shop during the block, which begins when they are ready."""
     configs = {"server": get_server_config(folder), "proxy": get_proxy_config(folder)}
@@ -158,16 +158,16 @@ def run_system(
             children.append(Child("shop", arguments, module=SHOP_MODULE, quiet=quiet))
             stack.callback(children[-1].stop)
         for child, url in zip(children, (system.server_watch, system.proxy_watch), strict=False):
-            child.wait_until_ready(url, stopping)
+            child.wait_until_ready(url, should_stop)
         # All are asked to end before any is waited for.
         for child in children:
             stack.callback(child.terminate)
         yield children
 
 
-def watch_children(children: Sequence[Child], stopping: Callable[[], bool]) -> None:
+def watch_children(children: Sequence[Child], should_stop: Callable[[], bool]) -> None:
     """Wait until it is time to stop; raise an `UnavailableError` if a process ends before."""
-    while not stopping():
+    while not should_stop():
         for child in children:
             child.check()
         time.sleep(CHECK_SECONDS)

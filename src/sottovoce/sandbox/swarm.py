@@ -268,7 +268,7 @@ class SwarmSync:
 
 
 class ClientPool:
-    """A pool of processes that run clients. Use it in a `with`."""
+    """A pool of processes that run clients. Use it as a context manager."""
 
     def __init__(self, url: str):
         self._pool = ProcessPoolExecutor(

@@ -1,4 +1,4 @@
-"""How a catalogue changes: items are added at its end, described in another way, or retired."""
+"""Changes of a catalogue: items are added at its end, get other titles or tags, or are retired."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from sottovoce.protocol import Catalogue, Item
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference between two versions of a catalogue; false if there is none."""
+    """The difference between two versions of a catalogue; falsy if they are equal."""
 
     added: tuple[Item, ...]
     changed: tuple[tuple[Item, Item], ...]
-    """Before and after: another title, or other tags."""
+    """Pairs of an item before and after: the title or tags differ."""
     retired: tuple[Item, ...]
 
     def __bool__(self) -> bool:
@@ -33,18 +33,19 @@ class Difference:
     def check_retires_few(self, items: int) -> None:
         """Raise a `SettingsError` if more than half of this number of items are retired.
 
-        An export that broke off would cost what was learnt of the missing items.
+        The new list may come from an export that was cut short. Retiring an item discards what the
+        model has learnt about it.
         """
         if len(self.retired) > items / 2:
             raise SettingsError(
-                f"this retires {len(self.retired):,} of the {items:,} items; what was learnt of "
-                "them would be lost for good. If you mean it, say --retire-many; nothing was "
-                "changed"
+                f"this would retire {len(self.retired):,} of the {items:,} items, and what was "
+                "learnt about them would be lost. Nothing was changed; use --retire-many to retire "
+                "them anyway"
             )
 
 
 def merge_catalogues(catalogue: Catalogue, wanted: Catalogue) -> Catalogue:
-    """Return the wanted items: those that stay in their order, then the new ones."""
+    """Return the wanted items: first those of `catalogue`, in its order, then the new ones."""
     new = _index_by_id(wanted.items)
     staying = [new.pop(item.id) for item in catalogue.items if item.id in new]
     return Catalogue.from_items([*staying, *new.values()])

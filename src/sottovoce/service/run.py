@@ -13,7 +13,7 @@ from typing import Any, cast
 import uvicorn
 from starlette.applications import Starlette
 
-from sottovoce.service.connections import ConnectionLimiter, OnRejection, ignore_rejection
+from sottovoce.service.connections import ConnectionLimiter, OnRejection
 from sottovoce.service.guard import GuardedProtocol
 from sottovoce.service.listen import Listen, Watch
 from sottovoce.service.tls import TlsConnection
@@ -36,7 +36,7 @@ def run_service(
     watch_app: Starlette,
     watch: Watch,
     *,
-    on_rejection: OnRejection = ignore_rejection,
+    on_rejection: OnRejection,
 ) -> None:
     """Serve both applications until SIGTERM or Ctrl-C.
 

@@ -36,7 +36,7 @@ class ReportSums:
 class Engine(ABC):
     """Everybody's devices at once. The same settings give the same bits on every engine.
 
-    Close an engine, or use it in a `with`.
+    Close an engine, or use it as a context manager.
     """
 
     name: ClassVar[str]

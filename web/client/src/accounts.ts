@@ -1,10 +1,10 @@
 /**
  * `sottovoce-client/accounts`: tokens for services that ask for accounts.
  *
- * The product's own backend attests that somebody has an account. The proxy then evaluates one
- * blinded number per account and epoch, with a key that the signed manifest names. Unblinded, that
- * is a token for one batch of the next epoch. The proxy recognises it as its own, but not for whom
- * it was made (VOPRF of RFC 9497, ristretto255-SHA512).
+ * The product's own backend attests that the visitor has an account. The proxy then evaluates one
+ * blinded number per account and epoch, with a key that the signed manifest names. The unblinded
+ * result is a token for one batch of the next epoch. The proxy recognises its own tokens, but not
+ * which account a token was made for (VOPRF of RFC 9497, ristretto255-SHA512).
  *
  * Nothing here reads a history. It is a separate module because only services with accounts need
  * it.
@@ -16,39 +16,42 @@ import { concatenate, encodeUtf8 } from "./bytes.js";
 import { SettingsError, UntrustedError } from "./errors.js";
 
 /**
- * Asks the product's backend to attest that the visitor is logged in: 104 bytes, or null if nobody
- * is.
+ * Asks the product's backend for an attestation that the visitor is logged in. Resolves to its 104
+ * bytes, or to null if nobody is logged in.
  */
 export type Attest = () => Promise<Uint8Array | null>;
 
-/** The page's side of tokens. A client stores the state of a request without looking into it. */
+/**
+ * Makes token requests and tokens with the page's account. To the client, the state of a request is
+ * opaque: it only stores it.
+ */
 export interface Account {
   /**
-   * Make the request for a token of a batch id. With the `state` of an earlier one, the element is
-   * the same.
+   * Create a request for a token for the batch `id`, or return null if nobody is logged in. To
+   * repeat an earlier request, pass its `state`: the blinded element stays the same.
    */
   request(epoch: number, id: Uint8Array, state: Uint8Array | null): Promise<TokenRequest | null>;
-  /** Return the token's output; `UntrustedError` unless it was made with this key. */
+  /** Return the token's output. Throws an `UntrustedError` unless it was made with this key. */
   finalize(state: Uint8Array, answer: Uint8Array, key: Uint8Array): Promise<Uint8Array>;
 }
 
 /** A request for a token. */
 export interface TokenRequest {
   readonly bytes: Uint8Array;
-  /** What turns the answer into a token: to be stored before the request leaves. */
+  /** Needed to turn the answer into a token. Store it before the request is sent. */
   readonly state: Uint8Array;
 }
 
 const VOPRF_SUITE = Oprf.Suite.RISTRETTO255_SHA512;
 const GROUP = Oprf.getGroup(VOPRF_SUITE, CryptoNoble);
-/** Comes before the id of the batch that a token is for. */
+/** Precedes the id of the batch in the input of the VOPRF. */
 const TOKEN_PREFIX = encodeUtf8("sottovoce token 2\0");
 const REQUEST_MAGIC = encodeUtf8("SVT2");
 const ATTESTATION_BYTES = 104;
 const ELEMENT_BYTES = 32;
 const PROOF_BYTES = 64;
 
-/** Create the page's side of tokens, for `Client.open` or the widget's `start`. */
+/** Create the account for `Client.open` or the widget's `start`. */
 export function createAccount(attest: Attest): Account {
   return {
     async request(epoch, id, state) {
@@ -70,13 +73,13 @@ export function createAccount(attest: Attest): Account {
   };
 }
 
-/** Blind an input, and return everything that is needed later; it ends with the blinded element. */
+/** Blind an input, and return the state for `finalize`; it ends with the blinded element. */
 export async function blind(input: Uint8Array): Promise<Uint8Array> {
   const [data] = await new VOPRFClient(VOPRF_SUITE, new Uint8Array(), CryptoNoble).blind([input]);
   return data.serialize();
 }
 
-/** Check the proof that this key was used, then unblind. */
+/** Verify the proof that this key was used, then unblind and return the token's output. */
 export async function finalize(
   state: Uint8Array,
   answer: Uint8Array,
@@ -84,8 +87,8 @@ export async function finalize(
 ): Promise<Uint8Array> {
   try {
     const [proof, element] = [answer.subarray(0, PROOF_BYTES), answer.subarray(PROOF_BYTES)];
-    // Anyone could make tokens for the identity: its secret key is zero. The library accepts it.
-    if (isZero(key) || isZero(element)) throw new Error("the identity");
+    // The library accepts the identity as a key. Its secret key is zero, so anyone can make tokens.
+    if (isZero(key) || isZero(element)) throw new Error("key and element must not be the identity");
     const evaluated = [GROUP.desElt(element)];
     const dleqProof = DLEQProof.deserialize(GROUP.id, proof, CryptoNoble);
     const evaluation = new Evaluation(Oprf.Mode.VOPRF, evaluated, dleqProof);
@@ -97,7 +100,7 @@ export async function finalize(
     if (output === undefined) throw new Error("no output");
     return output;
   } catch (error) {
-    throw new UntrustedError(`the token was not made with the key of the manifest: ${error}`);
+    throw new UntrustedError(`token was not made with the manifest's key: ${error}`);
   }
 }
 

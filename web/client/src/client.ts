@@ -131,10 +131,10 @@ export class Client {
   /**
    * Return the n best items that the owner has not touched, each with its reasons.
    *
-   * `byTagsAlone` gives the list that there would be without anybody's reports, to compare.
+   * `tagsOnly` gives the list that there would be without anybody's reports, to compare.
    */
-  recommend(n = 10, { byTagsAlone = false } = {}): Promise<Recommendation[]> {
-    return this.history("recommend", n, byTagsAlone);
+  recommend(n = 10, { tagsOnly = false } = {}): Promise<Recommendation[]> {
+    return this.history("recommend", n, tagsOnly);
   }
 
   /**

@@ -86,9 +86,9 @@ export class History {
   }
 
   /** Return the n best items that were not touched, each with its reasons; or by tags alone. */
-  async recommend(n: number, byTagsAlone = false): Promise<Recommendation[]> {
+  async recommend(n: number, tagsOnly = false): Promise<Recommendation[]> {
     const current = await this.#requireRelease();
-    const release = byTagsAlone ? { ...current, wide: current.wideWithoutReports } : current;
+    const release = tagsOnly ? { ...current, wide: current.wideWithoutReports } : current;
     return recommend(release, await this.#store.readHistory(), checkCount(n));
   }
 

@@ -118,7 +118,7 @@ function createHistoryCalls() {
     record: (ids: readonly string[]) => history().record(ids),
     remove: (ids: readonly string[]) => history().remove(ids),
     listTouched: () => history().listTouched(),
-    recommend: (n: number, byTagsAlone: boolean) => history().recommend(n, byTagsAlone),
+    recommend: (n: number, tagsOnly: boolean) => history().recommend(n, tagsOnly),
     listPopular: (n: number) => history().listPopular(n),
     listItems: () => history().listItems(),
     getStatus: () => history().getStatus(),

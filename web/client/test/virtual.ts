@@ -227,8 +227,8 @@ export class Tab {
   record = (ids: readonly string[]) => this.#compute(() => this.history.record(ids));
   remove = (ids: readonly string[]) => this.#compute(() => this.history.remove(ids));
   listTouched = () => this.#compute(() => this.history.listTouched());
-  recommend: Client["recommend"] = (n = 10, { byTagsAlone = false } = {}) =>
-    this.#compute(() => this.history.recommend(n, byTagsAlone));
+  recommend: Client["recommend"] = (n = 10, { tagsOnly = false } = {}) =>
+    this.#compute(() => this.history.recommend(n, tagsOnly));
   listPopular = (n = 10) => this.#compute(() => this.history.listPopular(n));
   listItems = () => this.#compute(() => this.history.listItems());
   summarize = (terms: Terms, limit: number) =>

@@ -1,10 +1,10 @@
 /**
- * A worker for slow work that does not depend on what was seen: it searches titles and measures
- * models, so that the page's own thread stays free. It makes no requests.
+ * The desk, a web worker that searches titles and measures models so that the page stays responsive.
+ * It never sees the visitor's films and makes no requests.
  *
- * The learning curve: every epoch's model, as it was published and signed, is measured on the
- * public panel by HR@10. The measure is the one of src/sottovoce/evaluation. Anyone can compute it;
- * this device computes it itself and trusts nobody's number.
+ * The learning curve is the HR@10 of each epoch's published model on the public panel, computed as in
+ * src/sottovoce/simulation/evaluation/panel.py. It is measured here, so that the page need not trust
+ * figures of the operator.
  */
 
 import {
@@ -33,64 +33,65 @@ import { toHex } from "./words.js";
 
 export type DeskCalls = ReturnType<typeof createDeskCalls>;
 
-/** A message of the desk. */
+/** A message from the desk to the page. */
 export interface DeskMessage {
   kind: "curve";
   curve: Curve;
 }
 
-/** Create the calls of the desk, once for each page. */
+/** Create the functions that the page can call, once for each page. */
 export function createDeskCalls(post: (message: DeskMessage) => void) {
   const curveMeter = new CurveMeter((curve) => post({ kind: "curve", curve }));
   let index = new TitleIndex([]);
   let popularIds: readonly string[] = [];
-  const rank = () =>
-    index.setPopular(popularIds.length > 0 ? popularIds : curveMeter.listBestKnown());
+  const updateRanks = () =>
+    index.setPopular(popularIds.length > 0 ? popularIds : curveMeter.listMostTouched());
   return {
-    /** Take the newest catalogue, by its hash. */
+    /** Replace the catalogue; `hash` is that of its file. */
     setCatalogue: (hash: string, items: readonly Item[]) => {
       index = new TitleIndex(items.map(toFilm));
       curveMeter.setCatalogue(hash, items);
-      rank();
+      updateRanks();
     },
-    /** Take what the operator publishes, if anything. */
+    /** Set the panel that the operator publishes; null if there is none. */
     setPanel: (data: unknown) => {
       curveMeter.setPanel(data);
-      rank();
+      updateRanks();
     },
     addModel: (epoch: number, release: PastRelease | null) => curveMeter.add(epoch, release),
-    /** Take the ids in the order of the model's popularity; none before the first reports. */
+    /** Set the most popular films by the model, best first; an empty list before any reports. */
     setPopular: (ids: readonly string[]) => {
       popularIds = ids;
-      rank();
+      updateRanks();
     },
     search: (text: string, maxFilms: number): Film[] => index.search(text, maxFilms),
-    /** Return the sentences that an owner is asked with, up to a limit. */
+    /** Return the sentences that ask the owner to accept the terms with this limit. */
     summarize: (terms: Terms, charges: readonly Charge[], limit: number) =>
       summarize(terms, charges, limit),
   };
 }
 
-/** Test people who are measured at once. */
+/** Number of test people who are measured before the worker handles other messages. */
 const PEOPLE_PER_PORTION = 30;
 
 /** The quality of one epoch's model. */
 interface Measurement {
   quality: number | null;
+  /** Number of reports that each person sends in an epoch. */
   reports: number;
   /** Hash of the model file: an epoch that counted nothing leaves it unchanged. */
   modelHash: string;
+  /** Number of reports that the previous epoch counted. */
   reportsBehind: number;
 }
 
-/** The panel, the tags of its catalogue, and what is measured once. */
+/** The panel, the tags of its catalogue, and the quality of the two baselines. */
 interface MeasuredPanel extends Panel {
   tags: TagColumns;
+  /** Quality of recommendations by popularity; null if the operator publishes no counts. */
   popularity: number | null;
-  /**
-   * Quality of lists without anybody's reports; null until a model has given the weight of a film.
-   */
-  tagsAlone: number | null;
+  /** Quality of recommendations from tags only; null until the first model is measured. */
+  tagsOnly: number | null;
 }
 
 /** Measures models, and publishes a curve that grows with each epoch. */
@@ -98,7 +99,7 @@ class CurveMeter {
   readonly #publish: (curve: Curve) => void;
   readonly #measurements = new Map<number, Measurement | null>();
   readonly #queue: (() => Promise<void>)[] = [];
-  /** What the operator published; undefined until it is known. */
+  /** The panel as published, or null if there is none; undefined until it is known. */
   #data: unknown;
   #catalogue: { hash: string; items: readonly Item[] } | null = null;
   #panel: MeasuredPanel | null | undefined;
@@ -110,16 +111,16 @@ class CurveMeter {
 
   setPanel(data: unknown): void {
     this.#data = data ?? null;
-    void this.#work();
+    void this.#drainQueue();
   }
 
   setCatalogue(hash: string, items: readonly Item[]): void {
     this.#catalogue = { hash, items };
-    void this.#work();
+    void this.#drainQueue();
   }
 
-  /** Return the ids of what the panel's people touched most, in its order, if it says so. */
-  listBestKnown(): string[] {
+  /** List the ids of the items, most touched first; empty if the panel has no counts. */
+  listMostTouched(): string[] {
     const { hash, items } = this.#catalogue ?? { hash: "", items: [] };
     const panel = parsePanel(this.#data);
     const touched = panel?.catalogue === hash ? (panel.touched ?? []) : [];
@@ -128,16 +129,16 @@ class CurveMeter {
     return rows.flatMap((row) => items[row]?.id ?? []);
   }
 
-  /** Measure a model when the panel and a catalogue are known. */
+  /** Queue a model; it is measured once the panel and a catalogue are known. */
   add(epoch: number, release: PastRelease | null): void {
     this.#queue.push(async () => {
       this.#measurements.set(epoch, release && (await this.#measure(release)));
       this.#publish(createCurve(this.#panel ?? null, this.#measurements));
     });
-    void this.#work();
+    void this.#drainQueue();
   }
 
-  async #work(): Promise<void> {
+  async #drainQueue(): Promise<void> {
     if (this.#isBusy || this.#data === undefined || this.#catalogue === null) return;
     this.#isBusy = true;
     this.#panel ??= await loadPanel(this.#data, this.#catalogue);
@@ -152,13 +153,13 @@ class CurveMeter {
     const panel = this.#panel?.catalogue === toHex(manifest.catalogue) ? this.#panel : null;
     const measure = (reportsBehind: number, { tags, people }: MeasuredPanel) =>
       measureInPortions(buildWideModel({ ...manifest, reportsBehind }, V, tags), people);
-    if (panel) panel.tagsAlone ??= await measure(0, panel);
+    if (panel) panel.tagsOnly ??= await measure(0, panel);
     const quality = panel && (await measure(reportsBehind, panel));
     return { quality, reports: terms.reports, modelHash: toHex(model), reportsBehind };
   }
 }
 
-/** Return the panel if it belongs to this catalogue. */
+/** Parse the panel and measure popularity on it; null unless it belongs to this catalogue. */
 async function loadPanel(
   data: unknown,
   { hash, items }: { hash: string; items: readonly Item[] },
@@ -170,10 +171,10 @@ async function loadPanel(
   const counts = panel.touched?.some((count) => count > 0) ? panel.touched : null;
   const popularity =
     counts && (await measureInPortions(buildPopularityModel(counts, tags), panel.people));
-  return { ...panel, tags, popularity, tagsAlone: null };
+  return { ...panel, tags, popularity, tagsOnly: null };
 }
 
-/** Measure in portions, so that the worker answers searches in between. */
+/** Compute HR@10 in portions, so that the worker can answer searches in between. */
 async function measureInPortions(model: WideModel, people: readonly TestPerson[]): Promise<number> {
   let hits = 0;
   for (let from = 0; from < people.length; from += PEOPLE_PER_PORTION) {
@@ -184,21 +185,25 @@ async function measureInPortions(model: WideModel, people: readonly TestPerson[]
   return hits / people.length;
 }
 
-/** Create the curve. A model that changed says how many reports the epoch *before* counted. */
+/**
+ * Create the curve. How many people took part in an epoch is known only from the manifest of the next
+ * one, which counts their reports.
+ */
 function createCurve(
   panel: MeasuredPanel | null,
-  measured: ReadonlyMap<number, Measurement | null>,
+  measurements: ReadonlyMap<number, Measurement | null>,
 ): Curve {
   const points: Point[] = [];
-  for (const [epoch, own] of [...measured].sort(([a], [b]) => a - b)) {
-    if (own === null) continue;
-    const next = measured.get(epoch + 1) ?? null;
-    points.push({ epoch, quality: own.quality, people: next && countPeopleBetween(own, next) });
+  for (const [epoch, current] of [...measurements].sort(([a], [b]) => a - b)) {
+    if (current === null) continue;
+    const next = measurements.get(epoch + 1) ?? null;
+    points.push({ epoch, quality: current.quality, people: next && countPeople(current, next) });
   }
-  const { people, popularity = null, tagsAlone = null } = panel ?? {};
-  return { panel: people?.length ?? null, popularity, tagsAlone, points };
+  const { people, popularity = null, tagsOnly = null } = panel ?? {};
+  return { panel: people?.length ?? null, popularity, tagsOnly, points };
 }
 
-function countPeopleBetween(own: Measurement, next: Measurement): number {
-  return next.modelHash === own.modelHash ? 0 : Math.round(next.reportsBehind / own.reports);
+function countPeople(current: Measurement, next: Measurement): number {
+  if (next.modelHash === current.modelHash) return 0;
+  return Math.round(next.reportsBehind / current.reports);
 }

@@ -66,7 +66,7 @@ export function fitsCatalogue(panel: Panel, items: number): boolean {
 
 /**
  * Build a model whose only factor is the counts, in shares of the largest, as
- * src/sottovoce/evaluation/panel.py does.
+ * src/sottovoce/simulation/evaluation/panel.py does.
  */
 export function buildPopularityModel(touched: readonly number[], tags: TagColumns): WideModel {
   const largest = touched.reduce((one, other) => Math.max(one, other), 0);

@@ -127,7 +127,7 @@ export class Session {
     await this.#fill();
   }
 
-  /** Return the sentences that the owner is asked with, up to a limit. */
+  /** Return the sentences that ask the owner to accept the terms with this limit. */
   summarize(terms: Terms, limit: number): Promise<string[]> {
     return this.desk("summarize", terms, this.#news?.charges ?? [], limit);
   }
@@ -160,9 +160,9 @@ export class Session {
     const suggestions = popular.filter(
       ({ id }) => films.length < MAX_FILMS_WITH_SUGGESTIONS && !seen.has(id),
     );
-    const [whispers, byTagsAlone] = [this.#whispers, !this.#whispers];
+    const [whispers, tagsOnly] = [this.#whispers, !this.#whispers];
     const advice =
-      films.length === 0 ? [] : await this.client.recommend(ADVICE_FILMS, { byTagsAlone });
+      films.length === 0 ? [] : await this.client.recommend(ADVICE_FILMS, { tagsOnly });
     return { films, advice: advice.map(toAdvice), whispers, suggestions, searchable: true };
   }
 

@@ -80,8 +80,8 @@ export interface Curve {
    * counts.
    */
   popularity: number | null;
-  /** HR@10 of lists without anybody's reports; null before it is measured. */
-  tagsAlone: number | null;
+  /** HR@10 of recommendations from tags only, without reports; null before it is measured. */
+  tagsOnly: number | null;
   points: readonly Point[];
 }
 

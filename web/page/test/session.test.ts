@@ -232,7 +232,7 @@ test("the curve is measured epoch by epoch", async (context) => {
   assert.deepEqual(curve(), {
     panel: null,
     popularity: null,
-    tagsAlone: null,
+    tagsOnly: null,
     points: [
       { epoch: 1, quality: null, people: 300 },
       { epoch: 2, quality: null, people: null },
@@ -251,7 +251,7 @@ test("with a panel there is a number for every model", async (context) => {
   assert.deepEqual(curve(), {
     panel: 1,
     popularity: null,
-    tagsAlone: 1,
+    tagsOnly: 1,
     points: [{ epoch: 1, quality: 1, people: null }],
   });
 });

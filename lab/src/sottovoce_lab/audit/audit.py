@@ -14,7 +14,7 @@ from sottovoce.errors import SettingsError
 from sottovoce.settings import check, setting
 from sottovoce.training import Settings
 from sottovoce_lab.audit.attack import Attack, AttackPlan, AttackPoint, run_attack
-from sottovoce_lab.audit.clients import Maker, make_live_client
+from sottovoce_lab.audit.clients import ClientFactory, make_live_client
 from sottovoce_lab.audit.entropy import gather_facts
 from sottovoce_lab.audit.evidence import Evidence
 from sottovoce_lab.audit.sampling import gather_evidence
@@ -93,7 +93,7 @@ class AuditResult:
         }
 
 
-def examine(make: Maker, settings: Settings, samples: int) -> list[Evidence]:
+def examine(make: ClientFactory, settings: Settings, samples: int) -> list[Evidence]:
     """Return all evidence about the clients that `make` makes, for `judge`."""
     return [*gather_evidence(make, settings, samples), *gather_facts(make, settings)]
 

@@ -11,12 +11,12 @@ from sottovoce.training import Settings
 
 # `(V, history, k) -> k reports`. The audit looks at nothing else.
 Client = Callable[[NDArray[np.float32], Sequence[int], int], NDArray[Any]]
-# Makes a fresh client for these settings and a catalogue of this size.
-Maker = Callable[[Settings, int], Client]
+# Makes a new client for these settings and a catalogue of this size.
+ClientFactory = Callable[[Settings, int], Client]
 
 
 def make_live_client(settings: Settings, n_items: int) -> Client:
-    """Return a client of the shipped code, with random words of the operating system."""
+    """Return a client that runs the shipped code and draws its random words from the OS."""
     mechanism = settings.build(n_items)
 
     def client(V: NDArray[np.float32], history: Sequence[int], k: int) -> NDArray[np.uint32]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sottovoce.core.bounds import MAX_ALPHA, MAX_ITEM_ENTRY, MIN_ITEM_ENTRY, MIN_RIDGE
 from sottovoce.training import Settings
-from sottovoce_lab.audit.clients import Client, Maker
+from sottovoce_lab.audit.clients import Client, ClientFactory
 from sottovoce_lab.audit.evidence import Fact
 
 # Names of the checks.
@@ -27,7 +27,7 @@ TEST_HISTORY = (3, 17, 40)
 FORK_TIMEOUT_SECONDS = 30.0
 
 
-def gather_facts(make: Maker, settings: Settings) -> Iterator[Fact]:
+def gather_facts(make: ClientFactory, settings: Settings) -> Iterator[Fact]:
     """Check that two clients never make the same reports, and that none stops reporting."""
     settings = replace(settings, factors=max(2, settings.factors), options={})
     # Any V will do.
@@ -45,7 +45,7 @@ def gather_facts(make: Maker, settings: Settings) -> Iterator[Fact]:
     yield from check_hostile_models(make, settings, V)
 
 
-def check_forks(make: Maker, settings: Settings, V: NDArray[np.float32]) -> Iterator[Fact]:
+def check_forks(make: ClientFactory, settings: Settings, V: NDArray[np.float32]) -> Iterator[Fact]:
     """Compare parent and two children, with clients made before and after the fork."""
     old = make(settings, CATALOGUE_SIZE)
     for age in ("before", "after"):
@@ -59,7 +59,9 @@ def check_forks(make: Maker, settings: Settings, V: NDArray[np.float32]) -> Iter
             yield _check_differ(settings, FORKED_CLIENTS_CHECK, name, answers[a], answers[b])
 
 
-def check_hostile_models(make: Maker, settings: Settings, V: NDArray[np.float32]) -> Iterator[Fact]:
+def check_hostile_models(
+    make: ClientFactory, settings: Settings, V: NDArray[np.float32]
+) -> Iterator[Fact]:
     """Check that every history gets the same number of reports for any model of a server.
 
     Version 1 stopped if a user vector was not finite: a server could ask, item by item, who had

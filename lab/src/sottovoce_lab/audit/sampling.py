@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.training import Settings
-from sottovoce_lab.audit.clients import Client, Maker, collect_reports
+from sottovoce_lab.audit.clients import Client, ClientFactory, collect_reports
 from sottovoce_lab.audit.evidence import (
     Count,
     Evidence,
@@ -75,7 +75,7 @@ class Sample:
         return Surprise(self.scene.settings.mechanism, check, name, p_value)
 
 
-def gather_evidence(make: Maker, settings: Settings, samples: int) -> list[Evidence]:
+def gather_evidence(make: ClientFactory, settings: Settings, samples: int) -> list[Evidence]:
     """Return all evidence from counting reports of clients with these settings."""
     evidence: list[Evidence] = []
     for scene in list_scenes(settings):

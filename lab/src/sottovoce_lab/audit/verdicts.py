@@ -92,5 +92,5 @@ def _check_proven_shares(evidence: Sequence[Evidence], share: float) -> list[Che
         advice = "" if passed else f"; take about {2 * needed:.0e} samples"
         measured = f"{proven:.1%} of epsilon proven{advice}"
         bound = f">= {MIN_PROVEN_SHARE:.0%}"
-        checks.append(Check(mechanism, "the audit can see", measured, bound, passed))
+        checks.append(Check(mechanism, "enough evidence", measured, bound, passed))
     return checks

@@ -1,4 +1,4 @@
-"""`sottovoce audit`: a test of the client's privacy, and of the proxy's, from outside."""
+"""`sottovoce audit`: test the privacy of reports from outside, linked and shuffled."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -122,16 +122,16 @@ def print_result(result: AuditResult) -> None:
         output.results.print(_tabulate_attacks(result.attacks))
         output.results.print(
             "k: reports of a person in an epoch; T: epochs. Linked: the reports of the person are "
-            "known. Shuffled: they are mixed with everybody's. In the limit of many people no "
-            "attack on these exceeds the bound in the last column; linked reports have no such "
-            "bound. The attacker knows the item "
+            "known. Shuffled: they are mixed with everybody's. With very many people, no attack on "
+            "shuffled reports exceeds the bound in the last column; it does not hold for linked "
+            "reports. The attacker knows the item "
             f"matrix V and everything but one {result.attacks[0].question} of one of "
             f"{result.attacks[0].clients:,} people. V is trained once and stays fixed.",
         )
     word = "passed" if result.passed else "FAILED"
     output.results.print(
         f"Audit {word}. An honest client fails a check with probability at most "
-        f"{FALSE_ALARM_RATE:g}; only `the audit can see` also fails if there are too few samples.",
+        f"{FALSE_ALARM_RATE:g}; only `enough evidence` also fails if there are too few samples.",
     )
 
 

@@ -14,7 +14,7 @@ NAMES = ", ".join(DATA_RECIPES)
 
 def prepare(
     name: Annotated[str, typer.Argument(help=f"Name of the data set: {NAMES}.")],
-    source: Annotated[Path, typer.Argument(exists=True, help="The publisher's files.")],
+    source: Annotated[Path, typer.Argument(help="The publisher's files.")],
     out: Annotated[Path, typer.Argument(help="New .parquet file.")],
 ) -> None:
     """Build a data set of the report from the files of its publisher.
@@ -31,6 +31,8 @@ def prepare(
     """
     if name not in DATA_RECIPES:
         raise SettingsError(f"no data set is called {name!r}; there are {NAMES}")
+    if not source.exists():
+        raise SettingsError(f"{source}: it must be the publisher's file or folder; it is missing")
     recipe = DATA_RECIPES[name]
     with output.messages.status(f"reading {output.escape_markup(str(source))}"):
         table = recipe.build(source)

@@ -118,12 +118,12 @@ class EqualBudgets(Experiment):
         full = self.scale.full
         if view == "central":
             return {
-                METHOD_LABELS["loudest"]: self.scale.build_planned(full, Budget(central=budget)),
+                METHOD_LABELS["loudest"]: self.scale.build_for_budget(full, Budget(central=budget)),
                 METHOD_LABELS["dp-als"]: self.scale.build_dp_als(full, budget),
             }
         named_als = _build_named_items("named-als", full, budget, **NAMED_ALS_PARAMETERS)
         return {
-            METHOD_LABELS["loudest"]: self.scale.build_planned(full, Budget(local=budget)),
+            METHOD_LABELS["loudest"]: self.scale.build_for_budget(full, Budget(local=budget)),
             "DPLCF": self.scale.build_dplcf(full, budget / self.scale.about.items),
             METHOD_LABELS["private-popularity"]: _build_private_popularity(full, budget),
             METHOD_LABELS["named-counts"]: _build_named_items("named-counts", full, budget),

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from sottovoce.simulation.evaluation.metrics import (
     Interval,
+    compute_gini,
     compute_hits,
     count_exposure,
     coverage,
@@ -119,18 +120,6 @@ def assign_fifths(values: NDArray[Any], weights: NDArray[Any]) -> NDArray[np.int
     return fifths
 
 
-def compute_gini(counts: NDArray[np.int64]) -> float:
-    """Return 0 if all items are shown equally often, near 1 if everybody sees the same few.
-
-    >>> compute_gini(np.array([2, 2, 2])), compute_gini(np.array([0, 0, 0, 4]))
-    (0.0, 0.75)
-    """
-    n, total = len(counts), float(counts.sum())
-    # The Gini index of sorted x_1 <= ... <= x_n is sum_i (2i - n - 1) x_i / (n sum x).
-    places = 2 * np.arange(1, n + 1) - n - 1
-    return float(places @ np.sort(counts)) / (n * total) if total else 0.0
-
-
 def get_fifth_metric(kind: str, fifth: int) -> str:
     """Return the name of a fifth's HR@10 in a result."""
     return f"hr@{LIST_LENGTH} {kind} {fifth + 1}"
@@ -204,7 +193,7 @@ class FifthsExperiment(Experiment):
             Row(f"loudest, k {k}", ours, private=True),
         ]
         for local in scale.local_budgets:
-            planned = scale.build_planned(full, Budget(local=local))
+            planned = scale.build_for_budget(full, Budget(local=local))
             rows.append(Row(f"loudest, budget {local:g}", planned, private=True))
         return [replace(row, family=_test_by_fifths(row.family)) for row in rows]
 

@@ -55,7 +55,7 @@ class Figure2(Experiment):
         families = [
             family
             for point in self._list_grid()
-            for family in self.scale.build_compared(*point).values()
+            for family in self.scale.build_comparison(*point).values()
         ]
         families += [
             self.scale.build_popularity(self.scale.make_small_size(users))
@@ -69,7 +69,7 @@ class Figure2(Experiment):
         for size, epsilon, k in self._list_grid():
             where = f"{size.users:,} users, eps {epsilon:g}, k {k}"
             about = {"users": size.users, "items": size.items, "epsilon": epsilon, "reports": k}
-            families = self.scale.build_compared(size, epsilon, k)
+            families = self.scale.build_comparison(size, epsilon, k)
             comparison = compare_methods(self.reader, families, where, **about)
             records += comparison.records
             contests += comparison.contests
@@ -274,6 +274,6 @@ class Table4(Experiment):
         return [Size(users, items) for users in self.scale.users for items in self.scale.items]
 
     def _build_families(self, size: Size) -> dict[str, Family]:
-        trained = self.scale.build_compared(size, PAPER_EPSILON, self.scale.table4_reports)
+        trained = self.scale.build_comparison(size, PAPER_EPSILON, self.scale.table4_reports)
         popularity = self.scale.build_popularity(size)
         return {**trained, "mf": self.scale.build_mf(size), "popularity": popularity}

@@ -156,7 +156,7 @@ class MainTable(Experiment):
             # Side information is tested with budgets that are only local.
             tested = kinds if central is None else ()
             spend = Budget(local=local, central=central)
-            family = add_side_information(scale.build_planned(full, spend, split=split), *tested)
+            family = add_side_information(scale.build_for_budget(full, spend, split=split), *tested)
             label = f"ours, budget {local:g}" + (
                 "" if central is None else f", central {central:g}"
             )
@@ -166,7 +166,7 @@ class MainTable(Experiment):
         setup = f"eps {PAPER_EPSILON:g}, k {k}, T {scale.epochs}"
         ours = scale.build_training("loudest", full, PAPER_EPSILON, k, split=split)
         paper = scale.build_training("paper", full, PAPER_EPSILON, k, split=split)
-        planned = scale.build_planned(full, Budget(local=largest), split=split)
+        planned = scale.build_for_budget(full, Budget(local=largest), split=split)
         rows += [
             Row("DP-ALS, trusted", scale.build_dp_als(full, TRUSTED_EPSILON, split)),
             Row(f"ours, {setup}", ours),

@@ -1,6 +1,6 @@
-"""Everything that shows results: CSV, JSON, pictures, and one HTML page that needs nothing else.
+"""Write results as CSV, JSON, pictures and one self-contained HTML page.
 
-No file has a date or a machine's name: the same cells give the same bytes.
+No file contains a date or the name of a machine: the same cells give the same bytes.
 """
 
 from __future__ import annotations
@@ -64,9 +64,13 @@ def _write_numbers(store: CellStore, experiment: Experiment, tables: list[Table]
     write_atomically(store.folder / f"{experiment.name}.json", text.encode())
     for table in tables:
         write_atomically(store.folder / f"{table.name}.csv", table.to_csv().encode())
-    rows = list_cell_rows(experiment.list_cells(), store)
-    cells = store.folder / f"{experiment.name}-cells.csv"
-    write_atomically(cells, format_csv(rows).encode())
+    # Curves have a column for each epoch, so they stand in a file of their own.
+    for kind, has_curve in (("cells", False), ("curves", True)):
+        cells = [cell for cell in experiment.list_cells() if cell.curve is has_curve]
+        rows = list_cell_rows(cells, store)
+        if rows:
+            file = store.folder / f"{experiment.name}-{kind}.csv"
+            write_atomically(file, format_csv(rows).encode())
 
 
 def _write_pictures(store: CellStore, experiment: Experiment) -> bytes:
@@ -82,7 +86,7 @@ def _write_pictures(store: CellStore, experiment: Experiment) -> bytes:
     with mpl.rc_context({"svg.hashsalt": "sottovoce"}):
         svg = store.folder / f"{experiment.name}.svg"
         save_figure(svg.with_suffix(".png"), draw, svg, size=experiment.figure_size)
-    # The metadata have a date.
+    # The metadata contain a date.
     undated = re.sub(rb"<metadata>.*?</metadata>", b"", svg.read_bytes(), flags=re.DOTALL)
     write_atomically(svg, undated)
     return undated
@@ -132,9 +136,9 @@ def _format_page(about: About, names: list[str], sections: list[str]) -> str:
 <p{css}>{html.escape(about.describe())}</p>
 <p>HR@10 unless said otherwise: one interaction of each user is left out and ranked among 99
 random items that the user never touched. Mean and 95% interval (Student's t) over {about.seeds}
-random splits of one subset. <em>paper</em> is what the paper printed, <em>preset paper</em> its
-system as described, run here, <em>alpha 4</em> the same with one number changed. Ours is
-<em>loudest</em>, set by rules from public numbers that were fitted on other splits.</p>
+random splits of one subset. <em>paper</em> is the figure printed in the paper. <em>preset
+paper</em> is the paper's system, run here as described; <em>alpha 4</em> differs in one setting.
+<em>loudest</em> is our system; rules that were fitted on other splits choose its settings.</p>
 <p>{contents}</p>
 <pre>{html.escape(_format_commands(about, names))}</pre>
 {chr(10).join(sections)}

@@ -38,7 +38,7 @@ from sottovoce_lab.paper.tuning import Tuning
 
 # Called with each cell before it is computed, and the seconds left if they can be estimated.
 CellCallback = Callable[[Cell, float | None], None]
-# Called with the number of cells of a stage; the context manager gives what is called for each.
+# Called with the number of cells of a stage. The context manager returns the callback for a cell.
 StageCallback = Callable[[int], AbstractContextManager[CellCallback]]
 
 # In the order in which they are reported.
@@ -80,8 +80,8 @@ def run_cell(cell: Cell, context: CellContext) -> dict[str, Any]:
     return compute(cell, context)
 
 
-class Subsets:
-    """Subsets of a data set, of which the last one is kept."""
+class SubsetCache:
+    """Draws subsets of a data set, and keeps the last one."""
 
     def __init__(self, data: Interactions):
         self._data = data
@@ -100,7 +100,7 @@ class Subsets:
 
 @dataclass(frozen=True, eq=False)
 class Runner:
-    """Computes the cells of one data set into one folder."""
+    """Computes the missing cells of one data set, and stores their results."""
 
     data: Interactions
     store: CellStore
@@ -108,6 +108,7 @@ class Runner:
     compute: Compute = run_cell
     engine: str = "cpu"
     card: int | None = None
+    """Number of the graphics card of the `cuda` engine."""
 
     def list_missing(self, cells: Iterable[Cell]) -> list[Cell]:
         """Return the cells without a result, sorted by subset and split."""
@@ -120,7 +121,7 @@ class Runner:
         An interruption loses only the cell that is being computed.
         """
         # Local, so that a subset of ML-20M does not stay in memory afterwards.
-        missing, subsets = self.list_missing(cells), Subsets(self.data)
+        missing, subsets = self.list_missing(cells), SubsetCache(self.data)
         shared, estimate = SharedResults(missing), Estimate(missing, self.store.about)
         for cell in missing:
             on_cell(cell, estimate.seconds_left)
@@ -149,7 +150,7 @@ def run_experiments(
     """Compute all missing cells, stage after stage, and return how many there were.
 
     Args:
-        experiments: What is needed.
+        experiments: The experiments that need the cells.
         scale: Sizes and seeds.
         runner: Computes the cells.
         methods: Methods to compute; all of them if it is empty.
@@ -158,7 +159,7 @@ def run_experiments(
     instances = [experiment(scale, runner.store) for experiment in experiments]
     cells = [cell for experiment in instances for cell in experiment.list_cells()]
     computed = _run_stage(cells, runner, methods, on_stage)
-    # Results may ask for further cells, so this ends when no experiment asks for a new one.
+    # Which cells an experiment needs may depend on earlier results.
     while True:
         cells = [cell for experiment in instances for cell in experiment.list_next_cells()]
         further = _run_stage(cells, runner, methods, on_stage)

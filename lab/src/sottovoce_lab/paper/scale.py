@@ -1,4 +1,4 @@
-"""How methods are set, and how large the experiments are: the paper's sizes or smaller ones."""
+"""Settings of the methods and sizes of the experiments: the paper's sizes, or smaller ones."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from sottovoce_lab.baselines.trusted import TrustedSettings
 from sottovoce_lab.paper.cells import COMPARED_METHODS, Cell, SideKind, Size, TrainedMethod
 from sottovoce_lab.paper.store import About
 
-# What a touched item weighs more than another in "paper-alpha". The paper names no alpha: 1.
+# Weight of touched items in "paper-alpha". The paper names no alpha, so "paper" has alpha 1.
 HIGHER_ALPHA = 4.0
-# MF-NP, meant as a ceiling: the best of F 5 and 16, alpha 1, 4 and 10, lambda 0.01, 1 and 10 on
-# subsets and splits of TUNING_SEED. With five factors it is 0.01 to 0.03 lower.
+# MF-NP, an upper bound without privacy: the best of F 5 and 16, alpha 1, 4 and 10, and lambda 0.01,
+# 1 and 10, on subsets and splits of TUNING_SEED. With five factors HR@10 is lower by 0.01 to 0.03.
 MF_PARAMETERS: dict[str, Any] = {
     "factors": 16,
     "alpha": 10.0,
     "regularization": 10.0,
     "iterations": 10,
 }
-# Of a report that names an item; this and the next are the best that were tried on TUNING_SEED.
+# Epsilon of a report that names an item; the best of those tried on TUNING_SEED.
 NAMED_EPSILON = 12.5
-# Matrix factorisation of histories of named items.
+# Matrix factorisation of the items that reports name; the best of those tried on TUNING_SEED.
 NAMED_ALS_PARAMETERS: dict[str, Any] = {**MF_PARAMETERS, "factors": 32, "iterations": 5}
 # The number of factors in the paper.
 PAPER_FACTORS = 5
-# How many similar items count in DPLCF.
+# Number of similar items that DPLCF uses.
 DPLCF_NEIGHBOURS = 50
 # Alternating least squares and EASE without privacy, by the metric that they were tuned for:
 # results of `sottovoce paper tuned` on the Netflix subset, used for every data set.
@@ -40,7 +40,7 @@ ALS_BY_METRIC: dict[str, dict[str, Any]] = {
 EASE_RIDGE_BY_METRIC = {"hr@10": 8000.0, "ndcg@100 all": 1000.0}
 # Settings are chosen on splits of this seed; nothing is reported for it and larger ones.
 TUNING_SEED = 1000
-# The paper's epsilon of one report, where it is not what varies.
+# Epsilon of one report in the paper, in experiments that do not vary it.
 PAPER_EPSILON = 2.5
 # A smaller run has at least this many people in each crowd.
 MIN_PEOPLE = 100
@@ -48,7 +48,7 @@ MIN_PEOPLE = 100
 FULL_USERS = 75_040
 FULL_ITEMS = 9_781
 
-# Returns the cell of each seed.
+# Maps a seed to its cell.
 Family = Callable[[int], Cell]
 
 
@@ -71,7 +71,7 @@ def compute_delta(people: int) -> float:
 
 
 def make_fcf_settings(epochs: int) -> Settings:
-    """Return the settings of FCF, which is not private: reports and budget do not count."""
+    """Return the settings of FCF, which is not private and uses neither reports nor a budget."""
     return Settings.preset("loudest", epochs=epochs, alpha=HIGHER_ALPHA, initial_scale=1e-3)
 
 
@@ -104,17 +104,17 @@ class Scale:
     """Numbers of epochs of trainings with one report."""
     small_epsilons: tuple[float, ...] = (0.5, 1.0, 2.5, 5.0, 10.0)
     central_budgets: tuple[float, ...] = (0.32, 1.0, 2.12)
-    """Budgets behind an honest proxy, or of a trusted party."""
+    """Central budgets: behind an honest proxy, or for a trusted party."""
     local_budgets: tuple[float, ...] = (10.0, 50.0, 5_000.0)
     """Local budgets that the planner spends."""
     fitted_people: tuple[int, ...] = (5_000, 20_000, 500_000, 5_000_000, 50_000_000)
-    """Populations that the law is fitted on, besides all people of the data."""
+    """Populations that the law (`sottovoce_lab.paper.law`) is fitted on, besides the whole data."""
     checked_people: tuple[int, ...] = (10_000, 40_000, 200_000, 1_500_000, 10_000_000, 100_000_000)
-    """Populations that the law is checked on."""
+    """Populations that the law is tested on."""
     initial_scales: tuple[float, ...] = (0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0)
     """Standard deviations of the first item matrix that are tried for the paper's system."""
     search_seeds: range = range(TUNING_SEED, TUNING_SEED + 10)
-    """Seeds of the splits on which the first of these is chosen."""
+    """Seeds of the splits on which `initial_scales` is searched."""
     max_people: int = 200_000
     """The largest population that is resampled from the data."""
     iterations: int = MF_PARAMETERS["iterations"]
@@ -169,7 +169,7 @@ class Scale:
             return None
         if size == self.full:
             return FULL_USERS
-        # The largest first: MIN_PEOPLE may stand for several crowds.
+        # In a small run several crowds of the paper may shrink to MIN_PEOPLE: take the largest.
         crowds = reversed(Scale.users)
         return next((n for n in crowds if scale_people(n, self.about) == size.users), None)
 
@@ -203,8 +203,8 @@ class Scale:
             method, size, settings, seed, draw=get_subset_seed(seed), split=split, curve=curve
         )
 
-    def build_planned(self, size: Size, spend: Budget, *, split: SplitRule = "random") -> Family:
-        """Build trainings by the planner for a lifetime budget."""
+    def build_for_budget(self, size: Size, spend: Budget, *, split: SplitRule = "random") -> Family:
+        """Build trainings for a lifetime budget, with settings chosen by the planner."""
         users, items = self.count_users_and_items(size)
         # The planner chooses the epochs, except in a quick run.
         epochs = self.epochs if self.about.quick else None
@@ -214,7 +214,7 @@ class Scale:
             "loudest", size, settings, seed, draw=get_subset_seed(seed), split=split
         )
 
-    def build_compared(self, size: Size, epsilon: float, reports: int) -> dict[str, Family]:
+    def build_comparison(self, size: Size, epsilon: float, reports: int) -> dict[str, Family]:
         """Build the trainings that figures and tables compare, by method."""
         return {
             method: self.build_training(method, size, epsilon, reports)
@@ -260,7 +260,7 @@ class Scale:
         )
 
     def build_popularity(self, size: Size, split: SplitRule = "random") -> Family:
-        """Build the recommendation of what most people touched."""
+        """Build the baseline that recommends the most popular items to everybody."""
         return lambda seed: Cell.from_parameters(
             "popularity", size, seed, draw=get_subset_seed(seed), split=split
         )
@@ -271,7 +271,7 @@ class Scale:
 
 
 def add_side_information(family: Family, *kinds: SideKind) -> Family:
-    """Return the same cells, tested with this side information, too."""
+    """Return the same cells, also tested with this side information."""
     return lambda seed: replace(family(seed), side_information=kinds)
 
 

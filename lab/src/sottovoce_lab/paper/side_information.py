@@ -113,7 +113,7 @@ class SideInformationExperiment(Experiment):
                 full, PAPER_EPSILON, split
             )
         for local in self.scale.local_budgets[:2]:
-            families[f"loudest, budget {local:g}"] = self.scale.build_planned(
+            families[f"loudest, budget {local:g}"] = self.scale.build_for_budget(
                 full, Budget(local=local), split=split
             )
         families[f"loudest, k {k}"] = self.scale.build_training(

@@ -1,11 +1,11 @@
-"""Slices in invented shops: what they cost, and what attackers still reach.
+"""Cost and benefit of slices (`sottovoce_lab.paper.slices`) in invented shops.
 
     python -m sottovoce_lab.paper.sliced_shops 3000 1000 20 --budget 50 --slices 1,2,4
 
-Each row is a mean over seeds from 1000 on. HR@10 is among the whole catalogue, without attackers;
-the difference from the first row has a 95% interval. Then follows the exposure of an item of each
-popularity band that adaptive attackers push against the defences of a live server. Attackers are
-accounts: they have no more turns than others.
+Each row of the table is a mean over seeds from 1000 on. HR@10 is measured without attackers, in a
+ranking of the whole catalogue; its difference from the first row has a 95% interval. The other
+columns have the exposure of an item, one of each popularity band, that adaptive attackers push
+against the defences of a live server. Each attacker has an account, and reports as often as others.
 """
 
 from __future__ import annotations
@@ -54,14 +54,20 @@ class SlicedShop:
         """Return HR@10 without attackers."""
         return self._run(seed)[0]
 
-    def compute_exposure(self, seed: int, pushed: str, share: float) -> float:
-        """Return the exposure of an item that this share of all accounts pushes."""
-        return self._run(seed, pushed, share)[1]
+    def compute_exposure(self, seed: int, band: str, share: float) -> float:
+        """Return the exposure of an item of this popularity band if attackers push it.
+
+        Args:
+            seed: Seed of the shop, the training and the attack.
+            band: A key of `POPULARITY_BANDS`.
+            share: Share of attackers among all accounts.
+        """
+        return self._run(seed, band, share)[1]
 
     def _split(self, seed: int) -> Split:
         """Make a shop as `sottovoce plan` does, and leave out one item of each person."""
         tastes, focus = SHOP_KINDS[seed % len(SHOP_KINDS)]
-        # One item more, which is left out.
+        # One more item, because one is left out.
         length = (self.history + 1) * float(np.exp(LENGTH_SIGMA**2 / 2))
         everybody = shop(self.people, self.items, length, tastes, seed, focus=focus)
         ids = np.arange(self.people), np.arange(self.items)
@@ -73,11 +79,12 @@ class SlicedShop:
         )
 
     def _run(
-        self, seed: int, pushed: str = next(iter(POPULARITY_BANDS)), share: float = 0.0
+        self, seed: int, band: str = next(iter(POPULARITY_BANDS)), share: float = 0.0
     ) -> tuple[float, float]:
+        """Train with attackers, and return HR@10 and the exposure of the item that they push."""
         split, settings = self._split(seed), self._plan_settings(seed)
         n_attackers = count_attackers(self.people, share)
-        item = draw_targets(split.train, seed)[pushed]
+        item = draw_targets(split.train, seed)[band]
         with build_engine("cpu", split.train, settings, threads=1) as engine:
             system = ReportSystem(engine, self.people, n_attackers, "rows", self.slices)
             audience = Audience.from_split(item, split, settings.alpha, system.compute_ridge)
@@ -99,27 +106,26 @@ def format_rows(
     """Yield the lines of a Markdown table, one for each shop.
 
     Args:
-        shops: The first one is what the others are compared with.
+        shops: The rows; all are compared with the first one.
         seeds: Seeds of HR@10.
         attack_seeds: Seeds of the exposures.
         share: Share of attackers among all accounts.
     """
     yield f"| slices | HR@10 | difference | {' | '.join(POPULARITY_BANDS)} |"
     yield "|---|---|---|" + "---|" * len(POPULARITY_BANDS)
-    first: list[float] = []
+    baseline: list[float] = []
     for sliced_shop in shops:
         qualities = [sliced_shop.compute_hit_ratio(seed) for seed in seeds]
-        # The first shop of the table is the one that all are compared with.
-        first = first or qualities
-        loss = Interval.from_values(
-            [ours - other for ours, other in zip(qualities, first, strict=True)]
+        baseline = baseline or qualities
+        difference = Interval.from_values(
+            [value - base for value, base in zip(qualities, baseline, strict=True)]
         )
         exposures = []
-        for pushed in POPULARITY_BANDS:
-            values = [sliced_shop.compute_exposure(seed, pushed, share) for seed in attack_seeds]
+        for band in POPULARITY_BANDS:
+            values = [sliced_shop.compute_exposure(seed, band, share) for seed in attack_seeds]
             exposures.append(f"{np.mean(values):.3f}")
         quality = f"{np.mean(qualities):.4f}"
-        yield f"| {sliced_shop.slices} | {quality} | {loss} | {' | '.join(exposures)} |"
+        yield f"| {sliced_shop.slices} | {quality} | {difference} | {' | '.join(exposures)} |"
 
 
 def main() -> None:
@@ -131,7 +137,9 @@ def main() -> None:
     parser.add_argument("--budget", type=float, default=None)
     parser.add_argument("--central-budget", type=float, default=None)
     parser.add_argument("--slices", default="1,2,4")
-    parser.add_argument("--share", type=float, default=0.01, help="of attackers among all accounts")
+    parser.add_argument(
+        "--share", type=float, default=0.01, help="share of attackers among all accounts"
+    )
     parser.add_argument("--seeds", type=int, default=6)
     parser.add_argument("--attack-seeds", type=int, default=3)
     args = parser.parse_args()

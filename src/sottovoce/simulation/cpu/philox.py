@@ -1,4 +1,4 @@
-"""Compiled `simulation.random_words` and `simulation.population`: words, turns and histories."""
+"""Compiled versions of `simulation.random_words` and `simulation.population`."""
 
 from typing import Any, NamedTuple
 
@@ -20,7 +20,7 @@ from sottovoce.simulation.random_words import (
     TURNS_PURPOSE,
 )
 
-# The constants of `simulation.random_words` as unsigned words: numba takes Python integers for
+# The constants of `simulation.random_words` as unsigned words: numba treats Python integers as
 # signed.
 _MULTIPLIER_0 = np.uint64(PHILOX_MULTIPLIERS[0])
 _MULTIPLIER_1 = np.uint64(PHILOX_MULTIPLIERS[1])
@@ -30,7 +30,7 @@ _REPORTS_PURPOSE = np.uint64(REPORTS_PURPOSE)
 _TURNS_PURPOSE = np.uint64(TURNS_PURPOSE)
 _RESAMPLING_PURPOSE = np.uint64(RESAMPLING_PURPOSE)
 _DROP_BELOW = np.uint64(DROPPED_OF_65536)
-# The 16 bits of a word that decide about one item of a resampled history.
+# Selects 16 bits of a word. They decide whether a resampled history drops an item.
 _PIECE_MASK = np.uint64(0xFFFF)
 
 
@@ -58,7 +58,7 @@ def draw_words(seed: np.uint64, purpose: np.uint64, c0: int, c1: int, c2: int) -
 
 @compile_inner
 def mix_rounds(state: Any, k0: np.uint64, k1: np.uint64, rounds: int) -> Any:
-    """Apply this number of rounds, the first one with these keys."""
+    """Apply rounds of Philox; `k0` and `k1` are the keys of the first of them."""
     x0, x1, x2, x3 = state
     for _ in range(rounds):
         high0, low0 = multiply_high(x0, _MULTIPLIER_0), x0 * _MULTIPLIER_0
@@ -71,22 +71,24 @@ def mix_rounds(state: Any, k0: np.uint64, k1: np.uint64, rounds: int) -> Any:
 
 @compile_inner
 def draw_report_words(seed: np.uint64, epoch: int, user: int, draw: int) -> Any:
-    """Return the words of one report; draw k breaks ties."""
+    """Return the words of one draw: 0 to k - 1 make the k reports, k breaks ties."""
     return draw_words(seed, _REPORTS_PURPOSE, draw, user, epoch)
 
 
 @njit
-def begin_draws(draws: int) -> NDArray[np.uint64]:
-    """Return what two rounds make of draws 0, 1, ... before user and epoch enter."""
-    # The same for everybody in all epochs.
-    begun = np.empty((draws, 3), np.uint64)
+def compute_draw_products(draws: int) -> NDArray[np.uint64]:
+    """Return the products of the first two rounds that depend only on the draw.
+
+    They are the same for all users and epochs. See `fill_words`.
+    """
+    draw_products = np.empty((draws, 3), np.uint64)
     for draw in range(draws):
         product = np.uint64(draw) * _MULTIPLIER_0
         second = multiply_high(np.uint64(draw), _MULTIPLIER_0) ^ _REPORTS_PURPOSE
-        begun[draw, 0] = multiply_high(second, _MULTIPLIER_1)
-        begun[draw, 1] = second * _MULTIPLIER_1
-        begun[draw, 2] = product
-    return begun
+        draw_products[draw, 0] = multiply_high(second, _MULTIPLIER_1)
+        draw_products[draw, 1] = second * _MULTIPLIER_1
+        draw_products[draw, 2] = product
+    return draw_products
 
 
 @njit
@@ -94,21 +96,31 @@ def fill_words(
     seed: np.uint64,
     epoch: int,
     user: int,
-    begun: NDArray[np.uint64],
+    draw_products: NDArray[np.uint64],
     random_words: NDArray[np.uint64],
 ) -> None:
-    """Fill three words of `draw_report_words` for each draw; `begun` is from `begin_draws`."""
-    # In the first two of ten rounds, user and epoch are only joined by exclusive ors to the
-    # products of a draw, and the products are what costs time.
+    """Fill in three words of each draw, equal to those of `draw_report_words`.
+
+    Args:
+        seed: Seed of the simulation.
+        epoch: Number of the epoch.
+        user: Number of the user.
+        draw_products: Result of `compute_draw_products`.
+        random_words: Output, with one row for each draw.
+    """
+    # Multiplications are the slow part of Philox. In the first two of its ten rounds, the products
+    # of the draw are combined with those of user and epoch by XOR only. So the former are computed
+    # once for all users, and the latter once for all draws of a user.
     first = multiply_high(np.uint64(epoch), _MULTIPLIER_1) ^ np.uint64(user) ^ seed
-    own0 = np.uint64(epoch) * _MULTIPLIER_1 ^ (seed + _KEY_STEP_0)
-    own2, own3 = (
+    mask0 = np.uint64(epoch) * _MULTIPLIER_1 ^ (seed + _KEY_STEP_0)
+    mask2, word3 = (
         multiply_high(first, _MULTIPLIER_0) ^ (_REPORTS_PURPOSE + _KEY_STEP_1),
         first * _MULTIPLIER_0,
     )
     k0, k1 = seed + _KEY_STEP_0 + _KEY_STEP_0, _REPORTS_PURPOSE + _KEY_STEP_1 + _KEY_STEP_1
     for j in range(random_words.shape[0]):
-        state = begun[j, 0] ^ own0, begun[j, 1], begun[j, 2] ^ own2, own3
+        x0, x1, x2 = draw_products[j, 0], draw_products[j, 1], draw_products[j, 2]
+        state = x0 ^ mask0, x1, x2 ^ mask2, word3
         random_words[j, 0], random_words[j, 1], random_words[j, 2], _ = mix_rounds(
             state, k0, k1, PHILOX_ROUNDS - 2
         )
@@ -116,40 +128,42 @@ def fill_words(
 
 @compile_inner
 def takes_part(seed: np.uint64, epoch: int, user: int, turns: int, epochs: int) -> bool:
-    """Return whether one user takes part, as `simulation.random_words.draw_participants`."""
+    """Return whether a user takes part, like `simulation.random_words.draw_participants`."""
     if turns == epochs:
         return True
-    left, takes = np.uint64(turns), False
+    turns_left, is_turn = np.uint64(turns), False
     random_words = draw_words(seed, _TURNS_PURPOSE, 0, user, 0)
     for past_epoch in range(epoch + 1):
         if past_epoch and past_epoch % WORDS_PER_DRAW == 0:
             random_words = draw_words(seed, _TURNS_PURPOSE, past_epoch // WORDS_PER_DRAW, user, 0)
-        takes = (
-            multiply_high(random_words[past_epoch % WORDS_PER_DRAW], np.uint64(epochs - past_epoch))
-            < left
-        )
-        if takes:
-            left -= np.uint64(1)
-        elif left == 0:
+        word = random_words[past_epoch % WORDS_PER_DRAW]
+        is_turn = multiply_high(word, np.uint64(epochs - past_epoch)) < turns_left
+        if is_turn:
+            turns_left -= np.uint64(1)
+        elif turns_left == 0:
             return False
-    return takes
+    return is_turn
 
 
 class Roster(NamedTuple):
-    """Public numbers of an epoch: the people, and how often they take part."""
+    """The simulated people without their histories: their numbers, and how often they report."""
 
     first: int
+    """Number of the first person."""
     chosen: NDArray[np.int64]
-    """The numbers of people; empty if they are consecutive from `first`."""
+    """Number of each person; empty if the numbers are consecutive."""
     people: int
+    """How many people there are."""
     resampled: bool
+    """Whether the histories are drawn from the data with replacement (`People.resampled`)."""
     turns: int
+    """Number of epochs that each person takes part in."""
     epochs: int
 
 
 @compile_inner
 def get_number(place: int, roster: Roster) -> int:
-    """Return a person's number: `People.numbers` for one place."""
+    """Return the number of the person at this place, like `People.get_numbers`."""
     return roster.chosen[place] if roster.chosen.shape[0] else roster.first + place
 
 
@@ -162,7 +176,7 @@ def fill_history(
     indices: NDArray[np.int32],
     out: NDArray[np.int32],
 ) -> int:
-    """Fill `out` with a person's items and return their number."""
+    """Write the items of the person at this place to `out`, and return how many there are."""
     if not roster.resampled:
         items = indices[indptr[place] : indptr[place + 1]]
         for t in range(items.shape[0]):

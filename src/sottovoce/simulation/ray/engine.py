@@ -197,7 +197,9 @@ class Cluster:
             for core in range(int(node["Resources"].get("CPU", 0)))
         ]
         if not cores:
-            raise SettingsError("no machine of the Ray cluster has a CPU: start one with a CPU")
+            raise SettingsError(
+                "no machine of the Ray cluster has a CPU: start one with `ray start --num-cpus 1`"
+            )
         return [machine for _, machine in sorted(cores)]
 
     def close(self) -> None:

@@ -198,11 +198,11 @@ function explainMeasure(people: number): string {
   );
 }
 
-function explainComparison({ popularity, tagsAlone }: Curve): string {
+function explainComparison({ popularity, tagsOnly }: Curve): string {
   const tags =
-    tagsAlone === null
+    tagsOnly === null
       ? ""
-      : ` The line "tags alone": ${formatPercent(tagsAlone)}, what a list by tags such as genres reaches ` +
+      : ` The line "tags alone": ${formatPercent(tagsOnly)}, what a list by tags such as genres reaches ` +
         "without anybody's reports. What lies above it, everybody's whispers have added.";
   return popularity === null
     ? tags
@@ -210,14 +210,14 @@ function explainComparison({ popularity, tagsAlone }: Curve): string {
         "reaches with the same tags, without any learnt taste.";
 }
 
-function drawQualityChart({ points, popularity, tagsAlone }: Curve): Node {
+function drawQualityChart({ points, popularity, tagsOnly }: Curve): Node {
   const values = points.flatMap(({ epoch, quality }) =>
     quality === null ? [] : [{ epoch, value: quality }],
   );
   // The name on the left stands above a curve that has just begun.
   const others: Level[] = [];
   if (popularity !== null) others.push({ value: popularity, name: "popularity", side: "left" });
-  if (tagsAlone !== null) others.push({ value: tagsAlone, name: "tags alone", side: "right" });
+  if (tagsOnly !== null) others.push({ value: tagsOnly, name: "tags alone", side: "right" });
   return drawChart({
     id: "curve",
     title: "How good the model is, by epoch",

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 
 from sottovoce.core.coordinate import CoordinateConstants
 from sottovoce.simulation.cpu.epoch import plug_in
-from sottovoce.simulation.cpu.philox import begin_draws, fill_words, multiply_high
+from sottovoce.simulation.cpu.philox import compute_draw_products, fill_words, multiply_high
 from sottovoce.simulation.evaluation.kernels import compile_inner, score
 from sottovoce.simulation.interface import EpochConstants
 
@@ -23,9 +23,9 @@ def make_scratch(
     m: CoordinateConstants,  # noqa: ARG001 - the signature of all kernels
     longest: int,  # noqa: ARG001
 ) -> Scratch:
-    """Allocate a zero for each item, the draws that are begun, and the words of one person."""
+    """Allocate a flag for each item, the products of the draws, and the words of one person."""
     k = c.reports
-    return np.zeros(c.V.shape[0], np.uint8), begin_draws(k), np.empty((k, 3), np.uint64)
+    return np.zeros(c.V.shape[0], np.uint8), compute_draw_products(k), np.empty((k, 3), np.uint64)
 
 
 @compile_inner
@@ -56,9 +56,9 @@ def report_entries(
     out: NDArray[np.uint32],
 ) -> None:
     """Run Algorithm 1 k times for one user. `touched` is all zero before and after."""
-    touched, begun, random_words = scratch
+    touched, draw_products, random_words = scratch
     # Draw all words first: this keeps the multiplier busy, while the rest waits for memory.
-    fill_words(c.seed, c.epoch, user, begun, random_words)
+    fill_words(c.seed, c.epoch, user, draw_products, random_words)
     for i in items:
         touched[i] = 1
     alpha = np.float32(c.alpha)
