@@ -64,9 +64,13 @@ def _write_numbers(store: CellStore, experiment: Experiment, tables: list[Table]
     write_atomically(store.folder / f"{experiment.name}.json", text.encode())
     for table in tables:
         write_atomically(store.folder / f"{table.name}.csv", table.to_csv().encode())
-    rows = list_cell_rows(experiment.list_cells(), store)
-    cells = store.folder / f"{experiment.name}-cells.csv"
-    write_atomically(cells, format_csv(rows).encode())
+    # Curves have a column for each epoch, so they stand in a file of their own.
+    for kind, has_curve in (("cells", False), ("curves", True)):
+        cells = [cell for cell in experiment.list_cells() if cell.curve is has_curve]
+        rows = list_cell_rows(cells, store)
+        if rows:
+            file = store.folder / f"{experiment.name}-{kind}.csv"
+            write_atomically(file, format_csv(rows).encode())
 
 
 def _write_pictures(store: CellStore, experiment: Experiment) -> bytes:

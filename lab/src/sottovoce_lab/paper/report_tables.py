@@ -1,0 +1,99 @@
+"""Write the tables of the report from the raw results in the repository.
+
+`python -m sottovoce_lab.paper.report_tables` replaces the tables between the marks of
+lab/docs/report.md. With `--take FOLDER` it first takes the files of cells that the commands of
+`sottovoce paper` wrote there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shutil
+import tomllib
+from pathlib import Path
+
+from sottovoce_lab.paper.cell_rows import CellRow, read_csv, select_rows
+from sottovoce_lab.paper.claims import tabulate_claims
+from sottovoce_lab.paper.initial_scale import Crowds, build_tables
+from sottovoce_lab.paper.scale import Scale
+from sottovoce_lab.paper.tables import Table
+
+DOCS = Path(__file__).parents[3] / "docs"
+REPORT = DOCS / "report.md"
+CELLS = DOCS / "cells"
+# Says of each file of cells by which command, from which commit and in which time it came.
+SOURCES = CELLS / "sources.toml"
+MARK = re.compile(r"<!-- cells: (\S+) -->\n.*?<!-- end of cells -->", re.DOTALL)
+# The first item matrix of the preset.
+PRESET_SCALE = 0.3
+REPORTED_SEEDS = range(3)
+
+
+def build_report_tables(folder: Path = CELLS) -> dict[str, Table]:
+    """Return the tables that are written from cells, by name."""
+    cells = read_csv(folder / "initial-scale-cells.csv")
+    curves = read_csv(folder / "initial-scale-curves.csv")
+    sizes = [(users, items) for users in Scale.users for items in Scale.items]
+    crowds = Crowds(
+        sizes, Scale.table4_reports, Scale.initial_scales, REPORTED_SEEDS, Scale.search_seeds,
+        {users: users for users in Scale.users},
+    )  # fmt: skip
+    tables = {table.name: table for table in build_tables([*cells, *curves], crowds)}
+    claims = tabulate_claims(_select_preset(cells), _select_preset(curves))
+    return {**tables, claims.name: claims}
+
+
+def _select_preset(rows: list[CellRow]) -> list[CellRow]:
+    usual = [row for row in rows if (row.get("learning_rate"), row.get("alpha")) in USUAL]
+    return select_rows(usual, initial_scale=PRESET_SCALE, seed=REPORTED_SEEDS)
+
+
+# What rows of the preset have as learning rate and alpha; curves have no such columns.
+USUAL = (("0.001", "1"), (None, None))
+
+
+def format_markdown(table: Table) -> str:
+    """Return a table as Markdown, without its title."""
+    headings, *rows = table.visible_rows
+    lines = [headings, ("---",) * len(headings), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines).replace(" ± ", "±")
+
+
+def format_source(name: str, sources: dict[str, dict[str, str]]) -> str:
+    """Return the line below a table: its cells, command, commit and cost."""
+    source = sources[name]
+    links = ", ".join(f"[{file}](cells/{file})" for file in source["files"])
+    return f"*{links}: `{source['command']}`; commit {source['commit']}; {source['cost']}.*"
+
+
+def write_tables(text: str, tables: dict[str, Table], sources: dict[str, dict[str, str]]) -> str:
+    """Return the report with its tables written again."""
+
+    def write(mark: re.Match[str]) -> str:
+        name = mark[1]
+        parts = (format_markdown(tables[name]), format_source(name, sources))
+        return f"<!-- cells: {name} -->\n" + "\n\n".join(parts) + "\n<!-- end of cells -->"
+
+    return MARK.sub(write, text)
+
+
+def write_report_tables(report: Path = REPORT, folder: Path = CELLS) -> str:
+    """Return the text of the report as its cells make it."""
+    sources = tomllib.loads((folder / SOURCES.name).read_text(encoding="utf-8"))
+    return write_tables(report.read_text(encoding="utf-8"), build_report_tables(folder), sources)
+
+
+def main() -> None:
+    """Take new cells where asked, and write the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--take", type=Path, help="folder with results of `sottovoce paper`")
+    folder: Path | None = parser.parse_args().take
+    for file in CELLS.glob("*.csv") if folder else ():
+        if (folder / file.name).exists():
+            shutil.copy(folder / file.name, file)
+    REPORT.write_text(write_report_tables(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
