@@ -196,5 +196,9 @@ class Popularity:
         return cls(counts.astype(np.float32))
 
     def score(self, users: Int64) -> Float32:
-        """Return the same scores for all of these people."""
+        """Return the same scores for all people.
+
+        Args:
+            users: The rows of the people.
+        """
         return np.broadcast_to(self.counts, (len(users), len(self.counts)))

@@ -35,12 +35,18 @@ NEGATIVES_METRIC = "negatives"
 
 
 class Evaluation(dict[str, float]):
-    """Metrics by name, as means over people, with the values of each person."""
+    """Metrics by name, as means over people, with the values of each person.
 
-    by_person: dict[str, NDArray[np.float64]]
-    """The values of each metric that a person has one of, in the order of `people`."""
-    people: NDArray[Any]
-    """Who was tested: the rows of a matrix, or the ids of a table."""
+    Args:
+        people: Who was tested: the rows of a matrix, or the ids of a table.
+    """
+
+    def __init__(self, people: NDArray[Any]):
+        super().__init__()
+        self.people = people
+        """Who was tested."""
+        self.by_person: dict[str, NDArray[np.float64]] = {}
+        """The values of each metric that a person has one of, in the order of `people`."""
 
 
 def measure_scores(
@@ -86,9 +92,9 @@ def summarize(
     negatives: Int32 | None,
 ) -> Evaluation:
     """Return metrics of ranks and lists."""
-    result, n_hidden = Evaluation(), np.diff(hidden.indptr)
+    n_hidden = np.diff(hidden.indptr)
     people = np.flatnonzero(n_hidden)
-    result.people, result.by_person = people, {}
+    result = Evaluation(people)
     for metric in metrics:
         name, cut = str(metric), lists[:, : metric.cutoff]
         if metric.kind in LIST_METRICS:
