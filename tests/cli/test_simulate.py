@@ -37,6 +37,18 @@ def test_json_and_plot(tmp_path: Path) -> None:
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+def test_metrics_are_those_that_are_named(tmp_path: Path) -> None:
+    out, names = tmp_path / "run.json", "ndcg@20,novelty@5,map@3"
+    shown = call(*SMALL, "--metrics", names, "--json", str(out), "--plot", str(tmp_path / "a.png"))
+    assert "NOVELTY@5" in shown
+    content = json.loads(out.read_text())
+    for who in ("final", "without", "popularity", "informed_popularity"):
+        assert set(content[who]) == set(names.split(","))
+    for wrong in ("auc@10", "coverage@10", ","):
+        with pytest.raises(SettingsError):
+            call(*SMALL, "--metrics", wrong)
+
+
 def test_progress_is_written_where_output_is_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output, "SECONDS_PER_LINE", 0.001)
     shown = CliRunner().invoke(app, SMALL).stderr

@@ -17,7 +17,9 @@ from sottovoce.core.recommending import build_popularity_model
 from sottovoce.core.tags import make_empty_tags
 from sottovoce.data import Interactions, leave_one_out
 from sottovoce.data.shops import shop
-from sottovoce.simulation.evaluation.lists import measure_quality
+from sottovoce.simulation.evaluation.lists import to_factors
+from sottovoce.simulation.evaluation.quality import measure_scores
+from sottovoce.simulation.evaluation.ranking import Factors
 
 EPSILON_BUDGETS = (10, 50, 200, 500, 1_000, 5_000)
 # People, items, interactions of one person, tastes.
@@ -41,7 +43,8 @@ def measure_hit_ratios(people: Histories, seed: int) -> tuple[list[float], list[
         planned.append(model.evaluate(split.train, left_out, negatives=None)["hr@10"])
         named = count_named_items(split.train, budget, np.random.default_rng(seed))
         popular = build_popularity_model(named, people.n_users, make_empty_tags(people.n_items))
-        popular_ratios.append(measure_quality(popular, split.train, left_out, None)["hr@10"])
+        factors = Factors(*to_factors(popular, split.train))
+        popular_ratios.append(measure_scores(factors, split.train, left_out, ["hr@10"])["hr@10"])
     return planned, popular_ratios
 
 

@@ -217,11 +217,11 @@ def test_metrics_equal_those_of_simulate_and_of_the_lists() -> None:
     assert metrics["coverage@10"] == pytest.approx(len(np.unique(lists)) / 80)
     settings = model.settings.copy_with(seed=1000)
     again = FederatedMF.from_items(model.item_factors, settings).fit(TRAIN)
-    names = ("hr@10", "ndcg@10", "mrr@10", "coverage@10")
+    names = ("hr@10", "ndcg@20", "mrr@10", "map@3", "coverage@10", "novelty@5", "gini@20")
     for negatives in (None, 20):
-        plan = Simulation(settings, negatives=negatives or 0, tags=False, coverage=True)
+        plan = Simulation(settings, negatives=negatives or 0, tags=False, metrics=names)
         expected = simulate(DATA, plan).final
-        metrics = again.evaluate(TRAIN, TEST, negatives=negatives)
+        metrics = again.evaluate(TRAIN, TEST, metrics=names, negatives=negatives)
         assert [metrics[name] for name in names] == pytest.approx([expected[n] for n in names])
     assert metrics["negatives"] == 20
 

@@ -12,7 +12,8 @@ from sottovoce.core import Histories, coin, sum_signs
 from sottovoce.core.walsh import compute_hadamard_signs
 from sottovoce.data import synthetic_people
 from sottovoce.errors import SettingsError
-from sottovoce_lab.baselines import Popularity, PrivatePopularity
+from sottovoce.simulation import Popularity
+from sottovoce_lab.baselines import PrivatePopularity
 from sottovoce_lab.baselines.counting import RowReports
 
 

@@ -14,9 +14,10 @@ from threadpoolctl import threadpool_limits
 
 from sottovoce.core import draw_initial_items
 from sottovoce.data import Split, leave_one_out, load
+from sottovoce.simulation import Popularity, evaluate
 from sottovoce.simulation.evaluation.metrics import hit_ratio, ndcg
 from sottovoce.simulation.evaluation.ranking import sample_candidates
-from sottovoce_lab.baselines import EASE, MatrixFactorization, Popularity
+from sottovoce_lab.baselines import EASE, MatrixFactorization
 from sottovoce_lab.baselines.factorization import INITIAL_SCALE
 from sottovoce_lab.baselines.models import Factorization, Scorer, rank
 
@@ -146,3 +147,15 @@ if __name__ == "__main__":
     print("ALS: ours, implicit", *compare_with_implicit(chosen), flush=True)
     for name, figures in compare_with_lenskit(chosen).items():
         print(f"{name}: ours, LensKit", *figures)
+
+
+def test_models_of_implicit_are_evaluated_as_they_are(split: Split) -> None:
+    als = AlternatingLeastSquares(factors=8, iterations=3, random_state=SEED)
+    with threadpool_limits(1, user_api="blas"):
+        als.fit(split.train.to_csr(), show_progress=False)
+    metrics = ["hr@10", "ndcg@100", "map@20", "coverage@10"]
+    lists = evaluate(als, split.train, split.left_out, metrics=metrics)
+    scores = evaluate(
+        als.user_factors @ als.item_factors.T, split.train, split.left_out, metrics=metrics
+    )
+    assert lists == pytest.approx(scores, abs=TOLERANCE)

@@ -6,13 +6,13 @@ import pytest
 from sottovoce.core import Histories
 from sottovoce.data import Split, leave_one_out, synthetic_people
 from sottovoce.data.interactions import Interactions
+from sottovoce.simulation import Popularity
 from sottovoce.simulation.evaluation.ranking import sample_candidates
 from sottovoce.training import Settings
 from sottovoce_lab.baselines import (
     DPLCF,
     FCF,
     MatrixFactorization,
-    Popularity,
     PrivatePopularity,
     rank,
 )

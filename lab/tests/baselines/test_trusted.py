@@ -16,9 +16,10 @@ from sottovoce.core import Histories, solve_user_vectors
 from sottovoce.data import leave_one_out, synthetic_people
 from sottovoce.errors import DataError, SettingsError
 from sottovoce.privacy.gaussian import gaussian_delta, gaussian_epsilon
+from sottovoce.simulation import Popularity
 from sottovoce.simulation.evaluation.metrics import summarize_ranks
 from sottovoce.simulation.evaluation.ranking import sample_candidates
-from sottovoce_lab.baselines import DPALS, MatrixFactorization, Popularity, TrustedSettings, rank
+from sottovoce_lab.baselines import DPALS, MatrixFactorization, TrustedSettings, rank
 from sottovoce_lab.baselines.models import split_into_blocks
 from sottovoce_lab.baselines.trusted import (
     REPLACED_DISTANCE,

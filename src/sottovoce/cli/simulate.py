@@ -43,8 +43,11 @@ from sottovoce.settings import get_settings
 from sottovoce.simulation import Run, Simulation
 from sottovoce.simulation import simulate as run_simulation
 from sottovoce.simulation.engines import AUTO_ENGINE
-from sottovoce.simulation.evaluation.metrics import METRIC_CUTOFFS, Interval
+from sottovoce.simulation.evaluation.metrics import PAPER_METRICS, Interval
 from sottovoce.training import DEFAULT_PRESET, Budget, Settings, plan_training
+
+# The metric of bars and pictures.
+MAIN_METRIC = "hr@10"
 
 
 @add_training_options(
@@ -97,6 +100,13 @@ def simulate(
             hidden=True,
         ),
     ] = 99,
+    metrics: Annotated[
+        str,
+        typer.Option(
+            help="What to measure: hr, recall, precision, map, mrr, ndcg, coverage, novelty and "
+            "gini, each with the length of the list, separated by commas."
+        ),
+    ] = ",".join((*PAPER_METRICS, "coverage@10")),
     sample_users: SampleUsers = None,
     sample_items: SampleItems = None,
     plan: dict[str, Any],
@@ -146,7 +156,7 @@ def simulate(
         tags=tags,
         time=time,
         # The table shows how much of the catalogue lists reach; it is measured once, at the end.
-        coverage=True,
+        metrics=tuple(name.strip() for name in metrics.split(",")),
         **plan,
     )
     runs = [_run(dataset, simulation, seed + offset, checkpoint) for offset in range(seeds)]
@@ -182,16 +192,17 @@ def _load(
 class EpochBar(output.CountBar):
     """A live bar over the epochs of one run, with its quality and what was spent so far."""
 
-    def __init__(self, label: str, training: Settings):
+    def __init__(self, label: str, training: Settings, metric: str):
         super().__init__()
         self._training = training
+        self._metric = metric
         self._epochs = self.add_task(label, total=training.epochs, state="starting")
         self._quality = ""
 
     def show_record(self, record: dict[str, Any]) -> None:
         """Update the bar after an epoch."""
-        if "hr@10" in record:
-            self._quality = f"HR@10 {record['hr@10']:.4f}  "
+        if self._metric in record:
+            self._quality = f"{self._metric.upper()} {record[self._metric]:.4f}  "
         # At most: a person whose turns came late has spent less.
         turns = min(record["epoch"], self._training.turns)
         spent = turns * self._training.epsilon * self._training.reports
@@ -203,8 +214,13 @@ def _run(data: Interactions | Shards, plan: Simulation, seed: int, checkpoint: P
     plan = replace(plan, settings=replace(plan.settings, seed=seed))
     # A file for each seed, so that a command with more seeds continues those that are there.
     file = checkpoint / f"seed-{seed}.safetensors" if checkpoint else None
-    with EpochBar(f"seed {seed}", plan.settings) as bar:
+    with EpochBar(f"seed {seed}", plan.settings, choose_main_metric(plan)) as bar:
         return run_simulation(data, plan, checkpoint=file, on_epoch=bar.show_record)
+
+
+def choose_main_metric(plan: Simulation) -> str:
+    """Return the metric of bars and pictures: HR@10, or the first that is measured."""
+    return MAIN_METRIC if MAIN_METRIC in plan.rank_metrics else plan.rank_metrics[0]
 
 
 def _print_runs(data: Interactions | Shards, runs: list[Run]) -> None:
@@ -252,8 +268,9 @@ def _average(records: Sequence[dict[str, Any]]) -> dict[str, Interval]:
 
 
 def _draw_quality(figure: Any, data: Interactions | Shards, runs: list[Run]) -> None:
-    """Draw HR@10 by epoch with its interval."""
-    plan, training, metric = runs[0].plan, runs[0].plan.settings, f"hr@{max(METRIC_CUTOFFS)}"
+    """Draw the main metric by epoch with its interval."""
+    plan, training = runs[0].plan, runs[0].plan.settings
+    metric = choose_main_metric(plan)
     epsilon = format_epsilon(training.epsilon, 6)
     title = f"{data.name}: {training.mechanism}, eps {epsilon}, k {training.reports}"
     if runs[0].side_information:
@@ -268,7 +285,7 @@ def _draw_quality(figure: Any, data: Interactions | Shards, runs: list[Run]) -> 
     ]
     axes = figure.subplots()
     draw_interval(axes, curve, 0.25, marker="o", color="#1b6ca8")
-    axes.set(xlabel="epoch", ylabel="HR@10", title=title)
+    axes.set(xlabel="epoch", ylabel=metric.upper(), title=title)
     axes.grid(alpha=0.3)
 
 

@@ -414,7 +414,7 @@ class ClientStore:
         return None if row is None else row[0]
 
     def is_charged(self, epoch: int) -> bool:
-        """Tell whether an epoch was charged, whatever became of its batch."""
+        """Return whether an epoch was charged, whatever became of its batch."""
         return self._db.row("SELECT 1 FROM ledger WHERE epoch = ?", epoch) is not None
 
     def finish_batch(self, epoch: int, state: Literal["sent", "dropped"]) -> None:

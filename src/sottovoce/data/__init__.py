@@ -5,7 +5,7 @@ from sottovoce.data.fetching import DATA_SETS
 from sottovoce.data.interactions import Interactions
 from sottovoce.data.loading import load
 from sottovoce.data.shards import Shards
-from sottovoce.data.split import Split, leave_one_out
+from sottovoce.data.split import Split, leave_one_out, split_by_time
 from sottovoce.data.synthetic import synthetic_people
 
 __all__ = [
@@ -16,5 +16,6 @@ __all__ = [
     "leave_one_out",
     "load",
     "parse_columns",
+    "split_by_time",
     "synthetic_people",
 ]

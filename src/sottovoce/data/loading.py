@@ -97,7 +97,7 @@ def _load_from_memory(source: Any, columns: Columns) -> Interactions:
     if is_table(source):
         return read_frame(source, columns)
     if columns:
-        raise DataError("a matrix has no named columns: leave out columns")
+        raise DataError("columns must be left out for a matrix: its columns are items")
     return from_matrix(source, Path(type(source).__name__))
 
 

@@ -8,7 +8,7 @@ Random numbers come from streams of `sottovoce.data.streams` that nothing else u
 not depend on other draws with the same seed.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -132,16 +132,8 @@ def split_by_date(data: Interactions, seed: int) -> Split:
     interactions before it and from it on. If several are first, the test item is drawn uniformly.
     """
     histories, times = data.histories, _get_times(data)
-    if len(times):
-        before = times < np.quantile(times, MAX_FRACTION_BEFORE, method="higher")
-    else:
-        before = times < 0
+    before = _mark_before(data, None)
     n_before = count_marked(histories, before)
-    if not n_before.any():
-        raise DataError(
-            f"{data.name}: a split by date must have interactions before the date, but all "
-            "timestamps are equally late"
-        )
     users, after = histories.users_of_entries(), np.flatnonzero(~before)
     # Order by user, then time, then a random number, and take the first entry of each user.
     ties = stream(seed, "split").random(len(after))
@@ -156,6 +148,46 @@ def split_by_date(data: Interactions, seed: int) -> Split:
     all_but_test = _remove_entries(histories, tested_users, not_test)
     train = select_entries(histories, before)
     return Split(train, test, "date", seed, times[before], all_but_test)
+
+
+def split_by_time(
+    data: Interactions, since: float | None = None
+) -> tuple[Interactions, Interactions]:
+    """Return what happened before a moment, and all that happened from then on.
+
+    Both have the same users and items. Users with nothing before the moment have nothing after it
+    either, so that nobody is tested of whom nothing is known.
+
+    Args:
+        data: The data set to split.
+        since: The moment, in the unit of the timestamps. None: nine tenths of all interactions lie
+            before it.
+
+    Raises:
+        DataError: The data has no timestamps, or nothing before the moment.
+    """
+    before, times, histories = _mark_before(data, since), _get_times(data), data.histories
+    is_known = count_marked(histories, before) > 0
+    after = ~before & is_known[histories.users_of_entries()]
+    train, test = (
+        replace(data, histories=select_entries(histories, entries), timestamps=times[entries])
+        for entries in (before, after)
+    )
+    return train, test
+
+
+def _mark_before(data: Interactions, since: float | None) -> Bools:
+    """Mark the interactions before a moment; None: before the date of a split by date."""
+    times = _get_times(data)
+    if since is None:
+        since = np.quantile(times, MAX_FRACTION_BEFORE, method="higher") if len(times) else 0
+    before = np.asarray(times < since)
+    if not before.any():
+        raise DataError(
+            f"{data.name}: a split by time must have interactions before the moment {since}, and "
+            "has none; name a later one"
+        )
+    return before
 
 
 def _get_times(data: Interactions) -> NDArray[np.int64]:

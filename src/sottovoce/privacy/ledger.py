@@ -201,12 +201,12 @@ class Ledger:
 
     def _check(self, charge: Charge) -> None:
         if charge.purpose in self._charges:
-            raise LedgerError(f"purpose {charge.purpose.hex()} was already charged")
+            raise LedgerError(f"purpose {charge.purpose.hex()} must be charged only once")
         if not self.allows(charge.cost):
             raise BudgetExceededError(
-                f"batch costs epsilon {round_up(charge.cost)} but only "
-                f"{round_down(self.remaining)} of the limit {self.limit} is left; reporting stops, "
-                "recommendations continue"
+                f"batch costs epsilon {round_up(charge.cost)}, but at most "
+                f"{round_down(self.remaining)} more may be spent under the limit {self.limit}; "
+                "reporting stops, recommendations continue"
             )
 
 

@@ -30,7 +30,7 @@ RENYI_ORDERS = 1 + np.geomspace(1e-9, 1e9, 1_000)
 
 
 def is_enumerated(event: Reporting) -> bool:
-    """Tell whether the local epsilon is exact; otherwise it is an upper bound."""
+    """Return whether the local epsilon is exact; otherwise it is an upper bound."""
     is_sign = event.loud_fraction == COIN_RHO
     return event.total <= (MAX_SIGN_REPORTS if is_sign else MAX_OTHER_REPORTS)
 

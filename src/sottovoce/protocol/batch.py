@@ -52,7 +52,7 @@ class Batch:
         """Parse a batch; raise a `ProtocolError` unless it has the size of this many reports."""
         size = batch_size(reports, accounts=accounts)
         if len(data) != size:
-            raise ProtocolError(f"batch: {len(data)} bytes; {reports} reports are {size}")
+            raise ProtocolError(f"batch: {len(data)} bytes; {reports} reports need {size}")
         if data[:4] != BATCH_MAGIC:
             raise ProtocolError(f"batch: bad magic, expected {BATCH_MAGIC.decode()}")
         begin = BATCH_HEADER_BYTES + OUTPUT_BYTES * accounts

@@ -100,7 +100,7 @@ class Catalogue:
 
 def _parse_item(entry: Any) -> Item:
     if not isinstance(entry, dict):
-        raise ProtocolError("catalogue: an item is a JSON object")
+        raise ProtocolError("catalogue: an item must be a JSON object")
     strict.check_keys(entry, {"id", "title", "tags"}, "catalogue: item")
     tags = entry["tags"]
     if not isinstance(tags, dict):

@@ -87,7 +87,7 @@ class Contact:
         )
         crowd = content["crowd"]
         if (content["manifest"] is None) != (epoch == 0):
-            raise ProtocolError("contact: an epoch has a manifest, and none has none")
+            raise ProtocolError("contact: manifest must be null if and only if epoch is 0")
         hashes: dict[str, Any] = {
             name: None
             if content[name] is None
@@ -171,5 +171,5 @@ def _parse_time(value: object) -> float:
     except OverflowError:
         seconds = nan
     if not -_MAX_UNIX_SECONDS <= seconds <= _MAX_UNIX_SECONDS:
-        raise ProtocolError(f"time: Unix seconds, not {strict.format_value(value)}")
+        raise ProtocolError(f"time must be in Unix seconds, not {strict.format_value(value)}")
     return seconds

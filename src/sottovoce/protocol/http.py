@@ -52,7 +52,7 @@ MAX_QUOTE_LENGTH = 400
 
 
 def is_retryable(status: int) -> bool:
-    """Tell whether the same request may succeed another time."""
+    """Return whether the same request may succeed another time."""
     return status in RETRY_STATUSES or status >= HTTPStatus.INTERNAL_SERVER_ERROR
 
 
@@ -283,7 +283,7 @@ def _read_problem(response: httpx.Response) -> dict[str, Any]:
 
 
 def is_loopback_host(host: str) -> bool:
-    """Tell whether requests to this host never leave the machine.
+    """Return whether requests to this host never leave the machine.
 
     >>> is_loopback_host("127.0.0.1"), is_loopback_host("shop.example")
     (True, False)

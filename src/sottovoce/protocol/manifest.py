@@ -98,7 +98,7 @@ class Manifest:
         )
 
     def asks_for_reports(self, now: float) -> bool:
-        """Tell whether devices may report now."""
+        """Return whether devices may report now."""
         return self.public_key is not None and self.opens <= now < self.ends
 
     def encode(self) -> bytes:
@@ -138,15 +138,15 @@ class Manifest:
             raise ProtocolError("manifest: the epoch closes before it opens")
         if self.items > self.terms.most_items:
             raise ProtocolError(
-                f"manifest: {self.items} items, the terms allow {self.terms.most_items}"
+                f"manifest: {self.items} items, but the terms allow {self.terms.most_items}"
             )
         keys = (self.token_key, self.next_token_key)
         if keys != (None, None) and not self.terms.accounts:
-            raise ProtocolError("manifest: keys of tokens, and the terms know no accounts")
+            raise ProtocolError("manifest: it has token keys, but the terms have no accounts")
         if self.terms.accounts and self.public_key is not None and self.token_key is None:
-            raise ProtocolError("manifest: reports are asked for, and nobody has a token for them")
+            raise ProtocolError("manifest: it asks for reports, but has no token key for them")
         if self.token_key is not None and self.token_key == self.next_token_key:
-            raise ProtocolError("manifest: the tokens of two epochs have one key")
+            raise ProtocolError("manifest: the tokens of two epochs have the same key")
         mechanism, max_fraction = self.build(), self.terms.loud_fraction
         if mechanism.loud_fraction > max_fraction:
             raise ProtocolError("manifest: more directions are loud than the terms allow")
@@ -156,7 +156,7 @@ class Manifest:
         min_fraction = MIN_LOUD_RATIO * max_fraction
         too_few = one_more <= max_fraction or mechanism.loud_fraction < min_fraction
         if self.terms.dummies and too_few:
-            raise ProtocolError("manifest: fewer directions are loud than the terms say")
+            raise ProtocolError("manifest: fewer directions are loud than the terms require")
 
 
 def _parse_fields(content: dict[str, Any]) -> dict[str, Any]:

@@ -79,7 +79,9 @@ def _parse_touched(content: Any) -> tuple[int, ...]:
 
 def _parse_panellist(content: Any) -> Panellist:
     if not isinstance(content, dict):
-        raise ProtocolError(f"panel: a person is an object, not {strict.format_value(content)}")
+        raise ProtocolError(
+            f"panel: a person must be an object, not {strict.format_value(content)}"
+        )
     strict.check_keys(content, {"seen", "left", "others"}, "person of the panel")
     if not (isinstance(content["seen"], list) and isinstance(content["others"], list)):
         raise ProtocolError("panel: seen and others must be lists")
@@ -88,5 +90,5 @@ def _parse_panellist(content: Any) -> Panellist:
         strict.parse_int(row, min_value=0, max_value=MAX_ROW, what="row of the panel")
     # A left-out item that is also among the others would always be a tie with itself.
     if len(set(rows)) != len(rows) or not content["others"]:
-        raise ProtocolError("panel: rows of one person must differ, and one at least must compete")
+        raise ProtocolError("panel: the rows of a person must differ, and others must not be empty")
     return Panellist(tuple(content["seen"]), content["left"], tuple(content["others"]))

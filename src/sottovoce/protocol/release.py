@@ -192,7 +192,7 @@ def check_shelf(manifest: Manifest, catalogue: Catalogue) -> None:
     """Raise a `ProtocolError` unless the next epoch could have this catalogue under the terms."""
     items, terms = len(catalogue.items), manifest.terms
     if items > terms.most_items:
-        raise ProtocolError(f"shelf: {items} items, the terms allow {terms.most_items}")
+        raise ProtocolError(f"shelf: {items} items, but the terms allow {terms.most_items}")
     try:
         check_shape(items, terms.factors)
     except SettingsError as error:

@@ -71,7 +71,7 @@ def open_reports(
 ) -> OpenedReports:
     """Open all reports that can be opened, and count the others."""
     if len(sealed) % SEALED_BYTES:
-        raise ProtocolError(f"{len(sealed)} bytes are not a number of sealed reports")
+        raise ProtocolError(f"{len(sealed)} bytes are not a whole number of sealed reports")
     private, info = (
         X25519PrivateKey.from_private_bytes(private_key),
         HPKE_INFO_PREFIX + manifest_hash,

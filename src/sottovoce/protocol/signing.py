@@ -41,7 +41,7 @@ class KeyStatement:
         return cls(key, old.sign(KEY_STATEMENT_LABEL + before + key))
 
     def follows(self, key: bytes) -> bool:
-        """Tell whether the owner of `key` has signed this statement."""
+        """Return whether the owner of `key` has signed this statement."""
         return has_valid_signature(key, self.signature, KEY_STATEMENT_LABEL + key + self.key)
 
 
@@ -148,13 +148,13 @@ def _follow_statements(what: str, trusted: bytes, statements: tuple[KeyStatement
     key = trusted
     for statement in statements[start:]:
         if not statement.follows(key):
-            raise UntrustedError(f"signed {what}: a key statement is not by the trusted key")
+            raise UntrustedError(f"signed {what}: a key statement is not signed by the trusted key")
         key = statement.key
     return key
 
 
 def has_valid_signature(key: bytes, signature: bytes, message: bytes) -> bool:
-    """Tell whether this Ed25519 key has signed the message."""
+    """Return whether this Ed25519 key has signed the message."""
     try:
         Ed25519PublicKey.from_public_bytes(key).verify(signature, message)
     except (InvalidSignature, ValueError):

@@ -24,7 +24,7 @@ def parse_object(raw: bytes, *, max_bytes: int, what: str) -> dict[str, Any]:
         ProtocolError: The bytes are not such an object.
     """
     if len(raw) > max_bytes:
-        raise ProtocolError(f"{what}: {len(raw)} bytes, at most {max_bytes} are read")
+        raise ProtocolError(f"{what}: {len(raw)} bytes, but at most {max_bytes} are allowed")
     try:
         value = json.loads(
             raw.decode("utf-8"),
@@ -32,7 +32,7 @@ def parse_object(raw: bytes, *, max_bytes: int, what: str) -> dict[str, Any]:
             parse_constant=_refuse_constant,
         )
     except (ValueError, RecursionError) as error:
-        raise ProtocolError(f"{what}: not JSON as the protocol has it: {error}") from error
+        raise ProtocolError(f"{what}: not JSON as the protocol requires: {error}") from error
     if not isinstance(value, dict):
         raise ProtocolError(f"{what}: not a JSON object")
     return value
@@ -83,7 +83,7 @@ def parse_float(value: object, *, min_value: float, max_value: float, what: str)
 def parse_bool(value: object, *, what: str) -> bool:
     """Return a boolean; no other value counts as true or false."""
     if not isinstance(value, bool):
-        raise ProtocolError(f"{what}: true or false, not {format_value(value)}")
+        raise ProtocolError(f"{what}: must be true or false, not {format_value(value)}")
     return value
 
 

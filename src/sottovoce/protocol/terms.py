@@ -300,7 +300,7 @@ def _parse_fields(content: dict[str, Any]) -> dict[str, Any]:
 
     mechanism = content["mechanism"]
     if not isinstance(mechanism, str) or mechanism not in MECHANISMS:
-        raise ProtocolError(f"terms: no mechanism {strict.format_value(mechanism)}")
+        raise ProtocolError(f"terms: unknown mechanism {strict.format_value(mechanism)}")
     return {
         "training": strict.parse_hex(
             content["training"], size=TRAINING_ID_BYTES, what="terms: training"

@@ -74,7 +74,7 @@ class Attestation:
         if not has_valid_signature(
             key, self.signature, _signed_text(service, self.pseudonym, self.expiry)
         ):
-            raise UntrustedError("attestation was not signed by this product's backend")
+            raise UntrustedError("attestation must be signed by this product's backend")
         # One that is valid for ever would let a closed account report for ever.
         if not now < self.expiry <= now + MAX_ATTESTATION_SECONDS:
             raise UntrustedError(

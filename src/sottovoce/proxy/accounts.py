@@ -81,11 +81,11 @@ class Accounts:
         """Decode a device's request and check its attestation, without reading the disk."""
         request = TokenRequest.decode(data)
         if self._manifest is None or self._attester is None:
-            raise RefusedError("this service knows no accounts")
+            raise RefusedError("this service has no accounts")
         request.attestation.check(self._attester, self._service, self._clock())
         # Only for the next epoch, for which the current manifest names the key.
         if request.epoch != self._manifest.epoch + 1 or self._get_issuer(request.epoch) is None:
-            raise RefusedError(f"no tokens for epoch {request.epoch} are given now")
+            raise RefusedError(f"tokens for epoch {request.epoch} are not issued now")
         return request
 
     def _get_issuer(self, epoch: int) -> Issuer | None:
@@ -112,7 +112,7 @@ class Accounts:
     def _issue_token(self, request: TokenRequest, tables: Tables) -> bytes:
         manifest, issuer = self._manifest, self._get_issuer(request.epoch)
         if manifest is None or issuer is None:
-            raise RefusedError(f"no tokens for epoch {request.epoch} are given any more")
+            raise RefusedError(f"tokens for epoch {request.epoch} are no longer issued")
         training, pseudonym = manifest.terms.training, request.attestation.pseudonym
         turns, epoch, blinded = tables.get_account(training, pseudonym)
         # A device that did not receive the answer asks again with the same element.
@@ -136,5 +136,5 @@ class Accounts:
         """
         issuer = self._issuers.get(batch.epoch)
         if issuer is None:
-            raise RefusedError("no token of this epoch can be redeemed here")
+            raise RefusedError("tokens of this epoch cannot be redeemed here")
         issuer.check(batch.token)

@@ -37,7 +37,7 @@ class GroupCommit(Generic[Request, Answer]):
     async def write(self, request: Request) -> Answer:
         """Return the answer once the request is on disk, or raise its error."""
         if len(self._pending) >= self._max_pending:
-            raise UnavailableError("too many at once")
+            raise UnavailableError("too many requests are waiting to be stored")
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._pending.append((request, future))
         if self._task is None:

@@ -126,7 +126,7 @@ def is_ready(url: str) -> bool:
 
 
 class StopSignal:
-    """Tells, when called, whether Ctrl-C or SIGTERM came since it was made."""
+    """A callable that returns whether Ctrl-C or SIGTERM was received since its creation."""
 
     def __init__(self) -> None:
         self._received = False

@@ -41,7 +41,7 @@ def check_manifest(epoch: Epoch, manifest_hash: bytes) -> None:
 def check_not_committed(transaction: Transaction, epoch: int, proxy: str) -> None:
     """Raise a `RefusedError` if the proxy has committed the epoch."""
     if transaction.find_commit(epoch, proxy) is not None:
-        raise RefusedError(f"this proxy has committed epoch {epoch}: nothing more is taken of it")
+        raise RefusedError(f"this proxy has committed epoch {epoch}: it accepts nothing more")
 
 
 def check_limits(

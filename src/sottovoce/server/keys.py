@@ -94,7 +94,7 @@ class Keys:
             )
         except ProtocolError:
             # The message would show the key.
-            raise ProtocolError("keys: each is 64 lower-case hexadecimal digits") from None
+            raise ProtocolError("keys: each must be 64 lower-case hexadecimal digits") from None
         created = strict.parse_int(
             content["made"], min_value=0, max_value=strict.MAX_INTEGER, what="keys: made"
         )

@@ -325,7 +325,7 @@ class Server:
             raise ProtocolError("chunk: its name is not the SHA-256 of its bytes")
         chunk = Chunk.decode(data)
         if chunk.epoch != epoch:
-            raise ProtocolError(f"chunk: it is of epoch {chunk.epoch}, sent to {epoch}")
+            raise ProtocolError(f"chunk: it belongs to epoch {chunk.epoch}, not {epoch}")
         key = self._find_opening_key(proxy, chunk)
         if key is None:
             self._counter.record_repeat(proxy, chunk)

@@ -69,10 +69,10 @@ class ProcessState:
             since, troubles, last = state["since"], state["troubles"], state["last"]
             notes = tuple(state["notes"])
             if state["config"] != str(config.resolve()):
-                raise ProtocolError("state: of another program, or of other settings")
+                raise ProtocolError("state: it is of another program or other settings")
             texts = [*troubles, *notes, last or ""]
             if not 0 <= float(since) <= MAX_TIME or not all(isinstance(t, str) for t in texts):
-                raise ProtocolError("state: no sottovoce service could say that")
+                raise ProtocolError("state: its values are not those of a sottovoce service")
             return cls(float(since), str(config), tuple(troubles), last, notes)
         except OSError as error:
             return f"nothing answers at {place}: does it run? ({get_reason(error)})"

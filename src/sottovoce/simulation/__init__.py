@@ -1,5 +1,6 @@
 """Everybody's devices on one machine: engines behind one interface, and what is built on them."""
 
+from sottovoce.simulation.comparison import Popularity, evaluate
 from sottovoce.simulation.engines import build_engine, register_engine
 from sottovoce.simulation.federated import FederatedMF
 from sottovoce.simulation.interface import Engine
@@ -8,9 +9,11 @@ from sottovoce.simulation.run import Run, Simulation, simulate
 __all__ = [
     "Engine",
     "FederatedMF",
+    "Popularity",
     "Run",
     "Simulation",
     "build_engine",
+    "evaluate",
     "register_engine",
     "simulate",
 ]

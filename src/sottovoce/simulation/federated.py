@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any, Self
@@ -18,8 +18,13 @@ from sottovoce.data.interactions import to_id_array
 from sottovoce.errors import CheckpointError, DataError, SettingsError
 from sottovoce.privacy import DEFAULT_DELTA, PrivacyReport, make_privacy_report
 from sottovoce.simulation.engines import AUTO_ENGINE, build_engine
-from sottovoce.simulation.evaluation.lists import make_device_model, measure_quality
-from sottovoce.simulation.evaluation.ranking import DEFAULT_NEGATIVES, sample_negatives
+from sottovoce.simulation.evaluation.lists import make_device_model, to_factors
+from sottovoce.simulation.evaluation.quality import (
+    DEFAULT_METRICS,
+    Evaluation,
+    measure_scores,
+)
+from sottovoce.simulation.evaluation.ranking import Factors, sample_negatives
 from sottovoce.simulation.evaluation.side_information import solve_wide_vectors
 from sottovoce.simulation.files import ModelFile, compute_fingerprint, read_model, write_model
 from sottovoce.simulation.inputs import (
@@ -467,21 +472,26 @@ class FederatedMF:
         user_items: UserItems,
         test: UserItems,
         *,
-        negatives: int | None = DEFAULT_NEGATIVES,
+        metrics: Sequence[str] = DEFAULT_METRICS,
+        negatives: int | None = None,
+        seed: int | None = None,
         item_features: ItemFeatures | None = None,
         times: Matrix | None = None,
-    ) -> dict[str, float]:
-        """Measure HR, NDCG, MRR, recall and coverage at 10 of lists made from `user_items`.
+    ) -> Evaluation:
+        """Measure lists made from `user_items`, as `sottovoce.simulation.evaluate` does.
 
         The result also has `negatives`: against how many items each was ranked, in the mean over
-        people. Coverage is always of lists of all items.
+        people. Coverage, novelty and Gini are always of lists of all items.
 
         Args:
             user_items: The histories, in a form that `fit` takes.
             test: What was left out of the same people: the same rows, or in a table the same ids.
-            negatives: How many items that the person never touched it is ranked against. They are
-                drawn by the seed as in `sottovoce simulate`. None ranks against all, as real lists
-                do; then numbers are much lower.
+            metrics: Names with a length: hr, recall, precision, map, mrr, ndcg, coverage, novelty
+                and gini, as "ndcg@100".
+            negatives: How many items that the person never touched a left-out item is ranked
+                against. None ranks in the whole catalogue, as real lists do; then numbers are much
+                lower.
+            seed: The seed of the negatives; None: that of the settings, as in `sottovoce simulate`.
             item_features: Replace those that `fit` was given.
             times: When each interaction was, as `recommend` takes it.
         """
@@ -491,8 +501,14 @@ class FederatedMF:
         others = None
         if negatives is not None:
             n_negatives = check_positive("negatives", negatives)
-            others = sample_negatives(histories, hidden, n_negatives, self.settings.seed)
-        return measure_quality(model, histories, hidden, others, weights)
+            others = sample_negatives(
+                histories, hidden, n_negatives, self.settings.seed if seed is None else seed
+            )
+        factors = Factors(*to_factors(model, histories, weights))
+        result = measure_scores(factors, histories, hidden, metrics, others)
+        if users is not None:
+            result.people = users.ids[result.people]
+        return result
 
     def similar_items(
         self,

@@ -19,7 +19,7 @@ from sottovoce.errors import SettingsError
 from sottovoce.privacy import PrivacyReport, Promise, make_privacy_report
 from sottovoce.protocol.terms import Terms
 from sottovoce.simulation.engines import build_engine, should_use_reference
-from sottovoce.simulation.evaluation.lists import MAX_CUTOFF, make_device_model, to_factors
+from sottovoce.simulation.evaluation.lists import make_device_model, to_factors
 from sottovoce.simulation.evaluation.metrics import hit_ratio
 from sottovoce.simulation.evaluation.ranking import rank_hidden
 from sottovoce.simulation.training import Record, TrainingLog, TrainingState
@@ -30,6 +30,8 @@ Verdict = Literal["yes", "barely", "no", "unknown"]
 
 # The invented shops: the number of tastes, and the share of a history that is the person's own.
 SHOP_KINDS = tuple((tastes, focus) for tastes in (3, 6, 10) for focus in (0.6, 0.8))
+# Items of a list.
+LIST_LENGTH = 10
 # People of each shop whose lists are measured.
 MAX_TESTED_PEOPLE = 2_000
 # Lists that are better than popularity by less than this are hardly worth a training.
@@ -176,7 +178,7 @@ def make_shop_outlook(
     """
     if about.items < MIN_SHOP_ITEMS or about.history + 1 > about.items / 2:
         raise SettingsError(
-            f"lists of {MAX_CUTOFF} need at least {MIN_SHOP_ITEMS} items, of which a person has "
+            f"lists of {LIST_LENGTH} need at least {MIN_SHOP_ITEMS} items, of which a person has "
             f"touched less than half; got {about.items} items and a history of {about.history:g}"
         )
     settings = _plan(about, budget, seed)
@@ -226,7 +228,7 @@ def try_shop(about: PublicNumbers, settings: Settings, tastes: int, focus: float
         # Lists as devices make them, but without tags.
         model = make_device_model(state.V, settings, make_empty_tags(about.items))
         X, W = to_factors(model, histories)
-        return {"hr": hit_ratio(rank_hidden(X, W, histories, hidden), MAX_CUTOFF)}
+        return {"hr": hit_ratio(rank_hidden(X, W, histories, hidden), LIST_LENGTH)}
 
     is_small = should_use_reference(about.people * len(SHOP_KINDS), about.items, settings)
     log = TrainingLog.open(settings, about.items)
@@ -239,6 +241,6 @@ def try_shop(about: PublicNumbers, settings: Settings, tastes: int, focus: float
         focus,
         seed,
         lists=[record["hr"] for record in log.records],
-        popularity=hit_ratio(ranks, MAX_CUTOFF),
-        chance=float(np.mean(MAX_CUTOFF / (about.items - np.diff(histories.indptr)))),
+        popularity=hit_ratio(ranks, LIST_LENGTH),
+        chance=float(np.mean(LIST_LENGTH / (about.items - np.diff(histories.indptr)))),
     )

@@ -6,16 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sottovoce.core import Histories
 from sottovoce.core.tags import Tags
-from sottovoce.simulation.evaluation.lists import make_device_model, measure_quality
-from sottovoce.simulation.evaluation.ranking import (
-    DEFAULT_NEGATIVES,
-    PEOPLE_PER_EPOCH_TEST,
-    sample_negatives,
-)
+from sottovoce.simulation.evaluation.lists import make_device_model, to_factors
+from sottovoce.simulation.evaluation.quality import measure_scores
+from sottovoce.simulation.evaluation.ranking import PEOPLE_PER_EPOCH_TEST, Factors
 from sottovoce.simulation.files import compute_fingerprint
 from sottovoce.simulation.training import Record, TrainingLog, TrainingState, select_metrics
 from sottovoce.training import Settings
@@ -34,11 +30,6 @@ class FitTest:
     settings: Settings
 
     @cached_property
-    def negatives(self) -> NDArray[np.int32]:
-        """The items that the hidden ones are ranked with, the same for every epoch."""
-        return sample_negatives(self.histories, self.hidden, DEFAULT_NEGATIVES, self.settings.seed)
-
-    @cached_property
     def fingerprint(self) -> str:
         """A name that differs for other people, items or tags."""
         table = self.tags.table
@@ -54,9 +45,8 @@ class FitTest:
         if state.epochs_done < self.settings.epochs and len(places) > PEOPLE_PER_EPOCH_TEST:
             tested = np.flatnonzero(np.diff(self.hidden.indptr))
             places = tested[:: -(-len(tested) // PEOPLE_PER_EPOCH_TEST)]
-        metrics = measure_quality(
-            model, self.histories.take(places), self.hidden.take(places), self.negatives[places]
-        )
+        histories, hidden = self.histories.take(places), self.hidden.take(places)
+        metrics = measure_scores(Factors(*to_factors(model, histories)), histories, hidden)
         return {**metrics, TEST_FIELD: self.fingerprint}
 
 

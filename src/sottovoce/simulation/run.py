@@ -1,11 +1,11 @@
 """One simulated training with its evaluation: split, train, rank after every epoch, resume."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,31 +14,37 @@ from sottovoce.core.recommending import WideModel, build_popularity_model
 from sottovoce.core.tags import Tags, make_empty_tags
 from sottovoce.data import Interactions, Shards
 from sottovoce.data.split import SplitRule
+from sottovoce.errors import SettingsError
 from sottovoce.privacy import PrivacyReport, make_privacy_report
 from sottovoce.settings import check, setting
 from sottovoce.simulation.engines import AUTO_ENGINE, build_engine, load_engine_package
 from sottovoce.simulation.evaluation.lists import (
-    MAX_CUTOFF,
     make_device_model,
     rank_by_popularity,
     to_factors,
 )
 from sottovoce.simulation.evaluation.metrics import (
-    count_exposure,
-    coverage,
+    PAPER_METRICS,
+    RANK_METRICS,
+    Metric,
     summarize_ranks,
 )
+from sottovoce.simulation.evaluation.quality import measure_exposure
 from sottovoce.simulation.evaluation.ranking import (
     DEFAULT_NEGATIVES,
     PEOPLE_PER_EPOCH_TEST,
+    Factors,
     Ranks,
+    rank_and_list,
 )
 from sottovoce.simulation.holdout import HoldoutRule
 from sottovoce.simulation.interface import Engine, LocalEngine
 from sottovoce.simulation.population import make_parts
-from sottovoce.simulation.training import Record, TrainingLog, TrainingState, select_metrics
+from sottovoce.simulation.training import Record, TrainingLog, TrainingState
 from sottovoce.training import Settings
 
+# For each item how many people touched it, and the number of people.
+Totals: TypeAlias = tuple[NDArray[np.int64], int]
 # People whose lists are made to see which items they show: every item is scored for each of them.
 MAX_USERS_LISTED = 10_000
 # Fields of a simulation that must be the same for a checkpoint to be continued.
@@ -73,13 +79,23 @@ class Simulation:
     resample: int | None = setting(
         None, "people made out of those of the data, who report in their place", min_value=1
     )
-    coverage: bool = False
-    """Measure also how much of the catalogue lists show, once training is over."""
+    metrics: tuple[str, ...] = PAPER_METRICS
+    """What is measured; metrics of lists only once training is over."""
 
     def __post_init__(self) -> None:
         # Refuses an engine that does not exist before the data is read.
         load_engine_package(self.engine)
         check(self)
+        if not self.rank_metrics:
+            raise SettingsError(
+                f"one metric at least must be of {', '.join(RANK_METRICS)}, as ndcg@100; got "
+                f"{', '.join(self.metrics) or 'none'}"
+            )
+
+    @property
+    def rank_metrics(self) -> list[str]:
+        """The names of metrics that are measured in every evaluation."""
+        return [name for name in self.metrics if Metric.from_name(name).kind in RANK_METRICS]
 
     @property
     def holdout_rule(self) -> HoldoutRule:
@@ -188,7 +204,8 @@ def simulate(
             return {}
         evaluation_started = time.perf_counter()
         every = plan.choose_step(state.epochs_done, n_tested)
-        metrics = summarize_ranks(engine.compute_ranks(state.V, informed=True, every=every))
+        ranks = engine.compute_ranks(state.V, informed=True, every=every)
+        metrics = summarize_ranks(ranks, plan.metrics)
         evaluation_seconds += time.perf_counter() - evaluation_started
         return metrics
 
@@ -201,28 +218,32 @@ def simulate(
         ready = time.perf_counter()
         log.run(engine, measure, on_epoch)
         V = log.state.V
-        final = select_metrics(log.records[-1]) or evaluate(engine, V, informed=True)
+        # The last record of a checkpoint may have other metrics.
+        last = log.records[-1]
+        final = {name: last[name] for name in plan.rank_metrics if name in last}
+        if len(final) < len(plan.rank_metrics):
+            final = evaluate(engine, V, plan.metrics, informed=True)
         # What devices know is the same in every part.
         informed = next(iter(engine.map_parts(lambda part: str(part.holdout.side_information))))
         # Counts of training data only: the held-out items are not in them.
         totals = count_popularity(engine)
-        popularity = evaluate_popularity(engine, totals)
+        popularity = evaluate_popularity(engine, totals, plan.metrics)
         # Without side information both ways to recommend are the same.
         metrics = {
             "final": final,
-            "without": evaluate(engine, V) if informed else final,
+            "without": evaluate(engine, V, plan.metrics) if informed else final,
             "popularity": popularity,
-            "informed_popularity": evaluate_popularity(engine, totals, informed=True)
+            "informed_popularity": evaluate_popularity(engine, totals, plan.metrics, informed=True)
             if informed
             else popularity,
         }
-        if plan.coverage:
+        if len(plan.rank_metrics) < len(plan.metrics):
             learned = partial(make_device_model, V, plan.settings)
             counted = partial(build_popularity_model, *totals)
             for name, model in (("final", learned), ("informed_popularity", counted)):
-                metrics[name] = {**metrics[name], **measure_coverage(engine, model, informed=True)}
+                metrics[name] |= measure_exposures(engine, model, totals, plan, informed=True)
             for name, model in (("without", learned), ("popularity", counted)):
-                metrics[name] = {**metrics[name], **measure_coverage(engine, model, informed=False)}
+                metrics[name] |= measure_exposures(engine, model, totals, plan, informed=False)
     seconds = {
         "prepare": ready - started,
         "train": sum(record["seconds"] for record in log.records),
@@ -241,13 +262,15 @@ def simulate(
     )
 
 
-def evaluate(engine: Engine, V: NDArray[np.float32], *, informed: bool = False) -> dict[str, float]:
+def evaluate(
+    engine: Engine, V: NDArray[np.float32], metrics: Sequence[str], *, informed: bool = False
+) -> dict[str, float]:
     """Measure an item matrix, or with `informed` the matrix and the side information of devices."""
-    return summarize_ranks(engine.compute_ranks(V, informed=informed))
+    return summarize_ranks(engine.compute_ranks(V, informed=informed), metrics)
 
 
 def evaluate_popularity(
-    engine: Engine, totals: tuple[NDArray[np.int64], int], *, informed: bool = False
+    engine: Engine, totals: Totals, metrics: Sequence[str], *, informed: bool = False
 ) -> dict[str, float]:
     """Measure scores that are training counts."""
 
@@ -256,10 +279,10 @@ def evaluate_popularity(
         side_information = holdout.side_information if informed else None
         return rank_by_popularity(holdout.candidates, side_information, totals)
 
-    return summarize_ranks(Ranks.concatenate(engine.map_parts(rank)))
+    return summarize_ranks(Ranks.concatenate(engine.map_parts(rank)), metrics)
 
 
-def count_popularity(engine: Engine) -> tuple[NDArray[np.int64], int]:
+def count_popularity(engine: Engine) -> Totals:
     """Return for each item how many people touched it, and the number of people."""
     parts = list(
         engine.map_parts(lambda part: (part.histories.popularity(), part.histories.n_users))
@@ -267,22 +290,32 @@ def count_popularity(engine: Engine) -> tuple[NDArray[np.int64], int]:
     return np.sum([counts for counts, _ in parts], axis=0), sum(people for _, people in parts)
 
 
-def measure_coverage(
-    engine: Engine, make_model: Callable[[Tags], WideModel], *, informed: bool
+def measure_exposures(
+    engine: Engine,
+    make_model: Callable[[Tags], WideModel],
+    totals: Totals,
+    plan: Simulation,
+    *,
+    informed: bool,
 ) -> dict[str, float]:
-    """Return the share of items in the lists of ten of the first `MAX_USERS_LISTED` people."""
+    """Return the metrics of the lists of the first `MAX_USERS_LISTED` people."""
+    metrics = [Metric.from_name(name) for name in plan.metrics if name not in plan.rank_metrics]
+    length = max(metric.cutoff for metric in metrics)
 
-    def count(part: LocalEngine) -> NDArray[np.int64]:
+    def make_lists(part: LocalEngine) -> NDArray[np.int32]:
         # Of this part only those who are among the first of all people.
         n = min(max(MAX_USERS_LISTED - part.people.first, 0), part.histories.n_users)
         if not n:
-            return np.zeros(part.histories.n_items, np.int64)
+            return np.empty((0, length), np.int32)
         histories = part.histories.some(0, n)
         side_information = part.holdout.some(0, n).side_information
         tags = side_information.tags if informed else make_empty_tags(histories.n_items)
         weights = side_information.weights if informed else None
-        X, W = to_factors(make_model(tags), histories, weights)
-        return count_exposure(X, W, histories, MAX_CUTOFF)
+        factors = Factors(*to_factors(make_model(tags), histories, weights))
+        return rank_and_list(factors, histories, length=length)[1]
 
-    exposure = np.sum(list(engine.map_parts(count)), axis=0)
-    return {f"coverage@{MAX_CUTOFF}": coverage(exposure)}
+    lists = np.concatenate(list(engine.map_parts(make_lists)))
+    return {
+        str(metric): measure_exposure(metric.kind, lists[:, : metric.cutoff], *totals)
+        for metric in metrics
+    }

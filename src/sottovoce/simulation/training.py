@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sottovoce.errors import CheckpointError
-from sottovoce.simulation.evaluation.lists import NEGATIVES_METRIC
+from sottovoce.simulation.evaluation.quality import NEGATIVES_METRIC
 from sottovoce.simulation.files import ModelFile, read_model, write_model
 from sottovoce.simulation.interface import Engine
 from sottovoce.training import Settings, make_first_items

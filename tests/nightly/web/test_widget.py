@@ -237,6 +237,8 @@ def test_a_visit_in_firefox(firefox: Firefox, system: System, shops: tuple[Shop,
     wanted = [item.title for item in system.recommended(["1"])[:5]]
     wait_until(lambda: texts("list", "[part=link]") == wanted, "what Python recommends")
     wait_until(lambda: len(texts("consent", "[part=sentence]")) == 3, "the question")
+    enabled = "button[part~=yes]:not([aria-disabled])"
+    wait_until(lambda: texts("consent", enabled), "a question that could be read")
     press("yes")
     wait_until(
         lambda: [item.method for item in system.front.requests].count("POST") == 1, "a batch"

@@ -1,29 +1,28 @@
 """Metrics of ranks: of one hidden item, of several, and of the items that lists show."""
 
 from itertools import permutations
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import sparse
+from sklearn.metrics import average_precision_score, ndcg_score
 
 from sottovoce.core import Histories
-from sottovoce.errors import DataError
+from sottovoce.errors import DataError, SettingsError
 from sottovoce.simulation.evaluation.metrics import (
     Interval,
+    Metric,
+    compute_by_person,
+    compute_novelty,
     count_exposure,
-    hit_ratio,
-    hit_ratio_of_several,
-    mrr,
-    mrr_of_several,
-    ndcg,
-    ndcg_of_several,
-    recall,
     summarize_ranks,
 )
-from sottovoce.simulation.evaluation.ranking import Ranks, rank_hidden
+from sottovoce.simulation.evaluation.quality import measure_exposure
+from sottovoce.simulation.evaluation.ranking import Ranks, rank_and_list, rank_hidden
 from tests.people import histories
+from tests.simulation.evaluation.test_ranking import Matrix
 
 
 def make_ranks(better: list[int], ties: list[int]) -> Ranks:
@@ -102,30 +101,84 @@ def compute_naive_ndcg(person: Person, cutoff: int) -> float:
     return float(np.mean(gains)) / sum_gains([True] * len(hidden))
 
 
+def compute_naive_map(person: Person, cutoff: int) -> float:
+    hidden, sums = person[2], []
+    for order in list_orders(person):
+        hits = [item in hidden for item in order]
+        precisions = [sum(hits[: n + 1]) / (n + 1) for n, hit in enumerate(hits[:cutoff]) if hit]
+        sums.append(sum(precisions))
+    return float(np.mean(sums)) / min(cutoff, len(hidden))
+
+
 @given(people(), st.integers(1, 7))
 def test_recall_and_ndcg_are_means_over_all_orders_of_ties(
     people: list[Person], cutoff: int
 ) -> None:
-    ranks, hidden = rank_people(people)
+    ranks, _ = rank_people(people)
     tested = [person for person in people if person[2]]
+    n_hidden = np.array([len(person[2]) for person in tested], np.int64)
+    naive = {"recall": compute_naive_recall, "ndcg": compute_naive_ndcg, "map": compute_naive_map}
+    for kind, compute in naive.items():
+        values = compute_by_person(Metric(kind, cutoff), ranks, n_hidden)
+        assert values == pytest.approx([compute(person, cutoff) for person in tested])
+    precisions = compute_by_person(Metric("precision", cutoff), ranks, n_hidden)
+    recalls = compute_by_person(Metric("recall", cutoff), ranks, n_hidden)
+    assert precisions * cutoff == pytest.approx(recalls * np.minimum(n_hidden, cutoff))
     if not tested:
         with pytest.raises(DataError):
-            recall(ranks, hidden, cutoff)
-        return
-    expected = np.mean([compute_naive_recall(person, cutoff) for person in tested])
-    assert recall(ranks, hidden, cutoff) == pytest.approx(expected)
-    expected = np.mean([compute_naive_ndcg(person, cutoff) for person in tested])
-    assert ndcg_of_several(ranks, hidden, cutoff) == pytest.approx(expected)
+            summarize_ranks(ranks, [f"recall@{cutoff}"], n_hidden)
 
 
 def test_hit_ratio_and_mrr_count_the_first_of_several() -> None:
-    hidden = Histories.from_lists([[1, 2], [0, 3], [], [4]], 5)
     ranks = Ranks(np.array([3, 1, 12, 40, 11]), np.zeros(5, np.int64))
-    assert hit_ratio_of_several(ranks, hidden, 10) == pytest.approx(1 / 3)
-    assert mrr_of_several(ranks, hidden, 10) == pytest.approx(1 / 2 / 3)
-    assert mrr_of_several(ranks, hidden, 12) == pytest.approx((1 / 2 + 1 / 12) / 3)
+    names = ["hr@10", "mrr@10", "mrr@12", "precision@10", "map@12"]
+    values = summarize_ranks(ranks, names, np.array([2, 2, 1]))
+    expected = [
+        1 / 3,
+        1 / 2 / 3,
+        (1 / 2 + 1 / 12) / 3,
+        2 / 10 / 3,
+        ((1 / 2 + 2 / 4) / 2 + 1 / 12) / 3,
+    ]
+    assert list(values.values()) == pytest.approx(expected)
     with pytest.raises(DataError):
-        mrr_of_several(Ranks(*np.zeros((2, 0), np.int64)), Histories.from_lists([[]], 5), 10)
+        summarize_ranks(Ranks(*np.zeros((2, 0), np.int64)), ["mrr@10"], np.zeros(0, np.int64))
+
+
+@pytest.mark.parametrize("cutoff", [1, 5, 30])
+def test_ndcg_is_that_of_scikit_learn(cutoff: int) -> None:
+    rng = np.random.default_rng(cutoff)
+    scores = rng.standard_normal((50, 30)).astype(np.float32)
+    hidden = Histories.from_csr(sparse.csr_array(rng.random((50, 30)) < 0.2))
+    ranks, _ = rank_and_list(Matrix(scores), Histories.from_lists([[]] * 50, 30), hidden)
+    tested = np.flatnonzero(np.diff(hidden.indptr))
+    relevance = hidden.to_csr().toarray()[tested]
+    expected = ndcg_score(relevance, scores[tested], k=cutoff)
+    n_hidden = np.diff(hidden.indptr)[tested]
+    assert summarize_ranks(ranks, [f"ndcg@{cutoff}"], n_hidden)[f"ndcg@{cutoff}"] == pytest.approx(
+        expected
+    )
+    pairs = zip(relevance, scores[tested], strict=True)
+    precisions = [average_precision_score(*pair) for pair in pairs]
+    assert summarize_ranks(ranks, ["map@30"], n_hidden)["map@30"] == pytest.approx(
+        np.mean(precisions)
+    )
+
+
+def test_metrics_of_lists_are_those_by_hand() -> None:
+    lists = np.array([[0, 1], [0, -1], [-1, -1]], np.int32)
+    touched = np.array([4, 2, 0, 0])
+    assert measure_exposure("coverage", lists, touched, 4) == 0.5
+    # Shown 2, 1, 0 and 0 times: sum of (2 place - 5) count, sorted, over 4 * 3.
+    assert measure_exposure("gini", lists, touched, 4) == pytest.approx((1 * 1 + 3 * 2) / 12)
+    assert compute_novelty(lists, touched, 4).tolist() == [0.5, 0.0, 0.0]
+    assert compute_novelty(np.array([[2]]), touched, 4).tolist() == [2.0]
+
+
+@pytest.mark.parametrize("name", ["hr", "hr@", "hr@0", "hr@1.5", "@10", "auc@10", "hr@-1", "HR@10"])
+def test_unknown_metrics_are_refused(name: str) -> None:
+    with pytest.raises(SettingsError, match="ndcg@100"):
+        Metric.from_name(name)
 
 
 @given(histories(max_items=15), st.integers(1, 6), st.integers(0, 2**32))
@@ -140,17 +193,20 @@ def test_exposure_counts_sorted_lists(h: Histories, length: int, seed: int) -> N
 
 
 @pytest.mark.parametrize(
-    ("measure", "better", "ties", "expected"),
+    ("kind", "better", "ties", "expected"),
     [
-        (hit_ratio, [0, 9, 10, 50], [0] * 4, 0.5),
-        (hit_ratio, [9, 8, 10], [1] * 3, (0.5 + 1 + 0) / 3), (hit_ratio, [0], [99], 0.1),
-        (ndcg, [0, 10], [0, 0], 1 / 2), (ndcg, [1], [0], 1 / np.log2(3)),
-        (ndcg, [0], [1], (1 + 1 / np.log2(3)) / 2), (ndcg, [9], [1], 1 / np.log2(11) / 2),
-        (mrr, [0, 3], [0, 0], (1 + 1 / 4) / 2), (mrr, [10], [0], 0),
-        (mrr, [0], [1], (1 + 1 / 2) / 2), (mrr, [9], [1], 1 / 10 / 2),
+        ("hr", [0, 9, 10, 50], [0] * 4, 0.5),
+        ("hr", [9, 8, 10], [1] * 3, (0.5 + 1 + 0) / 3), ("hr", [0], [99], 0.1),
+        ("ndcg", [0, 10], [0, 0], 1 / 2), ("ndcg", [1], [0], 1 / np.log2(3)),
+        ("ndcg", [0], [1], (1 + 1 / np.log2(3)) / 2), ("ndcg", [9], [1], 1 / np.log2(11) / 2),
+        ("mrr", [0, 3], [0, 0], (1 + 1 / 4) / 2), ("mrr", [10], [0], 0),
+        ("mrr", [0], [1], (1 + 1 / 2) / 2), ("mrr", [9], [1], 1 / 10 / 2),
+        ("map", [0, 3], [0, 0], (1 + 1 / 4) / 2), ("map", [9], [1], 1 / 10 / 2),
+        ("precision", [0, 10], [0, 0], 1 / 20), ("recall", [0, 10], [0, 0], 1 / 2),
     ],
 )  # fmt: skip
 def test_ties_share_their_places(
-    measure: Any, better: list[int], ties: list[int], expected: float
+    kind: str, better: list[int], ties: list[int], expected: float
 ) -> None:
-    assert measure(make_ranks(better, ties), 10) == pytest.approx(expected)
+    values = summarize_ranks(make_ranks(better, ties), [f"{kind}@10"])
+    assert values == pytest.approx({f"{kind}@10": expected})

@@ -18,7 +18,7 @@ import type { DeskCalls } from "./desk.js";
 import { formatReportState } from "./reporting.js";
 import type { Advice, Event, Film, SearchResult, State } from "./state.js";
 import { toFilm } from "./titles.js";
-import { toTrouble } from "./trouble.js";
+import { toSentence, toTrouble } from "./trouble.js";
 import { toHex } from "./words.js";
 
 /**
@@ -206,8 +206,8 @@ export class Session {
     const lookTrouble = news.error && toTrouble(news.error);
     const { epochs, spentEpsilon, limit } = news;
     const budget = { epochs, spentEpsilon, limit, spentAmount: sumCharges(news.charges) };
-    const { newOffer } = news;
-    const state = { ...participation, offer, newOffer, ...budget, reportState, ...this.#shelf };
+    const offers = { offer, newOffer: news.newOffer, worse: news.worse.map(toSentence) };
+    const state = { ...participation, ...offers, ...budget, reportState, ...this.#shelf };
     this.send({ kind: "state", state: { ...state, trouble: trouble ?? lookTrouble } });
   }
 }

@@ -1,6 +1,6 @@
 /** Everything that the page shows. */
 
-import type { Amount, LeftDevice, Manifest, Offer, Terms } from "sottovoce-client";
+import type { Amount, LeftDevice, Manifest, Offer } from "sottovoce-client";
 
 export interface Film {
   id: string;
@@ -29,8 +29,6 @@ export interface Trouble {
   kind: "untrusted" | "terms" | "storage" | "refused" | "unavailable";
   /** What happened, in a sentence or two. */
   text: string;
-  /** For `terms`: everything that would be worse, and the terms to accept. */
-  terms: { worse: readonly string[]; newTerms: Terms } | null;
 }
 
 /** Everything that the page shows, except the batch and the curve. */
@@ -41,6 +39,8 @@ export interface State {
   offer: Offer | null;
   /** An offer with worse terms that waits for a yes. */
   newOffer: Offer | null;
+  /** Everything that would be worse about it. */
+  worse: readonly string[];
   /** Whether terms were ever accepted: until then the limit is 0. */
   agreed: boolean;
   takingPart: boolean;

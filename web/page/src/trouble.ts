@@ -15,48 +15,37 @@ const LOOKS_AGAIN_SENTENCE =
 
 const GOES_ON_SENTENCE = "Recommendations go on with the last model that could be trusted.";
 
+const OTHER_TERMS_SENTENCE = `They are not those that you accepted. No report is made under them. ${GOES_ON_SENTENCE}`;
+
 /** Describe an error by what it means for the data here. */
 export function toTrouble(error: unknown): Trouble {
   const message = error instanceof Error ? error.message : String(error);
-  if (error instanceof TermsError) return toTermsTrouble(error);
+  if (error instanceof TermsError) return { kind: "terms", text: OTHER_TERMS_SENTENCE };
   if (error instanceof UntrustedError) return toUntrustedTrouble(message);
   if (error instanceof UnavailableError)
-    return createTrouble("unavailable", formatUnavailable(message));
+    return { kind: "unavailable", text: formatUnavailable(message) };
   if (error instanceof RefusedError) {
-    return createTrouble(
-      "refused",
-      `${toSentence(message)} Nothing of yours was lost; what waits is kept.`,
-    );
+    const text = `${toSentence(message)} Nothing of yours was lost; what waits is kept.`;
+    return { kind: "refused", text };
   }
   // Such as a yes to terms that have changed meanwhile.
-  if (error instanceof SettingsError) return createTrouble("refused", toSentence(message));
-  if (error instanceof StoreError) return createTrouble("storage", toSentence(message));
-  return createTrouble("storage", `Something went wrong on this device: ${toSentence(message)}`);
-}
-
-function toTermsTrouble({ worse, terms: newTerms }: TermsError): Trouble {
-  const text = `They are not those that you accepted. No report is made under them. ${GOES_ON_SENTENCE}`;
-  return { kind: "terms", text, terms: { worse: worse.map(toSentence), newTerms } };
+  if (error instanceof SettingsError) return { kind: "refused", text: toSentence(message) };
+  if (error instanceof StoreError) return { kind: "storage", text: toSentence(message) };
+  return { kind: "storage", text: `Something went wrong on this device: ${toSentence(message)}` };
 }
 
 function toUntrustedTrouble(message: string): Trouble {
   // The same sync may have sent a batch that an earlier one left behind.
   const hasHint = message.toLowerCase().includes("no report is made");
   const hint = hasHint ? "" : " No report is made.";
-  return createTrouble(
-    "untrusted",
-    `${toSentence(message)}${hint} ${GOES_ON_SENTENCE} ${LOOKS_AGAIN_SENTENCE}`,
-  );
+  const text = `${toSentence(message)}${hint} ${GOES_ON_SENTENCE} ${LOOKS_AGAIN_SENTENCE}`;
+  return { kind: "untrusted", text };
 }
 
 /** Format an error that needs patience: the browser's own words in it help nobody. */
 function formatUnavailable(message: string): string {
   const summary = message.replace(/ \([^()]*\)|; try again later/gu, "");
   return `${toSentence(summary)} Recommendations go on, and the page tries again by itself.`;
-}
-
-function createTrouble(kind: Trouble["kind"], text: string): Trouble {
-  return { kind, text, terms: null };
 }
 
 /** Convert a message to a sentence, without the address of the request. */

@@ -133,7 +133,7 @@ test("worse terms are told, refused, and taken only when they are accepted", asy
   await session.acceptAndStart(terms, COST * 10);
   await look();
   assert.equal(state().trouble?.kind, "terms");
-  assert.match(state().trouble?.terms?.worse[0] ?? "", /2\.5 to 5/u);
+  assert.match(state().worse[0] ?? "", /2\.5 to 5/u);
   assert.equal(state().advice.length, 10);
   assert.equal(world.received.length, 0);
   const { newOffer: asked } = state();

@@ -4,7 +4,7 @@ from sottovoce_lab.baselines.counting import PrivatePopularity
 from sottovoce_lab.baselines.ease import EASE
 from sottovoce_lab.baselines.factorization import MatrixFactorization
 from sottovoce_lab.baselines.federated import FCF
-from sottovoce_lab.baselines.models import Popularity, rank
+from sottovoce_lab.baselines.models import rank
 from sottovoce_lab.baselines.naming import NamedItems, factorize_named_items
 from sottovoce_lab.baselines.neighbours import DPLCF
 from sottovoce_lab.baselines.trusted import DPALS, TrustedSettings
@@ -16,7 +16,6 @@ __all__ = [
     "FCF",
     "MatrixFactorization",
     "NamedItems",
-    "Popularity",
     "PrivatePopularity",
     "TrustedSettings",
     "factorize_named_items",

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, Self, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,25 +111,6 @@ def _mark_competitors(candidates: Candidates, users: NDArray[np.int64]) -> NDArr
     row, _ = np.nonzero(items >= 0)
     mask[row, items[items >= 0]] = True
     return mask
-
-
-@dataclass(frozen=True, eq=False)
-class Popularity:
-    """A model that scores an item by the number of people who touched it."""
-
-    counts: NDArray[np.float32]
-    n_users: int
-
-    @classmethod
-    def fit(cls, train: Histories) -> Self:
-        return cls(train.popularity().astype(np.float32), train.n_users)
-
-    def score(self, users: NDArray[np.int64]) -> NDArray[np.float32]:
-        return np.broadcast_to(self.counts, (len(users), len(self.counts)))
-
-    def get_factors(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Return one factor; everybody's entry is 1."""
-        return np.ones((self.n_users, 1), np.float32), self.counts[:, None]
 
 
 def split_into_blocks(train: Histories) -> Iterator[Histories]:

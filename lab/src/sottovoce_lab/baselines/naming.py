@@ -21,8 +21,8 @@ from scipy import sparse
 from sottovoce.core import Histories, coin
 from sottovoce.data.streams import stream
 from sottovoce.errors import SettingsError
+from sottovoce.simulation import Popularity
 from sottovoce_lab.baselines.factorization import MatrixFactorization
-from sottovoce_lab.baselines.models import Popularity
 
 # People who share a random stream. It is part of what a seed means.
 USERS_PER_STREAM = 1024
@@ -69,7 +69,7 @@ class NamedItems:
         counts = np.zeros(self.n_items, np.int64)
         for items in self.name_in_blocks(train, seed):
             counts += np.bincount(items.ravel(), minlength=self.n_items)
-        return Popularity(counts.astype(np.float32), train.n_users)
+        return Popularity(counts.astype(np.float32))
 
     def collect_histories(self, train: Histories, seed: int) -> Histories:
         """Return the named items as histories, one for each person."""

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from sottovoce.simulation.evaluation.metrics import (
     Interval,
+    compute_gini,
     compute_hits,
     count_exposure,
     coverage,
@@ -117,18 +118,6 @@ def assign_fifths(values: NDArray[Any], weights: NDArray[Any]) -> NDArray[np.int
     total = max(sorted_weights.sum(), 1.0)
     fifths[order] = np.minimum(FIFTH_COUNT * middle / total, FIFTH_COUNT - 1)
     return fifths
-
-
-def compute_gini(counts: NDArray[np.int64]) -> float:
-    """Return 0 if all items are shown equally often, near 1 if everybody sees the same few.
-
-    >>> compute_gini(np.array([2, 2, 2])), compute_gini(np.array([0, 0, 0, 4]))
-    (0.0, 0.75)
-    """
-    n, total = len(counts), float(counts.sum())
-    # The Gini index of sorted x_1 <= ... <= x_n is sum_i (2i - n - 1) x_i / (n sum x).
-    places = 2 * np.arange(1, n + 1) - n - 1
-    return float(places @ np.sort(counts)) / (n * total) if total else 0.0
 
 
 def get_fifth_metric(kind: str, fifth: int) -> str:

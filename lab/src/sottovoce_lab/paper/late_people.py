@@ -13,7 +13,7 @@ from sottovoce.data import Interactions
 from sottovoce.data.split import select_entries
 from sottovoce.data.streams import stream
 from sottovoce.errors import DataError
-from sottovoce.simulation.evaluation.metrics import Interval, ndcg_of_several, recall
+from sottovoce.simulation.evaluation.metrics import Interval, summarize_ranks
 from sottovoce.simulation.evaluation.ranking import Ranks, rank_hidden
 from sottovoce.simulation.evaluation.side_information import solve_wide_vectors
 from sottovoce.training import Budget
@@ -97,9 +97,8 @@ def count_late_people(people: int) -> int:
 
 def summarize_hidden(ranks: Ranks, hidden: Histories) -> dict[str, float]:
     """Return the recalls and the NDCG of the literature on held-out people."""
-    metrics = {f"recall@{length}": recall(ranks, hidden, length) for length in (20, 50)}
-    metrics["ndcg@100"] = ndcg_of_several(ranks, hidden, 100)
-    return metrics
+    n_hidden = np.diff(hidden.indptr)
+    return summarize_ranks(ranks, list(METRIC_LABELS), n_hidden[n_hidden > 0])
 
 
 def measure_late_people(model: PublishedModel, late: LatePeople) -> dict[str, Any]:

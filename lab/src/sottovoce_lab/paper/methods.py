@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sottovoce.core import Histories
 from sottovoce.data import Interactions, leave_one_out
 from sottovoce.privacy import Reporting, central_epsilon
-from sottovoce.simulation import Simulation, build_engine, simulate
+from sottovoce.simulation import Popularity, Simulation, build_engine, simulate
 from sottovoce.simulation.engines import list_engine_options
 from sottovoce.simulation.evaluation.lists import rank_by_popularity
 from sottovoce.simulation.evaluation.metrics import (
@@ -258,10 +258,10 @@ def _fit_baseline(cell: Cell, train: Histories, context: CellContext) -> Any:
 
     options, threads = cell.options, context.threads
     if cell.method == "popularity":
-        return baselines.Popularity.fit(train)
+        return Popularity.fit(train)
     if cell.method == "random":
         # All scores are equal and ties are broken by a fair coin: chance to the last digit.
-        return baselines.Popularity(np.zeros(train.n_items, np.float32), train.n_users)
+        return Popularity(np.zeros(train.n_items, np.float32))
     if cell.method == "private-popularity":
         return baselines.PrivatePopularity.fit(train, **options, seed=cell.seed)
     if cell.method == "named-counts":

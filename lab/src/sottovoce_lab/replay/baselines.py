@@ -87,7 +87,7 @@ class RecentPopularity(Baseline):
         weights = np.ones(len(entries))
         if self.once:
             users = np.searchsorted(timeline.histories.indptr, entries, side="right") - 1
-            latest = np.full(timeline.histories.n_users, -1)
+            latest = np.full(timeline.histories.n_users, np.iinfo(np.int64).min)
             np.maximum.at(latest, users, timeline.times[entries])
             is_latest = timeline.times[entries] == latest[users]
             weights = is_latest / np.bincount(users, is_latest)[users]
@@ -123,6 +123,8 @@ class RecencyCounts:
             new, old = weighted.copy(), weighted.copy()
             new.data *= is_new
             old.data *= ~is_new
+            new.eliminate_zeros()
+            old.eliminate_zeros()
             across = (old.T @ new).toarray()
             self.total += across + across.T + (new.T @ new).toarray()
         self.n_periods = max(self.n_periods, n_periods)

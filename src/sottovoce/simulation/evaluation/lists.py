@@ -1,4 +1,4 @@
-"""Metrics of the lists that devices make from an item matrix, tags and the order of a history."""
+"""The lists that devices make from an item matrix, tags and the order of a history."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,23 +6,7 @@ from numpy.typing import NDArray
 from sottovoce.core import Histories
 from sottovoce.core.recommending import WideModel, build_popularity_model
 from sottovoce.core.tags import Tags
-from sottovoce.simulation.evaluation.metrics import (
-    METRIC_CUTOFFS,
-    count_listed,
-    coverage,
-    hit_ratio_of_several,
-    mrr_of_several,
-    ndcg_of_several,
-    recall,
-)
-from sottovoce.simulation.evaluation.ranking import (
-    Candidates,
-    Factors,
-    Ranks,
-    rank_and_list,
-    rank_factors,
-    rank_with_negatives,
-)
+from sottovoce.simulation.evaluation.ranking import Candidates, Ranks, rank_factors
 from sottovoce.simulation.evaluation.side_information import (
     SideInformation,
     rank_devices,
@@ -32,10 +16,6 @@ from sottovoce.training import Settings
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
-
-MAX_CUTOFF = max(METRIC_CUTOFFS)
-# Among metrics: the number of other items that a test item is ranked with.
-NEGATIVES_METRIC = "negatives"
 
 
 def make_device_model(V: Float32, settings: Settings, tags: Tags) -> WideModel:
@@ -58,46 +38,6 @@ def to_factors(
     rows = model.rows(np.arange(len(model.V)))
     W = np.concatenate([rows, model.popularity[:, None]], axis=1).astype(np.float32)
     return np.concatenate([X, has_no_history[:, None]], axis=1), W
-
-
-def measure_quality(
-    model: WideModel,
-    histories: Histories,
-    hidden: Histories,
-    negatives: NDArray[np.int32] | None,
-    weights: Float64 | None = None,
-) -> dict[str, float]:
-    """Measure lists of ten that are made of the hidden items and of negatives.
-
-    HR@10: any hidden item of a person is in the list. Recall@10: the share of them that is, of as
-    many as could be. MRR@10: one over the place of the first. NDCG@10: the worth of all their
-    places. Coverage@10: the share of items that are in anybody's list of the whole catalogue.
-    `negatives`: their number in the mean over people.
-
-    Args:
-        model: The model with tags.
-        histories: What people touched.
-        hidden: What is to be found, a row for each of these people.
-        negatives: Other items for the list of each person; None: all that they did not touch.
-        weights: Weights of the entries of the histories; None: all weigh alike.
-    """
-    X, W = to_factors(model, histories, weights)
-    n_hidden = np.diff(hidden.indptr)
-    ranks, lists = rank_and_list(Factors(X, W), histories, hidden, MAX_CUTOFF)
-    if negatives is None:
-        # Hidden items are no negatives of each other.
-        n_negatives = histories.n_items - np.diff(histories.indptr) - n_hidden
-    else:
-        ranks = rank_with_negatives(X, W, hidden, negatives)
-        n_negatives = (negatives >= 0).sum(axis=1)
-    return {
-        f"hr@{MAX_CUTOFF}": hit_ratio_of_several(ranks, hidden, MAX_CUTOFF),
-        f"ndcg@{MAX_CUTOFF}": ndcg_of_several(ranks, hidden, MAX_CUTOFF),
-        f"mrr@{MAX_CUTOFF}": mrr_of_several(ranks, hidden, MAX_CUTOFF),
-        f"recall@{MAX_CUTOFF}": recall(ranks, hidden, MAX_CUTOFF),
-        f"coverage@{MAX_CUTOFF}": coverage(count_listed(lists, histories.n_items)),
-        NEGATIVES_METRIC: float(n_negatives[n_hidden > 0].mean()),
-    }
 
 
 def rank_by_popularity(

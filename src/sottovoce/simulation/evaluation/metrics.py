@@ -1,12 +1,18 @@
-"""Metrics of ranks: HR@K, NDCG@K, MRR@K, Recall@K, coverage; means with a 95% interval.
+"""Metrics by name, as "ndcg@100": of the ranks of hidden items, and of the lists that people get.
 
-With one test item for each person Recall@K is HR@K. Of several it is, as in the literature on
-held-out people (Liang et al. 2018), divided by the number of items that could have been found,
-`min(K, hidden)`, and NDCG by the best that the same person could have had. Both are sums over the
-hidden items, so they need only the rank of each hidden item. Everywhere a tie counts as its
-expectation under a fair coin.
+Everywhere a tie counts as its expectation under a fair coin. With the number of hidden items of a
+person H and the cutoff K:
+
+- `hr`: whether any of them is in the list. `mrr`: one over the place of the first.
+- `recall`: the share of them that is, of those that could be: of min(K, H), as Liang et al. (2018).
+- `precision`: the share of the list that is hidden items.
+- `map`: the precision of the list up to each of them, summed and divided by min(K, H).
+- `ndcg`: the sum of 1 / log2(1 + place), divided by the best possible sum.
+- `coverage`: the share of items that are in anybody's list. `gini`: the Gini index of how often
+  they are. `novelty`: the mean of -log2(share of people who have an item) over lists.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
@@ -17,16 +23,72 @@ from numpy.typing import NDArray
 from scipy import special
 
 from sottovoce.core import Histories
-from sottovoce.errors import DataError
+from sottovoce.errors import DataError, SettingsError
 from sottovoce.simulation.evaluation.ranking import Factors, Ranks, rank_and_list
 
 Float32 = NDArray[np.float32]
 Float64 = NDArray[np.float64]
 
-# The cutoffs of the paper's tables.
-METRIC_CUTOFFS = (2, 5, 10)
+# Metrics of the ranks of hidden items, and metrics of the lists that people get.
+RANK_METRICS = ("hr", "recall", "precision", "map", "mrr", "ndcg")
+LIST_METRICS = ("coverage", "novelty", "gini")
+# The metrics of the paper's tables.
+PAPER_METRICS = ("hr@2", "hr@5", "hr@10", "ndcg@10", "mrr@10")
 # Of Student's t, for an interval of 95%.
 INTERVAL_QUANTILE = 0.975
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A metric of lists with a length."""
+
+    kind: str
+    cutoff: int
+
+    @classmethod
+    def from_name(cls, name: str) -> Self:
+        """Read a name such as "recall@20".
+
+        Raises:
+            SettingsError: There is no such metric.
+        """
+        kind, _, digits = name.partition("@")
+        kinds = (*RANK_METRICS, *LIST_METRICS)
+        if kind not in kinds or not re.fullmatch("[1-9][0-9]{0,5}", digits):
+            raise SettingsError(
+                f"no metric {name!r:.80}: name one of {', '.join(kinds)} with a length, as ndcg@100"
+            )
+        return cls(kind, int(digits))
+
+    def __str__(self) -> str:
+        return f"{self.kind}@{self.cutoff}"
+
+
+def compute_by_person(metric: Metric, ranks: Ranks, n_hidden: NDArray[np.int64]) -> Float64:
+    """Return a metric of ranks for each person.
+
+    Args:
+        metric: One of `RANK_METRICS`.
+        ranks: The ranks of all hidden items, person by person.
+        n_hidden: The number of each person's hidden items, at least 1.
+    """
+    cutoff, owners = metric.cutoff, np.repeat(np.arange(len(n_hidden)), n_hidden)
+    if metric.kind in ("hr", "mrr"):
+        # Where own items tie with each other, the expectation of their maximum is a bit larger.
+        compute = compute_hits if metric.kind == "hr" else compute_reciprocals
+        best = np.zeros(len(n_hidden))
+        np.maximum.at(best, owners, compute(ranks, cutoff))
+        return best
+    possible = np.minimum(n_hidden, cutoff).astype(np.float64)
+    if metric.kind == "precision":
+        possible[:] = cutoff
+    elif metric.kind == "ndcg":
+        possible = sum_discounts(cutoff)[np.minimum(n_hidden, cutoff)]
+    if metric.kind == "map":
+        gains = _compute_precisions(ranks, owners, cutoff)
+    else:
+        gains = (compute_gains if metric.kind == "ndcg" else compute_hits)(ranks, cutoff)
+    return np.bincount(owners, weights=gains, minlength=len(n_hidden)) / possible
 
 
 def compute_hits(ranks: Ranks, cutoff: int) -> Float64:
@@ -36,6 +98,56 @@ def compute_hits(ranks: Ranks, cutoff: int) -> Float64:
     model that scores everything alike is exactly as good as a random one.
     """
     return np.clip((cutoff - ranks.better) / (ranks.ties + 1), 0.0, 1.0)
+
+
+def compute_gains(ranks: Ranks, cutoff: int) -> Float64:
+    """Return 1 / log2(1 + rank) of each test item; beyond the cutoff 0."""
+    return _average_ties(ranks, sum_discounts(cutoff))
+
+
+def compute_reciprocals(ranks: Ranks, cutoff: int) -> Float64:
+    """Return 1 / rank of each test item; beyond the cutoff 0."""
+    return _average_ties(ranks, _sum_reciprocals(cutoff))
+
+
+def _average_ties(ranks: Ranks, totals: Float64) -> Float64:
+    """Average a gain over the places of a tie; `totals[n]` is that of the first n places."""
+    # A tie takes the places from `first` to `last`; those beyond the cutoff gain nothing.
+    cutoff = len(totals) - 1
+    first = np.minimum(ranks.better, cutoff)
+    last = np.minimum(ranks.better + ranks.ties + 1, cutoff)
+    return np.asarray((totals[last] - totals[first]) / (ranks.ties + 1))
+
+
+def _compute_precisions(ranks: Ranks, owners: NDArray[np.int64], cutoff: int) -> Float64:
+    """Return the precision of the list up to each hidden item; beyond the cutoff 0."""
+    order = np.lexsort((ranks.better, owners))
+    owner, better, size = owners[order], ranks.better[order], ranks.ties[order] + 1
+    # Own items of the same score make a group; those of the same person before it are above.
+    entries, is_first = np.arange(len(owner)), np.ones(len(owner), bool)
+    is_first[1:] = (owner[1:] != owner[:-1]) | (better[1:] != better[:-1])
+    group = np.cumsum(is_first) - 1
+    own_in_group, start = np.bincount(group)[group], entries[is_first][group]
+    above = start - np.searchsorted(owner, owner)
+    # At the nth place of a tie, (n - 1) / (ties) of its other own items are above in expectation.
+    slope = (own_in_group - 1) / np.maximum(size - 1, 1)
+    n_places = np.clip(cutoff - better, 0, size)
+    totals, first = _sum_reciprocals(cutoff), np.minimum(better, cutoff)
+    reciprocals = totals[first + n_places] - totals[first]
+    sums = (1 + above) * reciprocals + slope * (n_places - (better + 1) * reciprocals)
+    precisions = np.empty(len(owner))
+    precisions[order] = sums / size
+    return precisions
+
+
+def sum_discounts(cutoff: int) -> Float64:
+    """Return the sum of 1 / log2(1 + rank) over the first n places, for n from 0 to the cutoff."""
+    places = np.arange(1, cutoff + 1)
+    return np.concatenate([[0.0], np.cumsum(1 / np.log2(1 + places))])
+
+
+def _sum_reciprocals(cutoff: int) -> Float64:
+    return np.concatenate([[0.0], np.cumsum(1 / np.arange(1, cutoff + 1))])
 
 
 def hit_ratio(ranks: Ranks, cutoff: int) -> float:
@@ -53,42 +165,23 @@ def ndcg(ranks: Ranks, cutoff: int) -> float:
     return compute_mean(compute_gains(ranks, cutoff))
 
 
-def mrr(ranks: Ranks, cutoff: int) -> float:
-    """Return the mean of 1 / rank within the cutoff, ties averaged over their places."""
-    return compute_mean(compute_reciprocals(ranks, cutoff))
+def summarize_ranks(
+    ranks: Ranks,
+    metrics: Sequence[str] = PAPER_METRICS,
+    n_hidden: NDArray[np.int64] | None = None,
+) -> dict[str, float]:
+    """Return the means of metrics of ranks over people.
 
-
-def compute_gains(ranks: Ranks, cutoff: int) -> Float64:
-    """Return 1 / log2(1 + rank) of each test item; beyond the cutoff 0."""
-    return _average_ties(ranks, sum_discounts(cutoff))
-
-
-def compute_reciprocals(ranks: Ranks, cutoff: int) -> Float64:
-    """Return 1 / rank of each test item; beyond the cutoff 0."""
-    return _average_ties(ranks, np.concatenate([[0.0], np.cumsum(1 / np.arange(1, cutoff + 1))]))
-
-
-def _average_ties(ranks: Ranks, totals: Float64) -> Float64:
-    """Average a gain over the places of a tie; `totals[n]` is that of the first n places."""
-    # A tie takes the places from `first` to `last`; those beyond the cutoff gain nothing.
-    cutoff = len(totals) - 1
-    first = np.minimum(ranks.better, cutoff)
-    last = np.minimum(ranks.better + ranks.ties + 1, cutoff)
-    return np.asarray((totals[last] - totals[first]) / (ranks.ties + 1))
-
-
-def sum_discounts(cutoff: int) -> Float64:
-    """Return the sum of 1 / log2(1 + rank) over the first n places, for n from 0 to the cutoff."""
-    places = np.arange(1, cutoff + 1)
-    return np.concatenate([[0.0], np.cumsum(1 / np.log2(1 + places))])
-
-
-def summarize_ranks(ranks: Ranks, cutoffs: Sequence[int] = METRIC_CUTOFFS) -> dict[str, float]:
-    """Return `hr@K` for every cutoff, and `ndcg@` and `mrr@` the largest."""
-    metrics = {f"hr@{cutoff}": hit_ratio(ranks, cutoff) for cutoff in cutoffs}
-    metrics[f"ndcg@{max(cutoffs)}"] = ndcg(ranks, max(cutoffs))
-    metrics[f"mrr@{max(cutoffs)}"] = mrr(ranks, max(cutoffs))
-    return metrics
+    Args:
+        ranks: The ranks of all hidden items, person by person.
+        metrics: Names of metrics; those of lists are left out.
+        n_hidden: The number of each person's hidden items, at least 1; None: everybody has one.
+    """
+    n_hidden = np.ones(len(ranks.better), np.int64) if n_hidden is None else n_hidden
+    parsed = [metric for metric in map(Metric.from_name, metrics) if metric.kind in RANK_METRICS]
+    return {
+        str(metric): compute_mean(compute_by_person(metric, ranks, n_hidden)) for metric in parsed
+    }
 
 
 def compute_mean(values: Float64) -> float:
@@ -96,43 +189,6 @@ def compute_mean(values: Float64) -> float:
     if not len(values):
         raise DataError("to be tested, somebody must have two interactions and an untouched item")
     return float(values.mean())
-
-
-def recall(ranks: Ranks, hidden: Histories, cutoff: int) -> float:
-    """Return the mean over people of the share of their items among the first `cutoff`."""
-    possible = np.minimum(np.diff(hidden.indptr), cutoff).astype(np.float64)
-    return _average_shares(compute_hits(ranks, cutoff), hidden, possible)
-
-
-def ndcg_of_several(ranks: Ranks, hidden: Histories, cutoff: int) -> float:
-    """Return the mean over people of the gain of their items, relative to the best possible."""
-    best = sum_discounts(cutoff)[np.minimum(np.diff(hidden.indptr), cutoff)]
-    return _average_shares(compute_gains(ranks, cutoff), hidden, best)
-
-
-def hit_ratio_of_several(ranks: Ranks, hidden: Histories, cutoff: int) -> float:
-    """Return the share of people with any of their items among the first `cutoff`."""
-    return _average_best(compute_hits(ranks, cutoff), hidden)
-
-
-def mrr_of_several(ranks: Ranks, hidden: Histories, cutoff: int) -> float:
-    """Return the mean over people of one over the first place that any of their items has."""
-    return _average_best(compute_reciprocals(ranks, cutoff), hidden)
-
-
-def _average_shares(gains: Float64, hidden: Histories, possible: Float64) -> float:
-    """Return the mean share of the possible gain over people who have hidden items."""
-    totals = np.bincount(hidden.users_of_entries(), weights=gains, minlength=hidden.n_users)
-    is_tested = possible > 0
-    return compute_mean(totals[is_tested] / possible[is_tested])
-
-
-def _average_best(gains: Float64, hidden: Histories) -> float:
-    """Return the mean of the best gain of each person; ties between own items do not count."""
-    # Where own items tie with each other, the expectation of their maximum is larger than this.
-    best = np.zeros(hidden.n_users)
-    np.maximum.at(best, hidden.users_of_entries(), gains)
-    return compute_mean(best[np.diff(hidden.indptr) > 0])
 
 
 def count_exposure(X: Float32, V: Float32, histories: Histories, length: int) -> NDArray[np.int64]:
@@ -155,6 +211,31 @@ def coverage(exposed: NDArray[np.int64]) -> float:
     if not len(exposed):
         raise DataError("a catalogue must have at least one item")
     return float(np.count_nonzero(exposed)) / len(exposed)
+
+
+def compute_gini(counts: NDArray[np.int64]) -> float:
+    """Return 0 if all items are shown equally often, near 1 if everybody sees the same few.
+
+    >>> compute_gini(np.array([2, 2, 2])), compute_gini(np.array([0, 0, 0, 4]))
+    (0.0, 0.75)
+    """
+    n, total = len(counts), float(counts.sum())
+    places = 2 * np.arange(1, n + 1) - n - 1
+    return float(places @ np.sort(counts)) / (n * total) if total else 0.0
+
+
+def compute_novelty(lists: NDArray[np.int32], touched: NDArray[np.int64], people: int) -> Float64:
+    """Return for each list the mean of -log2(share of people who have an item); 0 if it is empty.
+
+    Args:
+        lists: Items in rows; -1 is no item.
+        touched: For each item, how many people have it; nobody counts as one.
+        people: The number of people.
+    """
+    surprise = -np.log2(np.maximum(touched, 1) / max(people, 1))
+    is_item = lists >= 0
+    totals = np.where(is_item, surprise[lists], 0.0).sum(axis=1)
+    return np.asarray(totals / np.maximum(is_item.sum(axis=1), 1))
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from sottovoce.core import Histories, predict
+from sottovoce.core import Histories
 from sottovoce.data.split import Split
 from sottovoce.errors import SettingsError
 
@@ -217,30 +217,19 @@ def sample_negatives(
     return sample_candidates(Split(both, no_tests, "random", seed), negatives, seed).items
 
 
-def rank_with_negatives(
-    X: Float32, V: Float32, hidden: Histories, others: NDArray[np.int32]
-) -> Ranks:
-    """Rank each entry of `hidden` by `x . v` among its person's other entries and `others`."""
-    users = hidden.users_of_entries()
-    ranks = _rank_sampled(X, V, users, hidden.indices, others[users])
-    for user in np.flatnonzero(np.diff(hidden.indptr) > 1):
-        entries = slice(*hidden.indptr[user : user + 2])
-        # A person's hidden items compete with each other, too.
-        own = predict(X[user], V[hidden.indices[entries]])
-        ranks.better[entries] += (own > own[:, None]).sum(axis=1)
-        ranks.ties[entries] += (own == own[:, None]).sum(axis=1) - 1
-    return ranks
-
-
 def rank_hidden(X: Float32, V: Float32, histories: Histories, hidden: Histories) -> Ranks:
     """Rank each entry of `hidden` by `x . v` among all items that its person does not have."""
     return rank_and_list(Factors(X, V), histories, hidden)[0]
 
 
 def rank_and_list(
-    scorer: Scorer, histories: Histories, hidden: Histories | None = None, length: int = 0
+    scorer: Scorer,
+    histories: Histories,
+    hidden: Histories | None = None,
+    length: int = 0,
+    negatives: NDArray[np.int32] | None = None,
 ) -> tuple[Ranks, NDArray[np.int32]]:
-    """Rank hidden items in the whole catalogue, and list the best items of each person.
+    """Rank hidden items, and list the best items of each person.
 
     Every item is scored once for both. The last digits of scores depend on the machine, which
     multiplies matrices in an order of its own.
@@ -250,6 +239,8 @@ def rank_and_list(
         histories: What each person has, which is neither ranked nor listed.
         hidden: What is ranked, a row for each person; None: nothing.
         length: The length of the lists.
+        negatives: What a hidden item is ranked with besides its person's others, N x n, -1 where
+            there are no more; None: the whole catalogue. Lists are of the whole catalogue anyway.
 
     Returns:
         The rank of each entry of `hidden`, and N x length items, best first and -1 where there are
@@ -266,11 +257,14 @@ def rank_and_list(
         scores[own.users_of_entries(), own.indices] = -np.inf
         if hidden is not None:
             for row, user in zip(scores, users, strict=True):
-                for entry in range(*hidden.indptr[user : user + 2]):
-                    own_score = row[hidden.indices[entry]]
-                    better[entry] = np.count_nonzero(row > own_score)
+                tested, competitors = row[hidden[user]], row
+                if negatives is not None:
+                    others = negatives[user]
+                    competitors = np.concatenate([tested, row[others[others >= 0]]])
+                for entry, own_score in enumerate(tested, hidden.indptr[user]):
+                    better[entry] = np.count_nonzero(competitors > own_score)
                     # An item ties with itself, which does not count.
-                    ties[entry] = np.count_nonzero(row == own_score) - 1
+                    ties[entry] = np.count_nonzero(competitors == own_score) - 1
         if length:
             lists[users] = _list_best(scores, length)
 

@@ -103,9 +103,8 @@ function createDetails(id: string, offer: Offer, limit: HTMLElement): HTMLElemen
 
 /** Ask for new terms that are worse than the accepted ones; all of them are displayed. */
 export async function askForNewTerms(
-  worse: readonly string[],
   offer: Offer,
-  { limit, spentAmount }: Pick<State, "limit" | "spentAmount">,
+  { worse, limit, spentAmount }: Pick<State, "worse" | "limit" | "spentAmount">,
   ask: Ask,
 ): Promise<boolean> {
   const meaning = `Your limit of ${limit}: ${explainLimit(limit, spentAmount, offer)}`;

@@ -146,8 +146,7 @@ function createNotices(options: PageOptions) {
     const displayed = now?.newOffer ?? null; // the offer may change meanwhile
     if (now === null || displayed === null) return;
     const { limit } = now;
-    const worse = trouble?.terms?.worse ?? [];
-    if (!(await askForNewTerms(worse, displayed, now, options.ask))) return;
+    if (!(await askForNewTerms(displayed, now, options.ask))) return;
     await options.ask((session) => session.acceptTerms(displayed.terms, limit));
   };
   const title = h("strong", {});
@@ -169,7 +168,7 @@ function createNotices(options: PageOptions) {
       const alertTrouble = trouble !== null && isAlert(trouble) ? trouble : null;
       setText(title, alertTrouble === null ? "" : (ALERT_TITLES[alertTrouble.kind] ?? ""));
       setText(text, alertTrouble?.text ?? "");
-      setVisible(look, trouble?.kind === "terms");
+      setVisible(look, trouble?.kind === "terms" && now?.newOffer !== null);
       if (alertTrouble !== null && alert.childElementCount === 0)
         alert.append(title, " ", text, " ", look);
       if (alertTrouble === null) alert.replaceChildren();

@@ -100,4 +100,5 @@ def serve_proxy(
         store.commits = commits
         proxy = Proxy(store, server, settings)
         watch = build_watch(proxy.check_ready, proxy.metrics.render)
-        run_service(build_app(proxy, settings), settings.listen, watch, settings.watch)
+        app, on_rejection = build_app(proxy, settings), proxy.metrics.turned_away
+        run_service(app, settings.listen, watch, settings.watch, on_rejection=on_rejection)

@@ -1,0 +1,204 @@
+"""The same evaluation for any model, and popularity, which every model must be compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sottovoce.core import Histories
+from sottovoce.data import Interactions
+from sottovoce.errors import DataError, SettingsError
+from sottovoce.simulation.evaluation.metrics import Metric
+from sottovoce.simulation.evaluation.quality import (
+    DEFAULT_METRICS,
+    Evaluation,
+    measure_lists,
+    measure_scores,
+)
+from sottovoce.simulation.evaluation.ranking import Scorer, sample_negatives
+from sottovoce.simulation.federated import FederatedMF
+from sottovoce.simulation.inputs import UserItems, check_positive, parse_rows, parse_test
+
+Float32 = NDArray[np.float32]
+Int64 = NDArray[np.int64]
+
+# People whose lists are asked for at a time.
+PEOPLE_PER_REQUEST = 1024
+
+
+class Recommender(Protocol):
+    """A model that makes lists, as those of `implicit` do."""
+
+    def recommend(self, userid: Any, user_items: Any, N: int) -> tuple[Any, Any]:
+        """Return the N best items of each person, without those in `user_items`, and scores."""
+
+
+def evaluate(
+    model: FederatedMF | Recommender | Scorer | ArrayLike,
+    user_items: UserItems,
+    test: UserItems,
+    *,
+    metrics: Sequence[str] = DEFAULT_METRICS,
+    negatives: int | None = None,
+    seed: int = 0,
+) -> Evaluation:
+    """Measure any model by the same code.
+
+    >>> from scipy import sparse
+    >>> train = sparse.csr_matrix([[1, 0, 0, 0], [0, 1, 0, 0]])
+    >>> test = sparse.csr_matrix([[0, 1, 0, 0], [0, 0, 0, 1]])
+    >>> result = evaluate([[0, 3, 2, 1], [3, 0, 2, 1]], train, test, metrics=["hr@1", "ndcg@3"])
+    >>> result["hr@1"], result["ndcg@3"], result.by_person["hr@1"].tolist()
+    (0.5, 0.75, [1.0, 0.0])
+
+    Args:
+        model: A `FederatedMF`. Or an object with `score(users)`, which returns the scores of all
+            items for these rows of `user_items`. Or a matrix of scores, N people x M items. Or an
+            object with `recommend(users, user_items[users], N=...)`, as in `implicit`; nothing is
+            known of items that it does not list. Models other than ours name people and items by
+            the rows and columns of a matrix; those of a table are its ids in ascending order.
+        user_items: The histories, in a form that `FederatedMF.fit` takes.
+        test: What was left out of the same people: the same rows, or in a table the same ids.
+        metrics: Names with a length: hr, recall, precision, map, mrr, ndcg, coverage, novelty and
+            gini, as "ndcg@100".
+        negatives: How many items that the person never touched a left-out item is ranked with; None
+            ranks in the whole catalogue, as real lists do.
+        seed: The seed of the negatives.
+
+    Returns:
+        A dict of means over people, with `by_person` and `people`.
+    """
+    if isinstance(model, FederatedMF):
+        return model.evaluate(user_items, test, metrics=metrics, negatives=negatives, seed=seed)
+    histories, users, items = parse_rows(user_items, None)
+    hidden = parse_test(test, items, histories, users)
+    if hasattr(model, "score") or not hasattr(model, "recommend"):
+        others = None
+        if negatives is not None:
+            n_negatives = check_positive("negatives", negatives)
+            others = sample_negatives(histories, hidden, n_negatives, seed)
+        result = measure_scores(_Scores(model, histories), histories, hidden, metrics, others)
+    elif negatives is not None:
+        raise SettingsError(
+            "negatives need the scores of all items, and this model makes only lists: leave "
+            "negatives out, or pass an object with score(users)"
+        )
+    else:
+        length = max(Metric.from_name(name).cutoff for name in metrics)
+        lists = _request_lists(model, histories, length)
+        result = measure_lists(lists, histories, hidden, metrics)
+    if users is not None:
+        result.people = users.ids[result.people]
+    return result
+
+
+class _Scores:
+    """A model's scores, checked, and asked for by one thread at a time."""
+
+    def __init__(self, model: Any, histories: Histories):
+        self._n_items = histories.n_items
+        self._lock = Lock()
+        if hasattr(model, "score"):
+            self._score = model.score
+        else:
+            matrix = np.asarray(model)
+            shape = (histories.n_users, histories.n_items)
+            if matrix.shape != shape or matrix.dtype.kind not in "biuf":
+                raise DataError(
+                    f"model must have score(), recommend() or be a matrix of scores, {shape[0]} x "
+                    f"{shape[1]}; got {type(model).__name__} of shape {matrix.shape}"
+                )
+            self._score = matrix.__getitem__
+
+    def score(self, users: Int64) -> Float32:
+        with self._lock:
+            scores = np.array(self._score(users), np.float32)
+        if scores.shape != (len(users), self._n_items):
+            raise DataError(
+                f"score() must return {len(users)} x {self._n_items} scores, not {scores.shape}"
+            )
+        if np.isnan(scores).any():
+            raise DataError("scores must be numbers, and some are NaN")
+        return scores
+
+
+def _request_lists(model: Any, histories: Histories, length: int) -> NDArray[np.int32]:
+    """Return the lists of everybody, N x length, -1 where there are no more items."""
+    lists, matrix = np.full((histories.n_users, length), -1, np.int32), histories.to_csr()
+    for begin in range(0, histories.n_users, PEOPLE_PER_REQUEST):
+        users = np.arange(begin, min(begin + PEOPLE_PER_REQUEST, histories.n_users))
+        items = np.asarray(model.recommend(users, matrix[users], N=length)[0])[:, :length]
+        lists[users, : items.shape[1]] = np.where(items < histories.n_items, items, -1)
+    rows, places = np.nonzero(lists >= 0)
+    cells = np.sort(rows * histories.n_items + lists[rows, places])
+    own = histories.users_of_entries() * histories.n_items + histories.indices
+    if (np.append(own, -1)[np.searchsorted(own, cells)] == cells).any():
+        raise DataError("recommend() must leave out what a person has in user_items")
+    if (cells[1:] == cells[:-1]).any():
+        raise DataError("recommend() must list an item once")
+    return lists
+
+
+@dataclass(frozen=True, eq=False)
+class Popularity:
+    """A model that scores an item by the people who touched it: all time, or recently.
+
+    >>> bought = Interactions.from_lists("shop", [[0, 1], [1], [2]], 3)
+    >>> Popularity.fit(bought).counts.tolist()
+    [1.0, 2.0, 1.0]
+    """
+
+    counts: Float32
+    """The count of each item."""
+
+    @classmethod
+    def fit(
+        cls,
+        user_items: UserItems,
+        *,
+        since: float | None = None,
+        once: bool = False,
+        times: NDArray[np.integer] | None = None,
+    ) -> Self:
+        """Count who touched what.
+
+        Args:
+            user_items: The histories, in a form that `FederatedMF.fit` takes.
+            since: Count only what was touched at this moment or later; None: all.
+            once: Count each person once, with the latest item; several of one moment share it.
+            times: When each entry of the histories was, as `Split.times`; None: the timestamps of
+                what `load` returned.
+
+        Raises:
+            DataError: There are no times, and one is needed.
+        """
+        histories, *_ = parse_rows(user_items, None)
+        weights = np.ones(histories.n_interactions)
+        if since is not None or once:
+            if times is None and isinstance(user_items, Interactions):
+                times = user_items.timestamps
+            if times is None or len(times) != len(weights):
+                raise DataError("popularity by time needs a time for each interaction: pass times")
+            if since is not None:
+                weights[times < since] = 0
+            if once:
+                users = histories.users_of_entries()
+                latest = np.full(histories.n_users, times.min(initial=0))
+                np.maximum.at(latest, users, times)
+                weights[times < latest[users]] = 0
+                weights /= np.maximum(np.bincount(users, weights), 1)[users]
+        counts = np.bincount(histories.indices, weights, minlength=histories.n_items)
+        return cls(counts.astype(np.float32))
+
+    def score(self, users: Int64) -> Float32:
+        """Return the same scores for all people.
+
+        Args:
+            users: The rows of the people.
+        """
+        return np.broadcast_to(self.counts, (len(users), len(self.counts)))
