@@ -43,7 +43,18 @@ def build_report_tables(folder: Path = CELLS) -> dict[str, Table]:
     tables = {table.name: table for table in build_tables([*cells, *curves], crowds)}
     claims = tabulate_claims(_select_preset(cells), _select_preset(curves))
     main = _tabulate_main_preset(read_csv(folder / "main-preset-cells.csv"))
-    return {table.name: table for table in (*tables.values(), claims, main)}
+    late = _tabulate_late_preset(read_csv(folder / "late-preset-cells.csv"))
+    return {table.name: table for table in (*tables.values(), claims, main, late)}
+
+
+def _tabulate_late_preset(rows: list[CellRow]) -> Table:
+    """Build the row of preset paper among people who never reported."""
+    metrics = ("recall@20", "ndcg@100", "tags recall@20", "tags ndcg@100")
+    intervals = [read_metric(rows, metric) for metric in metrics]
+    line = ("preset paper, k 100", *map(format_interval, intervals))
+    records = [{"metric": metric} for metric in metrics]
+    headings = ("", "Recall@20", "NDCG@100", "Recall@20, tags", "NDCG@100, tags")
+    return Table("late-preset", "Preset paper, for late people", headings, [line], records)
 
 
 def _tabulate_main_preset(rows: list[CellRow]) -> Table:
