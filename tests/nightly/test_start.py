@@ -38,6 +38,8 @@ def test_start(
     person.next_python()
     sampled, whole = capsys.readouterr().out.splitlines()[-1].split()
     assert (sampled[:5], whole[:5]) == ("0.484", "0.134")
+    assert len(person.next_python()["result"].people) == 26  # type: ignore[attr-defined]
+    assert capsys.readouterr().out.count("'ndcg@100'") == 3
     assert parse_hit_ratios(person.next())[:3] == ["0.597", "0.465", "0.477"]
     assert "The planner takes" in person.next()
     assert "SMOKE RUN" in person.next()

@@ -141,6 +141,14 @@ def test_ranks_and_lists_are_those_of_sorted_scores(h: Histories, seed: int, len
     assert entry == len(ranks.better)
 
 
+@pytest.mark.parametrize("length", [1, 10, 100, 701])
+@pytest.mark.parametrize("kinds", [2, 50, 10**6])
+def test_lists_of_a_large_catalogue_are_sorted(length: int, kinds: int) -> None:
+    scores = np.random.default_rng(length).integers(0, kinds, (70, 701)).astype(np.float32)
+    _, lists = rank_and_list(Matrix(scores), Histories.from_lists([[]] * 70, 701), length=length)
+    assert np.array_equal(lists, np.argsort(-scores, axis=1, kind="stable")[:, :length])
+
+
 def test_candidates_are_those_of_version_1_0_0() -> None:
     h = Histories.from_lists([range(user % 41) for user in range(300)], 41)
     test = np.where(np.arange(300) % 41 < 40, 40, -1).astype(np.int32)

@@ -122,9 +122,9 @@ def print_result(result: AuditResult) -> None:
         output.results.print(_tabulate_attacks(result.attacks))
         output.results.print(
             "k: reports of a person in an epoch; T: epochs. Linked: the reports of the person are "
-            "known. Shuffled: they are mixed with everybody's. With very many people, no attack on "
-            "shuffled reports exceeds the bound in the last column; it does not hold for linked "
-            "reports. The attacker knows the item "
+            "known. Shuffled: they are mixed with everybody's. In the limit of many people, no "
+            "attack on shuffled reports exceeds the bound in the last column; linked reports have "
+            "no such bound. The attacker knows the item "
             f"matrix V and everything but one {result.attacks[0].question} of one of "
             f"{result.attacks[0].clients:,} people. V is trained once and stays fixed.",
         )
