@@ -11,8 +11,8 @@ item. So every computation that depends on a history must have a result. Two rul
    `solve_user_vectors` does this.
 
 After these two rules, every value is finite in float32. With |v| <= 2^20, |x| <= 2^40,
-alpha <= 2^10, F <= 2^8 and M <= 2^24, a prediction is below 2^68, a residual below 2^79, a gradient entry below
-2^120, and an entry of `a` (`sottovoce.core.blocks`) below 2^89. Float32 ends at 2^128.
+alpha <= 2^10, F <= 2^8 and M <= 2^24, a prediction is below 2^68, a residual below 2^79, a gradient
+entry below 2^120, and an entry of `a` (`sottovoce.core.blocks`) below 2^89. Float32 ends at 2^128.
 """
 
 import numpy as np
