@@ -27,7 +27,7 @@ from sottovoce.privacy import Ledger, Promise, round_down, round_up
 from sottovoce.protocol import Item, Release, Terms
 from sottovoce.storage.database import exclusive_lock
 
-# The names of all files in a client's folder begin with this.
+# The beginning of the names of all files in a client's folder.
 FILE_NAME_PREFIX = "client."
 
 
@@ -39,16 +39,19 @@ class Status:
     epoch: int | None
     """Epoch of the last accepted manifest; None before the first sync."""
     reports_behind: int
-    """Reports in the last step of its model. Without any, lists go by tags only."""
+    """Number of reports that the last change of the model was computed from. While it is 0, items
+    are recommended by their tags only."""
     items: int
-    """Number of items in its catalogue."""
+    """Number of items in the model's catalogue; 0 before the first sync."""
     terms: Terms | None
     """The terms that the owner accepted, if any."""
     pending_terms: str | None
-    """Name of worse terms that the server asks for and that wait for an answer, if any."""
+    """Name of worse terms that the server asks for and that the owner has not answered yet."""
     epochs: int | None
-    """Epochs of its training in which the device took part; None if the ledger is damaged."""
+    """Number of epochs of the accepted terms' training in which the device took part; None if the
+    ledger is damaged."""
     paused: bool
+    """Whether the owner has paused reporting."""
     spent: float | None
     """Epsilon spent so far, rounded up; None if the ledger is damaged."""
     remaining: float | None
@@ -56,47 +59,50 @@ class Status:
     limit: float | None
     """The owner's limit; None if the ledger is damaged."""
     problem: str | None
-    """What is wrong with the ledger; nothing is reported until that is repaired."""
+    """What is wrong with the ledger, or None. Nothing is reported until the ledger is repaired."""
     batches: dict[str, int]
-    """Number of batches by what became of them: charged, sent, dropped."""
+    """Number of batches by state: "charged" (not sent yet), "sent", or "dropped" (given up)."""
     interactions: int
     """Number of recorded items."""
     in_catalogue: int
-    """How many of these are in the catalogue."""
+    """Number of recorded items that the catalogue has."""
     unknown: tuple[str, ...]
-    """The others. They stay recorded, because a later catalogue may have them."""
+    """Recorded items that the catalogue does not have. They stay recorded, because a later
+    catalogue may have them."""
 
     @property
     def is_young(self) -> bool:
-        """Whether too few reports are behind the model for lists to be more than a first guess."""
+        """Whether the model is based on so few reports that recommendations are a first guess."""
         return self.reports_behind < self.items
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """What terms mean for a device, after all that its ledger has charged."""
+    """What terms mean for a device, given the charges that its ledger already has."""
 
     promise: Promise
-    """The promise for all turns that are left under them, whatever the limit is."""
+    """The promise if the device takes part in all epochs that the terms still allow, even if its
+    limit allows fewer."""
     turns_left: int
-    """In how many epochs it may still take part under them."""
+    """Number of epochs in which the device may still take part under the terms."""
     within_limit: int
-    """How many of these epochs the limit allows."""
+    """Number of epochs, of these, that the owner's limit allows."""
     at_limit: float
-    """Most epsilon that is spent by then, rounded up."""
+    """Total epsilon spent once the device took part in `within_limit` more epochs, rounded up."""
     short: list[str]
-    """Sentences for the owner: what leaves within the limit, what it can reveal, how to stop."""
+    """Sentences for the owner: which reports leave the device within the limit, what they can
+    reveal, and how to stop."""
 
 
 class Client:
     """A client in a folder, from `create` or `open`. Close it, or use it as a context manager.
 
     Args:
-        folder: The folder with its files.
-        store: The databases in it.
-        clock: The time of day, in seconds since 1970.
-        monotonic: A clock that is never set back, in seconds.
-        entropy: Returns random bytes, as `os.urandom` does.
+        folder: The folder with the client's files.
+        store: The databases in that folder.
+        clock: Returns the time of day, in seconds since 1970.
+        monotonic: Returns the seconds of a clock that is never set back.
+        entropy: Returns a given number of random bytes, as `os.urandom` does.
     """
 
     def __init__(
@@ -130,20 +136,23 @@ class Client:
     ) -> Self:
         """Create a client in a folder of its own.
 
-        Nothing counts as spent yet. So create one only on a device that never reported, or with
-        what its earlier client had left as the limit. Nothing is reported before the owner accepted
-        terms (`accept`).
+        The ledger of a new client has spent nothing. So, if the device has reported before with
+        another client, pass as `limit` only what that client had left. Nothing is reported before
+        the owner has accepted terms (`accept`).
 
         Args:
-            folder: Folder for its files; created if it is missing, else it must be empty.
+            folder: Folder for the client's files. It is created if it is missing; otherwise it must
+                be empty.
             proxy_url: The address of the proxy.
-            verification_key: The 32 bytes that the server's signature is checked with.
+            verification_key: The server's Ed25519 public key (32 bytes), which every signature is
+                checked with.
             limit: The local epsilon that this device may ever spend.
-            clock: The time of day, in seconds since 1970; another one only for tests.
-            monotonic: A clock that is never set back; another one only for tests.
-            entropy: Random bytes for turns and moments; another source only for tests.
+            clock: Returns the time of day, in seconds since 1970. Only tests replace it.
+            monotonic: Returns the seconds of a clock that is never set back. Only tests replace it.
+            entropy: Returns random bytes, which decide whether and when the device reports. Only
+                tests replace it.
         """
-        # Before the folder is made: a failed `create` leaves nothing behind.
+        # Checked before the folder is made, so that a failed `create` leaves nothing behind.
         if len(verification_key) != 32:
             raise SettingsError(f"verification_key must have 32 bytes, not {len(verification_key)}")
         url = check_url(proxy_url)
@@ -163,7 +172,7 @@ class Client:
         monotonic: Callable[[], float] = time.monotonic,
         entropy: Entropy = os.urandom,
     ) -> Self:
-        """Open the client in a folder; close it when done.
+        """Open the client in a folder; the caller closes it.
 
         Args:
             folder: The folder that `create` made.
@@ -181,45 +190,46 @@ class Client:
     def record(self, ids: Iterable[str]) -> int:
         """Record items that the owner touched, all or none, and return how many were new.
 
-        Items of one call count as touched at the same moment, later than those of earlier calls.
-        What was recorded last counts most when recommending; no report knows the order. A history
-        has at most `MAX_HISTORY_ITEMS` (100,000) items: beyond that the earliest are dropped.
+        The items of one call count as touched at the same moment, later than the items of earlier
+        calls. Recommending gives the items that were recorded last the most weight; reports do not
+        depend on the order. A history has at most `MAX_HISTORY_ITEMS` (100,000) items: if there are
+        more, the earliest are dropped.
 
         Args:
-            ids: Items, by their ids in the catalogue. An id that the catalogue lacks is recorded
+            ids: The items' ids in the catalogue. An id that the catalogue does not have is recorded
                 too, because a later catalogue may have it.
         """
         return self._store.history.add([check_items(ids)])
 
     def record_csv(self, path: Path, column: str = "item", time: str | None = None) -> int:
-        """Record one column of a CSV file, all of it or nothing, and return how many were new.
+        """Record the items of a CSV file, all or none, and return how many were new.
 
-        Beyond 100,000 items in all the earliest are dropped.
+        If the history then has more than 100,000 items, the earliest are dropped.
 
         Args:
-            path: The file: UTF-8, with the names of its columns in the first line.
-            column: The column of the items' ids.
-            time: The column with times (numbers or ISO dates). Items are put in that order; the
-                times themselves are not stored. None: all were touched at the same moment.
+            path: The file, in UTF-8, with the names of the columns in its first line.
+            column: The column with the items' ids.
+            time: The column with the times (numbers or ISO dates). Only the order of the times is
+                stored. Without this column all items count as touched at the same moment.
         """
         return self._store.history.add(read_history_csv(path, column, time))
 
     def remove(self, ids: Iterable[str]) -> int:
-        """Delete some of the recorded items, and return how many were there.
+        """Delete some of the recorded items, and return how many were recorded.
 
-        No file of the client has these items any more. The disk may still have them in the blocks
-        that files gave back. Only an encrypted disk prevents that.
+        Afterwards no file of the client contains these items. The disk may still have them in
+        blocks that a file no longer uses; only an encrypted disk prevents that.
 
-        No new batch is made of them. A batch that is being made or waits to be sent still leaves:
-        nobody else can tell that something was removed.
+        No new batch is made of these items. A batch that is being made, or that waits to be sent,
+        still leaves, so that nobody else can tell that something was removed.
 
         Args:
-            ids: Items, by their ids in the catalogue.
+            ids: The items' ids in the catalogue.
         """
         return self._store.history.remove(check_items(ids))
 
     def list_touched(self) -> list[str]:
-        """Return the recorded items, the latest last; those of one moment in the order of names."""
+        """Return the ids of the recorded items, latest last; those of one moment are sorted."""
         moments = self._store.history.get_moments()
         return sorted(moments, key=lambda item: moments[item])
 
@@ -231,21 +241,22 @@ class Client:
         """Fetch the terms that the server asks for now, to show them to the owner; store nothing.
 
         Args:
-            api: The proxy, such as an `HttpProxy`.
+            api: The connection to the proxy, such as an `HttpProxy`.
         """
         return fetch_terms(self._store, api)
 
     def accept(self, terms: Terms, limit: float) -> None:
-        """Store that the owner accepted these terms up to this limit, both in one step.
+        """Store in one step that the owner accepted these terms and this limit.
 
-        Worse terms are refused from now on.
+        From then on, terms that are worse than these are refused.
 
         Args:
             terms: Exactly the terms that the owner was shown.
-            limit: The limit that the owner was shown them with.
+            limit: The limit that the owner was shown together with the terms: the local epsilon
+                that this device may ever spend.
 
         Raises:
-            SettingsError: The server asks for other terms by now; nothing was accepted.
+            SettingsError: The server now asks for other terms; nothing was accepted.
         """
         with _lock(self._folder):
             self._store.accept(terms, limit)
@@ -261,25 +272,26 @@ class Client:
     ) -> SyncResult:
         """Fetch what the server published and take part in the epoch, at most once.
 
-        It begins at the next whole ten seconds (`SYNC_GRID_SECONDS`) and sends at a random moment.
-        If it is stopped, the next sync continues. After an `UnavailableError` call it again: a
-        batch that was made is kept and sent again byte for byte, when the proxy wants it. Where
-        reports need an account, a sync that sends nothing fetches the next epoch's token.
+        The sync begins at the next multiple of ten seconds (`SYNC_GRID_SECONDS`) and sends at a
+        random moment. If it is interrupted, the next sync continues its work. After an
+        `UnavailableError` call `sync` again: a batch that was made is kept, and the same bytes are
+        sent again after the time that the proxy asked for. Where reports need an account, a sync
+        that sends no batch may fetch the next epoch's token.
 
-        Others see when it asks and sends. So call it by the clock, in a process of its own, and
-        never at a moment that depends on the history, such as when a list is ready: see
-        docs/reference/python.md.
+        Others on the network see when a sync sends its requests. So start it at fixed times, in a
+        process of its own. Never start it at a moment that depends on the history, such as when a
+        list of recommendations is ready: see docs/reference/python.md.
 
         Args:
-            api: The proxy, such as an `HttpProxy`.
-            draw_words: Draws the random words of the reports; another source only for tests.
-            sleep: Waits for a number of seconds; another one only for tests.
-            jitter: The moment is drawn within this many seconds. 0 does everything at once, which
-                shows when the device woke up: for tests and demos.
-            fetch_attestation: Asks the product's backend for an attestation, where reports need an
-                account.
+            api: The connection to the proxy, such as an `HttpProxy`.
+            draw_words: Draws the random words of the reports. Only tests replace it.
+            sleep: Waits for a number of seconds. Only tests replace it.
+            jitter: The moment of sending is drawn within this many seconds. With 0 the sync does
+                everything at once, which reveals when the device woke up: for tests and demos only.
+            fetch_attestation: Asks the product's backend for an attestation. It is needed where
+                reports need an account.
         """
-        # Not <, so that a NaN is refused.
+        # `not ... <=` instead of `<`, so that a NaN is refused too.
         if not 0 <= jitter <= MAX_JITTER_SECONDS:
             raise SettingsError(
                 f"jitter must be a number of seconds in 0..{MAX_JITTER_SECONDS:g}, not {jitter}"
@@ -299,7 +311,7 @@ class Client:
             started = session.start()
         if isinstance(started, SyncResult):
             return started
-        # Without the lock: the owner may accept terms, or sync elsewhere, while this one sleeps.
+        # The lock is released, so that the owner can accept terms, or run another sync, meanwhile.
         session.wait(started)
         with _lock(self._folder, wait=PREPARATION_SECONDS):
             return session.finish(started)
@@ -307,17 +319,17 @@ class Client:
     def look(self, api: ProxyApi, *, sleep: Callable[[float], None] = time.sleep) -> None:
         """Fetch what the server published, and report nothing.
 
-        After this a withdrawn item is on no list, and a new one may be. Call it by the clock, like
-        `sync`, also while a `sync` elsewhere waits for its moment. It too begins at a whole ten
-        seconds.
+        Afterwards items that were withdrawn are no longer recommended, and new ones may be. Call
+        `look` at fixed times, like `sync`. It may run while a `sync` in another process waits for
+        its moment to send. Like a sync, it begins at the next multiple of ten seconds.
 
         Args:
-            api: The proxy, such as an `HttpProxy`.
-            sleep: Waits for a number of seconds; another one only for tests.
+            api: The connection to the proxy, such as an `HttpProxy`.
+            sleep: Waits for a number of seconds. Only tests replace it.
         """
         sleep(-self._clock() % SYNC_GRID_SECONDS)
-        # Do not wait for the lock: a sync that holds it fetches the same, and the moment when it
-        # ends could show how long its batch took.
+        # Do not wait for the lock. A sync that holds it fetches the same files. And the moment when
+        # that sync releases the lock could reveal how long it took to make its batch.
         with _lock(self._folder):
             refresh(self._store, api, self._store.trusted, self._clock())
 
@@ -325,7 +337,7 @@ class Client:
         """Return the best items that the owner has not touched; sends nothing.
 
         Args:
-            n: The largest number of items.
+            n: The largest number of items to return.
         """
         if n < 1:
             raise SettingsError(f"at least one item must be asked for, not {n}")
@@ -334,11 +346,11 @@ class Client:
     def pause(self, on: bool = True) -> None:  # noqa: FBT001, FBT002 - its name says what it is
         """Stop reporting: no batch and no request for a token leaves after this returns.
 
-        That includes a batch that waits. A request that is under way is waited for. What is
-        published is still fetched.
+        A batch that was already made is not sent either. If a request is under way, this waits
+        until it ends. A sync during the pause still fetches what the server published.
 
         Args:
-            on: False ends the pause.
+            on: Whether to pause; False resumes reporting.
         """
         self._store.pause(on=on)
 
@@ -348,7 +360,7 @@ class Client:
         Args:
             limit: The local epsilon that this device may ever spend.
         """
-        # No lock: a sync checks the limit in the transaction that charges.
+        # No lock is needed: a sync checks the limit in the same transaction that charges.
         self._store.set_limit(limit)
 
     def get_status(self) -> Status:
@@ -386,31 +398,35 @@ class Client:
         )
 
     def compute_outlook(self, terms: Terms) -> Outlook:
-        """Compute what terms promise this device and how far its limit goes; sends nothing.
+        """Compute what terms promise this device and how many epochs its limit allows.
+
+        This sends nothing.
 
         Args:
             terms: The terms, from `fetch_terms`.
         """
         ledger = self._store.read_ledger()
         charges, within = ledger.charges, terms.turns_within(ledger)
-        # The promise is for all turns; the sentences for the owner count only as far as the limit
-        # goes.
+        # `Outlook.promise` is for all epochs that the terms allow. The sentences for the owner are
+        # for the epochs that the limit allows.
         whole, limited = terms.promise(charges), terms.promise(charges, turns=within)
         short = terms.summarize(charges, within)
         return Outlook(whole, terms.turns_left(charges), within, limited.local, short)
 
     def forget(self) -> None:
-        """Delete the recorded items, the batch on its way, and the model.
+        """Delete the recorded items, the batch that waits to be sent, and the model.
 
-        No file of the client has them any more; the disk may, as after `remove`.
-        The ledger stays: what was spent and in which epochs, because reports that left cannot be
-        called back. It holds no item. To delete that too, remove the folder. No batch of what was
-        forgotten leaves after this returns; a request that is under way is waited for.
+        Afterwards no file of the client contains them, but the disk may (see `remove`). No batch
+        that was made of the deleted items leaves after this returns. If a request is under way,
+        this waits until it ends.
+
+        The ledger is kept, because reports that left cannot be called back. It has what was spent
+        and in which epochs, and no items. To delete it too, remove the folder.
         """
         self._store.forget()
 
     def close(self) -> None:
-        """Close the databases; the end of a `with` block does it too."""
+        """Close the databases. The end of a `with` block closes them too."""
         self._store.close()
 
     def __enter__(self) -> Self:
@@ -426,8 +442,8 @@ class Client:
         return release
 
     def _load_release(self) -> Release | None:
-        """Return the last accepted release; verify it only if it is another one than last time."""
-        # Ask the database every time: another process may have synced or forgotten meanwhile.
+        """Return the last accepted release; it is loaded and verified again only if it changed."""
+        # Another process may have synced or forgotten since the last call, so ask the database.
         newest = self._store.get_signed_manifest(), self._store.get_signed_shelf()
         if self._release is None or newest != self._loaded_from:
             self._release, self._loaded_from = load_release(self._store), newest
@@ -435,12 +451,12 @@ class Client:
 
 
 def _lock(folder: Path, *, wait: float = 0.0) -> AbstractContextManager[None]:
-    message = "another process is syncing; wait for its end"
+    message = "another process is syncing; wait until it has ended"
     return exclusive_lock(folder / "client.lock", message, wait=wait)
 
 
 def _make_folder(folder: Path) -> None:
-    """Create a folder that only its owner can read; it must contain nothing else."""
+    """Create a private folder, or reuse one that contains nothing but a client's files."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         foreign = [
@@ -448,9 +464,9 @@ def _make_folder(folder: Path) -> None:
         ]
         if foreign:
             raise StoreError(
-                f"{folder}: {min(foreign)} is in there; a client needs a folder of its own"
+                f"{folder}: it contains {min(foreign)}; a client needs a folder of its own"
             )
-        # A folder that was there may be open to others.
+        # A folder that existed before may be readable by others.
         folder.chmod(0o700)
     except OSError as error:
         raise StoreError(f"{folder}: {get_reason(error)}") from error

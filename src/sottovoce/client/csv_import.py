@@ -12,7 +12,7 @@ from sottovoce.protocol.catalogue import MAX_TEXT_LENGTH
 
 
 def check_items(ids: Iterable[str]) -> list[str]:
-    """Return ids that a catalogue could have, or raise a `DataError`."""
+    """Return the ids as a list; raise a `DataError` if one could not be in a catalogue."""
     if isinstance(ids, str):
         raise DataError(f"items must be a list, not one string: [{ids!r}]")
     try:
@@ -22,19 +22,20 @@ def check_items(ids: Iterable[str]) -> list[str]:
 
 
 def read_history_csv(path: Path, column: str = "item", time: str | None = None) -> list[list[str]]:
-    """Read one column of a CSV file (UTF-8, with names of columns in the first line) by moments.
+    """Read the items of a CSV file, grouped by the moment when they were touched.
 
     Args:
-        path: The file.
-        column: The column with the items.
-        time: The column with the times, or None if all rows are one moment.
+        path: The file, in UTF-8, with the names of the columns in its first line.
+        column: The column with the items' ids.
+        time: The column with the times, or None if all rows belong to one moment.
 
     Returns:
-        The items of each moment, the earliest first.
+        A list of items for each moment, the earliest moment first.
     """
     moments: dict[float, list[str]] = {}
     try:
-        # Spreadsheets write a byte order mark, which would become part of the first name.
+        # "utf-8-sig" skips the byte order mark that spreadsheets write. It would become part of
+        # the first column's name.
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = csv.DictReader(file, strict=True)
             names = list(rows.fieldnames or ())
@@ -44,10 +45,10 @@ def read_history_csv(path: Path, column: str = "item", time: str | None = None) 
                         f"its columns are {', '.join(names) or 'none'}; one must be called {name!r}"
                     )
             for row in rows:
-                # A row with more or fewer fields than names: an unquoted comma would shift all
-                # columns.
+                # The row has more or fewer fields than the first line: probably a comma is not
+                # quoted, which shifts all later columns.
                 if None in row or None in row.values():
-                    raise ProtocolError(f"the first line names {len(names)} fields")
+                    raise ProtocolError(f"the row must have {len(names)} fields, as the first line")
                 item = strict.parse_text(row[column], max_length=MAX_TEXT_LENGTH, what="item")
                 moment = _parse_time(row[time]) if time else 0.0
                 moments.setdefault(moment, []).append(item)
@@ -60,7 +61,7 @@ def read_history_csv(path: Path, column: str = "item", time: str | None = None) 
 
 
 def _parse_time(text: str) -> float:
-    """Parse a number, or an ISO date with or without a time, to seconds."""
+    """Convert a number, or an ISO date with or without a time of day, to seconds."""
     try:
         seconds = float(text)
     except ValueError:
@@ -69,5 +70,7 @@ def _parse_time(text: str) -> float:
         except (ValueError, OverflowError):
             seconds = nan
     if not isfinite(seconds):
-        raise ProtocolError(f"a time is a number or an ISO date, not {strict.format_value(text)}")
+        raise ProtocolError(
+            f"a time must be a number or an ISO date, not {strict.format_value(text)}"
+        )
     return seconds

@@ -1,4 +1,4 @@
-"""Fetching what the server publishes: verified, compared with the accepted terms, and stored."""
+"""Fetching the files that the server publishes, verifying and storing them."""
 
 from contextlib import suppress
 
@@ -20,9 +20,10 @@ from sottovoce.protocol import (
 
 
 class TermsError(UntrustedError):
-    """The server asks for more than the owner accepted. No batch is made unless they accept it.
+    """The server asks for worse terms than the owner accepted.
 
-    A batch that was made before, under the accepted terms, still leaves.
+    No batch is made unless the owner accepts the new terms. A batch that was made earlier, under
+    the accepted terms, is still sent.
     """
 
     def __init__(self, worse: list[str], asked: Terms):
@@ -31,15 +32,15 @@ class TermsError(UntrustedError):
             "them: `sottovoce client terms` shows them, and how to accept them"
         )
         self.worse = worse
-        """In plain words, everything that would be worse."""
+        """One sentence for the owner about each term that would be worse."""
         self.asked = asked
-        """The terms for `Client.accept` if the owner agrees: exactly these, no later ones."""
+        """The new terms. If the owner agrees, pass exactly these to `Client.accept`."""
 
 
 def check_terms(accepted: Terms | None, asked: Terms) -> None:
-    """Raise a `TermsError` if a term is worse than the accepted one.
+    """Raise a `TermsError` if a term that the server asks for is worse than the accepted one.
 
-    An owner who has accepted nothing yet was promised nothing, so nothing can be worse.
+    Any terms pass while the owner has accepted none (`accepted` is None).
     """
     worse = [] if accepted is None else accepted.list_worse_terms(asked)
     if worse:
@@ -49,25 +50,28 @@ def check_terms(accepted: Terms | None, asked: Terms) -> None:
 def refresh(store: ClientStore, api: ProxyApi, trusted: TrustState, now: float) -> Release:
     """Fetch, verify and store the current release, and return it.
 
-    After an error nothing of it is stored, except that worse terms wait for an answer.
+    If this raises an error, the release is not stored. After a `TermsError` the store has the name
+    of the worse terms, and possibly a newer shelf with its catalogue.
 
     Args:
         store: The client's store.
-        api: The proxy.
-        trusted: Read from the store by the caller, so that nothing is read here before the first
-            request.
-        now: The time of day.
+        api: The connection to the proxy.
+        trusted: `store.trusted`. The caller reads it in advance, so that the first request does not
+            have to wait for a database.
+        now: The time of day, in Unix seconds.
     """
     signed = fetch_manifest(api, trusted.key, trusted.newest)
     try:
         check_terms(store.terms, signed.manifest.terms)
     except TermsError as error:
         store.set_pending_terms(error.asked.name)
-        # The owner must hear of the terms, whatever is wrong with the shelf.
+        # Withdrawn items must disappear although the owner has not accepted the terms. But the
+        # owner must hear of the terms even if something is wrong with the shelf.
         with suppress(ProtocolError):
             _refresh_shelf(store, api, trusted, now)
         raise
-    # Fetched at once: how long files are read and decoded must not show.
+    # Fetch the shelf before the files are read and decoded, so that the time of this request does
+    # not reveal how long that takes.
     raw = api.shelf()
     release, files = fetch_release(signed, api, store.get_file)
     shelf, shelf_files = fetch_shelf(
@@ -78,7 +82,7 @@ def refresh(store: ClientStore, api: ProxyApi, trusted: TrustState, now: float) 
 
 
 def _refresh_shelf(store: ClientStore, api: ProxyApi, trusted: TrustState, now: float) -> None:
-    """Remove withdrawn items from lists, although the owner has not accepted the terms."""
+    """Fetch and store the current shelf for the last accepted manifest, if there is one."""
     data = store.get_signed_manifest()
     if data is not None:
         signed = SignedManifest.open(data, trusted.key)
@@ -89,13 +93,18 @@ def _refresh_shelf(store: ClientStore, api: ProxyApi, trusted: TrustState, now: 
 
 
 def fetch_terms(store: ClientStore, api: ProxyApi) -> Terms:
-    """Fetch the terms that the server asks for now, to show them; store nothing."""
+    """Fetch the terms that the server asks for now, without storing anything."""
     trusted = store.trusted
     return fetch_manifest(api, trusted.key, trusted.newest).manifest.terms
 
 
 def load_release(store: ClientStore) -> Release | None:
-    """Load and verify the last accepted release without a request, or return None."""
+    """Load the last accepted release from the store and verify it.
+
+    Returns:
+        The release with the newest catalogue. None if there was no sync yet, if a file is missing,
+        or if the newest catalogue exceeds the terms and has no item of the model.
+    """
     with store.snapshot():
         data, key = store.get_signed_manifest(), store.trusted.key
         shelf_data = store.get_signed_shelf()

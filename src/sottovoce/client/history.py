@@ -1,7 +1,8 @@
-"""The items that the owner touched, in a database of their own.
+"""The database with the items that the owner touched.
 
-A large import holds the write lock of its file for a time that depends on the history. A sync only
-reads this file, which waits for no writer, and writes to another one.
+It is a file of its own, because a large import holds a file's write lock for a time that depends on
+the history. A sync must not wait for that lock: it only reads this file, and readers do not wait
+for writers. It writes to `client.db`.
 """
 
 from collections.abc import Iterable
@@ -10,11 +11,12 @@ from pathlib import Path
 from sottovoce.core.bounds import MAX_HISTORY_ITEMS
 from sottovoce.storage.database import Database
 
-# Pragmas of both databases of a client: nothing private may reach a folder for temporary files.
+# Pragmas of both databases of a client. SQLite keeps temporary tables in memory, so that no private
+# data is written to the system's folder for temporary files.
 CLIENT_PRAGMAS = ("temp_store = MEMORY",)
 
 _TABLES = (
-    # Recommending needs the order of the items, so `moment` counts calls and is no time.
+    # `moment` is not a time: recommending needs only the order of the items, so it is a counter.
     """CREATE TABLE interactions (
         item TEXT PRIMARY KEY,
         moment INTEGER NOT NULL
@@ -36,14 +38,16 @@ class History:
         self._db.check_file()
 
     def add(self, moments: Iterable[Iterable[str]]) -> int:
-        """Add the items of some moments, the earliest first, and return how many are new.
+        """Add items, grouped by moment with the earliest first, and return how many are new.
 
-        A known item moves to its latest moment. Beyond `MAX_HISTORY_ITEMS` the earliest items are
-        dropped, and of one moment the last by name.
+        An item that is already in the history moves to its latest moment. If there are more than
+        `MAX_HISTORY_ITEMS` items, the earliest are dropped; of items of the same moment, those are
+        dropped whose ids sort last.
         """
         with self._db.transaction():
             before = self._count()
-            # Numbers continue from the items that are there, so that `clear` leaves no trace.
+            # The counter continues from the largest stored moment and is stored nowhere else, so
+            # that `clear` leaves no trace of it.
             (last,) = self._db.row("SELECT coalesce(max(moment), 0) FROM interactions")
             self._db.add_all(
                 "INSERT INTO interactions (item, moment) VALUES (?, ?)"
@@ -68,7 +72,7 @@ class History:
         with self._db.transaction():
             before = self._count()
             self._db.add_all("DELETE FROM interactions WHERE item = ?", [(item,) for item in items])
-            # A gap between moments would tell that something was removed.
+            # Number the moments again: a gap would reveal that something was removed.
             self._db.rows(
                 "UPDATE interactions SET moment = place FROM ("
                 " SELECT item AS name, dense_rank() OVER (ORDER BY moment) AS place"
@@ -80,19 +84,19 @@ class History:
         return removed
 
     def clear(self) -> None:
-        """Delete all items; their traces in the file remain until `scrub`."""
+        """Delete all items; their bytes may remain in the file until `scrub` is called."""
         self._db.write("DELETE FROM interactions")
 
     def scrub(self) -> None:
-        """Remove the traces of deleted items from the file."""
+        """Remove the bytes of deleted items from the file."""
         self._db.scrub()
 
     def get_moments(self) -> dict[str, int]:
-        """Return the moment of each item, in the order of the items' names; later is larger."""
+        """Return the moment of each item, sorted by item; a later moment is a larger number."""
         return dict(self._db.rows("SELECT item, moment FROM interactions ORDER BY item"))
 
     def list_items(self) -> list[str]:
-        """Return all items in the order of their names."""
+        """Return the ids of all items, sorted."""
         return list(self.get_moments())
 
     def _count(self) -> int:

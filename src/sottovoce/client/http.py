@@ -1,4 +1,8 @@
-"""The proxy and the product's backend over HTTP. The requests of all devices look the same."""
+"""Connections to the proxy and to the product's backend over HTTP.
+
+The requests of all devices look the same: only the contents of a batch or of a token request, and
+the session for the backend, differ.
+"""
 
 from collections.abc import Callable
 from http import HTTPStatus
@@ -21,9 +25,9 @@ BACKEND_PEER = Peer(
 
 
 def check_url(url: str) -> str:
-    """Return the address of a proxy without a slash at its end, or raise a `SettingsError`.
+    """Return an address without the slash at its end; raise a `SettingsError` if it is not allowed.
 
-    It must be https, or http to this machine itself.
+    The address must begin with `https://`, or with `http://` if the host is this machine.
 
     >>> check_url("https://proxy.example/")
     'https://proxy.example'
@@ -38,58 +42,70 @@ def check_url(url: str) -> str:
         raise SettingsError(f"the proxy's address must be https://HOST, not {url!r}")
     if parts.scheme == "http" and not is_loopback_host(host):
         raise SettingsError(
-            f"{url!r} is not encrypted: anyone on the way would see who takes part; use https "
-            "(http is for this machine alone: localhost, 127.0.0.0/8, ::1)"
+            f"{url!r} is not encrypted: anyone on the network path would see who takes part; use "
+            "https (http is only for this machine: localhost, 127.0.0.0/8, ::1)"
         )
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
-        # Any of these could tell one device from another in every request.
+        # Any of these could identify a device in every request.
         raise SettingsError("the proxy's address must have no user name, password, ? or #")
     return url.rstrip("/")
 
 
 class ProxyApi(PublishedSource, Protocol):
-    """All that a device ever asks of its proxy. Only the noise of a batch differs by device."""
+    """All requests that a device ever sends to its proxy."""
 
     def check_taken(self, manifest_hash: bytes) -> None:
-        """Return if a batch would be accepted now; raise `ClosedError` if the epoch is over."""
+        """Ask whether the proxy would accept a batch for this manifest now.
+
+        Raises:
+            ClosedError: It would not, because the epoch is over.
+        """
 
     def send(self, batch: bytes) -> None:
-        """Return once the proxy has stored the batch; raise `ClosedError` if its epoch is over."""
+        """Send a batch, and return once the proxy has stored it.
+
+        Raises:
+            ClosedError: The batch's epoch is over.
+        """
 
     def token(self, request: bytes) -> bytes:
-        """Return the evaluation of a blinded token; raise `SpentError` if the account had one."""
+        """Send an encoded `TokenRequest`, and return the proxy's evaluation of its blinded element.
+
+        Raises:
+            SpentError: The account already had its token for this epoch.
+        """
 
 
 class HttpProxy(HttpSource):
-    """A proxy at its address, over HTTP; the caller checks what it answers.
+    """A connection to a proxy over HTTP; the caller verifies the answers.
 
     Args:
         http: An open `httpx.Client`.
-        url: The address, `https://`, or `http://` on this machine.
+        url: The proxy's address: `https://`, or `http://` if the proxy runs on this machine.
     """
 
     def __init__(self, http: httpx.Client, url: str):
         super().__init__(http, check_url(url), PROXY_PEER)
 
     def check_taken(self, manifest_hash: bytes) -> None:
-        """Ask whether a batch would be accepted, as `ProxyApi` says."""
+        """Ask whether a batch would be accepted: see `ProxyApi`."""
         route = routes.TAKEN_BATCH.format(sha256=manifest_hash.hex())
         self._exchange("GET", route, max_bytes=0, expected_status=HTTPStatus.NO_CONTENT)
 
     def send(self, batch: bytes) -> None:
-        """Send a batch, as `ProxyApi` says."""
+        """Send a batch: see `ProxyApi`."""
         self._exchange(
             "POST",
             routes.BATCHES,
             max_bytes=0,
-            # Nothing else counts as accepted: a hotel's log-in page answers 200.
+            # No other status means that the batch was stored: a hotel's log-in page answers 200.
             expected_status=HTTPStatus.ACCEPTED,
             content=batch,
             headers=BINARY_HEADERS,
         )
 
     def token(self, request: bytes) -> bytes:
-        """Ask for a token, as `ProxyApi` says."""
+        """Ask for a token: see `ProxyApi`."""
         return self._exchange(
             "POST",
             routes.TOKENS,
@@ -100,7 +116,7 @@ class HttpProxy(HttpSource):
 
 
 class _Backend(HttpSource):
-    """A product's backend, which knows who is logged in."""
+    """A connection to the product's backend, which knows who is logged in."""
 
     def fetch_attestation(self, session: str) -> bytes:
         headers = {"Authorization": f"Bearer {session}"}
@@ -108,9 +124,13 @@ class _Backend(HttpSource):
 
 
 def make_attestation_fetcher(url: str, session: str) -> Callable[[], bytes]:
-    """Return a function that asks the backend at this address for an attestation.
+    """Return a function that asks the product's backend for an attestation.
 
-    Each call opens a connection of its own.
+    Each call of the function opens a connection of its own.
+
+    Args:
+        url: The backend's address.
+        session: The bearer token of the owner's log-in at the backend.
     """
     backend = check_url(url)
 

@@ -1,7 +1,8 @@
-"""The ledger as rows of a table in `client.db`.
+"""The table of `client.db` that stores the ledger, one record in each row.
 
-Each row has the hash of its record (`sottovoce.privacy.ledger`), and the table `about` has the hash
-of the last one. So a row that was changed or removed is noticed, and then nothing is reported.
+Each row has the hash of its record (`sottovoce.privacy.ledger`). The table `about` has the hash of
+the last record, in its column `head`. So `read_ledger` notices a row that was changed or removed,
+and then nothing is reported.
 """
 
 from dataclasses import fields
@@ -12,25 +13,25 @@ from sottovoce.privacy import Charge, Entry, Ledger, Limit
 from sottovoce.storage.database import Database
 
 _CHARGE_FIELDS = [field.name for field in fields(Charge)]
-# The columns of a charge, in the order of its fields.
+# The columns of the table that store a charge, in the order of the fields of `Charge`.
 CHARGE_COLUMNS = ", ".join(_CHARGE_FIELDS)
-# One statement, because another process may append while we read.
+# A single statement reads the head and the records, because another process may append meanwhile.
 _SELECT_RECORDS = (
     f"SELECT (SELECT head FROM about), record, hash, {CHARGE_COLUMNS} FROM ledger ORDER BY record"  # noqa: S608 - names of our own
 )
 
 
 def read_ledger(db: Database) -> Ledger:
-    """Read all records and verify each of them.
+    """Read all records and verify their hashes.
 
     Raises:
-        LedgerError: A record or the hash of the last one is not what was written.
+        LedgerError: A record was changed or removed, or the hash of the last record was.
     """
     try:
         rows = db.rows(_SELECT_RECORDS)
         first = _parse_content(rows[0][3:]) if rows else None
         if not isinstance(first, Limit):
-            raise ValueError("it does not begin with a limit")
+            raise ValueError("its first record must be a limit")
         ledger = Ledger(first.epsilon)
         for row in rows[1:]:
             ledger.add(_parse_content(row[3:]))
@@ -40,9 +41,10 @@ def read_ledger(db: Database) -> Ledger:
         if ledger.head != rows[-1][0]:
             raise ValueError("its last record is not the one that was written last")
         return ledger
-    # A damaged row may also have values of wrong types.
+    # `TypeError`: a damaged row may have values of wrong types.
     except (LedgerError, SettingsError, TypeError, ValueError) as error:
-        # Never a `BudgetExceededError`, which would mean that only the limit is reached.
+        # A `BudgetExceededError` is converted too: the caller would take it for a limit that is
+        # reached, not for damage.
         raise LedgerError(
             f"{db.path}: the ledger is damaged: {error}; what was spent is not known, so "
             "nothing may be reported until it is restored"
@@ -50,8 +52,8 @@ def read_ledger(db: Database) -> Ledger:
 
 
 def append_entry(db: Database, entry: Entry) -> None:
-    """Append a record within the caller's transaction."""
-    # Of these columns a limit fills only epsilon.
+    """Append a record; the caller has begun a transaction."""
+    # A limit has only the field `epsilon`; its other columns are NULL.
     columns = [getattr(entry.content, name, None) for name in _CHARGE_FIELDS]
     places = ", ".join("?" * (2 + len(columns)))
     db.rows(

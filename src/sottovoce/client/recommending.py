@@ -1,4 +1,4 @@
-"""Recommending, on the device and without a network: what is computed here never leaves."""
+"""Recommending on the device, without a network. No result of this module leaves the device."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,38 +9,44 @@ from sottovoce.core.recommending import Taste, WideModel, find_best_rows, weigh_
 from sottovoce.core.tags import Tag
 from sottovoce.protocol import Item, Release
 
-# A list is made from this many own items, the latest, so that a long history takes no longer.
+# Only this many of the latest touched items are used, so that a long history takes no longer.
 MAX_OWN_ITEMS = 1_000
 
 
 @dataclass(frozen=True)
 class Reason:
-    """What speaks for a recommendation: an own item, or a tag that own items have."""
+    """One reason for a recommendation."""
 
     what: Item | Tag
+    """An item that the owner touched, or a tag of touched items."""
     share: float
-    """Its part of all that speaks for the recommendation, 0..1."""
+    """The part of all reasons for the recommendation that this one has, 0..1."""
 
 
 @dataclass(frozen=True)
 class Recommendation:
+    """An item that the owner may like."""
+
     id: str
+    """The item's id in the catalogue."""
     title: str
+    """The item's title, for people."""
     score: float
-    """How well it fits; comparable within one list only."""
+    """How well the item fits the history; larger is better. Scores of different lists are not
+    comparable."""
     because: tuple[Reason, ...]
-    """The strongest reasons; empty if no own item speaks for it."""
+    """The strongest reasons; empty if none of the touched items is a reason."""
 
 
 def build_wide_model(release: Release, *, tags_only: bool = False) -> WideModel:
-    """Build the model of a release with the catalogue's tags.
+    """Build the model for recommending, from the item matrix and the catalogue's tags.
 
     Args:
         release: The release.
-        tags_only: Whether to leave out what people reported.
+        tags_only: Whether to ignore the item matrix, which was learned from people's reports.
     """
     manifest, V = release.manifest, release.V
-    # Before the first reports V is the server's noise.
+    # Before the first reports are counted, V is only random noise from the server.
     has_reports = manifest.reports_behind and not tags_only
     return WideModel.from_model(
         V if has_reports else np.zeros_like(V),
@@ -51,11 +57,11 @@ def build_wide_model(release: Release, *, tags_only: bool = False) -> WideModel:
 
 
 def compute_taste(release: Release, touched: Mapping[str, int]) -> Taste:
-    """Apply a history to the model of a release.
+    """Compute the taste of a person from a history and the model of a release.
 
     Args:
         release: The release.
-        touched: The own items, each with the moment when it was touched; later is larger.
+        touched: The moment when each item was touched, by item id; a later moment is larger.
     """
     model, numbers = build_wide_model(release), release.catalogue.numbers
     moments = {numbers[item]: at for item, at in touched.items() if item in numbers}
@@ -67,9 +73,17 @@ def compute_taste(release: Release, touched: Mapping[str, int]) -> Taste:
 def list_recommendations(
     release: Release, touched: Mapping[str, int], n: int
 ) -> list[Recommendation]:
-    """Return the n best items that were not touched; equal scores are in the catalogue's order."""
+    """Return the n best items that were not touched.
+
+    Items with equal scores are in the order of the catalogue.
+
+    Args:
+        release: The release.
+        touched: The moment when each item was touched, by item id; a later moment is larger.
+        n: The largest number of items to return.
+    """
     items = release.catalogue.items
-    # Settings of numpy in the application must not let this fail.
+    # The application may have told numpy to raise errors; this must not fail because of that.
     with np.errstate(all="ignore"):
         taste = compute_taste(release, touched)
         scores = taste.scores()

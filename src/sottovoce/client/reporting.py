@@ -1,4 +1,4 @@
-"""Making a batch: the one place where private data becomes something that may leave."""
+"""Making a batch. Only this module turns private data into bytes that may leave the device."""
 
 import hashlib
 from collections.abc import Callable
@@ -14,8 +14,8 @@ from sottovoce.protocol import Batch, Release, seal_reports
 from sottovoce.protocol.batch import BATCH_ID_BYTES
 from sottovoce.protocol.tokens import Token
 
-# Draws the random words of a number of users with a number of reports, as
-# `sottovoce.core.draw_os_words` does.
+# A function like `sottovoce.core.draw_os_words`: draws the random words for a number of users (the
+# first argument) with a number of reports each (the second).
 DrawWords = Callable[[int, int], NDArray[np.uint64]]
 
 
@@ -27,10 +27,18 @@ def make_batch(
     entropy: Entropy,
     token: Token | None = None,
 ) -> UnsentBatch:
-    """Make the batch of a person who touched the items in these rows: exactly k sealed reports.
+    """Make the batch of a person: always `terms.reports` sealed reports.
 
-    A person without a history reports too, because silence would reveal it. For the same reason
-    nothing here can fail because of the rows (`sottovoce.core.bounds`).
+    A person without a history reports too, because silence would reveal that the history is empty.
+    For the same reason no value of `rows` can make this function fail (`sottovoce.core.bounds`).
+
+    Args:
+        release: The current release; its manifest asks for reports.
+        rows: The rows of the item matrix that belong to the items that the person touched.
+        send_at: When to send the batch, in Unix seconds.
+        draw_words: Draws the random words of the reports.
+        entropy: Draws the batch id if there is no token.
+        token: The token for this epoch, if reports need an account.
     """
     manifest, terms = release.manifest, release.manifest.terms
     assert manifest.public_key is not None, "a batch is made only where reports are asked for"
@@ -56,7 +64,8 @@ def _compute_reports(
     release: Release, rows: list[int], random_words: NDArray[np.uint64]
 ) -> NDArray[np.uint32]:
     manifest = release.manifest
-    # If the application has told numpy to raise, an underflow would reveal something of the rows.
+    # If the application has told numpy to raise errors, an underflow that depends on the rows would
+    # fail here, and the missing batch would reveal something about the rows.
     with np.errstate(all="ignore"):
         own = Histories.from_lists([rows], manifest.items)
         x = solve_user_vectors(

@@ -1,4 +1,7 @@
-"""`client.db`: everything that a client remembers except the history, and all statements on it."""
+"""The store of a client: the history, and `client.db`, which has everything else.
+
+All SQL statements on `client.db` are here and in `ledger_table`.
+"""
 
 import hashlib
 import json
@@ -22,8 +25,13 @@ BatchState = Literal["charged", "sent", "dropped"]
 SaveResult = Literal["saved", "limit reached", "forgotten", "paused"]
 
 _TABLES = (
-    # `terms`: what the owner accepted, as JSON, or NULL. `asked`: the name of worse terms that
-    # the server asks for since then. `generation`: random bytes, new after each `forget`.
+    # The single row of this table has:
+    # - `terms`: the terms that the owner accepted, as JSON, or NULL;
+    # - `asked`: the name of worse terms that the server has asked for since, or NULL;
+    # - `generation`: random bytes, which each `forget` draws again;
+    # - `head`: the hash of the last record of the ledger;
+    # - `epoch` and `manifest_hash`: of the last accepted manifest;
+    # - `shelf`: the last accepted signed shelf.
     """CREATE TABLE about (
         only INTEGER PRIMARY KEY CHECK (only = 1),
         proxy_url TEXT NOT NULL,
@@ -42,13 +50,13 @@ _TABLES = (
         signed BLOB NOT NULL
     ) STRICT""",
     "CREATE TABLE files (sha256 BLOB PRIMARY KEY, content BLOB NOT NULL) STRICT",
-    # What the device's coins decided about an epoch, before any history was read.
+    # The decisions of the device's random coins about an epoch, made before the history is read.
     """CREATE TABLE plans (
         epoch INTEGER PRIMARY KEY,
         takes_part INTEGER NOT NULL,
         send_at REAL NOT NULL
     ) STRICT""",
-    # Whether the coins decided to get a token for a later epoch, and the token once it is here.
+    # Whether the coins decided to ask for the token of an epoch, and the token once it was issued.
     """CREATE TABLE tokens (
         epoch INTEGER PRIMARY KEY,
         takes_part INTEGER NOT NULL,
@@ -56,8 +64,8 @@ _TABLES = (
         id BLOB,
         output BLOB
     ) STRICT""",
-    # A row is a charge, or a limit, which has only its epsilon. The last line of defence: the
-    # table itself refuses a second charge for an epoch or for a batch.
+    # Each row is a charge or a limit; a limit has only `epsilon`. The UNIQUE constraints are the
+    # last line of defence: the table itself refuses a second charge for an epoch or for a batch.
     """CREATE TABLE ledger (
         record INTEGER PRIMARY KEY,
         hash TEXT NOT NULL,
@@ -76,8 +84,9 @@ _TABLES = (
             + (dummies IS NULL) IN (0, 8)
         )
     ) STRICT""",
-    # A batch is 'charged' while it waits, 'sent' after it arrived, 'dropped' if it came too
-    # late. `not_before`: the time until which the proxy asked us to wait.
+    # A batch is 'charged' while it waits to be sent, 'sent' after the proxy accepted it, and
+    # 'dropped' if its epoch ended before. `not_before`: the proxy asked not to be sent the batch
+    # before this time.
     """CREATE TABLE outbox (
         epoch INTEGER PRIMARY KEY,
         send_at REAL NOT NULL,
@@ -92,36 +101,39 @@ _TABLES = (
 
 @dataclass(frozen=True)
 class UnsentBatch:
-    """A batch that has not arrived yet: its bytes, its charge, and when it may be sent."""
+    """A batch that the proxy has not accepted yet. Times are in Unix seconds."""
 
     charge: Charge
+    """What the ledger is charged for the batch."""
     send_at: float
-    """Earliest time of sending, drawn before the history was read."""
+    """The earliest time of sending, which was fixed before the history was read."""
     ends: int
+    """The time when the batch's epoch ends; from then on the batch is not sent."""
     not_before: float = 0.0
-    """The proxy asked to be sent nothing until then."""
+    """The proxy asked not to be sent the batch before this time; 0 if it did not."""
     batch: bytes = field(repr=False, kw_only=True)
+    """The encoded batch."""
 
     @property
     def epoch(self) -> int:
-        """The only epoch that it belongs to."""
+        """The epoch that the batch belongs to."""
         return self.charge.epoch
 
     @property
     def matches_charge(self) -> bool:
-        """Whether the bytes have the SHA-256 that the charge names."""
+        """Whether the bytes of the batch are the ones that were charged."""
         return hashlib.sha256(self.batch).digest() == self.charge.purpose
 
 
 class TrustState(NamedTuple):
-    """What the next manifest and shelf are compared with."""
+    """The values that the next manifest and shelf are compared with."""
 
     key: bytes
-    """Verification key of the only trusted server."""
+    """The server's verification key."""
     newest: Newest | None
-    """Epoch and hash of its last manifest, if any."""
+    """Epoch and hash of the last accepted manifest; None before the first."""
     shelf: Newest | None
-    """Time and hash of its last shelf, if any."""
+    """Time and hash of the last accepted shelf; None before the first."""
 
 
 class ClientStore:
@@ -139,14 +151,14 @@ class ClientStore:
 
     @classmethod
     def create(cls, folder: Path, *, proxy_url: str, verification_key: bytes, limit: float) -> Self:
-        """Create the databases completely or not at all; refuse a folder that has a client."""
+        """Create the databases; raise a `StoreError` if the folder already has a client."""
         first = Ledger(limit).entries[0]
         store = cls(folder)
         with store._closed_on_failure():
             if store._db.version:
                 raise StoreError(
-                    f"{store._db.path}: there is a client already. To begin another, name another "
-                    "folder, or move this one away: its ledger, which knows what was spent, goes "
+                    f"{store._db.path}: there is a client already. To create another, name another "
+                    "folder, or move this one away: its ledger, which records what was spent, goes "
                     "with it"
                 )
             with store._db.transaction():
@@ -169,7 +181,8 @@ class ClientStore:
         with store._closed_on_failure():
             if store._db.version == 0:
                 raise StoreError(
-                    f"{path}: this client was cut short; begin it again (sottovoce client init)"
+                    f"{path}: creating this client was interrupted; begin it again "
+                    "(sottovoce client init)"
                 )
         return store
 
@@ -188,29 +201,29 @@ class ClientStore:
         return bool(self._about("paused"))
 
     def pause(self, *, on: bool) -> None:
-        """Stop reporting or resume it; no batch leaves after a pause has returned."""
+        """Stop reporting (`on`), or resume it; after a pause has returned, no batch leaves."""
         self._db.write("UPDATE about SET paused = ?", int(on))
         if on:
             self._wait_for_request()
 
     @property
     def terms(self) -> Terms | None:
-        """The terms that the owner accepted, if any."""
+        """The terms that the owner accepted; None before that."""
         accepted = self._about("terms")
         return None if accepted is None else Terms.from_json(json.loads(accepted))
 
     def accept(self, terms: Terms, limit: float) -> None:
-        """Store that the owner saw these terms and this limit and accepted both, or neither.
+        """Store in one transaction that the owner accepted these terms and this limit.
 
         Raises:
-            SettingsError: The server asks for other terms by now.
+            SettingsError: The server now asks for other terms; nothing was stored.
         """
         with self._db.transaction():
             pending = self.pending_terms
             if pending not in (None, terms.name):
                 raise SettingsError(
-                    f"the server asks for the terms {pending} now, not for {terms.name}: nothing "
-                    "was accepted; show the new terms and ask again"
+                    f"the server now asks for the terms {pending}, no longer for {terms.name}: "
+                    "nothing was accepted; show the owner the new terms and ask again"
                 )
             self._append_limit(limit)
             accepted = json.dumps(terms.as_dict())
@@ -218,46 +231,46 @@ class ClientStore:
 
     @property
     def pending_terms(self) -> str | None:
-        """The name of worse terms that wait for the owner's answer, if any."""
+        """The name of worse terms that the owner has not answered yet; None if there are none."""
         name: str | None = self._about("asked")
         return name
 
     def set_pending_terms(self, name: str) -> None:
-        """Store that terms of this name wait for the owner's answer."""
+        """Store the name of worse terms that the owner has to answer."""
         self._db.write("UPDATE about SET asked = ?", name)
 
     # What the server published.
 
     @property
     def trusted(self) -> TrustState:
-        """The trusted key, and what was accepted last."""
+        """The trusted key, and the last accepted manifest and shelf."""
         key, data = bytes(self._about("verification_key")), self.get_signed_shelf()
         signed = None if data is None else SignedShelf.open(data, key)
         shelf = None if signed is None else (signed.shelf.published, signed.hash)
         return TrustState(key, self.newest, shelf)
 
     def get_signed_shelf(self) -> bytes | None:
-        """Return the last accepted shelf. It is public and survives `forget`."""
+        """Return the last accepted shelf, if any. It is public, so `forget` keeps it."""
         shelf: bytes | None = self._about("shelf")
         return shelf
 
     @property
     def newest(self) -> Newest | None:
-        """Epoch and hash of the last accepted manifest; public, they survive `forget`."""
+        """Epoch and hash of the last accepted manifest, if any; `forget` keeps both."""
         epoch, manifest_hash = self._db.row("SELECT epoch, manifest_hash FROM about")
         return None if epoch is None else (epoch, manifest_hash)
 
     def snapshot(self) -> AbstractContextManager[None]:
-        """Read one state in the block, although a sync elsewhere may replace all of it."""
+        """Return a context manager: all reads within it see the same state of the database."""
         return self._db.snapshot()
 
     def get_signed_manifest(self) -> bytes | None:
-        """Return the last accepted manifest."""
+        """Return the last accepted manifest; None before the first sync or after `forget`."""
         row = self._db.row("SELECT signed FROM manifest")
         return None if row is None else row[0]
 
     def get_file(self, sha256: bytes) -> bytes | None:
-        """Return a model or a catalogue, or None if it is missing or damaged."""
+        """Return the model or catalogue with this hash, or None if it is missing or damaged."""
         row = self._db.row("SELECT content FROM files WHERE sha256 = ?", sha256)
         if row is None or hashlib.sha256(row[0]).digest() != sha256:
             return None
@@ -268,12 +281,12 @@ class ClientStore:
     ) -> None:
         """Replace the manifest, the shelf and their files in one transaction.
 
-        The key that signed the manifest is the trusted one from now on.
+        From then on the key that signed the manifest is the trusted key.
 
         Args:
-            signed: The manifest.
-            shelf: The shelf.
-            files: Models and catalogues by their hashes.
+            signed: The verified manifest.
+            shelf: The verified shelf.
+            files: The model and the catalogues, by SHA-256.
         """
         manifest = signed.manifest
         with self._db.transaction():
@@ -286,7 +299,7 @@ class ClientStore:
             self._save_files(manifest, shelf, files)
 
     def save_shelf(self, manifest: Manifest, shelf: SignedShelf, files: dict[bytes, bytes]) -> None:
-        """Replace the shelf and its catalogue only, while worse terms wait for an answer."""
+        """Replace only the shelf and its catalogue, while the owner has not accepted new terms."""
         with self._db.transaction():
             self._db.rows("UPDATE about SET shelf = ?", shelf.encode())
             self._save_files(manifest, shelf, files)
@@ -303,15 +316,15 @@ class ClientStore:
             [(sha, content) for sha, content in files.items() if self.get_file(sha) is None],
         )
 
-    # Decisions of the coins, the ledger, and the batch on its way.
+    # The decisions of the coins, the ledger, and the batch.
 
     def get_plan(self, epoch: int) -> EpochPlan | None:
-        """Return what the coins decided about an epoch, if they were tossed."""
+        """Return the stored plan of an epoch, or None if none was drawn yet."""
         row = self._db.row("SELECT epoch, takes_part, send_at FROM plans WHERE epoch = ?", epoch)
         return None if row is None else EpochPlan(row[0], bool(row[1]), row[2])
 
     def save_plan(self, plan: EpochPlan) -> None:
-        """Store a plan in the place of those of earlier epochs."""
+        """Store the plan of an epoch, and delete the plans of earlier epochs."""
         with self._db.transaction():
             self._db.rows("DELETE FROM plans WHERE epoch < ?", plan.epoch)
             self._db.rows(
@@ -320,12 +333,19 @@ class ClientStore:
             )
 
     def wants_token(self, epoch: int) -> bool | None:
-        """Return whether the coins decided to get a token, or None before they were tossed."""
+        """Return whether to ask for the token of an epoch; None if that is not decided yet."""
         row = self._db.row("SELECT takes_part FROM tokens WHERE epoch = ?", epoch)
         return None if row is None else bool(row[0])
 
     def save_token_decision(self, epoch: int, *, takes_part: bool) -> None:
-        """Store a decision in the place of those of epochs that are over."""
+        """Store whether to ask for the token of the next epoch.
+
+        The tokens of epochs before the current one are deleted.
+
+        Args:
+            epoch: The next epoch.
+            takes_part: Whether to ask for its token.
+        """
         with self._db.transaction():
             self._db.rows("DELETE FROM tokens WHERE epoch < ?", epoch - 1)
             self._db.rows(
@@ -335,25 +355,25 @@ class ClientStore:
             )
 
     def save_token(self, epoch: int, token_key: bytes, token: Token) -> None:
-        """Store the token of an epoch, and the key that it was made with."""
+        """Store the token of an epoch, and the public key that verified it."""
         self._db.write(
             "UPDATE tokens SET token_key = ?, id = ?, output = ? WHERE epoch = ?",
             *(token_key, token.id, token.output, epoch),
         )
 
     def get_token(self, epoch: int, token_key: bytes | None) -> Token | None:
-        """Return the token of this epoch if it was made with this key, else None."""
+        """Return the token of an epoch, or None if there is none that was made with this key."""
         row = self._db.row(
             "SELECT id, output FROM tokens WHERE epoch = ? AND token_key = ?", epoch, token_key
         )
         return None if row is None else Token(row[0], row[1])
 
     def read_ledger(self) -> Ledger:
-        """Read what was spent; raise a `LedgerError` if that is not certain."""
+        """Read and verify the ledger; raise a `LedgerError` if it is damaged."""
         return read_ledger(self._db)
 
     def set_limit(self, limit: float) -> None:
-        """Record another limit in the ledger."""
+        """Append a new limit to the ledger, unless it is the current one."""
         with self._db.transaction():
             self._append_limit(limit)
 
@@ -368,17 +388,21 @@ class ClientStore:
         return bytes(self._about("generation"))
 
     def save_batch(self, batch: UnsentBatch, generation: bytes) -> SaveResult:
-        """Store a batch and charge for it, or do neither; only a saved batch may be sent.
+        """Store a batch together with its charge, or neither. Only a saved batch may be sent.
 
-        One transaction compares the generation, checks the pause and the limit, and writes both.
-        It fails if the epoch has had a batch or a charge.
+        One transaction compares the generation, checks the pause and the limit, and writes the
+        batch and the charge. It fails if the epoch already has a batch or a charge.
 
         Args:
             batch: The batch.
-            generation: The generation as it was before the history was read (see `forget`).
+            generation: The generation that was read before the history (see `forget`).
+
+        Returns:
+            "saved", or the reason why nothing was stored.
         """
         with self._db.transaction():
-            # The history was read from this file: it must not be that of a client that is gone.
+            # The history was read from this file. If the folder was removed or replaced since, the
+            # history may belong to a client that no longer exists.
             self.history.check_file()
             if generation != self.generation:
                 return "forgotten"
@@ -398,7 +422,7 @@ class ClientStore:
             return "saved"
 
     def get_waiting_batch(self) -> UnsentBatch | None:
-        """Return the only batch that has neither arrived nor been given up, if there is one."""
+        """Return the batch that is neither sent nor given up, if any; there is at most one."""
         row = self._db.row(
             f"SELECT {CHARGE_COLUMNS}, send_at, ends, not_before, batch"  # noqa: S608 - names of our own
             " FROM outbox JOIN ledger USING (epoch) WHERE state = 'charged' ORDER BY epoch"
@@ -409,20 +433,20 @@ class ClientStore:
         return UnsentBatch(Charge(*charge), send_at, ends, not_before, batch=batch)
 
     def get_batch_state(self, epoch: int) -> BatchState | None:
-        """Return what became of an epoch's batch; None if there is none or it was forgotten."""
+        """Return the state of an epoch's batch; None if none was made or it was forgotten."""
         row = self._db.row("SELECT state FROM outbox WHERE epoch = ?", epoch)
         return None if row is None else row[0]
 
     def is_charged(self, epoch: int) -> bool:
-        """Return whether an epoch was charged, whatever became of its batch."""
+        """Return whether the ledger has a charge for an epoch."""
         return self._db.row("SELECT 1 FROM ledger WHERE epoch = ?", epoch) is not None
 
     def finish_batch(self, epoch: int, state: Literal["sent", "dropped"]) -> None:
-        """Store that a batch arrived or was given up, and delete its bytes."""
+        """Store that a batch was sent or given up, and delete its bytes."""
         self._db.write("UPDATE outbox SET state = ?, batch = NULL WHERE epoch = ?", state, epoch)
 
     def postpone_batch(self, epoch: int, not_before: float) -> None:
-        """Store that a batch must not be sent before this moment."""
+        """Store that a batch must not be sent before this time, in Unix seconds."""
         self._db.write("UPDATE outbox SET not_before = ? WHERE epoch = ?", not_before, epoch)
 
     def count_batches(self) -> dict[str, int]:
@@ -431,29 +455,31 @@ class ClientStore:
 
     @contextmanager
     def lock_sending(self) -> Iterator[None]:
-        """Hold the lock that spans the last checks of a batch and sending it.
+        """Hold the lock for the last checks before a request and for the request itself.
+
+        `pause` and `forget` wait for this lock.
 
         Raises:
-            LostError: The client's folder was removed or replaced, such as by a backup.
+            LostError: The client's folder was removed or replaced, for example by a backup.
         """
         message = "a batch is being sent; try again when that has ended"
         with exclusive_lock(self._db.path.with_name("client.sending.lock"), message, wait=60.0):
-            # A sync may have slept for an hour. What its open files say about charges, terms and a
-            # pause holds only for the client that is still in the folder.
+            # A sync may have slept for an hour. If the folder was replaced meanwhile, the open file
+            # is not that of the client in the folder, and its charges, terms and pause are wrong.
             self._db.check_file()
             yield
 
     def forget(self) -> None:
-        """Delete the history and everything that was computed from it.
+        """Delete the history, everything that was computed from it, and the model.
 
-        The ledger stays: it has no items, and what left cannot be called back. This waits for no
-        sync, except for a request that is under way. Once it has returned, no batch of what was
-        forgotten is stored or sent.
+        The ledger is kept: it has no items, and reports that left cannot be called back. This does
+        not wait for a sync to end, only for a request that is under way. Once it has returned, no
+        batch that was made of the deleted history is stored or sent.
         """
-        # The history goes first, then in one step the batch and the generation. A sync reads the
-        # generation before the history. If it has read the old history, its `save_batch` comes
-        # either before this step, which deletes the batch, or after it, and sees that the
-        # generation has changed.
+        # The history is deleted first. Then one transaction deletes the batch and changes the
+        # generation. A sync reads the generation before the history. If a sync that has read the
+        # old history calls `save_batch` before this transaction, the transaction deletes the batch.
+        # If it calls `save_batch` later, `save_batch` sees that the generation has changed.
         self.history.clear()
         with self._db.transaction():
             for table in ("outbox", "manifest", "files"):
@@ -464,7 +490,7 @@ class ClientStore:
         self._wait_for_request()
 
     def _wait_for_request(self) -> None:
-        """Wait until no request is under way that was checked before the last change."""
+        """Wait until a request ends whose checks may have been made before the last change."""
         with self.lock_sending():
             pass
 

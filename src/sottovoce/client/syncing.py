@@ -1,4 +1,4 @@
-"""One sync, step by step; the package's docstring has the order and the reasons."""
+"""One sync, step by step. The docstring of the package explains the steps and their order."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -36,8 +36,7 @@ from sottovoce.protocol import Manifest, Release, Terms
 from sottovoce.protocol.batch import BATCH_ID_BYTES
 from sottovoce.protocol.tokens import Attestation, Token, TokenRequest, blind_token
 
-# Asks the product's backend for an attestation that the owner has an account now: see
-# `Attestation`.
+# Asks the product's backend for an encoded `Attestation` that the owner has an account.
 FetchAttestation = Callable[[], bytes]
 
 Outcome = Literal[
@@ -56,7 +55,7 @@ Outcome = Literal[
     "nothing asked",
 ]
 
-# What a sync says to the owner, by its outcome.
+# The sentence that tells the owner the outcome of a sync.
 OUTCOME_SENTENCES: dict[Outcome, str] = {
     "sent": "The batch of epoch {epoch} was sent.",
     "already sent": "The batch of epoch {epoch} had been sent before; nothing more was.",
@@ -85,42 +84,46 @@ OUTCOME_SENTENCES: dict[Outcome, str] = {
 
 @dataclass(frozen=True)
 class SyncResult:
-    """What a sync did."""
+    """The result of a sync."""
 
     epoch: int
     """Epoch of the current manifest."""
     outcome: Outcome
-    """What happened to this epoch's batch."""
+    """What happened to the batch of this epoch."""
     abandoned_epoch: int | None
-    """Earlier epoch whose batch this sync gave up, if any."""
+    """An earlier epoch whose batch this sync gave up; None if it gave up none."""
     spent: float
     """Epsilon spent so far, rounded up."""
     remaining: float
     """Epsilon left of the limit, rounded down."""
     sentence: str
-    """All of it in plain words."""
+    """The outcome in plain words, for the owner."""
 
 
 @dataclass(frozen=True)
 class PendingSync:
-    """A sync that waits for the moment to make a batch or to ask for a token."""
+    """A sync that waits until it is time to make a batch, or to ask for a token."""
 
     ask_at: float
-    """When to ask for the manifest again, by the monotonic clock."""
+    """When to fetch the manifest again, in seconds of the monotonic clock."""
     manifest_hash: bytes
-    """Hash of the manifest of the epoch that the batch would be for."""
+    """Hash of the manifest that was current when the wait began."""
     abandoned_epoch: int | None
+    """An earlier epoch whose batch this sync gave up; None if it gave up none."""
     outcome: Outcome | None = None
-    """What happened to this epoch's batch, if it is the next one's token that is waited for."""
+    """If the sync waits to ask for the next epoch's token: why it made no batch for this epoch. If
+    it waits to make a batch: None."""
 
 
 @dataclass(frozen=True)
 class SyncSession:
-    """Everything that one sync works with.
+    """The steps of one sync. The caller holds the folder's lock, except during `wait`.
 
-    The caller holds the folder's lock, except during `wait`. The clock decides what may be done.
-    The monotonic clock measures how long to wait, from a moment that is fixed before the history is
-    read: if the clock is set meanwhile, nothing shows how long computing took.
+    `clock` decides whether an epoch is open. All waiting is measured with `monotonic`, from a
+    moment that is fixed before the history is read. So the moment of sending does not reveal how
+    long the computation took, even if `clock` is set meanwhile.
+
+    The fields are the arguments of `Client` and of `Client.sync`.
     """
 
     store: ClientStore
@@ -134,13 +137,17 @@ class SyncSession:
     fetch_attestation: FetchAttestation | None = None
 
     def start(self) -> SyncResult | PendingSync:
-        """Settle the last batch, fetch the release, and take part now or decide when."""
+        """Send the batch that an earlier sync left, fetch the release, and take part in the epoch.
+
+        Returns:
+            The result; or, if the sync must wait for its moment, what `wait` and `finish` need.
+        """
         damage, unsent = self._find_damage(), self.store.get_waiting_batch()
         trusted = self.store.trusted
         if self.jitter:
             self._sleep_until(self.monotonic() + -self.clock() % SYNC_GRID_SECONDS)
         if damage is not None:
-            # Only reporting needs the ledger.
+            # Only reporting needs the ledger, so recommendations still get the newest model.
             refresh(self.store, self.api, trusted, self.clock())
             raise damage
         attempt = None if unsent is None else self._try_to_deliver(unsent)
@@ -155,7 +162,8 @@ class SyncSession:
         part = self._take_part(release)
         if isinstance(part, float):
             return PendingSync(part, release.signed.hash, abandoned_epoch)
-        # A sync that has sent asks for no token: an observer of both would know whose batch it was.
+        # A sync that has sent a batch does not ask for a token, because an observer of both
+        # requests could then link the batch to the account.
         has_sent = unsent is not None or part in ("sent", "too late")
         asks_in = None if has_sent else self._draw_token_delay(release.manifest)
         if asks_in is not None:
@@ -165,11 +173,17 @@ class SyncSession:
         return self._make_result(epoch, part, abandoned_epoch)
 
     def wait(self, pending: PendingSync) -> None:
-        """Sleep without the lock, so that the owner may accept other terms or set a limit."""
+        """Sleep until shortly before `pending.ask_at`.
+
+        The caller has released the lock, so that the owner can accept terms or set a limit.
+        """
         self._sleep_until(pending.ask_at - PREPARATION_SECONDS)
 
     def finish(self, pending: PendingSync) -> SyncResult:
-        """Report, or ask for a token, unless the epoch is over by now: then nothing is charged."""
+        """Fetch the manifest again, then report or ask for a token.
+
+        If the epoch has ended meanwhile, neither is done and nothing is charged.
+        """
         trusted = self.store.trusted
         self._sleep_until(pending.ask_at)
         release = refresh(self.store, self.api, trusted, self.clock())
@@ -177,13 +191,13 @@ class SyncSession:
         if release.signed.hash != pending.manifest_hash:
             return self._make_result(manifest.epoch, "missed", pending.abandoned_epoch)
         if pending.outcome is not None:
-            # The owner may have paused meanwhile.
+            # The owner may have paused during `wait`, so check again.
             if self._wants_token(manifest):
                 self._fetch_token(manifest)
             return self._make_result(manifest.epoch, pending.outcome, pending.abandoned_epoch)
         unsent = self.store.get_waiting_batch()
         if unsent is not None and unsent.epoch == manifest.epoch:
-            # Another sync made it during `wait`, and could not send it.
+            # Another sync made this batch during `wait`, and could not send it.
             outcome = self._settle(unsent, self._try_to_deliver(unsent), manifest.epoch)
         else:
             outcome = self._find_refusal(manifest) or self._report(release)
@@ -197,9 +211,9 @@ class SyncSession:
         return None
 
     def _take_part(self, release: Release) -> Outcome | float:
-        """Report now, or return the moment for it by the monotonic clock.
+        """Report now, or return when to report, in seconds of the monotonic clock.
 
-        An epoch gets at most one batch, ever. Nothing before `_report` reads the history.
+        The history is read only in `_report`.
         """
         manifest = release.manifest
         refusal = self._find_refusal(manifest)
@@ -212,7 +226,10 @@ class SyncSession:
         return self.monotonic() + early if self.jitter and early > 0 else self._report(release)
 
     def _find_refusal(self, manifest: Manifest) -> Outcome | None:
-        """Return why this epoch gets no batch, or None, from public data and the ledger only."""
+        """Return why no batch is made for this epoch, or None if one may be made.
+
+        This depends only on public data, the store and the clock, not on the history.
+        """
         store, terms = self.store, manifest.terms
         state, is_charged = store.get_batch_state(manifest.epoch), store.is_charged(manifest.epoch)
         if state == "sent":
@@ -223,8 +240,8 @@ class SyncSession:
             return "nothing asked"
         if store.terms is None:
             return "not accepted"
-        # `start` and `finish` have tried to deliver a batch that waits. It is still here only
-        # if the owner paused.
+        # `start` and `finish` have tried to deliver a batch that was waiting. If it still waits,
+        # the owner has paused.
         if store.paused or store.get_waiting_batch() is not None:
             return "paused"
         if not is_time(manifest, self.clock(), self.jitter):
@@ -246,7 +263,11 @@ class SyncSession:
         return self.store.get_token(manifest.epoch, manifest.token_key)
 
     def _draw_token_delay(self, manifest: Manifest) -> float | None:
-        """Draw after how many seconds to ask for the next token; None if not in this sync."""
+        """Draw in how many seconds to ask for the next epoch's token.
+
+        Returns:
+            The seconds, or None if this sync does not ask for a token.
+        """
         if not self._wants_token(manifest):
             return None
         now = self.clock()
@@ -254,7 +275,10 @@ class SyncSession:
         return asks_in if now + asks_in < manifest.ends else None
 
     def _wants_token(self, manifest: Manifest) -> bool:
-        """Decide whether to ask for a token, from public data, the ledger and the coins only."""
+        """Decide whether to ask for the next epoch's token.
+
+        This depends only on public data, the store and the coins, not on the history.
+        """
         store, terms, epoch = self.store, manifest.terms, manifest.epoch + 1
         if self.fetch_attestation is None or not terms.accounts or manifest.next_token_key is None:
             return False
@@ -269,22 +293,27 @@ class SyncSession:
         return wanted and store.get_token(epoch, manifest.next_token_key) is None
 
     def _fetch_attestation(self) -> Attestation | None:
-        """Ask the backend for an attestation, unless the owner has paused by now."""
+        """Ask the backend for an attestation; return None if the owner has paused meanwhile."""
         if self.fetch_attestation is None or self.store.paused:
             return None
         return Attestation.decode(self.fetch_attestation())
 
     def _fetch_token(self, manifest: Manifest) -> None:
-        """Ask for the account's token of the next epoch; without one, sit that epoch out."""
+        """Ask for the account's token of the next epoch.
+
+        If the proxy refuses because another device of the account has it, this device will not take
+        part in that epoch.
+        """
         assert manifest.next_token_key is not None
         epoch, key = manifest.epoch + 1, manifest.next_token_key
         element, finalize = blind_token(self.entropy(BATCH_ID_BYTES))
-        # Outside of the lock below: the backend may take long, and a pause would wait for it.
+        # The attestation is fetched without the lock below. The backend may take long, and
+        # `pause` and `forget` would have to wait.
         attestation = self._fetch_attestation()
         if attestation is None:
             return
         request = TokenRequest(epoch, attestation, element).encode()
-        # As in `_deliver`: a pause waits for this lock, and nothing leaves after it.
+        # A pause waits for this lock, as in `_deliver`, so that no request leaves after the pause.
         with self.store.lock_sending():
             if self.store.paused:
                 return
@@ -292,42 +321,47 @@ class SyncSession:
             try:
                 answer = self.api.token(request)
             except SpentError:
-                # Another device of this account was first.
+                # Another device of this account has got the token.
                 self.store.save_token_decision(epoch, takes_part=False)
                 return
         if self.monotonic() - asked_at > MAX_TOKEN_WAIT_SECONDS:
             raise UnavailableError(
                 f"the proxy took more than {MAX_TOKEN_WAIT_SECONDS:g} seconds to answer for a "
-                "token; it is not used, since its batch could be recognised; try again later"
+                "token; the token is not used, because the proxy could recognise its batch; try "
+                "again later"
             )
         self.store.save_token(epoch, key, finalize(answer, key))
 
     def _get_plan(self, manifest: Manifest) -> EpochPlan:
-        """Return the plan of this epoch, drawn only once: a restart tosses no coin again."""
+        """Return the plan of this epoch; draw and store it if there is none yet.
+
+        A restart does not draw again, because that would raise the chance to take part.
+        """
         stored = self.store.get_plan(manifest.epoch)
         if stored is not None:
             return stored
         turns = manifest.terms.turns_left(self.store.read_ledger().charges)
         plan = draw_plan(manifest, turns, self.clock(), self.jitter, self.entropy)
-        # With accounts the coin was tossed for the token.
+        # With accounts `_wants_token` has already decided; a device that has a token takes part.
         if manifest.terms.accounts:
             plan = replace(plan, takes_part=True)
         self.store.save_plan(plan)
         return plan
 
     def _report(self, release: Release) -> Outcome:
-        """Read the history, make the batch, charge for it, and send it one lead after the start.
+        """Read the history, make the batch, charge for it, and send it one lead later.
 
-        After the pause of `wait` that is the moment that was drawn. A sync after a restart knows it
-        by `send_at`.
+        The lead (see `compute_lead`) is long enough to make any batch. If the sync has slept in
+        `wait`, the batch so leaves at the moment that was drawn. If the sync is interrupted, the
+        next one reads the moment from the stored `send_at`.
         """
         manifest = release.manifest
-        # Nobody pays for a batch that the proxy would not accept.
+        # Do not charge for a batch that the proxy would not accept.
         try:
             self.api.check_taken(release.signed.hash)
         except ClosedError:
             return "not open"
-        # The answer may have taken long.
+        # The answer may have taken so long that the epoch has ended.
         if not is_time(manifest, self.clock(), self.jitter):
             return "not open"
         began = self.monotonic()
@@ -347,7 +381,11 @@ class SyncSession:
         return self._deliver(batch)
 
     def _try_to_deliver(self, batch: UnsentBatch) -> Outcome | UnavailableError | RefusedError:
-        """Deliver a batch; return an error, so that it is raised only after fetching."""
+        """Deliver a batch at its moment, and return the outcome.
+
+        Errors of the proxy are returned, so that the sync can still fetch the release before it
+        raises them.
+        """
         seconds_left = batch.send_at - self.clock()
         is_early = 0 < seconds_left <= MAX_LEAD_SECONDS
         if is_early and self.clock() < batch.ends and not self.store.paused:
@@ -360,11 +398,12 @@ class SyncSession:
     def _settle(
         self, batch: UnsentBatch, attempt: Outcome | UnavailableError | RefusedError, epoch: int
     ) -> Outcome:
-        """Give a batch up once a later epoch is published, because it can no longer be counted.
+        """Return what became of a batch; give it up if it failed and a later epoch is published.
 
         Args:
-            batch: The batch of an earlier sync.
-            attempt: What came of delivering it; an error is raised if its epoch is not over.
+            batch: A batch that an earlier sync, or another one, made.
+            attempt: The result of `_try_to_deliver`. If it is an error, and the batch's epoch is
+                still the current one, the error is raised.
             epoch: The current epoch.
         """
         if not isinstance(attempt, Exception):
@@ -375,9 +414,9 @@ class SyncSession:
         return "too late"
 
     def _deliver(self, batch: UnsentBatch) -> Outcome:
-        """Send a charged batch; this sync or a later one may repeat every step."""
-        # The owner may pause or forget at any moment. Both wait for this lock, so what is checked
-        # while it is held is still true when the batch leaves.
+        """Send a charged batch. It is safe to repeat this, in this sync or in a later one."""
+        # The owner may pause or forget at any moment, and both wait for this lock. So the results
+        # of the checks below are still true when the batch leaves.
         with self.store.lock_sending():
             if self.clock() >= batch.ends:
                 self.store.finish_batch(batch.epoch, "dropped")
@@ -386,12 +425,12 @@ class SyncSession:
                 return "paused"
             if not batch.matches_charge:
                 raise LedgerError(
-                    f"the batch of epoch {batch.epoch} must be the one that was charged; it is not "
-                    "sent"
+                    f"the stored batch of epoch {batch.epoch} must be the one that was charged, "
+                    "but its bytes differ; it is not sent"
                 )
             if self.clock() < batch.not_before:
                 raise _make_postponed_error(batch, batch.not_before - self.clock())
-            # The owner has forgotten it meanwhile.
+            # `Client.forget` has deleted the batch meanwhile.
             if self.store.get_batch_state(batch.epoch) is None:
                 return "already charged"
             return self._send(batch)
@@ -425,10 +464,10 @@ class SyncSession:
 
 
 def _make_postponed_error(batch: UnsentBatch, seconds: float) -> UnavailableError:
-    # It concerns only this batch: what is published may be fetched at any time.
+    # Only the batch must wait; files may be fetched at any time.
     return UnavailableError(
-        f"the proxy asked to be sent the batch of epoch {batch.epoch} again in {ceil(seconds)} "
-        "seconds, not before. Its cost is charged already. It is kept here until then or until its "
-        "epoch is over",
+        f"the proxy asked not to be sent the batch of epoch {batch.epoch} again within "
+        f"{ceil(seconds)} seconds. The batch is charged already, and is kept until then or until "
+        "its epoch is over; sync again later",
         seconds,
     )

@@ -1,8 +1,8 @@
-"""When a device takes part and when it sends, decided by its own coins before any history is read.
+"""Deciding whether and when a device sends, by random coins, before the history is read.
 
-What an observer sees (whether a device takes part, and the moment of sending) depends only on
-public numbers and on these coins. A longer history takes longer to compute with, so that the moment
-of sending leaves time for the longest one, and a batch that is ready earlier waits.
+An observer can see whether a device takes part and when it sends. Both depend only on public
+numbers and on the device's coins. Making a batch takes longer for a longer history. So the moment
+of sending leaves time enough for the longest history, and a batch that is ready earlier waits.
 """
 
 from collections.abc import Callable
@@ -11,38 +11,48 @@ from math import ceil
 
 from sottovoce.protocol import Manifest
 
-# Returns this number of random bytes, as `os.urandom` does.
+# A function that returns a given number of random bytes, as `os.urandom` does.
 Entropy = Callable[[int], bytes]
-# Devices spread what they send over this time, or over what is left of the epoch.
+# Devices send at random moments within this time, or within the rest of the epoch if it is shorter.
 MAX_JITTER_SECONDS = 3_600.0
-# More than the lead of any number of items and factors. A batch that an earlier process left and
-# that would wait longer was made before the clock was set back: it is sent at once.
+# An upper bound of `compute_lead`. If a batch of an earlier process would have to wait longer, the
+# clock was set back since it was made; then it is sent at once.
 MAX_LEAD_SECONDS = 1_200.0
-# A sync begins at a multiple of this time of the clock. Its first request must not show how long
-# the application took for what it did before, such as recommending.
+# A sync begins when the clock shows a multiple of this. Otherwise the time of the first request
+# could reveal how long the application took for its work before, such as recommending.
 SYNC_GRID_SECONDS = 10.0
-# A sync takes its lock and reads what it needs this long before a moment, so that nothing but the
-# network lies between the moment and the request.
+# A sync takes its lock and reads the store this long before the moment of a request, so that the
+# request leaves exactly at its moment.
 PREPARATION_SECONDS = 5.0
-# Longest time from asking for a token to the answer. A proxy that could keep one token back until
-# all others are spent would recognise the last batch.
+# A token that the proxy took longer to issue is not used. Otherwise a proxy could issue one token
+# only after all others were used, and would recognise the batch that comes last.
 MAX_TOKEN_WAIT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
 class EpochPlan:
-    """What the coins decided about one epoch."""
+    """The decisions of the coins about one epoch."""
 
     epoch: int
     takes_part: bool
+    """Whether the device reports in this epoch."""
     send_at: float
+    """When it sends its batch, in Unix seconds."""
 
 
 def draw_plan(
     manifest: Manifest, turns_left: int, now: float, jitter: float, entropy: Entropy
 ) -> EpochPlan:
-    """Draw whether to take part and when to send."""
-    # Always two coins, whatever the chance is.
+    """Draw whether to take part in an epoch and when to send.
+
+    Args:
+        manifest: The manifest of the epoch.
+        turns_left: The number of epochs in which the device may still take part.
+        now: The time of day, in Unix seconds.
+        jitter: The moment is drawn within this many seconds; 0 sends at once.
+        entropy: The source of random bytes.
+    """
+    # Two random numbers are drawn in every case, even if one of them does not matter.
     takes_part = draw_uniform(entropy) < compute_chance(manifest, turns_left)
     step = compute_lead(manifest) if jitter else 0.0
     earliest = now + step
@@ -54,20 +64,27 @@ def draw_plan(
 def compute_chance(manifest: Manifest, turns_left: int) -> float:
     """Return the probability that a device takes part in this epoch; 1 or more means always.
 
-    It depends on public numbers and on earlier coins, never on the history. In a training that ends
-    it is the number of turns left over the number of epochs left, else the share of the terms.
+    The probability depends on public numbers and on earlier coins, never on the history. In a
+    training with an end it is `turns_left` / `epochs_left`; in one without an end it is
+    `terms.share`.
     """
-    # With turns over epochs everybody has all of their turns, and every epoch is equally likely.
-    # With a constant share of 1/20, one device in three would not have its only turn in 20 epochs.
-    # A server that states a wrong `epochs_left` makes devices spend their turns sooner, never more.
+    # With turns_left / epochs_left every device takes all of its turns, and all epochs are equally
+    # likely. With a constant 1/20 instead, one device in three would not take part in any of 20
+    # epochs. A server that states a wrong `epochs_left` can make devices take their turns sooner,
+    # but not more turns.
     epochs_left = manifest.epochs_left
     return turns_left / epochs_left if epochs_left else manifest.terms.share
 
 
 def compute_token_chance(manifest: Manifest, turns_left: int) -> float:
-    """Return the probability that a device asks for a token for the epoch after this one.
+    """Return the probability that a device asks for the token of the next epoch.
 
-    With accounts this replaces `compute_chance`: a device that has a token takes part.
+    Where reports need an account, this replaces `compute_chance`: a device that has a token takes
+    part.
+
+    Args:
+        manifest: The manifest of the current epoch.
+        turns_left: The number of epochs in which the device may still take part.
     """
     if not manifest.epochs_left:
         return manifest.terms.share
@@ -76,10 +93,14 @@ def compute_token_chance(manifest: Manifest, turns_left: int) -> float:
 
 
 def draw_token_moment(manifest: Manifest, now: float, jitter: float, entropy: Entropy) -> float:
-    """Draw when to ask for a token: uniformly within the next whole span, counted from `opens`."""
-    # The moment must not tell when the same device sends. That one is counted from when the device
-    # wakes up; this one has the same distribution for all that wake up in the span before. A device
-    # that sends and asks at one time would be recognised, so a sync that sends does not ask.
+    """Draw when to ask for the next epoch's token, in Unix seconds.
+
+    The epoch is divided into spans of equal length from `manifest.opens` on. The moment is drawn
+    uniformly from the first span that begins at `now` or later. If `jitter` is 0, it is `now`.
+    """
+    # The moment must not reveal when the same device sends its batch. The moment of sending depends
+    # on when the device wakes up. The moment of asking has the same distribution for all devices
+    # that wake up in the same span.
     span = min(jitter, (manifest.closes - manifest.opens) / 4)
     if not span:
         return now
@@ -87,25 +108,30 @@ def draw_token_moment(manifest: Manifest, now: float, jitter: float, entropy: En
 
 
 def compute_lead(manifest: Manifest) -> float:
-    """Return how many seconds a slow device needs at most to make a batch, from public numbers."""
-    # Reading `MAX_HISTORY_ITEMS` items takes less than the 5 seconds, whatever the catalogue has.
-    # Every item may have been touched. Each costs F^2 for the normal equations, and as much as 256
-    # of these for everything else, such as ranking its row.
+    """Return how many seconds a slow device needs at most to make a batch: the lead.
+
+    It depends only on public numbers.
+    """
+    # The 5 seconds are more than reading `MAX_HISTORY_ITEMS` items takes. The second term assumes
+    # that every item of the catalogue was touched: each costs factors^2 operations for the normal
+    # equations, and 256 for everything else, such as ranking its row.
     factors, reports = manifest.terms.factors, manifest.terms.reports
     return 5.0 + manifest.items * (factors**2 + 256) / 2**23 + reports / 200
 
 
 def is_time(manifest: Manifest, now: float, jitter: float) -> bool:
-    """Check that a batch begun now can still be sent in time; otherwise it must not be charged."""
-    # Two leads: the batch is made within one, and the last one of an epoch is for late devices.
+    """Return whether a batch that is begun now can still be sent before the epoch ends."""
+    # Making the batch takes at most one lead. The second one is a reserve for devices that are
+    # late.
     ready = now + (2 * compute_lead(manifest) if jitter else 0.0)
     return manifest.asks_for_reports(now) and manifest.asks_for_reports(ready)
 
 
 def delay_by_whole_leads(send_at: float, now: float, manifest: Manifest) -> float:
-    """Return `send_at`, or, if it has passed, the next moment that is whole leads later.
+    """Return `send_at`; if it has passed, return the next moment that is whole leads after it.
 
-    A computation that took too long then shows in steps of seconds, and not in how long it took.
+    So if a computation takes too long, the moment of sending reveals its duration only in steps of
+    one lead.
     """
     step = compute_lead(manifest)
     return send_at + step * max(ceil((now - send_at) / step), 0)

@@ -1,4 +1,4 @@
-"""What the paper says in words, tables and descriptions of figures, beside our results."""
+"""What the paper says in words, tables and descriptions of figures, next to our results."""
 
 from __future__ import annotations
 
@@ -82,14 +82,16 @@ def _list_gains(rows: Sequence[CellRow]) -> Iterator[Claim]:
     by_crowd = [_read(small, users=users, epsilon=2.5, reports=100) for users in CROWDS]
     for number, (before, after) in enumerate(pairwise(by_crowd)):
         what = f"gain from {CROWDS[number]:,} to {CROWDS[number + 1]:,} people, eps 2.5, k 100"
-        said = ("+150%; Table 4: +445%", "+50%; Table 4: +10%")[number]
-        yield what, said, f"{after / before - 1:+.0%}", "as Table 4"
+        in_paper = ("+150%; Table 4: +445%", "+50%; Table 4: +10%")[number]
+        yield what, in_paper, f"{after / before - 1:+.0%}", "as Table 4"
     learning = select_rows(small, users=(10_000, 50_000), epsilon=EPSILONS[1:])
     by_reports = [_read(learning, reports=k) for k in MORE_REPORTS]
     gains = [after / before - 1 for before, after in pairwise(by_reports)]
-    for said, (k, more), gain in zip(("+10%", "+5%"), pairwise(MORE_REPORTS), gains, strict=True):
+    for in_paper, (k, more), gain in zip(
+        ("+10%", "+5%"), pairwise(MORE_REPORTS), gains, strict=True
+    ):
         what = f"gain from k {k} to {more}, mean of 10,000 and 50,000 people, eps 1 to 6"
-        yield what, said, f"{gain:+.0%}", ""
+        yield what, in_paper, f"{gain:+.0%}", ""
 
 
 def _list_figure3(curves: Sequence[CellRow]) -> Iterator[Claim]:

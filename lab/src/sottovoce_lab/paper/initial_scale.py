@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 # Settings that the paper gives roughly or not at all, with other values than the preset's. They
-# are tried with the scales beside them, on as many splits as are reported.
+# are tried with the scales after them, on as many splits as are reported.
 OTHER_SETTINGS: tuple[tuple[str, tuple[float, ...], tuple[float, ...]], ...] = (
     ("learning_rate", (5e-4, 2e-3), (0.01, 0.03, 0.1, 0.2, 0.3, 0.5, 1.0)),
     ("alpha", (4.0, 40.0), (0.01, 0.1, 0.3, 1.0)),
@@ -99,7 +99,7 @@ class InitialScaleSearch(Experiment):
             for value, initial_scale in product(values, initial_scales):
                 if initial_scale in scale.initial_scales:
                     cells += [
-                        self._build(size, initial_scale, **{setting: value})(seed)
+                        self._build(size, initial_scale, **dict[str, Any]({setting: value}))(seed)
                         for size in self._list_sizes()
                         for seed in _shorten(scale.search_seeds, scale.seeds)
                     ]

@@ -13,11 +13,13 @@ import shutil
 import tomllib
 from pathlib import Path
 
-from sottovoce_lab.paper.cell_rows import CellRow, read_csv, select_rows
+from sottovoce_lab.paper.cell_rows import CellRow, read_csv, read_metric, select_rows
 from sottovoce_lab.paper.claims import tabulate_claims
 from sottovoce_lab.paper.initial_scale import Crowds, build_tables
+from sottovoce_lab.paper.main_table import METRIC_LABELS
+from sottovoce_lab.paper.paper_numbers import BYTES_PER_REPORT, DOWNLOAD_BYTES
 from sottovoce_lab.paper.scale import Scale
-from sottovoce_lab.paper.tables import Table
+from sottovoce_lab.paper.tables import Table, format_interval
 
 DOCS = Path(__file__).parents[3] / "docs"
 REPORT = DOCS / "report.md"
@@ -41,7 +43,72 @@ def build_report_tables(folder: Path = CELLS) -> dict[str, Table]:
     )  # fmt: skip
     tables = {table.name: table for table in build_tables([*cells, *curves], crowds)}
     claims = tabulate_claims(_select_preset(cells), _select_preset(curves))
-    return {**tables, claims.name: claims}
+    main = _tabulate_main_preset(read_csv(folder / "main-preset-cells.csv"))
+    late = _tabulate_late_preset(read_csv(folder / "late-preset-cells.csv"))
+    cost = _tabulate_cost(read_csv(folder / "cost-cells.csv"))
+    table5 = _tabulate_table5_preset(read_csv(folder / "table5-preset-cells.csv"))
+    built = (*tables.values(), claims, main, late, cost, table5)
+    return {table.name: table for table in built}
+
+
+def _tabulate_table5_preset(rows: list[CellRow]) -> Table:
+    """Build the rows of preset paper by what is left out, without and with the order."""
+    places = [(split, metric) for split in ("latest", "date") for metric in ("hr@10", "time hr@10")]
+    lines, records = [], []
+    for k in dict.fromkeys(row["reports"] for row in rows):
+        own = select_rows(rows, reports=k)
+        intervals = [read_metric(select_rows(own, split=s), metric) for s, metric in places]
+        lines.append((f"preset paper, k {k}", *map(format_interval, intervals)))
+        records += [{"reports": k, "mean": interval.mean} for interval in intervals if interval]
+    headings = ("", "latest", "latest, with order", "date", "date, with order")
+    return Table("table5-preset", "Preset paper in Table 5", headings, lines, records)
+
+
+def _tabulate_cost(rows: list[CellRow]) -> Table:
+    """Build the table of what travels, with the bytes of the paper's two numbers of reports."""
+    lines, records = [], []
+    for items, in_paper in DOWNLOAD_BYTES.items():
+        # The whole catalogue is written as all items.
+        place = None if items == max(DOWNLOAD_BYTES) else items
+        sizes = [select_rows(rows, items=place, reports=k)[0] for k in (100, 250)]
+        down = int(sizes[0]["model"]) + int(sizes[0]["manifest"])
+        sealed, more = (int(size["batch_sealed"]) for size in sizes)
+        reports = tuple(f"~{BYTES_PER_REPORT * k:,}" for k in (100, 250))
+        lines.append(
+            (
+                f"{items:,}", f"~{in_paper:,}", f"{down:,}", f"{int(sizes[0]['catalogue_once']):,}",
+                f"{reports[0]} ({reports[1]})", f"{sealed:,} ({more:,})",
+            )
+        )  # fmt: skip
+        records.append({"items": items, "down": down, "up": sealed})
+    headings = (
+        "items", "paper: down", "model and manifest, an epoch", "catalogue, once", "paper: up",
+        "up, sealed",
+    )  # fmt: skip
+    return Table("cost", "What travels", headings, lines, records)
+
+
+def _tabulate_late_preset(rows: list[CellRow]) -> Table:
+    """Build the row of preset paper among people who never reported."""
+    metrics = ("recall@20", "ndcg@100", "tags recall@20", "tags ndcg@100")
+    intervals = [read_metric(rows, metric) for metric in metrics]
+    line = ("preset paper, k 100", *map(format_interval, intervals))
+    records = [{"metric": metric} for metric in metrics]
+    headings = ("", "Recall@20", "NDCG@100", "Recall@20, tags", "NDCG@100, tags")
+    return Table("late-preset", "Preset paper, for late people", headings, [line], records)
+
+
+def _tabulate_main_preset(rows: list[CellRow]) -> Table:
+    """Build the rows of preset paper in the main table, for each set of people."""
+    places = [(split, metric) for split in ("random", "latest") for metric in METRIC_LABELS]
+    lines, records = [], []
+    for data in dict.fromkeys(row["data"] for row in rows):
+        own = select_rows(rows, data=data)
+        intervals = [read_metric(select_rows(own, split=s), metric) for s, metric in places]
+        lines.append((data, *map(format_interval, intervals)))
+        records += [{"data": data, "mean": interval.mean} for interval in intervals if interval]
+    headings = ("preset paper", *(f"{split}: {METRIC_LABELS[m]}" for split, m in places))
+    return Table("main-preset", "Preset paper in the main table", headings, lines, records)
 
 
 def _select_preset(rows: list[CellRow]) -> list[CellRow]:
@@ -89,9 +156,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--take", type=Path, help="folder with results of `sottovoce paper`")
     folder: Path | None = parser.parse_args().take
-    for file in CELLS.glob("*.csv") if folder else ():
-        if (folder / file.name).exists():
-            shutil.copy(folder / file.name, file)
+    if folder is not None:
+        for file in CELLS.glob("*.csv"):
+            if (folder / file.name).exists():
+                shutil.copy(folder / file.name, file)
     REPORT.write_text(write_report_tables(), encoding="utf-8")
 
 
